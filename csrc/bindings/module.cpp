@@ -1,0 +1,217 @@
+// The extension module: checks nothing but what it must to stay in memory; the Python above checks the rest.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <stdexcept>
+
+#include "onehop/csr.hpp"
+#include "onehop/kernels.hpp"
+#include "onehop/parallel.hpp"
+#include "onehop/process_memory.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using Address = uintptr_t;  // of a tensor's first element; 0 = left out
+using Released = nb::call_guard<nb::gil_scoped_release>;
+
+void* at(Address address) { return reinterpret_cast<void*>(address); }
+
+int64_t bytes_of(onehop::DType dtype) {
+  switch (dtype) {
+    case onehop::DType::float32:
+      return 4;
+    case onehop::DType::float64:
+      return 8;
+    default:
+      return 2;
+  }
+}
+
+nb::dlpack::dtype dlpack_of(onehop::DType dtype) {
+  using nb::dlpack::dtype_code;
+  const auto code = dtype == onehop::DType::bfloat16 ? dtype_code::Bfloat : dtype_code::Float;
+  return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * bytes_of(dtype)), 1};
+}
+
+// A tensor of this shape, in memory that goes back to the pool when the tensor dies.
+nb::ndarray<nb::pytorch> pool_empty(const std::vector<size_t>& shape, int dtype_number) {
+  const auto dtype = static_cast<onehop::DType>(dtype_number);
+  int64_t bytes = bytes_of(dtype);
+  for (const size_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<int64_t>(extent), &bytes)) throw std::bad_alloc();
+  }
+  auto block = std::make_unique<onehop::Block>(bytes);
+  if (!*block) throw std::bad_alloc();
+  void* data = block->data();
+  nb::capsule owner(block.release(), [](void* p) noexcept { delete static_cast<onehop::Block*>(p); });
+  return nb::ndarray<nb::pytorch>(data, shape.size(), shape.data(), owner, nullptr, dlpack_of(dtype));
+}
+
+// A view of one of a graph's arrays; the graph lives as long as the view.
+template <class T>
+nb::object view(nb::handle owner, const onehop::Block& block, int64_t length) {
+  const size_t shape[1] = {static_cast<size_t>(length)};
+  return nb::cast(nb::ndarray<nb::pytorch, T>(block.as<T>(), 1, shape, owner));
+}
+
+const onehop::Csr& csr_of(nb::handle self) { return nb::cast<const onehop::Csr&>(self); }
+
+// Slots for the pieces of cut rows; most graphs and plans have none.
+onehop::Block slots_for(const onehop::WorkList& work, int64_t per_slot) {
+  onehop::Block block(work.slots * per_slot);
+  if (!block) throw std::bad_alloc();
+  return block;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  // Graphs may live in globals until the interpreter is gone; that is no leak.
+  nb::set_leak_warnings(false);
+  m.doc() = "Kernels on raw pointers. Private: use the functions of onehop.";
+
+  nb::class_<onehop::Csr>(m, "Csr")
+      .def_ro("rows", &onehop::Csr::rows)
+      .def_ro("cols", &onehop::Csr::cols)
+      .def_ro("edges", &onehop::Csr::edges)
+      .def_prop_ro("bytes", &onehop::Csr::bytes)
+      .def_prop_ro("rowptr",
+                   [](nb::handle self) { return view<int64_t>(self, csr_of(self).rowptr, csr_of(self).rows + 1); })
+      .def_prop_ro("col", [](nb::handle self) { return view<int32_t>(self, csr_of(self).col, csr_of(self).edges); })
+      .def_prop_ro("perm",
+                   [](nb::handle self) -> nb::object {
+                     const auto& csr = csr_of(self);
+                     if (!csr.perm) return nb::none();
+                     return csr.perm_is_wide ? view<int64_t>(self, csr.perm, csr.edges)
+                                             : view<int32_t>(self, csr.perm, csr.edges);
+                   })
+      .def(
+          "work_items",
+          [](const onehop::Csr& csr, int64_t edges_per_item) {
+            const auto& work = csr.work(edges_per_item);
+            std::vector<std::vector<int64_t>> items;
+            for (const auto& i : work.items) {
+              items.push_back({i.row_begin, i.row_end, i.edge_begin, i.edge_end, i.head_slot, i.tail_slot});
+            }
+            return items;
+          },
+          "edges_per_item"_a)
+      .def(
+          "transpose",
+          [](const onehop::Csr& csr, bool wide_perm, int threads) {
+            auto result = onehop::transpose(csr, wide_perm, threads);
+            if (result == nullptr) throw std::bad_alloc();
+            return result;
+          },
+          "wide_perm"_a, "threads"_a, Released());
+
+  // Returns (graph or None, what is wrong: 0 nothing, 1 a row, 2 a column is out of range, number of that edge).
+  m.def(
+      "csr_from_coo",
+      [](Address row, Address col, int64_t row_stride, int64_t col_stride, int64_t edges, bool wide_index, int64_t rows,
+         int64_t cols, bool wide_perm, int threads) {
+        onehop::BuildResult result;
+        {
+          nb::gil_scoped_release release;
+          result = onehop::csr_from_coo({at(row), at(col), row_stride, col_stride, edges, wide_index}, rows, cols,
+                                        wide_perm, threads);
+        }
+        if (result.error == onehop::BuildError::out_of_memory) throw std::bad_alloc();
+        return nb::make_tuple(result.csr, static_cast<int>(result.error), result.bad_edge);
+      },
+      "row"_a, "col"_a, "row_stride"_a, "col_stride"_a, "edges"_a, "wide_index"_a, "rows"_a, "cols"_a, "wide_perm"_a,
+      "threads"_a);
+
+  m.def(
+      "aggregate",
+      [](const onehop::Csr& csr, int reduce, int dtype, bool out_is_acc, int threads, int prefetch,
+         int64_t edges_per_item, int64_t column_tile, int64_t width, Address x, int64_t x_stride, Address weight,
+         int64_t weight_stride, Address col_scale, Address row_scale, Address out, int64_t out_stride, Address ties) {
+        const auto& work = csr.work(edges_per_item);
+        const int64_t acc_bytes = static_cast<onehop::DType>(dtype) == onehop::DType::float64 ? 8 : 4;
+        const auto slots = slots_for(work, width * acc_bytes * (ties != 0 ? 2 : 1));
+        onehop::kernels().aggregate({&csr, &work, static_cast<onehop::Reduce>(reduce),
+                                     static_cast<onehop::DType>(dtype), out_is_acc, threads, prefetch, column_tile,
+                                     width, at(x), x_stride, at(weight), weight_stride, at(col_scale), at(row_scale),
+                                     at(out), out_stride, at(ties), slots.data()});
+      },
+      Released());
+
+  const auto extremum = [](bool to_weight) {
+    return [to_weight](const onehop::Csr& csr, int dtype, bool extremum_is_acc, int threads, int prefetch,
+                       int64_t edges_per_item, int64_t width, Address x, int64_t x_stride, Address extremum,
+                       int64_t extremum_stride, Address share, Address weight, int64_t weight_stride, Address out) {
+      const auto& work = csr.work(edges_per_item);
+      const int64_t acc_bytes = static_cast<onehop::DType>(dtype) == onehop::DType::float64 ? 8 : 4;
+      const auto slots = slots_for(work, width * acc_bytes);
+      const onehop::ExtremumGradArgs args{&csr,
+                                          &work,
+                                          static_cast<onehop::DType>(dtype),
+                                          extremum_is_acc,
+                                          threads,
+                                          prefetch,
+                                          width,
+                                          at(x),
+                                          x_stride,
+                                          at(extremum),
+                                          extremum_stride,
+                                          at(share),
+                                          at(weight),
+                                          weight_stride,
+                                          at(out),
+                                          slots.data()};
+      const auto& table = onehop::kernels();
+      (to_weight ? table.extremum_grad_weight : table.extremum_grad_source)(args);
+    };
+  };
+  m.def("extremum_grad_source", extremum(false), Released());
+  m.def("extremum_grad_weight", extremum(true), Released());
+
+  m.def(
+      "sddmm",
+      [](const onehop::Csr& csr, int dtype, bool out_is_acc, int threads, int prefetch, int64_t edges_per_item,
+         int64_t width, Address row_vectors, int64_t row_stride, Address col_vectors, int64_t col_stride, Address out,
+         int64_t out_stride) {
+        onehop::kernels().sddmm({&csr, &csr.work(edges_per_item), static_cast<onehop::DType>(dtype), out_is_acc,
+                                 threads, prefetch, width, at(row_vectors), row_stride, at(col_vectors), col_stride,
+                                 at(out), out_stride});
+      },
+      Released());
+
+  m.def("available_isas", [] {
+    std::vector<std::string> names;
+    for (const char* const* name = onehop::available_isas(); *name != nullptr; ++name) names.emplace_back(*name);
+    return names;
+  });
+  m.def("select_isa", &onehop::select_isa, "name"_a);
+  m.def("selected_isa", [] { return std::string(onehop::kernels().name); });
+  m.def("vector_bytes", [] { return onehop::kernels().vector_bytes; });
+
+  m.def("bind_openmp", &onehop::bind_openmp, "path"_a);
+  m.def("openmp_bound", &onehop::openmp_bound);
+  m.def("in_forked_child", &onehop::in_forked_child);
+
+  m.def("pool_empty", &pool_empty, "shape"_a, "dtype"_a);
+  m.def("pool_clear", &onehop::pool_clear);
+  m.def("pool_set_limit", &onehop::pool_set_limit, "bytes"_a);
+  m.def("pool_info", [] {
+    const auto info = onehop::pool_info();
+    nb::dict result;
+    result["in_use_bytes"] = info.in_use_bytes;
+    result["kept_bytes"] = info.kept_bytes;
+    result["limit_bytes"] = info.limit_bytes;
+    result["reused"] = info.reused;
+    result["mapped"] = info.mapped;
+    return result;
+  });
+  m.def("keep_freed_memory", &onehop::keep_freed_memory, "keep"_a);
+  m.def("trim_memory", &onehop::trim_memory);
+}

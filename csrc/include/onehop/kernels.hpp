@@ -1,0 +1,93 @@
+// What a kernel is asked to do, and the table of kernels of one instruction set. Raw pointers only.
+#pragma once
+
+#include <cstdint>
+
+#include "onehop/csr.hpp"
+
+namespace onehop {
+
+enum class DType : int { float32, float64, bfloat16, float16 };
+enum class Reduce : int { sum, mean, max, min };
+
+// out[r, :] = row_scale[r] * reduce over the edges e of r of (weight[e] * col_scale[c(e)] * x[c(e), :])
+//
+// "acc" is double for float64 and float for every other type. A null pointer means: left out.
+struct AggregateArgs {
+  const Csr* csr;
+  const WorkList* work;
+  Reduce reduce;
+  DType dtype;      // of x
+  bool out_is_acc;  // out has the accumulator's type in place of x's
+  int threads;
+  int prefetch;         // how many edges ahead a source row is asked for
+  int64_t column_tile;  // columns done in one pass over the graph; 0 = all
+  int64_t width;
+  const void* x;  // [cols, width], rows x_stride apart
+  int64_t x_stride;
+  const void* weight;  // acc [edges], in the caller's edge order, weight_stride apart
+  int64_t weight_stride;
+  const void* col_scale;  // acc [cols]
+  const void* row_scale;  // acc [rows]
+  void* out;              // [rows, width], rows out_stride apart
+  int64_t out_stride;
+  void* ties;   // acc [rows, width], max and min only: how many edges reach the extremum
+  void* slots;  // acc [2, work->slots, width]: pieces of cut rows, and of their ties
+};
+
+// The gradient of max and min with respect to x, on the transposed graph:
+// out[s, :] = sum over the edges e of s of (weight[e] * x[s, :] == extremum[d(e), :]) * weight[e] * share[d(e), :]
+// or, with `out_weight`, on the graph itself, with respect to the weights:
+// out[e] = sum over columns of (weight[e] * x[s(e), :] == extremum[d, :]) * share[d, :] * x[s(e), :]
+struct ExtremumGradArgs {
+  const Csr* csr;
+  const WorkList* work;
+  DType dtype;  // of x
+  bool extremum_is_acc;
+  int threads;
+  int prefetch;
+  int64_t width;
+  const void* x;
+  int64_t x_stride;
+  const void* extremum;  // rows extremum_stride apart
+  int64_t extremum_stride;
+  const void* share;  // acc, rows `width` apart: gradient divided by the number of ties
+  const void* weight;
+  int64_t weight_stride;
+  void* out;    // acc: [rows, width] or [edges]
+  void* slots;  // acc [work->slots, width]
+};
+
+// out[e] = dot(row_vectors[r(e), :], col_vectors[c(e), :]), in the caller's edge order.
+struct SddmmArgs {
+  const Csr* csr;
+  const WorkList* work;
+  DType dtype;
+  bool out_is_acc;
+  int threads;
+  int prefetch;
+  int64_t width;
+  const void* row_vectors;
+  int64_t row_stride;
+  const void* col_vectors;
+  int64_t col_stride;
+  void* out;
+  int64_t out_stride;
+};
+
+struct KernelTable {
+  const char* name;
+  int vector_bytes;
+  void (*aggregate)(const AggregateArgs&);
+  void (*extremum_grad_source)(const ExtremumGradArgs&);
+  void (*extremum_grad_weight)(const ExtremumGradArgs&);
+  void (*sddmm)(const SddmmArgs&);
+};
+
+// The table in use: the best the processor has, or what select_isa asked for.
+const KernelTable& kernels();
+// Null-terminated names of the levels this processor and this build have, best first.
+const char* const* available_isas();
+bool select_isa(const char* name);
+
+}  // namespace onehop

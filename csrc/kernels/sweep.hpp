@@ -1,0 +1,186 @@
+// What all kernels share: a row's columns cut into register blocks, weights laid out for a piece of work,
+// and the walk over the rows of a piece, cut rows included.
+#pragma once
+
+#include "onehop/kernels.hpp"
+#include "onehop/parallel.hpp"
+#include "simd.hpp"
+
+namespace onehop {
+inline namespace ONEHOP_ISA {
+
+// Accumulators that fit beside operands in the register file (16 registers, 32 with AVX-512 and on Arm).
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr int kMostVectors = 16;
+#else
+inline constexpr int kMostVectors = 8;
+#endif
+
+inline constexpr int kLineBytes = 64;
+
+// A block of columns, held in `vectors` registers of `lanes` lanes. Where the columns are no multiple of the
+// lanes, the last vector begins earlier and overlaps the one before it: it computes some columns twice, with
+// the same result, and needs neither masks nor a scalar tail.
+struct ColumnBlock {
+  int64_t begin, columns;
+  int lanes, vectors;
+};
+
+template <class A>
+inline constexpr int kFullLanes = kVectorBytes / static_cast<int>(sizeof(A));
+
+template <class A>
+ONEHOP_INLINE ColumnBlock column_block(int64_t begin, int64_t columns) {
+  int lanes = kFullLanes<A>;
+  while (lanes > columns) lanes /= 2;
+  return {begin, columns, lanes, static_cast<int>((columns + lanes - 1) / lanes)};
+}
+
+// The block number `index` of `columns` columns cut into blocks of at most kVectors full vectors, of even size.
+template <class A, int kVectors>
+struct BlockCut {
+  int64_t columns, blocks, step;
+  explicit BlockCut(int64_t all) : columns(all) {
+    constexpr int64_t kMost = int64_t{kVectors} * kFullLanes<A>;
+    blocks = (all + kMost - 1) / kMost;
+    const int64_t even = (all + blocks - 1) / blocks;
+    step = (even + kFullLanes<A> - 1) / kFullLanes<A> * kFullLanes<A>;
+  }
+  ColumnBlock operator[](int64_t index) const {
+    return column_block<A>(index * step, smaller(step, columns - index * step));
+  }
+};
+
+// Calls visit.template operator()<lanes, vectors>() with the block's numbers as constants.
+template <class A, int kVectors, int kLanes = kFullLanes<A>, int kCount = 1, class Visit>
+ONEHOP_INLINE auto with_block(const ColumnBlock& block, const Visit& visit) {
+  if constexpr (kLanes == kFullLanes<A> && kCount < kVectors) {
+    if (block.lanes == kLanes && block.vectors == kCount) return visit.template operator()<kLanes, kCount>();
+    if (block.lanes == kLanes) return with_block<A, kVectors, kLanes, kCount + 1>(block, visit);
+    return with_block<A, kVectors, kLanes / 2, 1>(block, visit);
+  } else if constexpr (kLanes == kFullLanes<A>) {
+    return visit.template operator()<kLanes, kCount>();
+  } else if constexpr (kLanes > 1) {
+    if (block.lanes == kLanes && block.vectors == 1) return visit.template operator()<kLanes, 1>();
+    if (block.lanes == kLanes) return visit.template operator()<kLanes, 2>();
+    return with_block<A, kVectors, kLanes / 2, 1>(block, visit);
+  } else {
+    return visit.template operator()<1, 1>();
+  }
+}
+
+// Calls visit(T{}) for the type that `dtype` names.
+template <class Visit>
+ONEHOP_INLINE void with_type(DType dtype, const Visit& visit) {
+  switch (dtype) {
+    case DType::float32:
+      return visit(float{});
+    case DType::float64:
+      return visit(double{});
+    case DType::bfloat16:
+      return visit(bfloat16{});
+    case DType::float16:
+      return visit(float16{});
+  }
+}
+
+// The caller's number of the edge at position e.
+ONEHOP_INLINE int64_t edge_number(const Csr& csr, int64_t e) {
+  if (!csr.perm) return e;
+  return csr.perm_is_wide ? csr.perm.as<int64_t>()[e] : csr.perm.as<int32_t>()[e];
+}
+
+// Where vector v of a block begins, counted in columns from the block's begin.
+template <int kLanes, int kVectors>
+ONEHOP_INLINE int64_t vector_begin(int v, int64_t columns) {
+  return v < kVectors - 1 ? int64_t{v} * kLanes : columns - kLanes;
+}
+
+// Asks for the cache lines of `bytes` bytes from `address` on.
+template <int64_t kBytes>
+ONEHOP_INLINE void prefetch_lines(const char* address) {
+#pragma GCC unroll 32
+  for (int64_t offset = 0; offset < kBytes; offset += kLineBytes) __builtin_prefetch(address + offset, 0, 3);
+}
+
+// The weight of every edge of a piece, in the graph's order: the caller's weight times the column's scale.
+template <class A, class Perm>
+void stage_weights(const Csr& csr, const WorkItem& item, const A* weight, int64_t stride, const A* col_scale, A* out) {
+  const Perm* perm = csr.perm ? csr.perm.as<Perm>() : nullptr;
+  const int32_t* col = csr.col_data() + item.edge_begin;
+  const int64_t edges = item.edge_end - item.edge_begin;
+  if (weight == nullptr) {
+    for (int64_t e = 0; e < edges; ++e) out[e] = col_scale[col[e]];
+    return;
+  }
+  if (perm != nullptr) {
+    for (int64_t e = 0; e < edges; ++e) out[e] = weight[static_cast<int64_t>(perm[item.edge_begin + e]) * stride];
+  } else {
+    for (int64_t e = 0; e < edges; ++e) out[e] = weight[(item.edge_begin + e) * stride];
+  }
+  if (col_scale != nullptr) {
+    for (int64_t e = 0; e < edges; ++e) out[e] *= col_scale[col[e]];
+  }
+}
+
+template <class A>
+void stage_weights(const Csr& csr, const WorkItem& item, const void* weight, int64_t stride, const void* col_scale,
+                   A* out) {
+  const auto* w = static_cast<const A*>(weight);
+  const auto* scale = static_cast<const A*>(col_scale);
+  if (csr.perm_is_wide) {
+    stage_weights<A, int64_t>(csr, item, w, stride, scale, out);
+  } else {
+    stage_weights<A, int32_t>(csr, item, w, stride, scale, out);
+  }
+}
+
+// Visits the whole rows of a piece by whole(row_begin, row_end), in one call, and its cut rows by
+// part(row, edge_begin, edge_end, slot).
+template <class Whole, class Part>
+ONEHOP_INLINE void visit_rows(const WorkItem& item, const int64_t* rowptr, const Whole& whole, const Part& part) {
+  int64_t begin = item.row_begin, end = item.row_end;
+  if (item.head_slot >= 0) {
+    part(begin, item.edge_begin, smaller(rowptr[begin + 1], item.edge_end), item.head_slot);
+    ++begin;
+  }
+  const bool cuts_last = item.tail_slot >= 0 && item.tail_slot != item.head_slot;
+  if (cuts_last) --end;
+  if (begin < end) whole(begin, end);
+  if (cuts_last) part(end, rowptr[end], item.edge_end, item.tail_slot);
+}
+
+// Runs body(item, thread) for every piece.
+template <class Body>
+void for_items(const WorkList& work, int threads, const Body& body) {
+  struct Context {
+    const WorkList& work;
+    const Body& body;
+  } context{work, body};
+  parallel_for(
+      static_cast<int64_t>(work.items.size()), threads,
+      [](void* opaque, int64_t task, int thread) {
+        const auto& c = *static_cast<const Context*>(opaque);
+        c.body(c.work.items.data()[task], thread);
+      },
+      &context);
+}
+
+// Runs body(cut_row) for every row that was cut.
+template <class Body>
+void for_cut_rows(const WorkList& work, int threads, const Body& body) {
+  struct Context {
+    const WorkList& work;
+    const Body& body;
+  } context{work, body};
+  parallel_for(
+      static_cast<int64_t>(work.cut_rows.size()), threads,
+      [](void* opaque, int64_t task, int) {
+        const auto& c = *static_cast<const Context*>(opaque);
+        c.body(c.work.cut_rows.data()[task]);
+      },
+      &context);
+}
+
+}  // namespace ONEHOP_ISA
+}  // namespace onehop

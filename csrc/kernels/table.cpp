@@ -1,0 +1,26 @@
+// The table of this instruction set's kernels.
+#include "aggregate.hpp"
+#include "sweep.hpp"
+#include "tables.hpp"
+
+#define ONEHOP_TEXT_OF(x) #x
+#define ONEHOP_TEXT(x) ONEHOP_TEXT_OF(x)
+#define ONEHOP_JOIN_OF(a, b) a##b
+#define ONEHOP_JOIN(a, b) ONEHOP_JOIN_OF(a, b)
+
+namespace onehop {
+inline namespace ONEHOP_ISA {
+
+void aggregate(const AggregateArgs& args) {
+  with_type(args.dtype, [&]<class T>(T) { aggregate_as<T>(args); });
+}
+
+}  // namespace ONEHOP_ISA
+
+const KernelTable& ONEHOP_JOIN(table_of_, ONEHOP_ISA)() {
+  static const KernelTable table{ONEHOP_TEXT(ONEHOP_ISA), kVectorBytes,         aggregate,
+                                 extremum_grad_source,    extremum_grad_weight, sddmm};
+  return table;
+}
+
+}  // namespace onehop

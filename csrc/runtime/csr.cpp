@@ -1,0 +1,322 @@
+#include "onehop/csr.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "onehop/parallel.hpp"
+
+namespace onehop {
+namespace {
+
+// Runs body(task, thread) for tasks in [0, tasks).
+template <class Body>
+void for_tasks(int64_t tasks, int threads, const Body& body) {
+  parallel_for(
+      tasks, threads,
+      [](void* context, int64_t task, int thread) { (*static_cast<const Body*>(context))(task, thread); },
+      const_cast<Body*>(&body));
+}
+
+// Below this many edges per thread, starting threads costs more than they save.
+constexpr int64_t kEdgesPerThread = int64_t{1} << 14;
+
+int64_t chunk_count(int64_t edges, int threads) { return std::clamp<int64_t>(edges / kEdgesPerThread, 1, threads); }
+
+// The edges of chunk `chunk` of `chunks` are [begin(chunk), begin(chunk + 1)).
+struct Chunks {
+  int64_t edges, chunks;
+  int64_t begin(int64_t chunk) const { return edges / chunks * chunk + std::min(chunk, edges % chunks); }
+};
+
+template <class Index>
+struct Column {
+  const Index* data;
+  int64_t stride;
+  Index operator[](int64_t edge) const { return data[edge * stride]; }
+};
+
+struct Scan {
+  int64_t bad_row_edge, bad_col_edge;
+  bool sorted;
+};
+
+// One pass over the edges: are all indices in range, and are the rows in ascending order?
+template <class Index>
+Scan scan_edges(Column<Index> row, Column<Index> col, int64_t rows, int64_t cols, Chunks chunks, int threads) {
+  std::vector<Scan> found(static_cast<size_t>(chunks.chunks));
+  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+    const int64_t begin = chunks.begin(chunk), end = chunks.begin(chunk + 1);
+    Scan scan{-1, -1, true};
+    // Unsigned comparison catches negative indices too.
+    bool all_good = true, sorted = true;
+    Index previous = begin > 0 ? row[begin - 1] : row[begin];
+    for (int64_t e = begin; e < end; ++e) {
+      const Index r = row[e], c = col[e];
+      all_good &= static_cast<uint64_t>(static_cast<int64_t>(r)) < static_cast<uint64_t>(rows);
+      all_good &= static_cast<uint64_t>(static_cast<int64_t>(c)) < static_cast<uint64_t>(cols);
+      sorted &= previous <= r;
+      previous = r;
+    }
+    if (!all_good) {
+      for (int64_t e = end - 1; e >= begin; --e) {
+        if (row[e] < 0 || row[e] >= rows) scan.bad_row_edge = e;
+        if (col[e] < 0 || col[e] >= cols) scan.bad_col_edge = e;
+      }
+    }
+    scan.sorted = sorted;
+    found[static_cast<size_t>(chunk)] = scan;
+  });
+  Scan total{-1, -1, true};
+  for (const Scan& scan : found) {
+    if (total.bad_row_edge < 0) total.bad_row_edge = scan.bad_row_edge;
+    if (total.bad_col_edge < 0) total.bad_col_edge = scan.bad_col_edge;
+    total.sorted &= scan.sorted;
+  }
+  return total;
+}
+
+bool allocate(Csr& csr, bool with_perm, bool wide_perm) {
+  csr.rowptr = Block((csr.rows + 1) * static_cast<int64_t>(sizeof(int64_t)));
+  csr.col = Block((csr.edges + Csr::kColPadding) * static_cast<int64_t>(sizeof(int32_t)));
+  if (!csr.rowptr || !csr.col) return false;
+  std::memset(csr.col.as<int32_t>() + csr.edges, 0, Csr::kColPadding * sizeof(int32_t));
+  if (with_perm) {
+    csr.perm = Block(csr.edges * (wide_perm ? 8 : 4));
+    csr.perm_is_wide = wide_perm;
+    if (!csr.perm) return false;
+  }
+  return true;
+}
+
+template <class Index>
+void fill_sorted(Csr& csr, Column<Index> row, Column<Index> col, Chunks chunks, int threads) {
+  auto* rowptr = csr.rowptr.as<int64_t>();
+  auto* out_col = csr.col.as<int32_t>();
+  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+    const int64_t begin = chunks.begin(chunk), end = chunks.begin(chunk + 1);
+    // A row begins where the row number rises; the gap before it belongs to empty rows.
+    int64_t previous = begin > 0 ? static_cast<int64_t>(row[begin - 1]) : -1;
+    for (int64_t e = begin; e < end; ++e) {
+      out_col[e] = static_cast<int32_t>(col[e]);
+      const auto r = static_cast<int64_t>(row[e]);
+      while (previous < r) rowptr[++previous] = e;
+    }
+    if (end == csr.edges) {
+      while (previous < csr.rows) rowptr[++previous] = csr.edges;
+    }
+  });
+}
+
+// Turns counts[chunk][row] into the place where each chunk writes its first edge of each row, and fills
+// rowptr. Two passes over blocks of rows: sums of blocks, then the running sums inside them.
+void prefix_sums(std::vector<int64_t>& place, int64_t* rowptr, int64_t rows, int64_t chunks, int threads) {
+  constexpr int64_t kRowsPerBlock = int64_t{1} << 14;
+  const int64_t blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
+  std::vector<int64_t> block_sum(static_cast<size_t>(blocks) + 1, 0);
+  const auto at = [&](int64_t chunk, int64_t r) -> int64_t& { return place[static_cast<size_t>(chunk * rows + r)]; };
+  for_tasks(blocks, threads, [&](int64_t block, int) {
+    int64_t sum = 0;
+    const int64_t end = std::min(rows, (block + 1) * kRowsPerBlock);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      for (int64_t r = block * kRowsPerBlock; r < end; ++r) sum += at(chunk, r);
+    }
+    block_sum[static_cast<size_t>(block) + 1] = sum;
+  });
+  for (size_t block = 0; block < static_cast<size_t>(blocks); ++block) block_sum[block + 1] += block_sum[block];
+  for_tasks(blocks, threads, [&](int64_t block, int) {
+    int64_t running = block_sum[static_cast<size_t>(block)];
+    const int64_t end = std::min(rows, (block + 1) * kRowsPerBlock);
+    for (int64_t r = block * kRowsPerBlock; r < end; ++r) {
+      rowptr[r] = running;
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        const int64_t count = at(chunk, r);
+        at(chunk, r) = running;
+        running += count;
+      }
+    }
+  });
+  rowptr[rows] = block_sum[static_cast<size_t>(blocks)];
+}
+
+// Stable counting sort by row. `edge_id(e)` is what the permutation records for edge e.
+template <class Perm, class Row, class Col, class EdgeId>
+void counting_sort(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, Chunks chunks, int threads) {
+  const int64_t rows = csr.rows;
+  std::vector<int64_t> place(static_cast<size_t>(chunks.chunks * rows), 0);
+  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+    int64_t* count = place.data() + chunk * rows;
+    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) ++count[row(e)];
+  });
+  prefix_sums(place, csr.rowptr.as<int64_t>(), rows, chunks.chunks, threads);
+  auto* out_col = csr.col.as<int32_t>();
+  auto* out_perm = csr.perm.as<Perm>();
+  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+    int64_t* next = place.data() + chunk * rows;
+    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
+      const int64_t slot = next[row(e)]++;
+      out_col[slot] = static_cast<int32_t>(col(e));
+      out_perm[slot] = static_cast<Perm>(edge_id(e));
+    }
+  });
+}
+
+template <class Row, class Col, class EdgeId>
+void counting_sort(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, int threads) {
+  // Every chunk keeps one counter a row, so more chunks pay only while edges outnumber rows.
+  const int64_t most = std::max<int64_t>(1, csr.edges / std::max<int64_t>(csr.rows, 1));
+  const Chunks chunks{csr.edges, std::min(chunk_count(csr.edges, threads), most)};
+  if (csr.perm_is_wide) {
+    counting_sort<int64_t>(csr, row, col, edge_id, chunks, threads);
+  } else {
+    counting_sort<int32_t>(csr, row, col, edge_id, chunks, threads);
+  }
+}
+
+template <class Index>
+BuildResult build(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads) {
+  const Column<Index> row{static_cast<const Index*>(coo.row), coo.row_stride};
+  const Column<Index> col{static_cast<const Index*>(coo.col), coo.col_stride};
+  const Chunks chunks{coo.edges, chunk_count(coo.edges, threads)};
+  BuildResult result;
+  const Scan scan = coo.edges > 0 ? scan_edges(row, col, rows, cols, chunks, threads) : Scan{-1, -1, true};
+  if (scan.bad_row_edge >= 0 || scan.bad_col_edge >= 0) {
+    const bool is_row = scan.bad_row_edge >= 0;
+    result.error = is_row ? BuildError::row_out_of_range : BuildError::col_out_of_range;
+    result.bad_edge = is_row ? scan.bad_row_edge : scan.bad_col_edge;
+    return result;
+  }
+  auto csr = std::make_shared<Csr>();
+  csr->rows = rows;
+  csr->cols = cols;
+  csr->edges = coo.edges;
+  result.was_sorted = scan.sorted;
+  if (!allocate(*csr, !scan.sorted, wide_perm)) {
+    result.error = BuildError::out_of_memory;
+    return result;
+  }
+  if (coo.edges == 0) {
+    std::memset(csr->rowptr.data(), 0, static_cast<size_t>(rows + 1) * sizeof(int64_t));
+  } else if (scan.sorted) {
+    fill_sorted(*csr, row, col, chunks, threads);
+  } else {
+    counting_sort(
+        *csr, [&](int64_t e) { return static_cast<int64_t>(row[e]); }, [&](int64_t e) { return col[e]; },
+        [](int64_t e) { return e; }, threads);
+  }
+  result.csr = std::move(csr);
+  return result;
+}
+
+// Smallest row whose place on the line of edges and rows, rowptr[r] + kEdgesPerRow * r, is beyond `place`;
+// minus one.
+int64_t row_at(const int64_t* rowptr, int64_t rows, int64_t place) {
+  int64_t low = 0, high = rows;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (rowptr[middle + 1] + kEdgesPerRow * (middle + 1) <= place) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+std::unique_ptr<WorkList> cut(const Csr& csr, int64_t edges_per_item) {
+  auto list = std::make_unique<WorkList>();
+  const int64_t* rowptr = csr.rowptr_data();
+  const int64_t length = csr.edges + kEdgesPerRow * csr.rows;
+  const int64_t pieces = std::max<int64_t>(1, (length + edges_per_item - 1) / edges_per_item);
+  list->items.reserve(static_cast<size_t>(pieces));
+  int64_t row = 0, edge = 0;  // where the next item begins
+  for (int64_t piece = 1; piece <= pieces; ++piece) {
+    int64_t end_row = csr.rows, end_edge = csr.edges;
+    if (piece < pieces) {
+      const int64_t place = piece * edges_per_item;
+      end_row = row_at(rowptr, csr.rows, place);
+      end_edge = end_row < csr.rows ? rowptr[end_row] : csr.edges;
+      if (end_row < csr.rows && rowptr[end_row + 1] - end_edge > edges_per_item) {
+        end_edge = std::clamp(place - kEdgesPerRow * end_row, end_edge, rowptr[end_row + 1]);
+        if (end_edge == rowptr[end_row + 1]) ++end_row;
+      }
+    }
+    const bool cuts_last = end_row < csr.rows && end_edge > rowptr[end_row];
+    const int64_t row_end = cuts_last ? end_row + 1 : end_row;
+    if (row_end <= row && end_edge <= edge) continue;
+    WorkItem item{row, row_end, edge, end_edge, -1, -1};
+    const bool cuts_first = row < csr.rows && edge > rowptr[row];
+    if (cuts_first) {
+      item.head_slot = list->slots++;
+      list->cut_rows.back().slot_end = list->slots;
+    }
+    if (cuts_last) {
+      if (cuts_first && end_row == row) {
+        item.tail_slot = item.head_slot;  // the item lies inside one row
+      } else {
+        item.tail_slot = list->slots++;
+        list->cut_rows.push_back({end_row, item.tail_slot, list->slots});
+      }
+    }
+    list->most_edges = std::max(list->most_edges, end_edge - edge);
+    list->items.push_back(item);
+    row = end_row;
+    edge = end_edge;
+  }
+  return list;
+}
+
+}  // namespace
+
+const WorkList& Csr::work(int64_t edges_per_item) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto& list = work_[edges_per_item];
+  if (list == nullptr) list = cut(*this, edges_per_item);
+  return *list;
+}
+
+int64_t Csr::bytes() const { return rowptr.bytes() + col.bytes() + perm.bytes(); }
+
+BuildResult csr_from_coo(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads) {
+  return coo.is_wide ? build<int64_t>(coo, rows, cols, wide_perm, threads)
+                     : build<int32_t>(coo, rows, cols, wide_perm, threads);
+}
+
+std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {
+  auto result = std::make_shared<Csr>();
+  result->rows = csr.cols;
+  result->cols = csr.rows;
+  result->edges = csr.edges;
+  if (!allocate(*result, true, wide_perm)) return nullptr;
+  // The row of every edge, written out once: what was rows becomes columns.
+  Block row_of(csr.edges * static_cast<int64_t>(sizeof(int32_t)));
+  if (!row_of) return nullptr;
+  const int64_t* rowptr = csr.rowptr_data();
+  constexpr int64_t kRowsPerTask = 4096;
+  for_tasks((csr.rows + kRowsPerTask - 1) / kRowsPerTask, threads, [&](int64_t task, int) {
+    const int64_t end = std::min(csr.rows, (task + 1) * kRowsPerTask);
+    for (int64_t r = task * kRowsPerTask; r < end; ++r) {
+      std::fill(row_of.as<int32_t>() + rowptr[r], row_of.as<int32_t>() + rowptr[r + 1], static_cast<int32_t>(r));
+    }
+  });
+  if (csr.edges == 0) {
+    std::memset(result->rowptr.data(), 0, static_cast<size_t>(result->rows + 1) * sizeof(int64_t));
+    return result;
+  }
+  const int32_t* col = csr.col_data();
+  const int32_t* rows = row_of.as<int32_t>();
+  const auto new_row = [col](int64_t e) { return static_cast<int64_t>(col[e]); };
+  const auto new_col = [rows](int64_t e) { return rows[e]; };
+  if (!csr.perm) {
+    counting_sort(*result, new_row, new_col, [](int64_t e) { return e; }, threads);
+  } else if (csr.perm_is_wide) {
+    const auto* perm = csr.perm.as<int64_t>();
+    counting_sort(*result, new_row, new_col, [perm](int64_t e) { return perm[e]; }, threads);
+  } else {
+    const auto* perm = csr.perm.as<int32_t>();
+    counting_sort(*result, new_row, new_col, [perm](int64_t e) { return perm[e]; }, threads);
+  }
+  return result;
+}
+
+}  // namespace onehop

@@ -1,0 +1,137 @@
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <iterator>
+#include <map>
+#include <mutex>
+
+#include "onehop/block.hpp"
+
+namespace onehop {
+namespace {
+
+constexpr int64_t kHugePage = int64_t{2} << 20;
+// Below this the C library's own recycling is as good, and a huge page would be mostly empty.
+constexpr int64_t kSmallest = int64_t{1} << 20;
+// A kept block may be this much larger than what is asked for (1/8), so that it stays of use to other sizes.
+constexpr int64_t kSlack = 8;
+
+struct Pool {
+  std::mutex mutex;
+  std::multimap<int64_t, void*> kept;  // by capacity
+  PoolInfo info{0, 0, int64_t{8} << 30, 0, 0};
+
+  void* reuse(int64_t bytes, int64_t* capacity) {
+    auto found = kept.lower_bound(bytes);
+    if (found == kept.end() || found->first > bytes + bytes / kSlack + kHugePage) return nullptr;
+    void* data = found->second;
+    *capacity = found->first;
+    info.kept_bytes -= found->first;
+    info.reused += 1;
+    kept.erase(found);
+    return data;
+  }
+
+  void shrink_to(int64_t limit) {
+    while (info.kept_bytes > limit) {
+      auto largest = std::prev(kept.end());
+      munmap(largest->second, static_cast<size_t>(largest->first));
+      info.kept_bytes -= largest->first;
+      kept.erase(largest);
+    }
+  }
+};
+
+// Never destroyed: tensors that own a block may outlive every static object. The lock is held over a fork,
+// so that the child does not inherit it locked by a thread it does not have.
+Pool& pool() {
+  static Pool* instance = [] {
+    pthread_atfork([] { pool().mutex.lock(); }, [] { pool().mutex.unlock(); }, [] { pool().mutex.unlock(); });
+    return new Pool;
+  }();
+  return *instance;
+}
+
+int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// A mapping that starts at a huge page's border: map more, cut off both ends.
+void* map_aligned(int64_t bytes) {
+  const auto whole = static_cast<size_t>(bytes + kHugePage);
+  void* raw = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<uintptr_t>(raw);
+  const auto aligned = static_cast<uintptr_t>(round_up(static_cast<int64_t>(begin), kHugePage));
+  const size_t before = aligned - begin;
+  const size_t after = whole - before - static_cast<size_t>(bytes);
+  if (before > 0) munmap(raw, before);
+  if (after > 0) munmap(reinterpret_cast<void*>(aligned + static_cast<size_t>(bytes)), after);
+  void* data = reinterpret_cast<void*>(aligned);
+#ifdef MADV_HUGEPAGE
+  madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+#endif
+  return data;
+}
+
+}  // namespace
+
+void* pool_take(int64_t bytes, int64_t* capacity) {
+  if (bytes < kSmallest) {
+    *capacity = round_up(bytes > 0 ? bytes : 1, 64);
+    return std::aligned_alloc(64, static_cast<size_t>(*capacity));
+  }
+  const int64_t wanted = round_up(bytes, kHugePage);
+  Pool& p = pool();
+  {
+    const std::lock_guard<std::mutex> lock(p.mutex);
+    if (void* data = p.reuse(wanted, capacity)) {
+      p.info.in_use_bytes += *capacity;
+      return data;
+    }
+  }
+  void* data = map_aligned(wanted);
+  if (data == nullptr) {  // the kept blocks may be what stands in the way
+    pool_clear();
+    data = map_aligned(wanted);
+    if (data == nullptr) return nullptr;
+  }
+  *capacity = wanted;
+  const std::lock_guard<std::mutex> lock(p.mutex);
+  p.info.in_use_bytes += wanted;
+  p.info.mapped += 1;
+  return data;
+}
+
+void pool_give(void* data, int64_t capacity) {
+  if (capacity < kSmallest) {
+    std::free(data);
+    return;
+  }
+  Pool& p = pool();
+  const std::lock_guard<std::mutex> lock(p.mutex);
+  p.kept.emplace(capacity, data);
+  p.info.in_use_bytes -= capacity;
+  p.info.kept_bytes += capacity;
+  p.shrink_to(p.info.limit_bytes);
+}
+
+void pool_clear() {
+  Pool& p = pool();
+  const std::lock_guard<std::mutex> lock(p.mutex);
+  p.shrink_to(0);
+}
+
+void pool_set_limit(int64_t bytes) {
+  Pool& p = pool();
+  const std::lock_guard<std::mutex> lock(p.mutex);
+  p.info.limit_bytes = bytes;
+  p.shrink_to(bytes);
+}
+
+PoolInfo pool_info() {
+  Pool& p = pool();
+  const std::lock_guard<std::mutex> lock(p.mutex);
+  return p.info;
+}
+
+}  // namespace onehop

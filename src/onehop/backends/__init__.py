@@ -1,0 +1,6 @@
+"""Who can run an operator: each backend describes itself, refuses with a sentence, prepares a plan, and runs."""
+
+from onehop.backends.base import Backend
+from onehop.backends.registry import backend_for, backends
+
+__all__ = ["Backend", "backend_for", "backends"]

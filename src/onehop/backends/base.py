@@ -1,0 +1,68 @@
+"""What every backend offers."""
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+
+
+class Backend(Protocol):
+    """A way to run the operators.
+
+    ``graph`` with ``transposed`` stands for the graph with every edge turned round. Weights and scales come in
+    the accumulator's dtype (float64 for float64, else float32); ``widen`` asks for results in that dtype.
+    """
+
+    name: str
+
+    def describe(self) -> str:
+        """One line on what it is and what it will use on this machine."""
+        ...
+
+    def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
+        """Why it cannot run on such tensors; None means it can."""
+        ...
+
+    def prepare(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> Any:
+        """The plan for a graph and a width, at a cost that does not grow with the graph."""
+        ...
+
+    def aggregate(
+        self,
+        graph: Graph,
+        transposed: bool,
+        x: Tensor,
+        weight: Tensor | None,
+        src_scale: Tensor | None,
+        dst_scale: Tensor | None,
+        mean: bool,
+        widen: bool,
+    ) -> Tensor:
+        """Sum or mean over each row's edges."""
+        ...
+
+    def extremum(
+        self, graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, with_ties: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Max or min, and the number of edges that reach it (an empty tensor if not asked for)."""
+        ...
+
+    def extremum_grad(
+        self,
+        graph: Graph,
+        grad: Tensor,
+        x: Tensor,
+        weight: Tensor | None,
+        extremum: Tensor,
+        ties: Tensor,
+        for_x: bool,
+        for_weight: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients of max or min to x and to the weights (empty tensors where not asked for)."""
+        ...
+
+    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, widen: bool) -> Tensor:
+        """[E, H]: a dot product for every edge and head."""
+        ...

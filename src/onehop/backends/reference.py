@@ -1,0 +1,108 @@
+"""The specification as a backend: plain torch on any device, slow and obviously right."""
+
+import torch
+from torch import Tensor
+
+from onehop import reference
+from onehop.graph import Graph
+
+
+class ReferenceBackend:
+    """Gathers every edge's row and scatters it, as the formulas say. Never chosen unless asked for by name."""
+
+    name = "reference"
+
+    def describe(self) -> str:
+        """What it is."""
+        return "plain torch, one row an edge; only by name"
+
+    def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
+        """It runs everywhere."""
+        return None
+
+    def prepare(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> None:
+        """It has no choices."""
+        return
+
+    def aggregate(
+        self,
+        graph: Graph,
+        transposed: bool,
+        x: Tensor,
+        weight: Tensor | None,
+        src_scale: Tensor | None,
+        dst_scale: Tensor | None,
+        mean: bool,
+        widen: bool,
+    ) -> Tensor:
+        """Sum or mean over each row's edges."""
+        edge_index = _edges(graph, x)
+        rows = graph.num_src if transposed else graph.num_dst
+        out = reference.aggregate(
+            edge_index.flip(0) if transposed else edge_index,
+            _wide(x),
+            rows,
+            weight,
+            "mean" if mean else "sum",
+            src_scale,
+            dst_scale,
+        )
+        return out if widen else out.to(x.dtype)
+
+    def extremum(
+        self, graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, with_ties: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Max or min, and the number of edges that reach it."""
+        edge_index = _edges(graph, x)
+        message = _messages(edge_index, x, weight, widen)
+        every = torch.stack([torch.arange(graph.num_edges, device=x.device), edge_index[1]])
+        out = reference.aggregate(every, message, graph.num_dst, reduce=reduce)
+        if not with_ties:
+            return out, out.new_empty(0)
+        hits = (message == out.index_select(0, edge_index[1])).to(_accumulator(x))
+        return out, reference.aggregate(every, hits, graph.num_dst)
+
+    def extremum_grad(
+        self,
+        graph: Graph,
+        grad: Tensor,
+        x: Tensor,
+        weight: Tensor | None,
+        extremum: Tensor,
+        ties: Tensor,
+        for_x: bool,
+        for_weight: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Every hit's share of the gradient."""
+        source, target = edge_index = _edges(graph, x)
+        message = _messages(edge_index, x, weight, extremum.dtype != x.dtype)
+        share = (grad / (ties + (extremum == 0))).index_select(0, target)
+        hits = (message == extremum.index_select(0, target)).to(share.dtype) * share
+        to_x = hits if weight is None else hits * weight.unsqueeze(-1)
+        grad_x = share.new_zeros(graph.num_src, x.size(1)).index_add(0, source, to_x) if for_x else share.new_empty(0)
+        grad_weight = (hits * x.index_select(0, source)).sum(-1) if for_weight else share.new_empty(0)
+        return grad_x, grad_weight
+
+    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, widen: bool) -> Tensor:
+        """[E, H]: a dot product for every edge and head."""
+        out = reference.sddmm(_edges(graph, src), _wide(dst), _wide(src))
+        return out if widen else out.to(src.dtype)
+
+
+def _edges(graph: Graph, x: Tensor) -> Tensor:
+    return graph.edge_index().to(x.device)
+
+
+def _accumulator(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(_accumulator(x))
+
+
+def _messages(edge_index: Tensor, x: Tensor, weight: Tensor | None, widen: bool) -> Tensor:
+    message = _wide(x).index_select(0, edge_index[0])
+    if weight is not None:
+        message = message * weight.unsqueeze(-1)
+    return message if widen else message.to(x.dtype)

@@ -1,0 +1,88 @@
+"""Settings, read from the environment when they are used.
+
+========================  =============================================================  ==================
+variable                  meaning                                                        default
+========================  =============================================================  ==================
+``ONEHOP_ISA``            instruction set of the CPU kernels (``onehop info`` lists      the best there is
+                          what this processor has)
+``ONEHOP_POOL_BYTES``     bytes of freed outputs kept for reuse                          a quarter of memory,
+                                                                                         at most 8 GiB
+``ONEHOP_CACHE_BYTES``    bytes of graphs and derived tensors that the patch keeps       a quarter of memory
+``ONEHOP_KEEP_MEMORY``    ``0``: ``patch()`` leaves the C library's memory policy alone  ``1``
+``ONEHOP_DISABLE``        ``1``: ``patch()`` does nothing                                ``0``
+``ONEHOP_CHECK``          ``full``: the patch compares the contents of every             ``version``
+                          ``edge_index`` with what it cached, not the version alone
+``ONEHOP_CACHE_DIR``      where generated graphs and tuning results are kept             the user's cache
+========================  =============================================================  ==================
+"""
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+from onehop.errors import ConfigurationError
+
+
+def isa() -> str | None:
+    """The instruction set asked for; None means the best there is."""
+    return os.environ.get("ONEHOP_ISA") or None
+
+
+def pool_bytes() -> int:
+    """How many bytes of freed outputs are kept for reuse."""
+    return _bytes("ONEHOP_POOL_BYTES", min(physical_memory_bytes() // 4, 8 << 30))
+
+
+def graph_cache_bytes() -> int:
+    """How many bytes of graphs and derived tensors the patch keeps."""
+    return _bytes("ONEHOP_CACHE_BYTES", physical_memory_bytes() // 4)
+
+
+def keep_memory() -> bool:
+    """Whether ``patch()`` keeps freed memory in the process."""
+    return _flag("ONEHOP_KEEP_MEMORY", default=True)
+
+
+def disabled() -> bool:
+    """Whether ``patch()`` is to do nothing."""
+    return _flag("ONEHOP_DISABLE", default=False)
+
+
+def full_check() -> bool:
+    """Whether cached graphs are compared with the tensor's contents at every use."""
+    value = os.environ.get("ONEHOP_CHECK", "version")
+    if value not in ("version", "full"):
+        raise ConfigurationError(f"ONEHOP_CHECK must be 'version' or 'full', not {value!r}.")
+    return value == "full"
+
+
+def cache_dir() -> Path:
+    """The folder for generated graphs and tuning results; made when something is written."""
+    chosen = os.environ.get("ONEHOP_CACHE_DIR")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("onehop"))
+
+
+def physical_memory_bytes() -> int:
+    """The machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _bytes(name: str, default: int) -> int:
+    value = os.environ.get(name)
+    if value is None or value == "":
+        return default
+    try:
+        number = int(value)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise ConfigurationError(f"{name} must be a number of bytes, zero or more, not {value!r}.")
+    return number
+
+
+def _flag(name: str, *, default: bool) -> bool:
+    value = os.environ.get(name, "")
+    if value not in ("", "0", "1"):
+        raise ConfigurationError(f"{name} must be 0 or 1, not {value!r}.")
+    return default if value == "" else value == "1"

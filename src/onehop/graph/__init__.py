@@ -1,0 +1,6 @@
+"""Graphs, their statistics, their files, and the cache that recognises them."""
+
+from onehop.graph.graph import Graph, by_number
+from onehop.graph.statistics import GraphStatistics
+
+__all__ = ["Graph", "GraphStatistics", "by_number"]

@@ -1,0 +1,319 @@
+"""A graph as onehop's kernels read it: compressed sparse rows of destinations, and what follows from them."""
+
+import itertools
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.errors import ArgumentError, IndexRangeError
+
+if TYPE_CHECKING:
+    from onehop.graph.statistics import GraphStatistics
+
+# Node numbers are kept in 32 bits.
+MOST_NODES = 2**31 - 1
+# From this many edges on, edge numbers need 64 bits.
+WIDE_EDGES = 2**31 - 1
+
+_numbers = itertools.count()
+_by_number: "weakref.WeakValueDictionary[int, Graph]" = weakref.WeakValueDictionary()
+
+
+class Graph:
+    """An immutable directed graph: rows are destinations, columns are sources.
+
+    The caller's edge order is kept: every tensor with one entry an edge is given, and returned, in the order
+    of the ``edge_index`` (or matrix) that the graph was made from. Edges that appear twice stay two edges.
+    The graph's arrays are copies of its own; later writes to the caller's tensors do not reach them.
+
+    Make one with :meth:`from_edge_index`, :meth:`from_csr`, :meth:`from_scipy` or :meth:`load`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_csr",
+        "_inverse_in_degrees",
+        "_lock",
+        "_statistics",
+        "_transpose",
+        "num_dst",
+        "num_edges",
+        "num_src",
+        "number",
+    )
+
+    def __init__(self, csr: Any) -> None:
+        # Plain numbers, which torch.compile can look at.
+        self.num_src: int = csr.cols
+        """Number of sources (columns)."""
+        self.num_dst: int = csr.rows
+        """Number of destinations (rows)."""
+        self.num_edges: int = csr.edges
+        """Number of edges, repeated ones included."""
+        self._csr = csr
+        self._transpose: Any = None
+        self._statistics: GraphStatistics | None = None
+        self._inverse_in_degrees: dict[torch.dtype, Tensor] = {}
+        self._lock = threading.RLock()
+        self.number: int = next(_numbers)
+        """Names this graph where only numbers can travel, as in a compiled program; see :func:`by_number`."""
+        _by_number[self.number] = self
+
+    @classmethod
+    def from_edge_index(
+        cls, edge_index: Tensor, num_nodes: int | None = None, size: tuple[int, int] | None = None
+    ) -> "Graph":
+        """A graph from a list of edges, as PyG keeps it.
+
+        Args:
+            edge_index: [2, E], int32 or int64, on the CPU: sources above destinations.
+            num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
+            size: (num_src, num_dst) of a bipartite graph, in place of ``num_nodes``.
+
+        Raises:
+            ArgumentError: Wrong shape, dtype or device, or both ``num_nodes`` and ``size``.
+            IndexRangeError: A node number is negative or too large.
+        """
+        _check_edge_index(edge_index)
+        if size is not None and num_nodes is not None:
+            raise ArgumentError("size, num_nodes: give one of them; size=(num_src, num_dst) is for bipartite graphs.")
+        if size is not None:
+            num_src, num_dst = size
+        elif num_nodes is not None:
+            num_src = num_dst = num_nodes
+        else:
+            num_src = num_dst = int(edge_index.max()) + 1 if edge_index.numel() else 0
+        _check_counts(num_src, num_dst)
+        source, target = edge_index[0], edge_index[1]
+        return cls(_build(target, source, num_dst, num_src))
+
+    @classmethod
+    def from_csr(cls, rowptr: Tensor, col: Tensor, num_src: int | None = None) -> "Graph":
+        """A graph from compressed sparse rows of destinations.
+
+        Args:
+            rowptr: [num_dst + 1], int32 or int64, ascending from 0 to E.
+            col: [E], the source of every edge.
+            num_src: Number of sources; None means ``num_dst``.
+
+        Raises:
+            ArgumentError: Wrong shape, dtype or device, or ``rowptr`` does not ascend from 0 to E.
+            IndexRangeError: A source is negative or too large.
+        """
+        for name, tensor in (("rowptr", rowptr), ("col", col)):
+            if tensor.dim() != 1 or tensor.dtype not in (torch.int32, torch.int64) or tensor.device.type != "cpu":
+                raise ArgumentError(
+                    f"{name}: expected a one-dimensional int32 or int64 CPU tensor, got {_describe(tensor)}."
+                )
+        if rowptr.numel() == 0:
+            raise ArgumentError("rowptr: expected at least one entry (a graph without destinations has [0]).")
+        counts = rowptr.diff().long()
+        if int(rowptr[0]) != 0 or int(rowptr[-1]) != col.numel() or bool((counts < 0).any()):
+            raise ArgumentError(
+                f"rowptr: expected entries that ascend from 0 to the {col.numel()} entries of col, "
+                f"got {int(rowptr[0])} to {int(rowptr[-1])}."
+            )
+        num_dst = rowptr.numel() - 1
+        _check_counts(num_dst if num_src is None else num_src, num_dst)
+        target = torch.repeat_interleave(torch.arange(num_dst, dtype=col.dtype), counts)
+        return cls(_build(target, col, num_dst, num_dst if num_src is None else num_src))
+
+    @classmethod
+    def from_scipy(cls, matrix: Any) -> "Graph":
+        """A graph from a SciPy sparse matrix or array of shape (num_dst, num_src).
+
+        An entry in row i and column j is an edge from source j to destination i. Values are left out, entries
+        that are stored as zeros stay edges, and duplicates of a COO matrix stay separate edges. The edge order
+        is that of the matrix's own arrays (``matrix.data``), so ``torch.from_numpy(matrix.data)`` is its weight.
+
+        Raises:
+            ArgumentError: Not a two-dimensional SciPy sparse matrix.
+        """
+        if not scipy.sparse.issparse(matrix) or matrix.ndim != 2:
+            raise ArgumentError(f"matrix: expected a two-dimensional SciPy sparse matrix, got {type(matrix).__name__}.")
+        num_dst, num_src = matrix.shape
+        if matrix.format in ("csc", "csr"):
+            pointer = np.asarray(matrix.indptr, dtype=np.int64)
+            outer = np.repeat(np.arange(len(pointer) - 1, dtype=np.int64), np.diff(pointer))
+            inner = np.asarray(matrix.indices, dtype=np.int64)
+            row, col = (outer, inner) if matrix.format == "csr" else (inner, outer)
+        else:
+            coo = matrix.tocoo()
+            row, col = np.asarray(coo.row, dtype=np.int64), np.asarray(coo.col, dtype=np.int64)
+        _check_counts(num_src, num_dst)
+        return cls(_build(torch.from_numpy(row), torch.from_numpy(col), num_dst, num_src))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Graph":
+        """A graph from a file: see :mod:`onehop.graph.files` for the formats.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            FileFormatError: The file is truncated, malformed or of an unknown kind.
+        """
+        from onehop.graph import files
+
+        content = files.read(path)
+        return cls.from_edge_index(content.edge_index, size=content.size)
+
+    @property
+    def rowptr(self) -> Tensor:
+        """[num_dst + 1], int64: where each destination's edges begin. Not to be written to."""
+        return self._csr.rowptr
+
+    @property
+    def col(self) -> Tensor:
+        """[E], int32: the source of every edge, destination by destination. Not to be written to."""
+        return self._csr.col
+
+    @property
+    def perm(self) -> Tensor | None:
+        """[E], int32 or int64: the caller's number of every edge; None where the orders agree."""
+        return self._csr.perm
+
+    @property
+    def csr(self) -> Any:
+        """The native graph, for kernels."""
+        return self._csr
+
+    @property
+    def transposed_csr(self) -> Any:
+        """The native transposed graph, for kernels: rows are sources. Made when first asked for, then kept."""
+        if self._transpose is None:
+            with self._lock:
+                if self._transpose is None:
+                    self._transpose = self._csr.transpose(self.num_edges > WIDE_EDGES, native.threads())
+        return self._transpose
+
+    def transpose(self) -> "Graph":
+        """The graph with every edge turned round, in the same edge order; it shares this graph's arrays."""
+        turned = Graph(self.transposed_csr)
+        turned._transpose = self._csr
+        return turned
+
+    @property
+    def in_degrees(self) -> Tensor:
+        """[num_dst], int64: how many edges end at each destination."""
+        return self.rowptr.diff()
+
+    @property
+    def out_degrees(self) -> Tensor:
+        """[num_src], int64: how many edges start at each source."""
+        return torch.bincount(self.col, minlength=self.num_src)
+
+    def inverse_in_degrees(self, dtype: torch.dtype) -> Tensor:
+        """[num_dst]: 1 / max(in-degree, 1), kept for each dtype."""
+        if dtype not in self._inverse_in_degrees:
+            self._inverse_in_degrees[dtype] = self.in_degrees.clamp_(min=1).to(dtype).reciprocal_()
+        return self._inverse_in_degrees[dtype]
+
+    @property
+    def statistics(self) -> "GraphStatistics":
+        """Degrees and other figures, computed when first asked for."""
+        if self._statistics is None:
+            from onehop.graph.statistics import GraphStatistics
+
+            self._statistics = GraphStatistics.of(self)
+        return self._statistics
+
+    def edge_index(self) -> Tensor:
+        """[2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
+        target = torch.repeat_interleave(torch.arange(self.num_dst), self.in_degrees)
+        ordered = torch.stack([self.col.long(), target])
+        if self.perm is None:
+            return ordered
+        result = torch.empty_like(ordered)
+        result[:, self.perm.long()] = ordered
+        return result
+
+    def to_scipy(self, weight: Tensor | None = None) -> scipy.sparse.coo_array:
+        """The graph as a SciPy COO array of shape (num_dst, num_src), in the caller's edge order.
+
+        Args:
+            weight: [E], the values; None means ones.
+        """
+        source, target = self.edge_index().numpy()
+        values = np.ones(self.num_edges, dtype=np.float32) if weight is None else weight.detach().numpy()
+        return scipy.sparse.coo_array((values, (target, source)), shape=(self.num_dst, self.num_src))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that exist now: the graph, and its transpose once it was needed."""
+        return int(self._csr.bytes) + (int(self._transpose.bytes) if self._transpose is not None else 0)
+
+    def __repr__(self) -> str:
+        """Nodes and edges."""
+        nodes = f"num_nodes={self.num_dst}" if self.num_src == self.num_dst else f"num_src={self.num_src}, num_dst={self.num_dst}"
+        return f"Graph({nodes}, num_edges={self.num_edges})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its list of edges."""
+        return (_from_pickle, (self.edge_index(), (self.num_src, self.num_dst)))
+
+
+def by_number(number: int) -> Graph:
+    """The living graph of that number.
+
+    Raises:
+        ArgumentError: The graph is gone: a compiled program keeps only its number, so the caller must keep it.
+    """
+    graph = _by_number.get(number)
+    if graph is None:
+        raise ArgumentError(f"graph: number {number} is gone; keep the Graph alive while a program that uses it runs.")
+    return graph
+
+
+def _from_pickle(edge_index: Tensor, size: tuple[int, int]) -> Graph:
+    return Graph.from_edge_index(edge_index, size=size)
+
+
+def _build(row: Tensor, col: Tensor, rows: int, cols: int) -> Any:
+    csr, wrong, edge = native.extension.csr_from_coo(
+        row.data_ptr(),
+        col.data_ptr(),
+        row.stride(0),
+        col.stride(0),
+        row.numel(),
+        row.dtype == torch.int64,
+        rows,
+        cols,
+        row.numel() > WIDE_EDGES,
+        native.threads(),
+    )
+    if wrong:
+        kind, tensor, count = ("destination", row, rows) if wrong == 1 else ("source", col, cols)
+        raise IndexRangeError(
+            f"edge_index: {kind} {int(tensor[edge])} of edge {edge} is not in [0, {count}), the graph's {kind}s. "
+            f"Check the edges, or give the right num_nodes or size."
+        )
+    return csr
+
+
+def _check_edge_index(edge_index: Tensor) -> None:
+    if not isinstance(edge_index, Tensor):
+        raise ArgumentError(f"edge_index: expected a tensor [2, E], got {type(edge_index).__name__}.")
+    if edge_index.layout != torch.strided or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ArgumentError(f"edge_index: expected a dense tensor of shape [2, E], got {_describe(edge_index)}.")
+    if edge_index.dtype not in (torch.int32, torch.int64):
+        raise ArgumentError(f"edge_index: expected int32 or int64, got {edge_index.dtype}; convert with .long().")
+    if edge_index.device.type != "cpu":
+        raise ArgumentError(f"edge_index: expected a CPU tensor, got one on {edge_index.device}; move it with .cpu().")
+
+
+def _check_counts(num_src: int, num_dst: int) -> None:
+    for name, count in (("num_src", num_src), ("num_dst", num_dst)):
+        if not isinstance(count, int) or count < 0:
+            raise ArgumentError(f"{name}: expected a number of nodes, zero or more, got {count!r}.")
+        if count > MOST_NODES:
+            raise ArgumentError(f"{name}: {count} nodes are more than the {MOST_NODES} that onehop numbers in 32 bits.")
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tensor.dtype} of shape {list(tensor.shape)} on {tensor.device}"

@@ -1,0 +1,62 @@
+"""Figures of a graph that plans and reports look at."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from onehop.graph.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class GraphStatistics:
+    """Figures of a graph.
+
+    Attributes:
+        num_src: Sources.
+        num_dst: Destinations.
+        num_edges: Edges.
+        mean_degree: Edges per destination.
+        max_degree: Most edges of one destination.
+        degree_quantiles: In-degrees at 0, 25, 50, 75, 90, 99 and 100 percent of the destinations.
+        empty_rows: Destinations without edges.
+        self_loops: Edges whose ends have the same number; 0 for bipartite graphs.
+        sorted_edges: Whether the caller's edges came ordered by destination.
+    """
+
+    num_src: int
+    num_dst: int
+    num_edges: int
+    mean_degree: float
+    max_degree: int
+    degree_quantiles: tuple[int, ...]
+    empty_rows: int
+    self_loops: int
+    sorted_edges: bool
+
+    QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+
+    @classmethod
+    def of(cls, graph: "Graph") -> "GraphStatistics":
+        """The statistics of ``graph``: a few passes over its rows and one over its edges."""
+        degrees = graph.in_degrees
+        ordered = degrees.sort().values
+        quantiles = [0] * len(cls.QUANTILES)
+        if len(ordered):
+            quantiles = [int(ordered[round(q * (len(ordered) - 1))]) for q in cls.QUANTILES]
+        loops = 0
+        if graph.num_src == graph.num_dst:
+            target = torch.repeat_interleave(torch.arange(graph.num_dst, dtype=torch.int32), degrees)
+            loops = int((graph.col == target).sum())
+        return cls(
+            num_src=graph.num_src,
+            num_dst=graph.num_dst,
+            num_edges=graph.num_edges,
+            mean_degree=graph.num_edges / max(graph.num_dst, 1),
+            max_degree=quantiles[-1],
+            degree_quantiles=tuple(quantiles),
+            empty_rows=int((degrees == 0).sum()),
+            self_loops=loops,
+            sorted_edges=graph.perm is None,
+        )

@@ -1,0 +1,1 @@
+"""The kernels' thin Python side: addresses and sizes in, nothing decided."""

@@ -1,0 +1,159 @@
+"""Sum, mean, max and min, and the gradients of max and min, on the CPU."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.kernels.cpu.layout import accumulator, address, edge_stride, rows, thread_count
+from onehop.native import DTYPE_CODES, empty, extension
+from onehop.plans import CpuPlan
+
+# Numbers of onehop::Reduce in csrc/include/onehop/kernels.hpp.
+_SUM, _MEAN = 0, 1
+_EXTREMA = {"max": 2, "min": 3}
+
+
+def aggregate(
+    csr: Any,
+    plan: CpuPlan,
+    x: Tensor,
+    weight: Tensor | None,
+    src_scale: Tensor | None,
+    dst_scale: Tensor | None,
+    mean: bool,
+    widen: bool,
+) -> Tensor:
+    """Sum or mean.
+
+    Args:
+        csr: The native graph.
+        plan: How to go over it.
+        x: [cols, F].
+        weight: [E] in the caller's edge order, of the accumulator's dtype.
+        src_scale: [cols], contiguous, of the accumulator's dtype.
+        dst_scale: [rows], likewise.
+        mean: Divide by the number of edges.
+        widen: Return the accumulator's dtype in place of x's.
+
+    Returns:
+        [rows, F].
+    """
+    out = empty((csr.rows, x.size(1)), accumulator(x.dtype) if widen else x.dtype)
+    _run(csr, plan, _MEAN if mean else _SUM, x, weight, src_scale, dst_scale, out, None)
+    return out
+
+
+def extremum(
+    csr: Any, plan: CpuPlan, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, with_ties: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Max or min, and, if asked for, [rows, F]: how many edges reach it (0 where it is NaN)."""
+    acc = accumulator(x.dtype)
+    shape = (csr.rows, x.size(1))
+    out = empty(shape, acc if widen else x.dtype)
+    ties = empty(shape, acc) if with_ties else None
+    _run(csr, plan, _EXTREMA[reduce], x, weight, None, None, out, ties)
+    return out, ties
+
+
+def _run(
+    csr: Any,
+    plan: CpuPlan,
+    reduce: int,
+    x: Tensor,
+    weight: Tensor | None,
+    src_scale: Tensor | None,
+    dst_scale: Tensor | None,
+    out: Tensor,
+    ties: Tensor | None,
+) -> None:
+    x = rows(x)
+    width = x.size(1)
+    if width == 0:
+        return
+    extension.aggregate(
+        csr,
+        reduce,
+        DTYPE_CODES[x.dtype],
+        out.dtype != x.dtype,
+        thread_count(plan),
+        plan.prefetch,
+        plan.edges_per_item,
+        plan.column_tile,
+        width,
+        x.data_ptr(),
+        x.stride(0),
+        address(weight),
+        edge_stride(weight),
+        address(src_scale),
+        address(dst_scale),
+        out.data_ptr(),
+        width,
+        address(ties),
+    )
+
+
+def extremum_grad_source(
+    transposed: Any, plan: CpuPlan, x: Tensor, weight: Tensor | None, extremum: Tensor, share: Tensor
+) -> Tensor:
+    """The gradient of max or min with respect to x.
+
+    Args:
+        transposed: The native transposed graph: its rows are the sources.
+        plan: How to go over it.
+        x: [num_src, F].
+        weight: [E] in the caller's edge order.
+        extremum: [num_dst, F], the result.
+        share: [num_dst, F], contiguous, of the accumulator's dtype: the gradient divided among the ties.
+
+    Returns:
+        [num_src, F], of the accumulator's dtype.
+    """
+    out = empty((transposed.rows, x.size(1)), accumulator(x.dtype))
+    _run_grad(extension.extremum_grad_source, transposed, plan, x, weight, extremum, share, out)
+    return out
+
+
+def extremum_grad_weight(
+    csr: Any, plan: CpuPlan, x: Tensor, weight: Tensor, extremum: Tensor, share: Tensor
+) -> Tensor:
+    """The gradient of max or min with respect to the weights: [E], of the accumulator's dtype."""
+    acc = accumulator(x.dtype)
+    if x.size(1) == 0:
+        return torch.zeros(csr.edges, dtype=acc)
+    out = empty((csr.edges,), acc)
+    _run_grad(extension.extremum_grad_weight, csr, plan, x, weight, extremum, share, out)
+    return out
+
+
+def _run_grad(
+    kernel: Any,
+    csr: Any,
+    plan: CpuPlan,
+    x: Tensor,
+    weight: Tensor | None,
+    extremum: Tensor,
+    share: Tensor,
+    out: Tensor,
+) -> None:
+    x, extremum = rows(x), rows(extremum)
+    width = x.size(1)
+    if width == 0:
+        return
+    kernel(
+        csr,
+        DTYPE_CODES[x.dtype],
+        extremum.dtype != x.dtype,
+        thread_count(plan),
+        plan.prefetch,
+        plan.edges_per_item,
+        width,
+        x.data_ptr(),
+        x.stride(0),
+        extremum.data_ptr(),
+        extremum.stride(0),
+        share.data_ptr(),
+        address(weight),
+        edge_stride(weight),
+        out.data_ptr(),
+    )

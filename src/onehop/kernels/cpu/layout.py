@@ -1,0 +1,33 @@
+"""Tensors as the extension takes them."""
+
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.plans import CpuPlan
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """What sums of this dtype are kept in: float32 for 16 bits."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def rows(x: Tensor) -> Tensor:
+    """``x``, [N, F], with the columns of each row side by side; rows may lie any distance apart."""
+    return x if x.stride(1) == 1 or x.size(1) <= 1 else x.contiguous()
+
+
+def address(tensor: Tensor | None) -> int:
+    """Where the first element lies; 0 for None."""
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def edge_stride(weight: Tensor | None) -> int:
+    """How far apart the entries of a per-edge tensor lie."""
+    return 0 if weight is None else weight.stride(0)
+
+
+def thread_count(plan: CpuPlan) -> int:
+    """The threads to use: the plan's number, if it names one, and never more than torch's."""
+    available = native.threads()
+    return min(plan.threads, available) if plan.threads else available

@@ -1,0 +1,48 @@
+"""A dot product for every edge, on the CPU."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.kernels.cpu.layout import accumulator, rows, thread_count
+from onehop.native import DTYPE_CODES, empty, extension
+from onehop.plans import CpuPlan
+
+
+def sddmm(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, widen: bool) -> Tensor:
+    """Dot products of the destinations' and the sources' rows.
+
+    Args:
+        csr: The native graph.
+        plan: How to go over it.
+        dst: [rows, H, F].
+        src: [cols, H, F], of the same dtype.
+        widen: Return the accumulator's dtype in place of the operands'.
+
+    Returns:
+        [E, H], in the caller's edge order.
+    """
+    heads, width = src.size(1), src.size(2)
+    dtype = accumulator(src.dtype) if widen else src.dtype
+    if width == 0:
+        return torch.zeros((csr.edges, heads), dtype=dtype)
+    out = empty((csr.edges, heads), dtype)
+    for head in range(heads):
+        left, right = rows(dst[:, head]), rows(src[:, head])
+        extension.sddmm(
+            csr,
+            DTYPE_CODES[src.dtype],
+            widen and out.dtype != src.dtype,
+            thread_count(plan),
+            plan.prefetch,
+            plan.edges_per_item,
+            width,
+            left.data_ptr(),
+            left.stride(0),
+            right.data_ptr(),
+            right.stride(0),
+            out.data_ptr() + head * out.element_size(),
+            heads,
+        )
+    return out

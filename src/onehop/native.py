@@ -1,0 +1,63 @@
+"""The extension module, ready to use: torch loaded first, its OpenMP runtime bound, instruction set chosen.
+
+Everything in onehop that needs native code takes it from here.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from onehop import _native as extension
+from onehop import config
+from onehop.errors import ConfigurationError
+
+__all__ = ["DTYPE_CODES", "POOLED_BYTES", "empty", "extension", "threads"]
+
+# Numbers of onehop::DType in csrc/include/onehop/kernels.hpp.
+DTYPE_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+
+# From this size on, an output comes from the pool; below, torch's allocator recycles as well as it would.
+POOLED_BYTES = 1 << 20
+
+
+def threads() -> int:
+    """How many threads a kernel may use: torch's number."""
+    return torch.get_num_threads()
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """An uninitialised CPU tensor, from the pool of kept memory when it is large.
+
+    Args:
+        shape: Extents.
+        dtype: One of the keys of :data:`DTYPE_CODES`.
+
+    Raises:
+        MemoryError: The system has no memory of that size.
+    """
+    elements = 1
+    for extent in shape:
+        elements *= extent
+    if elements * dtype.itemsize < POOLED_BYTES:
+        return torch.empty(shape, dtype=dtype)
+    return extension.pool_empty(shape, DTYPE_CODES[dtype])
+
+
+def _bind_openmp() -> bool:
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    return bool(extension.bind_openmp(str(library)))
+
+
+def _choose_isa() -> None:
+    wanted = config.isa()
+    if wanted is not None and not extension.select_isa(wanted):
+        available = ", ".join(extension.available_isas())
+        raise ConfigurationError(
+            f"ONEHOP_ISA={wanted!r}: this processor and this build have {available}. Set it to one of these, or unset it."
+        )
+
+
+_bind_openmp()
+_choose_isa()
+extension.pool_set_limit(config.pool_bytes())

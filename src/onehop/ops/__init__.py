@@ -1,0 +1,6 @@
+"""The differentiable operators that users call, registered with torch.library."""
+
+from onehop.ops.aggregate import aggregate
+from onehop.ops.sddmm import sddmm
+
+__all__ = ["aggregate", "sddmm"]

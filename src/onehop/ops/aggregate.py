@@ -1,0 +1,95 @@
+"""Neighbour aggregation: sum, mean, max and min over the sources of every destination."""
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.ops import extremum, linear
+from onehop.ops.checks import check_features, check_graph, check_vector
+
+REDUCTIONS = ("sum", "mean", "max", "min")
+
+
+def aggregate(
+    graph: Graph,
+    x: Tensor,
+    weight: Tensor | None = None,
+    reduce: str = "sum",
+    src_scale: Tensor | None = None,
+    dst_scale: Tensor | None = None,
+    *,
+    backend: str | None = None,
+) -> Tensor:
+    """Reduces, for every destination, the rows of its sources.
+
+    ``out[i] = dst_scale[i] * reduce over edges e = (j -> i) of weight[e] * src_scale[j] * x[j]``
+
+    Nothing of size edges times width is made, forward or backward. Sums of one plan are added in one order,
+    whatever the number of threads. 16-bit features are added up in float32.
+
+    Args:
+        graph: The graph.
+        x: [num_src, F] or [num_src, ...], float32, float64, bfloat16 or float16. Differentiable.
+        weight: [E], in the caller's edge order; None means 1. Differentiable.
+        reduce: "sum", "mean" (the sum divided by the number of edges, not by the weights), "max" or "min".
+            Destinations without edges get 0. NaN wins over every number. Where edges tie for the extremum the
+            gradient is split evenly among them, as PyTorch's ``scatter_reduce`` does.
+        src_scale: [num_src]; None means 1. With ``dst_scale`` it makes GCN's normalisation without an array
+            of edge weights. Differentiable.
+        dst_scale: [num_dst]; None means 1. Multiplies the reduced rows. Differentiable.
+        backend: Who runs it, by name; None means the best that can (``onehop info`` lists them).
+
+    Returns:
+        [num_dst, F] or [num_dst, ...], of the promoted dtype of x, weight and scales.
+
+    Raises:
+        ArgumentError: A shape, dtype or device does not fit, or ``reduce`` is unknown.
+        BackendError: No backend runs on such tensors.
+    """
+    check_graph(graph)
+    check_features("x", x, graph.num_src, "sources")
+    if reduce not in REDUCTIONS:
+        raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
+    widen = False
+    if weight is not None or src_scale is not None or dst_scale is not None:
+        x, weight, src_scale, dst_scale, widen = _promote(graph, x, weight, src_scale, dst_scale)
+    shape = x.shape
+    if len(shape) != 2:
+        x = x.reshape(shape[0], -1) if x.numel() else x.new_empty(shape[0], shape[1:].numel())
+    if reduce == "sum" or reduce == "mean":
+        out = linear.AGGREGATE(
+            x, weight, src_scale, dst_scale, graph.number, graph.num_dst, False, reduce == "mean", widen, backend or ""
+        )
+    else:
+        if src_scale is not None:
+            x = x * src_scale.unsqueeze(-1)
+        out = extremum.EXTREMUM(x, weight, graph.number, graph.num_dst, reduce, widen, False, backend or "")[0]
+        if dst_scale is not None:
+            out = out * dst_scale.unsqueeze(-1)
+    return out if len(shape) == 2 else out.reshape(out.size(0), *shape[1:])
+
+
+def _promote(
+    graph: Graph, x: Tensor, weight: Tensor | None, src_scale: Tensor | None, dst_scale: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, bool]:
+    """Weights and scales in the accumulator's dtype, and whether the result is wider than x."""
+    dtype = x.dtype
+    for name, vector, count, what in (
+        ("weight", weight, graph.num_edges, "edges"),
+        ("src_scale", src_scale, graph.num_src, "sources"),
+        ("dst_scale", dst_scale, graph.num_dst, "destinations"),
+    ):
+        if vector is not None:
+            check_vector(name, vector, count, what, x)
+            dtype = torch.promote_types(dtype, vector.dtype)
+    if dtype == torch.float64:
+        x = x.double()
+    accumulator = torch.float64 if dtype == torch.float64 else torch.float32
+    if weight is not None:
+        weight = weight.to(accumulator)
+    if src_scale is not None:
+        src_scale = src_scale.to(accumulator).contiguous()
+    if dst_scale is not None:
+        dst_scale = dst_scale.to(accumulator).contiguous()
+    return x, weight, src_scale, dst_scale, dtype != x.dtype

@@ -1,0 +1,143 @@
+"""Max and min: ``onehop::extremum`` and its gradient, ``onehop::extremum_grad``."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.backends import backend_for
+from onehop.graph import by_number
+from onehop.ops.library import define, keep_alive, needs_grad
+from onehop.reference.aggregate import aggregate as reference_aggregate
+
+SCHEMA = (
+    "extremum(Tensor x, Tensor? weight, SymInt graph, SymInt rows, str reduce, bool widen, bool with_ties, str backend)"
+    " -> (Tensor, Tensor)"
+)
+GRAD_SCHEMA = (
+    "extremum_grad(Tensor grad, Tensor x, Tensor? weight, Tensor extremum, Tensor ties, SymInt graph, "
+    "SymInt edges, bool for_x, bool for_weight, str backend) -> (Tensor, Tensor)"
+)
+
+
+def _accumulator(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def _kernel(
+    x: Tensor, weight: Tensor | None, graph: int, rows: int, reduce: str, widen: bool, with_ties: bool, backend: str
+) -> tuple[Tensor, Tensor]:
+    runner = backend_for(x.device, x.dtype, backend)
+    return runner.extremum(by_number(graph), x, weight, reduce, widen, with_ties)
+
+
+def _fake(
+    x: Tensor, weight: Tensor | None, graph: int, rows: int, reduce: str, widen: bool, with_ties: bool, backend: str
+) -> tuple[Tensor, Tensor]:
+    shape = (rows, x.size(1))
+    out = x.new_empty(shape, dtype=_accumulator(x) if widen else x.dtype)
+    return out, x.new_empty(shape, dtype=_accumulator(x)) if with_ties else out.new_empty(0)
+
+
+def _grad_kernel(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    extremum: Tensor,
+    ties: Tensor,
+    graph: int,
+    edges: int,
+    for_x: bool,
+    for_weight: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    runner = backend_for(x.device, x.dtype, backend)
+    return runner.extremum_grad(by_number(graph), grad, x, weight, extremum, ties, for_x, for_weight)
+
+
+def _grad_fake(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    extremum: Tensor,
+    ties: Tensor,
+    graph: int,
+    edges: int,
+    for_x: bool,
+    for_weight: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    dtype = _accumulator(x)
+    grad_x = x.new_empty(x.shape if for_x else (0,), dtype=dtype)
+    return grad_x, x.new_empty((edges if for_weight else 0,), dtype=dtype)
+
+
+class _Recorded(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Any, graph: int, rows: int, reduce: str, widen: bool, with_ties: bool, backend: str
+    ) -> tuple[Tensor, Tensor]:
+        with torch._C._AutoDispatchBelowAutograd():
+            out, ties = EXTREMUM(x, weight, graph, rows, reduce, widen, True, backend)
+        ctx.mark_non_differentiable(ties)
+        ctx.save_for_backward(x, weight, out, ties)
+        ctx.number, ctx.reduce, ctx.backend = graph, reduce, backend
+        ctx.graph = keep_alive(graph)
+        return out, ties
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+        x, weight, out, ties = ctx.saved_tensors
+        for_x, for_weight = ctx.needs_input_grad[:2]
+        if torch.is_grad_enabled():
+            grads = _differentiable_grad(ctx, grad, x, weight, out)
+            return (*grads, None, None, None, None, None, None)
+        edges = 0 if weight is None else weight.size(0)
+        grad_x, grad_weight = EXTREMUM_GRAD(
+            grad, x, weight, out, ties, ctx.number, edges, for_x, for_weight, ctx.backend
+        )
+        return (
+            grad_x.to(x.dtype) if for_x else None,
+            grad_weight.to(weight.dtype) if for_weight else None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+        )
+
+
+def _differentiable_grad(ctx: Any, grad: Tensor, x: Tensor, weight: Tensor | None, out: Tensor) -> list[Tensor | None]:
+    """The gradient as a formula that torch can differentiate once more, at the price of a row an edge.
+
+    Second derivatives of max and min are asked for rarely; they do not justify kernels.
+    """
+    edge_index = by_number(ctx.number).edge_index().to(x.device)
+    again = reference_aggregate(edge_index, x, out.size(0), weight, ctx.reduce)
+    wanted = [t for t, need in zip((x, weight), ctx.needs_input_grad[:2], strict=True) if need]
+    found = iter(torch.autograd.grad(again, wanted, grad.to(again.dtype), create_graph=True))
+    return [next(found) if need else None for need in ctx.needs_input_grad[:2]]
+
+
+def _autograd(
+    x: Tensor, weight: Tensor | None, graph: int, rows: int, reduce: str, widen: bool, with_ties: bool, backend: str
+) -> tuple[Tensor, Tensor]:
+    if needs_grad(x, weight):
+        recorded: tuple[Tensor, Tensor] = _Recorded.apply(x, weight, graph, rows, reduce, widen, with_ties, backend)
+        return recorded
+    with torch._C._AutoDispatchBelowAutograd():
+        result: tuple[Tensor, Tensor] = EXTREMUM(x, weight, graph, rows, reduce, widen, with_ties, backend)
+    return result
+
+
+def _grad_autograd(*args: Any) -> tuple[Tensor, Tensor]:
+    with torch._C._AutoDispatchBelowAutograd():
+        result: tuple[Tensor, Tensor] = EXTREMUM_GRAD(*args)
+    return result
+
+
+EXTREMUM = define(SCHEMA, _kernel, _fake, _autograd)
+"""(x, weight, graph number, rows, "max" or "min", widen, with_ties, backend) -> [rows, F], ties"""
+EXTREMUM_GRAD = define(GRAD_SCHEMA, _grad_kernel, _grad_fake, _grad_autograd)
+"""(grad, x, weight, extremum, ties, graph number, edges, for_x, for_weight, backend) -> grads to x and weight"""

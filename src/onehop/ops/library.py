@@ -1,0 +1,40 @@
+"""The torch.library namespace ``onehop``, and what its operators share.
+
+An operator takes its graph as a number (``Graph.number``), so that compiled programs can hold it. Each has three
+parts: a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides), a fake kernel
+that knows shapes alone, and a kernel for the Autograd key that records a ``torch.autograd.Function`` when a
+gradient is wanted. Backward passes call the operators again, so they can be differentiated themselves.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph, by_number
+
+LIBRARY = torch.library.Library("onehop", "DEF")
+
+
+def define(
+    schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], autograd: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Registers an operator and returns it."""
+    name = schema[: schema.index("(")]
+    LIBRARY.define(schema)
+    LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"onehop::{name}", fake, lib=LIBRARY)
+    LIBRARY.impl(name, autograd, "Autograd")
+    operator: Callable[..., Any] = getattr(torch.ops.onehop, name).default
+    return operator
+
+
+def needs_grad(*tensors: Tensor | None) -> bool:
+    """Whether a gradient to any of these is wanted now."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def keep_alive(number: int) -> Graph | None:
+    """The graph, for a recorded operation to hold until its backward pass; None while a program is traced."""
+    return by_number(number) if type(number) is int else None

@@ -1,0 +1,5 @@
+"""Every choice made before a run, as frozen data that goes to and from JSON."""
+
+from onehop.plans.cpu import CpuPlan
+
+__all__ = ["CpuPlan"]

@@ -1,0 +1,47 @@
+"""What ``onehop.aggregate`` computes."""
+
+import torch
+from torch import Tensor
+
+
+def aggregate(
+    edge_index: Tensor,
+    x: Tensor,
+    num_dst: int,
+    weight: Tensor | None = None,
+    reduce: str = "sum",
+    src_scale: Tensor | None = None,
+    dst_scale: Tensor | None = None,
+) -> Tensor:
+    """Gathers the sources' rows, scales them, reduces them over each destination.
+
+    Args:
+        edge_index: [2, E], sources above destinations.
+        x: [num_src, F].
+        num_dst: Number of destinations.
+        weight: [E]; None means 1.
+        reduce: "sum", "mean" (divided by the number of edges), "max" or "min". Destinations without edges
+            get 0. Gradients of max and min are those of ``torch.Tensor.scatter_reduce`` on zeros: split
+            evenly over the edges that tie, where the zero that the output starts from counts as one more
+            tie when the extremum is exactly 0.
+        src_scale: [num_src], multiplies the rows of x.
+        dst_scale: [num_dst], multiplies the rows of the result.
+
+    Returns:
+        [num_dst, F], of the promoted dtype of x, weight and scales.
+    """
+    source, target = edge_index[0].long(), edge_index[1].long()
+    message = x.index_select(0, source)
+    if src_scale is not None:
+        message = message * src_scale.index_select(0, source).unsqueeze(-1)
+    if weight is not None:
+        message = message * weight.unsqueeze(-1)
+    index = target.unsqueeze(-1).expand_as(message)
+    zeros = message.new_zeros(num_dst, x.size(1))
+    if reduce in ("sum", "mean"):
+        out = zeros.scatter_add(0, index, message)
+        if reduce == "mean":
+            out = out / torch.bincount(target, minlength=num_dst).clamp(min=1).to(out.dtype).unsqueeze(-1)
+    else:
+        out = zeros.scatter_reduce(0, index, message, reduce=f"a{reduce}", include_self=False)
+    return out if dst_scale is None else out * dst_scale.unsqueeze(-1)
