@@ -11,8 +11,8 @@ from onehop.graph import Graph
 class Backend(Protocol):
     """A way to run the operators.
 
-    ``graph`` with ``transposed`` stands for the graph with every edge turned round. Weights and scales come in
-    the accumulator's dtype (float64 for float64, else float32); ``widen`` asks for results in that dtype.
+    ``graph`` with ``transposed`` stands for the graph with every edge turned round. Weights and scales come
+    in the accumulator's dtype (float64 for float64, else float32); ``widen`` asks for results in that dtype.
     """
 
     name: str

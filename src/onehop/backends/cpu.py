@@ -24,8 +24,14 @@ class CpuBackend:
     def describe(self) -> str:
         """Instruction set and threads."""
         available = ", ".join(native.extension.available_isas())
-        pool = "torch's OpenMP threads" if native.extension.openmp_bound() else "one thread (torch's OpenMP not found)"
-        return f"C++ kernels, {native.extension.selected_isa()} (of {available}), {native.threads()} of {pool}"
+        pool = (
+            "torch's OpenMP threads"
+            if native.extension.openmp_bound()
+            else "one thread (torch's OpenMP not found)"
+        )
+        return (
+            f"C++ kernels, {native.extension.selected_isa()} (of {available}), {native.threads()} of {pool}"
+        )
 
     def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
         """It runs on CPU tensors of the four float types."""
@@ -81,7 +87,9 @@ class CpuBackend:
         plan = self.prepare(graph, for_x, x.size(1), x.dtype)
         none = share.new_empty(0)
         grad_x = (
-            kernels.extremum_grad_source(graph.transposed_csr, plan, x, weight, extremum, share) if for_x else none
+            kernels.extremum_grad_source(graph.transposed_csr, plan, x, weight, extremum, share)
+            if for_x
+            else none
         )
         grad_weight = none
         if for_weight and weight is not None:

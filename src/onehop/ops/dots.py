@@ -34,7 +34,9 @@ def _fake(dst: Tensor, src: Tensor, graph: int, edges: int, widen: bool, backend
 
 class _Recorded(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, dst: Tensor, src: Tensor, graph: int, edges: int, widen: bool, backend: str) -> Tensor:
+    def forward(
+        ctx: Any, dst: Tensor, src: Tensor, graph: int, edges: int, widen: bool, backend: str
+    ) -> Tensor:
         ctx.save_for_backward(dst, src)
         ctx.number, ctx.backend = graph, backend
         ctx.graph = keep_alive(graph)
@@ -49,7 +51,8 @@ class _Recorded(torch.autograd.Function):
         for side, (own, other, transposed) in enumerate(((dst, src, False), (src, dst, True))):
             if ctx.needs_input_grad[side]:
                 heads = [
-                    _weighted_sum(other[:, h], grad[:, h], own.size(0), transposed, ctx) for h in range(own.size(1))
+                    _weighted_sum(other[:, h], grad[:, h], own.size(0), transposed, ctx)
+                    for h in range(own.size(1))
                 ]
                 grads[side] = torch.stack(heads, 1).to(own.dtype) if heads else torch.zeros_like(own)
         return (*grads, None, None, None, None)
@@ -65,7 +68,7 @@ def _weighted_sum(x: Tensor, weight: Tensor, rows: int, transposed: bool, ctx: A
 
 def _autograd(dst: Tensor, src: Tensor, graph: int, edges: int, widen: bool, backend: str) -> Tensor:
     if needs_grad(dst, src):
-        recorded: Tensor = _Recorded.apply(dst, src, graph, edges, widen, backend)
+        recorded: Tensor = _Recorded.apply(dst, src, graph, edges, widen, backend)  # type: ignore[no-untyped-call]
         return recorded
     with torch._C._AutoDispatchBelowAutograd():
         result: Tensor = SDDMM(dst, src, graph, edges, widen, backend)

@@ -89,7 +89,9 @@ class _Recorded(torch.autograd.Function):
         if need_weight:
             left = grad if scale is None else grad * scale.unsqueeze(-1)
             right = x if src_scale is None else x * src_scale.unsqueeze(-1)
-            grad_weight = dots.edge_dots(left, right, number, weight.size(0), transposed, backend).to(weight.dtype)
+            grad_weight = dots.edge_dots(left, right, number, weight.size(0), transposed, backend).to(
+                weight.dtype
+            )
         if need_dst:
             plain = AGGREGATE(x, weight, src_scale, None, number, rows, transposed, mean, True, backend)
             grad_dst = (grad * plain).sum(-1).to(dst_scale.dtype)
@@ -117,7 +119,7 @@ def _autograd(
     backend: str,
 ) -> Tensor:
     if needs_grad(x, weight, src_scale, dst_scale):
-        out: Tensor = _Recorded.apply(
+        out: Tensor = _Recorded.apply(  # type: ignore[no-untyped-call]
             x, weight, src_scale, dst_scale, graph, rows, transposed, mean, widen, backend
         )
         return out
