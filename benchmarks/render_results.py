@@ -103,9 +103,7 @@ def ops_table(document: Document) -> str:
             ratio(summary["best_peer_geomean"]),
             ratio(summary["torch_geomean"]),
             f"{ratio(summary['worst'])} ({summary['worst_case']})",
-            ""
-            if summary["least_percent_of_roof"] is None
-            else f"{summary['least_percent_of_roof']:.0f} %",
+            "" if summary["least_percent_of_roof"] is None else f"{summary['least_percent_of_roof']:.0f} %",
         ]
         for summary in document["summary"]
     ]
@@ -138,7 +136,7 @@ def section(ops: Document, models: Document, limits: Document) -> str:
             "One training epoch (forward, backward, Adam) of unchanged two-layer PyG models:",
             models_table(models),
             "![Speed-up of an epoch over PyG](docs/images/results.png)",
-            "One operator; geometric means over all graphs and widths 16 to 256 of the peer's time over onehop's:",
+            "One operator: the peer's time over onehop's, geometric means over graphs and widths:",
             ops_table(ops),
             limits_sentence(limits),
         ]
@@ -166,7 +164,9 @@ def draw(models: Document, path: Path) -> None:
     axes = figure.subplots()
     width = 0.8 / len(names)
     for number, (name, colour) in enumerate(zip(names, _COLOURS, strict=False)):
-        found = {(r["graph"], r["hidden"]): r["speedup_over"][PYG]["median"] for r in results if r["model"] == name}
+        found = {
+            (r["graph"], r["hidden"]): r["speedup_over"][PYG]["median"] for r in results if r["model"] == name
+        }
         places = [i + (number - (len(names) - 1) / 2) * width for i, g in enumerate(groups) if g in found]
         bars = axes.bar(places, list(found.values()), 0.92 * width, color=colour, label=name)
         axes.bar_label(bars, [ratio(value) for value in found.values()], fontsize=7, rotation=90, padding=2)

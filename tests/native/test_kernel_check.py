@@ -34,7 +34,17 @@ def build(kind: str, **settings: str) -> Path:
     folder = ROOT / "build" / "kernel_check" / kind
     options = [f"-D{name}={value}" for name, value in settings.items()]
     ninja = f"-DCMAKE_MAKE_PROGRAM={program('ninja')}"
-    configure = [program("cmake"), "-G", "Ninja", "-S", ROOT / "tests" / "native", "-B", folder, ninja, *options]
+    configure = [
+        program("cmake"),
+        "-G",
+        "Ninja",
+        "-S",
+        ROOT / "tests" / "native",
+        "-B",
+        folder,
+        ninja,
+        *options,
+    ]
     for command in (configure, [program("cmake"), "--build", folder]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

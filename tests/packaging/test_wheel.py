@@ -28,7 +28,9 @@ def extension() -> ELFFile:
 def undefined_symbols(elf: ELFFile) -> set[str]:
     table = elf.get_section_by_name(".dynsym")
     assert isinstance(table, SymbolTableSection)
-    return {symbol.name for symbol in table.iter_symbols() if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name}
+    return {
+        symbol.name for symbol in table.iter_symbols() if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name
+    }
 
 
 def needed_libraries(elf: ELFFile) -> set[str]:
