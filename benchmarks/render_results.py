@@ -123,8 +123,8 @@ def limits_sentence(document: Document) -> str:
     streams = document["streaming"]
     gathers = ", ".join(f"{g['gbps']:.1f} at {g['row_floats']}" for g in document["gather"])
     return (
-        f"Memory limits of that machine: {streams['read']['gbps']:.1f} GB/s for reading in order; for reading "
-        f"random rows, the roof of aggregation, by floats a row: {gathers} GB/s."
+        f"Memory limits of this machine: {streams['read']['gbps']:.1f} GB/s for reading in order; for "
+        f"reading random rows, the roof of aggregation, by floats a row: {gathers} GB/s."
     )
 
 
