@@ -186,6 +186,22 @@ NB_MODULE(_native, m) {
       },
       Released());
 
+  m.def(
+      "stream_read",
+      [](Address from, int64_t bytes, int threads) {
+        return onehop::kernels().stream_read(static_cast<const float*>(at(from)), bytes / 4, threads);
+      },
+      "address"_a, "bytes"_a, "threads"_a, Released());
+  m.def(
+      "gather_rows",
+      [](Address x, int64_t row_floats, Address index, int64_t count, int prefetch, int threads) {
+        if (row_floats <= 0 || row_floats % 16 != 0)
+          throw std::invalid_argument("row_floats: expected a multiple of 16");
+        return onehop::kernels().gather_rows(static_cast<const float*>(at(x)), row_floats,
+                                             static_cast<const int32_t*>(at(index)), count, prefetch, threads);
+      },
+      "x"_a, "row_floats"_a, "index"_a, "count"_a, "prefetch"_a, "threads"_a, Released());
+
   m.def("available_isas", [] {
     std::vector<std::string> names;
     for (const char* const* name = onehop::available_isas(); *name != nullptr; ++name) names.emplace_back(*name);

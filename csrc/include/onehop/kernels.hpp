@@ -82,6 +82,11 @@ struct KernelTable {
   void (*extremum_grad_source)(const ExtremumGradArgs&);
   void (*extremum_grad_weight)(const ExtremumGradArgs&);
   void (*sddmm)(const SddmmArgs&);
+  // Adds up `count` floats.
+  float (*stream_read)(const float* from, int64_t count, int threads);
+  // Adds up rows of x, each of row_floats floats (a multiple of 16), chosen by index.
+  float (*gather_rows)(const float* x, int64_t row_floats, const int32_t* index, int64_t count, int prefetch,
+                       int threads);
 };
 
 // The table in use: the best the processor has, or what select_isa asked for.
