@@ -55,6 +55,10 @@ class CpuBackend:
         """Sum or mean over each row's edges."""
         plan = self.prepare(graph, transposed, x.size(1), x.dtype)
         csr = graph.transposed_csr if transposed else graph.csr
+        if mean and transposed:
+            inverse = graph.inverse_in_degrees(torch.float64 if x.dtype == torch.float64 else torch.float32)
+            src_scale = inverse if src_scale is None else inverse * src_scale
+            mean = False
         return kernels.aggregate(csr, plan, x, weight, src_scale, dst_scale, mean, widen)
 
     def extremum(
@@ -77,7 +81,7 @@ class CpuBackend:
         for_weight: bool,
     ) -> tuple[Tensor, Tensor]:
         """Compares every message with the extremum once more; nothing is kept for each edge."""
-        share = grad / (ties + (extremum == 0))
+        share = (grad / (ties + (extremum == 0))).contiguous()
         plan = self.prepare(graph, for_x, x.size(1), x.dtype)
         none = share.new_empty(0)
         grad_x = (
@@ -88,7 +92,9 @@ class CpuBackend:
             grad_weight = kernels.extremum_grad_weight(graph.csr, plan, x, weight, extremum, share)
         return grad_x, grad_weight
 
-    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, widen: bool) -> Tensor:
+    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""
+        if mean:
+            dst = dst * graph.inverse_in_degrees(dst.dtype).view(-1, 1, 1)
         plan = self.prepare(graph, False, src.size(2), src.dtype)
         return kernels.sddmm(graph.csr, plan, dst, src, widen)
