@@ -1,5 +1,7 @@
 """The C++ kernels on the processor."""
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,11 @@ _SERIAL_WORK = 1 << 15
 _LEAST_EDGES, _MOST_EDGES = 512, 8192
 # Pieces per graph that balance well without being so many that handing them out shows.
 _PIECES = 128
+
+
+@lru_cache
+def _plan(edges_per_item: int, serial: bool) -> CpuPlan:
+    return CpuPlan(edges_per_item=edges_per_item, threads=1 if serial else 0)
 
 
 class CpuBackend:
@@ -39,7 +46,7 @@ class CpuBackend:
         """Pieces small enough to balance, one thread where the work is tiny."""
         edges = graph.num_edges
         per_item = min(max(edges // _PIECES, _LEAST_EDGES), _MOST_EDGES)
-        return CpuPlan(edges_per_item=per_item, threads=1 if edges * width < _SERIAL_WORK else 0)
+        return _plan(per_item, edges * width < _SERIAL_WORK)
 
     def aggregate(
         self,
