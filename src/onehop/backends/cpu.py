@@ -52,8 +52,14 @@ class CpuBackend:
     def describe(self) -> str:
         """Instruction set and threads."""
         available = ", ".join(native.extension.available_isas())
-        pool = "torch's OpenMP threads" if native.extension.openmp_bound() else "one thread (torch's OpenMP not found)"
-        return f"C++ kernels, {native.extension.selected_isa()} (of {available}), {native.threads()} of {pool}"
+        pool = (
+            "torch's OpenMP threads"
+            if native.extension.openmp_bound()
+            else "one thread (torch's OpenMP not found)"
+        )
+        return (
+            f"C++ kernels, {native.extension.selected_isa()} (of {available}), {native.threads()} of {pool}"
+        )
 
     def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
         """It runs on CPU tensors of the four float types."""
@@ -64,7 +70,7 @@ class CpuBackend:
         return None
 
     def prepare(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> CpuPlan:
-        """Pieces small enough to balance, one thread where the work is tiny, tiles where they make x fit the cache."""
+        """Pieces small enough to balance, one thread for tiny work, tiles where they make x fit the cache."""
         edges = graph.num_edges
         per_item = min(max(edges // _PIECES, _LEAST_EDGES), _MOST_EDGES)
         sources = graph.num_dst if transposed else graph.num_src
@@ -115,7 +121,9 @@ class CpuBackend:
         plan = self.prepare(graph, for_x, x.size(1), x.dtype)
         none = share.new_empty(0)
         grad_x = (
-            kernels.extremum_grad_source(graph.transposed_csr, plan, x, weight, extremum, share) if for_x else none
+            kernels.extremum_grad_source(graph.transposed_csr, plan, x, weight, extremum, share)
+            if for_x
+            else none
         )
         grad_weight = none
         if for_weight and weight is not None:

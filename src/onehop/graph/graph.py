@@ -49,7 +49,7 @@ class Graph:
         "number",
     )
 
-    def __init__(self, csr: Any) -> None:
+    def __init__(self, csr: native.extension.Csr) -> None:
         # Plain numbers, which torch.compile can look at.
         self.num_src: int = csr.cols
         """Number of sources (columns)."""
@@ -58,7 +58,7 @@ class Graph:
         self.num_edges: int = csr.edges
         """Number of edges, repeated ones included."""
         self._csr = csr
-        self._transpose: Any = None
+        self._transpose: native.extension.Csr | None = None
         self._statistics: GraphStatistics | None = None
         self._inverse_in_degrees: dict[torch.dtype, Tensor] = {}
         self._lock = threading.RLock()
@@ -83,7 +83,9 @@ class Graph:
         """
         _check_edge_index(edge_index)
         if size is not None and num_nodes is not None:
-            raise ArgumentError("size, num_nodes: give one of them; size=(num_src, num_dst) is for bipartite graphs.")
+            raise ArgumentError(
+                "size, num_nodes: give one of them; size=(num_src, num_dst) is for bipartite graphs."
+            )
         if size is not None:
             num_src, num_dst = size
         elif num_nodes is not None:
@@ -108,7 +110,11 @@ class Graph:
             IndexRangeError: A source is negative or too large.
         """
         for name, tensor in (("rowptr", rowptr), ("col", col)):
-            if tensor.dim() != 1 or tensor.dtype not in (torch.int32, torch.int64) or tensor.device.type != "cpu":
+            if (
+                tensor.dim() != 1
+                or tensor.dtype not in (torch.int32, torch.int64)
+                or tensor.device.type != "cpu"
+            ):
                 raise ArgumentError(
                     f"{name}: expected a one-dimensional int32 or int64 CPU tensor, got {_describe(tensor)}."
                 )
@@ -130,14 +136,17 @@ class Graph:
         """A graph from a SciPy sparse matrix or array of shape (num_dst, num_src).
 
         An entry in row i and column j is an edge from source j to destination i. Values are left out, entries
-        that are stored as zeros stay edges, and duplicates of a COO matrix stay separate edges. The edge order
-        is that of the matrix's own arrays (``matrix.data``), so ``torch.from_numpy(matrix.data)`` is its weight.
+        that are stored as zeros stay edges, and duplicates of a COO matrix stay separate edges. The edge
+        order is that of the matrix's own arrays (``matrix.data``), so ``torch.from_numpy(matrix.data)`` is
+        its weight.
 
         Raises:
             ArgumentError: Not a two-dimensional SciPy sparse matrix.
         """
         if not scipy.sparse.issparse(matrix) or matrix.ndim != 2:
-            raise ArgumentError(f"matrix: expected a two-dimensional SciPy sparse matrix, got {type(matrix).__name__}.")
+            raise ArgumentError(
+                f"matrix: expected a two-dimensional SciPy sparse matrix, got {type(matrix).__name__}."
+            )
         num_dst, num_src = matrix.shape
         if matrix.format in ("csc", "csr"):
             pointer = np.asarray(matrix.indptr, dtype=np.int64)
@@ -185,7 +194,7 @@ class Graph:
 
     @property
     def transposed_csr(self) -> Any:
-        """The native transposed graph, for kernels: rows are sources. Made when first asked for, then kept."""
+        """The native transposed graph, for kernels: rows are sources. Made on first use, then kept."""
         if self._transpose is None:
             with self._lock:
                 if self._transpose is None:
@@ -250,7 +259,11 @@ class Graph:
 
     def __repr__(self) -> str:
         """Nodes and edges."""
-        nodes = f"num_nodes={self.num_dst}" if self.num_src == self.num_dst else f"num_src={self.num_src}, num_dst={self.num_dst}"
+        nodes = (
+            f"num_nodes={self.num_dst}"
+            if self.num_src == self.num_dst
+            else f"num_src={self.num_src}, num_dst={self.num_dst}"
+        )
         return f"Graph({nodes}, num_edges={self.num_edges})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -262,11 +275,13 @@ def by_number(number: int) -> Graph:
     """The living graph of that number.
 
     Raises:
-        ArgumentError: The graph is gone: a compiled program keeps only its number, so the caller must keep it.
+        ArgumentError: The graph is gone: a compiled program keeps its number alone, the caller the graph.
     """
     graph = _by_number.get(number)
     if graph is None:
-        raise ArgumentError(f"graph: number {number} is gone; keep the Graph alive while a program that uses it runs.")
+        raise ArgumentError(
+            f"graph: number {number} is gone; keep the Graph alive while a program that uses it runs."
+        )
     return graph
 
 
@@ -290,8 +305,8 @@ def _build(row: Tensor, col: Tensor, rows: int, cols: int) -> Any:
     if wrong:
         kind, tensor, count = ("destination", row, rows) if wrong == 1 else ("source", col, cols)
         raise IndexRangeError(
-            f"edge_index: {kind} {int(tensor[edge])} of edge {edge} is not in [0, {count}), the graph's {kind}s. "
-            f"Check the edges, or give the right num_nodes or size."
+            f"edge_index: {kind} {int(tensor[edge])} of edge {edge} is not in [0, {count}), "
+            f"the graph's {kind}s. Check the edges, or give the right num_nodes or size."
         )
     return csr
 
@@ -300,11 +315,17 @@ def _check_edge_index(edge_index: Tensor) -> None:
     if not isinstance(edge_index, Tensor):
         raise ArgumentError(f"edge_index: expected a tensor [2, E], got {type(edge_index).__name__}.")
     if edge_index.layout != torch.strided or edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ArgumentError(f"edge_index: expected a dense tensor of shape [2, E], got {_describe(edge_index)}.")
+        raise ArgumentError(
+            f"edge_index: expected a dense tensor of shape [2, E], got {_describe(edge_index)}."
+        )
     if edge_index.dtype not in (torch.int32, torch.int64):
-        raise ArgumentError(f"edge_index: expected int32 or int64, got {edge_index.dtype}; convert with .long().")
+        raise ArgumentError(
+            f"edge_index: expected int32 or int64, got {edge_index.dtype}; convert with .long()."
+        )
     if edge_index.device.type != "cpu":
-        raise ArgumentError(f"edge_index: expected a CPU tensor, got one on {edge_index.device}; move it with .cpu().")
+        raise ArgumentError(
+            f"edge_index: expected a CPU tensor, got one on {edge_index.device}; move it with .cpu()."
+        )
 
 
 def _check_counts(num_src: int, num_dst: int) -> None:
@@ -312,7 +333,9 @@ def _check_counts(num_src: int, num_dst: int) -> None:
         if not isinstance(count, int) or count < 0:
             raise ArgumentError(f"{name}: expected a number of nodes, zero or more, got {count!r}.")
         if count > MOST_NODES:
-            raise ArgumentError(f"{name}: {count} nodes are more than the {MOST_NODES} that onehop numbers in 32 bits.")
+            raise ArgumentError(
+                f"{name}: {count} nodes are more than the {MOST_NODES} that onehop numbers in 32 bits."
+            )
 
 
 def _describe(tensor: Tensor) -> str:

@@ -1,9 +1,9 @@
 """The torch.library namespace ``onehop``, and what its operators share.
 
-An operator takes its graph as a number (``Graph.number``), so that compiled programs can hold it. Each has three
-parts: a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides), a fake kernel
-that knows shapes alone, and a kernel for the Autograd key that records a ``torch.autograd.Function`` when a
-gradient is wanted. Backward passes call the operators again, so they can be differentiated themselves.
+An operator takes its graph as a number (``Graph.number``), so that compiled programs can hold it. Each has
+three parts: a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides), a
+fake kernel that knows shapes alone, and a kernel for the Autograd key that records an autograd ``Function``
+when a gradient is wanted. Backward passes call the operators again, so that they can be differentiated too.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The linear reductions, sum and mean: ``onehop::aggregate``.
 
-``mean`` divides every message by the number of edges of its destination, so the transposed operator with the same
-flag is its derivative: there the division goes by the columns.
+``mean`` divides every message by the number of edges of its destination, so the transposed operator with the
+same flag is its derivative: there the division goes by the columns.
 """
 
 from typing import Any
@@ -88,7 +88,9 @@ class _Recorded(torch.autograd.Function):
         if need_weight:
             left = grad if dst_scale is None else grad * dst_scale.unsqueeze(-1)
             right = x if src_scale is None else x * src_scale.unsqueeze(-1)
-            grad_weight = dots.edge_dots(left, right, number, weight.size(0), transposed, mean, backend).to(weight.dtype)
+            grad_weight = dots.edge_dots(left, right, number, weight.size(0), transposed, mean, backend).to(
+                weight.dtype
+            )
         if need_dst:
             plain = AGGREGATE(x, weight, src_scale, None, number, rows, transposed, mean, True, backend)
             grad_dst = (grad * plain).sum(-1).to(dst_scale.dtype)
@@ -110,7 +112,7 @@ def _autograd(
     if needs_grad(x, weight, src_scale, dst_scale):
         out: Tensor = _Recorded.apply(
             x, weight, src_scale, dst_scale, graph, rows, transposed, mean, widen, backend
-        )
+        )  # type: ignore[no-untyped-call]
         return out
     with torch._C._AutoDispatchBelowAutograd():
         result: Tensor = AGGREGATE(
