@@ -43,6 +43,7 @@ def aggregate(
     prefetch: int,
     edges_per_item: int,
     column_tile: int,
+    nontemporal: bool,
     width: int,
     x: int,
     x_stride: int,

@@ -40,8 +40,8 @@ def _column_tile(sources: int, edges: int, width: int, itemsize: int) -> int:
 
 
 @lru_cache
-def _plan(edges_per_item: int, column_tile: int, serial: bool) -> CpuPlan:
-    return CpuPlan(edges_per_item=edges_per_item, column_tile=column_tile, threads=1 if serial else 0)
+def _plan(edges_per_item: int, column_tile: int, nontemporal: bool, serial: bool) -> CpuPlan:
+    return CpuPlan(edges_per_item, column_tile=column_tile, nontemporal=nontemporal, threads=1 if serial else 0)
 
 
 class CpuBackend:
@@ -73,9 +73,11 @@ class CpuBackend:
         """Pieces small enough to balance, one thread for tiny work, tiles where they make x fit the cache."""
         edges = graph.num_edges
         per_item = min(max(edges // _PIECES, _LEAST_EDGES), _MOST_EDGES)
-        sources = graph.num_dst if transposed else graph.num_src
+        sources, rows = (graph.num_dst, graph.num_src) if transposed else (graph.num_src, graph.num_dst)
         tile = _column_tile(sources, edges, width, dtype.itemsize)
-        return _plan(per_item, tile, edges * width < _SERIAL_WORK)
+        # A result that the caches cannot hold need not go through them.
+        nontemporal = rows * width * dtype.itemsize > last_level_cache_bytes() > 0
+        return _plan(per_item, tile, nontemporal, edges * width < _SERIAL_WORK)
 
     def aggregate(
         self,
