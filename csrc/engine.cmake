@@ -16,9 +16,9 @@ set(onehop_flags_portable)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND onehop_isas avx2 avx512)
   set(onehop_flags_avx2 -mavx2 -mfma -mf16c)
-  # GCC 12's own AVX-512 header trips -Wmaybe-uninitialized.
-  set(onehop_flags_avx512 -Wno-maybe-uninitialized -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
-                          -mprefer-vector-width=512)
+  # GCC 12's own AVX-512 header trips these two warnings.
+  set(onehop_flags_avx512 -Wno-maybe-uninitialized -Wno-uninitialized -mavx512f -mavx512bw -mavx512dq -mavx512vl
+                          -mfma -mf16c -mprefer-vector-width=512)
   set(onehop_has ONEHOP_HAS_X86)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND onehop_isas neon)
@@ -38,8 +38,8 @@ function(onehop_add_engine target)
   target_compile_definitions(${target} PRIVATE ${onehop_has})
   foreach(isa ${onehop_isas})
     set(library kernels_${isa})
-    add_library(${library} OBJECT ${onehop_csrc}/kernels/extremum.cpp ${onehop_csrc}/kernels/sddmm.cpp
-                                  ${onehop_csrc}/kernels/table.cpp)
+    add_library(${library} OBJECT ${onehop_csrc}/kernels/extremum.cpp ${onehop_csrc}/kernels/limits.cpp
+                                  ${onehop_csrc}/kernels/sddmm.cpp ${onehop_csrc}/kernels/table.cpp)
     set(parts ${library})
     foreach(type ${ONEHOP_TYPES})
       add_library(${library}_${type} OBJECT ${onehop_csrc}/kernels/aggregate.cpp)

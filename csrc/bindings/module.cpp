@@ -133,15 +133,32 @@ NB_MODULE(_native, m) {
   m.def(
       "aggregate",
       [](const onehop::Csr& csr, int reduce, int dtype, bool out_is_acc, int threads, int prefetch,
-         int64_t edges_per_item, int64_t column_tile, int64_t width, Address x, int64_t x_stride, Address weight,
-         int64_t weight_stride, Address col_scale, Address row_scale, Address out, int64_t out_stride, Address ties) {
+         int64_t edges_per_item, int64_t column_tile, bool nontemporal, int64_t width, Address x, int64_t x_stride,
+         Address weight, int64_t weight_stride, Address col_scale, Address row_scale, Address out, int64_t out_stride,
+         Address ties) {
         const auto& work = csr.work(edges_per_item);
         const int64_t acc_bytes = static_cast<onehop::DType>(dtype) == onehop::DType::float64 ? 8 : 4;
         const auto slots = slots_for(work, width * acc_bytes * (ties != 0 ? 2 : 1));
-        onehop::kernels().aggregate({&csr, &work, static_cast<onehop::Reduce>(reduce),
-                                     static_cast<onehop::DType>(dtype), out_is_acc, threads, prefetch, column_tile,
-                                     width, at(x), x_stride, at(weight), weight_stride, at(col_scale), at(row_scale),
-                                     at(out), out_stride, at(ties), slots.data()});
+        onehop::kernels().aggregate({&csr,
+                                     &work,
+                                     static_cast<onehop::Reduce>(reduce),
+                                     static_cast<onehop::DType>(dtype),
+                                     out_is_acc,
+                                     threads,
+                                     prefetch,
+                                     column_tile,
+                                     nontemporal,
+                                     width,
+                                     at(x),
+                                     x_stride,
+                                     at(weight),
+                                     weight_stride,
+                                     at(col_scale),
+                                     at(row_scale),
+                                     at(out),
+                                     out_stride,
+                                     at(ties),
+                                     slots.data()});
       },
       Released());
 
@@ -185,6 +202,22 @@ NB_MODULE(_native, m) {
                                  at(out), out_stride});
       },
       Released());
+
+  m.def(
+      "stream_read",
+      [](Address from, int64_t bytes, int threads) {
+        return onehop::kernels().stream_read(static_cast<const float*>(at(from)), bytes / 4, threads);
+      },
+      "address"_a, "bytes"_a, "threads"_a, Released());
+  m.def(
+      "gather_rows",
+      [](Address x, int64_t row_floats, Address index, int64_t count, int prefetch, int threads) {
+        if (row_floats <= 0 || row_floats % 16 != 0)
+          throw std::invalid_argument("row_floats: expected a multiple of 16");
+        return onehop::kernels().gather_rows(static_cast<const float*>(at(x)), row_floats,
+                                             static_cast<const int32_t*>(at(index)), count, prefetch, threads);
+      },
+      "x"_a, "row_floats"_a, "index"_a, "count"_a, "prefetch"_a, "threads"_a, Released());
 
   m.def("available_isas", [] {
     std::vector<std::string> names;

@@ -18,8 +18,8 @@ void aggregate(const AggregateArgs& args) {
 }  // namespace ONEHOP_ISA
 
 const KernelTable& ONEHOP_JOIN(table_of_, ONEHOP_ISA)() {
-  static const KernelTable table{ONEHOP_TEXT(ONEHOP_ISA), kVectorBytes,         aggregate,
-                                 extremum_grad_source,    extremum_grad_weight, sddmm};
+  static const KernelTable table{ONEHOP_TEXT(ONEHOP_ISA), kVectorBytes, aggregate,   extremum_grad_source,
+                                 extremum_grad_weight,    sddmm,        stream_read, gather_rows};
   return table;
 }
 

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -51,11 +52,25 @@ class Group {
   long values_ = 0, failures_ = 0;
 };
 
+// Memory that begins at a cache line, as large outputs do.
+template <class T>
+struct AtLine {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+
+  AtLine() = default;
+  template <class U>
+  explicit AtLine(const AtLine<U>&) {}
+  T* allocate(size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
+  void deallocate(T* data, size_t) { ::operator delete(data, kLine); }
+  bool operator==(const AtLine&) const { return true; }
+};
+
 // [rows, width], rows `stride` apart, and not one element more: a read beyond the end is seen by sanitizers.
 template <class T>
 struct Matrix {
   int64_t rows, width, stride;
-  std::vector<T> data;
+  std::vector<T, AtLine<T>> data;
 
   Matrix(int64_t rows_, int64_t width_, int64_t gap)
       : rows(rows_), width(width_), stride(width_ + gap), data(static_cast<size_t>((rows - 1) * stride + width)) {}
@@ -96,7 +111,7 @@ struct Setting {
 template <class Visit>
 void for_settings(const std::vector<Graph>& graphs, const Visit& visit) {
   for (const Graph& graph : graphs) {
-    for (const int64_t width : {1, 2, 3, 7, 17, 63, 129}) {
+    for (const int64_t width : {1, 2, 3, 7, 17, 32, 63, 129}) {
       for (const int variant : {0, 1, 2, 3}) {
         // Each choice meets each other one in some variant, with few runs.
         visit(Setting{graph, width, variant % 2 == 0 ? 16 : 4096, variant != 0, variant == 2, variant >= 2,
@@ -178,11 +193,26 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
     const auto run = [&](auto out, double rounding) {
       const auto guard = Number<std::remove_reference_t<decltype(out.data[0])>>::of(-96);
       for (auto& element : out.data) element = guard;
-      onehop::kernels().aggregate({g.csr.get(), &work, reduce, Kind<T>::kCode, s.out_is_acc, s.threads,
-                                   s.weighted ? 16 : 0, s.scaled ? 32 : 0, s.width, x.data.data(), x.stride,
-                                   s.weighted ? weight.data() : nullptr, 2, scales_columns ? col_scale.data() : nullptr,
-                                   s.scaled ? row_scale.data() : nullptr, out.data.data(), out.stride,
-                                   with_ties ? ties.data.data() : nullptr, slots.data()});
+      onehop::kernels().aggregate({g.csr.get(),
+                                   &work,
+                                   reduce,
+                                   Kind<T>::kCode,
+                                   s.out_is_acc,
+                                   s.threads,
+                                   s.weighted ? 16 : 0,
+                                   s.scaled ? 32 : 0,
+                                   !s.scaled,
+                                   s.width,
+                                   x.data.data(),
+                                   x.stride,
+                                   s.weighted ? weight.data() : nullptr,
+                                   2,
+                                   scales_columns ? col_scale.data() : nullptr,
+                                   s.scaled ? row_scale.data() : nullptr,
+                                   out.data.data(),
+                                   out.stride,
+                                   with_ties ? ties.data.data() : nullptr,
+                                   slots.data()});
       for (int64_t r = 0; r < g.rows; ++r) {
         for (int64_t c = 0; c < out.stride && r * out.stride + c < static_cast<int64_t>(out.data.size()); ++c) {
           const auto i = static_cast<size_t>(r * s.width + c);
@@ -193,7 +223,7 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
         }
       }
     };
-    const int64_t gap = s.weighted ? 3 : 0;
+    const int64_t gap = s.scaled ? 3 : 0;
     if (s.out_is_acc) {
       run(Matrix<A>(g.rows, s.width, gap), Kind<A>::kRounding);
     } else {
@@ -299,6 +329,29 @@ void check_sddmm(const std::string& isa, const std::vector<Graph>& graphs) {
   });
 }
 
+void check_limits(const std::string& isa) {
+  constexpr int kThreads = 3;
+  Random random{1};
+  Group read(isa + " float32", "stream_read"), gather(isa + " float32", "gather_rows");
+  for (const int64_t width : {16, 48, 80}) {
+    const auto x = features<float>(random, 70, width, 0);
+    double sum = 0;
+    for (const float element : x.data) sum += element;
+    const auto count = static_cast<int64_t>(x.data.size());
+    read.compare("floats", count, onehop::kernels().stream_read(x.data.data(), count, kThreads), sum, 0);
+    read.compare("odd count", count, onehop::kernels().stream_read(x.data.data() + 1, count - 1, kThreads),
+                 sum - double{x.data[0]}, 0);
+    std::vector<int32_t> index(101);
+    double gathered = 0;
+    for (int32_t& row : index) {
+      row = static_cast<int32_t>(random.below(70));
+      for (int64_t c = 0; c < width; ++c) gathered += x.value(row, c);
+    }
+    const float got = onehop::kernels().gather_rows(x.data.data(), width, index.data(), 101, 8, kThreads);
+    gather.compare("width", width, got, gathered, 0);
+  }
+}
+
 template <class T>
 void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
   check_aggregate<T>(isa, graphs, Reduce::sum, "sum");
@@ -339,7 +392,10 @@ int main(int argc, char** argv) {
     const char* only = std::getenv("ONEHOP_ISA");
     if (only != nullptr && std::strcmp(only, *isa) != 0) continue;
     onehop::select_isa(*isa);
-    if (wanted("float32")) check_type<float>(*isa, graphs);
+    if (wanted("float32")) {
+      check_limits(*isa);
+      check_type<float>(*isa, graphs);
+    }
     if (wanted("float64")) check_type<double>(*isa, graphs);
     if (wanted("bfloat16")) check_type<Bfloat16>(*isa, graphs);
     if (wanted("float16")) check_type<Float16>(*isa, graphs);

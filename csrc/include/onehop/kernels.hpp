@@ -22,6 +22,7 @@ struct AggregateArgs {
   int threads;
   int prefetch;         // how many edges ahead a source row is asked for
   int64_t column_tile;  // columns done in one pass over the graph; 0 = all
+  bool nontemporal;     // write out past the caches, where its lines allow
   int64_t width;
   const void* x;  // [cols, width], rows x_stride apart
   int64_t x_stride;
@@ -82,6 +83,11 @@ struct KernelTable {
   void (*extremum_grad_source)(const ExtremumGradArgs&);
   void (*extremum_grad_weight)(const ExtremumGradArgs&);
   void (*sddmm)(const SddmmArgs&);
+  // Adds up `count` floats.
+  float (*stream_read)(const float* from, int64_t count, int threads);
+  // Adds up rows of x, each of row_floats floats (a multiple of 16), chosen by index.
+  float (*gather_rows)(const float* x, int64_t row_floats, const int32_t* index, int64_t count, int prefetch,
+                       int threads);
 };
 
 // The table in use: the best the processor has, or what select_isa asked for.

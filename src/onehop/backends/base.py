@@ -13,6 +13,7 @@ class Backend(Protocol):
 
     ``graph`` with ``transposed`` stands for the graph with every edge turned round. Weights and scales come
     in the accumulator's dtype (float64 for float64, else float32); ``widen`` asks for results in that dtype.
+    ``mean`` divides every edge's part by the number of edges of its destination, in the transposed graph too.
     """
 
     name: str
@@ -63,6 +64,6 @@ class Backend(Protocol):
         """Gradients of max or min to x and to the weights (empty tensors where not asked for)."""
         ...
 
-    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, widen: bool) -> Tensor:
+    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""
         ...

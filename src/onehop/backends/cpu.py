@@ -1,5 +1,7 @@
 """The C++ kernels on the processor."""
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -7,6 +9,7 @@ from onehop import native
 from onehop.graph import Graph
 from onehop.kernels import cpu as kernels
 from onehop.plans import CpuPlan
+from onehop.processor import last_level_cache_bytes
 
 # Below this many multiplications a second thread costs more than it saves (measured: starting a region takes
 # about 2 microseconds).
@@ -14,6 +17,31 @@ _SERIAL_WORK = 1 << 15
 _LEAST_EDGES, _MOST_EDGES = 512, 8192
 # Pieces per graph that balance well without being so many that handing them out shows.
 _PIECES = 128
+
+
+# Tiles pay where every source row is read many times (measured: at 190 edges a source 1.4 times faster, at 14
+# no gain, at 4 a loss), and only while a row's part is a few cache lines long.
+_TILED_DEGREE = 32
+_LEAST_TILE_BYTES = 128
+_CACHE_SHARE = 0.75
+
+
+def _column_tile(sources: int, edges: int, width: int, itemsize: int) -> int:
+    """The widest tile with which all sources fit into the last-level cache; 0 where tiling would not pay."""
+    cache = last_level_cache_bytes()
+    if sources * width * itemsize <= cache or edges < _TILED_DEGREE * sources:
+        return 0
+    line = 64 // itemsize
+    widest = int(_CACHE_SHARE * cache) // (sources * itemsize) // line * line
+    if widest * itemsize < _LEAST_TILE_BYTES:
+        return 0
+    passes = -(-width // widest)
+    return -(-width // (passes * line)) * line
+
+
+@lru_cache
+def _plan(edges_per_item: int, column_tile: int, nontemporal: bool, serial: bool) -> CpuPlan:
+    return CpuPlan(edges_per_item, column_tile=column_tile, nontemporal=nontemporal, threads=1 if serial else 0)
 
 
 class CpuBackend:
@@ -42,10 +70,14 @@ class CpuBackend:
         return None
 
     def prepare(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> CpuPlan:
-        """Pieces small enough to balance, one thread where the work is tiny."""
+        """Pieces small enough to balance, one thread for tiny work, tiles where they make x fit the cache."""
         edges = graph.num_edges
         per_item = min(max(edges // _PIECES, _LEAST_EDGES), _MOST_EDGES)
-        return CpuPlan(edges_per_item=per_item, threads=1 if edges * width < _SERIAL_WORK else 0)
+        sources, rows = (graph.num_dst, graph.num_src) if transposed else (graph.num_src, graph.num_dst)
+        tile = _column_tile(sources, edges, width, dtype.itemsize)
+        # A result that the caches cannot hold need not go through them.
+        nontemporal = rows * width * dtype.itemsize > last_level_cache_bytes() > 0
+        return _plan(per_item, tile, nontemporal, edges * width < _SERIAL_WORK)
 
     def aggregate(
         self,
@@ -61,6 +93,10 @@ class CpuBackend:
         """Sum or mean over each row's edges."""
         plan = self.prepare(graph, transposed, x.size(1), x.dtype)
         csr = graph.transposed_csr if transposed else graph.csr
+        if mean and transposed:
+            inverse = graph.inverse_in_degrees(torch.float64 if x.dtype == torch.float64 else torch.float32)
+            src_scale = inverse if src_scale is None else inverse * src_scale
+            mean = False
         return kernels.aggregate(csr, plan, x, weight, src_scale, dst_scale, mean, widen)
 
     def extremum(
@@ -83,7 +119,7 @@ class CpuBackend:
         for_weight: bool,
     ) -> tuple[Tensor, Tensor]:
         """Compares every message with the extremum once more; nothing is kept for each edge."""
-        share = grad / (ties + (extremum == 0))
+        share = (grad / (ties + (extremum == 0))).contiguous()
         plan = self.prepare(graph, for_x, x.size(1), x.dtype)
         none = share.new_empty(0)
         grad_x = (
@@ -96,7 +132,9 @@ class CpuBackend:
             grad_weight = kernels.extremum_grad_weight(graph.csr, plan, x, weight, extremum, share)
         return grad_x, grad_weight
 
-    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, widen: bool) -> Tensor:
+    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""
+        if mean:
+            dst = dst * graph.inverse_in_degrees(dst.dtype).view(-1, 1, 1)
         plan = self.prepare(graph, False, src.size(2), src.dtype)
         return kernels.sddmm(graph.csr, plan, dst, src, widen)

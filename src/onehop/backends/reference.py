@@ -37,16 +37,13 @@ class ReferenceBackend:
     ) -> Tensor:
         """Sum or mean over each row's edges."""
         edge_index = _edges(graph, x)
+        if mean:
+            share = _shares(graph, x).index_select(0, edge_index[1])
+            weight = share if weight is None else weight * share
+        if transposed:
+            edge_index = edge_index.flip(0)
         rows = graph.num_src if transposed else graph.num_dst
-        out = reference.aggregate(
-            edge_index.flip(0) if transposed else edge_index,
-            _wide(x),
-            rows,
-            weight,
-            "mean" if mean else "sum",
-            src_scale,
-            dst_scale,
-        )
+        out = reference.aggregate(edge_index, _wide(x), rows, weight, "sum", src_scale, dst_scale)
         return out if widen else out.to(x.dtype)
 
     def extremum(
@@ -87,14 +84,20 @@ class ReferenceBackend:
         grad_weight = (hits * x.index_select(0, source)).sum(-1) if for_weight else share.new_empty(0)
         return grad_x, grad_weight
 
-    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, widen: bool) -> Tensor:
+    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""
+        if mean:
+            dst = _wide(dst) * _shares(graph, dst).view(-1, 1, 1)
         out = reference.sddmm(_edges(graph, src), _wide(dst), _wide(src))
         return out if widen else out.to(src.dtype)
 
 
 def _edges(graph: Graph, x: Tensor) -> Tensor:
     return graph.edge_index().to(x.device)
+
+
+def _shares(graph: Graph, x: Tensor) -> Tensor:
+    return graph.inverse_in_degrees(_accumulator(x)).to(x.device)
 
 
 def _accumulator(x: Tensor) -> torch.dtype:

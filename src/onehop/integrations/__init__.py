@@ -1,0 +1,1 @@
+"""What carries the operators into models written for other libraries."""

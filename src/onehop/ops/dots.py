@@ -10,24 +10,30 @@ from onehop.graph import by_number
 from onehop.ops import linear
 from onehop.ops.library import define, keep_alive, needs_grad
 
-SCHEMA = "sddmm(Tensor dst, Tensor src, SymInt graph, SymInt edges, bool widen, str backend) -> Tensor"
+SCHEMA = (
+    "sddmm(Tensor dst, Tensor src, SymInt graph, SymInt edges, bool mean, bool widen, str backend) -> Tensor"
+)
 
 
-def edge_dots(rows: Tensor, cols: Tensor, number: int, edges: int, transposed: bool, backend: str) -> Tensor:
-    """[E]: rows[r(e)] . cols[c(e)] for the rows and columns of a graph or of its transpose."""
+def edge_dots(
+    rows: Tensor, cols: Tensor, number: int, edges: int, transposed: bool, mean: bool, backend: str
+) -> Tensor:
+    """[E]: rows[r(e)] . cols[c(e)] for the rows and columns of a graph or of its transpose; see SDDMM."""
     dst, src = (cols, rows) if transposed else (rows, cols)
     if dst.dtype != src.dtype:
         dtype = torch.promote_types(dst.dtype, src.dtype)
         dst, src = dst.to(dtype), src.to(dtype)
-    out: Tensor = SDDMM(dst.unsqueeze(1), src.unsqueeze(1), number, edges, True, backend)
+    out: Tensor = SDDMM(dst.unsqueeze(1), src.unsqueeze(1), number, edges, mean, True, backend)
     return out.squeeze(1)
 
 
-def _kernel(dst: Tensor, src: Tensor, graph: int, edges: int, widen: bool, backend: str) -> Tensor:
-    return backend_for(src.device, src.dtype, backend).sddmm(by_number(graph), dst, src, widen)
+def _kernel(
+    dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str
+) -> Tensor:
+    return backend_for(src.device, src.dtype, backend).sddmm(by_number(graph), dst, src, mean, widen)
 
 
-def _fake(dst: Tensor, src: Tensor, graph: int, edges: int, widen: bool, backend: str) -> Tensor:
+def _fake(dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str) -> Tensor:
     dtype = torch.float32 if widen and src.dtype != torch.float64 else src.dtype
     return src.new_empty((edges, src.size(1)), dtype=dtype)
 
@@ -35,13 +41,13 @@ def _fake(dst: Tensor, src: Tensor, graph: int, edges: int, widen: bool, backend
 class _Recorded(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, dst: Tensor, src: Tensor, graph: int, edges: int, widen: bool, backend: str
+        ctx: Any, dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str
     ) -> Tensor:
         ctx.save_for_backward(dst, src)
-        ctx.number, ctx.backend = graph, backend
+        ctx.number, ctx.mean, ctx.backend = graph, mean, backend
         ctx.graph = keep_alive(graph)
         with torch._C._AutoDispatchBelowAutograd():
-            out: Tensor = SDDMM(dst, src, graph, edges, widen, backend)
+            out: Tensor = SDDMM(dst, src, graph, edges, mean, widen, backend)
         return out
 
     @staticmethod
@@ -55,25 +61,30 @@ class _Recorded(torch.autograd.Function):
                     for h in range(own.size(1))
                 ]
                 grads[side] = torch.stack(heads, 1).to(own.dtype) if heads else torch.zeros_like(own)
-        return (*grads, None, None, None, None)
+        return (*grads, None, None, None, None, None)
 
 
 def _weighted_sum(x: Tensor, weight: Tensor, rows: int, transposed: bool, ctx: Any) -> Tensor:
     accumulator = torch.float64 if x.dtype == torch.float64 else torch.float32
     out: Tensor = linear.AGGREGATE(
-        x, weight.to(accumulator), None, None, ctx.number, rows, transposed, False, True, ctx.backend
+        x, weight.to(accumulator), None, None, ctx.number, rows, transposed, ctx.mean, True, ctx.backend
     )
     return out
 
 
-def _autograd(dst: Tensor, src: Tensor, graph: int, edges: int, widen: bool, backend: str) -> Tensor:
+def _autograd(
+    dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str
+) -> Tensor:
     if needs_grad(dst, src):
-        recorded: Tensor = _Recorded.apply(dst, src, graph, edges, widen, backend)  # type: ignore[no-untyped-call]
+        recorded: Tensor = _Recorded.apply(dst, src, graph, edges, mean, widen, backend)  # type: ignore[no-untyped-call]
         return recorded
     with torch._C._AutoDispatchBelowAutograd():
-        result: Tensor = SDDMM(dst, src, graph, edges, widen, backend)
+        result: Tensor = SDDMM(dst, src, graph, edges, mean, widen, backend)
     return result
 
 
 SDDMM = define(SCHEMA, _kernel, _fake, _autograd)
-"""(dst [num_dst, H, F], src [num_src, H, F], graph number, edges, widen, backend) -> [E, H]"""
+"""(dst [num_dst, H, F], src [num_src, H, F], graph number, edges, mean, widen, backend) -> [E, H]
+
+With ``mean``, each product is divided by the number of edges of its destination.
+"""

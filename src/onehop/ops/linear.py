@@ -1,4 +1,8 @@
-"""The linear reductions, sum and mean: ``onehop::aggregate``."""
+"""The linear reductions, sum and mean: ``onehop::aggregate``.
+
+``mean`` divides every message by the number of edges of its destination, so the transposed operator with the
+same flag is its derivative: there the division goes by the columns.
+"""
 
 from typing import Any
 
@@ -69,17 +73,12 @@ class _Recorded(torch.autograd.Function):
         x, weight, src_scale, dst_scale = ctx.saved_tensors
         number, rows, transposed, mean, _, backend = ctx.rest
         need_x, need_weight, need_src, need_dst = ctx.needs_input_grad[:4]
-        # The scale of a gradient's row: what its destination multiplied by, mean's division included.
-        scale = dst_scale
-        if mean:
-            inverse = _inverse_degrees(number, transposed, grad)
-            scale = inverse if dst_scale is None else inverse * dst_scale
         grad_x = grad_weight = grad_src = grad_dst = None
         if need_x or need_src:
             # Without the outer scale if that needs a gradient too, for then both need this product.
             outer = None if need_src else src_scale
             grad_x = AGGREGATE(
-                grad, weight, scale, outer, number, ctx.sources, not transposed, False, True, backend
+                grad, weight, dst_scale, outer, number, ctx.sources, not transposed, mean, True, backend
             )
             if need_src:
                 grad_src = (grad_x * x).sum(-1).to(src_scale.dtype)
@@ -87,23 +86,15 @@ class _Recorded(torch.autograd.Function):
             if grad_x is not None:
                 grad_x = grad_x.to(ctx.dtype)
         if need_weight:
-            left = grad if scale is None else grad * scale.unsqueeze(-1)
+            left = grad if dst_scale is None else grad * dst_scale.unsqueeze(-1)
             right = x if src_scale is None else x * src_scale.unsqueeze(-1)
-            grad_weight = dots.edge_dots(left, right, number, weight.size(0), transposed, backend).to(
+            grad_weight = dots.edge_dots(left, right, number, weight.size(0), transposed, mean, backend).to(
                 weight.dtype
             )
         if need_dst:
             plain = AGGREGATE(x, weight, src_scale, None, number, rows, transposed, mean, True, backend)
             grad_dst = (grad * plain).sum(-1).to(dst_scale.dtype)
         return grad_x, grad_weight, grad_src, grad_dst, None, None, None, None, None, None
-
-
-def _inverse_degrees(number: int, transposed: bool, like: Tensor) -> Tensor:
-    graph = by_number(number)
-    if transposed:
-        graph = graph.transpose()
-    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
-    return graph.inverse_in_degrees(dtype).to(like.device)
 
 
 def _autograd(
@@ -119,9 +110,9 @@ def _autograd(
     backend: str,
 ) -> Tensor:
     if needs_grad(x, weight, src_scale, dst_scale):
-        out: Tensor = _Recorded.apply(  # type: ignore[no-untyped-call]
+        out: Tensor = _Recorded.apply(
             x, weight, src_scale, dst_scale, graph, rows, transposed, mean, widen, backend
-        )
+        )  # type: ignore[no-untyped-call]
         return out
     with torch._C._AutoDispatchBelowAutograd():
         result: Tensor = AGGREGATE(

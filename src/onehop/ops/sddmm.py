@@ -41,5 +41,5 @@ def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None)
     heads = dst.dim() == 3
     if not heads:
         dst, src = dst.unsqueeze(1), src.unsqueeze(1)
-    out: Tensor = dots.SDDMM(dst, src, graph.number, graph.num_edges, False, backend or "")
+    out: Tensor = dots.SDDMM(dst, src, graph.number, graph.num_edges, False, False, backend or "")
     return out if heads else out.squeeze(1)

@@ -1,0 +1,100 @@
+import pytest
+import torch
+
+import onehop
+from onehop import ArgumentError, Graph
+from onehop.ops.aggregate import REDUCTIONS
+from tests.ops.hostile_graphs import HOSTILE
+
+
+@pytest.fixture
+def graph():
+    edge_index, num_src, num_dst = HOSTILE["bipartite_wide"]
+    return Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+
+
+def leaf(*shape):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize("mean", [False, True], ids=["sum", "mean"])
+@pytest.mark.parametrize("scaled", [False, True], ids=["plain", "scaled"])
+def test_opcheck_aggregate(graph, mean, scaled):
+    vectors = (
+        (leaf(graph.num_edges), leaf(graph.num_src), leaf(graph.num_dst)) if scaled else (None, None, None)
+    )
+    args = (leaf(graph.num_src, 5), *vectors, graph.number, graph.num_dst, False, mean, False, "")
+    torch.library.opcheck(torch.ops.onehop.aggregate.default, args)
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_opcheck_extremum(graph, reduce):
+    args = (
+        leaf(graph.num_src, 5),
+        leaf(graph.num_edges),
+        graph.number,
+        graph.num_dst,
+        reduce,
+        False,
+        True,
+        "",
+    )
+    torch.library.opcheck(torch.ops.onehop.extremum.default, args)
+
+
+def test_opcheck_extremum_grad(graph):
+    x, weight = leaf(graph.num_src, 5).detach(), leaf(graph.num_edges).detach()
+    out, ties = torch.ops.onehop.extremum(x, weight, graph.number, graph.num_dst, "max", False, True, "")
+    args = (torch.ones_like(out), x, weight, out, ties, graph.number, graph.num_edges, True, True, "")
+    torch.library.opcheck(torch.ops.onehop.extremum_grad.default, args)
+
+
+@pytest.mark.parametrize("mean", [False, True], ids=["sum", "mean"])
+def test_opcheck_sddmm(graph, mean):
+    args = (
+        leaf(graph.num_dst, 2, 5),
+        leaf(graph.num_src, 2, 5),
+        graph.number,
+        graph.num_edges,
+        mean,
+        False,
+        "",
+    )
+    torch.library.opcheck(torch.ops.onehop.sddmm.default, args)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated names
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_compiles_as_one_graph(graph, reduce):
+    def layer(x, weight, scale):
+        return onehop.aggregate(graph, x.relu(), weight, reduce, dst_scale=scale).sin()
+
+    inputs = [leaf(graph.num_src, 6), leaf(graph.num_edges), leaf(graph.num_dst)]
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    ours, expected = compiled(*inputs), layer(*inputs)
+    torch.testing.assert_close(ours, expected)
+    grad = torch.randn_like(ours)
+    for a, b in zip(
+        torch.autograd.grad(ours, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
+    ):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_sddmm_compiles_as_one_graph(graph):
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda d, s: onehop.sddmm(graph, d, s).exp(), fullgraph=True, backend="aot_eager"
+    )
+    dst, src = leaf(graph.num_dst, 4), leaf(graph.num_src, 4)
+    torch.testing.assert_close(compiled(dst, src), onehop.sddmm(graph, dst, src).exp())
+
+
+def test_a_graph_that_is_gone_is_named():
+    edge_index, num_src, _ = HOSTILE["random"]
+    graph = Graph.from_edge_index(edge_index, num_src)
+    number, x = graph.number, torch.randn(num_src, 2)
+    del graph
+    with pytest.raises(ArgumentError, match="keep the Graph alive"):
+        torch.ops.onehop.aggregate(x, None, None, None, number, num_src, False, False, False, "")
