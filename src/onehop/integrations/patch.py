@@ -119,9 +119,9 @@ def patch(only: str | Iterable[str] | None = None, keep_memory: bool | None = No
     Args:
         only: Names of layer classes, such as "GCNConv"; their subclasses count too. None means all.
         keep_memory: Whether the C library keeps freed memory in the process while patched, instead of giving
-            it back to the system and faulting it in anew for each large tensor. None means that the environment
-            variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes), or, if a patch is in place, that nothing
-            changes. Without effect outside glibc.
+            it back to the system and faulting it in anew for each large tensor. None means that the
+            environment variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes), or, if a patch is in place,
+            that nothing changes. Without effect outside glibc.
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is

@@ -79,10 +79,7 @@ class _Recorded(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         with torch._C._AutoDispatchBelowAutograd():
             out, ties = EXTREMUM(x, weight, graph, rows, reduce, widen, True, backend)
-        ctx.mark_non_differentiable(ties)
-        ctx.save_for_backward(x, weight, out, ties)
-        ctx.number, ctx.reduce, ctx.backend = graph, reduce, backend
-        ctx.graph = keep_alive(graph)
+        _save(ctx, x, weight, out, ties, graph, reduce, backend)
         return out, ties
 
     @staticmethod
@@ -106,6 +103,35 @@ class _Recorded(torch.autograd.Function):
             None,
             None,
         )
+
+
+class _RecordedEagerly(_Recorded):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Any, graph: int, rows: int, reduce: str, widen: bool, with_ties: bool, backend: str
+    ) -> tuple[Tensor, Tensor]:
+        out, ties = _kernel(x, weight, graph, rows, reduce, widen, True, backend)
+        _save(ctx, x, weight, out, ties, graph, reduce, backend)
+        return out, ties
+
+
+def _save(
+    ctx: Any, x: Tensor, weight: Any, out: Tensor, ties: Tensor, graph: int, reduce: str, backend: str
+) -> None:
+    ctx.mark_non_differentiable(ties)
+    ctx.save_for_backward(x, weight, out, ties)
+    ctx.number, ctx.reduce, ctx.backend = graph, reduce, backend
+    ctx.graph = keep_alive(graph)
+
+
+def extremum_eagerly(x: Tensor, weight: Tensor | None, graph: int, rows: int, reduce: str) -> Tensor:
+    """:data:`EXTREMUM` without the dispatcher, for plain tensors outside every mode, transform and compiler."""
+    if needs_grad(x, weight):
+        recorded: tuple[Tensor, Tensor] = _RecordedEagerly.apply(
+            x, weight, graph, rows, reduce, False, True, ""
+        )
+        return recorded[0]
+    return _kernel(x, weight, graph, rows, reduce, False, False, "")[0]
 
 
 def _differentiable_grad(ctx: Any, grad: Tensor, x: Tensor, weight: Tensor | None, out: Tensor) -> list[Tensor | None]:

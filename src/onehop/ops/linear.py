@@ -51,15 +51,7 @@ def _fake(
 class _Recorded(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Any, src_scale: Any, dst_scale: Any, *rest: Any) -> Tensor:
-        ctx.save_for_backward(
-            x if ctx.needs_input_grad[1] or ctx.needs_input_grad[2] or ctx.needs_input_grad[3] else None,
-            weight,
-            src_scale,
-            dst_scale,
-        )
-        ctx.rest = rest
-        ctx.graph = keep_alive(rest[0])
-        ctx.sources, ctx.dtype = x.size(0), x.dtype
+        _save(ctx, False, x, weight, src_scale, dst_scale, *rest)
         with torch._C._AutoDispatchBelowAutograd():
             out: Tensor = AGGREGATE(x, weight, src_scale, dst_scale, *rest)
         return out
@@ -69,6 +61,7 @@ class _Recorded(torch.autograd.Function):
         x, weight, src_scale, dst_scale = ctx.saved_tensors
         number, rows, transposed, mean, _, backend = ctx.rest
         need_x, need_weight, need_src, need_dst = ctx.needs_input_grad[:4]
+        run = _kernel if ctx.eager and _is_plain(grad) else AGGREGATE
         # The scale of a gradient's row: what its destination multiplied by, mean's division included.
         scale = dst_scale
         if mean:
@@ -78,7 +71,7 @@ class _Recorded(torch.autograd.Function):
         if need_x or need_src:
             # Without the outer scale if that needs a gradient too, for then both need this product.
             outer = None if need_src else src_scale
-            grad_x = AGGREGATE(
+            grad_x = run(
                 grad, weight, scale, outer, number, ctx.sources, not transposed, False, True, backend
             )
             if need_src:
@@ -91,9 +84,62 @@ class _Recorded(torch.autograd.Function):
             right = x if src_scale is None else x * src_scale.unsqueeze(-1)
             grad_weight = dots.edge_dots(left, right, number, weight.size(0), transposed, backend).to(weight.dtype)
         if need_dst:
-            plain = AGGREGATE(x, weight, src_scale, None, number, rows, transposed, mean, True, backend)
+            plain = run(x, weight, src_scale, None, number, rows, transposed, mean, True, backend)
             grad_dst = (grad * plain).sum(-1).to(dst_scale.dtype)
         return grad_x, grad_weight, grad_src, grad_dst, None, None, None, None, None, None
+
+
+class _RecordedEagerly(_Recorded):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Any, src_scale: Any, dst_scale: Any, *rest: Any) -> Tensor:
+        _save(ctx, True, x, weight, src_scale, dst_scale, *rest)
+        return _kernel(x, weight, src_scale, dst_scale, *rest)
+
+
+def _save(
+    ctx: Any, eager: bool, x: Tensor, weight: Any, src_scale: Any, dst_scale: Any, *rest: Any
+) -> None:
+    ctx.eager = eager
+    ctx.save_for_backward(
+        x if ctx.needs_input_grad[1] or ctx.needs_input_grad[2] or ctx.needs_input_grad[3] else None,
+        weight,
+        src_scale,
+        dst_scale,
+    )
+    ctx.rest = rest
+    ctx.graph = keep_alive(rest[0])
+    ctx.sources, ctx.dtype = x.size(0), x.dtype
+
+
+def _is_plain(grad: Tensor) -> bool:
+    """Whether a backward pass works on plain numbers: not recorded, compiled or seen by a mode."""
+    return (
+        not torch.is_grad_enabled()
+        and type(grad) is Tensor
+        and not torch.compiler.is_compiling()
+        and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
+def aggregate_eagerly(
+    x: Tensor,
+    weight: Tensor | None,
+    src_scale: Tensor | None,
+    dst_scale: Tensor | None,
+    graph: int,
+    rows: int,
+    mean: bool,
+) -> Tensor:
+    """:data:`AGGREGATE` without the dispatcher, whose two turns cost more than a small graph's sums.
+
+    For plain tensors outside every mode, transform and compiler, and arguments that fit.
+    """
+    rest = (graph, rows, False, mean, False, "")
+    if needs_grad(x, weight, src_scale, dst_scale):
+        out: Tensor = _RecordedEagerly.apply(x, weight, src_scale, dst_scale, *rest)
+        return out
+    return _kernel(x, weight, src_scale, dst_scale, *rest)
 
 
 def _inverse_degrees(number: int, transposed: bool, like: Tensor) -> Tensor:

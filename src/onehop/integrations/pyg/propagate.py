@@ -16,8 +16,8 @@ from onehop.integrations.pyg.operands import difference_reason, edges_of, source
 from onehop.integrations.pyg.recognise import Form
 from onehop.integrations.rows import stand_in
 from onehop.ops import aggregate
-from onehop.ops.extremum import EXTREMUM
-from onehop.ops.linear import AGGREGATE
+from onehop.ops.extremum import extremum_eagerly
+from onehop.ops.linear import aggregate_eagerly
 
 Propagate = Callable[..., Any]
 
@@ -103,14 +103,13 @@ class Task:
         factor = self.scale if self.weight is None else self.weight
         if x.dim() != 2 or (factor is not None and factor.dtype is not x.dtype) or x.dtype not in _PLAIN:
             return aggregate(self.graph, x, self.weight, self.reduce, self.scale, self.scale)
-        # What is left to check or to convert has been checked or needs no conversion; on small graphs it shows.
+        # Everything has been checked, and nothing needs converting: on small graphs the rest would show.
         number, rows = self.graph.number, self.graph.num_dst
         if self.reduce in ("sum", "mean"):
-            mean, scale = self.reduce == "mean", self.scale
-            summed: Tensor = AGGREGATE(x, self.weight, scale, scale, number, rows, False, mean, False, "")
-            return summed
-        out: Tensor = EXTREMUM(x, self.weight, number, rows, self.reduce, False, False, "")[0]
-        return out
+            return aggregate_eagerly(
+                x, self.weight, self.scale, self.scale, number, rows, self.reduce == "mean"
+            )
+        return extremum_eagerly(x, self.weight, number, rows, self.reduce)
 
     def described(self, layer: Any) -> reports.Call:
         """What ``explain`` shows."""
