@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -43,8 +44,7 @@ def facts() -> dict[str, Any]:
         "vector_bytes": native.extension.vector_bytes(),
         "backends": {name: _backend(backend) for name, backend in backends().items()},
         "pool": dict(native.extension.pool_info()),
-        "cache": onehop.cache_info(),
-        "keep_memory": config.keep_memory(),
+        "cache": asdict(onehop.cache_info()),
         "settings": {name: _setting(name, value) for name, value in _SETTINGS.items()},
         "packages": {name: _package(name) for name in OPTIONAL},
     }

@@ -64,7 +64,8 @@ def _ratios(axes: Axes, cases: Sequence[CaseResult]) -> None:
         ]
         if points:
             x, y = zip(*points, strict=True)
-            axes.plot(x, y, marker=marker, markersize=5, linewidth=1.2, color=colour, label=name)
+            style = "--" if name.endswith("64") else "-"
+            axes.plot(x, y, style, marker=marker, markersize=5, linewidth=1.2, color=colour, label=name)
     widths = sorted({r.width for r in cases})
     axes.set_xticks(widths, [str(width) for width in widths])
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -171,10 +172,13 @@ def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path:
             places = [place + offset for place in range(len(rows))]
             heights = [row[variant][key] * scale for row in rows]
             bars = axes.bar(places, heights, 0.38, color=colour, label=label)
+            texts = [f"{height:.2g}" if height < 1 else f"{height:.1f}" for height in heights]
             if variant == "onehop":
-                texts = [f"{row['pyg'][key] / row['onehop'][key]:.1f}x less" for row in rows]
-            else:
-                texts = [f"{height:.2f}" for height in heights]
+                ratios = [row["pyg"][key] / row["onehop"][key] for row in rows]
+                texts = [
+                    f"{text}\n({ratio:.1f}x less)" if ratio >= 1.05 else text
+                    for text, ratio in zip(texts, ratios, strict=True)
+                ]
             axes.bar_label(bars, texts, fontsize=8, padding=2)
         axes.set_xticks(range(len(rows)), [row["title"] for row in rows])
         axes.set_ylabel(unit)

@@ -26,6 +26,8 @@ PACKAGES = (
     "ogb",
 )
 
+CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
+
 
 def stamp() -> dict[str, Any]:
     """Machine, instruction set, threads, versions and date, ready for JSON."""
@@ -75,7 +77,7 @@ def processor() -> str:
 def caches() -> dict[str, int]:
     """Bytes of each cache that the first core sees, such as ``{"L1 data": 32768, "L3": 33554432}``."""
     sizes = {}
-    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+    for folder in sorted(CACHE_FOLDER.glob("index*")):
         kind, level, size = (_read(folder / name) for name in ("type", "level", "size"))
         if kind is None or level is None or size is None or kind == "Instruction":
             continue

@@ -10,8 +10,12 @@ from onehop.errors import ArgumentError
 
 # A callable that has used up its time is still called this often: a median of fewer says little.
 LEAST_ROUNDS = 3
-# Calls shorter than this are repeated inside a round, so that reading the clock does not show.
-SHORT_S = 2e-4
+# Calls shorter than this are repeated inside a turn, once unmeasured and once measured: what the caches held
+# belonged to others.
+SHORT_S = 5e-3
+# Idle threads of another library's pool spin for some milliseconds before they sleep; until then they would
+# take the next callable's cores.
+PAUSE_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,9 @@ def interleave(
             for name, call in calls.items():
                 if number >= LEAST_ROUNDS and sum(seconds[name]) * repeats[name] > budget_s:
                     continue
+                time.sleep(PAUSE_S)
+                if repeats[name] > 1:
+                    measure_once(call, repeats[name])
                 seconds[name].append(measure_once(call, repeats[name]))
     finally:
         if collecting:

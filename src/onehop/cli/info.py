@@ -57,7 +57,8 @@ def _memory(console: Console, found: dict[str, Any]) -> None:
     _row(
         table, "pool of outputs", f"{_size(pool['kept_bytes'])} kept of at most {_size(pool['limit_bytes'])}"
     )
-    policy = "kept in the process while patched" if found["keep_memory"] else "left to the C library"
+    keeps = found["settings"]["ONEHOP_KEEP_MEMORY"].get("effective")
+    policy = "kept in the process while patched" if keeps else "left to the C library"
     _row(table, "freed memory", f"{policy} (ONEHOP_KEEP_MEMORY, patch(keep_memory=...))")
     for name, value in found["cache"].items():
         is_size = name.endswith("bytes") and isinstance(value, int)

@@ -22,7 +22,7 @@ class ScipyCsr:
 
     def refuse(self, case: Case) -> str | None:
         """Products only."""
-        return f"has no {case.reduce}" if case.reduce in ("max", "min") else None
+        return "does sums and means only" if case.reduce in ("max", "min") else None
 
     def extra_bytes(self, case: Case) -> int:
         """Nothing for each edge and column."""

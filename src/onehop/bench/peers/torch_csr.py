@@ -27,7 +27,7 @@ class TorchCsr:
     def refuse(self, case: Case) -> str | None:
         """The product does sums; the reduce kernels do all."""
         if not self.reduce_kernel and case.reduce != "sum":
-            return f"the sparse product has no {case.reduce}; see torch-reduce"
+            return "the sparse product does sums only; see torch-reduce"
         if self.reduce_kernel and case.backward:
             return "forward only here: its backward is that of the sparse product; see torch-csr"
         return None
