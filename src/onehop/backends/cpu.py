@@ -41,7 +41,9 @@ def _column_tile(sources: int, edges: int, width: int, itemsize: int) -> int:
 
 @lru_cache
 def _plan(edges_per_item: int, column_tile: int, nontemporal: bool, serial: bool) -> CpuPlan:
-    return CpuPlan(edges_per_item, column_tile=column_tile, nontemporal=nontemporal, threads=1 if serial else 0)
+    return CpuPlan(
+        edges_per_item, column_tile=column_tile, nontemporal=nontemporal, threads=1 if serial else 0
+    )
 
 
 class CpuBackend:

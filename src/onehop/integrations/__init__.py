@@ -1,1 +1,1 @@
-"""What carries the operators into models written for other libraries."""
+"""Other frameworks' models on onehop's kernels: the patch, its table and its refusals."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops import linear
-from onehop.ops.library import define, keep_alive, needs_grad
+from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
 
 SCHEMA = (
     "sddmm(Tensor dst, Tensor src, SymInt graph, SymInt edges, bool mean, bool widen, str backend) -> Tensor"
@@ -46,8 +46,7 @@ class _Recorded(torch.autograd.Function):
         ctx.save_for_backward(dst, src)
         ctx.number, ctx.mean, ctx.backend = graph, mean, backend
         ctx.graph = keep_alive(graph)
-        with torch._C._AutoDispatchBelowAutograd():
-            out: Tensor = SDDMM(dst, src, graph, edges, mean, widen, backend)
+        out: Tensor = below_autograd(SDDMM, _kernel, dst, src, graph, edges, mean, widen, backend)
         return out
 
     @staticmethod
@@ -78,8 +77,7 @@ def _autograd(
     if needs_grad(dst, src):
         recorded: Tensor = _Recorded.apply(dst, src, graph, edges, mean, widen, backend)  # type: ignore[no-untyped-call]
         return recorded
-    with torch._C._AutoDispatchBelowAutograd():
-        result: Tensor = SDDMM(dst, src, graph, edges, mean, widen, backend)
+    result: Tensor = below_autograd(SDDMM, _kernel, dst, src, graph, edges, mean, widen, backend)
     return result
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from onehop.backends import backend_for
 from onehop.graph import by_number
-from onehop.ops.library import define, keep_alive, needs_grad
+from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
 from onehop.reference.aggregate import aggregate as reference_aggregate
 
 SCHEMA = (
@@ -99,8 +99,7 @@ class _Recorded(torch.autograd.Function):
         with_ties: bool,
         backend: str,
     ) -> tuple[Tensor, Tensor]:
-        with torch._C._AutoDispatchBelowAutograd():
-            out, ties = EXTREMUM(x, weight, graph, rows, reduce, widen, True, backend)
+        out, ties = below_autograd(EXTREMUM, _kernel, x, weight, graph, rows, reduce, widen, True, backend)
         ctx.mark_non_differentiable(ties)
         ctx.save_for_backward(x, weight, out, ties)
         ctx.number, ctx.reduce, ctx.backend = graph, reduce, backend
@@ -161,14 +160,14 @@ def _autograd(
             x, weight, graph, rows, reduce, widen, with_ties, backend
         )
         return recorded
-    with torch._C._AutoDispatchBelowAutograd():
-        result: tuple[Tensor, Tensor] = EXTREMUM(x, weight, graph, rows, reduce, widen, with_ties, backend)
+    result: tuple[Tensor, Tensor] = below_autograd(
+        EXTREMUM, _kernel, x, weight, graph, rows, reduce, widen, with_ties, backend
+    )
     return result
 
 
 def _grad_autograd(*args: Any) -> tuple[Tensor, Tensor]:
-    with torch._C._AutoDispatchBelowAutograd():
-        result: tuple[Tensor, Tensor] = EXTREMUM_GRAD(*args)
+    result: tuple[Tensor, Tensor] = below_autograd(EXTREMUM_GRAD, _grad_kernel, *args)
     return result
 
 

@@ -30,6 +30,23 @@ def define(
     return operator
 
 
+def below_autograd(operator: Callable[..., Any], kernel: Callable[..., Any], x: Tensor, *args: Any) -> Any:
+    """The operator's result, unrecorded: what an Autograd kernel goes on with.
+
+    Plain tensors go straight to the kernel, for a second turn of the dispatcher would cost a small graph more
+    than its sums; whatever a mode, a transform or a compiler watches takes that turn.
+    """
+    if (
+        type(x) is Tensor
+        and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._are_functorch_transforms_active()
+        and not torch.compiler.is_compiling()
+    ):
+        return kernel(x, *args)
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator(x, *args)
+
+
 def needs_grad(*tensors: Tensor | None) -> bool:
     """Whether a gradient to any of these is wanted now."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)

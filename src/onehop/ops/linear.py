@@ -12,7 +12,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops import dots
-from onehop.ops.library import define, keep_alive, needs_grad
+from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
 
 SCHEMA = (
     "aggregate(Tensor x, Tensor? weight, Tensor? src_scale, Tensor? dst_scale, SymInt graph, SymInt rows, "
@@ -64,8 +64,7 @@ class _Recorded(torch.autograd.Function):
         ctx.rest = rest
         ctx.graph = keep_alive(rest[0])
         ctx.sources, ctx.dtype = x.size(0), x.dtype
-        with torch._C._AutoDispatchBelowAutograd():
-            out: Tensor = AGGREGATE(x, weight, src_scale, dst_scale, *rest)
+        out: Tensor = below_autograd(AGGREGATE, _kernel, x, weight, src_scale, dst_scale, *rest)
         return out
 
     @staticmethod
@@ -114,10 +113,9 @@ def _autograd(
             x, weight, src_scale, dst_scale, graph, rows, transposed, mean, widen, backend
         )  # type: ignore[no-untyped-call]
         return out
-    with torch._C._AutoDispatchBelowAutograd():
-        result: Tensor = AGGREGATE(
-            x, weight, src_scale, dst_scale, graph, rows, transposed, mean, widen, backend
-        )
+    result: Tensor = below_autograd(
+        AGGREGATE, _kernel, x, weight, src_scale, dst_scale, graph, rows, transposed, mean, widen, backend
+    )
     return result
 
 

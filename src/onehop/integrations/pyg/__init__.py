@@ -1,1 +1,1 @@
-"""PyTorch Geometric."""
+"""PyTorch Geometric. Imported only when PyG is to be patched."""

@@ -1,0 +1,5 @@
+"""``python -m onehop``: the command line."""
+
+from onehop.cli import main
+
+main()

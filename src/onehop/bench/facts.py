@@ -1,0 +1,70 @@
+"""What ``onehop info`` tells: everything that decides what runs, and how fast."""
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+import onehop
+from onehop import config, native
+from onehop.backends import backends
+from onehop.bench.stamp import stamp
+from onehop.errors import ConfigurationError
+
+# Optional package -> what it is for, and how to get it.
+OPTIONAL = {
+    "torch_geometric": ("what onehop.patch() accelerates", "pip install 'onehop[pyg]'"),
+    "numba": ("a peer in onehop bench ops", "pip install 'onehop[bench]'"),
+    "triton": ("kernels for GPUs; this version has none", "pip install triton"),
+    "ogb": ("graphs named ogb:NAME", "pip install 'onehop[datasets]'"),
+    "torch_sparse": ("a peer in onehop bench", "pip install torch_sparse"),
+    "dgl": ("a peer in onehop bench ops", "pip install dgl"),
+}
+# Variable -> what it amounts to now.
+_SETTINGS: dict[str, Callable[[], object]] = {
+    "ONEHOP_ISA": lambda: config.isa() or native.extension.selected_isa(),
+    "ONEHOP_POOL_BYTES": config.pool_bytes,
+    "ONEHOP_CACHE_BYTES": config.graph_cache_bytes,
+    "ONEHOP_KEEP_MEMORY": config.keep_memory,
+    "ONEHOP_DISABLE": config.disabled,
+    "ONEHOP_CHECK": lambda: "full" if config.full_check() else "version",
+    "ONEHOP_CACHE_DIR": lambda: str(config.cache_dir()),
+}
+
+
+def facts() -> dict[str, Any]:
+    """Stamp, instruction sets, backends, pool, caches, settings and packages, ready for JSON."""
+    return {
+        **stamp(),
+        "isas": list(native.extension.available_isas()),
+        "vector_bytes": native.extension.vector_bytes(),
+        "backends": {name: _backend(backend) for name, backend in backends().items()},
+        "pool": dict(native.extension.pool_info()),
+        "cache": asdict(onehop.cache_info()),
+        "settings": {name: _setting(name, value) for name, value in _SETTINGS.items()},
+        "packages": {name: _package(name) for name in OPTIONAL},
+    }
+
+
+def _backend(backend: Any) -> dict[str, Any]:
+    reason = backend.refuse(torch.device("cpu"), torch.float32)
+    return {"describes": backend.describe(), "refuses_cpu_float32": reason}
+
+
+def _setting(name: str, value: Callable[[], object]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"set_to": os.environ.get(name)}
+    try:
+        entry["effective"] = value()
+    except ConfigurationError as error:  # info is where one looks for what is wrong
+        entry["error"] = str(error)
+    return entry
+
+
+def _package(name: str) -> dict[str, Any]:
+    purpose, remedy = OPTIONAL[name]
+    present = importlib.util.find_spec(name) is not None
+    return {"present": present, "purpose": purpose, "remedy": None if present else remedy}

@@ -1,0 +1,37 @@
+"""The graphs that operators are measured on: structure alone, the same for every seed and machine."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from onehop.bench.cases import Workload
+from onehop.datasets import chung_lu, grid
+from onehop.errors import ArgumentError
+
+# Nodes and directed edges of the symmetric random graphs.
+_RANDOM = {"arxiv": (169_343, 2_400_000), "reddit-mini": (58_000, 11_000_000), "cora": (2_708, 10_556)}
+_ROAD = (500, 500)
+GRAPHS = ("arxiv", "reddit-mini", "road", "cora")
+
+
+def workload(name: str) -> Workload:
+    """A graph of :data:`GRAPHS`, generated.
+
+    ``arxiv``, ``reddit-mini`` and ``cora`` are Chung-Lu graphs with weights rank^-0.6 and shuffled numbers,
+    ``road`` is a grid of 500 by 500.
+
+    Raises:
+        ArgumentError: The name is unknown.
+    """
+    makers: dict[str, Callable[[], tuple[Tensor, int]]] = {
+        "road": lambda: (grid(*_ROAD), _ROAD[0] * _ROAD[1]),
+        **{key: _random_maker(*sizes) for key, sizes in _RANDOM.items()},
+    }
+    if name not in makers:
+        raise ArgumentError(f"graphs: expected some of {', '.join(GRAPHS)}, got {name!r}.")
+    edge_index, num_nodes = makers[name]()
+    return Workload(name, edge_index, num_nodes)
+
+
+def _random_maker(num_nodes: int, num_edges: int) -> Callable[[], tuple[Tensor, int]]:
+    return lambda: (chung_lu(num_nodes, num_edges), num_nodes)

@@ -1,0 +1,244 @@
+"""The operators against their peers: the same operands, one process, in turns."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from onehop import config
+from onehop.bench.cases import Case, Workload
+from onehop.bench.limits import (
+    ROW_MULTIPLE,
+    Bandwidth,
+    aggregated_bytes,
+    gather_call,
+    gather_roof,
+    gathered_bytes,
+    percent_of_roof,
+)
+from onehop.bench.oracle import Oracle
+from onehop.bench.peers import Onehop, Peer
+from onehop.bench.peers.base import beta_warnings_ignored
+from onehop.bench.timing import Ratio, Times, geometric_mean, interleave
+
+ROOF = "gather roof"
+OURS = Onehop.name
+TORCH = "torch-"
+# A peer that would fill more than this share of memory with intermediate results is left out.
+MEMORY_SHARE = 4
+_ROOF_ROUNDS = 3
+
+
+@dataclass
+class CaseResult:
+    """What was measured for one case.
+
+    Attributes:
+        graph: Its name.
+        operation: One of :data:`onehop.bench.cases.OPERATIONS`.
+        width: Columns.
+        times: By name of the peer; onehop's own are among them.
+        roof: The gather over the same graph, columns and width, both ways where there is a backward pass;
+            None where the width is no multiple of 16.
+        percent_of_roof: onehop's bandwidth in percent of the roof's.
+        skipped: Why a peer was not run, by name.
+        wrong: What is wrong with a peer's result, by name; such a peer is not timed.
+        checked_columns: How many columns were compared with the reference.
+    """
+
+    graph: str
+    operation: str
+    width: int
+    times: dict[str, Times] = field(default_factory=dict)
+    roof: Bandwidth | None = None
+    percent_of_roof: float | None = None
+    skipped: dict[str, str] = field(default_factory=dict)
+    wrong: dict[str, str] = field(default_factory=dict)
+    checked_columns: int = 0
+
+    def ratio_to(self, prefix: str = "") -> Ratio | None:
+        """The fastest peer whose name begins with ``prefix``, divided by onehop; None if there is none."""
+        peers = {name: t for name, t in self.times.items() if name != OURS and name.startswith(prefix)}
+        if OURS not in self.times or not peers:
+            return None
+        return Ratio.of(min(peers.values(), key=lambda t: t.median_s), self.times[OURS])
+
+    def best_peer(self) -> str | None:
+        """The name of the fastest peer."""
+        peers = [name for name in self.times if name != OURS]
+        return min(peers, key=lambda name: self.times[name].median_s) if peers else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        best, torch_csr = self.ratio_to(), self.ratio_to(TORCH)
+        return {
+            "graph": self.graph,
+            "operation": self.operation,
+            "width": self.width,
+            "times": {name: times.to_dict() for name, times in self.times.items()},
+            "best_peer": self.best_peer(),
+            "best_peer_ratio": None if best is None else vars(best),
+            "torch_ratio": None if torch_csr is None else vars(torch_csr),
+            "roof": None if self.roof is None else self.roof.to_dict(),
+            "percent_of_roof": self.percent_of_roof,
+            "skipped": self.skipped,
+            "wrong": self.wrong,
+            "checked_columns": self.checked_columns,
+        }
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One operation over all its cases.
+
+    Attributes:
+        operation: Its name.
+        cases: How many cases have both onehop and a peer.
+        best_peer_geomean: Geometric mean of fastest peer / onehop.
+        torch_geomean: The same for the fastest of torch's own ways; None if none was run.
+        worst: The smallest ratio of any peer to onehop.
+        worst_case: Where that was.
+        least_percent_of_roof: The smallest share of the gather roof.
+    """
+
+    operation: str
+    cases: int
+    best_peer_geomean: float
+    torch_geomean: float | None
+    worst: float
+    worst_case: str
+    least_percent_of_roof: float | None
+
+
+def measure_case(
+    case: Case,
+    peers: Sequence[Peer],
+    rounds: int,
+    budget_s: float,
+    memory_bytes: int | None = None,
+) -> CaseResult:
+    """Checks onehop and every peer on a case, then times those that are right.
+
+    Args:
+        case: What to run.
+        peers: Against whom.
+        rounds: Measurements of each.
+        budget_s: Time after which a slow peer gets no more than three measurements.
+        memory_bytes: Most intermediate results that a peer may make; None means a quarter of the machine's
+            memory.
+    """
+    result = CaseResult(case.workload.name, case.operation, case.width)
+    limit = config.physical_memory_bytes() // MEMORY_SHARE if memory_bytes is None else memory_bytes
+    oracle = Oracle(case)
+    result.checked_columns = len(oracle.columns)
+    calls: dict[str, Callable[[], object]] = {}
+    for peer in (Onehop(), *peers):
+        reason = _refusal(peer, case, limit)
+        if reason is not None:
+            result.skipped[peer.name] = reason
+            continue
+        with beta_warnings_ignored():
+            call: Callable[[], Tensor] = peer.build(case)
+            wrong = oracle.judge(call())
+        if wrong is None:
+            calls[peer.name] = call
+        else:
+            result.wrong[peer.name] = wrong
+    roof_bytes = None
+    if OURS in calls and case.width % ROW_MULTIPLE == 0:
+        calls[ROOF], roof_bytes = _roof(case)
+    result.times = interleave(calls, rounds, budget_s)
+    if roof_bytes is not None:
+        result.roof = Bandwidth(roof_bytes, result.times.pop(ROOF))
+        result.percent_of_roof = _percent(case, result.times[OURS].median_s, result.roof)
+    return result
+
+
+def measure(
+    workloads: Iterable[Workload],
+    operations: Sequence[str],
+    widths: Sequence[int],
+    peers: Sequence[Peer],
+    rounds: int,
+    budget_s: float,
+    done: Callable[[CaseResult], None],
+) -> list[CaseResult]:
+    """Measures every operation at every width on every graph; ``done`` is called after each case."""
+    results = []
+    for workload in workloads:
+        for operation in operations:
+            for width in widths:
+                results.append(measure_case(Case(workload, operation, width), peers, rounds, budget_s))
+                done(results[-1])
+        workload.kept.clear()
+    return results
+
+
+def summarise(results: Sequence[CaseResult]) -> list[Summary]:
+    """One line for each operation that has a case with a peer, in the order of the results."""
+    summaries = []
+    for operation in dict.fromkeys(result.operation for result in results):
+        cases = [r for r in results if r.operation == operation]
+        best = [ratio.median for r in cases if (ratio := r.ratio_to()) is not None]
+        torch_csr = [ratio.median for r in cases if (ratio := r.ratio_to(TORCH)) is not None]
+        every = [
+            (times.median_s / r.times[OURS].median_s, f"{r.graph} {r.width}, {name}")
+            for r in cases
+            if OURS in r.times
+            for name, times in r.times.items()
+            if name != OURS
+        ]
+        if not best:
+            continue
+        worst, where = min(every)
+        percents = [r.percent_of_roof for r in cases if r.percent_of_roof is not None]
+        summaries.append(
+            Summary(
+                operation,
+                len(best),
+                geometric_mean(best),
+                geometric_mean(torch_csr) if torch_csr else None,
+                worst,
+                where,
+                min(percents, default=None),
+            )
+        )
+    return summaries
+
+
+def _refusal(peer: Peer, case: Case, limit: int) -> str | None:
+    reason = peer.available() or peer.refuse(case)
+    if reason is None and peer.extra_bytes(case) > limit:
+        needed = peer.extra_bytes(case) / 1e9
+        return f"would need {needed:.1f} GB of intermediate results (limit {limit / 1e9:.1f} GB)"
+    return reason
+
+
+def _roof(case: Case) -> tuple[Callable[[], object], int]:
+    """A gather of the same rows in the same order; with a backward pass over the transposed graph as well."""
+    graph = case.workload.graph
+    once = gathered_bytes(graph.num_edges, case.width)
+    forward = gather_call(case.x, graph.col, _prefetch(case))
+    if case.grad is None:
+        return forward, once
+    backward = gather_call(case.grad, graph.transposed_csr.col, _prefetch(case))
+    return lambda: (forward(), backward()), 2 * once
+
+
+def _prefetch(case: Case) -> int:
+    key = f"prefetch {case.width}"
+    distance: int = case.workload.once(
+        key, lambda: gather_roof(case.x, case.workload.graph.col, _ROOF_ROUNDS).prefetch
+    )
+    return distance
+
+
+def _percent(case: Case, seconds: float, roof: Bandwidth) -> float:
+    graph = case.workload.graph
+    if case.grad is None:
+        return percent_of_roof(graph.num_edges, graph.num_dst, case.width, seconds, roof)
+    moved = aggregated_bytes(graph.num_edges, graph.num_dst, case.width) + aggregated_bytes(
+        graph.num_edges, graph.num_src, case.width
+    )
+    return 100 * moved / seconds / 1e9 / roof.gbps

@@ -1,0 +1,85 @@
+"""PyG's two ways: gather and scatter over a plain edge_index, and the sorted EdgeIndex."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from onehop.bench.cases import Case, Workload
+from onehop.bench.peers.base import beta_warnings_ignored, import_reason
+
+
+class PygScatter:
+    """What a PyG layer does with a plain ``edge_index``: gather, multiply, scatter."""
+
+    name = "pyg-edge_index"
+
+    def available(self) -> str | None:
+        """Needs torch_geometric."""
+        return import_reason("torch_geometric.utils")
+
+    def refuse(self, case: Case) -> str | None:
+        """Has every operation."""
+        return None
+
+    def extra_bytes(self, case: Case) -> int:
+        """The gathered rows; the weighted ones; their gradients."""
+        return case.workload.num_edges * case.width * 4 * (2 if case.weighted or case.backward else 1)
+
+    def build(self, case: Case) -> Callable[[], Tensor]:
+        """Nothing to prepare."""
+        from torch_geometric.utils import scatter
+
+        source, target = case.workload.edge_index
+        weight = None if case.weight is None else case.weight.unsqueeze(-1)
+        nodes, reduce = case.workload.num_nodes, case.reduce
+
+        def forward(x: Tensor) -> Tensor:
+            message = x.index_select(0, source)
+            if weight is not None:
+                message = message * weight
+            result: Tensor = scatter(message, target, 0, nodes, reduce)
+            return result
+
+        return case.call(forward)
+
+
+class PygEdgeIndex:
+    """``torch_geometric.EdgeIndex``, sorted by destination, its caches filled."""
+
+    name = "pyg-EdgeIndex"
+
+    def available(self) -> str | None:
+        """Needs torch_geometric."""
+        return import_reason("torch_geometric")
+
+    def refuse(self, case: Case) -> str | None:
+        """Has every operation."""
+        return None
+
+    def extra_bytes(self, case: Case) -> int:
+        """Nothing for each edge and column."""
+        return 0
+
+    def build(self, case: Case) -> Callable[[], Tensor]:
+        """Sorts the edges and fills the caches."""
+        edges, order = case.workload.once("EdgeIndex", lambda: _sorted_edges(case.workload))
+        weight = None if case.weight is None else case.weight[order]
+        reduce = case.reduce
+
+        def forward(x: Tensor) -> Tensor:
+            with_values = {} if weight is None else {"input_value": weight}
+            result: Tensor = edges.matmul(x, reduce=reduce, transpose=True, **with_values)
+            return result
+
+        return case.call(forward)
+
+
+def _sorted_edges(workload: Workload) -> tuple[Any, Tensor]:
+    from torch_geometric import EdgeIndex
+
+    with beta_warnings_ignored():
+        size = (workload.num_nodes, workload.num_nodes)
+        edges, order = EdgeIndex(workload.edge_index, sparse_size=size).sort_by("col")
+        edges.fill_cache_()
+    return edges, order

@@ -1,0 +1,54 @@
+"""Three models in plain PyG. Nothing in this file knows onehop: that is the point of it."""
+
+import torch
+from torch import Tensor
+from torch.nn import Linear, ReLU, Sequential
+from torch_geometric.nn import GCNConv, GINConv, SAGEConv
+
+
+class GCN(torch.nn.Module):
+    """Kipf and Welling, 2017: two layers."""
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.first = GCNConv(features, hidden)
+        self.second = GCNConv(hidden, classes)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """[N, features] -> [N, classes]."""
+        x = self.first(x, edge_index).relu()
+        out: Tensor = self.second(x, edge_index)
+        return out
+
+
+class SAGE(torch.nn.Module):
+    """GraphSAGE with the mean: Hamilton, Ying and Leskovec, 2017: two layers."""
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.first = SAGEConv(features, hidden, aggr="mean")
+        self.second = SAGEConv(hidden, classes, aggr="mean")
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """[N, features] -> [N, classes]."""
+        x = self.first(x, edge_index).relu()
+        out: Tensor = self.second(x, edge_index)
+        return out
+
+
+class GIN(torch.nn.Module):
+    """Xu, Hu, Leskovec and Jegelka, 2019: two layers."""
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.first = GINConv(Sequential(Linear(features, hidden), ReLU(), Linear(hidden, hidden)))
+        self.second = GINConv(Sequential(Linear(hidden, hidden), ReLU(), Linear(hidden, classes)))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """[N, features] -> [N, classes]."""
+        x = self.first(x, edge_index).relu()
+        out: Tensor = self.second(x, edge_index)
+        return out
+
+
+MODELS = {"gcn": GCN, "sage": SAGE, "gin": GIN}

@@ -1,0 +1,201 @@
+"""Pictures of what was measured, in colours that the colour-blind can tell apart."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from onehop.bench.limits import Bandwidth, GatherRoof
+from onehop.bench.models import ModelResult
+from onehop.bench.ops import OURS, CaseResult
+from onehop.bench.peers import PEERS
+from onehop.bench.variants import ONEHOP, PYG
+
+# M. Okabe, K. Ito, "Color Universal Design", 2008; black is kept for lines of reference.
+BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, GREY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#56B4E9",
+    "#CC79A7",
+    "#C8B900",
+    "#7F7F7F",
+)
+_COLOURS = (SKY, SKY, BLUE, BLUE, RED, ORANGE, GREY, GREEN, PINK, YELLOW)
+_MARKERS = ("o", "v", "o", "v", "X", "s", "P", "^", "D", "*")
+_DPI = 150
+
+
+def plot_ops(results: Sequence[CaseResult], machine: str, path: Path) -> None:
+    """A panel for each graph and operation: every peer's time over onehop's, by width."""
+    graphs = list(dict.fromkeys(r.graph for r in results))
+    operations = list(dict.fromkeys(r.operation for r in results))
+    figure = Figure(figsize=(2.6 * len(operations) + 2.2, 2.2 * len(graphs) + 1.6), layout="constrained")
+    grid = figure.subplots(len(graphs), len(operations), sharex=True, sharey=True, squeeze=False)
+    for axes_row, graph in zip(grid, graphs, strict=True):
+        for axes, operation in zip(axes_row, operations, strict=True):
+            cases = [r for r in results if r.graph == graph and r.operation == operation and OURS in r.times]
+            _ratios(axes, cases)
+        axes_row[0].set_ylabel(f"{graph}\n\ntime / onehop's")
+    for axes, operation in zip(grid[0], operations, strict=True):
+        axes.set_title(operation.replace("_", " "), fontsize=10)
+    for axes in grid[-1]:
+        axes.set_xlabel("width")
+    handles = {
+        label: line
+        for axes in grid.flat
+        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=9, frameon=False)
+    _save(figure, "Aggregation: time of each peer over onehop's (above 1: slower)", machine, path)
+
+
+def _ratios(axes: Axes, cases: Sequence[CaseResult]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.axhline(1, color="black", linewidth=1.2, label="onehop")
+    for name, colour, marker in zip(PEERS, _COLOURS, _MARKERS, strict=True):
+        points = [
+            (r.width, r.times[name].median_s / r.times[OURS].median_s) for r in cases if name in r.times
+        ]
+        if points:
+            x, y = zip(*points, strict=True)
+            style = "--" if name.endswith("64") else "-"
+            axes.plot(x, y, style, marker=marker, markersize=5, linewidth=1.2, color=colour, label=name)
+    widths = sorted({r.width for r in cases})
+    axes.set_xticks(widths, [str(width) for width in widths])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    _plain_log_ticks(axes)
+
+
+def plot_models(results: Sequence[ModelResult], machine: str, path: Path) -> None:
+    """A panel for each graph: bars of an epoch's time, with the speed-up over plain PyG above onehop's."""
+    graphs = list(dict.fromkeys(r.graph for r in results))
+    names = list(dict.fromkeys(name for r in results for name in r.times))
+    colours = dict(zip(names, (BLUE, SKY, ORANGE, GREEN, PINK), strict=False))
+    if PYG.name in colours:
+        colours[PYG.name] = RED
+    most = max(len([r for r in results if r.graph == graph]) for graph in graphs)
+    width = max(0.28 * most * (len(names) + 1) + 1.5, 6.5)
+    figure = Figure(figsize=(width, 2.6 * len(graphs) + 1.2), layout="constrained")
+    grid = figure.subplots(len(graphs), 1, squeeze=False)[:, 0]
+    for axes, graph in zip(grid, graphs, strict=True):
+        cases = [r for r in results if r.graph == graph]
+        _epochs(axes, cases, names, colours)
+        axes.set_title(graph, fontsize=10, loc="left")
+    handles, labels = grid[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(len(names), 3), fontsize=9, frameon=False
+    )
+    _save(figure, "Training epoch of two-layer models, and speed-up over plain PyG", machine, path)
+
+
+def _epochs(
+    axes: Axes, cases: Sequence[ModelResult], names: Sequence[str], colours: Mapping[str, str]
+) -> None:
+    bar = 0.8 / len(names)
+    for number, name in enumerate(names):
+        left = [place + (number - (len(names) - 1) / 2) * bar for place in range(len(cases))]
+        heights = [r.times[name].median_s * 1e3 if name in r.times else 0 for r in cases]
+        bars = axes.bar(left, heights, bar * 0.92, color=colours[name], label=name)
+        if name == ONEHOP.name:
+            ratios = [r.speedup() for r in cases]
+            axes.bar_label(
+                bars, ["" if ratio is None else f"{ratio.median:.1f}x" for ratio in ratios], fontsize=8
+            )
+    axes.set_xticks(range(len(cases)), [f"{r.model}\n{r.hidden}" for r in cases], fontsize=9)
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.set_ylim(low / 1.3, high * 1.5)
+    axes.set_ylabel("ms an epoch")
+    _plain_log_ticks(axes)
+
+
+def plot_limits(
+    streams: Mapping[str, Bandwidth],
+    roofs: Sequence[GatherRoof],
+    cases: Sequence[CaseResult],
+    machine: str,
+    path: Path,
+) -> None:
+    """The gather's bandwidth by row length beside that of streaming; with a graph, its own and onehop's."""
+    figure = Figure(figsize=(7.5, 4.8), layout="constrained")
+    axes = figure.subplots()
+    for (name, bandwidth), style in zip(streams.items(), ("--", ":"), strict=True):
+        axes.axhline(bandwidth.gbps, linestyle=style, color="black", linewidth=1.2, label=f"streaming {name}")
+    random = [(4 * roof.row_floats, roof.bandwidth.gbps) for roof in roofs]
+    axes.plot(*zip(*random, strict=True), marker="o", color=BLUE, label="gather of random rows")
+    measured = [(4 * c.width, c.roof.gbps, c.percent_of_roof) for c in cases if c.roof and c.percent_of_roof]
+    if measured:
+        sizes, own, percents = zip(*measured, strict=True)
+        reached = [gbps * percent / 100 for gbps, percent in zip(own, percents, strict=True)]
+        axes.plot(sizes, own, marker="s", color=ORANGE, label=f"gather in the order of {cases[0].graph}")
+        axes.plot(
+            sizes, reached, marker="D", color=GREEN, label=f"onehop.aggregate, sum, on {cases[0].graph}"
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([size for size, _ in random], [str(size) for size, _ in random])
+    axes.set_xlabel("bytes a row")
+    axes.set_ylabel("GB/s")
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.06)
+    axes.grid(alpha=0.3)
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9, frameon=False
+    )
+    _save(figure, "Memory bandwidth: the roof for aggregation", machine, path)
+
+
+def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path: Path) -> None:
+    """Bars of epoch time and of peak memory, PyG alone and patched.
+
+    Args:
+        rows: For each model ``title``, ``pyg`` and ``onehop``, these two with ``epoch_s`` and ``peak_bytes``.
+        graph: The graph's name.
+        machine: The machine in a line.
+        path: Where the PNG goes.
+    """
+    figure = Figure(figsize=(9.5, 4.2), layout="constrained")
+    time_axes, memory_axes = figure.subplots(1, 2)
+    for axes, key, unit, scale in (
+        (time_axes, "epoch_s", "seconds an epoch (median)", 1.0),
+        (memory_axes, "peak_bytes", "peak memory of the process, GB", 1e-9),
+    ):
+        for offset, variant, label, colour in (
+            (-0.2, "pyg", "PyG alone", ORANGE),
+            (0.2, "onehop", "with onehop", BLUE),
+        ):
+            places = [place + offset for place in range(len(rows))]
+            heights = [row[variant][key] * scale for row in rows]
+            bars = axes.bar(places, heights, 0.38, color=colour, label=label)
+            texts = [f"{height:.2g}" if height < 1 else f"{height:.1f}" for height in heights]
+            if variant == "onehop":
+                ratios = [row["pyg"][key] / row["onehop"][key] for row in rows]
+                texts = [
+                    f"{text}\n({ratio:.1f}x less)" if ratio >= 1.05 else text
+                    for text, ratio in zip(texts, ratios, strict=True)
+                ]
+            axes.bar_label(bars, texts, fontsize=8, padding=2)
+        axes.set_xticks(range(len(rows)), [row["title"] for row in rows])
+        axes.set_ylabel(unit)
+        axes.margins(y=0.12)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(*time_axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    _save(figure, f"Training on {graph}: unchanged PyG models, alone and patched", machine, path)
+
+
+def _plain_log_ticks(axes: Axes) -> None:
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.grid(alpha=0.3, which="major")
+    axes.set_axisbelow(True)
+
+
+def _save(figure: Figure, title: str, machine: str, path: Path) -> None:
+    figure.suptitle(f"{title}\n{machine}", fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png", dpi=_DPI)

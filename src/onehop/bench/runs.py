@@ -1,0 +1,103 @@
+"""Training runs, each in a process of its own."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from onehop.bench.timing import Times
+from onehop.errors import OnehopError
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one run is to do.
+
+    Attributes:
+        task: File that :func:`onehop.bench.tasks.save_task` wrote.
+        model: gcn, sage or gin.
+        patched: Whether ``onehop.patch()`` is called first.
+        hidden: Width between the layers.
+        epochs: How many.
+        threads: torch's threads.
+        seed: Of the initial parameters.
+    """
+
+    task: str
+    model: str
+    patched: bool
+    hidden: int
+    epochs: int
+    threads: int
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run measured.
+
+    Attributes:
+        seconds: Of every epoch; the first includes what is done once for a graph.
+        losses: Of every epoch, before its step.
+        loaded_bytes: Memory resident before the first epoch.
+        peak_bytes: Most memory resident, training included.
+        test_accuracy: Share of the test nodes classified rightly, 0 to 1.
+    """
+
+    seconds: tuple[float, ...]
+    losses: tuple[float, ...]
+    loaded_bytes: int
+    peak_bytes: int
+    test_accuracy: float
+
+    @property
+    def epoch_s(self) -> float:
+        """The median epoch, without the first where there are more."""
+        return Times(self.seconds[1:] or self.seconds).median_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {"epoch_s": self.epoch_s, "first_epoch_s": self.seconds[0], **asdict(self)}
+
+
+def run(order: Order, on_epoch: Callable[[], None]) -> Run:
+    """Trains in a new process; ``on_epoch`` is called after every epoch.
+
+    Raises:
+        OnehopError: The process failed; the message ends with the last line that it wrote.
+    """
+    command = [sys.executable, "-m", "onehop.bench.train_once"]
+    events: list[dict[str, Any]] = []
+    with tempfile.TemporaryFile("w+") as complaints:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, text=True
+        ) as process:
+            if process.stdin is None or process.stdout is None:
+                raise RuntimeError("Popen gave no pipes.")
+            process.stdin.write(json.dumps(asdict(order)))
+            process.stdin.close()
+            for line in process.stdout:
+                events.append(json.loads(line))
+                if events[-1]["event"] == "epoch":
+                    on_epoch()
+        if process.returncode != 0:
+            complaints.seek(0)
+            last = (complaints.read().strip().splitlines() or ["without a word"])[-1]
+            how = f"code {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
+            patched = "patched" if order.patched else "PyG alone"
+            raise OnehopError(
+                f"Training {order.model} ({patched}) on {Path(order.task).stem} ended with {how}: {last}"
+            )
+    epochs = [event for event in events if event["event"] == "epoch"]
+    done = events[-1]
+    return Run(
+        seconds=tuple(event["seconds"] for event in epochs),
+        losses=tuple(event["loss"] for event in epochs),
+        loaded_bytes=events[0]["resident_bytes"],
+        peak_bytes=done["peak_bytes"],
+        test_accuracy=done["test_accuracy"],
+    )

@@ -1,0 +1,106 @@
+"""What a figure depends on: machine, threads, versions, date."""
+
+import datetime
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import onehop
+from onehop import config, native
+
+# Packages whose version may change a figure.
+PACKAGES = (
+    "torch",
+    "torch_geometric",
+    "numpy",
+    "scipy",
+    "numba",
+    "torch_sparse",
+    "torch_scatter",
+    "dgl",
+    "triton",
+    "ogb",
+)
+
+CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def stamp() -> dict[str, Any]:
+    """Machine, instruction set, threads, versions and date, ready for JSON."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "isa": native.extension.selected_isa(),
+        "threads": native.threads(),
+        "openmp_bound": native.extension.openmp_bound(),
+        "versions": versions(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Processor, caches and memory."""
+    return {
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "caches_bytes": caches(),
+        "memory_bytes": config.physical_memory_bytes(),
+        "system": f"{platform.system()} {platform.release()}",
+        "huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled"),
+    }
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of Python, onehop and the packages that matter; None where one is not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version(), "onehop": onehop.__version__}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    if found["torch"] is not None:
+        found["torch"] = torch.__version__  # with the build, as in 2.13.0+cpu
+    return found
+
+
+def processor() -> str:
+    """The processor's name, as the system gives it."""
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def caches() -> dict[str, int]:
+    """Bytes of each cache that the first core sees, such as ``{"L1 data": 32768, "L3": 33554432}``."""
+    sizes = {}
+    for folder in sorted(CACHE_FOLDER.glob("index*")):
+        kind, level, size = (_read(folder / name) for name in ("type", "level", "size"))
+        if kind is None or level is None or size is None or kind == "Instruction":
+            continue
+        sizes[f"L{level} data" if kind == "Data" else f"L{level}"] = _size(size)
+    return sizes
+
+
+def last_level_cache_bytes() -> int:
+    """Bytes of the largest cache; 32 MiB where the system does not tell."""
+    return max(caches().values(), default=32 << 20)
+
+
+def machine_line() -> str:
+    """The machine in one line, for titles."""
+    threads = f"{native.threads()} thread{'' if native.threads() == 1 else 's'}"
+    return f"{processor()}, {threads}, {native.extension.selected_isa()}, torch {torch.__version__}"
+
+
+def _size(text: str) -> int:
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
+
+
+def _read(path: str | Path) -> str | None:
+    path = Path(path)
+    return path.read_text().strip() if path.exists() else None

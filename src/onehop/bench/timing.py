@@ -1,0 +1,145 @@
+"""Times of several callables, taken in turns, and the figures drawn from them."""
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from onehop.errors import ArgumentError
+
+# A callable that has used up its time is still called this often: a median of fewer says little.
+LEAST_ROUNDS = 3
+# Calls shorter than this are repeated inside a turn, once unmeasured and once measured: what the caches held
+# belonged to others.
+SHORT_S = 5e-3
+# Idle threads of another library's pool spin for some milliseconds before they sleep; until then they would
+# take the next callable's cores.
+PAUSE_S = 0.01
+
+
+@dataclass(frozen=True)
+class Times:
+    """The times of one callable.
+
+    Attributes:
+        seconds: One figure a round, in the order measured.
+    """
+
+    seconds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """A summary of nothing would be meaningless."""
+        if not self.seconds:
+            raise ArgumentError("seconds: expected at least one time.")
+
+    @property
+    def median_s(self) -> float:
+        """The middle time."""
+        return quantile(self.seconds, 0.5)
+
+    @property
+    def min_s(self) -> float:
+        """The shortest time."""
+        return min(self.seconds)
+
+    def to_dict(self) -> dict[str, float | int]:
+        """Rounds, minimum, quartiles and median, in seconds."""
+        return {
+            "rounds": len(self.seconds),
+            "min_s": self.min_s,
+            "lower_quartile_s": quantile(self.seconds, 0.25),
+            "median_s": self.median_s,
+            "upper_quartile_s": quantile(self.seconds, 0.75),
+        }
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times slower one callable is than another: medians, and the quartiles over the rounds."""
+
+    median: float
+    lower_quartile: float
+    upper_quartile: float
+
+    @classmethod
+    def of(cls, slow: Times, fast: Times) -> "Ratio":
+        """``slow / fast``; the spread compares the times of the same round."""
+        rounds = [a / b for a, b in zip(slow.seconds, fast.seconds, strict=False)]
+        return cls(slow.median_s / fast.median_s, quantile(rounds, 0.25), quantile(rounds, 0.75))
+
+
+def interleave(
+    calls: Mapping[str, Callable[[], object]], rounds: int, budget_s: float = math.inf
+) -> dict[str, Times]:
+    """Calls everything once unmeasured, then in turns, so that a slow moment of the machine meets all alike.
+
+    Args:
+        calls: What is measured, by name.
+        rounds: How often each is measured.
+        budget_s: Time after which a callable is left out of further rounds, once it has had three of them.
+
+    Returns:
+        The times by name, in the order given.
+
+    Raises:
+        ArgumentError: ``rounds`` is less than 1.
+    """
+    if rounds < 1:
+        raise ArgumentError(f"rounds: expected 1 or more, got {rounds}.")
+    repeats = {name: _repeats(call) for name, call in calls.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    collecting = gc.isenabled()
+    gc.disable()  # a collection would be charged to whoever happens to run
+    try:
+        for number in range(rounds):
+            for name, call in calls.items():
+                if number >= LEAST_ROUNDS and sum(seconds[name]) * repeats[name] > budget_s:
+                    continue
+                time.sleep(PAUSE_S)
+                if repeats[name] > 1:
+                    measure_once(call, repeats[name])
+                seconds[name].append(measure_once(call, repeats[name]))
+    finally:
+        if collecting:
+            gc.enable()
+    return {name: Times(tuple(values)) for name, values in seconds.items()}
+
+
+def measure_once(call: Callable[[], object], repeats: int = 1) -> float:
+    """Seconds that one of ``repeats`` calls takes."""
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - begin) / repeats
+
+
+def quantile(values: Iterable[float], q: float) -> float:
+    """The q-quantile (0 to 1) of ``values``, interpolated linearly between neighbours."""
+    ordered = sorted(values)
+    position = q * (len(ordered) - 1)
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """The mean that suits ratios.
+
+    Raises:
+        ArgumentError: There are no values, or one is not positive.
+    """
+    logs = []
+    for value in values:
+        if not value > 0:
+            raise ArgumentError(f"values: expected positive numbers, got {value}.")
+        logs.append(math.log(value))
+    if not logs:
+        raise ArgumentError("values: expected at least one.")
+    return math.exp(math.fsum(logs) / len(logs))
+
+
+def _repeats(call: Callable[[], object]) -> int:
+    call()
+    once = measure_once(call)
+    return 1 if once >= SHORT_S else math.ceil(SHORT_S / max(once, 1e-7))

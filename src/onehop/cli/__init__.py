@@ -1,0 +1,5 @@
+"""The command line: ``onehop demo``, ``onehop bench``, ``onehop info``."""
+
+from onehop.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,45 @@
+"""The verbs, and what becomes of errors."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from onehop.cli import bench, demo, info
+from onehop.errors import OnehopError
+
+# Exit code of a command that was asked for something impossible, as for unknown options.
+BAD_REQUEST = 2
+
+
+class Sentences(TyperGroup):
+    """Prints errors that users can mend as one sentence; any other is a defect, and shows itself."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except OnehopError as error:
+            sentence = str(error)
+        except FileNotFoundError as error:
+            sentence = str(error) if error.filename is None else f"{error.filename}: no such file."
+        typer.echo(f"onehop: {sentence}", err=True)
+        raise typer.Exit(BAD_REQUEST)
+
+
+app = typer.Typer(
+    cls=Sentences,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Neighbour aggregation for graph neural networks, as fast as memory allows.",
+)
+app.command()(demo.demo)
+app.add_typer(bench.app, name="bench")
+app.command()(info.info)
+
+
+def main() -> None:
+    """Runs the command line and ends the process."""
+    app(prog_name="onehop")

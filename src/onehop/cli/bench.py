@@ -1,0 +1,160 @@
+"""``onehop bench``: operators, models and limits, each beside what it has to be compared with."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from onehop.bench import graphs, limits, models, ops, peers, plots, report, variants
+from onehop.bench.cases import OPERATIONS, WIDTHS
+from onehop.bench.stamp import machine_line
+from onehop.bench.tasks import Task
+from onehop.cli import sources
+from onehop.cli.console import output, progress
+from onehop.cli.options import Json, Plot, Rounds, Threads, names, numbers, one_of, set_threads
+
+app = typer.Typer(
+    help="Measures against peers in the same process, in turns, results checked first.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+# A peer that has used this many seconds on a case is measured three times only.
+BUDGET_S = 5.0
+MODELS = ("gcn", "sage", "gin")
+# Exit code where onehop's own results are wrong.
+WRONG = 1
+_GRAPHS = f"With commas: {', '.join(graphs.GRAPHS)}; a file; pyg:NAME, ogb:NAME or twin:NAME."
+
+
+@app.command("ops")
+def bench_ops(
+    graph_names: Annotated[str, typer.Option("--graphs", help=_GRAPHS)] = ",".join(graphs.GRAPHS),
+    widths: Annotated[str, typer.Option(help="Feature columns, with commas.")] = ",".join(map(str, WIDTHS)),
+    cases: Annotated[str, typer.Option(help=f"With commas, or all: {', '.join(OPERATIONS)}.")] = "all",
+    against: Annotated[
+        str, typer.Option("--peers", help=f"With commas, or all: {', '.join(peers.PEERS)}.")
+    ] = "all",
+    rounds: Rounds = 7,
+    threads: Threads = None,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    """Operators in float32: sum, weighted sum, mean, max, min, and sum with its backward pass."""
+    columns, operations = numbers("widths", widths), one_of("cases", cases, tuple(OPERATIONS))
+    chosen = peers.choose(None if against == "all" else names(against))
+    set_threads(threads)
+    console = output()
+    console.print(machine_line())
+    results: list[ops.CaseResult] = []
+    with progress(len(names(graph_names)) * len(operations) * len(columns)) as bar:
+        for name in names(graph_names):
+            bar.describe(f"{name}: making the graph")
+            workload = sources.structure(name)
+
+            def done(result: ops.CaseResult) -> None:
+                bar.describe(f"{result.graph}, {result.operation} {result.width} done")
+                bar.advance()
+
+            results += ops.measure([workload], operations, columns, chosen, rounds, BUDGET_S, done)
+            console.print(report.ops_table([r for r in results if r.graph == workload.name]))
+    summaries = ops.summarise(results)
+    console.print(report.summary_table(summaries))
+    for note in report.notes(results):
+        console.print(note)
+    if json is not None:
+        content = {"results": [r.to_dict() for r in results], "summary": [asdict(s) for s in summaries]}
+        report.write_json(json, "bench ops", content)
+    if plot is not None:
+        plots.plot_ops(results, machine_line(), plot)
+    if report.onehop_is_wrong(results):
+        raise typer.Exit(WRONG)
+
+
+@app.command("models")
+def bench_models(
+    graph_names: Annotated[str, typer.Option("--graphs", help=_GRAPHS)] = ",".join(graphs.GRAPHS),
+    model_names: Annotated[
+        str, typer.Option("--models", help="gcn, sage, gin, with commas, or all.")
+    ] = "all",
+    hidden: Annotated[str, typer.Option(help="Widths between the layers, with commas.")] = "32,128",
+    ablation: Annotated[str, typer.Option(help=f"With commas: {', '.join(variants.ABLATIONS)}.")] = "",
+    rounds: Rounds = 3,
+    threads: Threads = None,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    """Whole training epochs (forward, backward, Adam) of two-layer PyG models, losses compared first."""
+    widths, chosen = numbers("hidden", hidden), one_of("models", model_names, MODELS)
+    ways = variants.choose(names(ablation))
+    set_threads(threads)
+    console = output()
+    console.print(machine_line())
+    results: list[models.ModelResult] = []
+    with progress(len(names(graph_names)) * len(chosen) * len(widths)) as bar:
+        for name in names(graph_names):
+            bar.describe(f"{name}: making the graph")
+            task = Task.of(sources.training_set(name))
+
+            def done(result: models.ModelResult) -> None:
+                bar.describe(f"{result.graph}, {result.model} {result.hidden} done")
+                bar.advance()
+
+            results += models.measure([task], chosen, widths, ways, rounds, done)
+    console.print(report.models_table(results))
+    for note in report.notes(results):
+        console.print(note)
+    if json is not None:
+        report.write_json(json, "bench models", {"results": [r.to_dict() for r in results]})
+    if plot is not None:
+        plots.plot_models(results, machine_line(), plot)
+    if report.onehop_is_wrong(results):
+        raise typer.Exit(WRONG)
+
+
+@app.command("limits")
+def bench_limits(
+    widths: Annotated[
+        str, typer.Option(help="Row lengths in float32, multiples of 16, with commas.")
+    ] = ",".join(map(str, limits.ROW_FLOATS)),
+    graph: Annotated[
+        str | None,
+        typer.Option(help="Also gather in this graph's own order, and aggregate: as one of --graphs."),
+    ] = None,
+    megabytes: Annotated[
+        int | None, typer.Option(help="Size of buffers; by default sixteen times the last cache.", min=1)
+    ] = None,
+    rounds: Rounds = 7,
+    threads: Threads = None,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    """Memory bandwidth: streaming, and random rows by their length, the roof for aggregation."""
+    columns = limits.row_lengths(numbers("widths", widths))
+    set_threads(threads)
+    size = limits.default_bytes() if megabytes is None else megabytes << 20
+    console = output()
+    console.print(machine_line())
+    with progress() as bar:
+        bar.describe("streaming")
+        streams = limits.streaming(size, rounds)
+        bar.describe("gathering rows")
+        roofs = limits.random_gather(columns, size, rounds)
+    console.print(report.limits_table(streams, roofs, f"buffers of {size >> 20} MiB"))
+    cases: list[ops.CaseResult] = []
+    if graph is not None:
+        with progress(len(columns)) as bar:
+            bar.describe(graph)
+            cases = ops.measure(
+                [sources.structure(graph)], ["sum"], columns, [], rounds, BUDGET_S, lambda _: bar.advance()
+            )
+        console.print(report.roof_table(cases, roofs))
+    if json is not None:
+        content = {
+            "buffer_bytes": size,
+            "streaming": {name: bandwidth.to_dict() for name, bandwidth in streams.items()},
+            "gather": [roof.to_dict() for roof in roofs],
+            "graph": [case.to_dict() for case in cases],
+        }
+        report.write_json(json, "bench limits", content)
+    if plot is not None:
+        plots.plot_limits(streams, roofs, cases, machine_line(), plot)

@@ -1,0 +1,124 @@
+"""``onehop demo``: unchanged PyG models, alone and patched."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.table import Table
+
+from onehop.bench.plots import plot_demo
+from onehop.bench.report import milliseconds, write_json
+from onehop.bench.runs import Order, Run, run
+from onehop.bench.stamp import machine_line
+from onehop.bench.tasks import Task, save_task
+from onehop.cli import sources
+from onehop.cli.console import output, progress
+from onehop.cli.options import Json, Threads, one_of, set_threads
+
+TITLES = {"gcn": "GCN", "sage": "GraphSAGE", "gin": "GIN"}
+
+
+def demo(
+    graph: Annotated[str, typer.Option(help=sources.GRAPH_HELP)] = "twin:arxiv",
+    model: Annotated[str, typer.Option(help="gcn, sage, gin, several with commas, or all.")] = "all",
+    hidden: Annotated[int, typer.Option(help="Width between the two layers.", min=1)] = 64,
+    epochs: Annotated[int, typer.Option(help="Epochs of each training run.", min=1)] = 10,
+    threads: Threads = None,
+    plot: Annotated[Path, typer.Option(metavar="FILE", help="The bar chart.")] = Path("onehop-demo.png"),
+    json: Json = None,
+) -> None:
+    """Trains plain PyG models with PyG alone and with onehop.patch(), and compares."""
+    models = one_of("model", model, tuple(TITLES))
+    set_threads(threads)
+    with progress() as bar:
+        task = Task.of(sources.dataset(graph, bar.share))
+    console = output()
+    nodes, edges = task.x.size(0), task.edge_index.size(1)
+    console.print(f"[bold]{task.name}[/bold]: {nodes:,} nodes, {edges:,} edges, {task.x.size(1)} features")
+    for note in task.notes:
+        console.print(f"Note: {note}.")
+    console.print(f"{machine_line()}; {epochs} epochs, hidden {hidden}")
+    rows = _train(task, models, hidden, epochs)
+    console.print(_table(rows))
+    before = max(row[variant]["loaded_bytes"] for row in rows for variant in ("pyg", "onehop"))
+    console.print(
+        "PyG is plain PyG, onehop the same model after onehop.patch(). Epoch times are medians without the "
+        "first epoch; peak memory is the whole process's, of which "
+        f"{_gigabytes(before)} are there before training (Python, torch, PyG, the data); "
+        "accuracy is that on the test nodes."
+    )
+    plot_demo(rows, task.name, machine_line(), plot)
+    console.print(f"Chart: {plot}")
+    if json is not None:
+        content = {"graph": task.name, "nodes": nodes, "edges": edges, "hidden": hidden, "epochs": epochs}
+        write_json(json, "demo", {**content, "notes": task.notes, "models": rows})
+
+
+def _train(task: Task, models: list[str], hidden: int, epochs: int) -> list[dict[str, Any]]:
+    rows = []
+    with (
+        tempfile.TemporaryDirectory(prefix="onehop-demo-") as folder,
+        progress(2 * epochs * len(models)) as bar,
+    ):
+        path = Path(folder) / "task.npz"
+        save_task(task, path)
+        for model in models:
+            runs = []
+            for patched in (False, True):
+                bar.describe(f"{TITLES[model]}, {'with onehop' if patched else 'PyG alone'}")
+                order = Order(str(path), model, patched, hidden, epochs, torch.get_num_threads())
+                runs.append(run(order, bar.advance))
+            rows.append(_row(model, *runs))
+    return rows
+
+
+def _row(model: str, pyg: Run, onehop: Run) -> dict[str, Any]:
+    return {
+        "model": model,
+        "title": TITLES[model],
+        "pyg": pyg.to_dict(),
+        "onehop": onehop.to_dict(),
+        "speedup": pyg.epoch_s / onehop.epoch_s,
+        "peak_memory_ratio": pyg.peak_bytes / onehop.peak_bytes,
+        "largest_loss_difference": max(abs(a - b) for a, b in zip(pyg.losses, onehop.losses, strict=True)),
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(header_style="bold")
+    table.add_column("model", no_wrap=True)
+    for heading in (
+        "epoch\nPyG",
+        "epoch\nonehop",
+        "speed-up",
+        "peak mem.\nPyG",
+        "peak mem.\nonehop",
+        "largest loss\ndifference",
+        "accuracy\nPyG",
+        "accuracy\nonehop",
+    ):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        pyg, onehop = row["pyg"], row["onehop"]
+        table.add_row(
+            row["title"],
+            _epoch(pyg["epoch_s"]),
+            _epoch(onehop["epoch_s"]),
+            f"[bold]{row['speedup']:.1f}x[/bold]",
+            _gigabytes(pyg["peak_bytes"]),
+            _gigabytes(onehop["peak_bytes"]),
+            f"{row['largest_loss_difference']:.1e}",
+            f"{pyg['test_accuracy']:.1%}",
+            f"{onehop['test_accuracy']:.1%}",
+        )
+    return table
+
+
+def _epoch(seconds: float) -> str:
+    return f"{milliseconds(seconds)} ms"
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.2f} GB"

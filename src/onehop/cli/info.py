@@ -1,0 +1,113 @@
+"""``onehop info``: what there is, and why something is missing."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from onehop.bench.facts import facts
+from onehop.bench.report import write_json
+from onehop.cli.console import output
+from onehop.cli.options import Json
+
+
+def info(json: Json = None) -> None:
+    """Versions, instruction set, threads, memory, caches, backends, settings and packages."""
+    found = facts()
+    console = output()
+    _machine(console, found)
+    _memory(console, found)
+    _backends(console, found)
+    _packages(console, found)
+    _settings(console, found)
+    if json is not None:
+        write_json(json, "info", found)
+
+
+def _machine(console: Console, found: dict[str, Any]) -> None:
+    machine, versions = found["machine"], found["versions"]
+    caches = ", ".join(f"{name} {_size(size)}" for name, size in machine["caches_bytes"].items())
+    threads = (
+        "torch's OpenMP found"
+        if found["openmp_bound"]
+        else "torch's OpenMP not found: kernels use one thread"
+    )
+    others = [isa for isa in found["isas"] if isa != found["isa"]]
+    table = _pairs("onehop")
+    _row(table, "version", versions["onehop"])
+    _row(table, "python", versions["python"])
+    _row(table, "torch", versions["torch"])
+    _row(
+        table,
+        "processor",
+        f"{machine['processor']}, {machine['cores']} cores, {_size(machine['memory_bytes'])} memory",
+    )
+    _row(table, "caches", caches or "unknown")
+    _row(table, "huge pages", machine["huge_pages"] or "unknown")
+    chosen = f"{found['isa']} ({found['vector_bytes']} bytes a vector)"
+    _row(table, "instruction set", f"{chosen}; also there: {', '.join(others) or 'none'}")
+    _row(table, "threads", f"{found['threads']} ({threads})")
+    console.print(table)
+
+
+def _memory(console: Console, found: dict[str, Any]) -> None:
+    pool = found["pool"]
+    table = _pairs("memory and caches")
+    _row(
+        table, "pool of outputs", f"{_size(pool['kept_bytes'])} kept of at most {_size(pool['limit_bytes'])}"
+    )
+    keeps = found["settings"]["ONEHOP_KEEP_MEMORY"].get("effective")
+    policy = "kept in the process while patched" if keeps else "left to the C library"
+    _row(table, "freed memory", f"{policy} (ONEHOP_KEEP_MEMORY, patch(keep_memory=...))")
+    for name, value in found["cache"].items():
+        is_size = name.endswith("bytes") and isinstance(value, int)
+        _row(table, f"graph cache: {name.replace('_', ' ')}", _size(value) if is_size else str(value))
+    console.print(table)
+
+
+def _backends(console: Console, found: dict[str, Any]) -> None:
+    table = _pairs("backends")
+    for name, backend in found["backends"].items():
+        reason = backend["refuses_cpu_float32"]
+        _row(
+            table,
+            name,
+            backend["describes"] if reason is None else f"refuses CPU tensors of float32: {reason}",
+        )
+    console.print(table)
+
+
+def _packages(console: Console, found: dict[str, Any]) -> None:
+    table = _pairs("optional packages")
+    for name, package in found["packages"].items():
+        version = found["versions"].get(name) or "there"
+        state = version if package["present"] else f"not installed; {package['remedy']}"
+        _row(table, name, f"{state} ({package['purpose']})")
+    console.print(table)
+
+
+def _settings(console: Console, found: dict[str, Any]) -> None:
+    table = _pairs("environment variables")
+    for name, setting in found["settings"].items():
+        origin = "default" if setting["set_to"] is None else "set"
+        _row(table, name, setting.get("error") or f"{setting['effective']} ({origin})")
+    console.print(table)
+
+
+def _pairs(title: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _row(table: Table, name: str, value: str) -> None:
+    table.add_row(Text(name), Text(value))  # Text: what stands in brackets is no markup
+
+
+def _size(size: int) -> str:
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return f"{size / scale:.4g} {unit}"
+    return f"{size} bytes"

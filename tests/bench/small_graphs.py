@@ -1,0 +1,22 @@
+"""Small operands for the tests of the benchmarks."""
+
+import torch
+
+from onehop.bench.cases import Workload
+from onehop.bench.tasks import Task
+
+
+def workload(num_nodes=40, num_edges=300):
+    """Random edges with repeated ones, self loops and, at the end, nodes without any."""
+    generator = torch.Generator().manual_seed(5)
+    edge_index = torch.randint(num_nodes - 3, (2, num_edges), generator=generator)
+    return Workload("small", edge_index, num_nodes)
+
+
+def task(num_nodes=40):
+    """Features that tell the class."""
+    edges = workload(num_nodes).edge_index
+    y = torch.arange(num_nodes) % 3
+    x = torch.nn.functional.one_hot(y, 8).float()
+    train = torch.arange(num_nodes) % 2 == 0
+    return Task("small", edges, x, y, 3, train, ~train)

@@ -1,0 +1,89 @@
+import contextlib
+
+import pytest
+import torch
+
+import onehop
+from onehop.bench import variants
+from onehop.bench.models import measure, measure_model
+from onehop.bench.training import Training
+from onehop.bench.variants import ONEHOP, PYG, Variant
+from onehop.errors import ArgumentError
+from tests.bench.small_graphs import task, workload
+
+pytest.importorskip("torch_geometric")
+
+
+@pytest.fixture(autouse=True)
+def unpatched():
+    yield
+    onehop.unpatch()
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
+def test_training_learns_what_the_features_tell(model):
+    training = Training(model, task(), hidden=8)
+    losses = [training.epoch() for _ in range(30)]
+    assert losses[-1] < losses[0]
+    assert 0 <= training.test_accuracy() <= 1
+
+
+def test_training_is_seeded():
+    first, second = Training("gcn", task(), 8, seed=3), Training("gcn", task(), 8, seed=3)
+    assert [first.epoch() for _ in range(3)] == [second.epoch() for _ in range(3)]
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
+def test_every_variant_trains_alike(model):
+    result = measure_model(task(), workload(), model, 8, variants.choose(["keep_memory"]), rounds=1)
+    assert result.wrong == {}
+    assert {"onehop", "onehop-fresh-memory", "pyg-edge_index"} <= set(result.times)
+    assert result.speedup() is not None
+
+
+def test_a_variant_with_other_losses_is_reported_and_not_timed():
+    reversed_edges = Variant("reversed", lambda small: small.edge_index.flip(0))
+    result = measure_model(task(), workload(), "sage", 8, [PYG, reversed_edges], rounds=1)
+    assert "off those of pyg-edge_index" in result.wrong["reversed"]
+    assert list(result.times) == ["pyg-edge_index"]
+    assert result.speedup() is None
+
+
+def test_a_variant_that_needs_too_much_memory_is_left_out():
+    result = measure_model(task(), workload(), "gcn", 8, [ONEHOP, PYG], rounds=1, memory_bytes=1000)
+    assert "GB of messages" in result.skipped["pyg-edge_index"]
+    assert list(result.times) == ["onehop"]
+
+
+def test_variants_are_entered_around_epochs_and_left():
+    entered = []
+
+    @contextlib.contextmanager
+    def context():
+        entered.append("in")
+        yield
+        entered.append("out")
+
+    watched = Variant("watched", lambda small: small.edge_index, context)
+    measure_model(task(), workload(), "gcn", 8, [watched], rounds=2)
+    assert entered == ["in", "out"] * 3
+
+
+def test_measure_goes_over_models_and_widths():
+    results = measure([task()], ["gcn", "gin"], [4, 8], [PYG], 1, lambda _: None)
+    assert [(r.model, r.hidden) for r in results] == [("gcn", 4), ("gcn", 8), ("gin", 4), ("gin", 8)]
+    assert results[0].to_dict()["losses"]["pyg-edge_index"] == results[0].losses["pyg-edge_index"]
+
+
+def test_unknown_ablations_are_refused():
+    with pytest.raises(ArgumentError, match="got 'prefetch'"):
+        variants.choose(["prefetch"])
+
+
+def test_plain_models_know_nothing_of_onehop():
+    from onehop.bench import plain_models
+
+    assert not any(
+        getattr(value, "__name__", "").startswith("onehop") for value in vars(plain_models).values()
+    )
+    assert torch.nn.Module in plain_models.GCN.__mro__

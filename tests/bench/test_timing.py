@@ -1,0 +1,112 @@
+import math
+
+import pytest
+
+from onehop.bench.timing import LEAST_ROUNDS, Ratio, Times, geometric_mean, interleave, quantile
+from onehop.errors import ArgumentError
+
+
+@pytest.mark.parametrize(
+    ("values", "q", "expected"),
+    [
+        pytest.param([7.0], 0.5, 7.0, id="one"),
+        pytest.param([3.0, 1.0, 2.0], 0.5, 2.0, id="odd"),
+        pytest.param([4.0, 1.0, 2.0, 3.0], 0.5, 2.5, id="even"),
+        pytest.param([1.0, 2.0, 3.0, 4.0, 5.0], 0.25, 2.0, id="quartile"),
+        pytest.param([1.0, 2.0], 0.75, 1.75, id="between"),
+        pytest.param([5.0, 1.0], 1.0, 5.0, id="largest"),
+    ],
+)
+def test_quantile_interpolates_between_neighbours(values, q, expected):
+    assert quantile(values, q) == pytest.approx(expected)
+
+
+def test_times_summarise_their_rounds():
+    summary = Times((4.0, 1.0, 3.0, 2.0, 5.0)).to_dict()
+    assert summary == {
+        "rounds": 5,
+        "min_s": 1.0,
+        "lower_quartile_s": 2.0,
+        "median_s": 3.0,
+        "upper_quartile_s": 4.0,
+    }
+
+
+def test_times_need_a_round():
+    with pytest.raises(ArgumentError, match="at least one"):
+        Times(())
+
+
+def test_ratio_has_the_medians_and_the_spread_over_rounds():
+    ratio = Ratio.of(Times((2.0, 4.0, 9.0)), Times((1.0, 2.0, 3.0)))
+    assert ratio == Ratio(median=2.0, lower_quartile=2.0, upper_quartile=2.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [pytest.param([2.0, 8.0], 4.0, id="two"), pytest.param([0.5, 2.0, 1.0], 1.0, id="balanced")],
+)
+def test_geometric_mean(values, expected):
+    assert geometric_mean(values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "values", [[], [1.0, 0.0], [1.0, -2.0], [math.nan]], ids=["none", "zero", "negative", "nan"]
+)
+def test_geometric_mean_wants_positive_values(values):
+    with pytest.raises(ArgumentError, match="values"):
+        geometric_mean(values)
+
+
+class Clock:
+    """A clock that stands still except when told, in place of the machine's."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.order = []
+
+    def perf_counter(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.order.append("pause")
+
+    def call(self, name, seconds):
+        def run():
+            self.now += seconds
+            self.order.append(name)
+
+        return run
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("onehop.bench.timing.time", clock)
+    return clock
+
+
+def test_interleave_warms_up_and_takes_turns(clock):
+    times = interleave({"a": clock.call("a", 0.1), "b": clock.call("b", 0.2)}, rounds=2)
+    assert clock.order == ["a", "a", "b", "b", *["pause", "a", "pause", "b"] * 2]
+    assert times["a"].seconds == pytest.approx((0.1, 0.1))
+    assert times["b"].median_s == pytest.approx(0.2)
+
+
+def test_interleave_repeats_short_calls_and_reports_one(clock):
+    times = interleave({"short": clock.call("short", 1e-3)}, rounds=1)
+    assert times["short"].median_s == pytest.approx(1e-3)
+    assert clock.order.count("short") == 2 + 2 * 5
+
+
+def test_interleave_gives_slow_calls_fewer_rounds(clock):
+    times = interleave(
+        {"slow": clock.call("slow", 10), "quick": clock.call("quick", 0.1)}, rounds=8, budget_s=5
+    )
+    assert len(times["slow"].seconds) == LEAST_ROUNDS
+    assert len(times["quick"].seconds) == 8
+
+
+def test_interleave_wants_a_round():
+    with pytest.raises(ArgumentError, match="rounds"):
+        interleave({}, rounds=0)

@@ -1,0 +1,73 @@
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.running import onehop
+
+BAD = {
+    "verb": (["fly"], "fly"),
+    "option": (["demo", "--speed", "9"], "--speed"),
+    "value": (["demo", "--epochs", "none"], "epochs"),
+    "too small": (["demo", "--epochs", "0"], "epochs"),
+    "model": (["demo", "--model", "gat"], "model: expected some of gcn, sage, gin, or all, got 'gat'"),
+    "no model": (["demo", "--model", ","], "model: expected at least one"),
+    "file": (["demo", "--graph", "no/such/file.npz"], "no/such/file.npz"),
+    "kind": (["demo", "--graph", "nas:arxiv"], "twin:NAME, pyg:NAME, ogb:NAME, got 'nas:arxiv'"),
+    "twin": (["demo", "--graph", "twin:nobody"], "nobody"),
+    "width": (["bench", "ops", "--widths", "16,-2"], "widths: expected numbers"),
+    "no width": (["bench", "ops", "--widths", ","], "widths: expected at least one"),
+    "case": (["bench", "ops", "--cases", "median"], "cases: expected some of sum"),
+    "peer": (["bench", "ops", "--peers", "cupy"], "peers: expected some of torch-csr-int32"),
+    "graph": (["bench", "ops", "--graphs", "nowhere.mtx"], "nowhere.mtx"),
+    "hidden": (["bench", "models", "--hidden", "x"], "hidden: expected numbers"),
+    "ablation": (["bench", "models", "--ablation", "simd"], "ablation: expected some of keep_memory"),
+    "row length": (["bench", "limits", "--widths", "20"], "multiples of 16"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), BAD.values(), ids=BAD)
+def test_bad_requests_end_with_a_sentence_and_code_2(arguments, sentence):
+    result = onehop(*arguments)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_damaged_file_ends_with_a_sentence(tmp_path):
+    path = tmp_path / "damaged.npz"
+    path.write_bytes(b"PK nothing")
+    result = onehop("demo", "--graph", path)
+    assert result.exit_code == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("verb", [(), ("demo",), ("info",), ("bench",), ("bench", "ops")], ids=" ".join)
+def test_help_is_there(verb):
+    result = onehop(*verb, "--help")
+    assert result.exit_code == 0
+    assert "Usage: " in result.stdout
+
+
+def test_it_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "onehop", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "Usage: onehop " in done.stdout
+
+
+def test_importing_onehop_imports_nothing_of_the_command_line():
+    heavy = [
+        "torch_geometric",
+        "dgl",
+        "triton",
+        "matplotlib",
+        "rich",
+        "typer",
+        "numba",
+        "onehop.cli",
+        "onehop.bench",
+    ]
+    code = f"import sys, onehop; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,43 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import onehop
+
+pytest.importorskip("torch_geometric")
+
+
+def test_demo_compares_on_a_file_without_features(tmp_path, edge_list):
+    plot, path = tmp_path / "demo.png", tmp_path / "demo.json"
+    result = onehop(
+        *("demo", "--graph", edge_list, "--model", "gcn", "--hidden", 4, "--epochs", 2, "--threads", 1),
+        *("--plot", plot, "--json", path),
+    )
+    assert result.exit_code == 0
+    assert "it has no features" in result.stdout
+    assert "speed-up" in result.stdout
+    assert plot.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    document = json.loads(path.read_text())
+    (row,) = document["models"]
+    assert document["stamp"]["threads"] == 1
+    assert row["largest_loss_difference"] < 1e-4
+    assert row["pyg"]["test_accuracy"] == row["onehop"]["test_accuracy"]
+    assert len(row["onehop"]["losses"]) == 2
+    assert row["onehop"]["peak_bytes"] > 0
+
+
+@pytest.mark.skipif("ONEHOP_DATA" not in os.environ, reason="ONEHOP_DATA names no folder with real graphs")
+@pytest.mark.parametrize("name", ["cora.npz", "tolokers.npz", "cornell5.mat"])
+def test_demo_works_with_real_graphs(name, tmp_path):
+    graph = Path(os.environ["ONEHOP_DATA"]) / name
+    path = tmp_path / "demo.json"
+    result = onehop(
+        *("demo", "--graph", graph, "--model", "gcn", "--hidden", 4, "--epochs", 1),
+        *("--plot", tmp_path / "demo.png", "--json", path),
+    )
+    assert result.exit_code == 0
+    document = json.loads(path.read_text())
+    assert document["models"][0]["largest_loss_difference"] < 1e-4
+    assert not any("labels" in note for note in document["notes"])

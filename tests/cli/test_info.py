@@ -1,0 +1,28 @@
+import json
+
+import torch
+
+from tests.cli.running import onehop
+
+
+def test_info_shows_and_writes_what_there_is(tmp_path):
+    path = tmp_path / "info.json"
+    result = onehop("info", "--json", path)
+    assert result.exit_code == 0
+    for part in ("instruction set", "threads", torch.__version__, "graph cache", "cpu", "ONEHOP_KEEP_MEMORY"):
+        assert part in result.stdout
+    document = json.loads(path.read_text())
+    assert document["command"] == "info"
+    assert {"isas", "backends", "pool", "cache", "settings", "packages"} <= set(document)
+
+
+def test_info_names_the_remedy_for_what_is_missing(monkeypatch):
+    monkeypatch.setattr("onehop.bench.facts.importlib.util.find_spec", lambda name: None)
+    assert "not installed; pip install 'onehop[pyg]'" in onehop("info").stdout
+
+
+def test_info_shows_a_wrong_setting_instead_of_failing(monkeypatch):
+    monkeypatch.setenv("ONEHOP_CACHE_BYTES", "plenty")
+    result = onehop("info")
+    assert result.exit_code == 0
+    assert "ONEHOP_CACHE_BYTES must be a number" in result.stdout
