@@ -7,13 +7,23 @@ import onehop
 NAMES = {
     "ArgumentError",
     "BackendError",
+    "CacheInfo",
     "ConfigurationError",
+    "Explanation",
     "FileFormatError",
     "Graph",
     "IndexRangeError",
     "OnehopError",
+    "Patch",
+    "accelerate",
     "aggregate",
+    "cache_info",
+    "clear_cache",
+    "explain",
+    "patch",
+    "patched",
     "sddmm",
+    "unpatch",
 }
 
 

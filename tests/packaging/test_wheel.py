@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,11 @@ SYSTEM = {"libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6", "libdl.so
 
 
 @pytest.fixture(scope="module")
-def extension() -> ELFFile:
+def extension() -> Iterator[ELFFile]:
     path = native.extension.__file__
     assert path is not None
-    return ELFFile(Path(path).open("rb"))
+    with Path(path).open("rb") as file:
+        yield ELFFile(file)
 
 
 def undefined_symbols(elf: ELFFile) -> set[str]:
@@ -49,7 +51,7 @@ def test_the_pattern_knows_torch(symbol: str) -> None:
 
 def test_no_symbol_of_torch_is_needed(extension: ELFFile) -> None:
     undefined = undefined_symbols(extension)
-    assert "PyModule_Create2" in undefined or any(name.startswith("Py") for name in undefined)
+    assert any(name.startswith("Py") for name in undefined)  # the table was read
     assert {name for name in undefined if TORCH_SYMBOL.search(name)} == set()
 
 
