@@ -1,0 +1,47 @@
+"""Fixtures that every folder of tests may use."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Chance that is the same in every run."""
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    """The same for torch."""
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real graphs."""
+    folder = os.environ.get("ONEHOP_DATA")
+    if not folder:
+        pytest.skip(
+            "ONEHOP_DATA is not set: it names the folder with cora.npz, tolokers.npz and cornell5.mat"
+        )
+    return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Each test has a cache folder of its own, which is not the user's."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("ONEHOP_CACHE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def threads():
+    """Sets torch's number of threads, for the length of the test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
