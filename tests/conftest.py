@@ -1,6 +1,7 @@
 """Fixtures that every folder of tests may use."""
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -31,16 +32,25 @@ def data_folder() -> Path:
     return Path(folder)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Each test has a cache folder of its own, which is not the user's."""
+@pytest.fixture(autouse=True, scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder for all tests together, which is not the user's."""
     folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONEHOP_CACHE_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder for one test."""
+    folder = tmp_path / "cache"
     monkeypatch.setenv("ONEHOP_CACHE_DIR", str(folder))
     return folder
 
 
 @pytest.fixture
-def threads():
+def threads() -> Iterator[Callable[[int], None]]:
     """Sets torch's number of threads, for the length of the test."""
     before = torch.get_num_threads()
     yield torch.set_num_threads

@@ -13,6 +13,8 @@ from onehop import ArgumentError
 from onehop.datasets import load, ogb, pyg
 from onehop.errors import DatasetError
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 
 class Unreachable:
     """A collection whose download fails."""

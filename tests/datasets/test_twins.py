@@ -23,10 +23,8 @@ SCALES = {"arxiv": 0.05, "cora": 1.0, "reddit-mini": 0.03, "road": 0.1}
 
 
 @pytest.fixture(scope="module", params=sorted(SIZES))
-def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ONEHOP_CACHE_DIR", str(tmp_path_factory.mktemp("twins")))
-        return twin(request.param, scale=SCALES[request.param])
+def small(request: pytest.FixtureRequest) -> Dataset:
+    return twin(request.param, scale=SCALES[request.param])
 
 
 def name_of(dataset: Dataset) -> str:
@@ -142,7 +140,7 @@ def test_the_seed_decides(name: str, own_cache: Path) -> None:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def made(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The twins that were generated, not read."""
     calls: list[str] = []
     generate = twins_module._Road.make
@@ -243,7 +241,7 @@ def test_nothing_is_left_behind_when_writing_fails(own_cache: Path, made, monkey
 
 
 @pytest.mark.parametrize("name", sorted(SIZES))
-def test_progress_rises_to_the_whole(name: str) -> None:
+def test_progress_rises_to_the_whole(own_cache: Path, name: str) -> None:
     told: list[tuple[str, float]] = []
     twin(name, scale=SCALES[name] / 4, progress=lambda what, done: told.append((what, done)))
     shares = [done for _, done in told]

@@ -361,3 +361,22 @@ def test_a_file_with_damaged_bytes_is_refused_or_read(tmp_path: Path, kind: str,
     path.write_bytes(damaged)
     with contextlib.suppress(FileFormatError):
         assert Graph.load(path).num_edges >= 0
+
+
+def test_other_versions_of_mat_files(tmp_path: Path) -> None:
+    path = tmp_path / "old.mat"
+    scipy.io.savemat(path, {"A": np.eye(3)}, format="4")
+    refused(path, "no MATLAB file of version 5 to 7")
+    path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + b"\x89HDF\r\n\x1a\n" * 20)
+    refused(path, r"save it with save\('-v7'\)")
+
+
+def test_a_number_in_place_of_local_info(tmp_path: Path) -> None:
+    path = tmp_path / "short.mat"
+    scipy.io.savemat(path, {"A": scipy.sparse.csc_matrix(np.eye(3)), "local_info": np.uint8(3)})
+    refused(path, "local_info as a matrix of 3 rows")
+
+
+def test_an_archive_that_would_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onehop.config.physical_memory_bytes", lambda: 100)
+    refused(save(tmp_path / "graph.npz", edges_arrays()), "would not fit into memory")

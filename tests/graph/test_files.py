@@ -316,3 +316,28 @@ def test_a_bipartite_file_is_no_data_set(tmp_path: Path, matrix: scipy.sparse.co
     scipy.sparse.save_npz(path, matrix)
     with pytest.raises(ArgumentError, match="bipartite"):
         files.dataset(path)
+
+
+def test_a_matrix_without_entries_is_a_graph_without_edges(tmp_path: Path) -> None:
+    for kind in ("csr", "csc", "coo"):
+        path = tmp_path / f"{kind}.npz"
+        scipy.sparse.save_npz(path, scipy.sparse.coo_array((3, 3)).asformat(kind))
+        assert files.read(path).edge_index.shape == (2, 0)
+        dataset = files.dataset(path)
+        assert (dataset.num_nodes, dataset.num_edges) == (3, 0)
+    path = tmp_path / "empty.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate pattern general\n% nothing\n2 3 0\n")
+    assert files.read(path).size == (3, 2)
+    path = tmp_path / "empty.mat"
+    scipy.io.savemat(path, {"A": scipy.sparse.csc_matrix((3, 3))})
+    assert Graph.load(path).num_edges == 0
+
+
+def test_a_logical_matrix_has_no_weights(tmp_path: Path, matrix: scipy.sparse.coo_array) -> None:
+    path = tmp_path / "logical.mat"
+    scipy.io.savemat(
+        path, {"A": scipy.sparse.csc_matrix(matrix != 0), "B": "text", "C": 3.0, "D": np.eye(2) * 1j}
+    )
+    content = files.read(path)
+    assert content.weight is None
+    np.testing.assert_array_equal(dense_of(content), matrix.toarray() != 0)

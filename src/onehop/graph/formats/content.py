@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from onehop.errors import FileFormatError
+from onehop.graph.graph import MOST_NODES
 
-# Node numbers are kept in 32 bits.
-MOST_NODES = 2**31 - 1
 # A graph may have this many nodes whatever its edges; beyond, at least one edge for so many nodes. Files that
 # break this hold identifiers, not node numbers, and would ask for gigabytes of empty rows.
 FREE_NODES = 1 << 24

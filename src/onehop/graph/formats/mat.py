@@ -36,9 +36,10 @@ def read(path: Path) -> FileContent:
             f"{', '.join(sorted(content)) or 'nothing'}."
         )
     rows, columns = matrix.shape
-    # More rows than entries may be stored for; the pointers say how many there are.
-    entries = int(matrix.indptr[-1]) if matrix.indptr.size else 0
-    indices, values = matrix.indices[:entries], matrix.data[:entries]
+    indices, values = matrix.indices, matrix.data
+    if matrix.indptr.size and matrix.indptr.dtype.kind == "i":
+        # Files may keep room for more entries than there are; the last pointer says how many there are.
+        indices, values = indices[: matrix.indptr[-1]], values[: matrix.indptr[-1]]
     source = outer_numbers(path, matrix.indptr, indices.size, columns)
     edge_index = edges_from(path, source, indices, (columns, rows))
     values = weights_from(path, values, indices.size)

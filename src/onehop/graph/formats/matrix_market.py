@@ -12,7 +12,8 @@ import torch
 
 from onehop.errors import FileFormatError
 from onehop.graph.formats import number_lines
-from onehop.graph.formats.content import MOST_NODES, FileContent, check_count, edges_from
+from onehop.graph.formats.content import FileContent, check_count, edges_from
+from onehop.graph.graph import MOST_NODES
 
 _FIELDS = ("real", "double", "integer", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")

@@ -4,9 +4,9 @@
 * ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape``, and the same for ``attr_`` (features),
   ``labels``: a CSR matrix with features and classes, as in the collections of citation graphs by O. Shchur
   et al. (2018).
-* ``edges`` [E, 2], ``node_features``, ``node_labels``, ``train_masks``, ``val_masks``, ``test_masks`` [S,
-  N]: an undirected graph stored once, as in the heterophilous graphs of O. Platonov et al. (2023). Both
-  directions of every edge come out, each once.
+* ``edges`` [E, 2], ``node_features``, ``node_labels``, ``train_masks``, ``val_masks``, ``test_masks``
+  [S, N]: an undirected graph stored once, as in the heterophilous graphs of O. Platonov et al. (2023).
+  Both directions of every edge come out, each once.
 """
 
 import ast
@@ -50,7 +50,14 @@ class _Archive:
                 f"{self.path}: the array {name!r} is missing; it has {_listed(self.names)}."
             )
         try:
+            stored = self._archive.getinfo(f"{name}.npy").file_size
+            if stored > config.physical_memory_bytes():
+                raise FileFormatError(
+                    f"{self.path}: the {stored} bytes of {name!r} would not fit into memory."
+                )
             content = self._archive.read(f"{name}.npy")
+        except FileFormatError:
+            raise
         except (*_DAMAGE, KeyError) as error:
             raise FileFormatError(f"{self.path}: the array {name!r} cannot be read ({error}).") from error
         return _array(self.path, name, content)
@@ -62,19 +69,19 @@ def read(path: Path) -> FileContent:
     Raises:
         FileFormatError: None of the layouts, object arrays, or damaged.
     """
-    try:
-        with zipfile.ZipFile(path) as file:
-            archive = _Archive(path, file)
-            if archive.has("format", "shape"):
-                return _scipy_matrix(archive)
-            if any(name.startswith("adj_") for name in archive.names):
-                return _adjacency_and_attributes(archive)
-            if archive.has("edges"):
-                return _edges_and_features(archive)
-    except FileFormatError:
-        raise
-    except _DAMAGE as error:
-        raise FileFormatError(f"{path}: not a whole .npz file ({error}). Fetch or write it again.") from error
+    with path.open("rb") as file:
+        try:
+            archive = _Archive(path, zipfile.ZipFile(file))
+        except _DAMAGE as error:
+            raise FileFormatError(
+                f"{path}: not a whole .npz file ({error}). Fetch or write it again."
+            ) from error
+        if archive.has("format", "shape"):
+            return _scipy_matrix(archive)
+        if any(name.startswith("adj_") for name in archive.names):
+            return _adjacency_and_attributes(archive)
+        if archive.has("edges"):
+            return _edges_and_features(archive)
     raise FileFormatError(
         f"{path}: expected the arrays of scipy.sparse.save_npz, or adj_data, adj_indices, ..., or edges; it "
         f"has {_listed(archive.names)}."
@@ -83,8 +90,8 @@ def read(path: Path) -> FileContent:
 
 def _scipy_matrix(archive: _Archive) -> FileContent:
     path = archive.path
-    name = archive["format"].item()
-    kind = name.decode("ascii", errors="replace") if isinstance(name, bytes) else str(name)
+    name = archive["format"].reshape(-1)[:1].tolist()
+    kind = name[0].decode("ascii", errors="replace") if name and isinstance(name[0], bytes) else str(*name)
     rows, columns = _shape(path, archive["shape"])
     if kind == "coo":
         target, source = archive["row"], archive["col"]
