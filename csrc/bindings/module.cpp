@@ -133,15 +133,32 @@ NB_MODULE(_native, m) {
   m.def(
       "aggregate",
       [](const onehop::Csr& csr, int reduce, int dtype, bool out_is_acc, int threads, int prefetch,
-         int64_t edges_per_item, int64_t column_tile, int64_t width, Address x, int64_t x_stride, Address weight,
-         int64_t weight_stride, Address col_scale, Address row_scale, Address out, int64_t out_stride, Address ties) {
+         int64_t edges_per_item, int64_t column_tile, bool nontemporal, int64_t width, Address x, int64_t x_stride,
+         Address weight, int64_t weight_stride, Address col_scale, Address row_scale, Address out, int64_t out_stride,
+         Address ties) {
         const auto& work = csr.work(edges_per_item);
         const int64_t acc_bytes = static_cast<onehop::DType>(dtype) == onehop::DType::float64 ? 8 : 4;
         const auto slots = slots_for(work, width * acc_bytes * (ties != 0 ? 2 : 1));
-        onehop::kernels().aggregate({&csr, &work, static_cast<onehop::Reduce>(reduce),
-                                     static_cast<onehop::DType>(dtype), out_is_acc, threads, prefetch, column_tile,
-                                     width, at(x), x_stride, at(weight), weight_stride, at(col_scale), at(row_scale),
-                                     at(out), out_stride, at(ties), slots.data()});
+        onehop::kernels().aggregate({&csr,
+                                     &work,
+                                     static_cast<onehop::Reduce>(reduce),
+                                     static_cast<onehop::DType>(dtype),
+                                     out_is_acc,
+                                     threads,
+                                     prefetch,
+                                     column_tile,
+                                     nontemporal,
+                                     width,
+                                     at(x),
+                                     x_stride,
+                                     at(weight),
+                                     weight_stride,
+                                     at(col_scale),
+                                     at(row_scale),
+                                     at(out),
+                                     out_stride,
+                                     at(ties),
+                                     slots.data()});
       },
       Released());
 

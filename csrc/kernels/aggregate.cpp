@@ -26,6 +26,7 @@ struct Job {
   int64_t width;
   const A* row_scale;
   bool mean;
+  bool nontemporal;
   int prefetch;
 };
 
@@ -53,25 +54,40 @@ struct State {
   }
 };
 
-// Writes a row's result: mean and scale applied, in the type of the output.
+// What every vector of a row ends with.
+template <class T>
+struct RowEnd {
+  int64_t degree;
+  Acc<T> divisor, scale;
+
+  ONEHOP_INLINE RowEnd(const Job<T>& job, int64_t row)
+      : degree(job.rowptr[row + 1] - job.rowptr[row]),
+        divisor(static_cast<Acc<T>>(degree > 1 ? degree : 1)),
+        scale(job.row_scale != nullptr ? job.row_scale[row] : Acc<T>(1)) {}
+};
+
+// Writes a vector of a row's result: mean and scale applied, in the type of the output.
 template <class T, Kind kKind, bool kTies, int kLanes>
-ONEHOP_INLINE void finish(const Job<T>& job, int64_t row, int64_t column, State<T, kKind, kTies, kLanes> state) {
+ONEHOP_INLINE void finish(const Job<T>& job, const RowEnd<T>& end, int64_t row, int64_t column,
+                          State<T, kKind, kTies, kLanes> state) {
   using A = Acc<T>;
-  const int64_t degree = job.rowptr[row + 1] - job.rowptr[row];
   if constexpr (kKind == Kind::sum) {
-    if (job.mean && degree > 1) state.value /= splat<A, kLanes>(static_cast<A>(degree));
-  } else if (degree == 0) {
+    if (job.mean) state.value /= splat<A, kLanes>(end.divisor);
+  } else if (end.degree == 0) {
     state.value = splat<A, kLanes>(0);
   }
   if constexpr (kTies) {
     const auto none = splat<A, kLanes>(0);
     store<A, kLanes>(job.ties + row * job.width + column, state.value == state.value ? state.ties : none);
   }
-  if (job.row_scale != nullptr) state.value *= splat<A, kLanes>(job.row_scale[row]);
+  if (job.row_scale != nullptr) state.value *= splat<A, kLanes>(end.scale);
+  const int64_t place = row * job.out_stride + column;
   if (sizeof(T) == 2 && !job.out_is_acc) {
-    store<T, kLanes>(static_cast<T*>(job.out) + row * job.out_stride + column, state.value);
+    store<T, kLanes>(static_cast<T*>(job.out) + place, state.value);
+  } else if (job.nontemporal) {
+    store_past_caches<A, kLanes>(static_cast<A*>(job.out) + place, state.value);
   } else {
-    store<A, kLanes>(static_cast<A*>(job.out) + row * job.out_stride + column, state.value);
+    store<A, kLanes>(static_cast<A*>(job.out) + place, state.value);
   }
 }
 
@@ -106,8 +122,9 @@ ONEHOP_INLINE void fold_edges(const Job<T>& job, int64_t e, int64_t edge_end, co
 
 // Rows [row, row_end), whole, for one block of columns.
 template <class T, Kind kKind, bool kTies, bool kWeighted, int kLanes, int kVectors>
-void sweep_rows(const Job<T>& job, int64_t row, int64_t row_end, const Acc<T>* weight, int64_t column,
+void sweep_rows(const Job<T>& shared, int64_t row, int64_t row_end, const Acc<T>* weight, int64_t column,
                 int64_t columns) {
+  const Job<T> job = shared;  // a copy of its own: no store can change it, so it stays in registers
   int64_t e = job.rowptr[row];
   for (; row < row_end; ++row) {
     const int64_t edge_end = job.rowptr[row + 1];
@@ -115,9 +132,10 @@ void sweep_rows(const Job<T>& job, int64_t row, int64_t row_end, const Acc<T>* w
 #pragma GCC unroll 16
     for (auto& s : state) s.clear();
     fold_edges<T, kKind, kTies, kWeighted, kLanes, kVectors>(job, e, edge_end, weight, job.x + column, columns, state);
+    const RowEnd<T> end(job, row);
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      finish(job, row, column + vector_begin<kLanes, kVectors>(v, columns), state[v]);
+      finish(job, end, row, column + vector_begin<kLanes, kVectors>(v, columns), state[v]);
     }
     e = edge_end;
   }
@@ -159,6 +177,7 @@ struct PickSweeps {
 
 template <class T, Kind kKind, bool kTies>
 void combine_cut_row(const Job<T>& job, const CutRow& cut) {
+  const RowEnd<T> end(job, cut.row);
   for (int64_t column = 0; column < job.width; ++column) {
     State<T, kKind, kTies, 1> state;
     state.clear();
@@ -166,8 +185,18 @@ void combine_cut_row(const Job<T>& job, const CutRow& cut) {
       const int64_t place = slot * job.width + column;
       state.take(job.slots[place], kTies ? job.tie_slots[place] : Acc<T>(1));
     }
-    finish(job, cut.row, column, state);
+    finish(job, end, cut.row, column, state);
   }
+}
+
+// Stores past the caches are of use for whole lines only.
+template <class A>
+bool whole_lines(const AggregateArgs& args) {
+  const auto bytes = [](int64_t columns) { return columns * static_cast<int64_t>(sizeof(A)); };
+  return (reinterpret_cast<uintptr_t>(args.out) | static_cast<uintptr_t>(bytes(args.width)) |
+          static_cast<uintptr_t>(bytes(args.out_stride)) | static_cast<uintptr_t>(bytes(args.column_tile))) %
+             kLineBytes ==
+         0;
 }
 
 template <class T, Kind kKind, bool kTies, bool kWeighted>
@@ -191,6 +220,7 @@ void run(const AggregateArgs& args) {
                    args.width,
                    static_cast<const A*>(args.row_scale),
                    args.reduce == Reduce::mean,
+                   args.nontemporal && whole_lines<A>(args),
                    args.prefetch};
   const Block scratch(kWeighted ? args.threads * work.most_edges * static_cast<int64_t>(sizeof(A)) : 0);
   const int64_t tile = args.column_tile > 0 ? args.column_tile : args.width;
@@ -230,6 +260,7 @@ void run(const AggregateArgs& args) {
         }
       };
       visit_rows(item, job.rowptr, whole, part);
+      if (job.nontemporal) settle_stores();
     });
   }
   for_cut_rows(work, args.threads, [&](const CutRow& cut) { combine_cut_row<T, kKind, kTies>(job, cut); });

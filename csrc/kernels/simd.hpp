@@ -186,6 +186,26 @@ ONEHOP_INLINE void store(T* to, Vector<Acc<T>, kLanes> value) {
   }
 }
 
+// A store of a full, aligned vector that does not bring its line into the caches first; others are plain stores.
+template <class A, int kLanes>
+ONEHOP_INLINE void store_past_caches(A* to, Vector<A, kLanes> value) {
+  [[maybe_unused]] constexpr int kBytes = kLanes * static_cast<int>(sizeof(A));
+#if defined(__AVX512F__)
+  if constexpr (kBytes == 64) return _mm512_stream_si512((__m512i*)to, bit_cast<__m512i>(value));
+#endif
+#if defined(__AVX2__)
+  if constexpr (kBytes == 32) return _mm256_stream_si256((__m256i*)to, bit_cast<__m256i>(value));
+#endif
+  store<A, kLanes>(to, value);
+}
+
+// Makes such stores visible before other threads are told of them.
+ONEHOP_INLINE void settle_stores() {
+#if defined(__AVX2__)
+  _mm_sfence();
+#endif
+}
+
 // The value as it would be after being stored as T and read back.
 template <class T, int kLanes>
 ONEHOP_INLINE Vector<Acc<T>, kLanes> rounded(Vector<Acc<T>, kLanes> value) {

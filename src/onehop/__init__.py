@@ -9,6 +9,15 @@ from onehop.errors import (
     OnehopError as OnehopError,
 )
 from onehop.graph import Graph as Graph
+from onehop.graph.identity import CacheInfo as CacheInfo, cache_info as cache_info, clear_cache as clear_cache
+from onehop.integrations.explain import Explanation as Explanation, explain as explain
+from onehop.integrations.patch import (
+    Patch as Patch,
+    accelerate as accelerate,
+    patch as patch,
+    patched as patched,
+    unpatch as unpatch,
+)
 from onehop.ops import aggregate as aggregate, sddmm as sddmm
 
 __version__ = "0.1.0"

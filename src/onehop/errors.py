@@ -23,3 +23,7 @@ class BackendError(OnehopError, RuntimeError):
 
 class ConfigurationError(OnehopError, ValueError):
     """An environment variable or a setting has a value that cannot be used."""
+
+
+class DatasetError(OnehopError, RuntimeError):
+    """A data set cannot be had: a package is not installed, or a download failed."""

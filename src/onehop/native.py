@@ -8,8 +8,7 @@ from pathlib import Path
 
 import torch
 
-from onehop import _native as extension
-from onehop import config
+from onehop import _native as extension, config
 from onehop.errors import ConfigurationError
 
 __all__ = ["DTYPE_CODES", "POOLED_BYTES", "empty", "extension", "threads"]
@@ -54,7 +53,8 @@ def _choose_isa() -> None:
     if wanted is not None and not extension.select_isa(wanted):
         available = ", ".join(extension.available_isas())
         raise ConfigurationError(
-            f"ONEHOP_ISA={wanted!r}: this processor and this build have {available}. Set it to one of these, or unset it."
+            f"ONEHOP_ISA={wanted!r}: this processor and this build have {available}. "
+            f"Set it to one of these, or unset it."
         )
 
 

@@ -1,4 +1,4 @@
-"""Comparison with the reference: tolerances come from the error that the naive version of the same precision makes."""
+"""Comparison with the reference; the naive version of the same precision sets the tolerance."""
 
 from collections.abc import Callable, Sequence
 
@@ -39,7 +39,9 @@ def compare(
         }
         out = function(**leaves)
         generator = torch.Generator().manual_seed(3)
-        grad = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(results[0][0].dtype if results else out.dtype)
+        grad = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(
+            results[0][0].dtype if results else out.dtype
+        )
         wanted = [leaves[name] for name in differentiate]
         grads = torch.autograd.grad(out, wanted, grad.to(out.dtype)) if wanted else ()
         results.append((out.detach(), *grads))

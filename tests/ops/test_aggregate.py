@@ -18,8 +18,15 @@ def dtype_name(dtype):
 
 def inputs_for(edge_index, num_src, num_dst, width, dtype, names, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    shapes = {"x": (num_src, width), "weight": (edge_index.size(1),), "src_scale": (num_src,), "dst_scale": (num_dst,)}
-    return {name: torch.randn(shapes[name], generator=generator, dtype=torch.float64).to(dtype) for name in names}
+    shapes = {
+        "x": (num_src, width),
+        "weight": (edge_index.size(1),),
+        "src_scale": (num_src,),
+        "dst_scale": (num_dst,),
+    }
+    return {
+        name: torch.randn(shapes[name], generator=generator, dtype=torch.float64).to(dtype) for name in names
+    }
 
 
 def check(edge_index, num_src, num_dst, reduce, inputs, differentiate=None):
@@ -38,7 +45,13 @@ def check(edge_index, num_src, num_dst, reduce, inputs, differentiate=None):
 def test_hostile_graphs(name, reduce, weighted):
     edge_index, num_src, num_dst = HOSTILE[name]
     names = ("x", "weight") if weighted else ("x",)
-    check(edge_index, num_src, num_dst, reduce, inputs_for(edge_index, num_src, num_dst, 17, torch.float32, names))
+    check(
+        edge_index,
+        num_src,
+        num_dst,
+        reduce,
+        inputs_for(edge_index, num_src, num_dst, 17, torch.float32, names),
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
@@ -53,11 +66,21 @@ def test_widths_and_dtypes(width, reduce, dtype):
 
 
 @pytest.mark.parametrize("reduce", REDUCTIONS)
-@pytest.mark.parametrize("names", [("src_scale",), ("dst_scale",), ("src_scale", "dst_scale"), ("weight", "src_scale", "dst_scale")], ids="+".join)
+@pytest.mark.parametrize(
+    "names",
+    [("src_scale",), ("dst_scale",), ("src_scale", "dst_scale"), ("weight", "src_scale", "dst_scale")],
+    ids="+".join,
+)
 @pytest.mark.parametrize("graph", ["random", "bipartite_wide", "empty_rows"])
 def test_scales(graph, names, reduce):
     edge_index, num_src, num_dst = HOSTILE[graph]
-    check(edge_index, num_src, num_dst, reduce, inputs_for(edge_index, num_src, num_dst, 9, torch.float64, ("x", *names)))
+    check(
+        edge_index,
+        num_src,
+        num_dst,
+        reduce,
+        inputs_for(edge_index, num_src, num_dst, 9, torch.float64, ("x", *names)),
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=dtype_name)
@@ -89,7 +112,9 @@ def test_ties_split_the_gradient_as_torch_does(value, reduce):
 @pytest.mark.parametrize("reduce", ["max", "min"])
 def test_many_ties_after_relu(reduce, weighted):
     edge_index, num_src, num_dst = HOSTILE["one_hub"]
-    inputs = inputs_for(edge_index, num_src, num_dst, 33, torch.float32, ("x", "weight") if weighted else ("x",))
+    inputs = inputs_for(
+        edge_index, num_src, num_dst, 33, torch.float32, ("x", "weight") if weighted else ("x",)
+    )
     inputs["x"] = inputs["x"].relu()
     check(edge_index, num_src, num_dst, reduce, inputs)
 
@@ -138,7 +163,9 @@ def test_non_contiguous_features(layout, reduce):
     exact = reference.aggregate(edge_index, other, num_dst, reduce=reduce)
     torch.testing.assert_close(ours, exact)
     grad = torch.randn(20, num_dst, generator=torch.Generator().manual_seed(2)).t()
-    torch.testing.assert_close(torch.autograd.grad(ours, leaf, grad)[0], torch.autograd.grad(exact, other, grad)[0])
+    torch.testing.assert_close(
+        torch.autograd.grad(ours, leaf, grad)[0], torch.autograd.grad(exact, other, grad)[0]
+    )
 
 
 def test_expanded_weights_and_gradients():
@@ -160,7 +187,9 @@ def test_more_dimensions(shape):
     out = onehop.aggregate(graph, x)
     flat = x.reshape(num_src, torch.Size(shape).numel())
     assert out.shape == (num_dst, *shape)
-    torch.testing.assert_close(out.reshape(num_dst, flat.size(1)), reference.aggregate(edge_index, flat, num_dst))
+    torch.testing.assert_close(
+        out.reshape(num_dst, flat.size(1)), reference.aggregate(edge_index, flat, num_dst)
+    )
 
 
 def test_edge_order_is_the_callers():
@@ -176,7 +205,9 @@ def test_edge_order_is_the_callers():
 def test_random_graphs(data):
     num_src = data.draw(st.integers(1, 30), label="num_src")
     num_dst = data.draw(st.integers(1, 30), label="num_dst")
-    edges = data.draw(st.lists(st.tuples(st.integers(0, num_src - 1), st.integers(0, num_dst - 1)), max_size=120))
+    edges = data.draw(
+        st.lists(st.tuples(st.integers(0, num_src - 1), st.integers(0, num_dst - 1)), max_size=120)
+    )
     width = data.draw(st.integers(1, 40), label="width")
     reduce = data.draw(st.sampled_from(REDUCTIONS), label="reduce")
     names = ["x", *data.draw(st.sets(st.sampled_from(["weight", "src_scale", "dst_scale"])), label="vectors")]
@@ -189,7 +220,9 @@ def test_random_graphs(data):
 def test_gradcheck_first_and_second_order(reduce):
     edge_index, num_src, num_dst = HOSTILE["multi_edges"]
     graph = Graph.from_edge_index(edge_index, num_src)
-    inputs = inputs_for(edge_index, num_src, num_dst, 3, torch.float64, ("x", "weight", "src_scale", "dst_scale"))
+    inputs = inputs_for(
+        edge_index, num_src, num_dst, 3, torch.float64, ("x", "weight", "src_scale", "dst_scale")
+    )
     leaves = [t.requires_grad_() for t in inputs.values()]
 
     def run(x, weight, src_scale, dst_scale):
@@ -233,10 +266,15 @@ def test_reference_backend_gives_the_same():
     edge_index, num_src, num_dst = HOSTILE["random"]
     graph = Graph.from_edge_index(edge_index, num_src)
     for reduce in REDUCTIONS:
-        leaves = [t.requires_grad_() for t in inputs_for(edge_index, num_src, num_dst, 8, torch.float64, ("x", "weight")).values()]
+        leaves = [
+            t.requires_grad_()
+            for t in inputs_for(edge_index, num_src, num_dst, 8, torch.float64, ("x", "weight")).values()
+        ]
         ours = onehop.aggregate(graph, *leaves, reduce)
         slow = onehop.aggregate(graph, *leaves, reduce, backend="reference")
         torch.testing.assert_close(ours, slow)
         grad = torch.randn_like(ours)
-        for a, b in zip(torch.autograd.grad(ours, leaves, grad), torch.autograd.grad(slow, leaves, grad), strict=True):
+        for a, b in zip(
+            torch.autograd.grad(ours, leaves, grad), torch.autograd.grad(slow, leaves, grad), strict=True
+        ):
             torch.testing.assert_close(a, b)

@@ -20,13 +20,22 @@ BAD_AGGREGATES = {
     "x_is_complex": ({"x": X.to(torch.complex64)}, "x: expected float32"),
     "x_has_one_dimension": ({"x": X[:, 0]}, "x: expected a row for each of the 3 sources"),
     "x_has_too_few_rows": ({"x": X[:2]}, "x: expected a row for each of the 3 sources, got shape \\[2, 4\\]"),
-    "weight_has_wrong_length": ({"weight": torch.ones(4)}, "weight: expected one entry for each of the 3 edges"),
+    "weight_has_wrong_length": (
+        {"weight": torch.ones(4)},
+        "weight: expected one entry for each of the 3 edges",
+    ),
     "weight_is_a_column": ({"weight": torch.ones(3, 1)}, "weight: expected one entry"),
     "weight_is_integer": ({"weight": torch.ones(3).int()}, "weight: expected float32"),
     "weight_is_a_list": ({"weight": [1.0, 1.0, 1.0]}, "weight: expected a dense tensor"),
     "weight_is_elsewhere": ({"weight": torch.ones(3, device="meta")}, "weight: expected it on cpu"),
-    "src_scale_has_wrong_length": ({"src_scale": torch.ones(2)}, "src_scale: expected one entry for each of the 3 sources"),
-    "dst_scale_has_wrong_length": ({"dst_scale": torch.ones(3)}, "dst_scale: expected one entry for each of the 2 dest"),
+    "src_scale_has_wrong_length": (
+        {"src_scale": torch.ones(2)},
+        "src_scale: expected one entry for each of the 3 sources",
+    ),
+    "dst_scale_has_wrong_length": (
+        {"dst_scale": torch.ones(3)},
+        "dst_scale: expected one entry for each of the 2 dest",
+    ),
     "reduce_is_unknown": ({"reduce": "median"}, "reduce: expected one of sum, mean, max, min, got 'median'"),
     "backend_is_unknown": ({"backend": "abacus"}, "backend: 'abacus' is unknown"),
 }
@@ -53,7 +62,11 @@ BAD_DOTS = {
     "widths_differ": (torch.ones(2, 4), torch.ones(3, 5), "dst, src: expected"),
     "heads_differ": (torch.ones(2, 2, 4), torch.ones(3, 1, 4), "dst, src: expected"),
     "too_many_dimensions": (torch.ones(2, 1, 2, 3), torch.ones(3, 1, 2, 3), "dst, src: expected"),
-    "sides_swapped": (torch.ones(3, 4), torch.ones(2, 4), "dst: expected a row for each of the 2 destinations"),
+    "sides_swapped": (
+        torch.ones(3, 4),
+        torch.ones(2, 4),
+        "dst: expected a row for each of the 2 destinations",
+    ),
     "integer": (torch.ones(2, 4).int(), torch.ones(3, 4), "dst: expected float32"),
 }
 

@@ -20,14 +20,25 @@ def leaf(*shape):
 @pytest.mark.parametrize("mean", [False, True], ids=["sum", "mean"])
 @pytest.mark.parametrize("scaled", [False, True], ids=["plain", "scaled"])
 def test_opcheck_aggregate(graph, mean, scaled):
-    vectors = (leaf(graph.num_edges), leaf(graph.num_src), leaf(graph.num_dst)) if scaled else (None, None, None)
+    vectors = (
+        (leaf(graph.num_edges), leaf(graph.num_src), leaf(graph.num_dst)) if scaled else (None, None, None)
+    )
     args = (leaf(graph.num_src, 5), *vectors, graph.number, graph.num_dst, False, mean, False, "")
     torch.library.opcheck(torch.ops.onehop.aggregate.default, args)
 
 
 @pytest.mark.parametrize("reduce", ["max", "min"])
 def test_opcheck_extremum(graph, reduce):
-    args = (leaf(graph.num_src, 5), leaf(graph.num_edges), graph.number, graph.num_dst, reduce, False, True, "")
+    args = (
+        leaf(graph.num_src, 5),
+        leaf(graph.num_edges),
+        graph.number,
+        graph.num_dst,
+        reduce,
+        False,
+        True,
+        "",
+    )
     torch.library.opcheck(torch.ops.onehop.extremum.default, args)
 
 
@@ -40,7 +51,15 @@ def test_opcheck_extremum_grad(graph):
 
 @pytest.mark.parametrize("mean", [False, True], ids=["sum", "mean"])
 def test_opcheck_sddmm(graph, mean):
-    args = (leaf(graph.num_dst, 2, 5), leaf(graph.num_src, 2, 5), graph.number, graph.num_edges, mean, False, "")
+    args = (
+        leaf(graph.num_dst, 2, 5),
+        leaf(graph.num_src, 2, 5),
+        graph.number,
+        graph.num_edges,
+        mean,
+        False,
+        "",
+    )
     torch.library.opcheck(torch.ops.onehop.sddmm.default, args)
 
 
@@ -56,14 +75,18 @@ def test_compiles_as_one_graph(graph, reduce):
     ours, expected = compiled(*inputs), layer(*inputs)
     torch.testing.assert_close(ours, expected)
     grad = torch.randn_like(ours)
-    for a, b in zip(torch.autograd.grad(ours, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(ours, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
+    ):
         torch.testing.assert_close(a, b)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_sddmm_compiles_as_one_graph(graph):
     torch._dynamo.reset()
-    compiled = torch.compile(lambda d, s: onehop.sddmm(graph, d, s).exp(), fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(
+        lambda d, s: onehop.sddmm(graph, d, s).exp(), fullgraph=True, backend="aot_eager"
+    )
     dst, src = leaf(graph.num_dst, 4), leaf(graph.num_src, 4)
     torch.testing.assert_close(compiled(dst, src), onehop.sddmm(graph, dst, src).exp())
 

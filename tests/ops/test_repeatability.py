@@ -15,7 +15,9 @@ def graph():
     generator = torch.Generator().manual_seed(0)
     # A hub that is cut into many pieces, beside rows of ordinary length.
     source = torch.randint(0, 3000, (60000,), generator=generator)
-    target = torch.cat([torch.zeros(20000, dtype=torch.long), torch.randint(0, 3000, (40000,), generator=generator)])
+    target = torch.cat(
+        [torch.zeros(20000, dtype=torch.long), torch.randint(0, 3000, (40000,), generator=generator)]
+    )
     return Graph.from_edge_index(torch.stack([source, target]), 3000)
 
 

@@ -22,6 +22,7 @@ struct AggregateArgs {
   int threads;
   int prefetch;         // how many edges ahead a source row is asked for
   int64_t column_tile;  // columns done in one pass over the graph; 0 = all
+  bool nontemporal;     // write out past the caches, where its lines allow
   int64_t width;
   const void* x;  // [cols, width], rows x_stride apart
   int64_t x_stride;

@@ -1,4 +1,4 @@
-"""Who can run an operator: each backend describes itself, refuses with a sentence, prepares a plan, and runs."""
+"""Who runs an operator: each backend describes itself, refuses with a sentence, prepares a plan, and runs."""
 
 from onehop.backends.base import Backend
 from onehop.backends.registry import backend_for, backends

@@ -11,9 +11,9 @@ from onehop.graph import Graph
 class Backend(Protocol):
     """A way to run the operators.
 
-    ``graph`` with ``transposed`` stands for the graph with every edge turned round. Weights and scales come in
-    the accumulator's dtype (float64 for float64, else float32); ``widen`` asks for results in that dtype. ``mean``
-    divides every edge's part by the number of edges of its destination, in the transposed graph too.
+    ``graph`` with ``transposed`` stands for the graph with every edge turned round. Weights and scales come
+    in the accumulator's dtype (float64 for float64, else float32); ``widen`` asks for results in that dtype.
+    ``mean`` divides every edge's part by the number of edges of its destination, in the transposed graph too.
     """
 
     name: str

@@ -8,7 +8,7 @@ from onehop.graph import Graph
 
 
 class ReferenceBackend:
-    """Gathers every edge's row and scatters it, as the formulas say. Never chosen unless asked for by name."""
+    """Gathers every edge's row and scatters it, as the formulas say. Chosen only when asked for by name."""
 
     name = "reference"
 
@@ -76,7 +76,11 @@ class ReferenceBackend:
         share = (grad / (ties + (extremum == 0))).index_select(0, target)
         hits = (message == extremum.index_select(0, target)).to(share.dtype) * share
         to_x = hits if weight is None else hits * weight.unsqueeze(-1)
-        grad_x = share.new_zeros(graph.num_src, x.size(1)).index_add(0, source, to_x) if for_x else share.new_empty(0)
+        grad_x = (
+            share.new_zeros(graph.num_src, x.size(1)).index_add(0, source, to_x)
+            if for_x
+            else share.new_empty(0)
+        )
         grad_weight = (hits * x.index_select(0, source)).sum(-1) if for_weight else share.new_empty(0)
         return grad_x, grad_weight
 

@@ -1,6 +1,7 @@
 """A graph as onehop's kernels read it: compressed sparse rows of destinations, and what follows from them."""
 
 import itertools
+import operator
 import os
 import threading
 import weakref
@@ -82,15 +83,20 @@ class Graph:
             IndexRangeError: A node number is negative or too large.
         """
         _check_edge_index(edge_index)
+        edge_index = _in_memory("edge_index", edge_index)
         if size is not None and num_nodes is not None:
-            raise ArgumentError("size, num_nodes: give one of them; size=(num_src, num_dst) is for bipartite graphs.")
+            raise ArgumentError(
+                "size, num_nodes: give one of them; size=(num_src, num_dst) is for bipartite graphs."
+            )
         if size is not None:
+            if not isinstance(size, tuple | list) or len(size) != 2:
+                raise ArgumentError(f"size: expected (num_src, num_dst), got {size!r}.")
             num_src, num_dst = size
         elif num_nodes is not None:
             num_src = num_dst = num_nodes
         else:
             num_src = num_dst = int(edge_index.max()) + 1 if edge_index.numel() else 0
-        _check_counts(num_src, num_dst)
+        num_src, num_dst = _checked_counts(num_src, num_dst)
         source, target = edge_index[0], edge_index[1]
         return cls(_build(target, source, num_dst, num_src))
 
@@ -108,46 +114,63 @@ class Graph:
             IndexRangeError: A source is negative or too large.
         """
         for name, tensor in (("rowptr", rowptr), ("col", col)):
-            if tensor.dim() != 1 or tensor.dtype not in (torch.int32, torch.int64) or tensor.device.type != "cpu":
+            if not isinstance(tensor, Tensor):
+                raise ArgumentError(f"{name}: expected a tensor, got {type(tensor).__name__}.")
+            dense_vector = tensor.layout == torch.strided and tensor.dim() == 1
+            of_integers = tensor.dtype in (torch.int32, torch.int64)
+            if not dense_vector or not of_integers or tensor.device.type != "cpu":
                 raise ArgumentError(
                     f"{name}: expected a one-dimensional int32 or int64 CPU tensor, got {_describe(tensor)}."
                 )
+        rowptr, col = _in_memory("rowptr", rowptr), _in_memory("col", col)
         if rowptr.numel() == 0:
             raise ArgumentError("rowptr: expected at least one entry (a graph without destinations has [0]).")
-        counts = rowptr.diff().long()
+        # In 64 bits, where differences of damaged entries cannot wrap round.
+        counts = rowptr.long().diff()
         if int(rowptr[0]) != 0 or int(rowptr[-1]) != col.numel() or bool((counts < 0).any()):
             raise ArgumentError(
                 f"rowptr: expected entries that ascend from 0 to the {col.numel()} entries of col, "
                 f"got {int(rowptr[0])} to {int(rowptr[-1])}."
             )
         num_dst = rowptr.numel() - 1
-        _check_counts(num_dst if num_src is None else num_src, num_dst)
+        num_src, num_dst = _checked_counts(num_dst if num_src is None else num_src, num_dst)
         target = torch.repeat_interleave(torch.arange(num_dst, dtype=col.dtype), counts)
-        return cls(_build(target, col, num_dst, num_dst if num_src is None else num_src))
+        return cls(_build(target, col, num_dst, num_src))
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> "Graph":
         """A graph from a SciPy sparse matrix or array of shape (num_dst, num_src).
 
         An entry in row i and column j is an edge from source j to destination i. Values are left out, entries
-        that are stored as zeros stay edges, and duplicates of a COO matrix stay separate edges. The edge order
-        is that of the matrix's own arrays (``matrix.data``), so ``torch.from_numpy(matrix.data)`` is its weight.
+        that are stored as zeros stay edges, and duplicates of a COO matrix stay separate edges. The edge
+        order is that of the matrix's own arrays (``matrix.data``), so ``torch.from_numpy(matrix.data)`` is
+        its weight.
 
         Raises:
-            ArgumentError: Not a two-dimensional SciPy sparse matrix.
+            ArgumentError: Not a two-dimensional SciPy sparse matrix, or its arrays contradict each other.
+            IndexRangeError: A row or a column lies outside the matrix.
         """
         if not scipy.sparse.issparse(matrix) or matrix.ndim != 2:
-            raise ArgumentError(f"matrix: expected a two-dimensional SciPy sparse matrix, got {type(matrix).__name__}.")
+            raise ArgumentError(
+                f"matrix: expected a two-dimensional SciPy sparse matrix, got {type(matrix).__name__}."
+            )
         num_dst, num_src = matrix.shape
+        num_src, num_dst = _checked_counts(num_src, num_dst)
         if matrix.format in ("csc", "csr"):
             pointer = np.asarray(matrix.indptr, dtype=np.int64)
-            outer = np.repeat(np.arange(len(pointer) - 1, dtype=np.int64), np.diff(pointer))
-            inner = np.asarray(matrix.indices, dtype=np.int64)
+            counts = np.diff(pointer)
+            # SciPy lets the arrays be longer than the pointers say, and does not look at them again when
+            # written to.
+            if pointer[0] != 0 or (counts < 0).any() or pointer[-1] > len(matrix.indices):
+                raise ArgumentError(
+                    "matrix: indptr must ascend from 0 to the number of indices; rebuild the matrix."
+                )
+            outer = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+            inner = np.asarray(matrix.indices[: pointer[-1]], dtype=np.int64)
             row, col = (outer, inner) if matrix.format == "csr" else (inner, outer)
         else:
             coo = matrix.tocoo()
             row, col = np.asarray(coo.row, dtype=np.int64), np.asarray(coo.col, dtype=np.int64)
-        _check_counts(num_src, num_dst)
         return cls(_build(torch.from_numpy(row), torch.from_numpy(col), num_dst, num_src))
 
     @classmethod
@@ -166,17 +189,20 @@ class Graph:
     @property
     def rowptr(self) -> Tensor:
         """[num_dst + 1], int64: where each destination's edges begin. Not to be written to."""
-        return self._csr.rowptr
+        rowptr: Tensor = self._csr.rowptr
+        return rowptr
 
     @property
     def col(self) -> Tensor:
         """[E], int32: the source of every edge, destination by destination. Not to be written to."""
-        return self._csr.col
+        col: Tensor = self._csr.col
+        return col
 
     @property
     def perm(self) -> Tensor | None:
         """[E], int32 or int64: the caller's number of every edge; None where the orders agree."""
-        return self._csr.perm
+        perm: Tensor | None = self._csr.perm
+        return perm
 
     @property
     def csr(self) -> Any:
@@ -185,7 +211,7 @@ class Graph:
 
     @property
     def transposed_csr(self) -> Any:
-        """The native transposed graph, for kernels: rows are sources. Made when first asked for, then kept."""
+        """The native transposed graph, for kernels: rows are sources. Made when first needed, then kept."""
         if self._transpose is None:
             with self._lock:
                 if self._transpose is None:
@@ -238,8 +264,13 @@ class Graph:
 
         Args:
             weight: [E], the values; None means ones.
+
+        Raises:
+            ArgumentError: ``weight`` does not have one entry an edge.
         """
         source, target = self.edge_index().numpy()
+        if weight is not None and weight.shape != (self.num_edges,):
+            raise ArgumentError(f"weight: expected shape [{self.num_edges}], got {list(weight.shape)}.")
         values = np.ones(self.num_edges, dtype=np.float32) if weight is None else weight.detach().numpy()
         return scipy.sparse.coo_array((values, (target, source)), shape=(self.num_dst, self.num_src))
 
@@ -250,7 +281,9 @@ class Graph:
 
     def __repr__(self) -> str:
         """Nodes and edges."""
-        nodes = f"num_nodes={self.num_dst}" if self.num_src == self.num_dst else f"num_src={self.num_src}, num_dst={self.num_dst}"
+        nodes = f"num_nodes={self.num_dst}"
+        if self.num_src != self.num_dst:
+            nodes = f"num_src={self.num_src}, num_dst={self.num_dst}"
         return f"Graph({nodes}, num_edges={self.num_edges})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -262,11 +295,14 @@ def by_number(number: int) -> Graph:
     """The living graph of that number.
 
     Raises:
-        ArgumentError: The graph is gone: a compiled program keeps only its number, so the caller must keep it.
+        ArgumentError: The graph is gone: a compiled program keeps only its number, so the caller must keep
+            it.
     """
     graph = _by_number.get(number)
     if graph is None:
-        raise ArgumentError(f"graph: number {number} is gone; keep the Graph alive while a program that uses it runs.")
+        raise ArgumentError(
+            f"graph: number {number} is gone; keep the Graph alive while a program that uses it runs."
+        )
     return graph
 
 
@@ -290,29 +326,55 @@ def _build(row: Tensor, col: Tensor, rows: int, cols: int) -> Any:
     if wrong:
         kind, tensor, count = ("destination", row, rows) if wrong == 1 else ("source", col, cols)
         raise IndexRangeError(
-            f"edge_index: {kind} {int(tensor[edge])} of edge {edge} is not in [0, {count}), the graph's {kind}s. "
-            f"Check the edges, or give the right num_nodes or size."
+            f"edge_index: {kind} {int(tensor[edge])} of edge {edge} is not in [0, {count}), the graph's "
+            f"{kind}s. Check the edges, or give the right num_nodes or size."
         )
     return csr
+
+
+def _in_memory(name: str, tensor: Tensor) -> Tensor:
+    """The same numbers in a plain tensor: those that wrap others, as PyG's EdgeIndex, have no address."""
+    if type(tensor) is Tensor:
+        return tensor
+    plain = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
+    if type(plain) is not Tensor:
+        raise ArgumentError(f"{name}: expected a tensor with data, got a {type(tensor).__name__}.")
+    return plain
 
 
 def _check_edge_index(edge_index: Tensor) -> None:
     if not isinstance(edge_index, Tensor):
         raise ArgumentError(f"edge_index: expected a tensor [2, E], got {type(edge_index).__name__}.")
     if edge_index.layout != torch.strided or edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ArgumentError(f"edge_index: expected a dense tensor of shape [2, E], got {_describe(edge_index)}.")
+        raise ArgumentError(
+            f"edge_index: expected a dense tensor of shape [2, E], got {_describe(edge_index)}."
+        )
     if edge_index.dtype not in (torch.int32, torch.int64):
-        raise ArgumentError(f"edge_index: expected int32 or int64, got {edge_index.dtype}; convert with .long().")
+        raise ArgumentError(
+            f"edge_index: expected int32 or int64, got {edge_index.dtype}; convert with .long()."
+        )
     if edge_index.device.type != "cpu":
-        raise ArgumentError(f"edge_index: expected a CPU tensor, got one on {edge_index.device}; move it with .cpu().")
+        raise ArgumentError(
+            f"edge_index: expected a CPU tensor, got one on {edge_index.device}; move it with .cpu()."
+        )
 
 
-def _check_counts(num_src: int, num_dst: int) -> None:
-    for name, count in (("num_src", num_src), ("num_dst", num_dst)):
-        if not isinstance(count, int) or count < 0:
-            raise ArgumentError(f"{name}: expected a number of nodes, zero or more, got {count!r}.")
+def _checked_counts(num_src: int, num_dst: int) -> tuple[int, int]:
+    """The two numbers of nodes as plain integers; NumPy's are welcome."""
+    checked = []
+    for name, value in (("num_src", num_src), ("num_dst", num_dst)):
+        try:
+            count = operator.index(value)
+        except TypeError:
+            count = -1
+        if count < 0:
+            raise ArgumentError(f"{name}: expected a number of nodes, zero or more, got {value!r}.")
         if count > MOST_NODES:
-            raise ArgumentError(f"{name}: {count} nodes are more than the {MOST_NODES} that onehop numbers in 32 bits.")
+            raise ArgumentError(
+                f"{name}: {count} nodes are more than the {MOST_NODES} that onehop numbers in 32 bits."
+            )
+        checked.append(count)
+    return checked[0], checked[1]
 
 
 def _describe(tensor: Tensor) -> str:

@@ -57,14 +57,26 @@ def aggregate(
     shape = x.shape
     if len(shape) != 2:
         x = x.reshape(shape[0], -1) if x.numel() else x.new_empty(shape[0], shape[1:].numel())
+    out: Tensor
     if reduce == "sum" or reduce == "mean":
         out = linear.AGGREGATE(
-            x, weight, src_scale, dst_scale, graph.number, graph.num_dst, False, reduce == "mean", widen, backend or ""
+            x,
+            weight,
+            src_scale,
+            dst_scale,
+            graph.number,
+            graph.num_dst,
+            False,
+            reduce == "mean",
+            widen,
+            backend or "",
         )
     else:
         if src_scale is not None:
             x = x * src_scale.unsqueeze(-1)
-        out = extremum.EXTREMUM(x, weight, graph.number, graph.num_dst, reduce, widen, False, backend or "")[0]
+        out, _ = extremum.EXTREMUM(
+            x, weight, graph.number, graph.num_dst, reduce, widen, False, backend or ""
+        )
         if dst_scale is not None:
             out = out * dst_scale.unsqueeze(-1)
     return out if len(shape) == 2 else out.reshape(out.size(0), *shape[1:])

@@ -8,9 +8,11 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops import linear
-from onehop.ops.library import define, keep_alive, needs_grad
+from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
 
-SCHEMA = "sddmm(Tensor dst, Tensor src, SymInt graph, SymInt edges, bool mean, bool widen, str backend) -> Tensor"
+SCHEMA = (
+    "sddmm(Tensor dst, Tensor src, SymInt graph, SymInt edges, bool mean, bool widen, str backend) -> Tensor"
+)
 
 
 def edge_dots(
@@ -25,7 +27,9 @@ def edge_dots(
     return out.squeeze(1)
 
 
-def _kernel(dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str) -> Tensor:
+def _kernel(
+    dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str
+) -> Tensor:
     return backend_for(src.device, src.dtype, backend).sddmm(by_number(graph), dst, src, mean, widen)
 
 
@@ -36,12 +40,13 @@ def _fake(dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: b
 
 class _Recorded(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str) -> Tensor:
+    def forward(
+        ctx: Any, dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str
+    ) -> Tensor:
         ctx.save_for_backward(dst, src)
         ctx.number, ctx.mean, ctx.backend = graph, mean, backend
         ctx.graph = keep_alive(graph)
-        with torch._C._AutoDispatchBelowAutograd():
-            out: Tensor = SDDMM(dst, src, graph, edges, mean, widen, backend)
+        out: Tensor = below_autograd(SDDMM, _kernel, dst, src, graph, edges, mean, widen, backend)
         return out
 
     @staticmethod
@@ -51,7 +56,8 @@ class _Recorded(torch.autograd.Function):
         for side, (own, other, transposed) in enumerate(((dst, src, False), (src, dst, True))):
             if ctx.needs_input_grad[side]:
                 heads = [
-                    _weighted_sum(other[:, h], grad[:, h], own.size(0), transposed, ctx) for h in range(own.size(1))
+                    _weighted_sum(other[:, h], grad[:, h], own.size(0), transposed, ctx)
+                    for h in range(own.size(1))
                 ]
                 grads[side] = torch.stack(heads, 1).to(own.dtype) if heads else torch.zeros_like(own)
         return (*grads, None, None, None, None, None)
@@ -65,12 +71,13 @@ def _weighted_sum(x: Tensor, weight: Tensor, rows: int, transposed: bool, ctx: A
     return out
 
 
-def _autograd(dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str) -> Tensor:
+def _autograd(
+    dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str
+) -> Tensor:
     if needs_grad(dst, src):
-        recorded: Tensor = _Recorded.apply(dst, src, graph, edges, mean, widen, backend)
+        recorded: Tensor = _Recorded.apply(dst, src, graph, edges, mean, widen, backend)  # type: ignore[no-untyped-call]
         return recorded
-    with torch._C._AutoDispatchBelowAutograd():
-        result: Tensor = SDDMM(dst, src, graph, edges, mean, widen, backend)
+    result: Tensor = below_autograd(SDDMM, _kernel, dst, src, graph, edges, mean, widen, backend)
     return result
 
 

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from onehop.backends import backend_for
 from onehop.graph import by_number
-from onehop.ops.library import define, keep_alive, needs_grad
+from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
 from onehop.reference.aggregate import aggregate as reference_aggregate
 
 SCHEMA = (
-    "extremum(Tensor x, Tensor? weight, SymInt graph, SymInt rows, str reduce, bool widen, bool with_ties, str backend)"
-    " -> (Tensor, Tensor)"
+    "extremum(Tensor x, Tensor? weight, SymInt graph, SymInt rows, str reduce, bool widen, bool with_ties, "
+    "str backend) -> (Tensor, Tensor)"
 )
 GRAD_SCHEMA = (
     "extremum_grad(Tensor grad, Tensor x, Tensor? weight, Tensor extremum, Tensor ties, SymInt graph, "
@@ -25,14 +25,28 @@ def _accumulator(x: Tensor) -> torch.dtype:
 
 
 def _kernel(
-    x: Tensor, weight: Tensor | None, graph: int, rows: int, reduce: str, widen: bool, with_ties: bool, backend: str
+    x: Tensor,
+    weight: Tensor | None,
+    graph: int,
+    rows: int,
+    reduce: str,
+    widen: bool,
+    with_ties: bool,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:
     runner = backend_for(x.device, x.dtype, backend)
     return runner.extremum(by_number(graph), x, weight, reduce, widen, with_ties)
 
 
 def _fake(
-    x: Tensor, weight: Tensor | None, graph: int, rows: int, reduce: str, widen: bool, with_ties: bool, backend: str
+    x: Tensor,
+    weight: Tensor | None,
+    graph: int,
+    rows: int,
+    reduce: str,
+    widen: bool,
+    with_ties: bool,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:
     shape = (rows, x.size(1))
     out = x.new_empty(shape, dtype=_accumulator(x) if widen else x.dtype)
@@ -75,10 +89,17 @@ def _grad_fake(
 class _Recorded(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Any, graph: int, rows: int, reduce: str, widen: bool, with_ties: bool, backend: str
+        ctx: Any,
+        x: Tensor,
+        weight: Any,
+        graph: int,
+        rows: int,
+        reduce: str,
+        widen: bool,
+        with_ties: bool,
+        backend: str,
     ) -> tuple[Tensor, Tensor]:
-        with torch._C._AutoDispatchBelowAutograd():
-            out, ties = EXTREMUM(x, weight, graph, rows, reduce, widen, True, backend)
+        out, ties = below_autograd(EXTREMUM, _kernel, x, weight, graph, rows, reduce, widen, True, backend)
         ctx.mark_non_differentiable(ties)
         ctx.save_for_backward(x, weight, out, ties)
         ctx.number, ctx.reduce, ctx.backend = graph, reduce, backend
@@ -108,36 +129,49 @@ class _Recorded(torch.autograd.Function):
         )
 
 
-def _differentiable_grad(ctx: Any, grad: Tensor, x: Tensor, weight: Tensor | None, out: Tensor) -> list[Tensor | None]:
+def _differentiable_grad(
+    ctx: Any, grad: Tensor, x: Tensor, weight: Tensor | None, out: Tensor
+) -> list[Tensor | None]:
     """The gradient as a formula that torch can differentiate once more, at the price of a row an edge.
 
     Second derivatives of max and min are asked for rarely; they do not justify kernels.
     """
     edge_index = by_number(ctx.number).edge_index().to(x.device)
     again = reference_aggregate(edge_index, x, out.size(0), weight, ctx.reduce)
-    wanted = [t for t, need in zip((x, weight), ctx.needs_input_grad[:2], strict=True) if need]
+    wanted = [
+        t for t, need in zip((x, weight), ctx.needs_input_grad[:2], strict=True) if need and t is not None
+    ]
     found = iter(torch.autograd.grad(again, wanted, grad.to(again.dtype), create_graph=True))
     return [next(found) if need else None for need in ctx.needs_input_grad[:2]]
 
 
 def _autograd(
-    x: Tensor, weight: Tensor | None, graph: int, rows: int, reduce: str, widen: bool, with_ties: bool, backend: str
+    x: Tensor,
+    weight: Tensor | None,
+    graph: int,
+    rows: int,
+    reduce: str,
+    widen: bool,
+    with_ties: bool,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:
     if needs_grad(x, weight):
-        recorded: tuple[Tensor, Tensor] = _Recorded.apply(x, weight, graph, rows, reduce, widen, with_ties, backend)
+        recorded: tuple[Tensor, Tensor] = _Recorded.apply(  # type: ignore[no-untyped-call]
+            x, weight, graph, rows, reduce, widen, with_ties, backend
+        )
         return recorded
-    with torch._C._AutoDispatchBelowAutograd():
-        result: tuple[Tensor, Tensor] = EXTREMUM(x, weight, graph, rows, reduce, widen, with_ties, backend)
+    result: tuple[Tensor, Tensor] = below_autograd(
+        EXTREMUM, _kernel, x, weight, graph, rows, reduce, widen, with_ties, backend
+    )
     return result
 
 
 def _grad_autograd(*args: Any) -> tuple[Tensor, Tensor]:
-    with torch._C._AutoDispatchBelowAutograd():
-        result: tuple[Tensor, Tensor] = EXTREMUM_GRAD(*args)
+    result: tuple[Tensor, Tensor] = below_autograd(EXTREMUM_GRAD, _grad_kernel, *args)
     return result
 
 
 EXTREMUM = define(SCHEMA, _kernel, _fake, _autograd)
 """(x, weight, graph number, rows, "max" or "min", widen, with_ties, backend) -> [rows, F], ties"""
 EXTREMUM_GRAD = define(GRAD_SCHEMA, _grad_kernel, _grad_fake, _grad_autograd)
-"""(grad, x, weight, extremum, ties, graph number, edges, for_x, for_weight, backend) -> grads to x and weight"""
+"""(grad, x, weight, extremum, ties, graph number, edges, for_x, for_weight, backend) -> two gradients"""

@@ -1,9 +1,9 @@
 """The torch.library namespace ``onehop``, and what its operators share.
 
-An operator takes its graph as a number (``Graph.number``), so that compiled programs can hold it. Each has three
-parts: a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides), a fake kernel
-that knows shapes alone, and a kernel for the Autograd key that records a ``torch.autograd.Function`` when a
-gradient is wanted. Backward passes call the operators again, so they can be differentiated themselves.
+An operator takes its graph as a number (``Graph.number``), so that compiled programs can hold it. Each has
+three parts: a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides), a
+fake kernel that knows shapes alone, and a kernel for the Autograd key that records an autograd ``Function``
+when a gradient is wanted. Backward passes call the operators again, so that they can be differentiated too.
 """
 
 from collections.abc import Callable
@@ -28,6 +28,23 @@ def define(
     LIBRARY.impl(name, autograd, "Autograd")
     operator: Callable[..., Any] = getattr(torch.ops.onehop, name).default
     return operator
+
+
+def below_autograd(operator: Callable[..., Any], kernel: Callable[..., Any], x: Tensor, *args: Any) -> Any:
+    """The operator's result, unrecorded: what an Autograd kernel goes on with.
+
+    Plain tensors go straight to the kernel, for a second turn of the dispatcher would cost a small graph more
+    than its sums; whatever a mode, a transform or a compiler watches takes that turn.
+    """
+    if (
+        type(x) is Tensor
+        and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._are_functorch_transforms_active()
+        and not torch.compiler.is_compiling()
+    ):
+        return kernel(x, *args)
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator(x, *args)
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:

@@ -1,7 +1,7 @@
 """The linear reductions, sum and mean: ``onehop::aggregate``.
 
-``mean`` divides every message by the number of edges of its destination, so the transposed operator with the same
-flag is its derivative: there the division goes by the columns.
+``mean`` divides every message by the number of edges of its destination, so the transposed operator with the
+same flag is its derivative: there the division goes by the columns.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops import dots
-from onehop.ops.library import define, keep_alive, needs_grad
+from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
 
 SCHEMA = (
     "aggregate(Tensor x, Tensor? weight, Tensor? src_scale, Tensor? dst_scale, SymInt graph, SymInt rows, "
@@ -64,8 +64,7 @@ class _Recorded(torch.autograd.Function):
         ctx.rest = rest
         ctx.graph = keep_alive(rest[0])
         ctx.sources, ctx.dtype = x.size(0), x.dtype
-        with torch._C._AutoDispatchBelowAutograd():
-            out: Tensor = AGGREGATE(x, weight, src_scale, dst_scale, *rest)
+        out: Tensor = below_autograd(AGGREGATE, _kernel, x, weight, src_scale, dst_scale, *rest)
         return out
 
     @staticmethod
@@ -88,7 +87,9 @@ class _Recorded(torch.autograd.Function):
         if need_weight:
             left = grad if dst_scale is None else grad * dst_scale.unsqueeze(-1)
             right = x if src_scale is None else x * src_scale.unsqueeze(-1)
-            grad_weight = dots.edge_dots(left, right, number, weight.size(0), transposed, mean, backend).to(weight.dtype)
+            grad_weight = dots.edge_dots(left, right, number, weight.size(0), transposed, mean, backend).to(
+                weight.dtype
+            )
         if need_dst:
             plain = AGGREGATE(x, weight, src_scale, None, number, rows, transposed, mean, True, backend)
             grad_dst = (grad * plain).sum(-1).to(dst_scale.dtype)
@@ -110,12 +111,11 @@ def _autograd(
     if needs_grad(x, weight, src_scale, dst_scale):
         out: Tensor = _Recorded.apply(
             x, weight, src_scale, dst_scale, graph, rows, transposed, mean, widen, backend
-        )
+        )  # type: ignore[no-untyped-call]
         return out
-    with torch._C._AutoDispatchBelowAutograd():
-        result: Tensor = AGGREGATE(
-            x, weight, src_scale, dst_scale, graph, rows, transposed, mean, widen, backend
-        )
+    result: Tensor = below_autograd(
+        AGGREGATE, _kernel, x, weight, src_scale, dst_scale, graph, rows, transposed, mean, widen, backend
+    )
     return result
 
 

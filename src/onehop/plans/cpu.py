@@ -17,20 +17,25 @@ class CpuPlan:
         edges_per_item: Edges in a piece of work. Rows longer than this are cut, shorter ones never.
         prefetch: How many edges ahead a source row is asked for; 0 to 64.
         column_tile: Columns done in one pass over the graph; 0 means all of them.
+        nontemporal: Write results past the caches, which saves reading their lines first; of use where they
+            are larger than the caches. Applies to rows that are whole cache lines.
         threads: Most threads to use; 0 means torch's number.
     """
 
     edges_per_item: int = 4096
     prefetch: int = 16
     column_tile: int = 0
+    nontemporal: bool = False
     threads: int = 0
 
     def __post_init__(self) -> None:
         """Checks every field."""
         for name, least in (("edges_per_item", 1), ("prefetch", 0), ("column_tile", 0), ("threads", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
+            if type(value) is not int or value < least:
                 raise ArgumentError(f"plan: {name} must be an integer of at least {least}, not {value!r}.")
+        if not isinstance(self.nontemporal, bool):
+            raise ArgumentError(f"plan: nontemporal must be true or false, not {self.nontemporal!r}.")
         if self.prefetch > MOST_PREFETCH:
             raise ArgumentError(f"plan: prefetch must be at most {MOST_PREFETCH}, not {self.prefetch}.")
 

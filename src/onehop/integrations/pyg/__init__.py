@@ -1,0 +1,1 @@
+"""PyTorch Geometric. Imported only when PyG is to be patched."""

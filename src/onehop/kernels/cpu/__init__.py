@@ -1,4 +1,4 @@
-"""Calls into the extension. Arguments must have been checked: shapes, dtypes and devices are taken as right."""
+"""Calls into the extension. They trust their arguments: shapes, dtypes and devices were checked before."""
 
 from onehop.kernels.cpu.aggregate import aggregate, extremum, extremum_grad_source, extremum_grad_weight
 from onehop.kernels.cpu.sddmm import sddmm

@@ -80,6 +80,7 @@ def _run(
         plan.prefetch,
         plan.edges_per_item,
         plan.column_tile,
+        plan.nontemporal,
         width,
         x.data_ptr(),
         x.stride(0),

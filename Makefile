@@ -1,0 +1,100 @@
+# Everything that is done to this project from outside. `make help` lists it.
+#
+# The environment is .venv. Files under .venv/.made say what has been done; a step runs again when what it
+# depends on has changed.
+
+PYTHON ?= python3
+SHELL  := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+BIN  := .venv/bin
+MADE := .venv/.made
+PIP  := $(BIN)/python -m pip --disable-pip-version-check --no-input
+export PIP_ROOT_USER_ACTION := ignore
+
+NATIVE  := CMakeLists.txt $(shell find csrc -type f)
+CHECKED := $(shell find csrc tests/native -name '*.cpp' -o -name '*.hpp')
+RESULTS := benchmarks/results
+
+say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
+
+.PHONY: help demo test lint format bench results wheel clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
+
+demo: $(MADE)/demo $(MADE)/onehop  ## train three PyG models with and without onehop (3 minutes)
+	$(call say,onehop demo)
+	$(BIN)/onehop demo $(ARGS)
+
+test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverage
+	$(call say,pytest)
+	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90 $(ARGS)
+
+lint: $(MADE)/develop $(MADE)/onehop  ## formatting, style, types, import arrows
+	$(call say,ruff)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(call say,clang-format)
+	$(BIN)/clang-format --dry-run --Werror $(CHECKED)
+	$(call say,mypy)
+	$(BIN)/mypy
+	$(call say,import-linter)
+	$(BIN)/lint-imports
+
+format: $(MADE)/develop  ## put Python and C++ into form
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+	$(BIN)/clang-format -i $(CHECKED)
+
+bench: $(MADE)/develop $(MADE)/onehop  ## measure operators, models and limits, and write the results down
+	@mkdir -p $(RESULTS)
+	$(call say,onehop bench limits)
+	$(BIN)/onehop bench limits --json $(RESULTS)/limits.json
+	$(call say,onehop bench ops)
+	$(BIN)/onehop bench ops --json $(RESULTS)/ops.json
+	$(call say,onehop bench models)
+	$(BIN)/onehop bench models --json $(RESULTS)/models.json
+	$(BIN)/python benchmarks/render_results.py
+
+results: $(MADE)/develop  ## put the results that were measured into README.md
+	$(BIN)/python benchmarks/render_results.py
+
+wheel: $(MADE)/demo  ## dist/*.whl
+	$(call say,building the wheel)
+	$(PIP) wheel -v --no-deps --no-build-isolation --wheel-dir dist .
+	@ls -l dist/*.whl
+
+clean:  ## remove the environment and all that was built
+	rm -rf .venv build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# --- the environment -------------------------------------------------------------------------------------
+
+$(MADE)/venv:
+	$(call say,making .venv with $$($(PYTHON) --version))
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "onehop needs Python 3.11 or later; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv .venv \
+	  || { echo "Python's venv module is missing; on Debian: apt install python3-venv" >&2; exit 1; }
+	@mkdir -p $(MADE) && touch $@
+
+# What the project needs, at the tested versions; the project itself comes after, so that changed C++ leaves
+# these alone. A developer's environment holds all that the demo needs.
+$(MADE)/develop: EXTRAS := build test lint bench
+$(MADE)/demo: EXTRAS := build pyg
+$(MADE)/develop $(MADE)/demo: $(MADE)/venv pyproject.toml constraints.txt scripts/requirements.py
+	$(call say,installing what onehop needs ($(EXTRAS)); PyTorch is large)
+	$(BIN)/python scripts/requirements.py $(EXTRAS) > $(MADE)/requirements.txt
+	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements.txt
+	@touch $@ $(if $(filter develop,$(@F)),$(MADE)/demo)
+
+# Editable: Python is read from src. Objects stay in build/, so only what changed is compiled again.
+$(MADE)/onehop: $(NATIVE) pyproject.toml constraints.txt | $(MADE)/demo
+	$(call say,compiling onehop: 2 minutes the first time)
+	@command -v "$${CXX:-c++}" > /dev/null \
+	  || { echo "No C++ compiler found; on Debian: apt install g++" >&2; exit 1; }
+	$(PIP) install -v --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,195 @@
+"""Puts what was measured into README.md, between its markers, and draws docs/images/results.png.
+
+Reads benchmarks/results/{ops,models,limits}.json, as `onehop bench ops|models|limits --json FILE` writes them
+(`make bench`).
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+PYG, OURS = "pyg-edge_index", "onehop"
+# From M. Okabe, K. Ito, "Color Universal Design", 2008.
+_COLOURS = ("#0072B2", "#E69F00", "#009E73")
+
+Document = dict[str, Any]
+
+
+def read(folder: Path, name: str) -> Document:
+    """One of the result files.
+
+    Raises:
+        SystemExit: It has not been measured yet.
+    """
+    path = folder / f"{name}.json"
+    if not path.exists():
+        raise SystemExit(f"{path} is missing: run make bench first.")
+    document: Document = json.loads(path.read_text())
+    return document
+
+
+def ratio(value: float | None) -> str:
+    """A ratio with two digits after the point, one from 10 on, none from 100 on."""
+    if value is None:
+        return ""
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}x"
+
+
+def milliseconds(seconds: float) -> str:
+    """Three significant digits."""
+    value = 1e3 * seconds
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def rows(headings: list[str], lines: list[list[str]], left: int) -> str:
+    """A Markdown table; the first ``left`` columns hold words."""
+    rule = ["---" if column < left else "---:" for column in range(len(headings))]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (headings, rule, *lines))
+
+
+def machine(stamp: Document) -> str:
+    """Where and when it was measured, as a sentence."""
+    versions = stamp["versions"]
+    libraries = ", ".join(
+        f"{label} {versions[package]}"
+        for package, label in (("torch", "torch"), ("torch_geometric", "PyG"), ("scipy", "SciPy"))
+        if versions.get(package)
+    )
+    return (
+        f"Measured on {stamp['date'][:10]}: {stamp['machine']['processor']}, {stamp['threads']} threads, "
+        f"{stamp['isa']}, {libraries}. Medians; float32."
+    )
+
+
+def models_table(document: Document) -> str:
+    """A line for every model: an epoch alone, patched, and the ratio with its quartiles."""
+    lines = []
+    for result in document["results"]:
+        times, speedup = result["times"], result["speedup_over"].get(PYG)
+        if OURS not in times:
+            continue
+        alone = milliseconds(times[PYG]["median_s"]) if PYG in times else result["skipped"].get(PYG, "")
+        spread = (
+            ""
+            if speedup is None
+            else f"{ratio(speedup['median'])} "
+            f"({ratio(speedup['lower_quartile'])} to {ratio(speedup['upper_quartile'])})"
+        )
+        lines.append(
+            [
+                result["graph"],
+                result["model"],
+                str(result["hidden"]),
+                alone,
+                milliseconds(times[OURS]["median_s"]),
+                spread,
+            ]
+        )
+    headings = ["graph", "model", "hidden", "PyG, ms", "with onehop, ms", "speed-up (quartiles)"]
+    return rows(headings, lines, left=2)
+
+
+def ops_table(document: Document) -> str:
+    """A line for every operation, over all graphs and widths."""
+    lines = [
+        [
+            summary["operation"].replace("_", " "),
+            str(summary["cases"]),
+            ratio(summary["best_peer_geomean"]),
+            ratio(summary["torch_geomean"]),
+            f"{ratio(summary['worst'])} ({summary['worst_case']})",
+            "" if summary["least_percent_of_roof"] is None else f"{summary['least_percent_of_roof']:.0f} %",
+        ]
+        for summary in document["summary"]
+    ]
+    headings = [
+        "operation",
+        "cases",
+        "over the best peer",
+        "over torch's sparse CSR",
+        "worst case against any peer",
+        "least share of the roof",
+    ]
+    return rows(headings, lines, left=1)
+
+
+def limits_sentence(document: Document) -> str:
+    """The memory limits, as a sentence."""
+    streams = document["streaming"]
+    gathers = ", ".join(f"{g['gbps']:.1f} at {g['row_floats']}" for g in document["gather"])
+    return (
+        f"Memory limits of this machine: {streams['read']['gbps']:.1f} GB/s for reading in order; for "
+        f"reading random rows, the roof of aggregation, by floats a row: {gathers} GB/s."
+    )
+
+
+def section(ops: Document, models: Document, limits: Document) -> str:
+    """Everything that goes between the markers."""
+    return "\n\n".join(
+        [
+            machine(models["stamp"]),
+            "One training epoch (forward, backward, Adam) of unchanged two-layer PyG models:",
+            models_table(models),
+            "![Speed-up of an epoch over PyG](docs/images/results.png)",
+            "One operator: the peer's time over onehop's, geometric means over graphs and widths:",
+            ops_table(ops),
+            limits_sentence(limits),
+        ]
+    )
+
+
+def replace_between(text: str, content: str) -> str:
+    """``text`` with ``content`` between its markers.
+
+    Raises:
+        SystemExit: A marker is missing.
+    """
+    if BEGIN not in text or END not in text:
+        raise SystemExit(f"README.md has no {BEGIN} and {END} to write between.")
+    before, rest = text.split(BEGIN, 1)
+    return f"{before}{BEGIN}\n{content}\n{END}{rest.split(END, 1)[1]}"
+
+
+def draw(models: Document, path: Path) -> None:
+    """Bars: how many times faster an epoch is, by graph, a colour a model."""
+    results = [r for r in models["results"] if PYG in r["speedup_over"]]
+    groups = list(dict.fromkeys((r["graph"], r["hidden"]) for r in results))
+    names = list(dict.fromkeys(r["model"] for r in results))
+    figure = Figure(figsize=(1.1 * len(groups) + 2.5, 3.8), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(names)
+    for number, (name, colour) in enumerate(zip(names, _COLOURS, strict=False)):
+        found = {
+            (r["graph"], r["hidden"]): r["speedup_over"][PYG]["median"] for r in results if r["model"] == name
+        }
+        places = [i + (number - (len(names) - 1) / 2) * width for i, g in enumerate(groups) if g in found]
+        bars = axes.bar(places, list(found.values()), 0.92 * width, color=colour, label=name)
+        axes.bar_label(bars, [ratio(value) for value in found.values()], fontsize=7, rotation=90, padding=2)
+    axes.axhline(1, color="black", linewidth=1)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
+    axes.margins(y=0.25)
+    axes.set_xticks(range(len(groups)), [f"{graph}\n{hidden}" for graph, hidden in groups], fontsize=8)
+    axes.set_title("Training epoch, PyG's time over onehop's, by graph and hidden width", fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png", dpi=150)
+
+
+def main(root: Path = ROOT) -> None:
+    """Reads, draws, writes."""
+    folder = root / "benchmarks" / "results"
+    ops, models, limits = (read(folder, name) for name in ("ops", "models", "limits"))
+    draw(models, root / "docs" / "images" / "results.png")
+    readme = root / "README.md"
+    readme.write_text(replace_between(readme.read_text(), section(ops, models, limits)))
+    sys.stdout.write(f"wrote {readme} and docs/images/results.png\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+# The engine, without Python: its sources, the instruction sets of the target processor, and the flags of each.
+# The extension (../CMakeLists.txt) and the native tests (../tests/native) are made from the same lines.
+
+set(ONEHOP_OPTIMISE -O3 CACHE STRING "How far kernels are optimised")
+set(ONEHOP_TYPES float double bfloat16 float16 CACHE STRING "Types that aggregation is compiled for")
+option(ONEHOP_WERROR "Treat warnings as errors" OFF)
+
+set(onehop_csrc ${CMAKE_CURRENT_LIST_DIR})
+set(onehop_warnings -Wall -Wextra -Wno-psabi)
+if(ONEHOP_WERROR)
+  list(APPEND onehop_warnings -Werror)
+endif()
+
+set(onehop_isas portable)
+set(onehop_flags_portable)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND onehop_isas avx2 avx512)
+  set(onehop_flags_avx2 -mavx2 -mfma -mf16c)
+  # GCC 12's own AVX-512 header trips these two warnings.
+  set(onehop_flags_avx512 -Wno-maybe-uninitialized -Wno-uninitialized -mavx512f -mavx512bw -mavx512dq -mavx512vl
+                          -mfma -mf16c -mprefer-vector-width=512)
+  set(onehop_has ONEHOP_HAS_X86)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  list(APPEND onehop_isas neon)
+  set(onehop_flags_neon)
+  set(onehop_has ONEHOP_HAS_NEON)
+endif()
+
+# Adds the runtime, and every kernel source once per instruction set (aggregation, the largest, once per type as
+# well) to a target.
+function(onehop_add_engine target)
+  foreach(name csr dispatch parallel pool process_memory)
+    target_sources(${target} PRIVATE ${onehop_csrc}/runtime/${name}.cpp)
+  endforeach()
+  target_include_directories(${target} PRIVATE ${onehop_csrc}/include)
+  target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
+  target_compile_options(${target} PRIVATE ${onehop_warnings})
+  target_compile_definitions(${target} PRIVATE ${onehop_has})
+  foreach(isa ${onehop_isas})
+    set(library kernels_${isa})
+    add_library(${library} OBJECT ${onehop_csrc}/kernels/extremum.cpp ${onehop_csrc}/kernels/limits.cpp
+                                  ${onehop_csrc}/kernels/sddmm.cpp ${onehop_csrc}/kernels/table.cpp)
+    set(parts ${library})
+    foreach(type ${ONEHOP_TYPES})
+      add_library(${library}_${type} OBJECT ${onehop_csrc}/kernels/aggregate.cpp)
+      target_compile_definitions(${library}_${type} PRIVATE ONEHOP_TYPE=${type})
+      list(APPEND parts ${library}_${type})
+    endforeach()
+    foreach(part ${parts})
+      target_compile_definitions(${part} PRIVATE ONEHOP_ISA=${isa})
+      target_compile_options(${part} PRIVATE ${ONEHOP_OPTIMISE} -fno-math-errno -fvisibility=hidden
+                                             ${onehop_warnings} ${onehop_flags_${isa}})
+      target_include_directories(${part} PRIVATE ${onehop_csrc}/include ${onehop_csrc}/kernels)
+      target_sources(${target} PRIVATE $<TARGET_OBJECTS:${part}>)
+    endforeach()
+  endforeach()
+endfunction()

@@ -1,0 +1,125 @@
+"""What the compiled extension offers (csrc/bindings/module.cpp). An address of 0 means: left out."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+class Csr:
+    @property
+    def rows(self) -> int: ...
+    @property
+    def cols(self) -> int: ...
+    @property
+    def edges(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def rowptr(self) -> Tensor: ...
+    @property
+    def col(self) -> Tensor: ...
+    @property
+    def perm(self) -> Tensor | None: ...
+    def work_items(self, edges_per_item: int) -> list[list[int]]: ...
+    def transpose(self, wide_perm: bool, threads: int) -> Csr: ...
+
+def csr_from_coo(
+    row: int,
+    col: int,
+    row_stride: int,
+    col_stride: int,
+    edges: int,
+    wide_index: bool,
+    rows: int,
+    cols: int,
+    wide_perm: bool,
+    threads: int,
+) -> tuple[Csr | None, int, int]: ...
+def aggregate(
+    csr: Csr,
+    reduce: int,
+    dtype: int,
+    out_is_acc: bool,
+    threads: int,
+    prefetch: int,
+    edges_per_item: int,
+    column_tile: int,
+    nontemporal: bool,
+    width: int,
+    x: int,
+    x_stride: int,
+    weight: int,
+    weight_stride: int,
+    col_scale: int,
+    row_scale: int,
+    out: int,
+    out_stride: int,
+    ties: int,
+    /,
+) -> None: ...
+def extremum_grad_source(
+    csr: Csr,
+    dtype: int,
+    extremum_is_acc: bool,
+    threads: int,
+    prefetch: int,
+    edges_per_item: int,
+    width: int,
+    x: int,
+    x_stride: int,
+    extremum: int,
+    extremum_stride: int,
+    share: int,
+    weight: int,
+    weight_stride: int,
+    out: int,
+    /,
+) -> None: ...
+def extremum_grad_weight(
+    csr: Csr,
+    dtype: int,
+    extremum_is_acc: bool,
+    threads: int,
+    prefetch: int,
+    edges_per_item: int,
+    width: int,
+    x: int,
+    x_stride: int,
+    extremum: int,
+    extremum_stride: int,
+    share: int,
+    weight: int,
+    weight_stride: int,
+    out: int,
+    /,
+) -> None: ...
+def sddmm(
+    csr: Csr,
+    dtype: int,
+    out_is_acc: bool,
+    threads: int,
+    prefetch: int,
+    edges_per_item: int,
+    width: int,
+    row_vectors: int,
+    row_stride: int,
+    col_vectors: int,
+    col_stride: int,
+    out: int,
+    out_stride: int,
+    /,
+) -> None: ...
+def stream_read(address: int, bytes: int, threads: int) -> float: ...
+def gather_rows(x: int, row_floats: int, index: int, count: int, prefetch: int, threads: int) -> float: ...
+def available_isas() -> list[str]: ...
+def select_isa(name: str) -> bool: ...
+def selected_isa() -> str: ...
+def vector_bytes() -> int: ...
+def bind_openmp(path: str) -> bool: ...
+def openmp_bound() -> bool: ...
+def in_forked_child() -> bool: ...
+def pool_empty(shape: Sequence[int], dtype: int) -> Tensor: ...
+def pool_clear() -> None: ...
+def pool_set_limit(bytes: int) -> None: ...
+def pool_info() -> dict[str, int]: ...
+def keep_freed_memory(keep: bool) -> bool: ...
+def trim_memory() -> None: ...

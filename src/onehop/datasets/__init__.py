@@ -1,0 +1,25 @@
+"""Graphs with features and labels: seeded twins of well-known graphs, and loaders of the well-known ones.
+
+The twins need no network. Each has the size, the density and the skew of the graph it is named after, and
+labels that are planted: features and edges both know something of them, and neither knows all.
+"""
+
+from onehop.datasets.dataset import Dataset, Progress
+from onehop.datasets.external import ogb, pyg
+from onehop.datasets.random_graphs import chung_lu, grid, undirected
+from onehop.datasets.sources import PREFIXES, load
+from onehop.datasets.twins import names, twin
+
+__all__ = [
+    "PREFIXES",
+    "Dataset",
+    "Progress",
+    "chung_lu",
+    "grid",
+    "load",
+    "names",
+    "ogb",
+    "pyg",
+    "twin",
+    "undirected",
+]

@@ -1,0 +1,68 @@
+"""What a data set is: a graph, and what is known about its nodes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+
+# Called with what is being done, and the share of the whole that is done, from 0 to 1.
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Dataset:
+    """A graph for node classification, on the CPU.
+
+    Attributes:
+        name: What to call it in tables.
+        edge_index: [2, E], int64: sources above destinations.
+        num_nodes: N.
+        x: [N, F], float32; None where nodes have no features.
+        y: [N], int64, from 0 to ``num_classes - 1``, -1 where unknown; None where nodes have no labels.
+        num_classes: Number of classes; 0 without labels.
+        train_mask: [N], bool: nodes to learn from; None where there is no split.
+        val_mask: [N], bool: nodes to choose settings with.
+        test_mask: [N], bool: nodes to judge by.
+
+    Raises:
+        ArgumentError: A tensor's length does not fit ``num_nodes``.
+    """
+
+    name: str
+    edge_index: Tensor
+    num_nodes: int
+    x: Tensor | None = None
+    y: Tensor | None = None
+    num_classes: int = 0
+    train_mask: Tensor | None = None
+    val_mask: Tensor | None = None
+    test_mask: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.edge_index.dim() != 2 or self.edge_index.size(0) != 2:
+            raise ArgumentError(f"edge_index: expected shape [2, E], got {list(self.edge_index.shape)}.")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor) and field.name != "edge_index" and value.size(0) != self.num_nodes:
+                raise ArgumentError(
+                    f"{field.name}: expected one entry for each of the {self.num_nodes} nodes, got "
+                    f"{value.size(0)}."
+                )
+
+    @property
+    def num_edges(self) -> int:
+        """E, every direction counted."""
+        return self.edge_index.size(1)
+
+    @property
+    def num_features(self) -> int:
+        """F; 0 without features."""
+        return 0 if self.x is None else self.x.size(1)
+
+    def __repr__(self) -> str:
+        return (
+            f"Dataset({self.name!r}, num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
+            f"num_features={self.num_features}, num_classes={self.num_classes})"
+        )

@@ -1,0 +1,147 @@
+"""Edges without meaning: random graphs with a skewed degree distribution, grids, and symmetric closures."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onehop.datasets.dataset import Progress
+from onehop.errors import ArgumentError
+
+# Draws this many pairs of nodes: two arrays of node numbers.
+DrawPairs = Callable[[int], tuple[np.ndarray, np.ndarray]]
+
+
+def chung_lu(
+    num_nodes: int, num_edges: int, exponent: float = 0.6, seed: int = 0, progress: Progress | None = None
+) -> Tensor:
+    """A symmetric Chung-Lu graph: the chance of an edge is proportional to the product of its ends' weights.
+
+    The node of rank r (from 1) weighs ``r ** -exponent``; ranks are shuffled over the node numbers. There are
+    no self loops and no repeated edges. Model: F. Chung, L. Lu, "Connected components in random graphs with
+    given expected degree sequences", Annals of Combinatorics 6 (2002).
+
+    Args:
+        num_nodes: Number of nodes.
+        num_edges: Number of directed edges, an even number: each pair counts twice.
+        exponent: Skew; 0 gives every node the same weight.
+        seed: The same seed gives the same graph.
+        progress: Told how far it is.
+
+    Returns:
+        [2, num_edges], int64, ordered by source, then by destination.
+
+    Raises:
+        ArgumentError: ``num_edges`` is odd, or more than half of all pairs.
+    """
+    if num_edges % 2:
+        raise ArgumentError(
+            f"num_edges: expected an even number, since every pair gives two edges, got {num_edges}."
+        )
+    rng = np.random.default_rng([seed, 0])
+    weights = np.arange(1, num_nodes + 1, dtype=np.float64) ** -exponent
+    heaviest_first = np.cumsum(weights)
+    node_of_rank = rng.permutation(num_nodes)
+
+    def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
+        ranks = pick(rng.random(2 * count) * heaviest_first[-1], heaviest_first)
+        return ranks[:count], ranks[count:]
+
+    low, high = distinct_pairs(draw, num_nodes, num_edges // 2, rng, progress)
+    return both_directions(node_of_rank[low], node_of_rank[high], num_nodes)
+
+
+def grid(rows: int, columns: int) -> Tensor:
+    """A grid of streets: every crossing is joined with the next ones in its row and its column.
+
+    Returns:
+        [2, E], int64, ordered by source: both directions; node ``r * columns + c`` lies in row r and column
+        c.
+    """
+    number = np.arange(rows * columns, dtype=np.int64).reshape(rows, columns)
+    low = np.concatenate([number[:, :-1].ravel(), number[:-1].ravel()])
+    high = np.concatenate([number[:, 1:].ravel(), number[1:].ravel()])
+    return both_directions(low, high, rows * columns)
+
+
+def undirected(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Every edge in both directions, each once, ordered by source, then by destination.
+
+    Args:
+        edge_index: [2, E], int64.
+        num_nodes: Number of nodes.
+
+    Returns:
+        [2, E'], int64.
+    """
+    source, target = edge_index.numpy().astype(np.int64, copy=False)
+    keys = np.concatenate([source * num_nodes + target, target * num_nodes + source])
+    return _from_keys(_distinct(keys), num_nodes)
+
+
+def distinct_pairs(
+    draw: DrawPairs,
+    num_nodes: int,
+    num_pairs: int,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws until there are ``num_pairs`` different pairs of different nodes.
+
+    Returns:
+        The lower and the higher node of every pair, in ascending order.
+
+    Raises:
+        ArgumentError: More than half of all pairs are asked for: drawing would take too long.
+    """
+    if num_pairs > num_nodes * (num_nodes - 1) // 4:
+        raise ArgumentError(
+            f"num_edges: {2 * num_pairs} edges are more than half of all pairs of {num_nodes} nodes; ask for "
+            "fewer."
+        )
+    found = np.empty(0, dtype=np.int64)
+    accepted = 1.0
+    while len(found) < num_pairs:
+        missing = num_pairs - len(found)
+        # A little more than is missing, given how many of the last draws were new.
+        count = int(missing / max(accepted, 0.05) * 1.02) + 16
+        first, second = draw(count)
+        low, high = np.minimum(first, second), np.maximum(first, second)
+        keys = (low * num_nodes + high)[low != high]
+        before = len(found)
+        found = _distinct(np.concatenate([found, keys]))
+        accepted = (len(found) - before) / count
+        if progress is not None:
+            progress("drawing edges", min(1.0, len(found) / num_pairs))
+    if len(found) > num_pairs:
+        # The surplus is left out at random: leaving out the last would favour low numbers.
+        found = np.delete(found, rng.choice(len(found), len(found) - num_pairs, replace=False, shuffle=False))
+    return np.divmod(found, num_nodes)
+
+
+def both_directions(low: np.ndarray, high: np.ndarray, num_nodes: int) -> Tensor:
+    """[2, 2 P], int64: P different pairs in both directions, ordered by source, then by destination."""
+    keys = np.concatenate([low * np.int64(num_nodes) + high, high * np.int64(num_nodes) + low])
+    keys.sort()
+    return _from_keys(keys, num_nodes)
+
+
+def pick(places: np.ndarray, cumulative: np.ndarray) -> np.ndarray:
+    """The entry of ``cumulative`` (running sums of weights) under which each of ``places`` lies."""
+    return np.minimum(np.searchsorted(cumulative, places, side="right"), len(cumulative) - 1)
+
+
+def _distinct(keys: np.ndarray) -> np.ndarray:
+    keys.sort()
+    if len(keys) == 0:
+        return keys
+    first_of_its_kind = np.concatenate([[True], keys[1:] != keys[:-1]])
+    distinct: np.ndarray = keys[first_of_its_kind]
+    return distinct
+
+
+def _from_keys(keys: np.ndarray, num_nodes: int) -> Tensor:
+    edge_index = np.empty((2, len(keys)), dtype=np.int64)
+    np.divmod(keys, max(num_nodes, 1), out=(edge_index[0], edge_index[1]))
+    return torch.from_numpy(edge_index)

@@ -1,0 +1,59 @@
+"""Which nodes to learn from, to choose settings with, and to judge by."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Split(NamedTuple):
+    """Three masks, [N], bool, that share no node."""
+
+    train_mask: Tensor
+    val_mask: Tensor
+    test_mask: Tensor
+
+
+def by_share(labels: np.ndarray, train: float, val: float, rng: np.random.Generator) -> Split:
+    """A random split: shares of the labelled nodes; those that are left are for testing.
+
+    Args:
+        labels: [N], int64; nodes with a negative label belong to no part.
+        train: Share of training nodes.
+        val: Share of validation nodes.
+        rng: Where the chance comes from.
+    """
+    nodes = rng.permutation(np.flatnonzero(labels >= 0))
+    ends = np.round(np.array([train, train + val]) * len(nodes)).astype(np.int64)
+    return _masks(len(labels), *np.split(nodes, ends))
+
+
+def by_class(labels: np.ndarray, per_class: int, val: float, test: float, rng: np.random.Generator) -> Split:
+    """Planetoid's split: a few training nodes of every class, the rest as shares of all nodes.
+
+    Args:
+        labels: [N], int64; nodes with a negative label belong to no part.
+        per_class: Training nodes a class.
+        val: Share of validation nodes.
+        test: Share of test nodes.
+        rng: Where the chance comes from.
+    """
+    nodes = rng.permutation(np.flatnonzero(labels >= 0))
+    own = labels[nodes]
+    # How many nodes of the same class come before each: those with the fewest are for training.
+    order = np.argsort(own, kind="stable")
+    place = np.empty(len(nodes), dtype=np.int64)
+    place[order] = np.arange(len(nodes)) - np.searchsorted(own[order], own[order], side="left")
+    rest = nodes[place >= per_class]
+    most_val, most_test = round(val * len(nodes)), round(test * len(nodes))
+    return _masks(
+        len(labels), nodes[place < per_class], rest[:most_val], rest[most_val : most_val + most_test]
+    )
+
+
+def _masks(num_nodes: int, *parts: np.ndarray) -> Split:
+    masks = [torch.zeros(num_nodes, dtype=torch.bool) for _ in parts]
+    for mask, part in zip(masks, parts, strict=True):
+        mask[torch.from_numpy(part)] = True
+    return Split(*masks)

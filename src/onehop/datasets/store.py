@@ -1,0 +1,97 @@
+"""Data sets kept on disk: one ``.npz`` file each, below the cache folder."""
+
+import logging
+import os
+import re
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from onehop import config
+from onehop.datasets.dataset import Dataset
+from onehop.errors import ArgumentError
+
+logger = logging.getLogger(__name__)
+
+# Part of every file's name: raise it when what a generator makes, or what a file holds, changes.
+_VERSION = 1
+_MASKS = ("train_mask", "val_mask", "test_mask")
+# What numpy and zipfile raise over a damaged file.
+_DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    IndexError,
+    EOFError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def kept(key: str, make: Callable[[], Dataset]) -> Dataset:
+    """The data set of that key from the cache folder; made, and written there, when it is not there.
+
+    A damaged file is made anew. Where the folder cannot be written the data set is made every time. Both are
+    logged as warnings.
+
+    Args:
+        key: Names the data set and everything it depends on.
+        make: Makes it.
+    """
+    path = folder() / f"{re.sub(r'[^A-Za-z0-9._-]', '_', key)}-v{_VERSION}.npz"
+    if path.exists():
+        try:
+            return _read(path)
+        except _DAMAGE as error:
+            logger.warning("%s is damaged (%s); the data set is made anew.", path, error)
+    dataset = make()
+    try:
+        _write(path, dataset)
+    except OSError as error:
+        logger.warning("%s cannot be written (%s): the data set will be made anew next time.", path, error)
+    return dataset
+
+
+def folder() -> Path:
+    """Where data sets are kept."""
+    return config.cache_dir() / "datasets"
+
+
+def _write(path: Path, dataset: Dataset) -> None:
+    arrays = {
+        "name": np.array(dataset.name),
+        "counts": np.array([dataset.num_nodes, dataset.num_classes]),
+        "edge_index": dataset.edge_index.numpy().astype(np.int32),
+    }
+    for field in ("x", "y", *_MASKS):
+        value = getattr(dataset, field)
+        if value is not None:
+            arrays[field] = value.numpy()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Written aside and then renamed, so that no other process ever reads half a file.
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        Path(aside).replace(path)
+    finally:
+        Path(aside).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Dataset:
+    with np.load(path, allow_pickle=False) as arrays:
+        content = {key: arrays[key] for key in arrays.files}
+    num_nodes, num_classes = (int(count) for count in content.pop("counts"))
+    name = str(content.pop("name"))
+    content["edge_index"] = content["edge_index"].astype(np.int64)
+    try:
+        tensors = {key: torch.from_numpy(array) for key, array in content.items()}
+        return Dataset(name=name, num_nodes=num_nodes, num_classes=num_classes, **tensors)
+    except (ArgumentError, TypeError) as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,145 @@
+"""What a file holds, and the checks that hold for every format."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onehop.errors import FileFormatError
+
+# Node numbers are kept in 32 bits.
+MOST_NODES = 2**31 - 1
+# A graph may have this many nodes whatever its edges; beyond, at least one edge for so many nodes. Files that
+# break this hold identifiers, not node numbers, and would ask for gigabytes of empty rows.
+FREE_NODES = 1 << 24
+NODES_PER_EDGE = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FileContent:
+    """A graph from a file, and what the file knows about its nodes.
+
+    Attributes:
+        edge_index: [2, E], int64: sources above destinations.
+        size: (num_src, num_dst).
+        weight: [E], float32; None where the file has no values.
+        x: [N, F], float32: features; None where there are none.
+        y: [N], int64: classes from 0, -1 where unknown; None where there are none.
+        num_classes: Number of classes; 0 without labels.
+        train_masks: [S, N], bool: S splits; None where there are none.
+        val_masks: [S, N], bool.
+        test_masks: [S, N], bool.
+    """
+
+    edge_index: Tensor
+    size: tuple[int, int]
+    weight: Tensor | None = None
+    x: Tensor | None = None
+    y: Tensor | None = None
+    num_classes: int = 0
+    train_masks: Tensor | None = None
+    val_masks: Tensor | None = None
+    test_masks: Tensor | None = None
+
+
+def edges_from(path: Path, source: np.ndarray, target: np.ndarray, size: tuple[int, int]) -> Tensor:
+    """[2, E], int64: the edges, once every node number is known to lie inside ``size``.
+
+    Raises:
+        FileFormatError: A node number is no integer or out of range, or the size cannot be right.
+    """
+    if source.ndim != 1 or source.shape != target.shape:
+        raise FileFormatError(
+            f"{path}: expected as many sources as destinations, got arrays of shape {source.shape} and "
+            f"{target.shape}."
+        )
+    for name, count in zip(("sources", "destinations"), size, strict=True):
+        check_count(path, name, count, len(source))
+    for name, numbers, count in (("source", source, size[0]), ("destination", target, size[1])):
+        if numbers.dtype.kind not in "iu":
+            raise FileFormatError(
+                f"{path}: expected integers as node numbers, got {numbers.dtype} as {name}s."
+            )
+        wrong = (numbers < 0) | (numbers >= count)
+        if wrong.any():
+            edge = int(wrong.argmax())
+            raise FileFormatError(
+                f"{path}: {name} {numbers[edge]} of edge {edge} is not in [0, {count}), the graph's {name}s. "
+                f"The file is damaged, or it counts nodes in another way; write it again."
+            )
+    edge_index = np.empty((2, len(source)), dtype=np.int64)
+    edge_index[0], edge_index[1] = source, target
+    return torch.from_numpy(edge_index)
+
+
+def check_count(path: Path, name: str, count: int, edges: int) -> None:
+    """Refuses negative and absurd numbers of nodes before any memory is asked for.
+
+    Raises:
+        FileFormatError: Naming the count.
+    """
+    if not 0 <= count <= MOST_NODES:
+        raise FileFormatError(
+            f"{path}: {count} {name} are not between 0 and {MOST_NODES}, the most onehop can number."
+        )
+    if count > max(FREE_NODES, NODES_PER_EDGE * edges):
+        raise FileFormatError(
+            f"{path}: {count} {name} for {edges} edges: the file seems to hold identifiers rather than node "
+            "numbers. Number the nodes from 0 without gaps."
+        )
+
+
+def features_from(path: Path, values: np.ndarray, num_nodes: int) -> Tensor:
+    """[N, F], float32.
+
+    Raises:
+        FileFormatError: Not a table of numbers with one row a node.
+    """
+    if values.ndim != 2 or values.shape[0] != num_nodes or values.dtype.kind not in "biuf":
+        raise FileFormatError(
+            f"{path}: expected features as {num_nodes} rows of numbers, got {values.dtype} of shape "
+            f"{values.shape}."
+        )
+    return torch.from_numpy(values.astype(np.float32))
+
+
+def labels_from(path: Path, values: np.ndarray, num_nodes: int) -> tuple[Tensor, int]:
+    """[N], int64, and the number of classes.
+
+    Raises:
+        FileFormatError: Not one small integer a node; -1 stands for an unknown class.
+    """
+    labels = values.reshape(-1) if values.ndim == 2 and 1 in values.shape else values
+    if labels.shape != (num_nodes,) or labels.dtype.kind not in "biu":
+        raise FileFormatError(
+            f"{path}: expected a label, an integer, for each of {num_nodes} nodes, got {values.dtype} of "
+            f"shape {values.shape}."
+        )
+    lowest, highest = (int(labels.min()), int(labels.max())) if num_nodes else (0, -1)
+    # More classes than nodes: the column is something else, and a model would be sized by it.
+    if lowest < -1 or highest >= max(num_nodes, 1):
+        raise FileFormatError(
+            f"{path}: expected labels from 0 (-1 for unknown) below the {num_nodes} nodes, got {lowest} to "
+            f"{highest}."
+        )
+    return torch.from_numpy(labels.astype(np.int64)), highest + 1
+
+
+def masks_from(path: Path, values: np.ndarray, num_nodes: int) -> Tensor:
+    """[S, N], bool, from one mask or several.
+
+    Raises:
+        FileFormatError: Not zeros and ones for every node.
+    """
+    masks = np.atleast_2d(values)
+    zeros_and_ones = masks.dtype.kind == "b" or (
+        masks.dtype.kind in "iu" and bool(((masks == 0) | (masks == 1)).all())
+    )
+    if masks.ndim != 2 or masks.shape[0] == 0 or masks.shape[1] != num_nodes or not zeros_and_ones:
+        raise FileFormatError(
+            f"{path}: expected masks, true or false for each of {num_nodes} nodes, got {values.dtype} of "
+            f"shape {values.shape}."
+        )
+    return torch.from_numpy(masks.astype(np.bool_))

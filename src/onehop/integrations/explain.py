@@ -1,0 +1,109 @@
+"""``onehop.explain()``: which layers of a model take the fast path, and why the others do not."""
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from onehop.errors import ArgumentError
+from onehop.integrations import reports
+from onehop.integrations.patch import patch
+
+_HEADINGS = ("layer", "class", "calls", "fast path")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerReport:
+    """What one layer did.
+
+    Attributes:
+        name: Its name in the model; empty for the model itself.
+        kind: Its class.
+        calls: How many propagations went this way.
+        reason: Why the framework's own code ran; None if the fast path did.
+        form: What the fast path computed.
+        reduce: "sum", "mean", "max" or "min".
+        backend: Who ran it.
+        plan: How.
+    """
+
+    name: str
+    kind: str
+    calls: int
+    reason: str | None
+    form: str
+    reduce: str
+    backend: str
+    plan: str
+
+    @property
+    def fast(self) -> bool:
+        """Whether it took the fast path."""
+        return self.reason is None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A row for every layer that propagated, and every way it went; prints as a table.
+
+    Attributes:
+        layers: The rows, in the order in which the layers ran.
+    """
+
+    layers: tuple[LayerReport, ...]
+
+    def __str__(self) -> str:
+        """The table."""
+        if not self.layers:
+            return "No layer propagated anything: the model has no layers of PyG, or did not call them."
+        rows = [(row.name or "(model)", row.kind, str(row.calls), _path(row)) for row in self.layers]
+        widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(3)]
+        lines = [_line(row, widths) for row in (_HEADINGS, *rows)]
+        lines.insert(1, "-" * max(len(line) for line in lines))
+        return "\n".join(lines)
+
+
+def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
+    """Runs a copy of the model once, without gradients, and reports how each layer went.
+
+    The model itself is not touched, nor is torch's random state. Works with and without a patch in place;
+    without one it tells what :func:`onehop.patch` would do.
+
+    Args:
+        model: A module with PyG layers.
+        *inputs: What to call it with.
+        **kwargs: Likewise.
+
+    Raises:
+        ArgumentError: ``model`` is not a ``torch.nn.Module``.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise ArgumentError(f"model: expected a torch.nn.Module, got {type(model).__name__}.")
+    duplicate = copy.deepcopy(model)
+    names = {id(module): name for name, module in duplicate.named_modules()}
+    with patch(), reports.recorded() as calls, torch.random.fork_rng(devices=[]), torch.no_grad():
+        duplicate(*inputs, **kwargs)
+    return Explanation(tuple(_rows(calls, names)))
+
+
+def _rows(calls: list[reports.Call], names: dict[int, str]) -> Iterable[LayerReport]:
+    counted: dict[tuple[Any, ...], int] = {}
+    for call in calls:
+        name = names.get(id(call.layer), "(made while running)")
+        key = (name, type(call.layer).__name__, call.reason, call.form, call.reduce, call.backend, call.plan)
+        counted[key] = counted.get(key, 0) + 1
+    for (name, kind, *rest), number in counted.items():
+        yield LayerReport(name, kind, number, *rest)
+
+
+def _path(row: LayerReport) -> str:
+    if row.reason is not None:
+        return f"no: {row.reason}"
+    return f"{row.reduce} of {row.form}, on {row.backend}, {row.plan}"
+
+
+def _line(cells: tuple[str, ...], widths: list[int]) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+    return "  ".join([*padded, cells[-1]])

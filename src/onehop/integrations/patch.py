@@ -1,0 +1,228 @@
+"""``onehop.patch()``: unchanged models of other frameworks run on onehop's kernels, until taken back."""
+
+import contextlib
+import functools
+import importlib.util
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from onehop import config, native
+from onehop.errors import ArgumentError, ConfigurationError
+from onehop.integrations import reports
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Framework(Protocol):
+    """What can be patched."""
+
+    name: str
+
+    def layers(self) -> tuple[str, ...]:
+        """The layer names that ``only`` may list."""
+        ...
+
+    def install(self, only: frozenset[str] | None) -> None:
+        """Puts ours in place; again, with other names, changes the selection."""
+        ...
+
+    def remove(self) -> None:
+        """Puts theirs back."""
+        ...
+
+    def replaced(self) -> list[str]:
+        """The dotted names of what is ours now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    installed: bool
+    only: frozenset[str] | None
+    keeping: bool
+
+
+_lock = threading.RLock()
+_framework: Framework | None = None
+_installed = False
+_only: frozenset[str] | None = None
+_keeping = False
+
+
+class Patch:
+    """A patch in place. A context manager: on leaving, things are again as they were before ``patch()``.
+
+    The patch counts for the whole process, whichever thread asked for it.
+    """
+
+    def __init__(self, before: _State, active: bool) -> None:
+        self._before = before
+        self._active = active
+
+    @property
+    def active(self) -> bool:
+        """Whether the patch is in place now."""
+        return _installed
+
+    def remove(self) -> None:
+        """Puts everything back as the framework made it; once is enough, again does nothing."""
+        unpatch()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside the block, everything is as the framework made it, as for code that reads sources."""
+        with _lock:
+            was_installed, only = _installed, _only
+            if was_installed:
+                _put_back()
+        try:
+            yield
+        finally:
+            with _lock:
+                if was_installed:
+                    _put_in(only)
+
+    def __enter__(self) -> "Patch":
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Goes back to how things were before."""
+        if not self._active:
+            return
+        with _lock:
+            if self._before.installed:
+                _put_in(self._before.only)
+                _keep_memory(self._before.keeping)
+            else:
+                unpatch()
+
+    def __repr__(self) -> str:
+        """Whether it is in place."""
+        return f"Patch(active={self.active})"
+
+
+def patch(only: str | Iterable[str] | None = None, keep_memory: bool | None = None) -> Patch:
+    """Lets PyG's layers run on onehop's kernels, wherever that gives the same result.
+
+    Models need not change, and may be made before or after. Layers that onehop cannot run go PyG's own way;
+    :func:`onehop.explain` says which, and why, and so does one INFO line a class and reason in the log
+    ``onehop``. Calling it again changes ``only`` at most.
+
+    Args:
+        only: Names of layer classes, such as "GCNConv"; their subclasses count too. None means all.
+        keep_memory: Whether the C library keeps freed memory in the process while patched, instead of giving
+            it back to the system and faulting it in anew for each large tensor. None means that the
+            environment variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes), or, if a patch is in place,
+            that nothing changes. Without effect outside glibc.
+
+    Returns:
+        A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is
+        inactive.
+
+    Raises:
+        ArgumentError: ``only`` lists a layer that has no fast path.
+        ConfigurationError: PyG is not installed, or too old.
+    """
+    with _lock:
+        before = _State(_installed, _only, _keeping)
+        if config.disabled():
+            reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
+            return Patch(before, active=False)
+        framework = _find_framework()
+        _put_in(_names(only, framework))
+        if keep_memory is not None:
+            _keep_memory(keep_memory)
+        elif not before.installed:
+            _keep_memory(config.keep_memory())
+        return Patch(before, active=True)
+
+
+def unpatch() -> None:
+    """Puts back everything that :func:`patch` replaced, and the C library's memory policy."""
+    with _lock:
+        if _installed:
+            _put_back()
+            reports.forget_logged()
+            _keep_memory(False)
+
+
+def patched() -> tuple[str, ...]:
+    """The dotted names of everything that is replaced now; empty without a patch."""
+    with _lock:
+        return tuple(_framework.replaced()) if _framework is not None and _installed else ()
+
+
+def accelerate(function: Callable[P, R]) -> Callable[P, R]:
+    """A decorator: the patch is in place while ``function`` runs; then things are as they were before.
+
+    Raises:
+        ArgumentError: A generator or coroutine function, whose body runs after the call.
+    """
+    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        raise ArgumentError(
+            f"function: {function.__name__} is a generator or coroutine function, whose body runs later; "
+            f"use 'with onehop.patch():' inside it."
+        )
+
+    @functools.wraps(function)
+    def patched_inside(*args: P.args, **kwargs: P.kwargs) -> R:
+        with patch():
+            return function(*args, **kwargs)
+
+    return patched_inside
+
+
+def _put_in(only: frozenset[str] | None) -> None:
+    global _installed, _only
+    framework = _find_framework()
+    framework.install(only)
+    _installed, _only = True, only
+
+
+def _put_back() -> None:
+    global _installed, _only
+    if _framework is not None:
+        _framework.remove()
+    _installed, _only = False, None
+
+
+def _keep_memory(keep: bool) -> None:
+    global _keeping
+    # Only where something changes: taking back what was never set would change the C library's defaults.
+    if keep != _keeping:
+        native.extension.keep_freed_memory(keep)
+        _keeping = keep
+
+
+def _find_framework() -> Framework:
+    global _framework
+    if _framework is None:
+        if importlib.util.find_spec("torch_geometric") is None:
+            raise ConfigurationError(
+                "onehop.patch() found nothing to patch: torch_geometric is not installed. "
+                "Install it with: pip install 'onehop[pyg]'"
+            )
+        from onehop.integrations.pyg.framework import Pyg
+
+        _framework = Pyg()
+    return _framework
+
+
+def _names(only: str | Iterable[str] | None, framework: Framework) -> frozenset[str] | None:
+    if only is None:
+        return None
+    names = frozenset([only] if isinstance(only, str) else only)
+    unknown: list[Any] = sorted(str(name) for name in names if name not in framework.layers())
+    if unknown:
+        raise ArgumentError(
+            f"only: {', '.join(unknown)} has no fast path; there are {', '.join(framework.layers())}."
+        )
+    return names

@@ -1,0 +1,161 @@
+"""The conditions of the fast path that concern a layer: each comes with the sentence that says why not.
+
+Nothing here looks at the data. What depends on the class alone is decided once for a class, and decided anew
+when somebody replaces one of its functions.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
+from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
+
+from onehop.integrations.pyg.recognise import Form, message_forms
+
+# The reduction that an aggregation module computes, by its exact class.
+REDUCTIONS: dict[type, str] = {
+    SumAggregation: "sum",
+    MeanAggregation: "mean",
+    MaxAggregation: "max",
+    MinAggregation: "min",
+}
+
+# Functions that PyG calls on the way and that must be its own.
+_OURS_ASSUMES = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
+_INSTANCE_OVERRIDES = ("message", *_OURS_ASSUMES, "collect")
+_HOOKS = (
+    "_propagate_forward_pre_hooks",
+    "_propagate_forward_hooks",
+    "_message_forward_pre_hooks",
+    "_message_forward_hooks",
+    "_aggregate_forward_pre_hooks",
+    "_aggregate_forward_hooks",
+    "_message_and_aggregate_forward_pre_hooks",
+    "_message_and_aggregate_forward_hooks",
+)
+_MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
+
+_forms: dict[Callable[..., Any], Form | str] = {}
+_selection: frozenset[str] | None = None
+
+
+def select(only: frozenset[str] | None) -> None:
+    """Sets the layers that the patch is for, by class name; None means all."""
+    global _selection
+    _selection = only
+    if not _forms:
+        _forms.update(message_forms())
+
+
+class ClassRecord:
+    """What is known of a class of layers.
+
+    Attributes:
+        form: What its messages are; None if it has no fast path.
+        reason: Why it has none.
+        fuses: Whether the class has a fused path of PyG's own.
+    """
+
+    __slots__ = ("_functions", "_selection", "form", "fuses", "reason")
+
+    def __init__(self, kind: Any) -> None:
+        self._functions = _functions(kind)
+        self._selection = _selection
+        self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
+        self.form: Form | None = None
+        self.reason: str | None = None
+        found = _class_form(kind)
+        if isinstance(found, Form):
+            self.form = found
+        else:
+            self.reason = found
+
+    def holds(self, kind: type) -> bool:
+        """Whether the class still has the functions that were looked at."""
+        return self._functions == _functions(kind) and self._selection is _selection
+
+
+def _functions(kind: Any) -> tuple[Any, ...]:
+    return (
+        kind.message,
+        kind.aggregate,
+        kind.update,
+        kind._check_input,
+        kind._set_size,
+        kind._index_select,
+        kind._index_select_safe,
+    )
+
+
+def _class_form(kind: Any) -> Form | str:
+    if _selection is not None and _selection.isdisjoint(base.__name__ for base in kind.__mro__):
+        return "patch(only=...) leaves its class out"
+    form = _forms.get(kind.message)
+    if form is None:
+        return "its message function is its own, and onehop knows only those of PyG"
+    if isinstance(form, str):
+        return form
+    for name in _OURS_ASSUMES:
+        if getattr(kind, name) is not getattr(MessagePassing, name):
+            return f"its class overrides {name}"
+    return form
+
+
+def layer_reason(layer: Any, record: ClassRecord) -> str | None:
+    """Why this layer, as it is set up now, has no fast path; None if it has."""
+    if record.reason is not None:
+        return record.reason
+    state = layer.__dict__
+    if state.get("_explain"):
+        return "an explainer is at work on it"
+    if state.get("_decomposed_layers", 1) != 1:
+        return "decomposed_layers is not 1"
+    for name in _INSTANCE_OVERRIDES:
+        if name in state:
+            return f"this instance overrides {name}"
+    for name in _HOOKS:
+        if state.get(name):
+            return "message passing hooks are registered on it"
+    if record.fuses and not state["fuse"] and state["aggr"] in FUSE_AGGRS:
+        return "its fuse switch is off"
+    return None
+
+
+def reduction(layer: Any) -> tuple[str, str | None]:
+    """The reduction of the layer's aggregation module; or, in the second place, why it has no fast path."""
+    module = layer.__dict__["_modules"].get("aggr_module")
+    reduce = REDUCTIONS.get(type(module))
+    if reduce is None:
+        return "", f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
+    state = module.__dict__
+    for name in _MODULE_HOOKS:
+        if state[name]:
+            return "", "hooks are registered on its aggregation module"
+    if "forward" in state or "reduce" in state:
+        return "", "its aggregation module is overridden"
+    for name in _GLOBAL_HOOKS:
+        if getattr(torch_module, name):
+            return "", "global module hooks are registered"
+    return reduce, None
+
+
+def context_reason() -> str | None:
+    """Why nothing can take the fast path now; None if it can."""
+    if torch._C._are_functorch_transforms_active():
+        return "a functorch transform (vmap, grad, jvp) is at work"
+    if torch._C._len_torch_dispatch_stack():
+        return "a torch dispatch mode is at work"
+    if torch.autograd.forward_ad._current_level >= 0:
+        return "forward-mode differentiation is at work"
+    if torch._C._get_tracing_state() is not None:
+        return "torch.jit.trace is at work"
+    return None

@@ -1,0 +1,73 @@
+"""PyG as a framework that can be patched."""
+
+import importlib
+
+import torch_geometric
+import torch_geometric.nn
+
+from onehop.errors import ConfigurationError
+from onehop.integrations.pyg import eligibility, gcn_norm, hook, propagate, self_loops
+from onehop.integrations.pyg.recognise import GCN_NORM_MODULES, SELF_LOOP_NAMES, known_layers
+from onehop.integrations.reports import LOGGER
+from onehop.integrations.rows import Row
+
+_OLDEST, _NEWEST = (2, 6), (2, 8)
+
+
+class Pyg:
+    """PyTorch Geometric: what is replaced in it, and how it is put back."""
+
+    name = "pyg"
+
+    def __init__(self) -> None:
+        version = tuple(int(part) for part in torch_geometric.__version__.split(".")[:2])
+        if version < _OLDEST:
+            raise ConfigurationError(
+                f"torch_geometric {torch_geometric.__version__} is too old for onehop.patch(), which "
+                f"needs 2.6 to 2.8. Upgrade with: pip install -U torch_geometric"
+            )
+        if version > _NEWEST:
+            LOGGER.warning(
+                "onehop.patch() was tested with torch_geometric 2.6 to 2.8, and this is %s: compare results.",
+                torch_geometric.__version__,
+            )
+        self._rows: list[Row] = []
+
+    def layers(self) -> tuple[str, ...]:
+        """The names that ``patch(only=...)`` takes."""
+        return known_layers()
+
+    def install(self, only: frozenset[str] | None) -> None:
+        """Puts ours in place, for the named layers; None means all."""
+        eligibility.select(only)
+        if self._rows:
+            return
+        self._rows = _rows()
+        for row in self._rows:
+            row.install()
+        hook.wrap_existing()
+        propagate.switch(True)
+
+    def remove(self) -> None:
+        """Puts theirs back."""
+        propagate.switch(False)
+        for row in reversed(self._rows):
+            row.restore()
+        self._rows = []
+        hook.unwrap_all()
+
+    def replaced(self) -> list[str]:
+        """The dotted names of everything that is ours now."""
+        return [row.name for row in self._rows] + (hook.wrapped_classes() if self._rows else [])
+
+
+def _rows() -> list[Row]:
+    rows = [hook.template_row()]
+    for name in GCN_NORM_MODULES:
+        module = importlib.import_module(name)
+        rows.append(Row(module, "gcn_norm", gcn_norm.remembering(module.gcn_norm), module.gcn_norm))
+    for name, attribute in SELF_LOOP_NAMES:
+        module = importlib.import_module(name)
+        theirs = getattr(module, attribute)
+        rows.append(Row(module, attribute, self_loops.REMEMBERING[attribute](theirs), theirs))
+    return rows

@@ -1,0 +1,130 @@
+"""GCN's normalisation, remembered: PyG computes it on every call, with the same result.
+
+Without edge weights both the edges with self loops and the weights are kept, and with them the numbers
+``deg ** -1/2`` whose products the weights are, so that the aggregation needs no weight for each edge.
+With edge weights, which may need gradients, the edges alone are kept and the weights are computed every time.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.integrations.pyg.derived import can_remember, remember, remembered
+from onehop.integrations.pyg.graphs import note_scales
+from onehop.integrations.rows import stand_in
+
+Normalise = Callable[..., Any]
+
+
+def remembering(theirs: Normalise) -> Normalise:
+    """PyG's ``gcn_norm`` with a memory."""
+    ours = _normalise
+
+    def gcn_norm(  # type: ignore[no-untyped-def]
+        edge_index,
+        edge_weight=None,
+        num_nodes=None,
+        improved=False,
+        add_self_loops=True,
+        flow="source_to_target",
+        dtype=None,
+    ):
+        return ours(theirs, edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
+
+    return stand_in(theirs, gcn_norm)
+
+
+def _normalise(
+    theirs: Normalise,
+    edge_index: Any,
+    edge_weight: Any,
+    num_nodes: Any,
+    improved: bool,
+    add_self_loops: bool,
+    flow: str,
+    dtype: Any,
+) -> Any:
+    if torch.compiler.is_compiling() or not can_remember(edge_index):
+        return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
+    if edge_weight is None:
+        return _without_weight(theirs, edge_index, num_nodes, improved, add_self_loops, flow, dtype)
+    if not add_self_loops or not _is_vector(edge_weight, edge_index):
+        return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
+    return _with_weight(theirs, edge_index, edge_weight, num_nodes, improved, flow, dtype)
+
+
+def _without_weight(
+    theirs: Normalise,
+    edge_index: Tensor,
+    num_nodes: int | None,
+    improved: bool,
+    add_self_loops: bool,
+    flow: str,
+    dtype: torch.dtype | None,
+) -> tuple[Tensor, ...]:
+    rest = ("gcn_norm", num_nodes, improved, add_self_loops, flow, dtype)
+    found = remembered(edge_index, rest)
+    if found is not None:
+        return found
+    # Tensors made in inference mode could not be used outside it, where they will be found again.
+    with torch.inference_mode(False), torch.no_grad():
+        edges, weight = theirs(edge_index, None, num_nodes, improved, add_self_loops, flow, dtype)
+        remember(edge_index, rest, (edges, weight))
+        scale = _scale(edges, weight, num_nodes, flow)
+        if scale is not None:
+            note_scales(weight, edges, scale)
+    return edges, weight
+
+
+def _scale(edge_index: Tensor, weight: Tensor, num_nodes: int | None, flow: str) -> Tensor | None:
+    """[N]: deg ** -1/2 if every weight is exactly the product of its ends' numbers, else None.
+
+    The formula is PyG's, for edges of weight 1, so that the products agree bit for bit where it holds.
+    """
+    if num_nodes is None:
+        return None
+    source, target = edge_index[0], edge_index[1]
+    counted = target if flow == "source_to_target" else source
+    ones = torch.ones_like(weight)
+    degree = weight.new_zeros(num_nodes).scatter_add_(0, counted.long(), ones)
+    scale = degree.pow_(-0.5).masked_fill_(degree == float("inf"), 0)
+    return scale if torch.equal(scale[source] * scale[target], weight) else None
+
+
+def _is_vector(edge_weight: Any, edge_index: Tensor) -> bool:
+    return type(edge_weight) in (Tensor, torch.nn.Parameter) and edge_weight.shape == edge_index.shape[1:]
+
+
+def _with_weight(
+    theirs: Normalise,
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    num_nodes: int | None,
+    improved: bool,
+    flow: str,
+    dtype: torch.dtype | None,
+) -> Any:
+    """The edges from memory, the weights anew.
+
+    ``add_remaining_self_loops`` keeps the edges that are no loops, in their order, and appends a loop for
+    every node: it weighs what the node's last loop weighed before, or, without one, 2 if ``improved``, else
+    1.
+    """
+    if num_nodes is None or edge_index.dtype != torch.int64:
+        return theirs(edge_index, edge_weight, num_nodes, improved, True, flow, dtype)
+    rest = ("self loops", num_nodes)
+    found = remembered(edge_index, rest)
+    if found is None:
+        with torch.inference_mode(False), torch.no_grad():
+            keep = edge_index[0] != edge_index[1]
+            loops = torch.arange(num_nodes, device=edge_index.device).view(1, -1).repeat(2, 1)
+            found = (torch.cat([edge_index[:, keep], loops], dim=1), keep)
+            remember(edge_index, rest, found)
+    edges, keep = found
+    loop_weight = edge_weight.new_full((num_nodes,), 2.0 if improved else 1.0)
+    is_loop = ~keep
+    loop_weight[edge_index[0][is_loop]] = edge_weight[is_loop]
+    weight = torch.cat([edge_weight[keep], loop_weight])
+    return theirs(edges, weight, num_nodes, improved, False, flow, dtype)

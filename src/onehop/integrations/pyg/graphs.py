@@ -1,0 +1,75 @@
+"""The graph of an edge_index, made once and found again."""
+
+import weakref
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.graph.identity import CACHE
+
+
+def graph_of(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph | None:
+    """The graph of these edges.
+
+    Args:
+        edge_index: [2, E], int32 or int64, on the CPU.
+        num_src: How many nodes send.
+        num_dst: How many nodes receive.
+        forwards: Whether row 0 sends to row 1 (``flow="source_to_target"``) or the other way round.
+
+    Returns:
+        None if a node number is out of range or there are too many nodes, which PyG is to report.
+    """
+    rest = ("graph", num_src, num_dst, forwards)
+    found = CACHE.find(edge_index, rest)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    try:
+        graph = Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=(num_src, num_dst))
+    except ArgumentError:
+        return None
+    CACHE.store(edge_index, rest, graph)
+    return graph
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """A weight that is the product of one number per node at either end of the edge.
+
+    Attributes:
+        scale: [N], the numbers.
+        edges: The edges that the weight belongs to.
+        version: Of those edges.
+    """
+
+    scale: Tensor
+    edges: "weakref.ref[Tensor]"
+    version: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the numbers."""
+        return self.scale.nbytes
+
+
+def note_scales(weight: Tensor, edge_index: Tensor, scale: Tensor) -> None:
+    """Notes that ``weight[e] == scale[source] * scale[destination]`` for these edges."""
+    CACHE.store(weight, "scales", Scales(scale, weakref.ref(edge_index), edge_index._version))
+
+
+def scales_of(weight: Tensor, edge_index: Tensor, num_src: int, num_dst: int) -> Tensor | None:
+    """The numbers whose products the weight is; None if it is not known to be such products."""
+    if weight.requires_grad:
+        return None
+    found = CACHE.find(weight, "scales")
+    if (
+        found is None
+        or found.edges() is not edge_index
+        or found.version != edge_index._version
+        or found.scale.size(0) != num_src
+        or num_src != num_dst
+    ):
+        return None
+    return found.scale  # type: ignore[no-any-return]

@@ -1,0 +1,195 @@
+"""The fast path: a layer's whole propagation as one aggregation over a cached graph."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.backends import backend_for
+from onehop.graph import Graph
+from onehop.integrations import reports
+from onehop.integrations.pyg.eligibility import ClassRecord, context_reason, layer_reason, reduction
+from onehop.integrations.pyg.graphs import graph_of, scales_of
+from onehop.integrations.pyg.operands import difference_reason, edges_of, source_of, weight_of
+from onehop.integrations.pyg.recognise import Form
+from onehop.integrations.rows import stand_in
+from onehop.ops import aggregate
+from onehop.ops.extremum import EXTREMUM
+from onehop.ops.linear import AGGREGATE
+
+Propagate = Callable[..., Any]
+
+# Features of these dtypes are added up in their own.
+_PLAIN = (torch.float32, torch.float64)
+
+_on = False
+
+
+def switch(on: bool) -> None:
+    """Turns the fast path on or off for wrappers that are still held somewhere, as on single instances."""
+    global _on
+    _on = on
+
+
+def wrap(theirs: Propagate) -> Propagate:
+    """A ``propagate`` that takes the fast path where it applies, and is ``theirs`` where it does not."""
+    # Here and not in a module's table: it holds classes, and must die with the class that holds the function.
+    records: dict[type, ClassRecord] = {}
+    ours = _propagate
+
+    def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
+        return ours(theirs, records, self, edge_index, args, kwargs)
+
+    wrapped = stand_in(theirs, propagate)
+    wrapped.onehop_theirs = theirs  # type: ignore[attr-defined]
+    return wrapped
+
+
+def _propagate(
+    theirs: Propagate,
+    records: dict[type, ClassRecord],
+    layer: Any,
+    edge_index: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    if torch.compiler.is_compiling() or not _on:
+        return theirs(layer, edge_index, *args, **kwargs)
+    task = _prepare(records, layer, edge_index, args, kwargs)
+    if isinstance(task, str):
+        reports.refuse(layer, task)
+        return theirs(layer, edge_index, *args, **kwargs)
+    if reports.recording():
+        reports.record(task.described(layer))
+    return task.run()
+
+
+@dataclass(slots=True)
+class Task:
+    """One propagation, ready to run.
+
+    Attributes:
+        form: What the messages are.
+        reduce: How they are reduced.
+        graph: Over which edges.
+        x: [num_src, F], or [B, num_src, F].
+        weight: [E] or None.
+        scale: [N], to multiply sources and destinations by, or None.
+        subtrahend: [num_dst, F], what every message has subtracted, or None.
+    """
+
+    form: Form
+    reduce: str
+    graph: Graph
+    x: Tensor
+    weight: Tensor | None
+    scale: Tensor | None
+    subtrahend: Tensor | None
+
+    def run(self) -> Tensor:
+        """The aggregated messages: [num_dst, F], or [B, num_dst, F]."""
+        if self.x.dim() == 3:
+            # Batches become columns: each edge is read once for all of them.
+            return self._aggregate(self.x.transpose(0, 1)).transpose(0, 1).contiguous()
+        out = self._aggregate(self.x)
+        if self.subtrahend is None:
+            return out
+        # The sum of w * (a - b) over a row is the sum of w * a, less b times the sum of w.
+        return out - self.subtrahend * self._aggregate(self.x.new_ones(self.x.size(0), 1))
+
+    def _aggregate(self, x: Tensor) -> Tensor:
+        factor = self.scale if self.weight is None else self.weight
+        if x.dim() != 2 or (factor is not None and factor.dtype is not x.dtype) or x.dtype not in _PLAIN:
+            return aggregate(self.graph, x, self.weight, self.reduce, self.scale, self.scale)
+        # Everything has been checked, and nothing needs converting: on small graphs the rest would show.
+        number, rows = self.graph.number, self.graph.num_dst
+        if self.reduce in ("sum", "mean"):
+            mean, scale = self.reduce == "mean", self.scale
+            summed: Tensor = AGGREGATE(x, self.weight, scale, scale, number, rows, False, mean, False, "")
+            return summed
+        out: Tensor = EXTREMUM(x, self.weight, number, rows, self.reduce, False, False, "")[0]
+        return out
+
+    def described(self, layer: Any) -> reports.Call:
+        """What ``explain`` shows."""
+        backend = backend_for(self.x.device, self.x.dtype)
+        width = self.x.numel() // max(self.graph.num_src, 1)
+        plan = backend.prepare(self.graph, False, width, self.x.dtype)
+        form = self.form.name
+        if self.scale is not None:
+            form = "scaled source, scaled destination"
+        elif self.form.weight is not None and self.weight is None:
+            form = form.removesuffix(" * weight")
+        return reports.Call(layer, None, form, self.reduce, backend.name, str(plan))
+
+
+def _prepare(
+    records: dict[type, ClassRecord],
+    layer: Any,
+    edge_index: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Task | str:
+    """The task, or the sentence why there is none. O(1), but for an edge_index seen for the first time."""
+    kind = type(layer)
+    record = records.get(kind)
+    if record is None or not record.holds(kind):
+        record = records[kind] = ClassRecord(kind)
+    reason = layer_reason(layer, record)
+    if reason is not None:
+        return reason
+    reduce, reason = reduction(layer)
+    if reason is not None:
+        return reason
+    reason = context_reason()
+    if reason is not None:
+        return reason
+    form = record.form
+    assert form is not None
+    if args or not _names_fit(form, kwargs):
+        return "propagate gets other operands than the message needs"
+    edges = edges_of(layer, edge_index, kwargs.get("size"), record.fuses)
+    if isinstance(edges, str):
+        return edges
+    data, sizes = edges
+    forwards = layer.flow == "source_to_target"
+    x = source_of(layer, kwargs[form.source], sizes, forwards)
+    if isinstance(x, str):
+        return x
+    weight, reason = weight_of(form, kwargs, data.size(1))
+    if reason is not None:
+        return reason
+    subtrahend = None
+    if form.subtract is not None:
+        subtrahend = kwargs[form.subtract]
+        reason = difference_reason(layer, subtrahend, x, reduce, sizes, forwards)
+        if reason is not None:
+            return reason
+    receiving = 1 if forwards else 0
+    num_dst = sizes[receiving]
+    if num_dst is None:
+        num_dst = sizes[1 - receiving]
+    num_src = x.size(-2)
+    graph = graph_of(data, num_src, num_dst, forwards) if type(num_dst) is int else None
+    if graph is None:
+        return "a node number is out of range, or there are too many nodes"
+    scale = None
+    if weight is not None and reduce in ("sum", "mean"):
+        scale = scales_of(weight, data, num_src, graph.num_dst)
+        if scale is not None:
+            weight = None
+    return Task(form, reduce, graph, x, weight, scale, subtrahend)
+
+
+def _names_fit(form: Form, kwargs: dict[str, Any]) -> bool:
+    expected = 1 + ("size" in kwargs)
+    if form.source not in kwargs:
+        return False
+    for name in (form.weight, form.subtract):
+        if name is not None:
+            if name not in kwargs:
+                return False
+            expected += 1
+    return len(kwargs) == expected

@@ -1,0 +1,114 @@
+"""Which message functions onehop knows, and what each computes.
+
+The table is keyed by the function object that a layer's class has as ``message``: a class that inherits one
+of these functions qualifies, a class that overrides it does not.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a message function computes for an edge from j to i.
+
+    Attributes:
+        name: As ``explain`` shows it.
+        source: The operand of ``propagate`` with the sources' features.
+        weight: The operand with one number an edge; None if the message has none.
+        weight_required: Whether a weight of None is an error in PyG.
+        subtract: The operand with the destinations' features that the message subtracts from the sources'.
+    """
+
+    name: str
+    source: str = "x"
+    weight: str | None = None
+    weight_required: bool = False
+    subtract: str | None = None
+
+
+COPY = Form("source")
+MAYBE_WEIGHTED = Form("source * weight", weight="edge_weight")
+WEIGHTED = Form("source * weight", weight="edge_weight", weight_required=True)
+CHEBYSHEV = Form("source * weight", weight="norm", weight_required=True)
+SPARSE_LINEAR = Form("source * weight", source="weight", weight="edge_weight")
+DIFFERENCE = Form("(source - destination) * weight", source="a", weight="edge_weight", subtract="b")
+
+ATTENTION = "attention layers are computed by PyG"
+
+_CONV = "torch_geometric.nn.conv"
+_MODELS = "torch_geometric.nn.models"
+
+# (module, class that defines the message function, form or why not)
+_TABLE: tuple[tuple[str, str, Form | str], ...] = (
+    (f"{_CONV}.message_passing", "MessagePassing", COPY),
+    (f"{_CONV}.sage_conv", "SAGEConv", COPY),
+    (f"{_CONV}.gin_conv", "GINConv", COPY),
+    (f"{_CONV}.mf_conv", "MFConv", COPY),
+    (f"{_CONV}.signed_conv", "SignedConv", COPY),
+    (f"{_CONV}.gcn_conv", "GCNConv", MAYBE_WEIGHTED),
+    (f"{_CONV}.graph_conv", "GraphConv", MAYBE_WEIGHTED),
+    (f"{_CONV}.simple_conv", "SimpleConv", MAYBE_WEIGHTED),
+    (f"{_CONV}.appnp", "APPNP", MAYBE_WEIGHTED),
+    (f"{_CONV}.tag_conv", "TAGConv", MAYBE_WEIGHTED),
+    (f"{_CONV}.lg_conv", "LGConv", MAYBE_WEIGHTED),
+    (f"{_CONV}.gcn2_conv", "GCN2Conv", MAYBE_WEIGHTED),
+    (f"{_CONV}.mixhop_conv", "MixHopConv", MAYBE_WEIGHTED),
+    (f"{_CONV}.gated_graph_conv", "GatedGraphConv", MAYBE_WEIGHTED),
+    (f"{_CONV}.wl_conv_continuous", "WLConvContinuous", MAYBE_WEIGHTED),
+    (f"{_MODELS}.label_prop", "LabelPropagation", MAYBE_WEIGHTED),
+    (f"{_CONV}.sg_conv", "SGConv", WEIGHTED),
+    (f"{_CONV}.ssg_conv", "SSGConv", WEIGHTED),
+    (f"{_CONV}.arma_conv", "ARMAConv", WEIGHTED),
+    (f"{_CONV}.pdn_conv", "PDNConv", WEIGHTED),
+    (f"{_CONV}.cluster_gcn_conv", "ClusterGCNConv", WEIGHTED),
+    (f"{_CONV}.cheb_conv", "ChebConv", CHEBYSHEV),
+    (f"{_MODELS}.linkx", "SparseLinear", SPARSE_LINEAR),
+    (f"{_CONV}.le_conv", "LEConv", DIFFERENCE),
+    (f"{_CONV}.gat_conv", "GATConv", ATTENTION),
+    (f"{_CONV}.gatv2_conv", "GATv2Conv", ATTENTION),
+    (f"{_CONV}.transformer_conv", "TransformerConv", ATTENTION),
+    (f"{_CONV}.agnn_conv", "AGNNConv", ATTENTION),
+    (f"{_CONV}.fa_conv", "FAConv", ATTENTION),
+    (f"{_CONV}.supergat_conv", "SuperGATConv", ATTENTION),
+)
+
+# Every module of PyG that holds a name bound to gcn_norm.
+GCN_NORM_MODULES = (
+    f"{_CONV}.gcn_conv",
+    f"{_CONV}.appnp",
+    f"{_CONV}.arma_conv",
+    f"{_CONV}.dna_conv",
+    f"{_CONV}.eg_conv",
+    f"{_CONV}.fa_conv",
+    f"{_CONV}.gcn2_conv",
+    f"{_CONV}.lg_conv",
+    f"{_CONV}.mixhop_conv",
+    f"{_CONV}.pdn_conv",
+    f"{_CONV}.sg_conv",
+    f"{_CONV}.ssg_conv",
+    f"{_CONV}.tag_conv",
+    f"{_MODELS}.label_prop",
+)
+
+# Modules whose layers rewrite self loops on every call, and the names of the functions that do it.
+SELF_LOOP_NAMES = (
+    (f"{_CONV}.cluster_gcn_conv", "remove_self_loops"),
+    (f"{_CONV}.cluster_gcn_conv", "add_self_loops"),
+    (f"{_CONV}.simple_conv", "add_self_loops"),
+)
+
+
+def known_layers() -> tuple[str, ...]:
+    """The names of the classes whose message functions have a fast path."""
+    return tuple(name for _, name, form in _TABLE if isinstance(form, Form))
+
+
+def message_forms() -> dict[Callable[..., Any], Form | str]:
+    """The table, by function object: a form, or the sentence why a function has none."""
+    forms: dict[Callable[..., Any], Form | str] = {}
+    for module, name, form in _TABLE:
+        forms[getattr(importlib.import_module(module), name).message] = form
+    return forms

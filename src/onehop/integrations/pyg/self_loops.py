@@ -1,0 +1,53 @@
+"""Self loops added and removed, remembered, for the layers that do it on every call."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onehop.integrations.pyg.derived import can_remember, remember, remembered
+from onehop.integrations.rows import stand_in
+
+Rewrite = Callable[..., Any]
+
+
+def remembering_add(theirs: Rewrite) -> Rewrite:
+    """PyG's ``add_self_loops`` with a memory, for calls without edge attributes."""
+    ours = _rewrite
+
+    def add_self_loops(  # type: ignore[no-untyped-def]
+        edge_index, edge_attr=None, fill_value=None, num_nodes=None
+    ):
+        if edge_attr is not None or type(num_nodes) is not int:
+            return theirs(edge_index, edge_attr, fill_value, num_nodes)
+        return ours(theirs, "add_self_loops", edge_index, None, None, num_nodes)
+
+    return stand_in(theirs, add_self_loops)
+
+
+def remembering_remove(theirs: Rewrite) -> Rewrite:
+    """PyG's ``remove_self_loops`` with a memory, for calls without edge attributes."""
+    ours = _rewrite
+
+    def remove_self_loops(edge_index, edge_attr=None):  # type: ignore[no-untyped-def]
+        if edge_attr is not None:
+            return theirs(edge_index, edge_attr)
+        return ours(theirs, "remove_self_loops", edge_index, None)
+
+    return stand_in(theirs, remove_self_loops)
+
+
+REMEMBERING = {"add_self_loops": remembering_add, "remove_self_loops": remembering_remove}
+"""What stands in for each function, by its name."""
+
+
+def _rewrite(theirs: Rewrite, name: str, edge_index: Any, *rest: Any) -> Any:
+    if torch.compiler.is_compiling() or not can_remember(edge_index):
+        return theirs(edge_index, *rest)
+    found = remembered(edge_index, (name, rest))
+    if found is None:
+        with torch.inference_mode(False), torch.no_grad():
+            edges, _ = theirs(edge_index, *rest)
+        found = (edges,)
+        remember(edge_index, (name, rest), found)
+    return found[0], None

@@ -1,0 +1,53 @@
+"""A row of the patch table: one attribute that is ours while the patch is on, and theirs otherwise."""
+
+import functools
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One attribute of a module or class.
+
+    Attributes:
+        owner: The module or class.
+        attribute: The name that is set.
+        ours: What it is while patched.
+        theirs: What it was, and is again afterwards.
+    """
+
+    owner: Any
+    attribute: str
+    ours: Any
+    theirs: Any
+
+    @property
+    def name(self) -> str:
+        """The dotted name of the attribute."""
+        if isinstance(self.owner, types.ModuleType):
+            return f"{self.owner.__name__}.{self.attribute}"
+        return f"{self.owner.__module__}.{self.owner.__qualname__}.{self.attribute}"
+
+    def install(self) -> None:
+        """Sets ours."""
+        setattr(self.owner, self.attribute, self.ours)
+
+    def restore(self) -> None:
+        """Sets theirs, unless somebody else has set something on top of ours."""
+        if vars(self.owner).get(self.attribute) is self.ours:
+            setattr(self.owner, self.attribute, self.theirs)
+
+
+def stand_in(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with the code of ``ours`` that passes for ``theirs``.
+
+    It keeps the name, the module, the signature and, through ``__wrapped__``, the source of ``theirs``, and
+    looks its names up in the module of ``theirs``. So TorchScript, which compiles source text, compiles
+    ``theirs``. For that reason ``ours`` may use closure variables only, no global names.
+    """
+    function = types.FunctionType(
+        ours.__code__, theirs.__globals__, theirs.__name__, ours.__defaults__, ours.__closure__
+    )
+    return functools.wraps(theirs)(function)

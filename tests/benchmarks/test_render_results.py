@@ -1,0 +1,124 @@
+"""The script that puts measured figures into README.md."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    spec = importlib.util.spec_from_file_location("render_results", ROOT / "benchmarks" / "render_results.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+STAMP = {
+    "date": "2026-01-02T03:04:05+00:00",
+    "machine": {"processor": "A Processor"},
+    "isa": "avx2",
+    "threads": 2,
+    "versions": {"torch": "2.13.0+cpu", "torch_geometric": "2.8.1", "scipy": None},
+}
+SPREAD = {"lower_quartile": 13.2, "upper_quartile": 15.4}
+DOCUMENTS = {
+    "models": {
+        "stamp": STAMP,
+        "results": [
+            {
+                "graph": "arxiv",
+                "model": "gcn",
+                "hidden": 32,
+                "times": {"onehop": {"median_s": 0.1}, "pyg-edge_index": {"median_s": 1.43}},
+                "speedup_over": {"pyg-edge_index": {"median": 14.3, **SPREAD}},
+                "skipped": {},
+            },
+            {
+                "graph": "reddit-mini",
+                "model": "gin",
+                "hidden": 128,
+                "times": {"onehop": {"median_s": 0.5}},
+                "speedup_over": {},
+                "skipped": {"pyg-edge_index": "would need 9 GB"},
+            },
+        ],
+    },
+    "ops": {
+        "stamp": STAMP,
+        "summary": [
+            {
+                "operation": "weighted_sum",
+                "cases": 20,
+                "best_peer_geomean": 1.62,
+                "torch_geomean": None,
+                "worst": 1.01,
+                "worst_case": "road 16, numba-loop",
+                "least_percent_of_roof": 86.4,
+            }
+        ],
+    },
+    "limits": {
+        "stamp": STAMP,
+        "streaming": {"read": {"gbps": 31.5}},
+        "gather": [{"row_floats": 16, "gbps": 12.3}, {"row_floats": 64, "gbps": 25.0}],
+    },
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "benchmarks" / "results"
+    folder.mkdir(parents=True)
+    for name, document in DOCUMENTS.items():
+        (folder / f"{name}.json").write_text(json.dumps(document))
+    (tmp_path / "README.md").write_text(
+        "before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n"
+    )
+    return tmp_path
+
+
+def test_figures_stand_between_the_markers(script: Any, project: Path) -> None:
+    script.main(project)
+    text = (project / "README.md").read_text()
+    assert text.startswith("before\n<!-- results: begin -->\n")
+    assert text.endswith("\n<!-- results: end -->\nafter\n")
+    assert "old" not in text
+    assert "| arxiv | gcn | 32 | 1430 | 100 | 14.3x (13.2x to 15.4x) |" in text
+    assert "| reddit-mini | gin | 128 | would need 9 GB | 500 |  |" in text
+    assert "| weighted sum | 20 | 1.62x |  | 1.01x (road 16, numba-loop) | 86 % |" in text
+    assert "31.5 GB/s" in text
+    assert "25.0 at 64" in text
+    assert "A Processor, 2 threads, avx2, torch 2.13.0+cpu, PyG 2.8.1." in text
+    assert (project / "docs" / "images" / "results.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_twice_is_as_once(script: Any, project: Path) -> None:
+    script.main(project)
+    once = (project / "README.md").read_text()
+    script.main(project)
+    assert (project / "README.md").read_text() == once
+
+
+def test_what_was_not_measured_is_asked_for(script: Any, project: Path) -> None:
+    (project / "benchmarks" / "results" / "ops.json").unlink()
+    with pytest.raises(SystemExit, match=r"ops\.json is missing: run make bench"):
+        script.main(project)
+
+
+def test_a_readme_without_markers_is_left_alone(script: Any, project: Path) -> None:
+    (project / "README.md").write_text("nothing here\n")
+    with pytest.raises(SystemExit, match="results: begin"):
+        script.main(project)
+    assert (project / "README.md").read_text() == "nothing here\n"
+
+
+def test_the_projects_readme_has_the_markers(script: Any) -> None:
+    text = (ROOT / "README.md").read_text()
+    assert text.count(script.BEGIN) == text.count(script.END) == 1

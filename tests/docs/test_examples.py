@@ -1,0 +1,46 @@
+"""Every Python example of the documents runs, file by file, as a reader would type it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FENCE = re.compile(r"^```python(?P<tag>[^\n]*)\n(?P<code>.*?)^```", flags=re.MULTILINE | re.DOTALL)
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def runs(match: re.Match[str]) -> bool:
+    return not match["tag"].strip()
+
+
+WITH_EXAMPLES = [path for path in DOCUMENTS if any(map(runs, FENCE.finditer(path.read_text())))]
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=name)
+def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = path.read_text()
+    namespace: dict[str, object] = {"__name__": "example"}
+    for match in FENCE.finditer(text):
+        if not runs(match):
+            continue
+        line = text[: match.start("code")].count("\n")
+        # Blank lines before the code make tracebacks name the document's own lines.
+        exec(compile("\n" * line + match["code"], str(path), "exec"), namespace)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_a_block_that_does_not_run_says_why(path: Path) -> None:
+    tags = [match["tag"].strip() for match in FENCE.finditer(path.read_text())]
+    assert [tag for tag in tags if tag and not re.fullmatch(r"no-run: .+", tag)] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_links_between_documents_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", path.read_text())
+    assert [link for link in links if not (path.parent / link).exists()] == []

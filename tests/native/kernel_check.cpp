@@ -1,0 +1,404 @@
+// The engine's test without Python: every kernel of every instruction set that this processor has, against
+// plain loops in double. It runs where Python does not: under sanitizers, and under an emulator.
+//
+//   kernel_check [dtype ...]    float32, float64, bfloat16, float16; all of them if none is named
+//
+// ONEHOP_ISA limits it to one instruction set.
+// Prints one line for each instruction set, dtype and operator. The exit status is 1 if any failed.
+//
+// Features, weights and scales are small multiples of powers of two, so every product and sum is exact and an
+// output may differ from the plain loop's by its own last rounding alone.
+#include <dlfcn.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "graphs.hpp"
+#include "number.hpp"
+#include "onehop/kernels.hpp"
+#include "onehop/parallel.hpp"
+
+namespace {
+
+using onehop::Reduce;
+
+int failed_groups = 0;
+
+// Results of one operator, one dtype and one instruction set.
+class Group {
+ public:
+  Group(std::string name, std::string operation) : title_(std::move(name) + " " + std::move(operation)) {}
+  ~Group() {
+    std::printf("%s %s (%ld values)\n", failures_ == 0 ? "PASS" : "FAIL", title_.c_str(), values_);
+    failed_groups += failures_ != 0;
+  }
+  void compare(const std::string& where, int64_t place, double got, double want, double rounding) {
+    ++values_;
+    const bool same = std::isnan(want) ? std::isnan(got) : std::fabs(got - want) <= rounding * std::fabs(want);
+    if (same) return;
+    if (failures_++ == 0) {
+      std::printf("  %s: %s, value %ld: got %.9g, expected %.9g\n", title_.c_str(), where.c_str(),
+                  static_cast<long>(place), got, want);
+    }
+  }
+
+ private:
+  std::string title_;
+  long values_ = 0, failures_ = 0;
+};
+
+// Memory that begins at a cache line, as large outputs do.
+template <class T>
+struct AtLine {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+
+  AtLine() = default;
+  template <class U>
+  explicit AtLine(const AtLine<U>&) {}
+  T* allocate(size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
+  void deallocate(T* data, size_t) { ::operator delete(data, kLine); }
+  bool operator==(const AtLine&) const { return true; }
+};
+
+// [rows, width], rows `stride` apart, and not one element more: a read beyond the end is seen by sanitizers.
+template <class T>
+struct Matrix {
+  int64_t rows, width, stride;
+  std::vector<T, AtLine<T>> data;
+
+  Matrix(int64_t rows_, int64_t width_, int64_t gap)
+      : rows(rows_), width(width_), stride(width_ + gap), data(static_cast<size_t>((rows - 1) * stride + width)) {}
+  T& at(int64_t r, int64_t c) { return data[static_cast<size_t>(r * stride + c)]; }
+  double value(int64_t r, int64_t c) const { return Number<T>::value(data[static_cast<size_t>(r * stride + c)]); }
+};
+
+template <class T>
+Matrix<T> features(Random& random, int64_t rows, int64_t width, int64_t gap) {
+  Matrix<T> result(rows, width, gap);
+  for (T& element : result.data) element = Number<T>::of(0.25 * static_cast<double>(random.below(17)) - 2);
+  return result;
+}
+
+template <class A>
+std::vector<A> powers(Random& random, int64_t count, bool signs) {
+  std::vector<A> result(static_cast<size_t>(count));
+  for (A& element : result) {
+    element =
+        static_cast<A>(std::ldexp(signs && random.below(3) == 0 ? -1.0 : 1.0, static_cast<int>(random.below(3)) - 1));
+  }
+  return result;
+}
+
+struct Setting {
+  const Graph& graph;
+  int64_t width, edges_per_item;
+  bool weighted, scaled, out_is_acc;
+  int threads;
+
+  std::string text() const {
+    return graph.name + ", width " + std::to_string(width) + ", items of " + std::to_string(edges_per_item) +
+           (weighted ? ", weighted" : "") + (scaled ? ", scaled" : "") + (out_is_acc ? ", wide" : "") + ", " +
+           std::to_string(threads) + " threads";
+  }
+};
+
+template <class Visit>
+void for_settings(const std::vector<Graph>& graphs, const Visit& visit) {
+  for (const Graph& graph : graphs) {
+    for (const int64_t width : {1, 2, 3, 7, 17, 32, 63, 129}) {
+      for (const int variant : {0, 1, 2, 3}) {
+        // Each choice meets each other one in some variant, with few runs.
+        visit(Setting{graph, width, variant % 2 == 0 ? 16 : 4096, variant != 0, variant == 2, variant >= 2,
+                      variant == 1 ? 1 : 3});
+      }
+    }
+  }
+}
+
+// The extremum of every row and column, NaN first, 0 for empty rows; and how many messages reach it.
+template <class T>
+struct Extremum {
+  std::vector<double> value, ties;
+
+  template <class Message>
+  Extremum(const Graph& graph, int64_t width, bool is_max, const Message& message)
+      : value(static_cast<size_t>(graph.rows * width), 0), ties(value.size(), 0) {
+    for (int64_t e = 0; e < graph.edges(); ++e) {
+      for (int64_t c = 0; c < width; ++c) {
+        const auto at = static_cast<size_t>(graph.row[static_cast<size_t>(e)] * width + c);
+        const double m = message(e, c);
+        if (std::isnan(value[at])) continue;
+        if (std::isnan(m)) {
+          value[at] = m;
+          ties[at] = 0;
+        } else if (seen(at) && m == value[at]) {
+          ties[at] += 1;
+        } else if (!seen(at) || (is_max ? m > value[at] : m < value[at])) {
+          value[at] = m;
+          ties[at] = 1;
+        }
+      }
+    }
+  }
+
+ private:
+  bool seen(size_t at) const { return ties[at] > 0; }
+};
+
+template <class T>
+void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, Reduce reduce, const char* name) {
+  using A = typename Number<T>::Acc;
+  Group group(isa + " " + Kind<T>::kName, name);
+  const bool linear = reduce == Reduce::sum || reduce == Reduce::mean;
+  for_settings(graphs, [&](const Setting& s) {
+    Random random{static_cast<uint64_t>(s.width)};
+    const Graph& g = s.graph;
+    auto x = features<T>(random, g.cols, s.width, s.weighted ? 5 : 0);
+    if (!linear) x.at(g.cols / 2, s.width / 2) = Number<T>::of(NAN);
+    const auto weight = powers<A>(random, g.edges() * 2, true);  // every second one is used
+    const auto col_scale = powers<A>(random, g.cols, false), row_scale = powers<A>(random, g.rows, false);
+    const bool scales_columns = s.scaled && linear;
+    const auto message = [&](int64_t e, int64_t c) {
+      const int64_t source = g.col[static_cast<size_t>(e)];
+      return x.value(source, c) * (s.weighted ? weight[static_cast<size_t>(2 * e)] : 1) *
+             (scales_columns ? col_scale[static_cast<size_t>(source)] : 1);
+    };
+    std::vector<double> want(static_cast<size_t>(g.rows * s.width), 0), want_ties;
+    if (linear) {
+      std::vector<double> degree(static_cast<size_t>(g.rows), 0);
+      for (int64_t e = 0; e < g.edges(); ++e) {
+        const int64_t r = g.row[static_cast<size_t>(e)];
+        degree[static_cast<size_t>(r)] += 1;
+        for (int64_t c = 0; c < s.width; ++c) want[static_cast<size_t>(r * s.width + c)] += message(e, c);
+      }
+      for (size_t i = 0; reduce == Reduce::mean && i < want.size(); ++i) {
+        want[i] /= std::fmax(1, degree[i / static_cast<size_t>(s.width)]);
+      }
+    } else {
+      const Extremum<T> extremum(g, s.width, reduce == Reduce::max, message);
+      want = extremum.value;
+      want_ties = extremum.ties;
+    }
+
+    const auto& work = g.csr->work(s.edges_per_item);
+    std::vector<A> slots(static_cast<size_t>(2 * work.slots * s.width + 1));
+    const bool with_ties = !linear && s.weighted;
+    Matrix<A> ties(g.rows, s.width, 0);
+    const auto run = [&](auto out, double rounding) {
+      const auto guard = Number<std::remove_reference_t<decltype(out.data[0])>>::of(-96);
+      for (auto& element : out.data) element = guard;
+      onehop::kernels().aggregate({g.csr.get(),
+                                   &work,
+                                   reduce,
+                                   Kind<T>::kCode,
+                                   s.out_is_acc,
+                                   s.threads,
+                                   s.weighted ? 16 : 0,
+                                   s.scaled ? 32 : 0,
+                                   !s.scaled,
+                                   s.width,
+                                   x.data.data(),
+                                   x.stride,
+                                   s.weighted ? weight.data() : nullptr,
+                                   2,
+                                   scales_columns ? col_scale.data() : nullptr,
+                                   s.scaled ? row_scale.data() : nullptr,
+                                   out.data.data(),
+                                   out.stride,
+                                   with_ties ? ties.data.data() : nullptr,
+                                   slots.data()});
+      for (int64_t r = 0; r < g.rows; ++r) {
+        for (int64_t c = 0; c < out.stride && r * out.stride + c < static_cast<int64_t>(out.data.size()); ++c) {
+          const auto i = static_cast<size_t>(r * s.width + c);
+          const double expected =
+              c < s.width ? want[i] * (s.scaled ? row_scale[static_cast<size_t>(r)] : 1) : -96.0;  // untouched
+          group.compare(s.text(), r * out.stride + c, out.value(r, c), expected, rounding);
+          if (with_ties && c < s.width) group.compare(s.text() + ", ties", r, ties.value(r, c), want_ties[i], 0);
+        }
+      }
+    };
+    const int64_t gap = s.scaled ? 3 : 0;
+    if (s.out_is_acc) {
+      run(Matrix<A>(g.rows, s.width, gap), Kind<A>::kRounding);
+    } else {
+      run(Matrix<T>(g.rows, s.width, gap), Kind<T>::kRounding);
+    }
+  });
+}
+
+template <class T>
+void check_extremum_grad(const std::string& isa, const std::vector<Graph>& graphs) {
+  using A = typename Number<T>::Acc;
+  Group to_source(isa + " " + Kind<T>::kName, "extremum_grad_source");
+  Group to_weight(isa + " " + Kind<T>::kName, "extremum_grad_weight");
+  for_settings(graphs, [&](const Setting& s) {
+    Random random{static_cast<uint64_t>(s.width)};
+    const Graph& g = s.graph;
+    const auto x = features<T>(random, g.cols, s.width, 5);
+    const auto weight = powers<A>(random, g.edges(), true);
+    const auto weight_of = [&](int64_t e) { return s.weighted ? double{weight[static_cast<size_t>(e)]} : 1.0; };
+    const auto message = [&](int64_t e, int64_t c) { return x.value(g.col[static_cast<size_t>(e)], c) * weight_of(e); };
+    const Extremum<T> found(g, s.width, true, message);
+    const auto share = features<A>(random, g.rows, s.width, 0);
+    std::vector<double> want_x(static_cast<size_t>(g.cols * s.width), 0), want_w(static_cast<size_t>(g.edges()), 0);
+    for (int64_t e = 0; e < g.edges(); ++e) {
+      const int64_t r = g.row[static_cast<size_t>(e)], source = g.col[static_cast<size_t>(e)];
+      for (int64_t c = 0; c < s.width; ++c) {
+        if (message(e, c) != found.value[static_cast<size_t>(r * s.width + c)]) continue;
+        want_x[static_cast<size_t>(source * s.width + c)] += weight_of(e) * share.value(r, c);
+        want_w[static_cast<size_t>(e)] += x.value(source, c) * share.value(r, c);
+      }
+    }
+    const auto run = [&](auto extremum) {
+      for (int64_t r = 0; r < g.rows; ++r) {
+        for (int64_t c = 0; c < s.width; ++c) {
+          using E = std::remove_reference_t<decltype(extremum.data[0])>;
+          extremum.at(r, c) = Number<E>::of(found.value[static_cast<size_t>(r * s.width + c)]);
+        }
+      }
+      const auto arguments = [&](const onehop::Csr& csr, std::vector<A>& out, std::vector<A>& slots) {
+        const auto& work = csr.work(s.edges_per_item);
+        slots.resize(static_cast<size_t>(work.slots * s.width + 1));
+        return onehop::ExtremumGradArgs{&csr,
+                                        &work,
+                                        Kind<T>::kCode,
+                                        s.out_is_acc,
+                                        s.threads,
+                                        16,
+                                        s.width,
+                                        x.data.data(),
+                                        x.stride,
+                                        extremum.data.data(),
+                                        extremum.stride,
+                                        share.data.data(),
+                                        s.weighted ? weight.data() : nullptr,
+                                        1,
+                                        out.data(),
+                                        slots.data()};
+      };
+      std::vector<A> slots, grad_x(want_x.size(), -96), grad_w(want_w.size(), -96);
+      onehop::kernels().extremum_grad_source(arguments(*g.transposed, grad_x, slots));
+      for (size_t i = 0; i < want_x.size(); ++i) {
+        to_source.compare(s.text(), static_cast<int64_t>(i), grad_x[i], want_x[i], 0);
+      }
+      if (!s.weighted) return;
+      onehop::kernels().extremum_grad_weight(arguments(*g.csr, grad_w, slots));
+      for (size_t i = 0; i < want_w.size(); ++i) {
+        to_weight.compare(s.text(), static_cast<int64_t>(i), grad_w[i], want_w[i], 0);
+      }
+    };
+    if (s.out_is_acc) {
+      run(Matrix<A>(g.rows, s.width, 2));
+    } else {
+      run(Matrix<T>(g.rows, s.width, 2));
+    }
+  });
+}
+
+template <class T>
+void check_sddmm(const std::string& isa, const std::vector<Graph>& graphs) {
+  using A = typename Number<T>::Acc;
+  Group group(isa + " " + Kind<T>::kName, "sddmm");
+  for_settings(graphs, [&](const Setting& s) {
+    Random random{static_cast<uint64_t>(s.width)};
+    const Graph& g = s.graph;
+    const auto dst = features<T>(random, g.rows, s.width, 1), src = features<T>(random, g.cols, s.width, 0);
+    const auto run = [&](auto out, double rounding) {
+      onehop::kernels().sddmm({g.csr.get(), &g.csr->work(s.edges_per_item), Kind<T>::kCode, s.out_is_acc, s.threads, 16,
+                               s.width, dst.data.data(), dst.stride, src.data.data(), src.stride, out.data.data(),
+                               out.stride});
+      for (int64_t e = 0; e < g.edges(); ++e) {
+        double want = 0;
+        for (int64_t c = 0; c < s.width; ++c) {
+          want += dst.value(g.row[static_cast<size_t>(e)], c) * src.value(g.col[static_cast<size_t>(e)], c);
+        }
+        group.compare(s.text(), e, out.value(e, 0), want, rounding);
+      }
+    };
+    if (s.out_is_acc) {
+      run(Matrix<A>(g.edges(), 1, 1), Kind<A>::kRounding);
+    } else {
+      run(Matrix<T>(g.edges(), 1, 1), Kind<T>::kRounding);
+    }
+  });
+}
+
+void check_limits(const std::string& isa) {
+  constexpr int kThreads = 3;
+  Random random{1};
+  Group read(isa + " float32", "stream_read"), gather(isa + " float32", "gather_rows");
+  for (const int64_t width : {16, 48, 80}) {
+    const auto x = features<float>(random, 70, width, 0);
+    double sum = 0;
+    for (const float element : x.data) sum += element;
+    const auto count = static_cast<int64_t>(x.data.size());
+    read.compare("floats", count, onehop::kernels().stream_read(x.data.data(), count, kThreads), sum, 0);
+    read.compare("odd count", count, onehop::kernels().stream_read(x.data.data() + 1, count - 1, kThreads),
+                 sum - double{x.data[0]}, 0);
+    std::vector<int32_t> index(101);
+    double gathered = 0;
+    for (int32_t& row : index) {
+      row = static_cast<int32_t>(random.below(70));
+      for (int64_t c = 0; c < width; ++c) gathered += x.value(row, c);
+    }
+    const float got = onehop::kernels().gather_rows(x.data.data(), width, index.data(), 101, 8, kThreads);
+    gather.compare("width", width, got, gathered, 0);
+  }
+}
+
+template <class T>
+void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
+  check_aggregate<T>(isa, graphs, Reduce::sum, "sum");
+  check_aggregate<T>(isa, graphs, Reduce::mean, "mean");
+  check_aggregate<T>(isa, graphs, Reduce::max, "max");
+  check_aggregate<T>(isa, graphs, Reduce::min, "min");
+  check_extremum_grad<T>(isa, graphs);
+  check_sddmm<T>(isa, graphs);
+}
+
+void check_graphs(const std::vector<Graph>& graphs) {
+  Group group("graph", "rows, columns, permutation, transpose");
+  for (const Graph& g : graphs) {
+    g.verify([&](const std::string& what, int64_t place, int64_t got, int64_t want) {
+      group.compare(g.name + ", " + what, place, static_cast<double>(got), static_cast<double>(want), 0);
+    });
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto wanted = [&](const char* dtype) {
+    bool named = argc == 1;
+    for (int i = 1; i < argc; ++i) named |= std::strcmp(argv[i], dtype) == 0;
+    return named;
+  };
+  const char* runtime = "libgomp.so.1";
+  const bool threads = dlopen(runtime, RTLD_NOW) != nullptr && onehop::bind_openmp(runtime);
+  std::printf("threads: %s\n", threads ? runtime : "none, the loops run on one");
+
+  std::vector<Graph> large = large_graphs();
+  check_graphs(large);
+  large.clear();
+  const std::vector<Graph> graphs = small_graphs();
+  check_graphs(graphs);
+  for (const char* const* isa = onehop::available_isas(); *isa != nullptr; ++isa) {
+    const char* only = std::getenv("ONEHOP_ISA");
+    if (only != nullptr && std::strcmp(only, *isa) != 0) continue;
+    onehop::select_isa(*isa);
+    if (wanted("float32")) {
+      check_limits(*isa);
+      check_type<float>(*isa, graphs);
+    }
+    if (wanted("float64")) check_type<double>(*isa, graphs);
+    if (wanted("bfloat16")) check_type<Bfloat16>(*isa, graphs);
+    if (wanted("float16")) check_type<Float16>(*isa, graphs);
+  }
+  return failed_groups == 0 ? 0 : 1;
+}

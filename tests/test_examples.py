@@ -1,0 +1,30 @@
+"""The programs in examples/ run, and print what they promise."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def run(name: str) -> str:
+    done = subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_aggregate() -> None:
+    output = run("01_aggregate.py")
+    for reduce in ("sum", "mean", "max", "min"):
+        assert reduce in output
+
+
+def test_patch_a_pyg_model() -> None:
+    pytest.importorskip("torch_geometric")
+    assert "same losses: yes" in run("02_patch_a_pyg_model.py")
+
+
+def test_every_example_has_a_test() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"01_aggregate.py", "02_patch_a_pyg_model.py"}
