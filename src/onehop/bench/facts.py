@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import platform
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -45,6 +46,7 @@ def facts() -> dict[str, Any]:
         "backends": {name: _backend(backend) for name, backend in backends().items()},
         "pool": dict(native.extension.pool_info()),
         "cache": _or_error(lambda: asdict(onehop.cache_info())),
+        "c_library": " ".join(platform.libc_ver()).strip() or None,
         "settings": {name: _setting(name) for name in _SETTINGS},
         "packages": {name: _package(name) for name in OPTIONAL},
     }
