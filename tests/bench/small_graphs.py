@@ -1,10 +1,10 @@
 """Small operands for the tests of the benchmarks."""
 
 import torch
-from onehop.datasets import chung_lu
 
 from onehop.bench.cases import Workload
 from onehop.bench.tasks import Task
+from onehop.datasets import chung_lu
 
 
 def workload(num_nodes=40, num_edges=300):
