@@ -1,5 +1,6 @@
 """``onehop.explain()``: which layers of a model take the fast path, and why the others do not."""
 
+import contextlib
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,9 +8,10 @@ from typing import Any
 
 import torch
 
-from onehop.errors import ArgumentError
+from onehop import config
+from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
-from onehop.integrations.patch import patch
+from onehop.integrations.patch import patch, patched
 
 _HEADINGS = ("layer", "class", "calls", "fast path")
 
@@ -78,12 +80,16 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
 
     Raises:
         ArgumentError: ``model`` is not a ``torch.nn.Module``.
+        ConfigurationError: ``ONEHOP_DISABLE=1`` forbids the patch.
     """
     if not isinstance(model, torch.nn.Module):
         raise ArgumentError(f"model: expected a torch.nn.Module, got {type(model).__name__}.")
+    if not patched() and config.disabled():
+        raise ConfigurationError("ONEHOP_DISABLE=1: nothing is patched, so there is nothing to explain; unset it.")
     duplicate = copy.deepcopy(model)
     names = {id(module): name for name, module in duplicate.named_modules()}
-    with patch(), reports.recorded() as calls, torch.random.fork_rng(devices=[]), torch.no_grad():
+    in_place = contextlib.nullcontext() if patched() else patch()
+    with in_place, reports.recorded() as calls, torch.random.fork_rng(devices=[]), torch.no_grad():
         duplicate(*inputs, **kwargs)
     return Explanation(tuple(_rows(calls, names)))
 

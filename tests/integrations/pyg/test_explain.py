@@ -64,15 +64,25 @@ def test_nothing_of_the_model_or_torch_changes(net, edge_index):
     assert onehop.patched() == ()
 
 
-def test_an_existing_patch_stays(net, edge_index):
+def test_an_existing_patch_is_what_is_explained(net, edge_index):
     onehop.patch(only="GCNConv")
     table = onehop.patched()
-    onehop.explain(net, torch.randn(20, 4), edge_index)
+    rows = {row.name: row for row in onehop.explain(net, torch.randn(20, 4), edge_index).layers}
+    assert rows["first"].fast
+    assert rows["last"].reason == "patch(only=...) leaves its class out"
     assert set(table) <= set(onehop.patched())
-    conv = gnn.SAGEConv(4, 4)
-    (row,) = onehop.explain(conv, torch.randn(20, 4), edge_index).layers
-    assert row.name == ""
-    assert "(model)" in str(onehop.explain(conv, torch.randn(20, 4), edge_index))
+
+
+def test_a_single_layer_as_the_model(edge_index):
+    explanation = onehop.explain(gnn.SAGEConv(4, 4), torch.randn(20, 4), edge_index)
+    assert [row.name for row in explanation.layers] == [""]
+    assert "(model)" in str(explanation)
+
+
+def test_nothing_to_explain_where_the_patch_is_forbidden(net, edge_index, monkeypatch):
+    monkeypatch.setenv("ONEHOP_DISABLE", "1")
+    with pytest.raises(onehop.ConfigurationError, match="ONEHOP_DISABLE=1"):
+        onehop.explain(net, torch.randn(20, 4), edge_index)
 
 
 def test_a_weight_given_by_the_caller_is_named(edge_index):
