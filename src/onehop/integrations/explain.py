@@ -85,7 +85,9 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
     if not isinstance(model, torch.nn.Module):
         raise ArgumentError(f"model: expected a torch.nn.Module, got {type(model).__name__}.")
     if not patched() and config.disabled():
-        raise ConfigurationError("ONEHOP_DISABLE=1: nothing is patched, so there is nothing to explain; unset it.")
+        raise ConfigurationError(
+            "ONEHOP_DISABLE=1: nothing is patched, so there is nothing to explain; unset it."
+        )
     duplicate = copy.deepcopy(model)
     names = {id(module): name for name, module in duplicate.named_modules()}
     in_place = contextlib.nullcontext() if patched() else patch()

@@ -25,7 +25,11 @@ def snapshot() -> dict[str, object]:
         for name in ("propagate", "_jinja_propagate", "_orig_propagate", "_set_jittable_templates"):
             if name in vars(kind):
                 kept[f"{kind.__module__}.{kind.__qualname__}.{name}"] = vars(kind)[name]
-    for module in [*GCN_NORM_MODULES, "torch_geometric.nn.conv.cluster_gcn_conv", "torch_geometric.nn.conv.simple_conv"]:
+    for module in [
+        *GCN_NORM_MODULES,
+        "torch_geometric.nn.conv.cluster_gcn_conv",
+        "torch_geometric.nn.conv.simple_conv",
+    ]:
         for name in ("gcn_norm", "add_self_loops", "remove_self_loops"):
             if hasattr(sys.modules[module], name):
                 kept[f"{module}.{name}"] = getattr(sys.modules[module], name)
@@ -137,7 +141,9 @@ def test_only_selects_layers_and_can_be_changed(edge_index, took_fast_path):
 
 
 def test_unknown_name_in_only():
-    with pytest.raises(onehop.ArgumentError, match=r"only: GATConv, Nonsense has no fast path; there are .*GCNConv"):
+    with pytest.raises(
+        onehop.ArgumentError, match=r"only: GATConv, Nonsense has no fast path; there are .*GCNConv"
+    ):
         onehop.patch(only=["GCNConv", "Nonsense", "GATConv"])
     assert onehop.patched() == ()
 

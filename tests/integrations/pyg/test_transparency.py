@@ -223,7 +223,9 @@ def test_gnn_explainer(net, x, edge_index):
 
 def test_attention_explainer(x, edge_index):
     torch.manual_seed(0)
-    model = gnn.Sequential("x, edge_index", [(gnn.GATConv(4, 8), "x, edge_index -> x"), (Net2(), "x, edge_index -> x")])
+    model = gnn.Sequential(
+        "x, edge_index", [(gnn.GATConv(4, 8), "x, edge_index -> x"), (Net2(), "x, edge_index -> x")]
+    )
 
     def explanation() -> Tensor:
         explainer = Explainer(
@@ -267,7 +269,11 @@ def test_message_passing_hooks_are_called(register, x, edge_index, took_fast_pat
     def hook(module: MessagePassing, inputs: tuple[object, ...], *output: Tensor) -> object:
         seen.append(register)
         # PyG's rendered code cannot take None from these two.
-        return inputs if register in ("register_message_forward_pre_hook", "register_aggregate_forward_pre_hook") else None
+        return (
+            inputs
+            if register in ("register_message_forward_pre_hook", "register_aggregate_forward_pre_hook")
+            else None
+        )
 
     handle = getattr(conv, register)(hook)
     with onehop.patch():
@@ -290,7 +296,9 @@ def test_decomposed_layers(x, edge_index, took_fast_path):
 
 
 @pytest.fixture
-def hetero(edges: Callable[..., Tensor]) -> tuple[object, dict[str, Tensor], dict[tuple[str, str, str], Tensor]]:
+def hetero(
+    edges: Callable[..., Tensor],
+) -> tuple[object, dict[str, Tensor], dict[tuple[str, str, str], Tensor]]:
     metadata = (["a", "b"], [("a", "to", "b"), ("b", "to", "a"), ("a", "self", "a")])
     features = {"a": torch.randn(20, 4), "b": torch.randn(12, 4)}
     links = {
@@ -445,7 +453,9 @@ def test_activation_checkpointing(x, edge_index):
 
     def gradient() -> Tensor:
         leaf = x.clone().requires_grad_()
-        torch.utils.checkpoint.checkpoint(conv, leaf, edge_index, use_reentrant=False).square().sum().backward()
+        torch.utils.checkpoint.checkpoint(
+            conv, leaf, edge_index, use_reentrant=False
+        ).square().sum().backward()
         return leaf.grad
 
     expected = gradient()

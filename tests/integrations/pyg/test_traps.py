@@ -208,7 +208,9 @@ def test_batched_features_come_out_the_same(edge_index, took_fast_path):
 
 
 @pytest.mark.parametrize(
-    ("shape", "node_dim"), [((20,), -1), ((20, 3, 4), 0), ((2, 2, 20, 4), -2), ((4, 20), 1), ((4, 20), -1)], ids=str
+    ("shape", "node_dim"),
+    [((20,), -1), ((20, 3, 4), 0), ((2, 2, 20, 4), -2), ((4, 20), 1), ((4, 20), -1)],
+    ids=str,
 )
 def test_other_node_dimensions_go_pygs_way(shape, node_dim, edge_index, took_fast_path):
     conv, x = Dims(node_dim=node_dim), torch.randn(shape)
@@ -396,7 +398,9 @@ def test_things_that_are_no_edge_index_are_pygs_error(bad):
 
 def test_a_missing_weight_is_pygs_error(edge_index):
     conv = gnn.SGConv(4, 4)
-    unpatched, patched = both_errors(lambda: conv.propagate(edge_index, x=torch.randn(20, 4), edge_weight=None))
+    unpatched, patched = both_errors(
+        lambda: conv.propagate(edge_index, x=torch.randn(20, 4), edge_weight=None)
+    )
     assert (type(patched), str(patched)) == (type(unpatched), str(unpatched))
 
 
@@ -486,10 +490,14 @@ def test_writing_to_the_derived_tensors_is_noticed(edge_index):
     conv, x = gnn.GCNConv(4, 4), torch.randn(20, 4)
     expected = conv(x, edge_index)
     with onehop.patch():
-        edges, weight = gcn_conv.gcn_norm(edge_index, None, 20, False, True, "source_to_target", torch.float32)
+        edges, weight = gcn_conv.gcn_norm(
+            edge_index, None, 20, False, True, "source_to_target", torch.float32
+        )
         weight.mul_(2)
         torch.testing.assert_close(conv(x, edge_index), expected)
-        edges, weight = gcn_conv.gcn_norm(edge_index, None, 20, False, True, "source_to_target", torch.float32)
+        edges, weight = gcn_conv.gcn_norm(
+            edge_index, None, 20, False, True, "source_to_target", torch.float32
+        )
         out = conv.propagate(edges, x=x, edge_weight=weight)
         edges[:, 0] = 0
         changed = conv.propagate(edges, x=x, edge_weight=weight)
@@ -505,7 +513,9 @@ def test_a_weight_from_memory_with_other_edges(edge_index):
     x = torch.randn(20, 4)
     conv = gnn.GCNConv(4, 4)
     with onehop.patch():
-        edges, weight = gcn_conv.gcn_norm(edge_index, None, 20, False, True, "source_to_target", torch.float32)
+        edges, weight = gcn_conv.gcn_norm(
+            edge_index, None, 20, False, True, "source_to_target", torch.float32
+        )
         other = edges.flip(1)
         found = conv.propagate(other, x=x, edge_weight=weight)
     torch.testing.assert_close(found, conv.propagate(other, x=x, edge_weight=weight))
