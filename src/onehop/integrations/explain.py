@@ -88,11 +88,13 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
         raise ConfigurationError(
             "ONEHOP_DISABLE=1: nothing is patched, so there is nothing to explain; unset it."
         )
-    duplicate = copy.deepcopy(model)
-    names = {id(module): name for name, module in duplicate.named_modules()}
-    in_place = contextlib.nullcontext() if patched() else patch()
-    with in_place, reports.recorded() as calls, torch.random.fork_rng(devices=[]), torch.no_grad():
-        duplicate(*inputs, **kwargs)
+    with torch.random.fork_rng(devices=[]):
+        # Copying a layer may draw random numbers too: some are made anew and then filled.
+        duplicate = copy.deepcopy(model)
+        names = {id(module): name for name, module in duplicate.named_modules()}
+        in_place = contextlib.nullcontext() if patched() else patch()
+        with in_place, reports.recorded() as calls, torch.no_grad():
+            duplicate(*inputs, **kwargs)
     return Explanation(tuple(_rows(calls, names)))
 
 

@@ -105,7 +105,7 @@ def cora() -> tuple[Tensor, Tensor, Tensor]:
 def test_gcn_reaches_80_percent_on_cora(patched, cora):
     x, edge_index, labels = cora
     classes = int(labels.max()) + 1
-    # With 20 nodes a class to learn from, accuracy hangs on the draw: 77 to 82 %. This draw is one of the good.
+    # With 20 nodes a class to learn from, accuracy hangs on the draw: 77 to 82 %. This is a good one.
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
     chosen = torch.cat([order[labels[order] == c][:20] for c in range(classes)])
     others = order[~torch.isin(order, chosen)]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+import torch_geometric
 from torch import Tensor
 from torch_geometric import nn as gnn
 from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
@@ -294,6 +295,11 @@ def test_decomposed_layers(x, edge_index, took_fast_path):
 
 # Heterogeneous models
 
+needs_tracing = pytest.mark.skipif(
+    torch_geometric.__version__.startswith("2.6.") and not hasattr(torch.fx._symbolic_trace, "Union"),
+    reason="to_hetero of PyG 2.6 does not work with this torch, patched or not",
+)
+
 
 @pytest.fixture
 def hetero(
@@ -309,6 +315,7 @@ def hetero(
     return metadata, features, links
 
 
+@needs_tracing
 def test_to_hetero(hetero, took_fast_path):
     metadata, features, links = hetero
     torch.manual_seed(0)
@@ -322,6 +329,7 @@ def test_to_hetero(hetero, took_fast_path):
         close(found[kind], value)
 
 
+@needs_tracing
 def test_to_hetero_with_bases(hetero):
     metadata, features, links = hetero
 
