@@ -11,7 +11,7 @@ import torch
 from onehop import config
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
-from onehop.integrations.patch import patch, patched
+from onehop.integrations.patch import patch, patched, silence
 
 _HEADINGS = ("layer", "class", "calls", "fast path")
 
@@ -48,10 +48,10 @@ class LayerReport:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A row for every layer that propagated, and every way it went; prints as a table.
+    """A row for every layer, and every way it went; prints as a table.
 
     Attributes:
-        layers: The rows, in the order in which the layers ran.
+        layers: The rows, in the order in which the layers ran, and then those that never reached the patch.
     """
 
     layers: tuple[LayerReport, ...]
@@ -59,7 +59,7 @@ class Explanation:
     def __str__(self) -> str:
         """The table."""
         if not self.layers:
-            return "No layer propagated anything: the model has no layers of PyG, or did not call them."
+            return "The model has no layers of PyG."
         rows = [(row.name or "(model)", row.kind, str(row.calls), _path(row)) for row in self.layers]
         widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(3)]
         lines = [_line(row, widths) for row in (_HEADINGS, *rows)]
@@ -95,6 +95,9 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
         in_place = contextlib.nullcontext() if patched() else patch()
         with in_place, reports.recorded() as calls, torch.no_grad():
             duplicate(*inputs, **kwargs)
+            heard = {id(call.layer) for call in calls}
+            silent = [(m, silence(m)) for m in duplicate.modules() if id(m) not in heard]
+            calls.extend(reports.Call(module, reason) for module, reason in silent if reason is not None)
     return Explanation(tuple(_rows(calls, names)))
 
 

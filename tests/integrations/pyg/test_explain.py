@@ -92,8 +92,30 @@ def test_a_weight_given_by_the_caller_is_named(edge_index):
     assert row.form == "source"
 
 
+def test_layers_that_never_reach_the_patch(edge_index):
+    class OwnPropagate(gnn.MessagePassing):
+        def propagate(self, edge_index: Tensor, x: Tensor) -> Tensor:
+            return x
+
+    class Several(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.explained, self.own, self.unused = gnn.SAGEConv(4, 4), OwnPropagate(), gnn.SAGEConv(4, 4)
+            # PyG sets the plain propagate on the instance, and then the rendered one, for good.
+            self.explained.explain = True
+            self.explained.explain = None
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.own.propagate(edge_index, x=self.explained(x, edge_index))
+
+    rows = {row.name: row.reason for row in onehop.explain(Several(), torch.randn(20, 4), edge_index).layers}
+    assert "set on the instance" in rows["explained"]
+    assert rows["own"] == "its class has a propagate of its own"
+    assert rows["unused"] == "it propagated nothing"
+
+
 def test_a_model_without_layers():
-    assert "No layer" in str(onehop.explain(torch.nn.Linear(2, 2), torch.randn(3, 2)))
+    assert "no layers of PyG" in str(onehop.explain(torch.nn.Linear(2, 2), torch.randn(3, 2)))
 
 
 def test_something_else_than_a_module():
