@@ -1,8 +1,8 @@
 import pytest
 import torch
-from onehop.datasets import Dataset
 
 from onehop.bench.tasks import Task, degree_features, degree_labels, load_task, save_task, split
+from onehop.datasets import Dataset
 from onehop.errors import ArgumentError
 from tests.bench.small_graphs import task, workload
 

@@ -26,3 +26,8 @@ def test_info_shows_a_wrong_setting_instead_of_failing(monkeypatch):
     result = onehop("info")
     assert result.exit_code == 0
     assert "ONEHOP_CACHE_BYTES must be a number" in result.stdout
+
+
+def test_info_tells_where_freed_memory_cannot_be_kept(monkeypatch):
+    monkeypatch.setattr("onehop.bench.facts.platform.libc_ver", lambda: ("", ""))
+    assert "only glibc has the controls" in onehop("info").stdout

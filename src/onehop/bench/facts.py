@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import platform
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -44,8 +45,9 @@ def facts() -> dict[str, Any]:
         "vector_bytes": native.extension.vector_bytes(),
         "backends": {name: _backend(backend) for name, backend in backends().items()},
         "pool": dict(native.extension.pool_info()),
-        "cache": asdict(onehop.cache_info()),
-        "settings": {name: _setting(name, value) for name, value in _SETTINGS.items()},
+        "cache": _or_error(lambda: asdict(onehop.cache_info())),
+        "c_library": " ".join(platform.libc_ver()).strip() or None,
+        "settings": {name: _setting(name) for name in _SETTINGS},
         "packages": {name: _package(name) for name in OPTIONAL},
     }
 
@@ -55,13 +57,16 @@ def _backend(backend: Any) -> dict[str, Any]:
     return {"describes": backend.describe(), "refuses_cpu_float32": reason}
 
 
-def _setting(name: str, value: Callable[[], object]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"set_to": os.environ.get(name)}
+def _or_error(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What ``ask`` returns; where a setting is wrong, the sentence: this is where one looks for it."""
     try:
-        entry["effective"] = value()
-    except ConfigurationError as error:  # info is where one looks for what is wrong
-        entry["error"] = str(error)
-    return entry
+        return ask()
+    except ConfigurationError as error:
+        return {"error": str(error)}
+
+
+def _setting(name: str) -> dict[str, Any]:
+    return {"set_to": os.environ.get(name), **_or_error(lambda: {"effective": _SETTINGS[name]()})}
 
 
 def _package(name: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class ModelResult:
 
     Attributes:
         graph: Its name.
-        model: gcn, sage or gin.
+        model: A key of :data:`onehop.bench.plain_models.MODELS`.
         hidden: Width between the layers.
         times: Of an epoch, by name of the variant.
         losses: Of the first epochs, by name of the variant.
@@ -103,7 +103,7 @@ def measure_model(
     Args:
         task: What is learnt.
         workload: The same graph, with what variants make of it.
-        model: gcn, sage or gin.
+        model: A key of :data:`onehop.bench.plain_models.MODELS`.
         hidden: Width between the layers.
         variants: The ways to train.
         rounds: Turns of each.

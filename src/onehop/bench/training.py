@@ -39,7 +39,7 @@ class Training:
         self.optimizer.zero_grad()
         out = self.model(self.task.x, self.edges)
         loss = F.cross_entropy(out[self.task.train_mask], self._labels)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         return float(loss.detach())
 

@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 # A peer that has used this many seconds on a case is measured three times only.
 BUDGET_S = 5.0
-MODELS = ("gcn", "sage", "gin")
+MODELS = ("gcn", "sage", "gin", "gin-norm")
 # Exit code where onehop's own results are wrong.
 WRONG = 1
 _GRAPHS = f"With commas: {', '.join(graphs.GRAPHS)}; a file; pyg:NAME, ogb:NAME or twin:NAME."
@@ -74,8 +74,8 @@ def bench_ops(
 def bench_models(
     graph_names: Annotated[str, typer.Option("--graphs", help=_GRAPHS)] = ",".join(graphs.GRAPHS),
     model_names: Annotated[
-        str, typer.Option("--models", help="gcn, sage, gin, with commas, or all.")
-    ] = "all",
+        str, typer.Option("--models", help=f"With commas, or all: {', '.join(MODELS)}.")
+    ] = "gcn,sage,gin",
     hidden: Annotated[str, typer.Option(help="Widths between the layers, with commas.")] = "32,128",
     ablation: Annotated[str, typer.Option(help=f"With commas: {', '.join(variants.ABLATIONS)}.")] = "",
     rounds: Rounds = 3,

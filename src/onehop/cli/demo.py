@@ -17,6 +17,8 @@ from onehop.cli import sources
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Threads, one_of, set_threads
 
+# Models of onehop.bench.plain_models.
+_MODELS = {"gcn": "gcn", "sage": "sage", "gin": "gin-norm"}
 TITLES = {"gcn": "GCN", "sage": "GraphSAGE", "gin": "GIN"}
 
 
@@ -68,7 +70,7 @@ def _train(task: Task, models: list[str], hidden: int, epochs: int) -> list[dict
             runs = []
             for patched in (False, True):
                 bar.describe(f"{TITLES[model]}, {'with onehop' if patched else 'PyG alone'}")
-                order = Order(str(path), model, patched, hidden, epochs, torch.get_num_threads())
+                order = Order(str(path), _MODELS[model], patched, hidden, epochs, torch.get_num_threads())
                 runs.append(run(order, bar.advance))
             rows.append(_row(model, *runs))
     return rows

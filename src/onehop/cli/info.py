@@ -58,7 +58,11 @@ def _memory(console: Console, found: dict[str, Any]) -> None:
         table, "pool of outputs", f"{_size(pool['kept_bytes'])} kept of at most {_size(pool['limit_bytes'])}"
     )
     keeps = found["settings"]["ONEHOP_KEEP_MEMORY"].get("effective")
-    policy = "kept in the process while patched" if keeps else "left to the C library"
+    policy = (
+        "kept in the process while patched" if keeps else "goes back to the system as the C library decides"
+    )
+    if not (found["c_library"] or "").startswith("glibc"):
+        policy = "goes back to the system as the C library decides: only glibc has the controls to keep it"
     _row(table, "freed memory", f"{policy} (ONEHOP_KEEP_MEMORY, patch(keep_memory=...))")
     for name, value in found["cache"].items():
         is_size = name.endswith("bytes") and isinstance(value, int)

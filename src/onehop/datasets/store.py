@@ -85,7 +85,8 @@ def _write(path: Path, dataset: Dataset) -> None:
 
 
 def _read(path: Path) -> Dataset:
-    with np.load(path, allow_pickle=False) as arrays:
+    # Opened here, since np.load leaves a damaged archive open.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         content = {key: arrays[key] for key in arrays.files}
     num_nodes, num_classes = (int(count) for count in content.pop("counts"))
     name = str(content.pop("name"))

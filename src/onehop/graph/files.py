@@ -20,7 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from onehop.datasets import Dataset, splits, undirected
 from onehop.errors import ArgumentError, FileFormatError
@@ -97,9 +96,7 @@ def dataset(path: str | os.PathLike[str], split: int = 0, seed: int = 0) -> Data
         chosen = splits.by_share(content.y.numpy(), _TRAIN, _VAL, np.random.default_rng(seed))
     return Dataset(
         name=Path(path).name,
-        edge_index=undirected(content.edge_index, num_dst)
-        if content.edge_index.numel()
-        else torch.empty(2, 0).long(),
+        edge_index=undirected(content.edge_index, num_dst),
         num_nodes=num_dst,
         x=content.x,
         y=content.y,

@@ -151,6 +151,7 @@ class IdentityCache:
     def info(self) -> CacheInfo:
         """What it holds now."""
         with self._lock:
+            self._stale_counts.update(self._entries)
             self._recount()
             return CacheInfo(
                 entries=len(self._entries),

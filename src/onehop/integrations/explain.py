@@ -1,5 +1,6 @@
 """``onehop.explain()``: which layers of a model take the fast path, and why the others do not."""
 
+import contextlib
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,9 +8,10 @@ from typing import Any
 
 import torch
 
-from onehop.errors import ArgumentError
+from onehop import config
+from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
-from onehop.integrations.patch import patch
+from onehop.integrations.patch import patch, patched, silence
 
 _HEADINGS = ("layer", "class", "calls", "fast path")
 
@@ -46,10 +48,10 @@ class LayerReport:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A row for every layer that propagated, and every way it went; prints as a table.
+    """A row for every layer, and every way it went; prints as a table.
 
     Attributes:
-        layers: The rows, in the order in which the layers ran.
+        layers: The rows, in the order in which the layers ran, and then those that never reached the patch.
     """
 
     layers: tuple[LayerReport, ...]
@@ -57,7 +59,7 @@ class Explanation:
     def __str__(self) -> str:
         """The table."""
         if not self.layers:
-            return "No layer propagated anything: the model has no layers of PyG, or did not call them."
+            return "The model has no layers of PyG."
         rows = [(row.name or "(model)", row.kind, str(row.calls), _path(row)) for row in self.layers]
         widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(3)]
         lines = [_line(row, widths) for row in (_HEADINGS, *rows)]
@@ -78,13 +80,24 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
 
     Raises:
         ArgumentError: ``model`` is not a ``torch.nn.Module``.
+        ConfigurationError: ``ONEHOP_DISABLE=1`` forbids the patch.
     """
     if not isinstance(model, torch.nn.Module):
         raise ArgumentError(f"model: expected a torch.nn.Module, got {type(model).__name__}.")
-    duplicate = copy.deepcopy(model)
-    names = {id(module): name for name, module in duplicate.named_modules()}
-    with patch(), reports.recorded() as calls, torch.random.fork_rng(devices=[]), torch.no_grad():
-        duplicate(*inputs, **kwargs)
+    if not patched() and config.disabled():
+        raise ConfigurationError(
+            "ONEHOP_DISABLE=1: nothing is patched, so there is nothing to explain; unset it."
+        )
+    with torch.random.fork_rng(devices=[]):
+        # Copying a layer may draw random numbers too: some are made anew and then filled.
+        duplicate = copy.deepcopy(model)
+        names = {id(module): name for name, module in duplicate.named_modules()}
+        in_place = contextlib.nullcontext() if patched() else patch()
+        with in_place, reports.recorded() as calls, torch.no_grad():
+            duplicate(*inputs, **kwargs)
+            heard = {id(call.layer) for call in calls}
+            silent = [(m, silence(m)) for m in duplicate.modules() if id(m) not in heard]
+            calls.extend(reports.Call(module, reason) for module, reason in silent if reason is not None)
     return Explanation(tuple(_rows(calls, names)))
 
 

@@ -39,6 +39,10 @@ class Framework(Protocol):
         """The dotted names of what is ours now."""
         ...
 
+    def silence(self, module: Any) -> str | None:
+        """Why a layer of this framework never reached the patch; None if the module is no such layer."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _State:
@@ -158,6 +162,11 @@ def patched() -> tuple[str, ...]:
     """The dotted names of everything that is replaced now; empty without a patch."""
     with _lock:
         return tuple(_framework.replaced()) if _framework is not None and _installed else ()
+
+
+def silence(module: Any) -> str | None:
+    """Why a layer never reached the patch that is in place; None if the module is no layer of a framework."""
+    return None if _framework is None else _framework.silence(module)
 
 
 def accelerate(function: Callable[P, R]) -> Callable[P, R]:

@@ -51,9 +51,7 @@ CASES = {
     "GCN improved": Case(lambda: gnn.GCNConv(WIDTH, 4, improved=True)),
     "GCN improved weighted": Case(lambda: gnn.GCNConv(WIDTH, 4, improved=True), weighted=True),
     "GCN without loops": Case(lambda: gnn.GCNConv(WIDTH, 4, add_self_loops=False)),
-    "GCN without loops weighted": Case(
-        lambda: gnn.GCNConv(WIDTH, 4, add_self_loops=False), weighted=True
-    ),
+    "GCN without loops weighted": Case(lambda: gnn.GCNConv(WIDTH, 4, add_self_loops=False), weighted=True),
     "GCN unnormalised": Case(lambda: gnn.GCNConv(WIDTH, 4, normalize=False)),
     "GCN cached": Case(lambda: gnn.GCNConv(WIDTH, 4, cached=True)),
     "GCN backwards": Case(lambda: gnn.GCNConv(WIDTH, 4, flow="target_to_source")),
@@ -96,7 +94,9 @@ CASES = {
         for a in ("add", "mean", "max", "min")
     },
     "Graph unweighted": Case(lambda: gnn.GraphConv(WIDTH, 4)),
-    **{f"Simple {a}": Case(lambda a=a: gnn.SimpleConv(aggr=a), weighted=True) for a in ("sum", "mean", "max")},
+    **{
+        f"Simple {a}": Case(lambda a=a: gnn.SimpleConv(aggr=a), weighted=True) for a in ("sum", "mean", "max")
+    },
     **{f"Plain {a}": Case(lambda a=a: Plain(a)) for a in ("sum", "mean", "max", "min")},
     "Plain backwards": Case(lambda: Plain("max", flow="target_to_source")),
 }
@@ -132,7 +132,9 @@ class _Signed(torch.nn.Module):
 
 
 def case_call(case: Case, edge_index: Tensor) -> Callable[..., Tensor]:
-    def call(model: torch.nn.Module, x: Tensor, edge_weight: Tensor | None = None, **others: Tensor) -> Tensor:
+    def call(
+        model: torch.nn.Module, x: Tensor, edge_weight: Tensor | None = None, **others: Tensor
+    ) -> Tensor:
         operands: list[Tensor] = [x]
         if "x_0" in others:
             operands.append(others["x_0"])
@@ -173,7 +175,9 @@ def test_float64_results_are_pygs(name, edge_index, gradients_of, took_fast_path
     assert set(reasons) == {None}
     assert found.keys() == expected.keys()
     for key, value in expected.items():
-        torch.testing.assert_close(found[key], value, rtol=1e-10, atol=1e-11, msg=lambda m, key=key: f"{key}: {m}")
+        torch.testing.assert_close(
+            found[key], value, rtol=1e-10, atol=1e-11, msg=lambda m, key=key: f"{key}: {m}"
+        )
         assert torch.equal(found[key], again[key]), f"{key} differs from run to run"
 
 
@@ -216,10 +220,14 @@ def test_bipartite_sage(aggr, shape, edges, gradients_of, took_fast_path):
     # Without sizes, PyG gives as many rows as there are sources.
     assert found["output"].size(0) == (20 if shape == "no targets" else 12)
     for key, value in expected.items():
-        torch.testing.assert_close(found[key], value, rtol=1e-10, atol=1e-12, msg=lambda m, key=key: f"{key}: {m}")
+        torch.testing.assert_close(
+            found[key], value, rtol=1e-10, atol=1e-12, msg=lambda m, key=key: f"{key}: {m}"
+        )
 
 
-@pytest.mark.parametrize("name", ["SAGE mean", "GIN", "GCN", "GCN weighted", "Graph add", "Graph mean", "LE weighted"])
+@pytest.mark.parametrize(
+    "name", ["SAGE mean", "GIN", "GCN", "GCN weighted", "Graph add", "Graph mean", "LE weighted"]
+)
 def test_second_derivatives(name, edge_index):
     case = CASES[name]
     torch.manual_seed(0)
@@ -239,7 +247,9 @@ def test_second_derivatives(name, edge_index):
         found = penalty()
     for index, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         label = names[index] if index < len(names) else f"parameter {index}"
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11, msg=lambda m, label=label: f"{label}: {m}")
+        torch.testing.assert_close(
+            ours, theirs, rtol=1e-9, atol=1e-11, msg=lambda m, label=label: f"{label}: {m}"
+        )
 
 
 @pytest.mark.parametrize(
@@ -299,7 +309,11 @@ def test_no_edges_at_all():
 def test_known_layers_are_all_tested():
     from onehop.integrations.pyg.recognise import known_layers
 
-    named = {module.message.__qualname__.split(".")[0] for case in CASES.values() for module in _layers(case.make())}
+    named = {
+        module.message.__qualname__.split(".")[0]
+        for case in CASES.values()
+        for module in _layers(case.make())
+    }
     assert named == set(known_layers())
 
 

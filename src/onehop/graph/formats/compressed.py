@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from onehop.errors import FileFormatError
+from onehop.graph.formats.content import as_float32
 
 
 def outer_numbers(path: Path, pointer: np.ndarray, entries: int, outer_count: int) -> np.ndarray:
@@ -44,4 +45,4 @@ def weights_from(path: Path, values: np.ndarray, entries: int) -> np.ndarray:
             f"{path}: expected one real number for each of {entries} edges, got {values.dtype} of shape "
             f"{values.shape}."
         )
-    return values.astype(np.float32)
+    return as_float32(values)

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from onehop.errors import FileFormatError
+from onehop.graph.graph import MOST_NODES
 
-# Node numbers are kept in 32 bits.
-MOST_NODES = 2**31 - 1
 # A graph may have this many nodes whatever its edges; beyond, at least one edge for so many nodes. Files that
 # break this hold identifiers, not node numbers, and would ask for gigabytes of empty rows.
 FREE_NODES = 1 << 24
@@ -91,6 +90,12 @@ def check_count(path: Path, name: str, count: int, edges: int) -> None:
         )
 
 
+def as_float32(values: np.ndarray) -> np.ndarray:
+    """A copy in single precision; what is too large becomes infinite."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
+
+
 def features_from(path: Path, values: np.ndarray, num_nodes: int) -> Tensor:
     """[N, F], float32.
 
@@ -102,7 +107,7 @@ def features_from(path: Path, values: np.ndarray, num_nodes: int) -> Tensor:
             f"{path}: expected features as {num_nodes} rows of numbers, got {values.dtype} of shape "
             f"{values.shape}."
         )
-    return torch.from_numpy(values.astype(np.float32))
+    return torch.from_numpy(as_float32(values))
 
 
 def labels_from(path: Path, values: np.ndarray, num_nodes: int) -> tuple[Tensor, int]:

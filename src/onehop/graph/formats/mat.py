@@ -6,65 +6,43 @@ year, school. As in "Large scale learning on non-homophilous graphs" (D. Lim et 
 label and the other columns are features, one-hot.
 """
 
-import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
-import scipy.io
-import scipy.sparse
 import torch
 from torch import Tensor
 
 from onehop.errors import FileFormatError
 from onehop.graph.formats.compressed import outer_numbers, weights_from
 from onehop.graph.formats.content import FileContent, edges_from
+from onehop.graph.formats.matlab import Sparse, read_arrays
 
 _LABEL_COLUMN = 1
 # A value that fewer nodes have gets no feature: of the high schools, most are one student's.
 _LEAST_NODES_PER_FEATURE = 10
-# What SciPy raises over damaged files.
-_DAMAGE = (
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    OverflowError,
-    NotImplementedError,
-    MemoryError,
-    OSError,
-    EOFError,
-    struct.error,
-    zlib.error,
-    scipy.io.matlab.MatReadError,
-)
 
 
 def read(path: Path) -> FileContent:
     """The graph in ``A``; weights where its values are not all 1.
 
     Raises:
-        FileFormatError: No sparse ``A``, a version of the format that SciPy does not read, or damaged.
+        FileFormatError: No sparse ``A``, another version of the format than 5 to 7, or damaged.
     """
-    try:
-        names = {name: kind for name, _shape, kind in scipy.io.whosmat(path)}
-        content = scipy.io.loadmat(path, variable_names=["A", "local_info"])
-    except _DAMAGE as error:
-        raise FileFormatError(
-            f"{path}: not a whole MATLAB file of version 7 or older ({error}). Fetch it again, or save it "
-            "with save('-v7')."
-        ) from error
+    content = read_arrays(path)
     matrix = content.get("A")
-    if not scipy.sparse.issparse(matrix):
+    if not isinstance(matrix, Sparse):
         raise FileFormatError(
-            f"{path}: expected a sparse matrix named A; it has {', '.join(sorted(names)) or 'no variables'}."
+            f"{path}: expected a sparse matrix of real numbers named A; it has "
+            f"{', '.join(sorted(content)) or 'nothing'}."
         )
-    csc = matrix if matrix.format == "csc" else matrix.tocsc()
-    rows, columns = csc.shape
-    indices = np.asarray(csc.indices)
-    source = outer_numbers(path, np.asarray(csc.indptr), indices.size, columns)
+    rows, columns = matrix.shape
+    indices, values = matrix.indices, matrix.data
+    if matrix.indptr.size and matrix.indptr.dtype.kind == "i":
+        # Files may keep room for more entries than there are; the last pointer says how many there are.
+        indices, values = indices[: matrix.indptr[-1]], values[: matrix.indptr[-1]]
+    source = outer_numbers(path, matrix.indptr, indices.size, columns)
     edge_index = edges_from(path, source, indices, (columns, rows))
-    values = weights_from(path, np.asarray(csc.data), indices.size)
+    values = weights_from(path, values, indices.size)
     weight = None if (values == 1).all() else torch.from_numpy(values)
     if "local_info" not in content:
         return FileContent(edge_index=edge_index, size=(columns, rows), weight=weight)
@@ -74,11 +52,11 @@ def read(path: Path) -> FileContent:
     )
 
 
-def _local_info(path: Path, table: np.ndarray, num_nodes: int) -> tuple[Tensor, Tensor, int]:
-    if table.ndim != 2 or table.shape[0] != num_nodes or table.shape[1] < 2 or table.dtype.kind not in "iuf":
+def _local_info(path: Path, table: object, num_nodes: int) -> tuple[Tensor, Tensor, int]:
+    if not isinstance(table, np.ndarray) or table.shape[0] != num_nodes or table.shape[1] < 2:
         raise FileFormatError(
-            f"{path}: expected local_info as {num_nodes} rows of two numbers or more, got {table.dtype} of "
-            f"shape {table.shape}."
+            f"{path}: expected local_info as a matrix of {num_nodes} rows and two columns or more; write it "
+            "again."
         )
     labels = table[:, _LABEL_COLUMN]
     classes = np.unique(labels[labels != 0])

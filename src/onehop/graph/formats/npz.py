@@ -4,18 +4,23 @@
 * ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape``, and the same for ``attr_`` (features),
   ``labels``: a CSR matrix with features and classes, as in the collections of citation graphs by O. Shchur
   et al. (2018).
-* ``edges`` [E, 2], ``node_features``, ``node_labels``, ``train_masks``, ``val_masks``, ``test_masks`` [S,
-  N]: an undirected graph stored once, as in the heterophilous graphs of O. Platonov et al. (2023). Both
-  directions of every edge come out, each once.
+* ``edges`` [E, 2], ``node_features``, ``node_labels``, ``train_masks``, ``val_masks``, ``test_masks``
+  [S, N]: an undirected graph stored once, as in the heterophilous graphs of O. Platonov et al. (2023).
+  Both directions of every edge come out, each once.
 """
 
+import ast
+import math
+import operator
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 
+from onehop import config
 from onehop.datasets import undirected
 from onehop.errors import FileFormatError
 from onehop.graph.formats.compressed import outer_numbers, weights_from
@@ -23,11 +28,13 @@ from onehop.graph.formats.content import FileContent, edges_from, features_from,
 
 # What numpy and zipfile raise over damaged files.
 _DAMAGE = (ValueError, OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+# No array of a graph is longer, and NumPy can multiply two such extents.
+_LARGEST_EXTENT = 1 << 31
 _MATRIX = ("data", "indices", "indptr", "shape")
 
 
 class _Archive:
-    """The arrays of a file by name, each checked against the size of what is stored before it is read."""
+    """The arrays of a file by name."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
         self.path = path
@@ -44,25 +51,16 @@ class _Archive:
             )
         try:
             stored = self._archive.getinfo(f"{name}.npy").file_size
-            with self._archive.open(f"{name}.npy") as file:
-                shape, dtype = _header(file)
-                if dtype.hasobject:
-                    raise FileFormatError(
-                        f"{self.path}: the array {name!r} holds Python objects, which are never unpickled. "
-                        "Store it as numbers."
-                    )
-                # The header alone decides how much memory numpy asks for.
-                if int(np.prod(shape, dtype=object)) * dtype.itemsize > stored:
-                    raise FileFormatError(
-                        f"{self.path}: the array {name!r} is truncated: {dtype} of shape {shape} needs more "
-                        f"than the {stored} bytes that are there."
-                    )
-            with self._archive.open(f"{name}.npy") as file:
-                return np.lib.format.read_array(file, allow_pickle=False)
+            if stored > config.physical_memory_bytes():
+                raise FileFormatError(
+                    f"{self.path}: the {stored} bytes of {name!r} would not fit into memory."
+                )
+            content = self._archive.read(f"{name}.npy")
         except FileFormatError:
             raise
         except (*_DAMAGE, KeyError) as error:
             raise FileFormatError(f"{self.path}: the array {name!r} cannot be read ({error}).") from error
+        return _array(self.path, name, content)
 
 
 def read(path: Path) -> FileContent:
@@ -71,19 +69,19 @@ def read(path: Path) -> FileContent:
     Raises:
         FileFormatError: None of the layouts, object arrays, or damaged.
     """
-    try:
-        with zipfile.ZipFile(path) as file:
-            archive = _Archive(path, file)
-            if archive.has("format", "shape"):
-                return _scipy_matrix(archive)
-            if any(name.startswith("adj_") for name in archive.names):
-                return _adjacency_and_attributes(archive)
-            if archive.has("edges"):
-                return _edges_and_features(archive)
-    except FileFormatError:
-        raise
-    except _DAMAGE as error:
-        raise FileFormatError(f"{path}: not a whole .npz file ({error}). Fetch or write it again.") from error
+    with path.open("rb") as file:
+        try:
+            archive = _Archive(path, zipfile.ZipFile(file))
+        except _DAMAGE as error:
+            raise FileFormatError(
+                f"{path}: not a whole .npz file ({error}). Fetch or write it again."
+            ) from error
+        if archive.has("format", "shape"):
+            return _scipy_matrix(archive)
+        if any(name.startswith("adj_") for name in archive.names):
+            return _adjacency_and_attributes(archive)
+        if archive.has("edges"):
+            return _edges_and_features(archive)
     raise FileFormatError(
         f"{path}: expected the arrays of scipy.sparse.save_npz, or adj_data, adj_indices, ..., or edges; it "
         f"has {_listed(archive.names)}."
@@ -92,8 +90,8 @@ def read(path: Path) -> FileContent:
 
 def _scipy_matrix(archive: _Archive) -> FileContent:
     path = archive.path
-    name = archive["format"].item()
-    kind = name.decode("ascii", errors="replace") if isinstance(name, bytes) else str(name)
+    name = archive["format"].reshape(-1)[:1].tolist()
+    kind = name[0].decode("ascii", errors="replace") if name and isinstance(name[0], bytes) else str(*name)
     rows, columns = _shape(path, archive["shape"])
     if kind == "coo":
         target, source = archive["row"], archive["col"]
@@ -121,6 +119,11 @@ def _adjacency_and_attributes(archive: _Archive) -> FileContent:
         (node, feature, attributes), shape = _csr(archive, "attr")
         if shape[0] != rows or (feature < 0).any() or (feature >= shape[1]).any():
             raise FileFormatError(f"{path}: attr_indices do not fit {rows} nodes and attr_shape {shape}.")
+        if shape[0] * shape[1] * 4 > config.physical_memory_bytes():
+            raise FileFormatError(
+                f"{path}: features of shape {shape} would not fit into memory; onehop keeps them as a dense "
+                "table."
+            )
         table = np.zeros(shape, dtype=np.float32)
         table[node, feature] = attributes
         x = features_from(path, table, rows)
@@ -188,13 +191,36 @@ def _shape(path: Path, values: np.ndarray) -> tuple[int, int]:
     return int(values[0]), int(values[1])
 
 
-def _header(file: object) -> tuple[tuple[int, ...], np.dtype]:
-    version = np.lib.format.read_magic(file)  # type: ignore[arg-type]
-    read_header = (
-        np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    )
-    shape, _fortran, dtype = read_header(file)  # type: ignore[arg-type]
-    return shape, dtype
+def _array(path: Path, name: str, content: bytes) -> np.ndarray:
+    """The array in the bytes of a ``.npy`` file, versions 1 to 3; numpy.lib.format describes the format."""
+    length_bytes = 2 if content[6:7] == b"\x01" else 4
+    begin = 8 + length_bytes
+    end = begin + int.from_bytes(content[8:begin], "little")
+    try:
+        if content[:6] != b"\x93NUMPY" or end > len(content):
+            raise ValueError("no header")
+        header = ast.literal_eval(content[begin:end].decode("utf-8").strip())
+        dtype = np.dtype(header["descr"])
+        shape = tuple(operator.index(extent) for extent in header["shape"])
+        count = math.prod(shape)
+        if min(shape, default=0) < 0 or max(shape, default=0) > _LARGEST_EXTENT or len(shape) > 2:
+            raise ValueError(f"shape {shape}")
+    except (ValueError, TypeError, KeyError, SyntaxError, RecursionError, MemoryError) as error:
+        raise FileFormatError(f"{path}: the array {name!r} has a damaged header ({error}).") from error
+    if dtype.hasobject:
+        raise FileFormatError(
+            f"{path}: the array {name!r} holds Python objects, which are never unpickled. Store it as "
+            "numbers."
+        )
+    if count * dtype.itemsize != len(content) - end:
+        raise FileFormatError(
+            f"{path}: the array {name!r} is truncated or damaged: {dtype} of shape {shape} does not take up "
+            f"the {len(content) - end} bytes that are there."
+        )
+    if count == 0 or dtype.itemsize == 0:
+        return np.zeros(shape, dtype=dtype)
+    order: Literal["F", "C"] = "F" if header.get("fortran_order") else "C"
+    return np.frombuffer(content, dtype=dtype, offset=end).reshape(shape, order=order)
 
 
 def _listed(names: set[str]) -> str:

@@ -125,7 +125,7 @@ def layer_reason(layer: Any, record: ClassRecord) -> str | None:
     for name in _HOOKS:
         if state.get(name):
             return "message passing hooks are registered on it"
-    if record.fuses and not state["fuse"] and state["aggr"] in FUSE_AGGRS:
+    if record.fuses and not state["fuse"] and isinstance(state["aggr"], str) and state["aggr"] in FUSE_AGGRS:
         return "its fuse switch is off"
     return None
 

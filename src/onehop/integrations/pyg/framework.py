@@ -1,9 +1,10 @@
 """PyG as a framework that can be patched."""
 
 import importlib
+from typing import Any
 
 import torch_geometric
-import torch_geometric.nn
+from torch_geometric.nn import MessagePassing
 
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import eligibility, gcn_norm, hook, propagate, self_loops
@@ -59,6 +60,16 @@ class Pyg:
     def replaced(self) -> list[str]:
         """The dotted names of everything that is ours now."""
         return [row.name for row in self._rows] + (hook.wrapped_classes() if self._rows else [])
+
+    def silence(self, module: Any) -> str | None:
+        """Why a layer never reached the wrapped ``propagate``; None if the module is no layer."""
+        if not isinstance(module, MessagePassing):
+            return None
+        if "propagate" in vars(module):
+            return "its propagate is set on the instance, as PyG does for explainers and decomposed_layers"
+        if not hasattr(type(module).propagate, "onehop_theirs"):
+            return "its class has a propagate of its own"
+        return "it propagated nothing"
 
 
 def _rows() -> list[Row]:

@@ -3,6 +3,7 @@
 import weakref
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError
@@ -59,9 +60,15 @@ def note_scales(weight: Tensor, edge_index: Tensor, scale: Tensor) -> None:
     CACHE.store(weight, "scales", Scales(scale, weakref.ref(edge_index), edge_index._version))
 
 
-def scales_of(weight: Tensor, edge_index: Tensor, num_src: int, num_dst: int) -> Tensor | None:
-    """The numbers whose products the weight is; None if it is not known to be such products."""
-    if weight.requires_grad:
+def scales_of(
+    weight: Tensor, edge_index: Tensor, num_src: int, num_dst: int, dtype: torch.dtype
+) -> Tensor | None:
+    """The numbers whose products the weight is; None if it is not known to be such products.
+
+    None too where features of ``dtype`` are more exact than the weight: a product that PyG rounds to the
+    weight's dtype would not be rounded.
+    """
+    if weight.requires_grad or torch.promote_types(weight.dtype, dtype) != weight.dtype:
         return None
     found = CACHE.find(weight, "scales")
     if (

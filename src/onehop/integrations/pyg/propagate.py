@@ -177,7 +177,7 @@ def _prepare(
         return "a node number is out of range, or there are too many nodes"
     scale = None
     if weight is not None and reduce in ("sum", "mean"):
-        scale = scales_of(weight, data, num_src, graph.num_dst)
+        scale = scales_of(weight, data, num_src, graph.num_dst, x.dtype)
         if scale is not None:
             weight = None
     return Task(form, reduce, graph, x, weight, scale, subtrahend)

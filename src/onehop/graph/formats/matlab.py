@@ -1,0 +1,131 @@
+"""The arrays of MATLAB files of version 5 to 7.
+
+Format: MathWorks, "MAT-File Format" (version 5 level). A file is a header of 128 bytes and a row of
+    elements, each
+a tag (type, bytes) and data; an element may be compressed with zlib. SciPy's reader is not used: some
+damaged files make it crash. Every read here is a slice whose length is checked.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from onehop.errors import FileFormatError
+
+_HEADER_BYTES = 128
+_MATRIX, _COMPRESSED = 14, 15
+_NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+_SPARSE_CLASS = 5
+_CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
+_COMPLEX_FLAG = 0x800
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sparse:
+    """A sparse matrix in compressed columns, as it is stored: nothing in it has been checked.
+
+    Attributes:
+        shape: Rows and columns.
+        indices: The row of every entry.
+        indptr: Where each column's entries begin.
+        data: The values; empty where the file leaves them out.
+    """
+
+    shape: tuple[int, int]
+    indices: np.ndarray
+    indptr: np.ndarray
+    data: np.ndarray
+
+
+class _Damaged(Exception):
+    """What is wrong, without the path."""
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray | Sparse | None]:
+    """Every array by name: dense and sparse matrices of real numbers, and None for anything else.
+
+    Raises:
+        FileFormatError: Another version of the format, or damaged.
+    """
+    content = path.read_bytes()
+    mark = content[126:128]
+    if len(content) < _HEADER_BYTES or mark not in (b"IM", b"MI"):
+        raise FileFormatError(
+            f"{path}: this is no MATLAB file of version 5 to 7, or its beginning is damaged. Fetch it again, "
+            "or save it with save('-v7')."
+        )
+    order = "<" if mark == b"IM" else ">"
+    if struct.unpack(order + "H", content[124:126])[0] != 0x0100:
+        raise FileFormatError(f"{path}: expected a MATLAB file of version 5 to 7; save it with save('-v7').")
+    arrays: dict[str, np.ndarray | Sparse | None] = {}
+    try:
+        for kind, data in _elements(content[_HEADER_BYTES:], order):
+            inner = _elements(zlib.decompress(data), order) if kind == _COMPRESSED else iter([(kind, data)])
+            for inner_kind, inner_data in inner:
+                if inner_kind == _MATRIX and inner_data:
+                    name, array = _array(inner_data, order)
+                    arrays[name] = array
+    except (_Damaged, zlib.error) as error:
+        raise FileFormatError(f"{path}: the file is damaged ({error}). Fetch it again.") from error
+    return arrays
+
+
+def _elements(content: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+    """Type and data of one element after the other."""
+    place = 0
+    while place < len(content):
+        if len(content) - place < 8:
+            raise _Damaged("it ends inside a tag")
+        kind, size = struct.unpack_from(order + "II", content, place)
+        if kind >> 16:
+            # Up to four bytes lie in the tag itself, which then has both numbers in its first half.
+            kind, size, begin, place = kind & 0xFFFF, kind >> 16, place + 4, place + 8
+            if size > 4:
+                raise _Damaged(f"a short element of {size} bytes")
+        else:
+            begin = place + 8
+            # Elements begin at multiples of eight bytes, except after compressed ones.
+            place = begin + size + (0 if kind == _COMPRESSED else -size % 8)
+        if begin + size > len(content):
+            raise _Damaged("it ends inside an element")
+        yield kind, content[begin : begin + size]
+
+
+def _array(content: bytes, order: str) -> tuple[str, np.ndarray | Sparse | None]:
+    """Name and value of a matrix element."""
+    parts = _elements(content, order)
+    flags = _numbers(next(parts, None), order)
+    shape = _numbers(next(parts, None), order)
+    _, name = next(parts, (0, b""))
+    if len(flags) != 2 or flags.dtype.kind != "u" or shape.dtype.kind != "i" or (shape < 0).any():
+        raise _Damaged("an array without a proper description")
+    kind, is_complex = int(flags[0]) & 0xFF, bool(int(flags[0]) & _COMPLEX_FLAG)
+    title = name.decode("latin-1")
+    if is_complex or len(shape) != 2 or (kind != _SPARSE_CLASS and kind not in _CLASSES):
+        return title, None
+    rows, columns = int(shape[0]), int(shape[1])
+    if kind == _SPARSE_CLASS:
+        indices, indptr = _numbers(next(parts, None), order), _numbers(next(parts, None), order)
+        return title, Sparse((rows, columns), indices, indptr, _numbers(next(parts, None), order))
+    values = _numbers(next(parts, None), order)
+    if len(values) != rows * columns:
+        raise _Damaged(f"{len(values)} numbers in an array of {rows} x {columns}")
+    # Numbers may be stored as another type than the array's own.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return title, values.astype(_CLASSES[kind]).reshape(columns, rows).T
+
+
+def _numbers(element: tuple[int, bytes] | None, order: str) -> np.ndarray:
+    if element is None:
+        raise _Damaged("an array is not whole")
+    kind, data = element
+    if kind not in _NUMBERS:
+        raise _Damaged(f"numbers of the unknown type {kind}")
+    dtype = np.dtype(order + _NUMBERS[kind])
+    if len(data) % dtype.itemsize:
+        raise _Damaged("half a number")
+    return np.frombuffer(data, dtype=dtype)

@@ -1,0 +1,57 @@
+"""Fixtures that every folder of tests may use."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Chance that is the same in every run."""
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    """The same for torch."""
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real graphs."""
+    folder = os.environ.get("ONEHOP_DATA")
+    if not folder:
+        pytest.skip(
+            "ONEHOP_DATA is not set: it names the folder with cora.npz, tolokers.npz and cornell5.mat"
+        )
+    return Path(folder)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder for all tests together, which is not the user's."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONEHOP_CACHE_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder for one test."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("ONEHOP_CACHE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets torch's number of threads, for the length of the test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)

@@ -1,0 +1,320 @@
+"""The cache that recognises tensors."""
+
+import gc
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+import onehop
+from onehop.graph.identity import CACHE, IdentityCache
+from onehop.native import extension
+
+
+class Held:
+    """Something with a size that may grow."""
+
+    def __init__(self, nbytes: int = 100) -> None:
+        self.nbytes = nbytes
+
+
+@pytest.fixture
+def cache() -> IdentityCache:
+    return IdentityCache(lambda: 1000)
+
+
+@pytest.fixture
+def tensor() -> Tensor:
+    return torch.arange(12).view(2, 6).clone()
+
+
+@pytest.fixture(autouse=True)
+def _empty_global_cache() -> Iterator[None]:
+    yield
+    onehop.clear_cache()
+
+
+def test_the_same_tensor_is_recognised(cache, tensor):
+    held = Held()
+    assert cache.find(tensor, "graph") is None
+    cache.store(tensor, "graph", held)
+    assert cache.find(tensor, "graph") is held
+    assert cache.find(tensor, "other") is None
+    assert cache.find(tensor.clone(), "graph") is None
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda t: t.add_(1),
+        lambda t: t.__setitem__((0, 0), 5),
+        lambda t: t[1].fill_(3),
+        lambda t: t.view(-1)[2:4].zero_(),
+        lambda t: t.detach().mul_(2),
+        lambda t: t.t_(),
+        lambda t: t.resize_(2, 3),
+        lambda t: t.set_(torch.zeros(2, 6, dtype=torch.long)),
+        lambda t: setattr(t, "data", torch.zeros(2, 6, dtype=torch.long)),
+        lambda t: setattr(t, "data", torch.zeros(2, 5, dtype=torch.long)),
+    ],
+    ids=["add_", "item", "row", "view", "detached", "t_", "resize_", "set_", "other data", "smaller data"],
+)
+def test_edits_are_noticed(edit, cache, tensor):
+    cache.store(tensor, "graph", Held())
+    edit(tensor)
+    assert cache.find(tensor, "graph") is None
+
+
+def test_an_entry_of_an_edited_tensor_is_given_up(cache, tensor):
+    cache.store(tensor, "graph", Held())
+    tensor.add_(1)
+    cache.find(tensor, "graph")
+    assert cache.info().entries == 0
+    assert cache.info().bytes == 0
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda t: t.data.__setitem__((0, 0), 99), lambda t: t.numpy().__setitem__((0, 0), 99)],
+    ids=["data", "numpy"],
+)
+def test_writes_that_torch_does_not_count_need_the_full_check(write, cache, tensor, monkeypatch):
+    held = Held()
+    cache.store(tensor, "graph", held)
+    write(tensor)
+    # The documented blind spot.
+    assert cache.find(tensor, "graph") is held
+    monkeypatch.setenv("ONEHOP_CHECK", "full")
+    # What was stored without its contents cannot be checked, so it is not used.
+    assert cache.find(tensor, "graph") is None
+    cache.store(tensor, "graph", held)
+    assert cache.find(tensor, "graph") is held
+    write(tensor)
+    tensor.data[0, 1] = 77
+    assert cache.find(tensor, "graph") is None
+
+
+def test_the_full_check_counts_its_copies(cache, tensor, monkeypatch):
+    monkeypatch.setenv("ONEHOP_CHECK", "full")
+    cache.store(tensor, "graph", Held(100))
+    assert cache.info().bytes == 100 + tensor.nbytes
+
+
+def test_memory_that_is_reused_is_not_the_tensor(cache):
+    address, recognised, reused = 0, 0, 0
+    for _ in range(50):
+        tensor = torch.arange(1000).view(2, 500)
+        reused += tensor.data_ptr() == address
+        recognised += cache.find(tensor, "graph") is not None
+        cache.store(tensor, "graph", Held())
+        address = tensor.data_ptr()
+        del tensor
+    assert reused > 0
+    assert recognised == 0
+    assert cache.info().entries == 0
+
+
+def test_the_cache_keeps_no_tensor_alive(cache):
+    tensor, held = torch.zeros(2, 6, dtype=torch.long), Held()
+    gone, value = weakref.ref(tensor), weakref.ref(held)
+    cache.store(tensor, "graph", held)
+    del held
+    assert value() is not None
+    del tensor
+    gc.collect()
+    assert gone() is None
+    assert value() is None
+    assert cache.info().entries == 0
+
+
+def test_equal_views_of_one_tensor_are_recognised(cache, tensor):
+    held = Held()
+    cache.store(tensor[:, :4], "graph", held)
+    assert cache.find(tensor[:, :4], "graph") is held
+    assert cache.find(tensor[:, 1:5], "graph") is None
+    assert cache.find(tensor[:, :5], "graph") is None
+    assert cache.find(tensor, "graph") is None
+    tensor.add_(1)
+    assert cache.find(tensor[:, :4], "graph") is None
+
+
+def test_a_view_with_another_dtype_is_another_tensor(cache):
+    tensor = torch.zeros(2, 4, dtype=torch.int32)
+    cache.store(tensor, "graph", Held())
+    assert cache.find(tensor.view(torch.float32), "graph") is None
+
+
+def test_inference_tensors_are_never_kept(cache):
+    with torch.inference_mode():
+        tensor = torch.zeros(2, 4, dtype=torch.long)
+    cache.store(tensor, "graph", Held())
+    assert cache.find(tensor, "graph") is None
+    assert cache.info().entries == 0
+
+
+def test_the_least_recently_used_goes_first(cache):
+    tensors = [torch.zeros(2, n, dtype=torch.long) for n in range(1, 5)]
+    for tensor in tensors[:3]:
+        cache.store(tensor, "graph", Held(300))
+    cache.find(tensors[0], "graph")
+    cache.store(tensors[3], "graph", Held(300))
+    assert [cache.find(tensor, "graph") is not None for tensor in tensors] == [True, False, True, True]
+    info = cache.info()
+    assert (info.entries, info.bytes, info.evictions, info.limit_bytes) == (3, 900, 1, 1000)
+
+
+def test_what_is_larger_than_the_bound_is_not_kept(cache, tensor):
+    cache.store(tensor, "graph", Held(1001))
+    assert cache.find(tensor, "graph") is None
+    assert cache.info().bytes == 0
+
+
+def test_growth_after_storing_is_counted(cache):
+    tensors = [torch.zeros(2, n, dtype=torch.long) for n in range(1, 4)]
+    values = [Held(100) for _ in tensors]
+    for tensor, value in zip(tensors, values, strict=True):
+        cache.store(tensor, "graph", value)
+    for tensor, value in zip(tensors, values, strict=True):
+        assert cache.find(tensor, "graph") is value
+        value.nbytes = 450
+    assert cache.info().bytes == 1350
+    extra = torch.zeros(1, dtype=torch.long)
+    cache.store(extra, "graph", Held(50))
+    assert cache.info().bytes <= 1000
+
+
+def test_growth_is_noticed_by_lookups_alone(cache, tensor):
+    value = Held(100)
+    cache.store(tensor, "graph", value)
+    others = [torch.zeros(2, n, dtype=torch.long) for n in range(1, 41)]
+    for other in others:
+        cache.store(other, "graph", Held(1))
+    cache.find(tensor, "graph")
+    value.nbytes = 5000
+    for other in others:
+        cache.find(other, "graph")
+    assert cache.find(tensor, "graph") is None
+    assert cache.info().bytes <= 1000
+
+
+def test_the_bound_comes_from_the_environment(monkeypatch, tensor):
+    monkeypatch.setenv("ONEHOP_CACHE_BYTES", "10")
+    assert onehop.cache_info().limit_bytes == 10
+    CACHE.store(tensor, "graph", Held(11))
+    assert onehop.cache_info().entries == 0
+    monkeypatch.setenv("ONEHOP_CACHE_BYTES", "a few")
+    with pytest.raises(onehop.ConfigurationError, match="ONEHOP_CACHE_BYTES"):
+        CACHE.store(tensor, "graph", Held(1))
+
+
+def test_a_wrong_check_setting_is_an_error(monkeypatch, tensor):
+    monkeypatch.setenv("ONEHOP_CHECK", "sometimes")
+    with pytest.raises(onehop.ConfigurationError, match="ONEHOP_CHECK"):
+        CACHE.store(tensor, "graph", Held())
+
+
+def test_a_transpose_that_appears_later_is_counted(tensor):
+    graph = onehop.Graph.from_edge_index(tensor)
+    CACHE.store(tensor, "graph", graph)
+    before = onehop.cache_info().bytes
+    assert before == graph.nbytes
+    assert graph.transposed_csr is not None
+    assert onehop.cache_info().bytes == graph.nbytes > before
+
+
+def test_clearing_forgets_everything_and_empties_the_pool(tensor):
+    CACHE.store(tensor, "graph", Held())
+    block = extension.pool_empty([1 << 20], 0)
+    del block
+    assert extension.pool_info()["kept_bytes"] > 0
+    onehop.clear_cache()
+    assert onehop.cache_info().entries == 0
+    assert onehop.cache_info().bytes == 0
+    assert extension.pool_info()["kept_bytes"] == 0
+    assert CACHE.find(tensor, "graph") is None
+
+
+def test_hits_and_misses_are_counted(cache, tensor):
+    cache.find(tensor, "graph")
+    cache.store(tensor, "graph", Held())
+    cache.find(tensor, "graph")
+    cache.find(tensor, "graph")
+    info = cache.info()
+    assert (info.hits, info.misses) == (2, 1)
+
+
+def test_a_value_that_frees_tensors_when_dropped(cache):
+    """Dropping an entry runs the callbacks of what it held, which drop further entries."""
+
+    class Chain(Held):
+        def __init__(self, tensor: Tensor | None) -> None:
+            super().__init__(100)
+            self.tensor = tensor
+
+    first, second, third = (torch.zeros(2, n, dtype=torch.long) for n in (1, 2, 3))
+    cache.store(first, "derived", Chain(second))
+    cache.store(second, "derived", Chain(third))
+    cache.store(third, "graph", Held())
+    del second, third
+    assert cache.info().entries == 3
+    del first
+    gc.collect()
+    assert cache.info().entries == 0
+    assert cache.info().bytes == 0
+
+
+def test_threads(cache):
+    shared = [torch.zeros(2, n, dtype=torch.long) for n in range(1, 9)]
+    values = [Held(100) for _ in shared]
+    wrong: list[object] = []
+
+    def work(seed: int) -> None:
+        for step in range(400):
+            index = (step * 7 + seed) % len(shared)
+            found = cache.find(shared[index], "graph")
+            if found is None:
+                cache.store(shared[index], "graph", values[index])
+            elif found is not values[index]:
+                wrong.append(found)
+            own = torch.zeros(2, 3, dtype=torch.long)
+            cache.store(own, "graph", Held(10))
+            if step % 50 == 0:
+                cache.clear()
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    info = cache.info()
+    assert info.bytes == 100 * info.entries
+    assert info.bytes <= 1000
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # the child below starts no threads
+def test_a_forked_child_can_use_it(tensor):
+    held = Held()
+    CACHE.store(tensor, "graph", held)
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        while not stop.is_set():
+            CACHE.find(tensor, "graph")
+
+    thread = threading.Thread(target=keep_busy)
+    thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if CACHE.find(tensor, "graph") is held else 1)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,123 @@
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric import nn as gnn
+
+import onehop
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = gnn.GCNConv(4, 8, cached=True)
+        self.norm = torch.nn.BatchNorm1d(8)
+        self.steps = gnn.APPNP(K=3, alpha=0.1)
+        self.odd = gnn.SAGEConv(8, 8, aggr=gnn.aggr.SoftmaxAggregation())
+        self.attention = gnn.GATConv(8, 8)
+        self.last = gnn.SAGEConv(8, 2, aggr="max")
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = torch.nn.functional.dropout(self.norm(self.first(x, edge_index)), training=self.training)
+        x = self.attention(self.odd(self.steps(x, edge_index), edge_index), edge_index)
+        return self.last(x, edge_index)
+
+
+@pytest.fixture
+def net() -> Net:
+    torch.manual_seed(0)
+    return Net()
+
+
+def test_every_layer_has_its_row(net, edge_index):
+    rows = {row.name: row for row in onehop.explain(net, torch.randn(20, 4), edge_index).layers}
+    assert list(rows) == ["first", "steps", "odd", "attention", "last"]
+    assert rows["first"].fast
+    assert (rows["first"].reduce, rows["first"].backend) == ("sum", "cpu")
+    assert rows["first"].form == "scaled source, scaled destination"
+    assert "CpuPlan(" in rows["first"].plan
+    assert rows["steps"].calls == 3
+    assert rows["last"].form == "source"
+    assert rows["last"].reduce == "max"
+    assert rows["odd"].reason == "its aggregation is SoftmaxAggregation, not sum, mean, max or min"
+    assert rows["attention"].reason == "attention layers are computed by PyG"
+
+
+def test_it_prints_as_a_table(net, edge_index):
+    lines = str(onehop.explain(net, torch.randn(20, 4), edge_index)).splitlines()
+    assert lines[0].split() == ["layer", "class", "calls", "fast", "path"]
+    assert len(lines) == 2 + 5
+    assert lines[2].startswith("first")
+    assert "no: attention layers" in lines[5]
+
+
+def test_nothing_of_the_model_or_torch_changes(net, edge_index):
+    net.train()
+    state = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    random = torch.random.get_rng_state()
+    onehop.explain(net, torch.randn(20, 4, generator=torch.Generator()), edge_index)
+    assert torch.equal(torch.random.get_rng_state(), random)
+    assert net.training
+    assert net.first._cached_edge_index is None
+    for name, tensor in net.state_dict().items():
+        assert torch.equal(tensor, state[name]), name
+    assert all(parameter.grad is None for parameter in net.parameters())
+    assert onehop.patched() == ()
+
+
+def test_an_existing_patch_is_what_is_explained(net, edge_index):
+    onehop.patch(only="GCNConv")
+    table = onehop.patched()
+    rows = {row.name: row for row in onehop.explain(net, torch.randn(20, 4), edge_index).layers}
+    assert rows["first"].fast
+    assert rows["last"].reason == "patch(only=...) leaves its class out"
+    assert set(table) <= set(onehop.patched())
+
+
+def test_a_single_layer_as_the_model(edge_index):
+    explanation = onehop.explain(gnn.SAGEConv(4, 4), torch.randn(20, 4), edge_index)
+    assert [row.name for row in explanation.layers] == [""]
+    assert "(model)" in str(explanation)
+
+
+def test_nothing_to_explain_where_the_patch_is_forbidden(net, edge_index, monkeypatch):
+    monkeypatch.setenv("ONEHOP_DISABLE", "1")
+    with pytest.raises(onehop.ConfigurationError, match="ONEHOP_DISABLE=1"):
+        onehop.explain(net, torch.randn(20, 4), edge_index)
+
+
+def test_a_weight_given_by_the_caller_is_named(edge_index):
+    (row,) = onehop.explain(gnn.GraphConv(4, 4), torch.randn(20, 4), edge_index, torch.rand(90)).layers
+    assert row.form == "source * weight"
+    (row,) = onehop.explain(gnn.GraphConv(4, 4), torch.randn(20, 4), edge_index).layers
+    assert row.form == "source"
+
+
+def test_layers_that_never_reach_the_patch(edge_index):
+    class OwnPropagate(gnn.MessagePassing):
+        def propagate(self, edge_index: Tensor, x: Tensor) -> Tensor:
+            return x
+
+    class Several(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.explained, self.own, self.unused = gnn.SAGEConv(4, 4), OwnPropagate(), gnn.SAGEConv(4, 4)
+            # PyG sets the plain propagate on the instance, and then the rendered one, for good.
+            self.explained.explain = True
+            self.explained.explain = None
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.own.propagate(edge_index, x=self.explained(x, edge_index))
+
+    rows = {row.name: row.reason for row in onehop.explain(Several(), torch.randn(20, 4), edge_index).layers}
+    assert "set on the instance" in rows["explained"]
+    assert rows["own"] == "its class has a propagate of its own"
+    assert rows["unused"] == "it propagated nothing"
+
+
+def test_a_model_without_layers():
+    assert "no layers of PyG" in str(onehop.explain(torch.nn.Linear(2, 2), torch.randn(3, 2)))
+
+
+def test_something_else_than_a_module():
+    with pytest.raises(onehop.ArgumentError, match=r"model: expected a torch\.nn\.Module, got function"):
+        onehop.explain(lambda x: x, 1)
