@@ -160,7 +160,7 @@ def draw(models: Document, path: Path) -> None:
     results = [r for r in models["results"] if PYG in r["speedup_over"]]
     groups = list(dict.fromkeys((r["graph"], r["hidden"]) for r in results))
     names = list(dict.fromkeys(r["model"] for r in results))
-    figure = Figure(figsize=(1.1 * len(groups) + 2.5, 3.8), layout="constrained")
+    figure = Figure(figsize=(max(1.1 * len(groups) + 2.5, 6.5), 3.8), layout="constrained")
     axes = figure.subplots()
     width = 0.8 / len(names)
     for number, (name, colour) in enumerate(zip(names, _COLOURS, strict=False)):
@@ -173,6 +173,7 @@ def draw(models: Document, path: Path) -> None:
     axes.axhline(1, color="black", linewidth=1)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
+    axes.yaxis.set_minor_formatter(lambda value, _: "")
     axes.margins(y=0.25)
     axes.set_xticks(range(len(groups)), [f"{graph}\n{hidden}" for graph, hidden in groups], fontsize=8)
     axes.set_title("Training epoch, PyG's time over onehop's, by graph and hidden width", fontsize=10)
