@@ -36,76 +36,68 @@ struct Column {
   Index operator[](int64_t edge) const { return data[edge * stride]; }
 };
 
-struct Scan {
-  int64_t bad_row_edge, bad_col_edge;
-  bool sorted;
-};
-
-// One pass over the edges: are all indices in range, and are the rows in ascending order?
+// Whether an index lies in [0, count); the unsigned comparison catches negative ones too.
 template <class Index>
-Scan scan_edges(Column<Index> row, Column<Index> col, int64_t rows, int64_t cols, Chunks chunks, int threads) {
-  std::vector<Scan> found(static_cast<size_t>(chunks.chunks));
-  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
-    const int64_t begin = chunks.begin(chunk), end = chunks.begin(chunk + 1);
-    Scan scan{-1, -1, true};
-    // Unsigned comparison catches negative indices too.
-    bool all_good = true, sorted = true;
-    Index previous = begin > 0 ? row[begin - 1] : row[begin];
-    for (int64_t e = begin; e < end; ++e) {
-      const Index r = row[e], c = col[e];
-      all_good &= static_cast<uint64_t>(static_cast<int64_t>(r)) < static_cast<uint64_t>(rows);
-      all_good &= static_cast<uint64_t>(static_cast<int64_t>(c)) < static_cast<uint64_t>(cols);
-      sorted &= previous <= r;
-      previous = r;
-    }
-    if (!all_good) {
-      for (int64_t e = end - 1; e >= begin; --e) {
-        if (row[e] < 0 || row[e] >= rows) scan.bad_row_edge = e;
-        if (col[e] < 0 || col[e] >= cols) scan.bad_col_edge = e;
-      }
-    }
-    scan.sorted = sorted;
-    found[static_cast<size_t>(chunk)] = scan;
-  });
-  Scan total{-1, -1, true};
-  for (const Scan& scan : found) {
-    if (total.bad_row_edge < 0) total.bad_row_edge = scan.bad_row_edge;
-    if (total.bad_col_edge < 0) total.bad_col_edge = scan.bad_col_edge;
-    total.sorted &= scan.sorted;
-  }
-  return total;
+bool inside(Index index, int64_t count) {
+  return static_cast<uint64_t>(static_cast<int64_t>(index)) < static_cast<uint64_t>(count);
 }
 
-bool allocate(Csr& csr, bool with_perm, bool wide_perm) {
+// The first edge whose index is not in [0, count), or -1.
+template <class Index>
+int64_t first_outside(Column<Index> column, int64_t count, int64_t edges) {
+  for (int64_t e = 0; e < edges; ++e) {
+    if (!inside(column[e], count)) return e;
+  }
+  return -1;
+}
+
+bool allocate_rows(Csr& csr) {
   csr.rowptr = Block((csr.rows + 1) * static_cast<int64_t>(sizeof(int64_t)));
   csr.col = Block((csr.edges + Csr::kColPadding) * static_cast<int64_t>(sizeof(int32_t)));
   if (!csr.rowptr || !csr.col) return false;
   std::memset(csr.col.as<int32_t>() + csr.edges, 0, Csr::kColPadding * sizeof(int32_t));
-  if (with_perm) {
-    csr.perm = Block(csr.edges * (wide_perm ? 8 : 4));
-    csr.perm_is_wide = wide_perm;
-    if (!csr.perm) return false;
-  }
+  if (csr.edges == 0) std::memset(csr.rowptr.data(), 0, static_cast<size_t>(csr.rows + 1) * sizeof(int64_t));
   return true;
 }
 
+bool allocate_perm(Csr& csr, bool wide) {
+  csr.perm = Block(csr.edges * (wide ? 8 : 4));
+  csr.perm_is_wide = wide;
+  return static_cast<bool>(csr.perm);
+}
+
+// Fills the graph from edges that come row by row, in one pass that also checks them. False, with the arrays
+// half written, as soon as a row number falls or an index is outside.
 template <class Index>
-void fill_sorted(Csr& csr, Column<Index> row, Column<Index> col, Chunks chunks, int threads) {
+bool fill_sorted(Csr& csr, Column<Index> row, Column<Index> col, Chunks chunks, int threads) {
   auto* rowptr = csr.rowptr.as<int64_t>();
   auto* out_col = csr.col.as<int32_t>();
+  std::atomic<bool> good{true};
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
     const int64_t begin = chunks.begin(chunk), end = chunks.begin(chunk + 1);
     // A row begins where the row number rises; the gap before it belongs to empty rows.
     int64_t previous = begin > 0 ? static_cast<int64_t>(row[begin - 1]) : -1;
-    for (int64_t e = begin; e < end; ++e) {
-      out_col[e] = static_cast<int32_t>(col[e]);
+    const int64_t last_col = csr.cols - 1;
+    int64_t wrong_cols = 0;  // negative once a column was outside
+    bool ordered = begin == 0 || inside(previous, csr.rows);
+    for (int64_t e = begin; e < end && ordered; ++e) {
+      const auto c = static_cast<int64_t>(col[e]);
+      wrong_cols |= c | (last_col - c);
+      out_col[e] = static_cast<int32_t>(c);
       const auto r = static_cast<int64_t>(row[e]);
-      while (previous < r) rowptr[++previous] = e;
+      if (r == previous) continue;
+      ordered = r > previous && r < csr.rows;
+      while (ordered && previous < r) rowptr[++previous] = e;
+    }
+    if (!ordered || wrong_cols < 0) {
+      good.store(false, std::memory_order_relaxed);
+      return;
     }
     if (end == csr.edges) {
       while (previous < csr.rows) rowptr[++previous] = csr.edges;
     }
   });
+  return good.load();
 }
 
 // Turns counts[chunk][row] into the place where each chunk writes its first edge of each row, and fills
@@ -139,15 +131,27 @@ void prefix_sums(std::vector<int64_t>& place, int64_t* rowptr, int64_t rows, int
   rowptr[rows] = block_sum[static_cast<size_t>(blocks)];
 }
 
-// Stable counting sort by row. `edge_id(e)` is what the permutation records for edge e.
-template <class Perm, class Row, class Col, class EdgeId>
-void counting_sort(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, Chunks chunks, int threads) {
+// Stable counting sort by row. `edge_id(e)` is what the permutation records for edge e. With kChecked, false if
+// an index is outside.
+template <bool kChecked, class Perm, class Row, class Col, class EdgeId>
+bool counting_sort_as(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, Chunks chunks, int threads) {
   const int64_t rows = csr.rows;
   std::vector<int64_t> place(static_cast<size_t>(chunks.chunks * rows), 0);
+  std::atomic<bool> good{true};
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
     int64_t* count = place.data() + chunk * rows;
-    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) ++count[row(e)];
+    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
+      const auto r = static_cast<int64_t>(row(e));
+      if constexpr (kChecked) {
+        if (!inside(r, rows) || !inside(col(e), csr.cols)) {
+          good.store(false, std::memory_order_relaxed);
+          return;
+        }
+      }
+      ++count[r];
+    }
   });
+  if (!good.load()) return false;
   prefix_sums(place, csr.rowptr.as<int64_t>(), rows, chunks.chunks, threads);
   auto* out_col = csr.col.as<int32_t>();
   auto* out_perm = csr.perm.as<Perm>();
@@ -159,50 +163,46 @@ void counting_sort(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_
       out_perm[slot] = static_cast<Perm>(edge_id(e));
     }
   });
+  return true;
 }
 
-template <class Row, class Col, class EdgeId>
-void counting_sort(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, int threads) {
+template <bool kChecked, class Row, class Col, class EdgeId>
+bool counting_sort(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, int threads) {
   // Every chunk keeps one counter a row, so more chunks pay only while edges outnumber rows.
   const int64_t most = std::max<int64_t>(1, csr.edges / std::max<int64_t>(csr.rows, 1));
   const Chunks chunks{csr.edges, std::min(chunk_count(csr.edges, threads), most)};
-  if (csr.perm_is_wide) {
-    counting_sort<int64_t>(csr, row, col, edge_id, chunks, threads);
-  } else {
-    counting_sort<int32_t>(csr, row, col, edge_id, chunks, threads);
-  }
+  return csr.perm_is_wide ? counting_sort_as<kChecked, int64_t>(csr, row, col, edge_id, chunks, threads)
+                          : counting_sort_as<kChecked, int32_t>(csr, row, col, edge_id, chunks, threads);
 }
 
 template <class Index>
 BuildResult build(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads) {
   const Column<Index> row{static_cast<const Index*>(coo.row), coo.row_stride};
   const Column<Index> col{static_cast<const Index*>(coo.col), coo.col_stride};
-  const Chunks chunks{coo.edges, chunk_count(coo.edges, threads)};
   BuildResult result;
-  const Scan scan = coo.edges > 0 ? scan_edges(row, col, rows, cols, chunks, threads) : Scan{-1, -1, true};
-  if (scan.bad_row_edge >= 0 || scan.bad_col_edge >= 0) {
-    const bool is_row = scan.bad_row_edge >= 0;
-    result.error = is_row ? BuildError::row_out_of_range : BuildError::col_out_of_range;
-    result.bad_edge = is_row ? scan.bad_row_edge : scan.bad_col_edge;
-    return result;
-  }
   auto csr = std::make_shared<Csr>();
   csr->rows = rows;
   csr->cols = cols;
   csr->edges = coo.edges;
-  result.was_sorted = scan.sorted;
-  if (!allocate(*csr, !scan.sorted, wide_perm)) {
+  if (!allocate_rows(*csr)) {
     result.error = BuildError::out_of_memory;
     return result;
   }
-  if (coo.edges == 0) {
-    std::memset(csr->rowptr.data(), 0, static_cast<size_t>(rows + 1) * sizeof(int64_t));
-  } else if (scan.sorted) {
-    fill_sorted(*csr, row, col, chunks, threads);
-  } else {
-    counting_sort(
-        *csr, [&](int64_t e) { return static_cast<int64_t>(row[e]); }, [&](int64_t e) { return col[e]; },
-        [](int64_t e) { return e; }, threads);
+  const Chunks chunks{coo.edges, chunk_count(coo.edges, threads)};
+  if (coo.edges > 0 && !fill_sorted(*csr, row, col, chunks, threads)) {
+    if (!allocate_perm(*csr, wide_perm)) {
+      result.error = BuildError::out_of_memory;
+      return result;
+    }
+    const bool good = counting_sort<true>(
+        *csr, [&](int64_t e) { return row[e]; }, [&](int64_t e) { return col[e]; }, [](int64_t e) { return e; },
+        threads);
+    if (!good) {
+      const int64_t bad_row = first_outside(row, rows, coo.edges);
+      result.error = bad_row >= 0 ? BuildError::row_out_of_range : BuildError::col_out_of_range;
+      result.bad_edge = bad_row >= 0 ? bad_row : first_outside(col, cols, coo.edges);
+      return result;
+    }
   }
   result.csr = std::move(csr);
   return result;
@@ -287,7 +287,9 @@ std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {
   result->rows = csr.cols;
   result->cols = csr.rows;
   result->edges = csr.edges;
-  if (!allocate(*result, true, wide_perm)) return nullptr;
+  if (!allocate_rows(*result)) return nullptr;
+  if (csr.edges == 0) return result;
+  if (!allocate_perm(*result, wide_perm)) return nullptr;
   // The row of every edge, written out once: what was rows becomes columns.
   Block row_of(csr.edges * static_cast<int64_t>(sizeof(int32_t)));
   if (!row_of) return nullptr;
@@ -299,22 +301,18 @@ std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {
       std::fill(row_of.as<int32_t>() + rowptr[r], row_of.as<int32_t>() + rowptr[r + 1], static_cast<int32_t>(r));
     }
   });
-  if (csr.edges == 0) {
-    std::memset(result->rowptr.data(), 0, static_cast<size_t>(result->rows + 1) * sizeof(int64_t));
-    return result;
-  }
   const int32_t* col = csr.col_data();
   const int32_t* rows = row_of.as<int32_t>();
   const auto new_row = [col](int64_t e) { return static_cast<int64_t>(col[e]); };
   const auto new_col = [rows](int64_t e) { return rows[e]; };
   if (!csr.perm) {
-    counting_sort(*result, new_row, new_col, [](int64_t e) { return e; }, threads);
+    counting_sort<false>(*result, new_row, new_col, [](int64_t e) { return e; }, threads);
   } else if (csr.perm_is_wide) {
     const auto* perm = csr.perm.as<int64_t>();
-    counting_sort(*result, new_row, new_col, [perm](int64_t e) { return perm[e]; }, threads);
+    counting_sort<false>(*result, new_row, new_col, [perm](int64_t e) { return perm[e]; }, threads);
   } else {
     const auto* perm = csr.perm.as<int32_t>();
-    counting_sort(*result, new_row, new_col, [perm](int64_t e) { return perm[e]; }, threads);
+    counting_sort<false>(*result, new_row, new_col, [perm](int64_t e) { return perm[e]; }, threads);
   }
   return result;
 }

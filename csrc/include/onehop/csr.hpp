@@ -65,7 +65,6 @@ struct BuildResult {
   std::shared_ptr<Csr> csr;
   BuildError error = BuildError::none;
   int64_t bad_edge = -1;
-  bool was_sorted = false;
 };
 
 // Rows and columns of the edges, as int32 or int64, each with a stride in elements. Edges of a row keep the
