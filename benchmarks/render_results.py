@@ -168,7 +168,9 @@ def draw(models: Document, path: Path) -> None:
             (r["graph"], r["hidden"]): r["speedup_over"][PYG]["median"] for r in results if r["model"] == name
         }
         places = [i + (number - (len(names) - 1) / 2) * width for i, g in enumerate(groups) if g in found]
-        bars = axes.bar(places, list(found.values()), 0.92 * width, color=colour, label=name)
+        # From 1, "as fast", up or down: on a logarithmic axis there is no other ground to stand on.
+        heights = [value - 1 for value in found.values()]
+        bars = axes.bar(places, heights, 0.92 * width, bottom=1, color=colour, label=name)
         axes.bar_label(bars, [ratio(value) for value in found.values()], fontsize=7, rotation=90, padding=2)
     axes.axhline(1, color="black", linewidth=1)
     axes.set_yscale("log")
