@@ -20,31 +20,40 @@ LIBRARY = torch.library.Library("onehop", "DEF")
 def define(
     schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], autograd: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Registers an operator and returns it."""
+    """Registers an operator and returns how to call it.
+
+    Plain tensors go straight to the Autograd kernel, for the dispatcher's turns would cost a small graph more
+    than its sums. Whatever a mode, a transform, a compiler or a profiler watches goes through the dispatcher.
+    """
     name = schema[: schema.index("(")]
     LIBRARY.define(schema)
     LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"onehop::{name}", fake, lib=LIBRARY)
     LIBRARY.impl(name, autograd, "Autograd")
     operator: Callable[..., Any] = getattr(torch.ops.onehop, name).default
-    return operator
+
+    def call(x: Tensor, *args: Any) -> Any:
+        return autograd(x, *args) if _is_plain(x) else operator(x, *args)
+
+    return call
 
 
 def below_autograd(operator: Callable[..., Any], kernel: Callable[..., Any], x: Tensor, *args: Any) -> Any:
-    """The operator's result, unrecorded: what an Autograd kernel goes on with.
-
-    Plain tensors go straight to the kernel, for a second turn of the dispatcher would cost a small graph more
-    than its sums; whatever a mode, a transform or a compiler watches takes that turn.
-    """
-    if (
-        type(x) is Tensor
-        and not torch._C._len_torch_dispatch_stack()
-        and not torch._C._are_functorch_transforms_active()
-        and not torch.compiler.is_compiling()
-    ):
+    """The operator's result, unrecorded: what an Autograd kernel goes on with."""
+    if _is_plain(x):
         return kernel(x, *args)
     with torch._C._AutoDispatchBelowAutograd():
         return operator(x, *args)
+
+
+def _is_plain(x: Tensor) -> bool:
+    return not (
+        torch.compiler.is_compiling()
+        or (type(x) is not Tensor and type(x) is not torch.nn.Parameter)
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._are_functorch_transforms_active()
+        or torch.autograd.profiler._is_profiler_enabled
+    )
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:
