@@ -9,6 +9,9 @@ namespace {
 
 enum class Kind { sum, max, min };
 
+// Where an edge's factor comes from: there is none, the caller's weights, or its source's scale.
+enum class Factor { none, weight, scale };
+
 // One call, as a piece of work sees it: pointers of the right types, for the columns of one pass.
 template <class T>
 struct Job {
@@ -17,6 +20,10 @@ struct Job {
   const int32_t* col;
   const T* x;
   int64_t x_stride;
+  const A* weight;  // of edge e: weight[(perm ? perm[e] : e) * weight_stride]
+  int64_t weight_stride;
+  const int32_t* perm;
+  const A* col_scale;
   void* out;
   int64_t out_stride;
   bool out_is_acc;
@@ -51,6 +58,10 @@ struct State {
       if constexpr (kTies) ties = wins ? count : (message == value ? ties + count : ties);
       value = wins ? message : value;
     }
+  }
+  // The same for messages of which none is NaN.
+  ONEHOP_INLINE void take_number(V message) {
+    value = kKind == Kind::max ? larger_of<Acc<T>, kLanes>(message, value) : smaller_of<Acc<T>, kLanes>(message, value);
   }
 };
 
@@ -91,10 +102,21 @@ ONEHOP_INLINE void finish(const Job<T>& job, const RowEnd<T>& end, int64_t row, 
   }
 }
 
-// Edges [e, edge_end) folded into a row's state. `weight` is indexed by edge.
-template <class T, Kind kKind, bool kTies, bool kWeighted, int kLanes, int kVectors>
-ONEHOP_INLINE void fold_edges(const Job<T>& job, int64_t e, int64_t edge_end, const Acc<T>* weight, const T* x,
-                              int64_t columns, State<T, kKind, kTies, kLanes>* state) {
+template <class T, Factor kFactor>
+ONEHOP_INLINE Acc<T> factor_of(const Job<T>& job, int64_t e) {
+  if constexpr (kFactor == Factor::weight) {
+    return job.weight[(job.perm != nullptr ? job.perm[e] : e) * job.weight_stride];
+  } else if constexpr (kFactor == Factor::scale) {
+    return job.col_scale[job.col[e]];
+  } else {
+    return Acc<T>(1);
+  }
+}
+
+// Calls visit(vector number, message) for the block's vectors of every edge in [e, edge_end).
+template <class T, Kind kKind, Factor kFactor, int kLanes, int kVectors, class Visit>
+ONEHOP_INLINE void for_messages(const Job<T>& job, int64_t e, int64_t edge_end, const T* x, int64_t columns,
+                                const Visit& visit) {
   using A = Acc<T>;
   constexpr int64_t kBlockBytes = int64_t{kLanes} * kVectors * static_cast<int64_t>(sizeof(T));
   const int64_t ahead = job.prefetch;
@@ -105,33 +127,56 @@ ONEHOP_INLINE void fold_edges(const Job<T>& job, int64_t e, int64_t edge_end, co
       __builtin_prefetch(coming + columns - 1, 0, 3);  // rows that straddle one more line
     }
     const T* source = x + job.col[e] * job.x_stride;
+    const A factor = factor_of<T, kFactor>(job, e);
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
       auto message = load<T, kLanes>(source + vector_begin<kLanes, kVectors>(v, columns));
-      if constexpr (kWeighted) {
-        message *= splat<A, kLanes>(weight[e]);
+      if constexpr (kFactor != Factor::none) {
+        message *= splat<A, kLanes>(factor);
         if constexpr (sizeof(T) == 2 && kKind != Kind::sum) {
           // Compared as the 16-bit numbers that an unfused run would have stored.
           if (!job.out_is_acc) message = rounded<T, kLanes>(message);
         }
       }
-      state[v].take(message, splat<A, kLanes>(1));
+      visit(v, message);
     }
   }
 }
 
+// The edges [e, edge_end) as the states of a block's vectors.
+template <class T, Kind kKind, bool kTies, Factor kFactor, int kLanes, int kVectors>
+ONEHOP_INLINE void fold_edges(const Job<T>& job, int64_t e, int64_t edge_end, const T* x, int64_t columns,
+                              State<T, kKind, kTies, kLanes>* state) {
+  using A = Acc<T>;
+  using V = Vector<A, kLanes>;
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) state[v].clear();
+  if constexpr (kKind != Kind::sum && !kTies) {
+    // NaN is rare and dear to look for: first as if there were none, while a plain sum, which a NaN spoils,
+    // keeps watch. (Infinities of both signs spoil it too; then the careful way finds no NaN, and is right.)
+    V watch[2] = {splat<A, kLanes>(0), splat<A, kLanes>(0)};
+    for_messages<T, kKind, kFactor, kLanes, kVectors>(job, e, edge_end, x, columns, [&](int v, V message) {
+      watch[v % 2] += message;
+      state[v].take_number(message);
+    });
+    const A sum = sum_of_lanes<A, kLanes>(watch[0] + watch[1]);
+    if (sum == sum) return;
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) state[v].clear();
+  }
+  for_messages<T, kKind, kFactor, kLanes, kVectors>(
+      job, e, edge_end, x, columns, [&](int v, V message) { state[v].take(message, splat<A, kLanes>(1)); });
+}
+
 // Rows [row, row_end), whole, for one block of columns.
-template <class T, Kind kKind, bool kTies, bool kWeighted, int kLanes, int kVectors>
-void sweep_rows(const Job<T>& shared, int64_t row, int64_t row_end, const Acc<T>* weight, int64_t column,
-                int64_t columns) {
+template <class T, Kind kKind, bool kTies, Factor kFactor, int kLanes, int kVectors>
+void sweep_rows(const Job<T>& shared, int64_t row, int64_t row_end, int64_t column, int64_t columns) {
   const Job<T> job = shared;  // a copy of its own: no store can change it, so it stays in registers
   int64_t e = job.rowptr[row];
   for (; row < row_end; ++row) {
     const int64_t edge_end = job.rowptr[row + 1];
     State<T, kKind, kTies, kLanes> state[kVectors];
-#pragma GCC unroll 16
-    for (auto& s : state) s.clear();
-    fold_edges<T, kKind, kTies, kWeighted, kLanes, kVectors>(job, e, edge_end, weight, job.x + column, columns, state);
+    fold_edges<T, kKind, kTies, kFactor, kLanes, kVectors>(job, e, edge_end, job.x + column, columns, state);
     const RowEnd<T> end(job, row);
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
@@ -142,13 +187,11 @@ void sweep_rows(const Job<T>& shared, int64_t row, int64_t row_end, const Acc<T>
 }
 
 // A piece of a cut row: its state goes to a slot, unfinished.
-template <class T, Kind kKind, bool kTies, bool kWeighted, int kLanes, int kVectors>
-void sweep_part(const Job<T>& job, int64_t e, int64_t edge_end, const Acc<T>* weight, int64_t column, int64_t columns,
-                int64_t slot) {
+template <class T, Kind kKind, bool kTies, Factor kFactor, int kLanes, int kVectors>
+void sweep_part(const Job<T>& job, int64_t e, int64_t edge_end, int64_t column, int64_t columns, int64_t slot) {
   using A = Acc<T>;
   State<T, kKind, kTies, kLanes> state[kVectors];
-  for (auto& s : state) s.clear();
-  fold_edges<T, kKind, kTies, kWeighted, kLanes, kVectors>(job, e, edge_end, weight, job.x + column, columns, state);
+  fold_edges<T, kKind, kTies, kFactor, kLanes, kVectors>(job, e, edge_end, job.x + column, columns, state);
   for (int v = 0; v < kVectors; ++v) {
     const int64_t place = slot * job.width + column + vector_begin<kLanes, kVectors>(v, columns);
     store<A, kLanes>(job.slots + place, state[v].value);
@@ -157,21 +200,21 @@ void sweep_part(const Job<T>& job, int64_t e, int64_t edge_end, const Acc<T>* we
 }
 
 template <class T>
-using SweepRows = void (*)(const Job<T>&, int64_t, int64_t, const Acc<T>*, int64_t, int64_t);
+using SweepRows = void (*)(const Job<T>&, int64_t, int64_t, int64_t, int64_t);
 template <class T>
-using SweepPart = void (*)(const Job<T>&, int64_t, int64_t, const Acc<T>*, int64_t, int64_t, int64_t);
+using SweepPart = void (*)(const Job<T>&, int64_t, int64_t, int64_t, int64_t, int64_t);
 template <class T>
 struct Sweeps {
   SweepRows<T> rows;
   SweepPart<T> part;
 };
 
-template <class T, Kind kKind, bool kTies, bool kWeighted>
+template <class T, Kind kKind, bool kTies, Factor kFactor>
 struct PickSweeps {
   template <int kLanes, int kVectors>
   Sweeps<T> operator()() const {
-    return {sweep_rows<T, kKind, kTies, kWeighted, kLanes, kVectors>,
-            sweep_part<T, kKind, kTies, kWeighted, kLanes, kVectors>};
+    return {sweep_rows<T, kKind, kTies, kFactor, kLanes, kVectors>,
+            sweep_part<T, kKind, kTies, kFactor, kLanes, kVectors>};
   }
 };
 
@@ -199,7 +242,7 @@ bool whole_lines(const AggregateArgs& args) {
          0;
 }
 
-template <class T, Kind kKind, bool kTies, bool kWeighted>
+template <class T, Kind kKind, bool kTies, Factor kFactor>
 void run(const AggregateArgs& args) {
   using A = Acc<T>;
   // A tie counter doubles the registers of a column.
@@ -207,39 +250,47 @@ void run(const AggregateArgs& args) {
   const Csr& csr = *args.csr;
   const WorkList& work = *args.work;
   auto* slots = static_cast<A*>(args.slots);
-  const Job<T> job{csr.rowptr_data(),
-                   csr.col_data(),
-                   static_cast<const T*>(args.x),
-                   args.x_stride,
-                   args.out,
-                   args.out_stride,
-                   args.out_is_acc,
-                   static_cast<A*>(args.ties),
-                   slots,
-                   slots + work.slots * args.width,
-                   args.width,
-                   static_cast<const A*>(args.row_scale),
-                   args.reduce == Reduce::mean,
-                   args.nontemporal && whole_lines<A>(args),
-                   args.prefetch};
-  const Block scratch(kWeighted ? args.threads * work.most_edges * static_cast<int64_t>(sizeof(A)) : 0);
+  // Weights that also have scales, or 64-bit numbers, are laid out in order for each piece of work.
+  const bool staged = kFactor == Factor::weight && (args.col_scale != nullptr || csr.perm_is_wide);
+  const Block scratch(staged ? args.threads * work.most_edges * static_cast<int64_t>(sizeof(A)) : 0);
+  const Job<T> whole_job{csr.rowptr_data(),
+                         csr.col_data(),
+                         static_cast<const T*>(args.x),
+                         args.x_stride,
+                         static_cast<const A*>(args.weight),
+                         args.weight_stride,
+                         csr.perm_is_wide ? nullptr : csr.perm.as<int32_t>(),
+                         static_cast<const A*>(args.col_scale),
+                         args.out,
+                         args.out_stride,
+                         args.out_is_acc,
+                         static_cast<A*>(args.ties),
+                         slots,
+                         slots + work.slots * args.width,
+                         args.width,
+                         static_cast<const A*>(args.row_scale),
+                         args.reduce == Reduce::mean,
+                         args.nontemporal && whole_lines<A>(args),
+                         args.prefetch};
   const int64_t tile = args.column_tile > 0 ? args.column_tile : args.width;
   for (int64_t first = 0; first < args.width; first += tile) {
     const BlockCut<A, kVectors> blocks(smaller(tile, args.width - first));
     for_items(work, args.threads, [&](const WorkItem& item, int thread) {
-      const A* weight = nullptr;
-      if constexpr (kWeighted) {
-        A* staged = scratch.as<A>() + thread * work.most_edges;
-        stage_weights(csr, item, args.weight, args.weight_stride, args.col_scale, staged);
-        weight = staged - item.edge_begin;
+      Job<T> job = whole_job;
+      if (staged) {
+        A* laid_out = scratch.as<A>() + thread * work.most_edges;
+        stage_weights(csr, item, args.weight, args.weight_stride, args.col_scale, laid_out);
+        job.weight = laid_out - item.edge_begin;
+        job.weight_stride = 1;
+        job.perm = nullptr;
       }
       const auto sweeps_of = [](const ColumnBlock& block) {
-        return with_block<A, kVectors>(block, PickSweeps<T, kKind, kTies, kWeighted>{});
+        return with_block<A, kVectors>(block, PickSweeps<T, kKind, kTies, kFactor>{});
       };
       const auto whole = [&](int64_t begin, int64_t end) {
         if (blocks.blocks == 1) {
           const ColumnBlock block = blocks[0];
-          sweeps_of(block).rows(job, begin, end, weight, first, block.columns);
+          sweeps_of(block).rows(job, begin, end, first, block.columns);
           return;
         }
         // All blocks of a row before the next row: its sources are read as wholes.
@@ -248,31 +299,39 @@ void run(const AggregateArgs& args) {
         const SweepRows<T> outer = sweeps_of(last).rows;
         for (int64_t row = begin; row < end; ++row) {
           for (int64_t b = 0; b + 1 < blocks.blocks; ++b) {
-            inner(job, row, row + 1, weight, first + b * blocks.step, blocks.step);
+            inner(job, row, row + 1, first + b * blocks.step, blocks.step);
           }
-          outer(job, row, row + 1, weight, first + last.begin, last.columns);
+          outer(job, row, row + 1, first + last.begin, last.columns);
         }
       };
       const auto part = [&](int64_t, int64_t begin, int64_t end, int64_t slot) {
         for (int64_t b = 0; b < blocks.blocks; ++b) {
           const ColumnBlock block = blocks[b];
-          sweeps_of(block).part(job, begin, end, weight, first + block.begin, block.columns, slot);
+          sweeps_of(block).part(job, begin, end, first + block.begin, block.columns, slot);
         }
       };
       visit_rows(item, job.rowptr, whole, part);
       if (job.nontemporal) settle_stores();
     });
   }
-  for_cut_rows(work, args.threads, [&](const CutRow& cut) { combine_cut_row<T, kKind, kTies>(job, cut); });
+  for_cut_rows(work, args.threads, [&](const CutRow& cut) { combine_cut_row<T, kKind, kTies>(whole_job, cut); });
+}
+
+template <class T, Kind kKind, bool kTies>
+void run_factor(const AggregateArgs& args) {
+  if (args.weight != nullptr) return run<T, kKind, kTies, Factor::weight>(args);
+  if constexpr (kKind == Kind::sum) {
+    if (args.col_scale != nullptr) return run<T, kKind, kTies, Factor::scale>(args);
+  }
+  run<T, kKind, kTies, Factor::none>(args);
 }
 
 template <class T, Kind kKind>
 void run_kind(const AggregateArgs& args) {
-  const bool weighted = args.weight != nullptr || args.col_scale != nullptr;
   if constexpr (kKind != Kind::sum) {
-    if (args.ties != nullptr) return weighted ? run<T, kKind, true, true>(args) : run<T, kKind, true, false>(args);
+    if (args.ties != nullptr) return run_factor<T, kKind, true>(args);
   }
-  return weighted ? run<T, kKind, false, true>(args) : run<T, kKind, false, false>(args);
+  run_factor<T, kKind, false>(args);
 }
 
 }  // namespace

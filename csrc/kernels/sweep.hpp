@@ -109,10 +109,6 @@ void stage_weights(const Csr& csr, const WorkItem& item, const A* weight, int64_
   const Perm* perm = csr.perm ? csr.perm.as<Perm>() : nullptr;
   const int32_t* col = csr.col_data() + item.edge_begin;
   const int64_t edges = item.edge_end - item.edge_begin;
-  if (weight == nullptr) {
-    for (int64_t e = 0; e < edges; ++e) out[e] = col_scale[col[e]];
-    return;
-  }
   if (perm != nullptr) {
     for (int64_t e = 0; e < edges; ++e) out[e] = weight[static_cast<int64_t>(perm[item.edge_begin + e]) * stride];
   } else {

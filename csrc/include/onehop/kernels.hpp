@@ -28,7 +28,7 @@ struct AggregateArgs {
   int64_t x_stride;
   const void* weight;  // acc [edges], in the caller's edge order, weight_stride apart
   int64_t weight_stride;
-  const void* col_scale;  // acc [cols]
+  const void* col_scale;  // acc [cols]; for sum and mean
   const void* row_scale;  // acc [rows]
   void* out;              // [rows, width], rows out_stride apart
   int64_t out_stride;
