@@ -9,8 +9,7 @@ import scipy.sparse
 import torch
 
 from onehop import ArgumentError
-from onehop.datasets import Dataset, load, names, store, twin
-from onehop.datasets import twins as twins_module
+from onehop.datasets import Dataset, load, names, store, twin, twins as twins_module
 
 SIZES = {
     "arxiv": (169_343, 2_315_598, 128, 40),

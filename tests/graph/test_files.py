@@ -8,8 +8,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from onehop import ArgumentError, Graph
 from onehop.graph import files

@@ -12,8 +12,7 @@ import torch
 from hypothesis import given
 
 from onehop import Graph, IndexRangeError
-from onehop.graph import by_number
-from onehop.graph import graph as graph_module
+from onehop.graph import by_number, graph as graph_module
 
 from .strategies import assert_is, edge_lists
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric import EdgeIndex
-from torch_geometric import nn as gnn
+from torch_geometric import EdgeIndex, nn as gnn
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv import gcn_conv
 from torch_geometric.typing import OptTensor

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from onehop.bench.cases import Case
 from onehop.bench.peers.base import import_reason
+from onehop.bench.peers.differentiable import forward_and_backward
 
 
 class NumbaLoop:
@@ -43,10 +44,10 @@ class NumbaLoop:
         if case.grad is None:
             return lambda: torch.from_numpy(kernel(*operands))
         transposed = graph.transposed_csr
-        back = (transposed.rowptr.numpy(), transposed.col.numpy(), case.grad.numpy())
-
-        def forward_and_backward() -> Tensor:
-            kernel(*operands)
-            return torch.from_numpy(kernel(*back))
-
-        return forward_and_backward
+        back = (transposed.rowptr.numpy(), transposed.col.numpy())
+        return forward_and_backward(
+            lambda x: torch.from_numpy(kernel(*operands[:2], x.detach().numpy())),
+            lambda grad: torch.from_numpy(kernel(*back, grad.numpy())),
+            case.x,
+            case.grad,
+        )

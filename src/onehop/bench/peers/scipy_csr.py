@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from onehop.bench.cases import Case
+from onehop.bench.peers.differentiable import forward_and_backward
 
 
 class ScipyCsr:
@@ -35,13 +36,12 @@ class ScipyCsr:
         if case.grad is None:
             return lambda: torch.from_numpy(matrix @ x)
         transposed = case.workload.once("scipy transposed", lambda: matrix.T.tocsr())
-        grad = case.grad.numpy()
-
-        def forward_and_backward() -> Tensor:
-            matrix @ x
-            return torch.from_numpy(transposed @ grad)
-
-        return forward_and_backward
+        return forward_and_backward(
+            lambda x: torch.from_numpy(matrix @ x.detach().numpy()),
+            lambda grad: torch.from_numpy(transposed @ grad.numpy()),
+            case.x,
+            case.grad,
+        )
 
 
 def _matrix(case: Case) -> Any:
