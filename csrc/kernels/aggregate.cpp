@@ -126,6 +126,9 @@ ONEHOP_INLINE void for_messages(const Job<T>& job, int64_t e, int64_t edge_end, 
     if constexpr (kBlockBytes % kLineBytes != 0 && kBlockBytes > 4) {
       __builtin_prefetch(coming + columns - 1, 0, 3);  // rows that straddle one more line
     }
+    if constexpr (kFactor == Factor::weight) {
+      if (job.perm != nullptr) __builtin_prefetch(job.weight + job.perm[e + ahead] * job.weight_stride, 0, 3);
+    }
     const T* source = x + job.col[e] * job.x_stride;
     const A factor = factor_of<T, kFactor>(job, e);
 #pragma GCC unroll 16

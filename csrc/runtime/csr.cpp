@@ -53,17 +53,20 @@ int64_t first_outside(Column<Index> column, int64_t count, int64_t edges) {
 
 bool allocate_rows(Csr& csr) {
   csr.rowptr = Block((csr.rows + 1) * static_cast<int64_t>(sizeof(int64_t)));
-  csr.col = Block((csr.edges + Csr::kColPadding) * static_cast<int64_t>(sizeof(int32_t)));
+  csr.col = Block((csr.edges + Csr::kPadding) * static_cast<int64_t>(sizeof(int32_t)));
   if (!csr.rowptr || !csr.col) return false;
-  std::memset(csr.col.as<int32_t>() + csr.edges, 0, Csr::kColPadding * sizeof(int32_t));
+  std::memset(csr.col.as<int32_t>() + csr.edges, 0, Csr::kPadding * sizeof(int32_t));
   if (csr.edges == 0) std::memset(csr.rowptr.data(), 0, static_cast<size_t>(csr.rows + 1) * sizeof(int64_t));
   return true;
 }
 
 bool allocate_perm(Csr& csr, bool wide) {
-  csr.perm = Block(csr.edges * (wide ? 8 : 4));
+  const int64_t entry = wide ? 8 : 4;
+  csr.perm = Block((csr.edges + Csr::kPadding) * entry);
   csr.perm_is_wide = wide;
-  return static_cast<bool>(csr.perm);
+  if (!csr.perm) return false;
+  std::memset(csr.perm.as<char>() + csr.edges * entry, 0, static_cast<size_t>(Csr::kPadding * entry));
+  return true;
 }
 
 // Fills the graph from edges that come row by row, in one pass that also checks them. False, with the arrays

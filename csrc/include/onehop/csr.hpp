@@ -40,11 +40,11 @@ class Csr {
  public:
   int64_t rows = 0, cols = 0, edges = 0;
   Block rowptr;  // int64 [rows + 1]
-  Block col;     // int32 [edges], and kColPadding more that may be read ahead
-  Block perm;    // int32 or int64 [edges]: the caller's number of each edge; empty when the orders agree
+  Block col;     // int32 [edges], and kPadding more that may be read ahead
+  Block perm;    // int32 or int64 [edges], padded too: the caller's number of each edge; empty when the orders agree
   bool perm_is_wide = false;
 
-  static constexpr int64_t kColPadding = 64;
+  static constexpr int64_t kPadding = 64;
 
   const int64_t* rowptr_data() const { return rowptr.as<int64_t>(); }
   const int32_t* col_data() const { return col.as<int32_t>(); }

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 
 from onehop.errors import ArgumentError
 
-# Column numbers are padded by this many entries (Csr::kColPadding), so that reading ahead stays inside.
+# Column numbers are padded by this many entries (Csr::kPadding), so that reading ahead stays inside.
 MOST_PREFETCH = 64
 
 
