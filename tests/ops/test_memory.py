@@ -1,4 +1,4 @@
-"""What an aggregate needs beside its operands, and what many epochs add to it. Each in a process of its own."""
+"""What an aggregate needs beside its operands, and what many epochs add. Each in a process of its own."""
 
 import json
 import os
@@ -36,13 +36,15 @@ x, y = torch.randn(20000, 64), torch.randint(0, 8, (20000,))
 torch.manual_seed(0)
 first, second = GCNConv(64, 64), SAGEConv(64, 8, aggr="max")
 optimiser = torch.optim.Adam([*first.parameters(), *second.parameters()])
-peaks = []
+peaks, held = [], []
 for _ in range(200):
     optimiser.zero_grad()
     torch.nn.functional.cross_entropy(second(first(x, edge_index).relu(), edge_index), y).backward()
     optimiser.step()
-    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-print(json.dumps(peaks))
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    pool, cache = onehop.native.extension.pool_info(), onehop.cache_info()
+    held.append([pool["mapped"], pool["in_use_bytes"] + pool["kept_bytes"], cache.entries, cache.bytes])
+print(json.dumps({"peaks": peaks, "held": held}))
 """
 
 
@@ -66,6 +68,9 @@ def test_nothing_per_edge_times_width(reduce, weighted):
     assert result["extra"] < result["edges_times_width"] / 16
 
 
-def test_two_hundred_epochs_stay_at_the_peak_of_the_fifth():
-    peaks = run_python(EPOCHS)
-    assert peaks[-1] <= 1.05 * peaks[4]
+def test_two_hundred_epochs_hold_no_more_than_five():
+    result = run_python(EPOCHS)
+    assert result["held"][-1] == result["held"][4]
+    # Of the process's own growth, the C library's heap has a part: torch's blocks of many sizes split it, with
+    # and without the patch. What leaks grows with every epoch: 1 MB each would come to 195 MB.
+    assert result["peaks"][-1] - result["peaks"][4] < 60 << 20
