@@ -71,6 +71,6 @@ def test_nothing_per_edge_times_width(reduce, weighted):
 def test_two_hundred_epochs_hold_no_more_than_five():
     result = run_python(EPOCHS)
     assert result["held"][-1] == result["held"][4]
-    # Of the process's own growth, the C library's heap has a part: torch's blocks of many sizes split it, with
-    # and without the patch. What leaks grows with every epoch: 1 MB each would come to 195 MB.
+    # The process grows a little: torch's blocks of many sizes split the C library's heap, patched or not.
+    # What leaks grows with every epoch: 1 MB each would come to 195 MB.
     assert result["peaks"][-1] - result["peaks"][4] < 60 << 20
