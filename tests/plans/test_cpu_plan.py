@@ -1,0 +1,34 @@
+import pytest
+
+from onehop import ArgumentError
+from onehop.plans import CpuPlan
+
+
+def test_json_round_trip():
+    plan = CpuPlan(edges_per_item=77, prefetch=3, column_tile=32, nontemporal=True, threads=2)
+    assert CpuPlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("edges_per_item", 0, "edges_per_item must be an integer of at least 1, not 0"),
+        ("prefetch", -1, "prefetch must be an integer of at least 0"),
+        ("prefetch", 65, "prefetch must be at most 64, not 65"),
+        ("column_tile", 1.5, "column_tile must be an integer"),
+        ("threads", True, "threads must be an integer"),
+        ("nontemporal", 1, "nontemporal must be true or false"),
+    ],
+)
+def test_impossible_values_are_named(field, value, message):
+    with pytest.raises(ArgumentError, match=message):
+        CpuPlan(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "not JSON"), ("[1]", "expected a JSON object, got list"), ('{"tiles": 1}', "unknown field tiles")],
+)
+def test_bad_json_is_refused(text, message):
+    with pytest.raises(ArgumentError, match=message):
+        CpuPlan.from_json(text)
