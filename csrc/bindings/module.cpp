@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "onehop/csr.hpp"
+#include "onehop/fingerprint.hpp"
 #include "onehop/kernels.hpp"
 #include "onehop/parallel.hpp"
 #include "onehop/process_memory.hpp"
@@ -134,8 +135,8 @@ NB_MODULE(_native, m) {
       "aggregate",
       [](const onehop::Csr& csr, int reduce, int dtype, bool out_is_acc, int threads, int prefetch,
          int64_t edges_per_item, int64_t column_tile, bool nontemporal, int64_t width, Address x, int64_t x_stride,
-         Address weight, int64_t weight_stride, Address col_scale, Address row_scale, Address out, int64_t out_stride,
-         Address ties) {
+         Address weight, int64_t weight_stride, bool weight_in_graph_order, Address col_scale, Address row_scale,
+         Address out, int64_t out_stride, Address ties) {
         const auto& work = csr.work(edges_per_item);
         const int64_t acc_bytes = static_cast<onehop::DType>(dtype) == onehop::DType::float64 ? 8 : 4;
         const auto slots = slots_for(work, width * acc_bytes * (ties != 0 ? 2 : 1));
@@ -153,6 +154,7 @@ NB_MODULE(_native, m) {
                                      x_stride,
                                      at(weight),
                                      weight_stride,
+                                     weight_in_graph_order,
                                      at(col_scale),
                                      at(row_scale),
                                      at(out),
@@ -227,6 +229,11 @@ NB_MODULE(_native, m) {
   m.def("select_isa", &onehop::select_isa, "name"_a);
   m.def("selected_isa", [] { return std::string(onehop::kernels().name); });
   m.def("vector_bytes", [] { return onehop::kernels().vector_bytes; });
+
+  m.def(
+      "fingerprint",
+      [](Address data, int64_t bytes, int threads) { return onehop::fingerprint(at(data), bytes, threads); }, "data"_a,
+      "bytes"_a, "threads"_a, Released());
 
   m.def("bind_openmp", &onehop::bind_openmp, "path"_a);
   m.def("openmp_bound", &onehop::openmp_bound);

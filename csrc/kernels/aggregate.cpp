@@ -254,7 +254,8 @@ void run(const AggregateArgs& args) {
   const WorkList& work = *args.work;
   auto* slots = static_cast<A*>(args.slots);
   // Weights that also have scales, or 64-bit numbers, are laid out in order for each piece of work.
-  const bool staged = kFactor == Factor::weight && (args.col_scale != nullptr || csr.perm_is_wide);
+  const bool permuted = static_cast<bool>(csr.perm) && !args.weight_in_graph_order;
+  const bool staged = kFactor == Factor::weight && (args.col_scale != nullptr || (permuted && csr.perm_is_wide));
   const Block scratch(staged ? args.threads * work.most_edges * static_cast<int64_t>(sizeof(A)) : 0);
   const Job<T> whole_job{csr.rowptr_data(),
                          csr.col_data(),
@@ -262,7 +263,7 @@ void run(const AggregateArgs& args) {
                          args.x_stride,
                          static_cast<const A*>(args.weight),
                          args.weight_stride,
-                         csr.perm_is_wide ? nullptr : csr.perm.as<int32_t>(),
+                         permuted && !csr.perm_is_wide ? csr.perm.as<int32_t>() : nullptr,
                          static_cast<const A*>(args.col_scale),
                          args.out,
                          args.out_stride,
@@ -282,7 +283,7 @@ void run(const AggregateArgs& args) {
       Job<T> job = whole_job;
       if (staged) {
         A* laid_out = scratch.as<A>() + thread * work.most_edges;
-        stage_weights(csr, item, args.weight, args.weight_stride, args.col_scale, laid_out);
+        stage_weights(csr, item, args.weight, args.weight_stride, permuted, args.col_scale, laid_out);
         job.weight = laid_out - item.edge_begin;
         job.weight_stride = 1;
         job.perm = nullptr;

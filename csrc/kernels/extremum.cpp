@@ -138,7 +138,7 @@ void grad_source(const ExtremumGradArgs& args) {
     const A* weight = nullptr;
     if constexpr (kWeighted) {
       A* staged = scratch.as<A>() + thread * work.most_edges;
-      stage_weights(*args.csr, item, args.weight, args.weight_stride, nullptr, staged);
+      stage_weights(*args.csr, item, args.weight, args.weight_stride, true, nullptr, staged);
       weight = staged - item.edge_begin;
     }
     const auto edges = [&](int64_t row, int64_t begin, int64_t end, A* to) {
@@ -178,7 +178,7 @@ void grad_weight(const ExtremumGradArgs& args) {
   for_items(work, args.threads, [&](const WorkItem& item, int thread) {
     A* staged = scratch.as<A>() + thread * 2 * work.most_edges;
     A* sums = staged + work.most_edges;
-    stage_weights(csr, item, args.weight, args.weight_stride, nullptr, staged);
+    stage_weights(csr, item, args.weight, args.weight_stride, true, nullptr, staged);
     std::memset(sums, 0, static_cast<size_t>(item.edge_end - item.edge_begin) * sizeof(A));
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
       const int64_t begin = larger(rowptr[row], item.edge_begin);

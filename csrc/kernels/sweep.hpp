@@ -103,10 +103,12 @@ ONEHOP_INLINE void prefetch_lines(const char* address) {
   for (int64_t offset = 0; offset < kBytes; offset += kLineBytes) __builtin_prefetch(address + offset, 0, 3);
 }
 
-// The weight of every edge of a piece, in the graph's order: the caller's weight times the column's scale.
+// The weight of every edge of a piece, in the graph's order: the given weight (in the caller's order, if
+// `permuted`) times the column's scale.
 template <class A, class Perm>
-void stage_weights(const Csr& csr, const WorkItem& item, const A* weight, int64_t stride, const A* col_scale, A* out) {
-  const Perm* perm = csr.perm ? csr.perm.as<Perm>() : nullptr;
+void stage_weights(const Csr& csr, const WorkItem& item, const A* weight, int64_t stride, bool permuted,
+                   const A* col_scale, A* out) {
+  const Perm* perm = permuted && csr.perm ? csr.perm.as<Perm>() : nullptr;
   const int32_t* col = csr.col_data() + item.edge_begin;
   const int64_t edges = item.edge_end - item.edge_begin;
   if (perm != nullptr) {
@@ -120,14 +122,14 @@ void stage_weights(const Csr& csr, const WorkItem& item, const A* weight, int64_
 }
 
 template <class A>
-void stage_weights(const Csr& csr, const WorkItem& item, const void* weight, int64_t stride, const void* col_scale,
-                   A* out) {
+void stage_weights(const Csr& csr, const WorkItem& item, const void* weight, int64_t stride, bool permuted,
+                   const void* col_scale, A* out) {
   const auto* w = static_cast<const A*>(weight);
   const auto* scale = static_cast<const A*>(col_scale);
   if (csr.perm_is_wide) {
-    stage_weights<A, int64_t>(csr, item, w, stride, scale, out);
+    stage_weights<A, int64_t>(csr, item, w, stride, permuted, scale, out);
   } else {
-    stage_weights<A, int32_t>(csr, item, w, stride, scale, out);
+    stage_weights<A, int32_t>(csr, item, w, stride, permuted, scale, out);
   }
 }
 

@@ -95,6 +95,12 @@ std::vector<A> powers(Random& random, int64_t count, bool signs) {
   return result;
 }
 
+// The caller's number of the edge at a place of the graph.
+int64_t number_at(const onehop::Csr& csr, int64_t place) {
+  if (!csr.perm) return place;
+  return csr.perm_is_wide ? csr.perm.as<int64_t>()[place] : csr.perm.as<int32_t>()[place];
+}
+
 struct Setting {
   const Graph& graph;
   int64_t width, edges_per_item;
@@ -186,6 +192,11 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
       want_ties = extremum.ties;
     }
 
+    const bool in_graph_order = s.weighted && !s.scaled && s.out_is_acc;
+    std::vector<A> given = weight;
+    for (int64_t place = 0; in_graph_order && place < g.edges(); ++place) {
+      given[static_cast<size_t>(2 * place)] = weight[static_cast<size_t>(2 * number_at(*g.csr, place))];
+    }
     const auto& work = g.csr->work(s.edges_per_item);
     std::vector<A> slots(static_cast<size_t>(2 * work.slots * s.width + 1));
     const bool with_ties = !linear && s.weighted;
@@ -205,8 +216,9 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
                                    s.width,
                                    x.data.data(),
                                    x.stride,
-                                   s.weighted ? weight.data() : nullptr,
+                                   s.weighted ? given.data() : nullptr,
                                    2,
+                                   in_graph_order,
                                    scales_columns ? col_scale.data() : nullptr,
                                    s.scaled ? row_scale.data() : nullptr,
                                    out.data.data(),

@@ -28,9 +28,10 @@ struct AggregateArgs {
   int64_t x_stride;
   const void* weight;  // acc [edges], in the caller's edge order, weight_stride apart
   int64_t weight_stride;
-  const void* col_scale;  // acc [cols]; for sum and mean
-  const void* row_scale;  // acc [rows]
-  void* out;              // [rows, width], rows out_stride apart
+  bool weight_in_graph_order;  // then in the order of the columns
+  const void* col_scale;       // acc [cols]; for sum and mean
+  const void* row_scale;       // acc [rows]
+  void* out;                   // [rows, width], rows out_stride apart
   int64_t out_stride;
   void* ties;   // acc [rows, width], max and min only: how many edges reach the extremum
   void* slots;  // acc [2, work->slots, width]: pieces of cut rows, and of their ties

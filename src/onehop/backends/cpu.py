@@ -104,14 +104,16 @@ class CpuBackend:
             inverse = graph.inverse_in_degrees(torch.float64 if x.dtype == torch.float64 else torch.float32)
             src_scale = inverse if src_scale is None else inverse * src_scale
             mean = False
-        return kernels.aggregate(csr, plan, x, weight, src_scale, dst_scale, mean, widen)
+        weight, ordered = kernels.in_graph_order(csr, graph.number, transposed, weight)
+        return kernels.aggregate(csr, plan, x, weight, src_scale, dst_scale, mean, widen, ordered)
 
     def extremum(
         self, graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, with_ties: bool
     ) -> tuple[Tensor, Tensor]:
         """Max or min, and the number of edges that reach it."""
         plan = self.prepare(graph, False, x.size(1), x.dtype)
-        out, ties = kernels.extremum(graph.csr, plan, x, weight, reduce, widen, with_ties)
+        weight, ordered = kernels.in_graph_order(graph.csr, graph.number, False, weight)
+        out, ties = kernels.extremum(graph.csr, plan, x, weight, reduce, widen, with_ties, ordered)
         return out, out.new_empty(0) if ties is None else ties
 
     def extremum_grad(

@@ -10,6 +10,9 @@ from onehop.ops.checks import check_features, check_graph, check_vector
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 
+# Features of these dtypes are added up in their own.
+_PLAIN = (torch.float32, torch.float64)
+
 
 def aggregate(
     graph: Graph,
@@ -87,6 +90,19 @@ def _promote(
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, bool]:
     """Weights and scales in the accumulator's dtype, and whether the result is wider than x."""
     dtype = x.dtype
+    if (
+        src_scale is None
+        and dst_scale is None
+        and dtype in _PLAIN
+        and type(weight) is Tensor
+        and weight.dtype is dtype
+        and weight.dim() == 1
+        and weight.size(0) == graph.num_edges
+        and weight.layout is torch.strided
+        and weight.device == x.device
+    ):
+        # Nothing to convert, as in most calls: on small graphs the rest would show.
+        return x, weight, None, None, False
     for name, vector, count, what in (
         ("weight", weight, graph.num_edges, "edges"),
         ("src_scale", src_scale, graph.num_src, "sources"),

@@ -23,6 +23,7 @@ def aggregate(
     dst_scale: Tensor | None,
     mean: bool,
     widen: bool,
+    weight_in_graph_order: bool,
 ) -> Tensor:
     """Sum or mean.
 
@@ -35,24 +36,34 @@ def aggregate(
         dst_scale: [rows], likewise.
         mean: Divide by the number of edges.
         widen: Return the accumulator's dtype in place of x's.
+        weight_in_graph_order: The weight is in the order of ``csr.col`` instead.
 
     Returns:
         [rows, F].
     """
     out = empty((csr.rows, x.size(1)), accumulator(x.dtype) if widen else x.dtype)
-    _run(csr, plan, _MEAN if mean else _SUM, x, weight, src_scale, dst_scale, out, None)
+    _run(
+        csr, plan, _MEAN if mean else _SUM, x, weight, weight_in_graph_order, src_scale, dst_scale, out, None
+    )
     return out
 
 
 def extremum(
-    csr: Any, plan: CpuPlan, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, with_ties: bool
+    csr: Any,
+    plan: CpuPlan,
+    x: Tensor,
+    weight: Tensor | None,
+    reduce: str,
+    widen: bool,
+    with_ties: bool,
+    weight_in_graph_order: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Max or min, and, if asked for, [rows, F]: how many edges reach it (0 where it is NaN)."""
     acc = accumulator(x.dtype)
     shape = (csr.rows, x.size(1))
     out = empty(shape, acc if widen else x.dtype)
     ties = empty(shape, acc) if with_ties else None
-    _run(csr, plan, _EXTREMA[reduce], x, weight, None, None, out, ties)
+    _run(csr, plan, _EXTREMA[reduce], x, weight, weight_in_graph_order, None, None, out, ties)
     return out, ties
 
 
@@ -62,6 +73,7 @@ def _run(
     reduce: int,
     x: Tensor,
     weight: Tensor | None,
+    weight_in_graph_order: bool,
     src_scale: Tensor | None,
     dst_scale: Tensor | None,
     out: Tensor,
@@ -86,6 +98,7 @@ def _run(
         x.stride(0),
         address(weight),
         edge_stride(weight),
+        weight_in_graph_order,
         address(src_scale),
         address(dst_scale),
         out.data_ptr(),

@@ -1,0 +1,59 @@
+"""Weights that do not change, kept in the order in which the kernels read them.
+
+The caller's weights come in the caller's edge order, and reading them through the permutation is a random
+access for every edge: with 2.4 million edges that takes longer than the sums of width 16. A weight that
+is met a second time is laid out once in the graph's order. Its contents are compared by fingerprint at every
+use, at the speed of a read in order, so that writes which escape the version counter are seen here.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from onehop import native
+from onehop.graph.identity import CACHE
+
+# With fewer edges the weights stay in the nearest caches, and looking them up would cost more than it saves.
+LEAST_EDGES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Ordered:
+    """What is kept for a weight: nothing when it was met once; later its fingerprint and its ordered copy."""
+
+    fingerprint: int = 0
+    weight: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the copy."""
+        return 0 if self.weight is None else self.weight.nbytes
+
+
+def in_graph_order(
+    csr: Any, number: int, transposed: bool, weight: Tensor | None
+) -> tuple[Tensor | None, bool]:
+    """The weight in the order of ``csr.col`` and True, if it has been met before; else the weight and False.
+
+    Args:
+        csr: The native graph.
+        number: Of the graph that ``csr`` belongs to, which is never used again, as an address would be.
+        transposed: Whether ``csr`` is that graph's transpose.
+        weight: [E] in the caller's edge order; None stays None.
+    """
+    if weight is None or csr.edges < LEAST_EDGES or not weight.is_contiguous() or csr.perm is None:
+        return weight, False
+    rest = ("weight in graph order", number, transposed)
+    found: _Ordered | None = CACHE.find(weight, rest)
+    if found is None:
+        CACHE.store(weight, rest, _Ordered())
+        return weight, False
+    fingerprint = native.extension.fingerprint(weight.data_ptr(), weight.nbytes, native.threads())
+    if found.weight is None:
+        found = _Ordered(fingerprint, weight.detach().index_select(0, csr.perm))
+        CACHE.store(weight, rest, found)
+    elif found.fingerprint != fingerprint:
+        CACHE.store(weight, rest, _Ordered())
+        return weight, False
+    return found.weight, True
