@@ -5,7 +5,7 @@ import torch
 
 import onehop
 from onehop.bench import variants
-from onehop.bench.models import measure, measure_model
+from onehop.bench.models import ATTENTION_NAMES, measure, measure_model, measure_peaks
 from onehop.bench.training import Training
 from onehop.bench.variants import ONEHOP, PYG, Variant
 from onehop.errors import ArgumentError
@@ -20,7 +20,7 @@ def unpatched():
     onehop.unpatch()
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage", "gin", "gin-norm"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin", "gin-norm", "gat", "gatv2", "transformer"])
 def test_training_learns_what_the_features_tell(model):
     training = Training(model, task(), hidden=8)
     losses = [training.epoch() for _ in range(30)]
@@ -31,6 +31,28 @@ def test_training_learns_what_the_features_tell(model):
 def test_training_is_seeded():
     first, second = Training("gcn", task(), 8, seed=3), Training("gcn", task(), 8, seed=3)
     assert [first.epoch() for _ in range(3)] == [second.epoch() for _ in range(3)]
+
+
+@pytest.mark.parametrize("model", ["gat", "gatv2", "transformer"])
+def test_attention_is_compared_with_edge_index_alone(model):
+    result = measure_model(task(), simple_workload(), model, 8, variants.choose([]), rounds=1)
+    assert result.wrong == {}
+    assert set(result.times) == {"onehop", "pyg-edge_index"}
+    assert "attention" in result.skipped["pyg-torch-csr"]
+
+
+def test_peak_memory_is_that_of_processes_of_their_own():
+    result = measure_model(task(), simple_workload(), "gcn", 8, [ONEHOP, PYG], rounds=1)
+    measure_peaks(task(), result)
+    assert set(result.peak_bytes) == {"onehop", "pyg-edge_index"}
+    assert all(size > 0 for size in result.peak_bytes.values())
+    assert result.to_dict()["peak_bytes"] == result.peak_bytes
+
+
+def test_names_of_attention_models_agree():
+    from onehop.bench.plain_models import ATTENTION
+
+    assert set(ATTENTION_NAMES) == set(ATTENTION)
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gin"])

@@ -1,14 +1,19 @@
 """Whole training epochs: a plain PyG model alone, patched, and with the faster inputs of PyG itself."""
 
 import math
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from onehop import config
 from onehop.bench.cases import Workload
 from onehop.bench.peers.base import beta_warnings_ignored
-from onehop.bench.tasks import Task
+from onehop.bench.runs import Order, run
+from onehop.bench.tasks import Task, save_task
 from onehop.bench.timing import Ratio, Times, measure_once
 from onehop.bench.training import Training
 from onehop.bench.variants import ONEHOP, PYG, Variant
@@ -22,6 +27,8 @@ _TURN_S = 0.25
 _MOST_EPOCHS = 20
 # A variant that would fill more than this share of memory with messages is left out.
 MEMORY_SHARE = 2
+# Those of onehop.bench.plain_models.ATTENTION, which is not imported before PyG is needed.
+ATTENTION_NAMES = ("gat", "gatv2", "transformer")
 
 
 @dataclass
@@ -36,6 +43,7 @@ class ModelResult:
         losses: Of the first epochs, by name of the variant.
         skipped: Why a variant was not run, by name.
         wrong: What is wrong with a variant's losses, by name; such a variant is not timed.
+        peak_bytes: Most memory that training one epoch adds to a process of its own, by name of the variant.
     """
 
     graph: str
@@ -45,6 +53,7 @@ class ModelResult:
     losses: dict[str, list[float]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
+    peak_bytes: dict[str, int] = field(default_factory=dict)
 
     def speedup(self, over: str = PYG.name) -> Ratio | None:
         """How many times slower ``over`` is than onehop; None if one of them was not timed."""
@@ -64,6 +73,7 @@ class ModelResult:
             "losses": self.losses,
             "skipped": self.skipped,
             "wrong": self.wrong,
+            "peak_bytes": self.peak_bytes,
         }
 
 
@@ -114,7 +124,11 @@ def measure_model(
     runs: dict[str, tuple[Variant, Training]] = {}
     with beta_warnings_ignored():
         for variant in variants:
-            reason = variant.available() or _too_large(variant, task, model, hidden, limit)
+            reason = (
+                variant.available()
+                or _unsuited(variant, model)
+                or _too_large(variant, task, model, hidden, limit)
+            )
             if reason is not None:
                 result.skipped[variant.name] = reason
                 continue
@@ -152,12 +166,41 @@ def _compare(result: ModelResult, runs: dict[str, tuple[Variant, Training]]) -> 
             del runs[name]
 
 
+def _unsuited(variant: Variant, model: str) -> str | None:
+    """PyG's attention layers make the same messages from every kind of input."""
+    if model in ATTENTION_NAMES and not variant.name.startswith((ONEHOP.name, PYG.name)):
+        return "attention layers take the way of edge_index from every input"
+    return None
+
+
 def _too_large(variant: Variant, task: Task, model: str, hidden: int, limit: int) -> str | None:
-    """GCN keeps gathered, weighted and gradient rows of the layers' outputs; the others gather the inputs."""
+    """Why its messages would not fit into memory.
+
+    GCN keeps gathered, weighted and gradient rows of the layers' outputs; attention keeps three rows an edge
+    of each layer, and has as many again of the wider one at its peak; the others gather the inputs.
+    """
     if not variant.makes_messages:
         return None
-    columns = 3 * max(hidden, task.num_classes) if model == "gcn" else max(task.x.size(1), 2 * hidden)
+    widest = max(hidden, task.num_classes)
+    if model in ATTENTION_NAMES:
+        columns = 3 * (hidden + task.num_classes) + 3 * widest
+    else:
+        columns = 3 * widest if model == "gcn" else max(task.x.size(1), 2 * hidden)
     needed = task.edge_index.size(1) * columns * 4
     if needed <= limit:
         return None
     return f"would need {needed / 1e9:.1f} GB of messages (limit {limit / 1e9:.1f} GB)"
+
+
+def measure_peaks(task: Task, result: ModelResult) -> None:
+    """Fills in ``peak_bytes`` for onehop and plain PyG, if they were timed: one epoch in a new process."""
+    with tempfile.TemporaryDirectory(prefix="onehop-bench-") as folder:
+        path = Path(folder) / "task.npz"
+        save_task(task, path)
+        for variant in (ONEHOP, PYG):
+            if variant.name in result.times:
+                order = Order(
+                    str(path), result.model, variant is ONEHOP, result.hidden, 1, torch.get_num_threads()
+                )
+                finished = run(order, lambda: None)
+                result.peak_bytes[variant.name] = finished.peak_bytes - finished.loaded_bytes

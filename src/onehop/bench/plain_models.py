@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 from torch.nn import BatchNorm1d, Linear, ReLU, Sequential
-from torch_geometric.nn import GCNConv, GINConv, SAGEConv
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv, TransformerConv
 
 
 class GCN(torch.nn.Module):
@@ -60,4 +60,39 @@ class NormalisedGIN(GIN):
         self.second.nn.insert(1, BatchNorm1d(hidden))
 
 
-MODELS = {"gcn": GCN, "sage": SAGE, "gin": GIN, "gin-norm": NormalisedGIN}
+class GAT(torch.nn.Module):
+    """Velickovic et al., 2018: two layers, the first with four heads side by side."""
+
+    conv = GATConv
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        head = max(hidden // HEADS, 1)
+        self.first = self.conv(features, head, heads=HEADS)
+        self.second = self.conv(HEADS * head, classes)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """[N, features] -> [N, classes]."""
+        x = self.first(x, edge_index).relu()
+        out: Tensor = self.second(x, edge_index)
+        return out
+
+
+class GATv2(GAT):
+    """Brody, Alon and Yahav, 2022: as GAT, with scores that depend on both ends of an edge together."""
+
+    conv = GATv2Conv
+
+
+class GraphTransformer(GAT):
+    """Shi et al., 2021: as GAT, with dot products of queries and keys for scores."""
+
+    conv = TransformerConv
+
+
+HEADS = 4
+"""Heads of the first attention layer; the width between the layers is a multiple of it."""
+
+ATTENTION = {"gat": GAT, "gatv2": GATv2, "transformer": GraphTransformer}
+
+MODELS = {"gcn": GCN, "sage": SAGE, "gin": GIN, "gin-norm": NormalisedGIN, **ATTENTION}

@@ -158,7 +158,7 @@ def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path:
         machine: The machine in a line.
         path: Where the PNG goes.
     """
-    figure = Figure(figsize=(9.5, 4.2), layout="constrained")
+    figure = Figure(figsize=(max(9.5, 2.6 * len(rows)), 4.2), layout="constrained")
     time_axes, memory_axes = figure.subplots(1, 2)
     for axes, key, unit, scale in (
         (time_axes, "epoch_s", "seconds an epoch (median)", 1.0),

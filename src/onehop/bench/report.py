@@ -12,7 +12,7 @@ from onehop.bench.models import ModelResult
 from onehop.bench.ops import OURS, CaseResult, Summary
 from onehop.bench.peers import PEERS
 from onehop.bench.stamp import stamp
-from onehop.bench.variants import ONEHOP
+from onehop.bench.variants import ONEHOP, PYG
 
 # What a table has room for.
 SHORT = {
@@ -99,6 +99,7 @@ def models_table(results: Sequence[ModelResult]) -> Table:
     for name in names:
         table.add_column(SHORT.get(name, name), justify="right")
     table.add_column("speed-up\nover PyG", justify="right")
+    table.add_column("peak memory\nonehop / PyG, MB", justify="right")
     for previous, r in zip([None, *results], results, strict=False):
         if previous is not None and previous.graph != r.graph:
             table.add_section()
@@ -109,6 +110,7 @@ def models_table(results: Sequence[ModelResult]) -> Table:
             str(r.hidden),
             *(_cell(r, name) for name in names),
             "" if ratio is None else f"[bold]{_ratio(ratio.median)}[/bold]",
+            " / ".join(_megabytes(r.peak_bytes.get(name)) for name in (ONEHOP.name, PYG.name)),
         )
     return table
 
@@ -185,6 +187,10 @@ def _cell(result: CaseResult | ModelResult, name: str) -> str:
     if name not in result.times:
         return "-"
     return milliseconds(result.times[name].median_s)
+
+
+def _megabytes(size: int | None) -> str:
+    return "-" if size is None else f"{size / 1e6:.0f}"
 
 
 def milliseconds(seconds: float) -> str:

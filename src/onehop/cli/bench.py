@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 # A peer that has used this many seconds on a case is measured three times only.
 BUDGET_S = 5.0
-MODELS = ("gcn", "sage", "gin", "gin-norm")
+MODELS = ("gcn", "sage", "gin", "gin-norm", "gat", "gatv2", "transformer")
 # Exit code where onehop's own results are wrong.
 WRONG = 1
 _GRAPHS = f"With commas: {', '.join(graphs.GRAPHS)}; a file; pyg:NAME, ogb:NAME or twin:NAME."
@@ -75,7 +75,7 @@ def bench_models(
     graph_names: Annotated[str, typer.Option("--graphs", help=_GRAPHS)] = ",".join(graphs.GRAPHS),
     model_names: Annotated[
         str, typer.Option("--models", help=f"With commas, or all: {', '.join(MODELS)}.")
-    ] = "gcn,sage,gin",
+    ] = "gcn,sage,gin,gat,gatv2,transformer",
     hidden: Annotated[str, typer.Option(help="Widths between the layers, with commas.")] = "32,128",
     ablation: Annotated[str, typer.Option(help=f"With commas: {', '.join(variants.ABLATIONS)}.")] = "",
     rounds: Rounds = 3,
@@ -95,7 +95,8 @@ def bench_models(
             bar.describe(f"{name}: making the graph")
             task = Task.of(sources.training_set(name))
 
-            def done(result: models.ModelResult) -> None:
+            def done(result: models.ModelResult, task: Task = task) -> None:
+                models.measure_peaks(task, result)
                 bar.describe(f"{result.graph}, {result.model} {result.hidden} done")
                 bar.advance()
 

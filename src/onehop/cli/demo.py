@@ -8,6 +8,7 @@ import torch
 import typer
 from rich.table import Table
 
+from onehop.bench.models import ATTENTION_NAMES
 from onehop.bench.plots import plot_demo
 from onehop.bench.report import milliseconds, write_json
 from onehop.bench.runs import Order, Run, run
@@ -18,15 +19,31 @@ from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Threads, one_of, set_threads
 
 # Models of onehop.bench.plain_models.
-_MODELS = {"gcn": "gcn", "sage": "sage", "gin": "gin-norm"}
-TITLES = {"gcn": "GCN", "sage": "GraphSAGE", "gin": "GIN"}
+_MODELS = {"gin": "gin-norm"}
+TITLES = {
+    "gcn": "GCN",
+    "sage": "GraphSAGE",
+    "gin": "GIN",
+    "gat": "GAT",
+    "gatv2": "GATv2",
+    "transformer": "Transformer",
+}
+_EPOCHS = 10
+# PyG alone takes seconds for an epoch of these.
+_ATTENTION_EPOCHS = 3
 
 
 def demo(
     graph: Annotated[str, typer.Option(help=sources.GRAPH_HELP)] = "twin:arxiv",
-    model: Annotated[str, typer.Option(help="gcn, sage, gin, several with commas, or all.")] = "all",
+    model: Annotated[str, typer.Option(help=f"{', '.join(TITLES)}, several with commas, or all.")] = "all",
     hidden: Annotated[int, typer.Option(help="Width between the two layers.", min=1)] = 64,
-    epochs: Annotated[int, typer.Option(help="Epochs of each training run.", min=1)] = 10,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Epochs of each training run; by default {_EPOCHS}, for attention {_ATTENTION_EPOCHS}.",
+            min=1,
+        ),
+    ] = None,
     threads: Threads = None,
     plot: Annotated[Path, typer.Option(metavar="FILE", help="The bar chart.")] = Path("onehop-demo.png"),
     json: Json = None,
@@ -41,8 +58,10 @@ def demo(
     console.print(f"[bold]{task.name}[/bold]: {nodes:,} nodes, {edges:,} edges, {task.x.size(1)} features")
     for note in task.notes:
         console.print(f"Note: {note}.")
-    console.print(f"{machine_line()}; {epochs} epochs, hidden {hidden}")
-    rows = _train(task, models, hidden, epochs)
+    lengths = {name: epochs or (_ATTENTION_EPOCHS if name in ATTENTION_NAMES else _EPOCHS) for name in models}
+    different = " or ".join(str(count) for count in sorted(set(lengths.values()), reverse=True))
+    console.print(f"{machine_line()}; {different} epochs, hidden {hidden}")
+    rows = _train(task, lengths, hidden)
     console.print(_table(rows))
     before = max(row[variant]["loaded_bytes"] for row in rows for variant in ("pyg", "onehop"))
     console.print(
@@ -54,23 +73,30 @@ def demo(
     plot_demo(rows, task.name, machine_line(), plot)
     console.print(f"Chart: {plot}")
     if json is not None:
-        content = {"graph": task.name, "nodes": nodes, "edges": edges, "hidden": hidden, "epochs": epochs}
+        content = {
+            "graph": task.name,
+            "nodes": nodes,
+            "edges": edges,
+            "hidden": hidden,
+            "epochs": max(lengths.values()),
+        }
         write_json(json, "demo", {**content, "notes": task.notes, "models": rows})
 
 
-def _train(task: Task, models: list[str], hidden: int, epochs: int) -> list[dict[str, Any]]:
+def _train(task: Task, lengths: dict[str, int], hidden: int) -> list[dict[str, Any]]:
     rows = []
     with (
         tempfile.TemporaryDirectory(prefix="onehop-demo-") as folder,
-        progress(2 * epochs * len(models)) as bar,
+        progress(2 * sum(lengths.values())) as bar,
     ):
         path = Path(folder) / "task.npz"
         save_task(task, path)
-        for model in models:
+        for model, epochs in lengths.items():
             runs = []
             for patched in (False, True):
                 bar.describe(f"{TITLES[model]}, {'with onehop' if patched else 'PyG alone'}")
-                order = Order(str(path), _MODELS[model], patched, hidden, epochs, torch.get_num_threads())
+                name = _MODELS.get(model, model)
+                order = Order(str(path), name, patched, hidden, epochs, torch.get_num_threads())
                 runs.append(run(order, bar.advance))
             rows.append(_row(model, *runs))
     return rows
