@@ -9,6 +9,8 @@ variable                  meaning                                               
                                                                                          at most 8 GiB
 ``ONEHOP_CACHE_BYTES``    bytes of graphs and derived tensors that the patch keeps       a quarter of memory
 ``ONEHOP_KEEP_MEMORY``    ``0``: ``patch()`` leaves the C library's memory policy alone  ``1``
+``ONEHOP_REUSE``          ``0``: the patch computes aggregates of constant features      ``1``
+                          every time
 ``ONEHOP_DISABLE``        ``1``: ``patch()`` does nothing                                ``0``
 ``ONEHOP_CHECK``          ``full``: the patch compares the contents of every             ``version``
                           ``edge_index`` with what it cached, not the version alone
@@ -42,6 +44,11 @@ def graph_cache_bytes() -> int:
 def keep_memory() -> bool:
     """Whether ``patch()`` keeps freed memory in the process."""
     return _flag("ONEHOP_KEEP_MEMORY", default=True)
+
+
+def reuse() -> bool:
+    """Whether the patch keeps aggregates of constant features."""
+    return _flag("ONEHOP_REUSE", default=True)
 
 
 def disabled() -> bool:

@@ -31,6 +31,10 @@ class Framework(Protocol):
         """Puts ours in place; again, with other names, changes the selection."""
         ...
 
+    def reuse(self, on: bool) -> None:
+        """Turns the keeping of aggregates of constant features on or off."""
+        ...
+
     def remove(self) -> None:
         """Puts theirs back."""
         ...
@@ -49,6 +53,7 @@ class _State:
     installed: bool
     only: frozenset[str] | None
     keeping: bool
+    reusing: bool
 
 
 _lock = threading.RLock()
@@ -56,6 +61,7 @@ _framework: Framework | None = None
 _installed = False
 _only: frozenset[str] | None = None
 _keeping = False
+_reusing = False
 
 
 class Patch:
@@ -105,6 +111,7 @@ class Patch:
             if self._before.installed:
                 _put_in(self._before.only)
                 _keep_memory(self._before.keeping)
+                _reuse(self._before.reusing)
             else:
                 unpatch()
 
@@ -113,7 +120,9 @@ class Patch:
         return f"Patch(active={self.active})"
 
 
-def patch(only: str | Iterable[str] | None = None, keep_memory: bool | None = None) -> Patch:
+def patch(
+    only: str | Iterable[str] | None = None, keep_memory: bool | None = None, reuse: bool | None = None
+) -> Patch:
     """Lets PyG's layers run on onehop's kernels, wherever that gives the same result.
 
     Models need not change, and may be made before or after. Layers that onehop cannot run go PyG's own way;
@@ -126,6 +135,10 @@ def patch(only: str | Iterable[str] | None = None, keep_memory: bool | None = No
             it back to the system and faulting it in anew for each large tensor. None means that the
             environment variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes), or, if a patch is in place,
             that nothing changes. Without effect outside glibc.
+        reuse: Whether aggregates of features that need no gradient are kept and given back while the features
+            are unchanged, as in the first layer of full-batch training. None means that the environment
+            variable ``ONEHOP_REUSE`` decides (default: yes), or, if a patch is in place, that nothing
+            changes.
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is
@@ -136,7 +149,7 @@ def patch(only: str | Iterable[str] | None = None, keep_memory: bool | None = No
         ConfigurationError: PyG is not installed, or too old.
     """
     with _lock:
-        before = _State(_installed, _only, _keeping)
+        before = _State(_installed, _only, _keeping, _reusing)
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
@@ -146,6 +159,10 @@ def patch(only: str | Iterable[str] | None = None, keep_memory: bool | None = No
             _keep_memory(keep_memory)
         elif not before.installed:
             _keep_memory(config.keep_memory())
+        if reuse is not None:
+            _reuse(reuse)
+        elif not before.installed:
+            _reuse(config.reuse())
         return Patch(before, active=True)
 
 
@@ -156,6 +173,7 @@ def unpatch() -> None:
             _put_back()
             reports.forget_logged()
             _keep_memory(False)
+            _reuse(False)
 
 
 def patched() -> tuple[str, ...]:
@@ -209,6 +227,12 @@ def _keep_memory(keep: bool) -> None:
     if keep != _keeping:
         native.extension.keep_freed_memory(keep)
         _keeping = keep
+
+
+def _reuse(on: bool) -> None:
+    global _reusing
+    _find_framework().reuse(on)
+    _reusing = on
 
 
 def _find_framework() -> Framework:

@@ -36,8 +36,8 @@ _HOOKS = (
     "_message_and_aggregate_forward_pre_hooks",
     "_message_and_aggregate_forward_hooks",
 )
-_MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_GLOBAL_HOOKS = (
+MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+GLOBAL_HOOKS = (
     "_global_forward_hooks",
     "_global_forward_pre_hooks",
     "_global_backward_hooks",
@@ -137,12 +137,12 @@ def reduction(layer: Any) -> tuple[str, str | None]:
     if reduce is None:
         return "", f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
     state = module.__dict__
-    for name in _MODULE_HOOKS:
+    for name in MODULE_HOOKS:
         if state[name]:
             return "", "hooks are registered on its aggregation module"
     if "forward" in state or "reduce" in state:
         return "", "its aggregation module is overridden"
-    for name in _GLOBAL_HOOKS:
+    for name in GLOBAL_HOOKS:
         if getattr(torch_module, name):
             return "", "global module hooks are registered"
     return reduce, None

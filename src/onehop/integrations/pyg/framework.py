@@ -4,10 +4,10 @@ import importlib
 from typing import Any
 
 import torch_geometric
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import GCNConv, MessagePassing
 
 from onehop.errors import ConfigurationError
-from onehop.integrations.pyg import eligibility, gcn_norm, hook, propagate, self_loops
+from onehop.integrations.pyg import association, eligibility, gcn_norm, hook, propagate, reuse, self_loops
 from onehop.integrations.pyg.recognise import GCN_NORM_MODULES, SELF_LOOP_NAMES, known_layers
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Row
@@ -49,6 +49,10 @@ class Pyg:
         hook.wrap_existing()
         propagate.switch(True)
 
+    def reuse(self, on: bool) -> None:
+        """Whether aggregates of constant features are kept."""
+        reuse.switch(on)
+
     def remove(self) -> None:
         """Puts theirs back."""
         propagate.switch(False)
@@ -81,4 +85,5 @@ def _rows() -> list[Row]:
         module = importlib.import_module(name)
         theirs = getattr(module, attribute)
         rows.append(Row(module, attribute, self_loops.REMEMBERING[attribute](theirs), theirs))
+    rows.append(Row(GCNConv, "forward", association.associating(GCNConv.forward), GCNConv.forward))
     return rows

@@ -10,6 +10,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import Graph
 from onehop.integrations import reports
+from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.eligibility import ClassRecord, context_reason, layer_reason, reduction
 from onehop.integrations.pyg.graphs import graph_of, scales_of
 from onehop.integrations.pyg.operands import difference_reason, edges_of, source_of, weight_of
@@ -88,8 +89,28 @@ class Task:
     scale: Tensor | None
     subtrahend: Tensor | None
 
+    def is_constant(self) -> bool:
+        """Whether the result may be kept, for the features need no gradient."""
+        return self.subtrahend is None and reuse.constant(self.x, self._factor, self.graph.num_edges)
+
     def run(self) -> Tensor:
         """The aggregated messages: [num_dst, F], or [B, num_dst, F]."""
+        if not self.is_constant():
+            return self._compute()
+        rest = (self.graph.number, self.reduce)
+        kept = reuse.find(self.x, self._factor, rest)
+        if kept is not None:
+            return kept
+        out = self._compute()
+        if reuse.met_before(self.x):
+            reuse.keep(self.x, self._factor, rest, out)
+        return out
+
+    @property
+    def _factor(self) -> Tensor | None:
+        return self.scale if self.weight is None else self.weight
+
+    def _compute(self) -> Tensor:
         if self.x.dim() == 3:
             # Batches become columns: each edge is read once for all of them.
             return self._aggregate(self.x.transpose(0, 1)).transpose(0, 1).contiguous()
@@ -100,7 +121,7 @@ class Task:
         return out - self.subtrahend * self._aggregate(self.x.new_ones(self.x.size(0), 1))
 
     def _aggregate(self, x: Tensor) -> Tensor:
-        factor = self.scale if self.weight is None else self.weight
+        factor = self._factor
         if x.dim() != 2 or (factor is not None and factor.dtype is not x.dtype) or x.dtype not in _PLAIN:
             return aggregate(self.graph, x, self.weight, self.reduce, self.scale, self.scale)
         # Everything has been checked, and nothing needs converting: on small graphs the rest would show.
@@ -122,7 +143,14 @@ class Task:
             form = "scaled source, scaled destination"
         elif self.form.weight is not None and self.weight is None:
             form = form.removesuffix(" * weight")
+        if self.is_constant():
+            form += ", kept while the features do not change"
         return reports.Call(layer, None, form, self.reduce, backend.name, str(plan))
+
+
+def task_of(records: dict[type, ClassRecord], layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:
+    """The task that a layer's ``propagate`` would run, or a sentence why there is none."""
+    return _prepare(records, layer, edge_index, (), kwargs) if _on else "the patch is off"
 
 
 def _prepare(
