@@ -67,7 +67,7 @@ def test_results_and_gradients_stay_those_of_pyg(kind, x, edge_index):
 
 @pytest.mark.parametrize(("kind", "computed"), [("SAGE", 2), ("GIN", 2), ("GCN", 2), ("SG", 5)])
 def test_computed_until_kept_and_then_no_more(kind, computed, x, edge_index, sums):
-    # SGConv has two hops: the first's aggregate is a constant once it is kept, and the second's one call later.
+    # SGConv has two hops: what the first gives is constant once it is kept; the second is kept after that.
     layer = LAYERS[kind]()
     with onehop.patch():
         for _ in range(6):
