@@ -58,6 +58,8 @@ bench: $(MADE)/develop $(MADE)/onehop  ## measure operators, models and limits, 
 	$(BIN)/onehop bench ops --json $(RESULTS)/ops.json
 	$(call say,onehop bench models)
 	$(BIN)/onehop bench models --json $(RESULTS)/models.json
+	$(call say,layers)
+	$(BIN)/python benchmarks/layers/bench_layers.py --json $(RESULTS)/layers.json
 	$(BIN)/python benchmarks/render_results.py
 
 results: $(MADE)/develop  ## put the results that were measured into README.md

@@ -1,7 +1,7 @@
 """Puts what was measured into README.md, between its markers, and draws docs/images/results.png.
 
-Reads benchmarks/results/{ops,models,limits}.json, as `onehop bench ops|models|limits --json FILE` writes them
-(`make bench`).
+Reads benchmarks/results/{ops,models,limits}.json, as `onehop bench ops|models|limits --json FILE` writes
+them, and layers.json from benchmarks/layers/bench_layers.py (`make bench`).
 """
 
 import json
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 PYG, OURS = "pyg-edge_index", "onehop"
 # From M. Okabe, K. Ito, "Color Universal Design", 2008.
-_COLOURS = ("#0072B2", "#E69F00", "#009E73")
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 
 Document = dict[str, Any]
 
@@ -88,9 +88,47 @@ def models_table(document: Document) -> str:
                 alone,
                 milliseconds(times[OURS]["median_s"]),
                 spread,
+                megabytes(result["peak_bytes"].get(PYG)),
+                megabytes(result["peak_bytes"].get(OURS)),
             ]
         )
     headings = ["graph", "model", "hidden", "PyG, ms", "with onehop, ms", "speed-up (quartiles)"]
+    return rows([*headings, "PyG, peak MB", "with onehop, peak MB"], lines, left=2)
+
+
+def megabytes(size: int | None) -> str:
+    """Whole megabytes; empty for None."""
+    return "" if size is None else f"{size / 1e6:.0f}"
+
+
+def layers_table(document: Document) -> str:
+    """A line for every layer: time and memory beside PyG, and the operator's share of the roof."""
+    lines = [
+        [
+            result["graph"],
+            result["layer"],
+            milliseconds(result["seconds"]["pyg"]) if "pyg" in result["seconds"] else "",
+            milliseconds(result["seconds"]["onehop"]),
+            ratio(result.get("speedup", {}).get("pyg")),
+            ratio(result.get("speedup", {}).get("dgl")),
+            "" if "memory_ratio" not in result else f"1/{result['memory_ratio']:.1f}",
+            ""
+            if "percent_of_roof" not in result
+            else f"{result['percent_of_roof']['forward and backward']:.0f} %",
+        ]
+        for result in document["results"]
+        if not result.get("wrong", False)
+    ]
+    headings = [
+        "graph",
+        "layer",
+        "PyG, ms",
+        "with onehop, ms",
+        "over PyG",
+        "over DGL",
+        "peak memory, of PyG's",
+        "share of the roof",
+    ]
     return rows(headings, lines, left=2)
 
 
@@ -128,7 +166,7 @@ def limits_sentence(document: Document) -> str:
     )
 
 
-def section(ops: Document, models: Document, limits: Document) -> str:
+def section(ops: Document, models: Document, limits: Document, layers: Document) -> str:
     """Everything that goes between the markers."""
     return "\n\n".join(
         [
@@ -136,6 +174,10 @@ def section(ops: Document, models: Document, limits: Document) -> str:
             "One training epoch (forward, backward, Adam) of unchanged two-layer PyG models:",
             models_table(models),
             "![Speed-up of an epoch over PyG](docs/images/results.png)",
+            "One layer, forward and backward (attention: 4 heads of 32; the others: width 64). The roof is "
+            "the gather of random rows of the same length, for the bytes that attention moves if no row is "
+            "found in a cache:",
+            layers_table(layers),
             "One operator: the peer's time over onehop's, geometric means over graphs and widths:",
             ops_table(ops),
             limits_sentence(limits),
@@ -187,10 +229,10 @@ def draw(models: Document, path: Path) -> None:
 def main(root: Path = ROOT) -> None:
     """Reads, draws, writes."""
     folder = root / "benchmarks" / "results"
-    ops, models, limits = (read(folder, name) for name in ("ops", "models", "limits"))
+    ops, models, limits, layers = (read(folder, name) for name in ("ops", "models", "limits", "layers"))
     draw(models, root / "docs" / "images" / "results.png")
     readme = root / "README.md"
-    readme.write_text(replace_between(readme.read_text(), section(ops, models, limits)))
+    readme.write_text(replace_between(readme.read_text(), section(ops, models, limits, layers)))
     sys.stdout.write(f"wrote {readme} and docs/images/results.png\n")
 
 

@@ -39,6 +39,7 @@ DOCUMENTS = {
                 "times": {"onehop": {"median_s": 0.1}, "pyg-edge_index": {"median_s": 1.43}},
                 "speedup_over": {"pyg-edge_index": {"median": 14.3, **SPREAD}},
                 "skipped": {},
+                "peak_bytes": {"onehop": 2e8, "pyg-edge_index": 1.5e9},
             },
             {
                 "graph": "reddit-mini",
@@ -47,6 +48,7 @@ DOCUMENTS = {
                 "times": {"onehop": {"median_s": 0.5}},
                 "speedup_over": {},
                 "skipped": {"pyg-edge_index": "would need 9 GB"},
+                "peak_bytes": {"onehop": 3e8},
             },
         ],
     },
@@ -69,6 +71,21 @@ DOCUMENTS = {
         "streaming": {"read": {"gbps": 31.5}},
         "gather": [{"row_floats": 16, "gbps": 12.3}, {"row_floats": 64, "gbps": 25.0}],
     },
+    "layers": {
+        "stamp": STAMP,
+        "results": [
+            {
+                "graph": "arxiv",
+                "layer": "gatv2",
+                "seconds": {"pyg": 14.0, "onehop": 0.5},
+                "speedup": {"pyg": 28.0},
+                "memory_ratio": 25.0,
+                "percent_of_roof": {"forward": 80.0, "forward and backward": 70.4},
+            },
+            {"graph": "road", "layer": "gine", "seconds": {"onehop": 0.25}, "skipped": {"pyg": "too large"}},
+            {"graph": "cora", "layer": "pna", "seconds": {"onehop": 0.125, "pyg": 1.0}, "wrong": True},
+        ],
+    },
 }
 
 
@@ -90,9 +107,12 @@ def test_figures_stand_between_the_markers(script: Any, project: Path) -> None:
     assert text.startswith("before\n<!-- results: begin -->\n")
     assert text.endswith("\n<!-- results: end -->\nafter\n")
     assert "old" not in text
-    assert "| arxiv | gcn | 32 | 1430 | 100 | 14.3x (13.2x to 15.4x) |" in text
-    assert "| reddit-mini | gin | 128 | would need 9 GB | 500 |  |" in text
+    assert "| arxiv | gcn | 32 | 1430 | 100 | 14.3x (13.2x to 15.4x) | 1500 | 200 |" in text
+    assert "| reddit-mini | gin | 128 | would need 9 GB | 500 |  |  | 300 |" in text
     assert "| weighted sum | 20 | 1.62x |  | 1.01x (road 16, numba-loop) | 86 % |" in text
+    assert "| arxiv | gatv2 | 14000 | 500 | 28.0x |  | 1/25.0 | 70 % |" in text
+    assert "| road | gine |  | 250 |  |  |  |  |" in text
+    assert "pna" not in text
     assert "31.5 GB/s" in text
     assert "25.0 at 64" in text
     assert "A Processor, 2 threads, avx2, torch 2.13.0+cpu, PyG 2.8.1." in text
