@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "exponential_check.hpp"
 #include "graphs.hpp"
 #include "number.hpp"
 #include "onehop/kernels.hpp"
@@ -352,6 +353,25 @@ void check_limits(const std::string& isa) {
   }
 }
 
+ExponentialErrors exponential_errors(const std::string& isa) {
+#if defined(ONEHOP_HAS_X86)
+  if (isa == "avx2") return exponential_errors_of_avx2();
+  if (isa == "avx512") return exponential_errors_of_avx512();
+#endif
+#if defined(ONEHOP_HAS_NEON)
+  if (isa == "neon") return exponential_errors_of_neon();
+#endif
+  return exponential_errors_of_portable();
+}
+
+void check_exponential(const std::string& isa) {
+  constexpr double kMostUnits = 2;
+  const auto errors = exponential_errors(isa);
+  Group single(isa + " float32", "exponential"), twice(isa + " float64", "exponential");
+  single.compare("units in the last place beyond two", 0, std::fmax(errors.of_float, kMostUnits), kMostUnits, 0);
+  twice.compare("units in the last place beyond two", 0, std::fmax(errors.of_double, kMostUnits), kMostUnits, 0);
+}
+
 template <class T>
 void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
   check_aggregate<T>(isa, graphs, Reduce::sum, "sum");
@@ -394,6 +414,7 @@ int main(int argc, char** argv) {
     onehop::select_isa(*isa);
     if (wanted("float32")) {
       check_limits(*isa);
+      check_exponential(*isa);
       check_type<float>(*isa, graphs);
     }
     if (wanted("float64")) check_type<double>(*isa, graphs);
