@@ -19,6 +19,7 @@ NAMES = {
     "aggregate",
     "cache_info",
     "clear_cache",
+    "edge_softmax",
     "explain",
     "patch",
     "patched",

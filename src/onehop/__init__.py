@@ -18,6 +18,6 @@ from onehop.integrations.patch import (
     patched as patched,
     unpatch as unpatch,
 )
-from onehop.ops import aggregate as aggregate, sddmm as sddmm
+from onehop.ops import aggregate as aggregate, edge_softmax as edge_softmax, sddmm as sddmm
 
 __version__ = "0.1.0"

@@ -4,6 +4,7 @@ They work on ``edge_index`` alone, on any device and dtype, and are differentiab
 """
 
 from onehop.reference.aggregate import aggregate
+from onehop.reference.edge_softmax import edge_softmax
 from onehop.reference.sddmm import sddmm
 
-__all__ = ["aggregate", "sddmm"]
+__all__ = ["aggregate", "edge_softmax", "sddmm"]
