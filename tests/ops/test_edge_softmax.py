@@ -162,7 +162,7 @@ def test_opcheck():
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
     scores = scores_for(200, (2,), torch.float64).requires_grad_()
     torch.library.opcheck(torch.ops.onehop.edge_softmax.default, (scores, graph.number, ""))
-    softmax, grad = scores_for(2 * 200, (2,), torch.float64).view(2, 200, 2).requires_grad_().unbind()
+    softmax, grad = (t.requires_grad_() for t in scores_for(2 * 200, (2,), torch.float64).split(200))
     torch.library.opcheck(torch.ops.onehop.edge_softmax_grad.default, (softmax, grad, graph.number, ""))
 
 

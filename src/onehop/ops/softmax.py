@@ -70,7 +70,8 @@ class _RecordedGrad(torch.autograd.Function):
             zeros = softmax.new_zeros(graph.num_dst, softmax.size(1))
 
             def of_row(values: Tensor) -> Tensor:
-                return zeros.index_add(0, target, values).index_select(0, target)
+                sums: Tensor = zeros.index_add(0, target, values)
+                return sums.index_select(0, target)
 
             to_softmax = again * (grad - of_row(softmax * grad)) - grad * of_row(softmax * again)
         if ctx.needs_input_grad[1]:
