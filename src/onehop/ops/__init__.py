@@ -1,6 +1,7 @@
 """The differentiable operators that users call, registered with torch.library."""
 
 from onehop.ops.aggregate import aggregate
+from onehop.ops.attention import attention, gat, gatv2
 from onehop.ops.sddmm import sddmm
 
-__all__ = ["aggregate", "sddmm"]
+__all__ = ["aggregate", "attention", "gat", "gatv2", "sddmm"]
