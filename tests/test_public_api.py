@@ -20,6 +20,7 @@ NAMES = {
     "attention",
     "cache_info",
     "clear_cache",
+    "edge_softmax",
     "explain",
     "gat",
     "gatv2",

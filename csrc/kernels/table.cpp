@@ -18,8 +18,18 @@ void aggregate(const AggregateArgs& args) {
 }  // namespace ONEHOP_ISA
 
 const KernelTable& ONEHOP_JOIN(table_of_, ONEHOP_ISA)() {
-  static const KernelTable table{ONEHOP_TEXT(ONEHOP_ISA), kVectorBytes, aggregate,   extremum_grad_source,
-                                 extremum_grad_weight,    sddmm,        stream_read, gather_rows};
+  static const KernelTable table{
+      .name = ONEHOP_TEXT(ONEHOP_ISA),
+      .vector_bytes = kVectorBytes,
+      .aggregate = aggregate,
+      .extremum_grad_source = extremum_grad_source,
+      .extremum_grad_weight = extremum_grad_weight,
+      .sddmm = sddmm,
+      .edge_softmax = edge_softmax,
+      .edge_softmax_grad = edge_softmax_grad,
+      .stream_read = stream_read,
+      .gather_rows = gather_rows,
+  };
   return table;
 }
 

@@ -21,6 +21,7 @@ from onehop.integrations.patch import (
 from onehop.ops import (
     aggregate as aggregate,
     attention as attention,
+    edge_softmax as edge_softmax,
     gat as gat,
     gatv2 as gatv2,
     sddmm as sddmm,

@@ -108,6 +108,20 @@ def sddmm(
     out_stride: int,
     /,
 ) -> None: ...
+def edge_softmax(
+    csr: Csr, dtype: int, threads: int, edges_per_item: int, heads: int, scores: int, out: int, /
+) -> None: ...
+def edge_softmax_grad(
+    csr: Csr,
+    dtype: int,
+    threads: int,
+    edges_per_item: int,
+    heads: int,
+    softmax: int,
+    grad: int,
+    out: int,
+    /,
+) -> None: ...
 def stream_read(address: int, bytes: int, threads: int) -> float: ...
 def gather_rows(x: int, row_floats: int, index: int, count: int, prefetch: int, threads: int) -> float: ...
 def available_isas() -> list[str]: ...

@@ -27,6 +27,11 @@ def test_opcheck_aggregate(graph, mean, scaled):
     torch.library.opcheck(torch.ops.onehop.aggregate.default, args)
 
 
+def test_opcheck_aggregate_with_heads(graph):
+    args = (leaf(graph.num_src, 6), leaf(graph.num_edges, 2), None, None, graph.number, graph.num_dst)
+    torch.library.opcheck(torch.ops.onehop.aggregate.default, (*args, False, True, False, ""))
+
+
 @pytest.mark.parametrize("reduce", ["max", "min"])
 def test_opcheck_extremum(graph, reduce):
     args = (

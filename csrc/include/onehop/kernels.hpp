@@ -76,6 +76,21 @@ struct SddmmArgs {
   int64_t out_stride;
 };
 
+// Softmax over every row's edges, for each head: out = exp(s - max s) / (sum of exp(s - max s) + 1e-16),
+// or, given the softmax a in place of the scores, and a gradient g: out = a (g - sum of a g).
+// All arrays are [edges, heads], without gaps, in the caller's edge order.
+struct EdgeSoftmaxArgs {
+  const Csr* csr;
+  const WorkList* work;
+  DType dtype;
+  int threads;
+  int64_t heads;
+  const void* scores;
+  const void* grad;  // for the gradient only
+  void* out;
+  void* slots;  // acc [work->slots, 2 * heads]: what pieces of cut rows come to
+};
+
 struct KernelTable {
   const char* name;
   int vector_bytes;
@@ -83,6 +98,8 @@ struct KernelTable {
   void (*extremum_grad_source)(const ExtremumGradArgs&);
   void (*extremum_grad_weight)(const ExtremumGradArgs&);
   void (*sddmm)(const SddmmArgs&);
+  void (*edge_softmax)(const EdgeSoftmaxArgs&);
+  void (*edge_softmax_grad)(const EdgeSoftmaxArgs&);
   // Adds up `count` floats.
   float (*stream_read)(const float* from, int64_t count, int threads);
   // Adds up rows of x, each of row_floats floats (a multiple of 16), chosen by index.

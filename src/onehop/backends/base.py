@@ -43,7 +43,10 @@ class Backend(Protocol):
         mean: bool,
         widen: bool,
     ) -> Tensor:
-        """Sum or mean over each row's edges."""
+        """Sum or mean over each row's edges.
+
+        ``weight`` is [E], or [E, H], whose columns weigh one H-th of the columns of ``x`` each.
+        """
         ...
 
     def extremum(
@@ -64,6 +67,14 @@ class Backend(Protocol):
         for_weight: bool,
     ) -> tuple[Tensor, Tensor]:
         """Gradients of max or min to x and to the weights (empty tensors where not asked for)."""
+        ...
+
+    def edge_softmax(self, graph: Graph, scores: Tensor) -> Tensor:
+        """[E, H]: softmax over every destination's edges."""
+        ...
+
+    def edge_softmax_grad(self, graph: Graph, softmax: Tensor, grad: Tensor) -> Tensor:
+        """[E, H]: the gradient to the scores, from the result and the gradient to it."""
         ...
 
     def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:

@@ -101,7 +101,8 @@ class CpuBackend:
         widen: bool,
     ) -> Tensor:
         """Sum or mean over each row's edges."""
-        plan = self.prepare(graph, transposed, x.size(1), x.dtype)
+        heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
+        plan = self.prepare(graph, transposed, x.size(1) // heads, x.dtype)
         csr = graph.transposed_csr if transposed else graph.csr
         if mean and transposed:
             inverse = graph.inverse_in_degrees(torch.float64 if x.dtype == torch.float64 else torch.float32)
@@ -141,6 +142,16 @@ class CpuBackend:
         if for_weight and weight is not None:
             grad_weight = kernels.extremum_grad_weight(graph.csr, plan, x, weight, extremum, share)
         return grad_x, grad_weight
+
+    def edge_softmax(self, graph: Graph, scores: Tensor) -> Tensor:
+        """[E, H]: softmax over every destination's edges."""
+        plan = self.prepare(graph, False, scores.size(1), scores.dtype)
+        return kernels.edge_softmax(graph.csr, plan, scores)
+
+    def edge_softmax_grad(self, graph: Graph, softmax: Tensor, grad: Tensor) -> Tensor:
+        """[E, H]: the gradient to the scores."""
+        plan = self.prepare(graph, False, softmax.size(1), softmax.dtype)
+        return kernels.edge_softmax_grad(graph.csr, plan, softmax, grad)
 
     def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""

@@ -41,13 +41,17 @@ class ReferenceBackend:
     ) -> Tensor:
         """Sum or mean over each row's edges."""
         edge_index = _edges(graph, x)
+        values = _wide(x)
+        if weight is not None and weight.dim() == 2:
+            values = values.view(x.size(0), weight.size(1), x.size(1) // weight.size(1))
         if mean:
             share = _shares(graph, x).index_select(0, edge_index[1])
-            weight = share if weight is None else weight * share
+            weight = share if weight is None else weight * share.view(-1, *[1] * (weight.dim() - 1))
         if transposed:
             edge_index = edge_index.flip(0)
         rows = graph.num_src if transposed else graph.num_dst
-        out = reference.aggregate(edge_index, _wide(x), rows, weight, "sum", src_scale, dst_scale)
+        out = reference.aggregate(edge_index, values, rows, weight, "sum", src_scale, dst_scale)
+        out = out.reshape(rows, x.size(1))
         return out if widen else out.to(x.dtype)
 
     def extremum(
@@ -87,6 +91,18 @@ class ReferenceBackend:
         )
         grad_weight = (hits * x.index_select(0, source)).sum(-1) if for_weight else share.new_empty(0)
         return grad_x, grad_weight
+
+    def edge_softmax(self, graph: Graph, scores: Tensor) -> Tensor:
+        """[E, H]: softmax over every destination's edges."""
+        edge_index = _edges(graph, scores)
+        return reference.edge_softmax(edge_index, _wide(scores), graph.num_dst).to(scores.dtype)
+
+    def edge_softmax_grad(self, graph: Graph, softmax: Tensor, grad: Tensor) -> Tensor:
+        """[E, H]: every share times its gradient, less its part of the row's sum of these."""
+        target = _edges(graph, softmax)[1]
+        product = _wide(softmax) * grad
+        total = product.new_zeros(graph.num_dst, softmax.size(1)).index_add(0, target, product)
+        return (product - softmax * total.index_select(0, target)).to(softmax.dtype)
 
     def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""

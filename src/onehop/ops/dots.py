@@ -16,15 +16,27 @@ SCHEMA = (
 
 
 def edge_dots(
-    rows: Tensor, cols: Tensor, number: int, edges: int, transposed: bool, mean: bool, backend: str
+    rows: Tensor,
+    cols: Tensor,
+    heads: int,
+    number: int,
+    edges: int,
+    transposed: bool,
+    mean: bool,
+    backend: str,
 ) -> Tensor:
-    """[E]: rows[r(e)] . cols[c(e)] for the rows and columns of a graph or of its transpose; see SDDMM."""
+    """[E, heads]: rows[r(e)] . cols[c(e)] for the rows and columns of a graph or of its transpose.
+
+    Each head's dot product is taken over its part of the columns; see SDDMM.
+    """
     dst, src = (cols, rows) if transposed else (rows, cols)
     if dst.dtype != src.dtype:
         dtype = torch.promote_types(dst.dtype, src.dtype)
         dst, src = dst.to(dtype), src.to(dtype)
-    out: Tensor = SDDMM(dst.unsqueeze(1), src.unsqueeze(1), number, edges, mean, True, backend)
-    return out.squeeze(1)
+    shape = (heads, dst.size(1) // heads)
+    dst, src = dst.reshape(dst.size(0), *shape), src.reshape(src.size(0), *shape)
+    out: Tensor = SDDMM(dst, src, number, edges, mean, True, backend)
+    return out
 
 
 def _kernel(

@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from onehop.reference.dropout import dropout_mask
+from onehop.reference.edge_softmax import edge_softmax
 
 Edge = Tensor | tuple[Tensor, Tensor]
 
@@ -42,7 +43,7 @@ def gat(
     score = score_src.index_select(0, source) + score_dst.index_select(0, target)
     if edge_score is not None:
         score = score + edge_score
-    weight = softmax(target, leaky_relu(score, negative_slope), score_dst.size(0))
+    weight = edge_softmax(edge_index, leaky_relu(score, negative_slope), score_dst.size(0))
     weight = weight * _mask(weight, dropout, edge_mask, seed)
     return _sum(target, weight, x.index_select(0, source), score_dst.size(0)), weight
 
@@ -80,7 +81,7 @@ def gatv2(
     z = value + x_dst.index_select(0, target)
     if edge is not None:
         z = z + _projected(edge, value)
-    weight = softmax(target, (leaky_relu(z, negative_slope) * att).sum(-1), x_dst.size(0))
+    weight = edge_softmax(edge_index, (leaky_relu(z, negative_slope) * att).sum(-1), x_dst.size(0))
     weight = weight * _mask(weight, dropout, edge_mask, seed)
     return _sum(target, weight, value, x_dst.size(0)), weight
 
@@ -120,21 +121,8 @@ def attention(
         features = _projected(edge, left)
         left, right = left + features, right + features
     score = (query.index_select(0, target) * left).sum(-1) * factor
-    weight = softmax(target, score, query.size(0))
+    weight = edge_softmax(edge_index, score, query.size(0))
     return _sum(target, weight * _mask(weight, dropout, edge_mask, seed), right, query.size(0)), weight
-
-
-def softmax(target: Tensor, score: Tensor, num_dst: int) -> Tensor:
-    """[E, H]: exp(score - maximum) / (sum + 1e-16) over the edges of each destination, as PyG's ``softmax``.
-
-    A destination whose scores are all -inf, or one of whose scores is NaN or inf, gets NaN.
-    """
-    index = target.unsqueeze(-1).expand_as(score)
-    zeros = score.new_zeros(num_dst, score.size(1))
-    highest = zeros.scatter_reduce(0, index, score.detach(), reduce="amax", include_self=False)
-    weight = (score - highest.index_select(0, target)).exp()
-    total = zeros.scatter_add(0, index, weight) + 1e-16
-    return weight / total.index_select(0, target)
 
 
 def _projected(edge: Edge, like: Tensor) -> Tensor:

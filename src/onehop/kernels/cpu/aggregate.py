@@ -30,7 +30,8 @@ def aggregate(
         csr: The native graph.
         plan: How to go over it.
         x: [cols, F].
-        weight: [E] in the caller's edge order, of the accumulator's dtype.
+        weight: [E] in the caller's edge order, of the accumulator's dtype; or [E, H], whose columns weigh
+            one H-th of x's columns each.
         src_scale: [cols], contiguous, of the accumulator's dtype.
         dst_scale: [rows], likewise.
         mean: Divide by the number of edges.
@@ -40,7 +41,14 @@ def aggregate(
         [rows, F].
     """
     out = empty((csr.rows, x.size(1)), accumulator(x.dtype) if widen else x.dtype)
-    _run(csr, plan, _MEAN if mean else _SUM, x, weight, src_scale, dst_scale, out, None)
+    reduce = _MEAN if mean else _SUM
+    if weight is None or weight.dim() == 1:
+        _run(csr, plan, reduce, x, weight, src_scale, dst_scale, out, None)
+        return out
+    for part, of_head, result in zip(
+        x.tensor_split(weight.size(1), 1), weight.unbind(1), out.tensor_split(weight.size(1), 1), strict=True
+    ):
+        _run(csr, plan, reduce, part, of_head, src_scale, dst_scale, result, None)
     return out
 
 
@@ -89,7 +97,7 @@ def _run(
         address(src_scale),
         address(dst_scale),
         out.data_ptr(),
-        width,
+        out.stride(0),
         address(ties),
     )
 
