@@ -1,11 +1,13 @@
 """What every backend offers."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from onehop.graph import Graph
+from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 
 
 class Backend(Protocol):
@@ -77,4 +79,33 @@ class Backend(Protocol):
 
     def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""
+        ...
+
+    def attend(
+        self, graph: Graph, operands: AttentionOperands, with_weights: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention over each destination's edges.
+
+        Returns:
+            The output [num_dst, H, V]; acc [num_dst, 2, H], for each row the largest score and one divided
+            by the sum of the exponentials of scores less that; and acc [E, H], the weights (an empty tensor
+            if not asked for).
+        """
+        ...
+
+    def attend_grad(
+        self,
+        graph: Graph,
+        operands: AttentionOperands,
+        out: Tensor,
+        softmax: Tensor,
+        weights: Tensor | None,
+        grad: Tensor,
+        grad_weights: Tensor | None,
+        wanted: Sequence[bool],
+    ) -> AttentionGrads:
+        """Gradients, from what :meth:`attend` returned and the gradients to its output and its weights.
+
+        ``wanted`` says for each field of :class:`AttentionGrads` whether it is needed.
+        """
         ...

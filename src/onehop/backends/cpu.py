@@ -1,13 +1,16 @@
 """The C++ kernels on the processor."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from onehop import native
+from onehop.errors import BackendError
 from onehop.graph import Graph
 from onehop.kernels import cpu as kernels
+from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 from onehop.plans import CpuPlan
 from onehop.processor import last_level_cache_bytes
 
@@ -156,3 +159,23 @@ class CpuBackend:
             dst = dst * graph.inverse_in_degrees(dst.dtype).view(-1, 1, 1)
         plan = self.prepare(graph, False, src.size(2), src.dtype)
         return kernels.sddmm(graph.csr, plan, dst, src, widen)
+
+    def attend(
+        self, graph: Graph, operands: AttentionOperands, with_weights: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention over each destination's edges."""
+        raise BackendError("cpu: has no attention kernels; ask for backend='reference'.")
+
+    def attend_grad(
+        self,
+        graph: Graph,
+        operands: AttentionOperands,
+        out: Tensor,
+        softmax: Tensor,
+        weights: Tensor | None,
+        grad: Tensor,
+        grad_weights: Tensor | None,
+        wanted: Sequence[bool],
+    ) -> AttentionGrads:
+        """Gradients of attention."""
+        raise BackendError("cpu: has no attention kernels; ask for backend='reference'.")

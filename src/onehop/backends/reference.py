@@ -1,10 +1,14 @@
 """The specification as a backend: plain torch on any device, slow and obviously right."""
 
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
 import torch
 from torch import Tensor
 
 from onehop import reference
 from onehop.graph import Graph
+from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 
 
 class ReferenceBackend:
@@ -106,6 +110,79 @@ class ReferenceBackend:
             dst = _wide(dst) * _shares(graph, dst).view(-1, 1, 1)
         out = reference.sddmm(_edges(graph, src), _wide(dst), _wide(src))
         return out if widen else out.to(src.dtype)
+
+    def attend(
+        self, graph: Graph, operands: AttentionOperands, with_weights: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention over each destination's edges; zeros for the softmax, which its gradient does without."""
+        out, weights = _attention(graph, _wide_operands(operands))
+        softmax = weights.new_zeros(graph.num_dst, 2, operands.heads)
+        return out.to(operands.value.dtype), softmax, weights if with_weights else weights.new_empty(0)
+
+    def attend_grad(
+        self,
+        graph: Graph,
+        operands: AttentionOperands,
+        out: Tensor,
+        softmax: Tensor,
+        weights: Tensor | None,
+        grad: Tensor,
+        grad_weights: Tensor | None,
+        wanted: Sequence[bool],
+    ) -> AttentionGrads:
+        """Torch's own derivative of the formulas; ``out``, ``softmax`` and ``weights`` are not needed."""
+        names = [field.name for field, want in zip(fields(AttentionGrads), wanted, strict=True) if want]
+        leaves = {name: getattr(_wide_operands(operands), name).detach().requires_grad_() for name in names}
+        with torch.enable_grad():
+            again, again_weights = _attention(graph, replace(_wide_operands(operands), **leaves))
+            target = (again * grad).sum()
+            if grad_weights is not None:
+                target = target + (again_weights * grad_weights).sum()
+            found = torch.autograd.grad(target, list(leaves.values()))
+        grads: dict[str, Tensor | None] = {field.name: None for field in fields(AttentionGrads)}
+        for name, value in zip(names, found, strict=True):
+            grads[name] = value.to(getattr(operands, name).dtype)
+        return AttentionGrads(**grads)
+
+
+def _wide_operands(operands: AttentionOperands) -> AttentionOperands:
+    return replace(
+        operands,
+        value=_wide(operands.value),
+        key=None if operands.key is None else _wide(operands.key),
+        query=_wide(operands.query),
+        edge=None if operands.edge is None else _wide(operands.edge),
+    )
+
+
+def _attention(graph: Graph, operands: AttentionOperands) -> tuple[Tensor, Tensor]:
+    edge_index, value, query = _edges(graph, operands.value), operands.value, operands.query
+    factor, dropout, seed, mask = operands.factor, operands.dropout, operands.seed, operands.mask
+    if operands.rule == "gat":
+        assert operands.key is not None
+        return reference.gat(
+            edge_index,
+            value,
+            operands.key,
+            query,
+            factor,
+            dropout,
+            edge_score=operands.edge,
+            edge_mask=mask,
+            seed=seed,
+        )
+    edge: Tensor | tuple[Tensor, Tensor] | None = operands.edge
+    if operands.edge is not None and operands.edge_weight is not None:
+        edge = (operands.edge, operands.edge_weight)
+    if operands.rule == "gatv2":
+        assert operands.att is not None
+        return reference.gatv2(
+            edge_index, value, query, operands.att, factor, dropout, edge=edge, edge_mask=mask, seed=seed
+        )
+    assert operands.key is not None
+    return reference.attention(
+        edge_index, query, operands.key, value, factor, dropout, edge=edge, edge_mask=mask, seed=seed
+    )
 
 
 def _edges(graph: Graph, x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from onehop.integrations.pyg.graphs import graph_of, scales_of
 from onehop.integrations.pyg.operands import difference_reason, edges_of, source_of, weight_of
 from onehop.integrations.pyg.recognise import Form
 from onehop.integrations.rows import stand_in
-from onehop.ops import aggregate
+from onehop.ops.aggregate import aggregate
 from onehop.ops.extremum import EXTREMUM
 from onehop.ops.linear import AGGREGATE
 
