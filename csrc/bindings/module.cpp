@@ -179,6 +179,7 @@ NB_MODULE(_native, m) {
       },
       Released());
 
+  bind_attention(m);
   bind_edge_softmax(m);
 
   m.def(

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from onehop import native
-from onehop.errors import BackendError
 from onehop.graph import Graph
 from onehop.kernels import cpu as kernels
 from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
@@ -164,7 +163,7 @@ class CpuBackend:
         self, graph: Graph, operands: AttentionOperands, with_weights: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Attention over each destination's edges."""
-        raise BackendError("cpu: has no attention kernels; ask for backend='reference'.")
+        return kernels.attend(graph.csr, self._attention_plan(graph, operands), operands, with_weights)
 
     def attend_grad(
         self,
@@ -177,5 +176,19 @@ class CpuBackend:
         grad_weights: Tensor | None,
         wanted: Sequence[bool],
     ) -> AttentionGrads:
-        """Gradients of attention."""
-        raise BackendError("cpu: has no attention kernels; ask for backend='reference'.")
+        """Two sweeps that compute scores and weights once more; nothing is kept for each edge."""
+        return kernels.attend_grad(
+            graph.csr,
+            graph.transposed_csr,
+            self._attention_plan(graph, operands),
+            operands,
+            out,
+            softmax,
+            weights,
+            grad,
+            grad_weights,
+            wanted,
+        )
+
+    def _attention_plan(self, graph: Graph, operands: AttentionOperands) -> CpuPlan:
+        return self.prepare(graph, False, operands.heads * operands.value.size(2), operands.value.dtype)

@@ -6,7 +6,7 @@ from typing import Literal, overload
 from torch import Tensor
 
 from onehop.graph import Graph
-from onehop.ops.attention_arguments import Edge, attend, check_edge, check_tensor
+from onehop.ops.attention_arguments import Edge, attend, check_edge, check_heads, check_tensor
 from onehop.ops.checks import check_features, check_graph
 
 
@@ -90,6 +90,7 @@ def gat(
     check_graph(graph)
     check_features("x", x, graph.num_src, "sources")
     check_tensor("x", x, (graph.num_src, None, None), "[num_src, H, D]", x)
+    check_heads("x", x)
     heads = x.size(1)
     check_tensor("score_src", score_src, (graph.num_src, heads), "[num_src, H]", x)
     check_tensor("score_dst", score_dst, (graph.num_dst, heads), "[num_dst, H]", x)
@@ -196,6 +197,7 @@ def gatv2(
     check_graph(graph)
     check_features("x_src", x_src, graph.num_src, "sources")
     check_tensor("x_src", x_src, (graph.num_src, None, None), "[num_src, H, D]", x_src)
+    check_heads("x_src", x_src)
     heads, width = x_src.shape[1:]
     check_tensor("x_dst", x_dst, (graph.num_dst, heads, width), "[num_dst, H, D]", x_src)
     check_tensor("att", att, (heads, width), "[H, D]", x_src)
@@ -302,12 +304,14 @@ def attention(
     check_graph(graph)
     check_features("query", query, graph.num_dst, "destinations")
     check_tensor("query", query, (graph.num_dst, None, None), "[num_dst, H, D]", query)
+    check_heads("query", query)
     heads, width = query.shape[1:]
     check_tensor("key", key, (graph.num_src, heads, width), "[num_src, H, D]", query)
     value_width = None if edge is None else width
     check_tensor("value", value, (graph.num_src, heads, value_width), "[num_src, H, V]", query)
+    check_heads("value", value)
     features, weight = check_edge(edge, graph, heads, width, query)
-    factor = 1 / math.sqrt(width or 1) if scale is None else scale
+    factor = 1 / math.sqrt(width) if scale is None else scale
     return attend(
         graph,
         "dot",

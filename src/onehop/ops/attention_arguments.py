@@ -41,6 +41,12 @@ def check_tensor(name: str, tensor: object, shape: tuple[int | None, ...], what:
         raise ArgumentError(f"{name}: expected it on {like.device} as the features are, got {tensor.device}.")
 
 
+def check_heads(name: str, x: Tensor) -> None:
+    """Raises unless ``x``, [N, H, D], has at least one head and one column."""
+    if not x.size(1) or not x.size(2):
+        raise ArgumentError(f"{name}: expected at least one head and one column, got shape {list(x.shape)}.")
+
+
 def check_edge(
     edge: object, graph: Graph, heads: int, width: int, like: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
@@ -55,6 +61,8 @@ def check_edge(
             )
         features, weight = edge
         check_tensor("edge[0]", features, (graph.num_edges, None), "[E, K]", like)
+        if not features.size(1):
+            raise ArgumentError("edge[0]: expected at least one column; leave edge out where there are none.")
         check_tensor("edge[1]", weight, (heads * width, features.size(1)), "[H * D, K]", like)
         return features, weight
     check_tensor("edge", edge, (graph.num_edges, heads, width), "[E, H, D]", like)

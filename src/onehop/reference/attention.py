@@ -115,7 +115,7 @@ def attention(
         The output [num_dst, H, V] and the weights [E, H], before dropout and mask.
     """
     source, target = edge_index[0].long(), edge_index[1].long()
-    factor = 1 / math.sqrt(query.size(-1) or 1) if scale is None else scale
+    factor = 1 / math.sqrt(query.size(-1)) if scale is None else scale
     left, right = key.index_select(0, source), value.index_select(0, source)
     if edge is not None:
         features = _projected(edge, left)
