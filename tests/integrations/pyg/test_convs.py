@@ -237,7 +237,7 @@ def test_float32_results_are_as_exact_as_pygs(name, edge_index, gradients_of):
     for key, value in exact.items():
         assert ours[key].dtype == theirs[key].dtype, key
         scale = value.abs().max().item()
-        allowed = 4 * (theirs[key] - value).abs().max().item() + 8 * torch.finfo(torch.float32).eps * scale
+        allowed = 4 * (theirs[key] - value).abs().max().item() + 16 * torch.finfo(torch.float32).eps * scale
         assert (ours[key] - value).abs().max().item() <= allowed, key
 
 
