@@ -48,6 +48,7 @@ class Forward {
                     [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
       scores_.lay_out_edges(first, edges, edge);
       scores_(first, segments, count, edge, weight);
+      if (args.rule != ScoreRule::gatv2) scores_.finish(edges, weight, weight);
       for (int64_t i = 0; i < count; ++i) {
         take_largest(segments[i], weight, segments[i].starts ? nullptr : state.largest, largest_of + i * heads_);
       }
@@ -131,9 +132,6 @@ class Forward {
   void take_largest(const Segment& s, A* scores, const A* before, A* out) const {
     for (int64_t head = 0; head < heads_; ++head) {
       A* from = scores + head * kBlockEdges + s.begin;
-      if (scores_.args.rule != ScoreRule::gatv2) {
-        for (int64_t e = 0; e < s.edges; ++e) from[e] = scores_.finished(from[e]);
-      }
       const A highest = largest<A>(from, s.edges, before == nullptr ? -A(__builtin_huge_val()) : before[head]);
       const A less = usable(highest);
       for (int64_t e = 0; e < s.edges; ++e) from[e] -= less;
@@ -190,11 +188,12 @@ void attend_weights_as(const AttendArgs& args) {
                     [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
       scores.lay_out_edges(first, edges, edge);
       scores(first, segments, count, edge, weight);
+      if (args.rule != ScoreRule::gatv2) scores.finish(edges, weight, weight);
       for (const Segment* s = segments; s < segments + count; ++s) {
         const A* less = static_cast<const A*>(args.softmax) + 2 * s->row * heads;
         for (int64_t head = 0; head < heads; ++head) {
           A* of_head = weight + head * kBlockEdges + s->begin;
-          for (int64_t e = 0; e < s->edges; ++e) of_head[e] = scores.finished(of_head[e]) - less[head];
+          for (int64_t e = 0; e < s->edges; ++e) of_head[e] -= less[head];
         }
       }
       exponentials(weight, heads, edges);
