@@ -153,37 +153,37 @@ class DestinationSweep {
 
     for_edge_blocks(item, scores_.rowptr, scores_.most_edges,
                     [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
-      scores_.lay_out_edges(first, edges, edge);
-      scores_(first, segments, count, edge, numbers.raw);
-      scores_.finish(edges, numbers.raw, numbers.weight);
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        multiply_grads(first, *s, edge, numbers.slope + s->begin);
-        const A* less = static_cast<const A*>(args.softmax) + 2 * s->row * heads_;
-        for (int64_t head = 0; head < heads_; ++head) {
-          A* of_head = numbers.weight + head * kBlockEdges + s->begin;
-          for (int64_t e = 0; e < s->edges; ++e) of_head[e] -= less[head];
-        }
-      }
-      exponentials(numbers.weight, heads_, edges);
-      if (scores_.masks.any()) scores_.masks.fill(scores_.csr, first, edges, numbers.mask);
-      mask_products(scores_, first, edges, numbers);
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        if (s->starts) find_own_sum(*s, own_sum, item);
-        find_slopes(*s, own_sum, numbers);
-      }
-      mask_weights(scores_, edges, numbers);
-      pass_through_score(scores_, edges, numbers.raw, numbers.slope);
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        add_up(first, *s, edge, numbers, s->starts, sums, att_part);
-        if (s->ends) s->slot < 0 ? finish(s->row, sums) : copy(sums, slot(s->slot));
-        if (scores_.edge_rows.any()) find_edge_grads(*s, edge, numbers, edge_grads);
-      }
-      if (args.rule == ScoreRule::gat) {
-        write_edge_scores(first, edges, numbers.slope);
-      } else if (scores_.edge_rows.any()) {
-        write_edge_grads(group, first, edges, inputs, edge_grads);
-      }
-    });
+                      scores_.lay_out_edges(first, edges, edge);
+                      scores_(first, segments, count, edge, numbers.raw);
+                      scores_.finish(edges, numbers.raw, numbers.weight);
+                      for (const Segment* s = segments; s < segments + count; ++s) {
+                        multiply_grads(first, *s, edge, numbers.slope + s->begin);
+                        const A* less = static_cast<const A*>(args.softmax) + 2 * s->row * heads_;
+                        for (int64_t head = 0; head < heads_; ++head) {
+                          A* of_head = numbers.weight + head * kBlockEdges + s->begin;
+                          for (int64_t e = 0; e < s->edges; ++e) of_head[e] -= less[head];
+                        }
+                      }
+                      exponentials(numbers.weight, heads_, edges);
+                      if (scores_.masks.any()) scores_.masks.fill(scores_.csr, first, edges, numbers.mask);
+                      mask_products(scores_, first, edges, numbers);
+                      for (const Segment* s = segments; s < segments + count; ++s) {
+                        if (s->starts) find_own_sum(*s, own_sum, item);
+                        find_slopes(*s, own_sum, numbers);
+                      }
+                      mask_weights(scores_, edges, numbers);
+                      pass_through_score(scores_, edges, numbers.raw, numbers.slope);
+                      for (const Segment* s = segments; s < segments + count; ++s) {
+                        add_up(first, *s, edge, numbers, s->starts, sums, att_part);
+                        if (s->ends) s->slot < 0 ? finish(s->row, sums) : copy(sums, slot(s->slot));
+                        if (scores_.edge_rows.any()) find_edge_grads(*s, edge, numbers, edge_grads);
+                      }
+                      if (args.rule == ScoreRule::gat) {
+                        write_edge_scores(first, edges, numbers.slope);
+                      } else if (scores_.edge_rows.any()) {
+                        write_edge_grads(group, first, edges, inputs, edge_grads);
+                      }
+                    });
   }
 
   void combine(const CutRow& cut) const {
@@ -395,9 +395,8 @@ class SourceSweep {
         heads_(args.heads),
         value_columns_(scores_.value_columns),
         key_columns_(args.rule == ScoreRule::gat ? args.heads : scores_.key_columns),
-        edge_bytes_(scores_.edge_rows.any()
-                        ? EdgeScratch<A>::bytes(scores_.most_edges, scores_.key_columns, false)
-                        : EdgeScratch<A>::bytes(0, 0, false)),
+        edge_bytes_(scores_.edge_rows.any() ? EdgeScratch<A>::bytes(scores_.most_edges, scores_.key_columns, false)
+                                            : EdgeScratch<A>::bytes(0, 0, false)),
         score_(larger(args.key_width, 1)),
         score_edge_(larger(args.key_width, 1)),
         dot_(larger(args.key_width, 1)),
@@ -409,8 +408,8 @@ class SourceSweep {
         slopes_(larger(args.key_width, 1)),
         slopes_edge_(larger(args.key_width, 1)),
         thread_bytes_(EdgeNumbers<A>::bytes(heads_) + 2 * Arena::bytes_of<A>(heads_ * kBlockEdges) +
-                      Arena::bytes_of<A>(value_columns_) +
-                      Arena::bytes_of<A>(key_columns_) + edge_bytes_ + 4 * kLineBytes),
+                      Arena::bytes_of<A>(value_columns_) + Arena::bytes_of<A>(key_columns_) + edge_bytes_ +
+                      4 * kLineBytes),
         scratch_(args.threads * thread_bytes_) {}
 
   void operator()(const WorkItem& item, int thread) const {
@@ -422,33 +421,34 @@ class SourceSweep {
     const bool with_edges = scores_.edge_rows.any();
     const EdgeScratch<A> edge(arena, with_edges ? scores_.most_edges : 0, scores_.key_columns, false);
 
-    for_edge_blocks(item, scores_.rowptr, scores_.most_edges,
-                    [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
-      if (with_edges) {
-        scores_.edge_rows.fill(scores_.csr, first, edges, scores_.ordinals.value, edge.inputs, edge.rows);
-        if (scores_.args.rule == ScoreRule::gatv2) {
-          add_edge_rows<T>(queries(first, scores_.args.prefetch), edges, scores_.key_columns, edge.rows, edge.keys);
-        }
-      }
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        if (s->edges == 0) continue;
-        find_raw(first, *s, edge, numbers.raw);
-        multiply_grads(first, *s, edge, numbers.slope + s->begin);
-      }
-      if (scores_.masks.any()) scores_.masks.fill(scores_.csr, first, edges, numbers.mask);
-      find_slopes(first, edges, numbers, inverse, own_sum);
-      pass_through_score(scores_, edges, numbers.raw, numbers.slope);
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        add_up(first, *s, edge, numbers, sums);
-        if (!s->ends) continue;
-        if (s->slot < 0) {
-          finish(s->row, sums);
-        } else {
-          std::memcpy(slot(s->slot).values, sums.values, static_cast<size_t>(value_columns_) * sizeof(A));
-          std::memcpy(slot(s->slot).keys, sums.keys, static_cast<size_t>(key_columns_) * sizeof(A));
-        }
-      }
-    });
+    for_edge_blocks(
+        item, scores_.rowptr, scores_.most_edges,
+        [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
+          if (with_edges) {
+            scores_.edge_rows.fill(scores_.csr, first, edges, scores_.ordinals.value, edge.inputs, edge.rows);
+            if (scores_.args.rule == ScoreRule::gatv2) {
+              add_edge_rows<T>(queries(first, scores_.args.prefetch), edges, scores_.key_columns, edge.rows, edge.keys);
+            }
+          }
+          for (const Segment* s = segments; s < segments + count; ++s) {
+            if (s->edges == 0) continue;
+            find_raw(first, *s, edge, numbers.raw);
+            multiply_grads(first, *s, edge, numbers.slope + s->begin);
+          }
+          if (scores_.masks.any()) scores_.masks.fill(scores_.csr, first, edges, numbers.mask);
+          find_slopes(first, edges, numbers, inverse, own_sum);
+          pass_through_score(scores_, edges, numbers.raw, numbers.slope);
+          for (const Segment* s = segments; s < segments + count; ++s) {
+            add_up(first, *s, edge, numbers, sums);
+            if (!s->ends) continue;
+            if (s->slot < 0) {
+              finish(s->row, sums);
+            } else {
+              std::memcpy(slot(s->slot).values, sums.values, static_cast<size_t>(value_columns_) * sizeof(A));
+              std::memcpy(slot(s->slot).keys, sums.keys, static_cast<size_t>(key_columns_) * sizeof(A));
+            }
+          }
+        });
   }
 
   void combine(const CutRow& cut) const {

@@ -100,8 +100,8 @@ class Scores {
     edge_rows.fill(csr, first, edges, ordinals.value, scratch.inputs, scratch.rows);
     add_edge_rows<T>(keys(first, args.prefetch), edges, key_columns, scratch.rows, scratch.keys);
     if (edges_in_values()) {
-      add_edge_rows<T>(sources(args.value, args.value_stride, first, args.prefetch), edges, value_columns,
-                       scratch.rows, scratch.values);
+      add_edge_rows<T>(sources(args.value, args.value_stride, first, args.prefetch), edges, value_columns, scratch.rows,
+                       scratch.values);
     }
   }
 
