@@ -317,6 +317,18 @@ def test_a_weight_for_every_head(heads, width, reduce, dtype, backend):
     )
 
 
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_first_derivatives_are_the_same_where_a_second_one_may_follow(reduce):
+    edge_index, num_src, _ = HOSTILE["multi_edges"]
+    graph = Graph.from_edge_index(edge_index, num_src)
+    leaf = torch.randn(num_src, 2, dtype=torch.float64, requires_grad=True)
+    x = leaf.sin()
+    out = onehop.aggregate(graph, x, (x[edge_index[0]] * x[edge_index[1]]).sum(-1), reduce).square().sum()
+    (once,) = torch.autograd.grad(out, leaf, retain_graph=True)
+    (again,) = torch.autograd.grad(out, leaf, create_graph=True)
+    torch.testing.assert_close(again, once)
+
+
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 def test_second_derivatives_with_heads(reduce):
     edge_index, num_src, num_dst = HOSTILE["multi_edges"]

@@ -160,10 +160,11 @@ def test_runs_and_thread_counts_agree_bit_by_bit():
 def test_opcheck():
     edge_index, num_src, num_dst = HOSTILE["bipartite_wide"]
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    rest = (graph.number, num_src, num_dst, "")
     scores = scores_for(200, (2,), torch.float64).requires_grad_()
-    torch.library.opcheck(torch.ops.onehop.edge_softmax.default, (scores, graph.number, ""))
-    softmax, grad = scores_for(2 * 200, (2,), torch.float64).view(2, 200, 2).requires_grad_().unbind()
-    torch.library.opcheck(torch.ops.onehop.edge_softmax_grad.default, (softmax, grad, graph.number, ""))
+    torch.library.opcheck(torch.ops.onehop.edge_softmax.default, (scores, *rest))
+    softmax, grad = (t.requires_grad_() for t in scores_for(2 * 200, (2,), torch.float64).split(200))
+    torch.library.opcheck(torch.ops.onehop.edge_softmax_grad.default, (softmax, grad, *rest))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated names

@@ -115,7 +115,7 @@ class ReferenceBackend:
         self, graph: Graph, operands: AttentionOperands, with_weights: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Attention over each destination's edges; zeros for the softmax, which its gradient does without."""
-        out, weights = _attention(graph, _wide_operands(operands))
+        out, weights = attention_formula(graph, operands)
         softmax = weights.new_zeros(graph.num_dst, 2, operands.heads)
         return out.to(operands.value.dtype), softmax, weights if with_weights else weights.new_empty(0)
 
@@ -134,7 +134,7 @@ class ReferenceBackend:
         names = [field.name for field, want in zip(fields(AttentionGrads), wanted, strict=True) if want]
         leaves = {name: getattr(_wide_operands(operands), name).detach().requires_grad_() for name in names}
         with torch.enable_grad():
-            again, again_weights = _attention(graph, replace(_wide_operands(operands), **leaves))
+            again, again_weights = attention_formula(graph, replace(operands, **leaves))
             target = (again * grad).sum()
             if grad_weights is not None:
                 target = target + (again_weights * grad_weights).sum()
@@ -155,7 +155,9 @@ def _wide_operands(operands: AttentionOperands) -> AttentionOperands:
     )
 
 
-def _attention(graph: Graph, operands: AttentionOperands) -> tuple[Tensor, Tensor]:
+def attention_formula(graph: Graph, operands: AttentionOperands) -> tuple[Tensor, Tensor]:
+    """Output and weights in the accumulator's dtype, differentiable by torch itself."""
+    operands = _wide_operands(operands)
     edge_index, value, query = _edges(graph, operands.value), operands.value, operands.query
     factor, dropout, seed, mask = operands.factor, operands.dropout, operands.seed, operands.mask
     if operands.rule == "gat":

@@ -59,7 +59,7 @@ def aggregate(
         x, weight, src_scale, dst_scale, widen = _promote(graph, x, weight, src_scale, dst_scale)
     shape = x.shape
     if len(shape) != 2:
-        x = x.reshape(shape[0], -1) if x.numel() else x.new_empty(shape[0], shape[1:].numel())
+        x = x.flatten(1)
     out: Tensor
     if reduce == "sum" or reduce == "mean":
         out = linear.AGGREGATE(

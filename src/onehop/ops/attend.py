@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from onehop.backends import backend_for
+from onehop.backends.reference import attention_formula
 from onehop.graph import by_number
 from onehop.kernels.attention_operands import AttentionOperands, Rule
 from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
@@ -91,7 +91,6 @@ class _Recorded(torch.autograd.Function):
         return out, softmax, weights
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, _: Any, grad_weights: Tensor | None) -> tuple[Any, ...]:
         *operands, out, softmax, weights = ctx.saved_tensors
         wanted = list(ctx.needs_input_grad[:_DIFFERENTIABLE])
@@ -99,9 +98,31 @@ class _Recorded(torch.autograd.Function):
             return (None,) * (_COMMON + 1)
         if grad is None:
             grad = torch.zeros_like(out)
-        found = ATTEND_GRAD(*operands, *ctx.rest, out, softmax, weights, grad, grad_weights, wanted)
+        if torch.is_grad_enabled():
+            found = _differentiable_grads((*operands, *ctx.rest), wanted, grad, grad_weights)
+        else:
+            found = ATTEND_GRAD(*operands, *ctx.rest, out, softmax, weights, grad, grad_weights, wanted)
         grads = (g if want else None for g, want in zip(found, wanted, strict=True))
         return (*grads, *(None,) * (_COMMON + 1 - _DIFFERENTIABLE))
+
+
+def _differentiable_grads(
+    common: tuple[Any, ...], wanted: list[bool], grad: Tensor, grad_weights: Tensor | None
+) -> list[Tensor | None]:
+    """The gradients as formulas that torch can differentiate once more, at the price of a row an edge.
+
+    Second derivatives of attention are asked for rarely; they do not justify kernels.
+    """
+    # Of one operand alone each: views, since an operand may have been computed from another.
+    views = [t.view_as(t) if want else t for t, want in zip(common, wanted, strict=False)]
+    operands = _operands((*views, *common[_DIFFERENTIABLE:]))
+    again, weights = attention_formula(by_number(common[8]), operands)
+    outputs, grads = [again], [grad.to(again.dtype)]
+    if grad_weights is not None:
+        outputs, grads = [*outputs, weights], [*grads, grad_weights.to(weights.dtype)]
+    leaves = [view for view, want in zip(views, wanted, strict=True) if want]
+    found = iter(torch.autograd.grad(outputs, leaves, grads, create_graph=True))
+    return [next(found) if want else None for want in wanted]
 
 
 def _autograd(*args: Any) -> tuple[Tensor, Tensor, Tensor]:

@@ -61,7 +61,7 @@ def gat(
 
     Nothing of size edges times width is made, forward or backward. Destinations without edges get 0. A
     score of -inf has weight 0; where all are -inf, or one is NaN or inf, the row is NaN, as with torch's own
-    softmax. Can be differentiated once.
+    softmax. Second derivatives take a row for each edge.
 
     Args:
         graph: The graph.
@@ -165,7 +165,8 @@ def gatv2(
 
     Nothing of size edges times width is made, forward or backward (but the gradient of an ``edge`` that is
     one itself). Destinations without edges get 0. A score of -inf has weight 0; where all are -inf, or one is
-    NaN or inf, the row is NaN, as with torch's own softmax. Can be differentiated once.
+    NaN or inf, the row is NaN, as with torch's own softmax. Second derivatives take a row for each
+    edge.
 
     Args:
         graph: The graph.
@@ -270,7 +271,8 @@ def attention(
 
     Nothing of size edges times width is made, forward or backward (but the gradient of an ``edge`` that is
     one itself). Destinations without edges get 0. A score of -inf has weight 0; where all are -inf, or one is
-    NaN or inf, the row is NaN, as with torch's own softmax. Can be differentiated once.
+    NaN or inf, the row is NaN, as with torch's own softmax. Second derivatives take a row for each
+    edge.
 
     Args:
         graph: The graph.

@@ -30,5 +30,7 @@ def edge_softmax(graph: Graph, scores: Tensor, *, backend: str | None = None) ->
     check_graph(graph)
     check_edge_values("scores", scores, graph.num_edges)
     heads = scores.dim() == 2
-    out: Tensor = EDGE_SOFTMAX(scores if heads else scores.unsqueeze(1), graph.number, backend or "")
+    out: Tensor = EDGE_SOFTMAX(
+        scores if heads else scores.unsqueeze(1), graph.number, graph.num_src, graph.num_dst, backend or ""
+    )
     return out if heads else out.squeeze(1)

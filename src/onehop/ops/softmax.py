@@ -7,42 +7,47 @@ from torch import Tensor
 
 from onehop.backends import backend_for
 from onehop.graph import by_number
+from onehop.ops.dots import SDDMM
 from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
+from onehop.ops.linear import AGGREGATE
 
-SCHEMA = "edge_softmax(Tensor scores, SymInt graph, str backend) -> Tensor"
-GRAD_SCHEMA = "edge_softmax_grad(Tensor softmax, Tensor grad, SymInt graph, str backend) -> Tensor"
+SCHEMA = "edge_softmax(Tensor scores, SymInt graph, SymInt sources, SymInt rows, str backend) -> Tensor"
+GRAD_SCHEMA = (
+    "edge_softmax_grad(Tensor softmax, Tensor grad, SymInt graph, SymInt sources, SymInt rows, str backend) "
+    "-> Tensor"
+)
 
 
-def _kernel(scores: Tensor, graph: int, backend: str) -> Tensor:
+def _kernel(scores: Tensor, graph: int, sources: int, rows: int, backend: str) -> Tensor:
     return backend_for(scores.device, scores.dtype, backend).edge_softmax(by_number(graph), scores)
 
 
-def _fake(scores: Tensor, graph: int, backend: str) -> Tensor:
+def _fake(scores: Tensor, graph: int, sources: int, rows: int, backend: str) -> Tensor:
     return scores.new_empty(scores.shape)
 
 
-def _grad_kernel(softmax: Tensor, grad: Tensor, graph: int, backend: str) -> Tensor:
+def _grad_kernel(softmax: Tensor, grad: Tensor, graph: int, sources: int, rows: int, backend: str) -> Tensor:
     runner = backend_for(softmax.device, softmax.dtype, backend)
     return runner.edge_softmax_grad(by_number(graph), softmax, grad)
 
 
-def _grad_fake(softmax: Tensor, grad: Tensor, graph: int, backend: str) -> Tensor:
+def _grad_fake(softmax: Tensor, grad: Tensor, graph: int, sources: int, rows: int, backend: str) -> Tensor:
     return softmax.new_empty(softmax.shape)
 
 
 class _Recorded(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, graph: int, backend: str) -> Tensor:
-        out: Tensor = below_autograd(EDGE_SOFTMAX, _kernel, scores, graph, backend)
+    def forward(ctx: Any, scores: Tensor, graph: int, sources: int, rows: int, backend: str) -> Tensor:
+        out: Tensor = below_autograd(EDGE_SOFTMAX, _kernel, scores, graph, sources, rows, backend)
         ctx.save_for_backward(out)
-        ctx.number, ctx.backend = graph, backend
+        ctx.rest = (graph, sources, rows, backend)
         ctx.graph = keep_alive(graph)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         (softmax,) = ctx.saved_tensors
-        return EDGE_SOFTMAX_GRAD(softmax, grad, ctx.number, ctx.backend), None, None
+        return EDGE_SOFTMAX_GRAD(softmax, grad, *ctx.rest), None, None, None, None
 
 
 class _RecordedGrad(torch.autograd.Function):
@@ -53,11 +58,13 @@ class _RecordedGrad(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, softmax: Tensor, grad: Tensor, graph: int, backend: str) -> Tensor:
+    def forward(
+        ctx: Any, softmax: Tensor, grad: Tensor, graph: int, sources: int, rows: int, backend: str
+    ) -> Tensor:
         ctx.save_for_backward(softmax, grad)
-        ctx.number, ctx.backend = graph, backend
+        ctx.rest = (graph, sources, rows, backend)
         ctx.graph = keep_alive(graph)
-        out: Tensor = below_autograd(EDGE_SOFTMAX_GRAD, _grad_kernel, softmax, grad, graph, backend)
+        out: Tensor = below_autograd(EDGE_SOFTMAX_GRAD, _grad_kernel, softmax, grad, *ctx.rest)
         return out
 
     @staticmethod
@@ -65,36 +72,44 @@ class _RecordedGrad(torch.autograd.Function):
         softmax, grad = ctx.saved_tensors
         to_softmax = to_grad = None
         if ctx.needs_input_grad[0]:
-            graph = by_number(ctx.number)
-            target = graph.edge_index()[1].long().to(softmax.device)
-            zeros = softmax.new_zeros(graph.num_dst, softmax.size(1))
-
-            def of_row(values: Tensor) -> Tensor:
-                return zeros.index_add(0, target, values).index_select(0, target)
-
-            to_softmax = again * (grad - of_row(softmax * grad)) - grad * of_row(softmax * again)
+            s, t = _row_sums(softmax * grad, *ctx.rest), _row_sums(softmax * again, *ctx.rest)
+            to_softmax = again * (grad - s) - grad * t
         if ctx.needs_input_grad[1]:
-            to_grad = EDGE_SOFTMAX_GRAD(softmax, again, ctx.number, ctx.backend)
-        return to_softmax, to_grad, None, None
+            to_grad = EDGE_SOFTMAX_GRAD(softmax, again, *ctx.rest)
+        return to_softmax, to_grad, None, None, None, None
 
 
-def _autograd(scores: Tensor, graph: int, backend: str) -> Tensor:
+def _row_sums(values: Tensor, graph: int, sources: int, rows: int, backend: str) -> Tensor:
+    """[E, H]: for every edge the sum of the values of its row, by the weighted sum of sources of 1."""
+    dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
+    heads = values.size(1)
+    ones = values.new_ones((sources, heads), dtype=dtype)
+    sums = AGGREGATE(ones, values.to(dtype), None, None, graph, rows, False, False, False, backend)
+    spread: Tensor = SDDMM(sums.unsqueeze(2), ones.unsqueeze(2), graph, values.size(0), False, False, backend)
+    return spread.to(values.dtype)
+
+
+def _autograd(scores: Tensor, graph: int, sources: int, rows: int, backend: str) -> Tensor:
     if needs_grad(scores):
-        recorded: Tensor = _Recorded.apply(scores, graph, backend)  # type: ignore[no-untyped-call]
+        recorded: Tensor = _Recorded.apply(scores, graph, sources, rows, backend)  # type: ignore[no-untyped-call]
         return recorded
-    result: Tensor = below_autograd(EDGE_SOFTMAX, _kernel, scores, graph, backend)
+    result: Tensor = below_autograd(EDGE_SOFTMAX, _kernel, scores, graph, sources, rows, backend)
     return result
 
 
-def _grad_autograd(softmax: Tensor, grad: Tensor, graph: int, backend: str) -> Tensor:
+def _grad_autograd(
+    softmax: Tensor, grad: Tensor, graph: int, sources: int, rows: int, backend: str
+) -> Tensor:
     if needs_grad(softmax, grad):
-        recorded: Tensor = _RecordedGrad.apply(softmax, grad, graph, backend)  # type: ignore[no-untyped-call]
+        recorded: Tensor = _RecordedGrad.apply(softmax, grad, graph, sources, rows, backend)  # type: ignore[no-untyped-call]
         return recorded
-    result: Tensor = below_autograd(EDGE_SOFTMAX_GRAD, _grad_kernel, softmax, grad, graph, backend)
+    result: Tensor = below_autograd(
+        EDGE_SOFTMAX_GRAD, _grad_kernel, softmax, grad, graph, sources, rows, backend
+    )
     return result
 
 
 EDGE_SOFTMAX = define(SCHEMA, _kernel, _fake, _autograd)
-"""(scores [E, H], graph number, backend) -> [E, H]"""
+"""(scores [E, H], graph number, sources, rows, backend) -> [E, H]"""
 EDGE_SOFTMAX_GRAD = define(GRAD_SCHEMA, _grad_kernel, _grad_fake, _grad_autograd)
-"""(softmax [E, H], gradient [E, H] of the same dtype, graph number, backend) -> [E, H]"""
+"""(softmax [E, H], gradient [E, H] of the same dtype, graph number, sources, rows, backend) -> [E, H]"""

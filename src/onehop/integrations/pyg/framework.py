@@ -7,8 +7,14 @@ import torch_geometric
 from torch_geometric.nn import MessagePassing
 
 from onehop.errors import ConfigurationError
-from onehop.integrations.pyg import eligibility, gcn_norm, hook, propagate, self_loops
-from onehop.integrations.pyg.recognise import GCN_NORM_MODULES, SELF_LOOP_NAMES, known_layers
+from onehop.integrations.pyg import eligibility, gcn_norm, hook, pending, propagate, self_loops
+from onehop.integrations.pyg.recognise import (
+    GCN_NORM_MODULES,
+    SELF_LOOP_NAMES,
+    classes_returning_weights,
+    edge_updates,
+    known_layers,
+)
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Row
 
@@ -43,6 +49,7 @@ class Pyg:
         eligibility.select(only)
         if self._rows:
             return
+        pending.know(edge_updates())
         self._rows = _rows()
         for row in self._rows:
             row.install()
@@ -81,4 +88,8 @@ def _rows() -> list[Row]:
         module = importlib.import_module(name)
         theirs = getattr(module, attribute)
         rows.append(Row(module, attribute, self_loops.REMEMBERING[attribute](theirs), theirs))
+    rows.extend(
+        Row(kind, "forward", pending.noting(kind.forward), kind.forward)
+        for kind in classes_returning_weights()
+    )
     return rows
