@@ -44,51 +44,53 @@ class Forward {
     // Powers are taken of whole vectors: what lies beyond the edges must be some number.
     std::memset(weight, 0, static_cast<size_t>(heads_ * kBlockEdges) * sizeof(A));
 
-    for_edge_blocks(item, scores_.rowptr, scores_.most_edges,
-                    [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
-      scores_.lay_out_edges(first, edges, edge);
-      scores_(first, segments, count, edge, weight);
-      for (int64_t i = 0; i < count; ++i) {
-        take_largest(segments[i], weight, segments[i].starts ? nullptr : state.largest, largest_of + i * heads_);
-      }
-      exponentials(weight, heads_, edges);
-      if (scores_.masks.any()) scores_.masks.fill(scores_.csr, first, edges, mask);
-      for (int64_t i = 0; i < count; ++i) {
-        const Segment& s = segments[i];
-        const A* largest = largest_of + i * heads_;
-        for (int64_t head = 0; head < heads_; ++head) {
-          const A sum = total(weight + head * kBlockEdges + s.begin, s.edges);
-          rescale[head] = s.starts ? A(0) : exponential_of<A>(state.largest[head] - usable(largest[head]));
-          state.total[head] = s.starts ? sum : state.total[head] * rescale[head] + sum;
-          state.largest[head] = largest[head];
-        }
-        if (scores_.masks.any()) {
-          for (int64_t head = 0; head < heads_; ++head) {
-            const int64_t begin = head * kBlockEdges + s.begin;
-            for (int64_t e = begin; e < begin + s.edges; ++e) weight[e] *= mask[e];
+    for_edge_blocks(
+        item, scores_.rowptr, scores_.most_edges,
+        [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
+          scores_.lay_out_edges(first, edges, edge);
+          scores_(first, segments, count, edge, weight);
+          if (args.rule != ScoreRule::gatv2) scores_.finish(edges, weight, weight);
+          for (int64_t i = 0; i < count; ++i) {
+            take_largest(segments[i], weight, segments[i].starts ? nullptr : state.largest, largest_of + i * heads_);
           }
-        }
-        const A* before = s.starts ? nullptr : rescale;
-        if (scores_.edges_in_values()) {
-          sum_edge_(scores_.near(edge.values, columns_, s.begin), s.edges, heads_, weight + s.begin, kBlockEdges, before,
-                    state.rows);
-        } else {
-          // Only gat's rows have not been near yet.
-          const int64_t ahead = args.rule == ScoreRule::gatv2 ? 0 : args.prefetch;
-          sum_(scores_.sources(args.value, args.value_stride, first + s.begin, ahead), s.edges, heads_,
-               weight + s.begin, kBlockEdges, before, state.rows);
-        }
-        if (!s.ends) continue;
-        if (s.slot < 0) {
-          finish(s.row, state, inverse);
-        } else {
-          const RowState<A> slot = slot_of(s.slot);
-          copy(state.largest, heads_, slot.largest);
-          copy(state.total, heads_, slot.total);
-          copy(state.rows, columns_, slot.rows);
-        }
-      }
-    });
+          exponentials(weight, heads_, edges);
+          if (scores_.masks.any()) scores_.masks.fill(scores_.csr, first, edges, mask);
+          for (int64_t i = 0; i < count; ++i) {
+            const Segment& s = segments[i];
+            const A* largest = largest_of + i * heads_;
+            for (int64_t head = 0; head < heads_; ++head) {
+              const A sum = total(weight + head * kBlockEdges + s.begin, s.edges);
+              rescale[head] = s.starts ? A(0) : exponential_of<A>(state.largest[head] - usable(largest[head]));
+              state.total[head] = s.starts ? sum : state.total[head] * rescale[head] + sum;
+              state.largest[head] = largest[head];
+            }
+            if (scores_.masks.any()) {
+              for (int64_t head = 0; head < heads_; ++head) {
+                const int64_t begin = head * kBlockEdges + s.begin;
+                for (int64_t e = begin; e < begin + s.edges; ++e) weight[e] *= mask[e];
+              }
+            }
+            const A* before = s.starts ? nullptr : rescale;
+            if (scores_.edges_in_values()) {
+              sum_edge_(scores_.near(edge.values, columns_, s.begin), s.edges, heads_, weight + s.begin, kBlockEdges,
+                        before, state.rows);
+            } else {
+              // Only gat's rows have not been near yet.
+              const int64_t ahead = args.rule == ScoreRule::gatv2 ? 0 : args.prefetch;
+              sum_(scores_.sources(args.value, args.value_stride, first + s.begin, ahead), s.edges, heads_,
+                   weight + s.begin, kBlockEdges, before, state.rows);
+            }
+            if (!s.ends) continue;
+            if (s.slot < 0) {
+              finish(s.row, state, inverse);
+            } else {
+              const RowState<A> slot = slot_of(s.slot);
+              copy(state.largest, heads_, slot.largest);
+              copy(state.total, heads_, slot.total);
+              copy(state.rows, columns_, slot.rows);
+            }
+          }
+        });
   }
 
   void combine(const CutRow& cut) const {
@@ -131,9 +133,6 @@ class Forward {
   void take_largest(const Segment& s, A* scores, const A* before, A* out) const {
     for (int64_t head = 0; head < heads_; ++head) {
       A* from = scores + head * kBlockEdges + s.begin;
-      if (scores_.args.rule != ScoreRule::gatv2) {
-        for (int64_t e = 0; e < s.edges; ++e) from[e] = scores_.finished(from[e]);
-      }
       const A highest = largest<A>(from, s.edges, before == nullptr ? -A(__builtin_huge_val()) : before[head]);
       const A less = usable(highest);
       for (int64_t e = 0; e < s.edges; ++e) from[e] -= less;
@@ -188,28 +187,29 @@ void attend_weights_as(const AttendArgs& args) {
     std::memset(weight, 0, static_cast<size_t>(heads * kBlockEdges) * sizeof(A));
     for_edge_blocks(item, scores.rowptr, scores.most_edges,
                     [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
-      scores.lay_out_edges(first, edges, edge);
-      scores(first, segments, count, edge, weight);
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        const A* less = static_cast<const A*>(args.softmax) + 2 * s->row * heads;
-        for (int64_t head = 0; head < heads; ++head) {
-          A* of_head = weight + head * kBlockEdges + s->begin;
-          for (int64_t e = 0; e < s->edges; ++e) of_head[e] = scores.finished(of_head[e]) - less[head];
-        }
-      }
-      exponentials(weight, heads, edges);
-      if (masked) scores.masks.fill(scores.csr, first, edges, mask);
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        const A* inverse = static_cast<const A*>(args.softmax) + (2 * s->row + 1) * heads;
-        for (int64_t e = s->begin; e < s->begin + s->edges; ++e) {
-          A* to = static_cast<A*>(args.weights) + edge_number(scores.csr, first + e) * heads;
-          for (int64_t head = 0; head < heads; ++head) {
-            const int64_t at = head * kBlockEdges + e;
-            to[head] = weight[at] * inverse[head] * (masked ? mask[at] : A(1));
-          }
-        }
-      }
-    });
+                      scores.lay_out_edges(first, edges, edge);
+                      scores(first, segments, count, edge, weight);
+                      if (args.rule != ScoreRule::gatv2) scores.finish(edges, weight, weight);
+                      for (const Segment* s = segments; s < segments + count; ++s) {
+                        const A* less = static_cast<const A*>(args.softmax) + 2 * s->row * heads;
+                        for (int64_t head = 0; head < heads; ++head) {
+                          A* of_head = weight + head * kBlockEdges + s->begin;
+                          for (int64_t e = 0; e < s->edges; ++e) of_head[e] -= less[head];
+                        }
+                      }
+                      exponentials(weight, heads, edges);
+                      if (masked) scores.masks.fill(scores.csr, first, edges, mask);
+                      for (const Segment* s = segments; s < segments + count; ++s) {
+                        const A* inverse = static_cast<const A*>(args.softmax) + (2 * s->row + 1) * heads;
+                        for (int64_t e = s->begin; e < s->begin + s->edges; ++e) {
+                          A* to = static_cast<A*>(args.weights) + edge_number(scores.csr, first + e) * heads;
+                          for (int64_t head = 0; head < heads; ++head) {
+                            const int64_t at = head * kBlockEdges + e;
+                            to[head] = weight[at] * inverse[head] * (masked ? mask[at] : A(1));
+                          }
+                        }
+                      }
+                    });
   });
 }
 

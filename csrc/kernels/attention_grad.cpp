@@ -26,18 +26,6 @@ struct EdgeNumbers {
   static int64_t bytes(int64_t heads) { return 4 * Arena::bytes_of<A>(heads * kBlockEdges); }
 };
 
-// d for one edge and head: `power` is e to the score less the largest, `product` is p.
-template <class A>
-struct Slope {
-  A weight, slope;  // m w; d
-
-  ONEHOP_INLINE Slope(A power, A inverse, A product, A mask, A own_sum, A grad_weight) {
-    const A plain = power * inverse;
-    weight = plain * mask;
-    slope = weight * product + plain * (grad_weight - own_sum);
-  }
-};
-
 template <class A>
 void clear(A* numbers, int64_t count) {
   std::memset(numbers, 0, static_cast<size_t>(count) * sizeof(A));
@@ -55,12 +43,38 @@ void pass_through_score(const Scores<T>& scores, int64_t edges, const Acc<T>* ra
   }
 }
 
-// Gradients of returned weights, times the mask if those were masked; 0 where there are none.
-template <class A>
-ONEHOP_INLINE A grad_of_weight(const AttendArgs& args, int64_t edge, int64_t head, A mask) {
-  if (args.grad_weights == nullptr) return 0;
-  const A grad = static_cast<const A*>(args.grad_weights)[edge * args.heads + head];
-  return args.weights_masked ? grad * mask : grad;
+// Turns p into m p, and adds the gradients of returned weights (times the mask, if those were masked).
+template <class T>
+void mask_products(const Scores<T>& scores, int64_t first, int64_t edges, const EdgeNumbers<Acc<T>>& numbers) {
+  using A = Acc<T>;
+  const AttendArgs& args = scores.args;
+  const bool masked = scores.masks.any();
+  if (masked) {
+    for (int64_t head = 0; head < scores.heads; ++head) {
+      A* products = numbers.slope + head * kBlockEdges;
+      const A* mask = numbers.mask + head * kBlockEdges;
+      for (int64_t e = 0; e < edges; ++e) products[e] *= mask[e];
+    }
+  }
+  if (args.grad_weights == nullptr) return;
+  for (int64_t e = 0; e < edges; ++e) {
+    const A* grad = static_cast<const A*>(args.grad_weights) + edge_number(scores.csr, first + e) * scores.heads;
+    for (int64_t head = 0; head < scores.heads; ++head) {
+      const int64_t at = head * kBlockEdges + e;
+      numbers.slope[at] += masked && args.weights_masked ? grad[head] * numbers.mask[at] : grad[head];
+    }
+  }
+}
+
+// Applies the mask to the weights, for sums of rows.
+template <class T>
+void mask_weights(const Scores<T>& scores, int64_t edges, const EdgeNumbers<Acc<T>>& numbers) {
+  if (!scores.masks.any()) return;
+  for (int64_t head = 0; head < scores.heads; ++head) {
+    auto* weight = numbers.weight + head * kBlockEdges;
+    const auto* mask = numbers.mask + head * kBlockEdges;
+    for (int64_t e = 0; e < edges; ++e) weight[e] *= mask[e];
+  }
 }
 
 // Adds up what groups of pieces of work left, group after group.
@@ -115,7 +129,8 @@ class DestinationSweep {
         slopes_edge_(larger(args.key_width, 1)),
         input_dots_(larger(scores_.key_columns, 1)),
         weight_sums_(larger(scores_.key_columns, 1)),
-        thread_bytes_(EdgeNumbers<A>::bytes(heads_) + Arena::bytes_of<A>(heads_) + Arena::bytes_of<A>(columns_) +
+        thread_bytes_(EdgeNumbers<A>::bytes(heads_) + Arena::bytes_of<A>(heads_ * kBlockEdges) +
+                      Arena::bytes_of<A>(columns_) +
                       Arena::bytes_of<A>(scores_.edge_rows.any() ? scores_.most_edges * scores_.key_columns : 0) +
                       scores_.edge_bytes() + Arena::bytes_of<A>(kBlockEdges) + 4 * kLineBytes),
         scratch_(args.threads * thread_bytes_),
@@ -129,7 +144,7 @@ class DestinationSweep {
     const AttendArgs& args = scores_.args;
     Arena arena(scratch_.as<char>() + thread * thread_bytes_);
     const EdgeNumbers<A> numbers(arena, heads_);
-    A* own_sum = arena.take<A>(heads_);
+    A* own_sum = arena.take<A>(heads_ * kBlockEdges);
     A* sums = arena.take<A>(columns_);
     A* edge_grads = arena.take<A>(scores_.edge_rows.any() ? scores_.most_edges * scores_.key_columns : 0);
     A* inputs = arena.take<A>(kBlockEdges);
@@ -138,36 +153,37 @@ class DestinationSweep {
 
     for_edge_blocks(item, scores_.rowptr, scores_.most_edges,
                     [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
-      scores_.lay_out_edges(first, edges, edge);
-      scores_(first, segments, count, edge, numbers.raw);
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        multiply_grads(first, *s, edge, numbers.slope + s->begin);
-        const A* less = static_cast<const A*>(args.softmax) + 2 * s->row * heads_;
-        for (int64_t head = 0; head < heads_; ++head) {
-          const int64_t begin = head * kBlockEdges + s->begin;
-          for (int64_t e = begin; e < begin + s->edges; ++e) {
-            numbers.weight[e] = scores_.finished(numbers.raw[e]) - less[head];
-          }
-        }
-      }
-      exponentials(numbers.weight, heads_, edges);
-      if (scores_.masks.any()) scores_.masks.fill(scores_.csr, first, edges, numbers.mask);
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        if (s->starts) find_own_sum(*s, own_sum, item);
-        find_slopes(first, *s, own_sum, numbers);
-      }
-      pass_through_score(scores_, edges, numbers.raw, numbers.slope);
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        add_up(first, *s, edge, numbers, s->starts, sums, att_part);
-        if (s->ends) s->slot < 0 ? finish(s->row, sums) : copy(sums, slot(s->slot));
-        if (scores_.edge_rows.any()) find_edge_grads(*s, edge, numbers, edge_grads);
-      }
-      if (args.rule == ScoreRule::gat) {
-        write_edge_scores(first, edges, numbers.slope);
-      } else if (scores_.edge_rows.any()) {
-        write_edge_grads(group, first, edges, inputs, edge_grads);
-      }
-    });
+                      scores_.lay_out_edges(first, edges, edge);
+                      scores_(first, segments, count, edge, numbers.raw);
+                      scores_.finish(edges, numbers.raw, numbers.weight);
+                      for (const Segment* s = segments; s < segments + count; ++s) {
+                        multiply_grads(first, *s, edge, numbers.slope + s->begin);
+                        const A* less = static_cast<const A*>(args.softmax) + 2 * s->row * heads_;
+                        for (int64_t head = 0; head < heads_; ++head) {
+                          A* of_head = numbers.weight + head * kBlockEdges + s->begin;
+                          for (int64_t e = 0; e < s->edges; ++e) of_head[e] -= less[head];
+                        }
+                      }
+                      exponentials(numbers.weight, heads_, edges);
+                      if (scores_.masks.any()) scores_.masks.fill(scores_.csr, first, edges, numbers.mask);
+                      mask_products(scores_, first, edges, numbers);
+                      for (const Segment* s = segments; s < segments + count; ++s) {
+                        if (s->starts) find_own_sum(*s, own_sum, item);
+                        find_slopes(*s, own_sum, numbers);
+                      }
+                      mask_weights(scores_, edges, numbers);
+                      pass_through_score(scores_, edges, numbers.raw, numbers.slope);
+                      for (const Segment* s = segments; s < segments + count; ++s) {
+                        add_up(first, *s, edge, numbers, s->starts, sums, att_part);
+                        if (s->ends) s->slot < 0 ? finish(s->row, sums) : copy(sums, slot(s->slot));
+                        if (scores_.edge_rows.any()) find_edge_grads(*s, edge, numbers, edge_grads);
+                      }
+                      if (args.rule == ScoreRule::gat) {
+                        write_edge_scores(first, edges, numbers.slope);
+                      } else if (scores_.edge_rows.any()) {
+                        write_edge_grads(group, first, edges, inputs, edge_grads);
+                      }
+                    });
   }
 
   void combine(const CutRow& cut) const {
@@ -211,17 +227,12 @@ class DestinationSweep {
   // D of the row; kept, beside its softmax, for the sweep over sources.
   void find_own_sum(const Segment& s, A* own_sum, const WorkItem& item) const {
     const AttendArgs& args = scores_.args;
-    const T* g = grad(s.row);
+    // In the order in which p is added up: where a row has one edge, the two are the same to the last bit.
     const T* out = static_cast<const T*>(args.out) + s.row * scores_.value_columns;
+    product_(DotTerm<T>{grad(s.row)}, {out, 0, scores_.ordinals.value, 0}, 1, heads_, own_sum);
     const auto* extra = static_cast<const A*>(args.weights_product);
-    for (int64_t head = 0; head < heads_; ++head, g += args.value_width, out += args.value_width) {
-      constexpr int kLanes = kFullLanes<A>;
-      auto all = splat<A, kLanes>(0);
-      int64_t c = 0;
-      for (; c + kLanes <= args.value_width; c += kLanes) all += load<T, kLanes>(g + c) * load<T, kLanes>(out + c);
-      A sum = sum_of_lanes<A, kLanes>(all);
-      for (; c < args.value_width; ++c) sum += load<T, 1>(g + c) * load<T, 1>(out + c);
-      own_sum[head] = extra != nullptr ? sum + extra[s.row * heads_ + head] : sum;
+    for (int64_t head = 0; head < heads_; ++head) {
+      own_sum[head] = own_sum[head * kBlockEdges] + (extra != nullptr ? extra[s.row * heads_ + head] : A(0));
     }
     // Of a cut row, the piece that has its first edge.
     if (scores_.rowptr[s.row] < item.edge_begin) return;
@@ -231,22 +242,15 @@ class DestinationSweep {
     std::memcpy(to + 2 * heads_, own_sum, static_cast<size_t>(heads_) * sizeof(A));
   }
 
-  void find_slopes(int64_t first, const Segment& s, const A* own_sum, const EdgeNumbers<A>& numbers) const {
-    const AttendArgs& args = scores_.args;
-    const A* inverse = static_cast<const A*>(args.softmax) + (2 * s.row + 1) * heads_;
-    const bool masked = scores_.masks.any();
+  void find_slopes(const Segment& s, const A* own_sum, const EdgeNumbers<A>& numbers) const {
+    const A* inverse = static_cast<const A*>(scores_.args.softmax) + (2 * s.row + 1) * heads_;
     for (int64_t head = 0; head < heads_; ++head) {
-      const int64_t begin = head * kBlockEdges + s.begin;
+      A* weight = numbers.weight + head * kBlockEdges + s.begin;
+      A* slope = numbers.slope + head * kBlockEdges + s.begin;
+      const A factor = inverse[head], own = own_sum[head];
       for (int64_t e = 0; e < s.edges; ++e) {
-        const A mask = masked ? numbers.mask[begin + e] : A(1);
-        A grad_weight = 0;
-        if (args.grad_weights != nullptr) {
-          grad_weight = grad_of_weight(args, edge_number(scores_.csr, first + s.begin + e), head, mask);
-        }
-        const Slope<A> found(numbers.weight[begin + e], inverse[head], numbers.slope[begin + e], mask, own_sum[head],
-                             grad_weight);
-        numbers.weight[begin + e] = found.weight;
-        numbers.slope[begin + e] = found.slope;
+        weight[e] *= factor;
+        slope[e] = weight[e] * (slope[e] - own);
       }
     }
   }
@@ -391,9 +395,8 @@ class SourceSweep {
         heads_(args.heads),
         value_columns_(scores_.value_columns),
         key_columns_(args.rule == ScoreRule::gat ? args.heads : scores_.key_columns),
-        edge_bytes_(scores_.edge_rows.any()
-                        ? EdgeScratch<A>::bytes(scores_.most_edges, scores_.key_columns, false)
-                        : EdgeScratch<A>::bytes(0, 0, false)),
+        edge_bytes_(scores_.edge_rows.any() ? EdgeScratch<A>::bytes(scores_.most_edges, scores_.key_columns, false)
+                                            : EdgeScratch<A>::bytes(0, 0, false)),
         score_(larger(args.key_width, 1)),
         score_edge_(larger(args.key_width, 1)),
         dot_(larger(args.key_width, 1)),
@@ -404,44 +407,48 @@ class SourceSweep {
         sum_keys_(larger(args.key_width, 1)),
         slopes_(larger(args.key_width, 1)),
         slopes_edge_(larger(args.key_width, 1)),
-        thread_bytes_(EdgeNumbers<A>::bytes(heads_) + Arena::bytes_of<A>(value_columns_) +
-                      Arena::bytes_of<A>(key_columns_) + edge_bytes_ + 4 * kLineBytes),
+        thread_bytes_(EdgeNumbers<A>::bytes(heads_) + 2 * Arena::bytes_of<A>(heads_ * kBlockEdges) +
+                      Arena::bytes_of<A>(value_columns_) + Arena::bytes_of<A>(key_columns_) + edge_bytes_ +
+                      4 * kLineBytes),
         scratch_(args.threads * thread_bytes_) {}
 
   void operator()(const WorkItem& item, int thread) const {
     Arena arena(scratch_.as<char>() + thread * thread_bytes_);
     const EdgeNumbers<A> numbers(arena, heads_);
     const Sums sums{arena.take<A>(value_columns_), arena.take<A>(key_columns_)};
+    A* inverse = arena.take<A>(heads_ * kBlockEdges);
+    A* own_sum = arena.take<A>(heads_ * kBlockEdges);
     const bool with_edges = scores_.edge_rows.any();
     const EdgeScratch<A> edge(arena, with_edges ? scores_.most_edges : 0, scores_.key_columns, false);
 
-    for_edge_blocks(item, scores_.rowptr, scores_.most_edges,
-                    [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
-      if (with_edges) {
-        scores_.edge_rows.fill(scores_.csr, first, edges, scores_.ordinals.value, edge.inputs, edge.rows);
-        if (scores_.args.rule == ScoreRule::gatv2) {
-          add_edge_rows<T>(queries(first, scores_.args.prefetch), edges, scores_.key_columns, edge.rows, edge.keys);
-        }
-      }
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        if (s->edges == 0) continue;
-        find_raw(first, *s, edge, numbers.raw);
-        multiply_grads(first, *s, edge, numbers.slope + s->begin);
-      }
-      if (scores_.masks.any()) scores_.masks.fill(scores_.csr, first, edges, numbers.mask);
-      find_slopes(first, edges, numbers);
-      pass_through_score(scores_, edges, numbers.raw, numbers.slope);
-      for (const Segment* s = segments; s < segments + count; ++s) {
-        add_up(first, *s, edge, numbers, sums);
-        if (!s->ends) continue;
-        if (s->slot < 0) {
-          finish(s->row, sums);
-        } else {
-          std::memcpy(slot(s->slot).values, sums.values, static_cast<size_t>(value_columns_) * sizeof(A));
-          std::memcpy(slot(s->slot).keys, sums.keys, static_cast<size_t>(key_columns_) * sizeof(A));
-        }
-      }
-    });
+    for_edge_blocks(
+        item, scores_.rowptr, scores_.most_edges,
+        [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
+          if (with_edges) {
+            scores_.edge_rows.fill(scores_.csr, first, edges, scores_.ordinals.value, edge.inputs, edge.rows);
+            if (scores_.args.rule == ScoreRule::gatv2) {
+              add_edge_rows<T>(queries(first, scores_.args.prefetch), edges, scores_.key_columns, edge.rows, edge.keys);
+            }
+          }
+          for (const Segment* s = segments; s < segments + count; ++s) {
+            if (s->edges == 0) continue;
+            find_raw(first, *s, edge, numbers.raw);
+            multiply_grads(first, *s, edge, numbers.slope + s->begin);
+          }
+          if (scores_.masks.any()) scores_.masks.fill(scores_.csr, first, edges, numbers.mask);
+          find_slopes(first, edges, numbers, inverse, own_sum);
+          pass_through_score(scores_, edges, numbers.raw, numbers.slope);
+          for (const Segment* s = segments; s < segments + count; ++s) {
+            add_up(first, *s, edge, numbers, sums);
+            if (!s->ends) continue;
+            if (s->slot < 0) {
+              finish(s->row, sums);
+            } else {
+              std::memcpy(slot(s->slot).values, sums.values, static_cast<size_t>(value_columns_) * sizeof(A));
+              std::memcpy(slot(s->slot).keys, sums.keys, static_cast<size_t>(key_columns_) * sizeof(A));
+            }
+          }
+        });
   }
 
   void combine(const CutRow& cut) const {
@@ -510,35 +517,33 @@ class SourceSweep {
     }
   }
 
-  void find_slopes(int64_t first, int64_t edges, const EdgeNumbers<A>& numbers) const {
+  void find_slopes(int64_t first, int64_t edges, const EdgeNumbers<A>& numbers, A* inverse, A* own_sum) const {
     const AttendArgs& args = scores_.args;
     const auto* statistics = static_cast<const A*>(args.statistics);
     const int32_t* col = scores_.col + first;
-    const bool masked = scores_.masks.any();
+    scores_.finish(edges, numbers.raw, numbers.weight);
     for (int64_t e = 0; e < edges; ++e) {
       const A* of = statistics + 3 * col[e] * heads_;
       __builtin_prefetch(statistics + 3 * col[e + args.prefetch] * heads_, 0, 3);
       for (int64_t head = 0; head < heads_; ++head) {
         const int64_t at = head * kBlockEdges + e;
-        numbers.weight[at] = scores_.finished(numbers.raw[at]) - of[head];
+        numbers.weight[at] -= of[head];
+        inverse[at] = of[heads_ + head];
+        own_sum[at] = of[2 * heads_ + head];
       }
     }
     exponentials(numbers.weight, heads_, edges);
-    for (int64_t e = 0; e < edges; ++e) {
-      const A* of = statistics + 3 * col[e] * heads_;
-      for (int64_t head = 0; head < heads_; ++head) {
-        const int64_t at = head * kBlockEdges + e;
-        const A mask = masked ? numbers.mask[at] : A(1);
-        A grad_weight = 0;
-        if (args.grad_weights != nullptr) {
-          grad_weight = grad_of_weight(args, edge_number(scores_.csr, first + e), head, mask);
-        }
-        const Slope<A> found(numbers.weight[at], of[heads_ + head], numbers.slope[at], mask, of[2 * heads_ + head],
-                             grad_weight);
-        numbers.weight[at] = found.weight;
-        numbers.slope[at] = found.slope;
+    mask_products(scores_, first, edges, numbers);
+    for (int64_t head = 0; head < heads_; ++head) {
+      const int64_t begin = head * kBlockEdges;
+      A *weight = numbers.weight + begin, *slope = numbers.slope + begin;
+      const A *factor = inverse + begin, *own = own_sum + begin;
+      for (int64_t e = 0; e < edges; ++e) {
+        weight[e] *= factor[e];
+        slope[e] = weight[e] * (slope[e] - own[e]);
       }
     }
+    mask_weights(scores_, edges, numbers);
   }
 
   void add_up(int64_t first, const Segment& s, const EdgeScratch<A>& edge, const EdgeNumbers<A>& numbers,

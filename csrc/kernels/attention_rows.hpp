@@ -165,14 +165,19 @@ void score_rows(const Term& term, const Gathered<S>& rows, int64_t edges, const 
       }
       return sum;
     };
-    int64_t e = 0;
-    for (; e + 4 <= edges; e += 4) {
+    const auto of_four = [&](int64_t e) {
       V sums[4];
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) sums[i] = of_edge(e + i);
       auto four = sums_of_lanes<A, kLanes>(sums);
       if (add) four += load_raw<A, 4>(out + e);
       store_raw<A, 4>(out + e, four);
+    };
+    int64_t e = 0;
+    for (; e + 4 <= edges; e += 4) of_four(e);
+    if (!add && e + 2 <= edges && edges > 4) {
+      of_four(edges - 4);  // some once more, with the same result
+      continue;
     }
     for (; e < edges; ++e) {
       const A sum = sum_of_lanes<A, kLanes>(of_edge(e));

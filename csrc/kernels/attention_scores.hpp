@@ -100,8 +100,8 @@ class Scores {
     edge_rows.fill(csr, first, edges, ordinals.value, scratch.inputs, scratch.rows);
     add_edge_rows<T>(keys(first, args.prefetch), edges, key_columns, scratch.rows, scratch.keys);
     if (edges_in_values()) {
-      add_edge_rows<T>(sources(args.value, args.value_stride, first, args.prefetch), edges, value_columns,
-                       scratch.rows, scratch.values);
+      add_edge_rows<T>(sources(args.value, args.value_stride, first, args.prefetch), edges, value_columns, scratch.rows,
+                       scratch.values);
     }
   }
 
@@ -128,10 +128,15 @@ class Scores {
     }
   }
 
-  // Turns what operator() gave into scores.
-  ONEHOP_INLINE A finished(A raw) const {
-    if (args.rule == ScoreRule::gat) return raw > 0 ? raw : raw * slope;
-    return args.rule == ScoreRule::dot ? raw * static_cast<A>(args.factor) : raw;
+  // Turns what operator() gave, for the first `edges` of every head, into scores. They are rounded as they are
+  // stored: were a product left in a wider form until the largest score is taken from it, the rounding of huge
+  // scores would show in their powers, hence no inlining.
+  __attribute__((noinline)) void finish(int64_t edges, const A* raw, A* out) const {
+    const bool gat = args.rule == ScoreRule::gat;
+    const A factor = static_cast<A>(args.rule == ScoreRule::gatv2 ? 1 : args.factor);
+    for (int64_t head = 0; head < heads; ++head, raw += kBlockEdges, out += kBlockEdges) {
+      for (int64_t e = 0; e < edges; ++e) out[e] = gat && raw[e] > 0 ? raw[e] : raw[e] * factor;
+    }
   }
 
  private:
