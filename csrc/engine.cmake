@@ -2,7 +2,7 @@
 # The extension (../CMakeLists.txt) and the native tests (../tests/native) are made from the same lines.
 
 set(ONEHOP_OPTIMISE -O3 CACHE STRING "How far kernels are optimised")
-set(ONEHOP_TYPES float double bfloat16 float16 CACHE STRING "Types that aggregation is compiled for")
+set(ONEHOP_TYPES float double bfloat16 float16 CACHE STRING "Types that aggregation and attention are compiled for")
 option(ONEHOP_WERROR "Treat warnings as errors" OFF)
 
 set(onehop_csrc ${CMAKE_CURRENT_LIST_DIR})
@@ -26,8 +26,8 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set(onehop_has ONEHOP_HAS_NEON)
 endif()
 
-# Adds the runtime, and every kernel source once per instruction set (aggregation, the largest, once per type as
-# well) to a target.
+# Adds the runtime, and every kernel source once per instruction set (aggregation and attention, the
+# largest, once per type as well) to a target.
 function(onehop_add_engine target)
   foreach(name csr dispatch fingerprint parallel pool process_memory)
     target_sources(${target} PRIVATE ${onehop_csrc}/runtime/${name}.cpp)
@@ -38,11 +38,13 @@ function(onehop_add_engine target)
   target_compile_definitions(${target} PRIVATE ${onehop_has})
   foreach(isa ${onehop_isas})
     set(library kernels_${isa})
-    add_library(${library} OBJECT ${onehop_csrc}/kernels/extremum.cpp ${onehop_csrc}/kernels/limits.cpp
-                                  ${onehop_csrc}/kernels/sddmm.cpp ${onehop_csrc}/kernels/table.cpp)
+    add_library(${library} OBJECT ${onehop_csrc}/kernels/edge_softmax.cpp ${onehop_csrc}/kernels/extremum.cpp
+                                  ${onehop_csrc}/kernels/limits.cpp ${onehop_csrc}/kernels/sddmm.cpp
+                                  ${onehop_csrc}/kernels/table.cpp)
     set(parts ${library})
     foreach(type ${ONEHOP_TYPES})
-      add_library(${library}_${type} OBJECT ${onehop_csrc}/kernels/aggregate.cpp)
+      add_library(${library}_${type} OBJECT ${onehop_csrc}/kernels/aggregate.cpp ${onehop_csrc}/kernels/attention.cpp
+                                          ${onehop_csrc}/kernels/attention_grad.cpp)
       target_compile_definitions(${library}_${type} PRIVATE ONEHOP_TYPE=${type})
       list(APPEND parts ${library}_${type})
     endforeach()

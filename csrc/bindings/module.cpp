@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "arguments.hpp"
 #include "onehop/csr.hpp"
 #include "onehop/fingerprint.hpp"
 #include "onehop/kernels.hpp"
@@ -19,22 +20,6 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace {
-
-using Address = uintptr_t;  // of a tensor's first element; 0 = left out
-using Released = nb::call_guard<nb::gil_scoped_release>;
-
-void* at(Address address) { return reinterpret_cast<void*>(address); }
-
-int64_t bytes_of(onehop::DType dtype) {
-  switch (dtype) {
-    case onehop::DType::float32:
-      return 4;
-    case onehop::DType::float64:
-      return 8;
-    default:
-      return 2;
-  }
-}
 
 nb::dlpack::dtype dlpack_of(onehop::DType dtype) {
   using nb::dlpack::dtype_code;
@@ -64,13 +49,6 @@ nb::object view(nb::handle owner, const onehop::Block& block, int64_t length) {
 }
 
 const onehop::Csr& csr_of(nb::handle self) { return nb::cast<const onehop::Csr&>(self); }
-
-// Slots for the pieces of cut rows; most graphs and plans have none.
-onehop::Block slots_for(const onehop::WorkList& work, int64_t per_slot) {
-  onehop::Block block(work.slots * per_slot);
-  if (!block) throw std::bad_alloc();
-  return block;
-}
 
 }  // namespace
 
@@ -138,8 +116,7 @@ NB_MODULE(_native, m) {
          Address weight, int64_t weight_stride, bool weight_in_graph_order, Address col_scale, Address row_scale,
          Address out, int64_t out_stride, Address ties) {
         const auto& work = csr.work(edges_per_item);
-        const int64_t acc_bytes = static_cast<onehop::DType>(dtype) == onehop::DType::float64 ? 8 : 4;
-        const auto slots = slots_for(work, width * acc_bytes * (ties != 0 ? 2 : 1));
+        const auto slots = slots_for(work, width * acc_bytes(dtype) * (ties != 0 ? 2 : 1));
         onehop::kernels().aggregate({&csr,
                                      &work,
                                      static_cast<onehop::Reduce>(reduce),
@@ -169,8 +146,7 @@ NB_MODULE(_native, m) {
                        int64_t edges_per_item, int64_t width, Address x, int64_t x_stride, Address extremum,
                        int64_t extremum_stride, Address share, Address weight, int64_t weight_stride, Address out) {
       const auto& work = csr.work(edges_per_item);
-      const int64_t acc_bytes = static_cast<onehop::DType>(dtype) == onehop::DType::float64 ? 8 : 4;
-      const auto slots = slots_for(work, width * acc_bytes);
+      const auto slots = slots_for(work, width * acc_bytes(dtype));
       const onehop::ExtremumGradArgs args{&csr,
                                           &work,
                                           static_cast<onehop::DType>(dtype),
@@ -204,6 +180,9 @@ NB_MODULE(_native, m) {
                                  at(out), out_stride});
       },
       Released());
+
+  bind_attention(m);
+  bind_edge_softmax(m);
 
   m.def(
       "stream_read",

@@ -1,5 +1,6 @@
 // The table of this instruction set's kernels.
 #include "aggregate.hpp"
+#include "attention.hpp"
 #include "sweep.hpp"
 #include "tables.hpp"
 
@@ -14,12 +15,38 @@ inline namespace ONEHOP_ISA {
 void aggregate(const AggregateArgs& args) {
   with_type(args.dtype, [&]<class T>(T) { aggregate_as<T>(args); });
 }
+void attend(const AttendArgs& args) {
+  with_type(args.dtype, [&]<class T>(T) { attend_as<T>(args); });
+}
+void attend_weights(const AttendArgs& args) {
+  with_type(args.dtype, [&]<class T>(T) { attend_weights_as<T>(args); });
+}
+void attend_grad_dst(const AttendArgs& args) {
+  with_type(args.dtype, [&]<class T>(T) { attend_grad_dst_as<T>(args); });
+}
+void attend_grad_src(const AttendArgs& args) {
+  with_type(args.dtype, [&]<class T>(T) { attend_grad_src_as<T>(args); });
+}
 
 }  // namespace ONEHOP_ISA
 
 const KernelTable& ONEHOP_JOIN(table_of_, ONEHOP_ISA)() {
-  static const KernelTable table{ONEHOP_TEXT(ONEHOP_ISA), kVectorBytes, aggregate,   extremum_grad_source,
-                                 extremum_grad_weight,    sddmm,        stream_read, gather_rows};
+  static const KernelTable table{
+      .name = ONEHOP_TEXT(ONEHOP_ISA),
+      .vector_bytes = kVectorBytes,
+      .aggregate = aggregate,
+      .extremum_grad_source = extremum_grad_source,
+      .extremum_grad_weight = extremum_grad_weight,
+      .sddmm = sddmm,
+      .edge_softmax = edge_softmax,
+      .edge_softmax_grad = edge_softmax_grad,
+      .attend = attend,
+      .attend_weights = attend_weights,
+      .attend_grad_dst = attend_grad_dst,
+      .attend_grad_src = attend_grad_src,
+      .stream_read = stream_read,
+      .gather_rows = gather_rows,
+  };
   return table;
 }
 

@@ -10,6 +10,12 @@ void aggregate(const AggregateArgs& args);
 void extremum_grad_source(const ExtremumGradArgs& args);
 void extremum_grad_weight(const ExtremumGradArgs& args);
 void sddmm(const SddmmArgs& args);
+void edge_softmax(const EdgeSoftmaxArgs& args);
+void edge_softmax_grad(const EdgeSoftmaxArgs& args);
+void attend(const AttendArgs& args);
+void attend_weights(const AttendArgs& args);
+void attend_grad_dst(const AttendArgs& args);
+void attend_grad_src(const AttendArgs& args);
 float stream_read(const float* from, int64_t count, int threads);
 float gather_rows(const float* x, int64_t row_floats, const int32_t* index, int64_t count, int prefetch, int threads);
 

@@ -18,6 +18,13 @@ from onehop.integrations.patch import (
     patched as patched,
     unpatch as unpatch,
 )
-from onehop.ops import aggregate as aggregate, sddmm as sddmm
+from onehop.ops import (
+    aggregate as aggregate,
+    attention as attention,
+    edge_softmax as edge_softmax,
+    gat as gat,
+    gatv2 as gatv2,
+    sddmm as sddmm,
+)
 
 __version__ = "0.1.0"

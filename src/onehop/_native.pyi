@@ -109,6 +109,62 @@ def sddmm(
     out_stride: int,
     /,
 ) -> None: ...
+def edge_softmax(
+    csr: Csr, dtype: int, threads: int, edges_per_item: int, heads: int, scores: int, out: int, /
+) -> None: ...
+def edge_softmax_grad(
+    csr: Csr,
+    dtype: int,
+    threads: int,
+    edges_per_item: int,
+    heads: int,
+    softmax: int,
+    grad: int,
+    out: int,
+    /,
+) -> None: ...
+
+class AttendCall:
+    threads: int
+    prefetch: int
+    heads: int
+    key_width: int
+    value_width: int
+    value_stride: int
+    key_stride: int
+    query_stride: int
+    edge_stride: int
+    edge_width: int
+    seed: int
+    grad_stride: int
+    factor: float
+    dropout: float
+    weights_masked: bool
+    value: int
+    key: int
+    query: int
+    att: int
+    edge: int
+    edge_weight: int
+    mask: int
+    out: int
+    softmax: int
+    weights: int
+    grad: int
+    grad_weights: int
+    weights_product: int
+    statistics: int
+    grad_query: int
+    grad_att: int
+    grad_edge: int
+    grad_edge_weight: int
+    grad_value: int
+    grad_key: int
+
+def attend(call: AttendCall, csr: Csr, rule: int, dtype: int, edges_per_item: int, /) -> None: ...
+def attend_weights(call: AttendCall, csr: Csr, rule: int, dtype: int, edges_per_item: int, /) -> None: ...
+def attend_grad_dst(call: AttendCall, csr: Csr, rule: int, dtype: int, edges_per_item: int, /) -> None: ...
+def attend_grad_src(call: AttendCall, csr: Csr, rule: int, dtype: int, edges_per_item: int, /) -> None: ...
 def stream_read(address: int, bytes: int, threads: int) -> float: ...
 def gather_rows(x: int, row_floats: int, index: int, count: int, prefetch: int, threads: int) -> float: ...
 def available_isas() -> list[str]: ...

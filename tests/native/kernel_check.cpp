@@ -7,7 +7,7 @@
 // Prints one line for each instruction set, dtype and operator. The exit status is 1 if any failed.
 //
 // Features, weights and scales are small multiples of powers of two, so every product and sum is exact and an
-// output may differ from the plain loop's by its own last rounding alone.
+// output may differ from the plain loop's by its own last rounding alone. (Softmax is no such sum.)
 #include <dlfcn.h>
 
 #include <cmath>
@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "exponential_check.hpp"
 #include "graphs.hpp"
 #include "number.hpp"
 #include "onehop/kernels.hpp"
@@ -38,8 +39,11 @@ class Group {
     failed_groups += failures_ != 0;
   }
   void compare(const std::string& where, int64_t place, double got, double want, double rounding) {
+    compare_within(where, place, got, want, rounding * std::fabs(want));
+  }
+  void compare_within(const std::string& where, int64_t place, double got, double want, double allowed) {
     ++values_;
-    const bool same = std::isnan(want) ? std::isnan(got) : std::fabs(got - want) <= rounding * std::fabs(want);
+    const bool same = std::isnan(want) ? std::isnan(got) : std::fabs(got - want) <= allowed;
     if (same) return;
     if (failures_++ == 0) {
       std::printf("  %s: %s, value %ld: got %.9g, expected %.9g\n", title_.c_str(), where.c_str(),
@@ -341,6 +345,51 @@ void check_sddmm(const std::string& isa, const std::vector<Graph>& graphs) {
   });
 }
 
+// Powers of e are not exact: some roundings of the accumulator are allowed, and the last one of the output.
+template <class T>
+void check_edge_softmax(const std::string& isa, const std::vector<Graph>& graphs) {
+  using A = typename Number<T>::Acc;
+  constexpr double kRelative = Kind<T>::kRounding + 100 * Kind<A>::kRounding;
+  Group group(isa + " " + Kind<T>::kName, "edge_softmax"), to_scores(isa + " " + Kind<T>::kName, "edge_softmax_grad");
+  for_settings(graphs, [&](const Setting& s) {
+    Random random{static_cast<uint64_t>(s.width)};
+    const Graph& g = s.graph;
+    if (g.edges() == 0) return;
+    const int64_t heads = s.width;
+    const auto scores = features<T>(random, g.edges(), heads, 0), grad = features<T>(random, g.edges(), heads, 0);
+    std::vector<double> most(static_cast<size_t>(g.rows * heads), -HUGE_VAL), total(most.size(), 0);
+    const auto for_edges = [&](const auto& visit) {
+      for (int64_t e = 0; e < g.edges(); ++e) {
+        for (int64_t h = 0; h < heads; ++h) {
+          visit(e, h, static_cast<size_t>(g.row[static_cast<size_t>(e)] * heads + h));
+        }
+      }
+    };
+    for_edges([&](int64_t e, int64_t h, size_t row) { most[row] = std::fmax(most[row], scores.value(e, h)); });
+    for_edges([&](int64_t e, int64_t h, size_t row) { total[row] += std::exp(scores.value(e, h) - most[row]); });
+
+    const auto& work = g.csr->work(s.edges_per_item);
+    std::vector<A> slots(static_cast<size_t>(2 * work.slots * heads + 1));
+    Matrix<T> out(g.edges(), heads, 0), again(g.edges(), heads, 0);
+    const auto arguments = [&](const Matrix<T>& given, const void* gradient, Matrix<T>& result) {
+      return onehop::EdgeSoftmaxArgs{g.csr.get(),       &work,    Kind<T>::kCode,     s.threads,   heads,
+                                     given.data.data(), gradient, result.data.data(), slots.data()};
+    };
+    onehop::kernels().edge_softmax(arguments(scores, nullptr, out));
+    for_edges([&](int64_t e, int64_t h, size_t row) {
+      const double want = std::exp(scores.value(e, h) - most[row]) / total[row];
+      group.compare(s.text(), e * heads + h, out.value(e, h), want, kRelative);
+    });
+    onehop::kernels().edge_softmax_grad(arguments(out, grad.data.data(), again));
+    std::vector<double> sum(most.size(), 0);
+    for_edges([&](int64_t e, int64_t h, size_t row) { sum[row] += out.value(e, h) * grad.value(e, h); });
+    for_edges([&](int64_t e, int64_t h, size_t row) {
+      const double a = out.value(e, h), want = a * (grad.value(e, h) - sum[row]);
+      to_scores.compare_within(s.text(), e * heads + h, again.value(e, h), want, 4 * a * kRelative);
+    });
+  });
+}
+
 void check_limits(const std::string& isa) {
   constexpr int kThreads = 3;
   Random random{1};
@@ -364,6 +413,25 @@ void check_limits(const std::string& isa) {
   }
 }
 
+ExponentialErrors exponential_errors(const std::string& isa) {
+#if defined(ONEHOP_HAS_X86)
+  if (isa == "avx2") return exponential_errors_of_avx2();
+  if (isa == "avx512") return exponential_errors_of_avx512();
+#endif
+#if defined(ONEHOP_HAS_NEON)
+  if (isa == "neon") return exponential_errors_of_neon();
+#endif
+  return exponential_errors_of_portable();
+}
+
+void check_exponential(const std::string& isa) {
+  constexpr double kMostUnits = 2;
+  const auto errors = exponential_errors(isa);
+  Group single(isa + " float32", "exponential"), twice(isa + " float64", "exponential");
+  single.compare("units in the last place beyond two", 0, std::fmax(errors.of_float, kMostUnits), kMostUnits, 0);
+  twice.compare("units in the last place beyond two", 0, std::fmax(errors.of_double, kMostUnits), kMostUnits, 0);
+}
+
 template <class T>
 void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
   check_aggregate<T>(isa, graphs, Reduce::sum, "sum");
@@ -372,6 +440,7 @@ void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
   check_aggregate<T>(isa, graphs, Reduce::min, "min");
   check_extremum_grad<T>(isa, graphs);
   check_sddmm<T>(isa, graphs);
+  check_edge_softmax<T>(isa, graphs);
 }
 
 void check_graphs(const std::vector<Graph>& graphs) {
@@ -406,6 +475,7 @@ int main(int argc, char** argv) {
     onehop::select_isa(*isa);
     if (wanted("float32")) {
       check_limits(*isa);
+      check_exponential(*isa);
       check_type<float>(*isa, graphs);
     }
     if (wanted("float64")) check_type<double>(*isa, graphs);

@@ -278,3 +278,84 @@ def test_reference_backend_gives_the_same():
             torch.autograd.grad(ours, leaves, grad), torch.autograd.grad(slow, leaves, grad), strict=True
         ):
             torch.testing.assert_close(a, b)
+
+
+def inputs_with_heads(edge_index, num_src, num_dst, heads, width, dtype):
+    inputs = inputs_for(edge_index, num_src, num_dst, heads * width, dtype, ("x", "src_scale", "dst_scale"))
+    generator = torch.Generator().manual_seed(2)
+    weight = torch.randn(edge_index.size(1), heads, generator=generator, dtype=torch.float64).to(dtype)
+    return inputs | {"x": inputs["x"].view(num_src, heads, width), "weight": weight}
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_weight_for_every_head_on_hostile_graphs(name, reduce):
+    edge_index, num_src, num_dst = HOSTILE[name]
+    check(
+        edge_index,
+        num_src,
+        num_dst,
+        reduce,
+        inputs_with_heads(edge_index, num_src, num_dst, 3, 5, torch.float32),
+    )
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize(("heads", "width"), [(1, 1), (1, 8), (2, 0), (2, 17), (4, 32), (8, 1), (5, 63)])
+def test_a_weight_for_every_head(heads, width, reduce, dtype, backend):
+    edge_index, num_src, num_dst = HOSTILE["bipartite_wide"]
+    inputs = inputs_with_heads(edge_index, num_src, num_dst, heads, width, dtype)
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    exact = dtype in (torch.float32, torch.float64)
+    compare(
+        lambda **kw: onehop.aggregate(graph, reduce=reduce, backend=backend, **kw),
+        lambda **kw: reference.aggregate(edge_index, num_dst=num_dst, reduce=reduce, **kw),
+        inputs,
+        list(inputs) if exact else ["x"],
+    )
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_first_derivatives_are_the_same_where_a_second_one_may_follow(reduce):
+    edge_index, num_src, _ = HOSTILE["multi_edges"]
+    graph = Graph.from_edge_index(edge_index, num_src)
+    leaf = torch.randn(num_src, 2, dtype=torch.float64, requires_grad=True)
+    x = leaf.sin()
+    out = onehop.aggregate(graph, x, (x[edge_index[0]] * x[edge_index[1]]).sum(-1), reduce).square().sum()
+    (once,) = torch.autograd.grad(out, leaf, retain_graph=True)
+    (again,) = torch.autograd.grad(out, leaf, create_graph=True)
+    torch.testing.assert_close(again, once)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_second_derivatives_with_heads(reduce):
+    edge_index, num_src, num_dst = HOSTILE["multi_edges"]
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    inputs = inputs_with_heads(edge_index, num_src, num_dst, 2, 2, torch.float64)
+    leaves = [inputs["x"].requires_grad_(), inputs["weight"].requires_grad_()]
+    assert torch.autograd.gradcheck(lambda x, w: onehop.aggregate(graph, x, w, reduce), leaves)
+    assert torch.autograd.gradgradcheck(lambda x, w: onehop.aggregate(graph, x, w, reduce), leaves)
+
+
+def test_heads_of_a_transposed_view():
+    edge_index, num_src, _ = HOSTILE["random"]
+    graph = Graph.from_edge_index(edge_index, num_src)
+    x, weight = torch.randn(5, 3, num_src).permute(2, 1, 0), torch.randn(3, 300).t()
+    torch.testing.assert_close(
+        onehop.aggregate(graph, x, weight), reference.aggregate(edge_index, x, num_src, weight)
+    )
+
+
+@pytest.mark.parametrize(
+    ("x_shape", "weight_shape"),
+    [((40, 12), (300, 3)), ((40, 4, 3), (300, 3)), ((40, 3, 4), (299, 3)), ((40, 0, 4), (300, 0))],
+    ids=["no heads in x", "other heads in x", "too few edges", "no heads"],
+)
+def test_head_weights_that_do_not_fit_are_named(x_shape, weight_shape):
+    edge_index, num_src, _ = HOSTILE["random"]
+    with pytest.raises(onehop.ArgumentError, match="weight: "):
+        onehop.aggregate(
+            Graph.from_edge_index(edge_index, num_src), torch.ones(x_shape), torch.ones(weight_shape)
+        )

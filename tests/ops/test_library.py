@@ -27,6 +27,11 @@ def test_opcheck_aggregate(graph, mean, scaled):
     torch.library.opcheck(torch.ops.onehop.aggregate.default, args)
 
 
+def test_opcheck_aggregate_with_heads(graph):
+    args = (leaf(graph.num_src, 6), leaf(graph.num_edges, 2), None, None, graph.number, graph.num_dst)
+    torch.library.opcheck(torch.ops.onehop.aggregate.default, (*args, False, True, False, ""))
+
+
 @pytest.mark.parametrize("reduce", ["max", "min"])
 def test_opcheck_extremum(graph, reduce):
     args = (
@@ -98,3 +103,55 @@ def test_a_graph_that_is_gone_is_named():
     del graph
     with pytest.raises(ArgumentError, match="keep the Graph alive"):
         torch.ops.onehop.aggregate(x, None, None, None, number, num_src, False, False, False, "")
+
+
+def attend_arguments(graph, rule):
+    key = {"gat": leaf(graph.num_src, 2), "gatv2": None, "dot": leaf(graph.num_src, 2, 3)}[rule]
+    query = leaf(graph.num_dst, 2) if rule == "gat" else leaf(graph.num_dst, 2, 3)
+    edge = leaf(graph.num_edges, 2) if rule == "gat" else leaf(graph.num_edges, 4)
+    weight = None if rule == "gat" else leaf(6, 4)
+    att = leaf(2, 3) if rule == "gatv2" else None
+    operands = (leaf(graph.num_src, 2, 3), key, query, att, edge, weight, None, torch.tensor([7]))
+    return (*operands, graph.number, graph.num_dst, graph.num_edges, rule, 0.2, 0.3, "")
+
+
+@pytest.mark.parametrize("backend", ["", "reference"], ids=["cpu", "reference"])
+@pytest.mark.parametrize("rule", ["gat", "gatv2", "dot"])
+@pytest.mark.parametrize("with_weights", [False, True], ids=["plain", "weights"])
+def test_opcheck_attend(graph, rule, with_weights, backend):
+    arguments = (*attend_arguments(graph, rule)[:-1], backend, with_weights)
+    torch.library.opcheck(torch.ops.onehop.attend.default, arguments)
+
+
+@pytest.mark.parametrize("rule", ["gat", "gatv2", "dot"])
+def test_opcheck_attend_grad(graph, rule):
+    arguments = attend_arguments(graph, rule)
+    arguments = tuple(a.detach() if isinstance(a, torch.Tensor) else a for a in arguments)
+    out, softmax, weights = torch.ops.onehop.attend(*arguments, True)
+    wanted = [t is not None for t in arguments[:6]]
+    more = (out, softmax, weights, torch.ones_like(out), torch.ones_like(weights), wanted)
+    torch.library.opcheck(torch.ops.onehop.attend_grad.default, (*arguments, *more))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("operator", ["gat", "gatv2", "attention"])
+def test_attention_compiles_as_one_graph(graph, operator):
+    rule = "dot" if operator == "attention" else operator
+    value, key, query, att = attend_arguments(graph, rule)[:4]
+    inputs = {"gat": [value, key, query], "gatv2": [value, query, att], "dot": [query, key, value]}[rule]
+
+    def layer(*tensors):
+        out, weights = getattr(onehop, operator)(
+            graph, *(t.sin() for t in tensors), dropout=0.5, return_attention_weights=True
+        )
+        return out.relu().sum() + weights.square().sum()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    results = []
+    for function in (compiled, layer):
+        torch.manual_seed(3)
+        loss = function(*inputs)
+        results.append((loss, *torch.autograd.grad(loss, inputs)))
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected)

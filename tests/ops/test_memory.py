@@ -26,6 +26,33 @@ onehop.aggregate(graph, x, weight, reduce).sum().backward()
 print(json.dumps({"extra": peak() - before, "edges_times_width": edges * width * 4}))
 """
 
+ATTENTION = """
+import json, resource, sys, torch, onehop
+from onehop import Graph
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+operator, features = sys.argv[1], sys.argv[2] == "features"
+nodes, edges, heads, width = 1000, 500_000, 4, 64
+edge_index = torch.randint(0, nodes, (2, edges), generator=torch.Generator().manual_seed(0))
+graph = Graph.from_edge_index(edge_index, nodes)
+graph.transposed_csr
+def operands(edges):
+    wide = lambda: torch.randn(nodes, heads, width, requires_grad=True)
+    if operator == "gat":
+        scores = [torch.randn(nodes, heads, requires_grad=True) for _ in range(2)]
+        return [wide(), *scores], {"edge_score": torch.randn(edges, heads)} if features else {}
+    last = torch.randn(heads, width, requires_grad=True) if operator == "gatv2" else wide()
+    pair = (torch.randn(edges, 4, requires_grad=True), torch.randn(heads * width, 4, requires_grad=True))
+    return [wide(), wide(), last], {"edge": pair} if features else {}
+def run(graph, tensors, settings):
+    getattr(onehop, operator)(graph, *tensors, dropout=0.5, **settings).sum().backward()
+run(Graph.from_edge_index(edge_index[:, :100], nodes), *operands(100))  # what torch loads on first use
+tensors, settings = operands(edges)
+before = peak()
+run(graph, tensors, settings)
+print(json.dumps({"extra": peak() - before, "edges_times_width": edges * heads * width * 4}))
+"""
+
 EPOCHS = """
 import json, resource, torch, onehop
 from torch_geometric.nn import GCNConv, SAGEConv
@@ -65,6 +92,14 @@ def run_python(code, *arguments):
 def test_nothing_per_edge_times_width(reduce, weighted):
     result = run_python(EXTRA, reduce, weighted)
     # Outputs, gradients and ties are 2 MB each and weights 4 MB; edges times width are 1 GB.
+    assert result["extra"] < result["edges_times_width"] / 16
+
+
+@pytest.mark.parametrize("features", ["plain", "features"])
+@pytest.mark.parametrize("operator", ["gat", "gatv2", "attention"])
+def test_attention_makes_nothing_per_edge_times_width(operator, features):
+    result = run_python(ATTENTION, operator, features)
+    # Outputs and gradients are 1 MB each, gradients of edge features 8 MB; edges times width are 512 MB.
     assert result["extra"] < result["edges_times_width"] / 16
 
 

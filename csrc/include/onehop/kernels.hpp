@@ -77,6 +77,78 @@ struct SddmmArgs {
   int64_t out_stride;
 };
 
+// Softmax over every row's edges, for each head: out = exp(s - max s) / (sum of exp(s - max s) + 1e-16),
+// or, given the softmax a in place of the scores, and a gradient g: out = a (g - sum of a g).
+// All arrays are [edges, heads], without gaps, in the caller's edge order.
+struct EdgeSoftmaxArgs {
+  const Csr* csr;
+  const WorkList* work;
+  DType dtype;
+  int threads;
+  int64_t heads;
+  const void* scores;
+  const void* grad;  // for the gradient only
+  void* out;
+  void* slots;  // acc [work->slots, 2 * heads]: what pieces of cut rows come to
+};
+
+// How attention scores an edge from source j to destination i, for each head:
+// gat     leaky(key[j] + query[i] + edge)             key and query are numbers of nodes
+// gatv2   att . leaky(value[j] + query[i] + edge)
+// dot     factor * query[i] . (key[j] + edge)         and edge is added to value[j] too
+enum class ScoreRule : int { gat, gatv2, dot };
+
+// out[i] = the sum over edges of weight * value[j], with the weights of a softmax of scores over the edges of i.
+//
+// One struct for the forward pass and both sweeps of the backward pass. Rows of T are as far apart as their
+// strides say; what is "acc" has no gaps. Only `csr` and `work` of the source sweep are those of the transpose.
+struct AttendArgs {
+  const Csr* csr;
+  const WorkList* work;
+  ScoreRule rule;
+  DType dtype;  // of value, and T below
+  int threads;
+  int prefetch;
+  int64_t heads, key_width, value_width;
+  const void* value;  // T [src, heads, value_width]
+  int64_t value_stride;
+  const void* key;  // gat: acc [src, heads]; dot: T [src, heads, key_width]
+  int64_t key_stride;
+  const void* query;  // gat: acc [dst, heads]; else T [dst, heads, key_width]
+  int64_t query_stride;
+  const void* att;   // gatv2: acc [heads, key_width]
+  const void* edge;  // gat: acc [edges, heads]; else T, rows in the caller's order
+  int64_t edge_stride;
+  int64_t edge_width;       // columns of `edge` where it is to be projected; 0 where it is [edges, heads, key_width]
+  const void* edge_weight;  // acc [edge_width, heads * key_width]
+  const void* mask;         // acc [edges, heads]
+  double factor;            // slope of the leaky relu, or scale of the dot product
+  double dropout;
+  uint64_t seed;
+  void* out;      // T [dst, heads, value_width]
+  void* softmax;  // acc [dst, 2, heads]: largest score; 1 / sum of exponentials of the scores less that
+  void* weights;  // acc [edges, heads], written by attend_weights
+  // Of the backward pass.
+  const void* grad;  // T, to out
+  int64_t grad_stride;
+  const void* grad_weights;     // acc [edges, heads], to the weights
+  const void* weights_product;  // acc [dst, heads]: sum of weights * grad_weights
+  bool weights_masked;          // whether the returned weights are those after mask and dropout
+  void* statistics;             // acc [dst, 3, heads]: softmax, and the sum of weight * its gradient
+  void* grad_query;             // of query's type, no gaps
+  void* grad_att;               // acc, or null
+  void* grad_edge;              // of edge's type, or null
+  void* grad_edge_weight;       // acc, or null
+  void* grad_value;             // T
+  void* grad_key;               // of key's type
+  void* slots;                  // acc [work->slots, attend_slot_width]: pieces of cut rows
+};
+
+// Numbers of a slot, enough for each of the kernels.
+inline int64_t attend_slot_width(int64_t heads, int64_t key_width, int64_t value_width) {
+  return heads * (key_width + value_width + 2);
+}
+
 struct KernelTable {
   const char* name;
   int vector_bytes;
@@ -84,6 +156,12 @@ struct KernelTable {
   void (*extremum_grad_source)(const ExtremumGradArgs&);
   void (*extremum_grad_weight)(const ExtremumGradArgs&);
   void (*sddmm)(const SddmmArgs&);
+  void (*edge_softmax)(const EdgeSoftmaxArgs&);
+  void (*edge_softmax_grad)(const EdgeSoftmaxArgs&);
+  void (*attend)(const AttendArgs&);
+  void (*attend_weights)(const AttendArgs&);
+  void (*attend_grad_dst)(const AttendArgs&);
+  void (*attend_grad_src)(const AttendArgs&);
   // Adds up `count` floats.
   float (*stream_read)(const float* from, int64_t count, int threads);
   // Adds up rows of x, each of row_floats floats (a multiple of 16), chosen by index.

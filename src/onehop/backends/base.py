@@ -1,11 +1,13 @@
 """What every backend offers."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from onehop.graph import Graph
+from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 
 
 class Backend(Protocol):
@@ -41,7 +43,10 @@ class Backend(Protocol):
         mean: bool,
         widen: bool,
     ) -> Tensor:
-        """Sum or mean over each row's edges."""
+        """Sum or mean over each row's edges.
+
+        ``weight`` is [E], or [E, H], whose columns weigh one H-th of the columns of ``x`` each.
+        """
         ...
 
     def extremum(
@@ -64,6 +69,43 @@ class Backend(Protocol):
         """Gradients of max or min to x and to the weights (empty tensors where not asked for)."""
         ...
 
+    def edge_softmax(self, graph: Graph, scores: Tensor) -> Tensor:
+        """[E, H]: softmax over every destination's edges."""
+        ...
+
+    def edge_softmax_grad(self, graph: Graph, softmax: Tensor, grad: Tensor) -> Tensor:
+        """[E, H]: the gradient to the scores, from the result and the gradient to it."""
+        ...
+
     def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""
+        ...
+
+    def attend(
+        self, graph: Graph, operands: AttentionOperands, with_weights: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention over each destination's edges.
+
+        Returns:
+            The output [num_dst, H, V]; acc [num_dst, 2, H], for each row the largest score and one divided
+            by the sum of the exponentials of scores less that; and acc [E, H], the weights (an empty tensor
+            if not asked for).
+        """
+        ...
+
+    def attend_grad(
+        self,
+        graph: Graph,
+        operands: AttentionOperands,
+        out: Tensor,
+        softmax: Tensor,
+        weights: Tensor | None,
+        grad: Tensor,
+        grad_weights: Tensor | None,
+        wanted: Sequence[bool],
+    ) -> AttentionGrads:
+        """Gradients, from what :meth:`attend` returned and the gradients to its output and its weights.
+
+        ``wanted`` says for each field of :class:`AttentionGrads` whether it is needed.
+        """
         ...

@@ -1,5 +1,6 @@
 """The C++ kernels on the processor."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 from onehop import native
 from onehop.graph import Graph
 from onehop.kernels import cpu as kernels
+from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 from onehop.plans import CpuPlan
 from onehop.processor import last_level_cache_bytes
 
@@ -98,7 +100,8 @@ class CpuBackend:
         widen: bool,
     ) -> Tensor:
         """Sum or mean over each row's edges."""
-        plan = self.prepare(graph, transposed, x.size(1), x.dtype)
+        heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
+        plan = self.prepare(graph, transposed, x.size(1) // heads, x.dtype)
         csr = graph.transposed_csr if transposed else graph.csr
         if mean and transposed:
             inverse = graph.inverse_in_degrees(torch.float64 if x.dtype == torch.float64 else torch.float32)
@@ -141,9 +144,53 @@ class CpuBackend:
             grad_weight = kernels.extremum_grad_weight(graph.csr, plan, x, weight, extremum, share)
         return grad_x, grad_weight
 
+    def edge_softmax(self, graph: Graph, scores: Tensor) -> Tensor:
+        """[E, H]: softmax over every destination's edges."""
+        plan = self.prepare(graph, False, scores.size(1), scores.dtype)
+        return kernels.edge_softmax(graph.csr, plan, scores)
+
+    def edge_softmax_grad(self, graph: Graph, softmax: Tensor, grad: Tensor) -> Tensor:
+        """[E, H]: the gradient to the scores."""
+        plan = self.prepare(graph, False, softmax.size(1), softmax.dtype)
+        return kernels.edge_softmax_grad(graph.csr, plan, softmax, grad)
+
     def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""
         if mean:
             dst = dst * graph.inverse_in_degrees(dst.dtype).view(-1, 1, 1)
         plan = self.prepare(graph, False, src.size(2), src.dtype)
         return kernels.sddmm(graph.csr, plan, dst, src, widen)
+
+    def attend(
+        self, graph: Graph, operands: AttentionOperands, with_weights: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention over each destination's edges."""
+        return kernels.attend(graph.csr, self._attention_plan(graph, operands), operands, with_weights)
+
+    def attend_grad(
+        self,
+        graph: Graph,
+        operands: AttentionOperands,
+        out: Tensor,
+        softmax: Tensor,
+        weights: Tensor | None,
+        grad: Tensor,
+        grad_weights: Tensor | None,
+        wanted: Sequence[bool],
+    ) -> AttentionGrads:
+        """Two sweeps that compute scores and weights once more; nothing is kept for each edge."""
+        return kernels.attend_grad(
+            graph.csr,
+            graph.transposed_csr,
+            self._attention_plan(graph, operands),
+            operands,
+            out,
+            softmax,
+            weights,
+            grad,
+            grad_weights,
+            wanted,
+        )
+
+    def _attention_plan(self, graph: Graph, operands: AttentionOperands) -> CpuPlan:
+        return self.prepare(graph, False, operands.heads * operands.value.size(2), operands.value.dtype)

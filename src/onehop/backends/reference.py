@@ -1,10 +1,14 @@
 """The specification as a backend: plain torch on any device, slow and obviously right."""
 
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
 import torch
 from torch import Tensor
 
 from onehop import reference
 from onehop.graph import Graph
+from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 
 
 class ReferenceBackend:
@@ -37,13 +41,17 @@ class ReferenceBackend:
     ) -> Tensor:
         """Sum or mean over each row's edges."""
         edge_index = _edges(graph, x)
+        values = _wide(x)
+        if weight is not None and weight.dim() == 2:
+            values = values.view(x.size(0), weight.size(1), x.size(1) // weight.size(1))
         if mean:
             share = _shares(graph, x).index_select(0, edge_index[1])
-            weight = share if weight is None else weight * share
+            weight = share if weight is None else weight * share.view(-1, *[1] * (weight.dim() - 1))
         if transposed:
             edge_index = edge_index.flip(0)
         rows = graph.num_src if transposed else graph.num_dst
-        out = reference.aggregate(edge_index, _wide(x), rows, weight, "sum", src_scale, dst_scale)
+        out = reference.aggregate(edge_index, values, rows, weight, "sum", src_scale, dst_scale)
+        out = out.reshape(rows, x.size(1))
         return out if widen else out.to(x.dtype)
 
     def extremum(
@@ -84,12 +92,99 @@ class ReferenceBackend:
         grad_weight = (hits * x.index_select(0, source)).sum(-1) if for_weight else share.new_empty(0)
         return grad_x, grad_weight
 
+    def edge_softmax(self, graph: Graph, scores: Tensor) -> Tensor:
+        """[E, H]: softmax over every destination's edges."""
+        edge_index = _edges(graph, scores)
+        return reference.edge_softmax(edge_index, _wide(scores), graph.num_dst).to(scores.dtype)
+
+    def edge_softmax_grad(self, graph: Graph, softmax: Tensor, grad: Tensor) -> Tensor:
+        """[E, H]: every share times its gradient, less its part of the row's sum of these."""
+        target = _edges(graph, softmax)[1]
+        product = _wide(softmax) * grad
+        total = product.new_zeros(graph.num_dst, softmax.size(1)).index_add(0, target, product)
+        return (product - softmax * total.index_select(0, target)).to(softmax.dtype)
+
     def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""
         if mean:
             dst = _wide(dst) * _shares(graph, dst).view(-1, 1, 1)
         out = reference.sddmm(_edges(graph, src), _wide(dst), _wide(src))
         return out if widen else out.to(src.dtype)
+
+    def attend(
+        self, graph: Graph, operands: AttentionOperands, with_weights: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention over each destination's edges; zeros for the softmax, which its gradient does without."""
+        out, weights = attention_formula(graph, operands)
+        softmax = weights.new_zeros(graph.num_dst, 2, operands.heads)
+        return out.to(operands.value.dtype), softmax, weights if with_weights else weights.new_empty(0)
+
+    def attend_grad(
+        self,
+        graph: Graph,
+        operands: AttentionOperands,
+        out: Tensor,
+        softmax: Tensor,
+        weights: Tensor | None,
+        grad: Tensor,
+        grad_weights: Tensor | None,
+        wanted: Sequence[bool],
+    ) -> AttentionGrads:
+        """Torch's own derivative of the formulas; ``out``, ``softmax`` and ``weights`` are not needed."""
+        names = [field.name for field, want in zip(fields(AttentionGrads), wanted, strict=True) if want]
+        leaves = {name: getattr(_wide_operands(operands), name).detach().requires_grad_() for name in names}
+        with torch.enable_grad():
+            again, again_weights = attention_formula(graph, replace(operands, **leaves))
+            target = (again * grad).sum()
+            if grad_weights is not None:
+                target = target + (again_weights * grad_weights).sum()
+            found = torch.autograd.grad(target, list(leaves.values()))
+        grads: dict[str, Tensor | None] = {field.name: None for field in fields(AttentionGrads)}
+        for name, value in zip(names, found, strict=True):
+            grads[name] = value.to(getattr(operands, name).dtype)
+        return AttentionGrads(**grads)
+
+
+def _wide_operands(operands: AttentionOperands) -> AttentionOperands:
+    return replace(
+        operands,
+        value=_wide(operands.value),
+        key=None if operands.key is None else _wide(operands.key),
+        query=_wide(operands.query),
+        edge=None if operands.edge is None else _wide(operands.edge),
+    )
+
+
+def attention_formula(graph: Graph, operands: AttentionOperands) -> tuple[Tensor, Tensor]:
+    """Output and weights in the accumulator's dtype, differentiable by torch itself."""
+    operands = _wide_operands(operands)
+    edge_index, value, query = _edges(graph, operands.value), operands.value, operands.query
+    factor, dropout, seed, mask = operands.factor, operands.dropout, operands.seed, operands.mask
+    if operands.rule == "gat":
+        assert operands.key is not None
+        return reference.gat(
+            edge_index,
+            value,
+            operands.key,
+            query,
+            factor,
+            dropout,
+            edge_score=operands.edge,
+            edge_mask=mask,
+            seed=seed,
+        )
+    edge: Tensor | tuple[Tensor, Tensor] | None = operands.edge
+    if operands.edge is not None and operands.edge_weight is not None:
+        edge = (operands.edge, operands.edge_weight)
+    if operands.rule == "gatv2":
+        assert operands.att is not None
+        return reference.gatv2(
+            edge_index, value, query, operands.att, factor, dropout, edge=edge, edge_mask=mask, seed=seed
+        )
+    assert operands.key is not None
+    return reference.attention(
+        edge_index, query, operands.key, value, factor, dropout, edge=edge, edge_mask=mask, seed=seed
+    )
 
 
 def _edges(graph: Graph, x: Tensor) -> Tensor:

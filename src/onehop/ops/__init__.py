@@ -1,6 +1,8 @@
 """The differentiable operators that users call, registered with torch.library."""
 
 from onehop.ops.aggregate import aggregate
+from onehop.ops.attention import attention, gat, gatv2
+from onehop.ops.edge_softmax import edge_softmax
 from onehop.ops.sddmm import sddmm
 
-__all__ = ["aggregate", "sddmm"]
+__all__ = ["aggregate", "attention", "edge_softmax", "gat", "gatv2", "sddmm"]

@@ -6,7 +6,7 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops import extremum, linear
-from onehop.ops.checks import check_features, check_graph, check_vector
+from onehop.ops.checks import check_features, check_graph, check_head_weight, check_vector
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 
@@ -28,13 +28,16 @@ def aggregate(
 
     ``out[i] = dst_scale[i] * reduce over edges e = (j -> i) of weight[e] * src_scale[j] * x[j]``
 
+    With heads, each head's columns have weights of their own: ``weight[e, h] * src_scale[j] * x[j, h, :]``.
+
     Nothing of size edges times width is made, forward or backward. Sums of one plan are added in one order,
     whatever the number of threads. 16-bit features are added up in float32.
 
     Args:
         graph: The graph.
         x: [num_src, F] or [num_src, ...], float32, float64, bfloat16 or float16. Differentiable.
-        weight: [E], in the caller's edge order; None means 1. Differentiable.
+        weight: [E], in the caller's edge order; or [E, H] for x of shape [num_src, H, D]; None means 1.
+            Differentiable.
         reduce: "sum", "mean" (the sum divided by the number of edges, not by the weights), "max" or "min".
             Destinations without edges get 0. NaN wins over every number. Where edges tie for the extremum the
             gradient is split evenly among them, as PyTorch's ``scatter_reduce`` does.
@@ -59,7 +62,7 @@ def aggregate(
         x, weight, src_scale, dst_scale, widen = _promote(graph, x, weight, src_scale, dst_scale)
     shape = x.shape
     if len(shape) != 2:
-        x = x.reshape(shape[0], -1) if x.numel() else x.new_empty(shape[0], shape[1:].numel())
+        x = x.flatten(1)
     out: Tensor
     if reduce == "sum" or reduce == "mean":
         out = linear.AGGREGATE(
@@ -77,12 +80,25 @@ def aggregate(
     else:
         if src_scale is not None:
             x = x * src_scale.unsqueeze(-1)
-        out, _ = extremum.EXTREMUM(
-            x, weight, graph.number, graph.num_dst, reduce, widen, False, backend or ""
-        )
+        out = _extremum(graph, x, weight, reduce, widen, backend or "")
         if dst_scale is not None:
             out = out * dst_scale.unsqueeze(-1)
     return out if len(shape) == 2 else out.reshape(out.size(0), *shape[1:])
+
+
+def _extremum(
+    graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, backend: str
+) -> Tensor:
+    """Max or min of [num_src, F]; with a weight [E, H], head by head."""
+    parts: tuple[Tensor, ...] = (x,)
+    weights: tuple[Tensor | None, ...] = (weight,)
+    if weight is not None and weight.dim() == 2:
+        parts, weights = x.tensor_split(weight.size(1), 1), weight.unbind(1)
+    found = [
+        extremum.EXTREMUM(part, each, graph.number, graph.num_dst, reduce, widen, False, backend)[0]
+        for part, each in zip(parts, weights, strict=True)
+    ]
+    return found[0] if len(found) == 1 else torch.cat(found, 1)
 
 
 def _promote(
@@ -109,7 +125,10 @@ def _promote(
         ("dst_scale", dst_scale, graph.num_dst, "destinations"),
     ):
         if vector is not None:
-            check_vector(name, vector, count, what, x)
+            if vector is weight and isinstance(weight, Tensor) and weight.dim() == 2:
+                check_head_weight(weight, graph.num_edges, x)
+            else:
+                check_vector(name, vector, count, what, x)
             dtype = torch.promote_types(dtype, vector.dtype)
     if dtype == torch.float64:
         x = x.double()

@@ -16,15 +16,27 @@ SCHEMA = (
 
 
 def edge_dots(
-    rows: Tensor, cols: Tensor, number: int, edges: int, transposed: bool, mean: bool, backend: str
+    rows: Tensor,
+    cols: Tensor,
+    heads: int,
+    number: int,
+    edges: int,
+    transposed: bool,
+    mean: bool,
+    backend: str,
 ) -> Tensor:
-    """[E]: rows[r(e)] . cols[c(e)] for the rows and columns of a graph or of its transpose; see SDDMM."""
+    """[E, heads]: rows[r(e)] . cols[c(e)] for the rows and columns of a graph or of its transpose.
+
+    Each head's dot product is taken over its part of the columns; see SDDMM.
+    """
     dst, src = (cols, rows) if transposed else (rows, cols)
     if dst.dtype != src.dtype:
         dtype = torch.promote_types(dst.dtype, src.dtype)
         dst, src = dst.to(dtype), src.to(dtype)
-    out: Tensor = SDDMM(dst.unsqueeze(1), src.unsqueeze(1), number, edges, mean, True, backend)
-    return out.squeeze(1)
+    shape = (heads, dst.size(1) // heads)
+    dst, src = dst.reshape(dst.size(0), *shape), src.reshape(src.size(0), *shape)
+    out: Tensor = SDDMM(dst, src, number, edges, mean, True, backend)
+    return out
 
 
 def _kernel(
@@ -55,11 +67,11 @@ class _Recorded(torch.autograd.Function):
         grads: list[Tensor | None] = [None, None]
         for side, (own, other, transposed) in enumerate(((dst, src, False), (src, dst, True))):
             if ctx.needs_input_grad[side]:
-                heads = [
-                    _weighted_sum(other[:, h], grad[:, h], own.size(0), transposed, ctx)
-                    for h in range(own.size(1))
-                ]
-                grads[side] = torch.stack(heads, 1).to(own.dtype) if heads else torch.zeros_like(own)
+                if own.size(1):
+                    summed = _weighted_sum(other.flatten(1), grad, own.size(0), transposed, ctx)
+                    grads[side] = summed.view(own.shape).to(own.dtype)
+                else:
+                    grads[side] = torch.zeros_like(own)
         return (*grads, None, None, None, None, None)
 
 

@@ -137,6 +137,9 @@ def _differentiable_grad(
     Second derivatives of max and min are asked for rarely; they do not justify kernels.
     """
     edge_index = by_number(ctx.number).edge_index().to(x.device)
+    # Of one operand alone each: views, since the weight may have been computed from x.
+    x = x.view_as(x)
+    weight = None if weight is None else weight.view_as(weight)
     again = reference_aggregate(edge_index, x, out.size(0), weight, ctx.reduce)
     wanted = [
         t for t, need in zip((x, weight), ctx.needs_input_grad[:2], strict=True) if need and t is not None

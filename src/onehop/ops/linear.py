@@ -1,7 +1,8 @@
 """The linear reductions, sum and mean: ``onehop::aggregate``.
 
 ``mean`` divides every message by the number of edges of its destination, so the transposed operator with the
-same flag is its derivative: there the division goes by the columns.
+same flag is its derivative: there the division goes by the columns. A weight [E, H] weighs each H-th part of
+the columns by its own; the gradient to it has a dot product an edge and part.
 """
 
 from typing import Any
@@ -87,9 +88,11 @@ class _Recorded(torch.autograd.Function):
         if need_weight:
             left = grad if dst_scale is None else grad * dst_scale.unsqueeze(-1)
             right = x if src_scale is None else x * src_scale.unsqueeze(-1)
-            grad_weight = dots.edge_dots(left, right, number, weight.size(0), transposed, mean, backend).to(
-                weight.dtype
+            heads = weight.size(1) if weight.dim() == 2 else 1
+            grad_weight = dots.edge_dots(
+                left, right, heads, number, weight.size(0), transposed, mean, backend
             )
+            grad_weight = grad_weight.view(weight.shape).to(weight.dtype)
         if need_dst:
             plain = AGGREGATE(x, weight, src_scale, None, number, rows, transposed, mean, True, backend)
             grad_dst = (grad * plain).sum(-1).to(dst_scale.dtype)
@@ -120,4 +123,7 @@ def _autograd(
 
 
 AGGREGATE = define(SCHEMA, _kernel, _fake, _autograd)
-"""(x, weight, src_scale, dst_scale, graph number, rows, transposed, mean, widen, backend) -> [rows, F]"""
+"""(x, weight, src_scale, dst_scale, graph number, rows, transposed, mean, widen, backend) -> [rows, F]
+
+The weight is [E], or [E, H] where F is a multiple of H.
+"""

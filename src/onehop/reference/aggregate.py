@@ -17,9 +17,9 @@ def aggregate(
 
     Args:
         edge_index: [2, E], sources above destinations.
-        x: [num_src, F].
+        x: [num_src, F], or [num_src, H, D].
         num_dst: Number of destinations.
-        weight: [E]; None means 1.
+        weight: [E], or [E, H] for x with heads; None means 1.
         reduce: "sum", "mean" (divided by the number of edges), "max" or "min". Destinations without edges
             get 0. Gradients of max and min are those of ``torch.Tensor.scatter_reduce`` on zeros: split
             evenly over the edges that tie, where the zero that the output starts from counts as one more
@@ -28,20 +28,26 @@ def aggregate(
         dst_scale: [num_dst], multiplies the rows of the result.
 
     Returns:
-        [num_dst, F], of the promoted dtype of x, weight and scales.
+        [num_dst, F] or [num_dst, H, D], of the promoted dtype of x, weight and scales.
     """
     source, target = edge_index[0].long(), edge_index[1].long()
     message = x.index_select(0, source)
     if src_scale is not None:
-        message = message * src_scale.index_select(0, source).unsqueeze(-1)
+        message = message * _like_rows(src_scale.index_select(0, source), message)
     if weight is not None:
-        message = message * weight.unsqueeze(-1)
-    index = target.unsqueeze(-1).expand_as(message)
-    zeros = message.new_zeros(num_dst, x.size(1))
+        message = message * _like_rows(weight, message)
+    index = _like_rows(target, message).expand_as(message)
+    zeros = message.new_zeros(num_dst, *x.shape[1:])
     if reduce in ("sum", "mean"):
         out = zeros.scatter_add(0, index, message)
         if reduce == "mean":
-            out = out / torch.bincount(target, minlength=num_dst).clamp(min=1).to(out.dtype).unsqueeze(-1)
+            degree = torch.bincount(target, minlength=num_dst).clamp(min=1).to(out.dtype)
+            out = out / _like_rows(degree, out)
     else:
         out = zeros.scatter_reduce(0, index, message, reduce=f"a{reduce}", include_self=False)
-    return out if dst_scale is None else out * dst_scale.unsqueeze(-1)
+    return out if dst_scale is None else out * _like_rows(dst_scale, out)
+
+
+def _like_rows(vector: Tensor, rows: Tensor) -> Tensor:
+    """``vector`` with dimensions of 1 behind its own, as many as ``rows`` has."""
+    return vector.reshape(*vector.shape, *[1] * (rows.dim() - vector.dim()))

@@ -39,7 +39,8 @@ def test_every_layer_has_its_row(net, edge_index):
     assert rows["last"].form == "source"
     assert rows["last"].reduce == "max"
     assert rows["odd"].reason == "its aggregation is SoftmaxAggregation, not sum, mean, max or min"
-    assert rows["attention"].reason == "attention layers are computed by PyG"
+    assert rows["attention"].form == "GAT, fused"
+    assert "CpuPlan(" in rows["attention"].plan
 
 
 def test_it_prints_as_a_table(net, edge_index):
@@ -47,7 +48,8 @@ def test_it_prints_as_a_table(net, edge_index):
     assert lines[0].split() == ["layer", "class", "calls", "fast", "path"]
     assert len(lines) == 2 + 5
     assert lines[2].startswith("first")
-    assert "no: attention layers" in lines[5]
+    assert "no: its aggregation" in lines[4]
+    assert "sum of GAT, fused, on cpu" in lines[5]
 
 
 def test_nothing_of_the_model_or_torch_changes(net, edge_index):

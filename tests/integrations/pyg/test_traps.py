@@ -179,13 +179,6 @@ def test_the_fuse_switch_of_a_fusable_layer_is_obeyed(edge_index, took_fast_path
     assert reasons == ["its fuse switch is off"]
 
 
-def test_attention_layers_go_pygs_way(edge_index, took_fast_path):
-    x = torch.randn(20, 4)
-    for conv in (gnn.GATConv(4, 4), gnn.GATv2Conv(4, 4), gnn.TransformerConv(4, 4)):
-        _, reasons = same(lambda conv=conv: conv(x, edge_index), took_fast_path)
-        assert reasons == ["attention layers are computed by PyG"]
-
-
 # Operands
 
 

@@ -13,7 +13,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
-from onehop.integrations.pyg.recognise import Form, message_forms
+from onehop.integrations.pyg.recognise import Attention, Form, message_forms
 
 # The reduction that an aggregation module computes, by its exact class.
 REDUCTIONS: dict[type, str] = {
@@ -25,7 +25,7 @@ REDUCTIONS: dict[type, str] = {
 
 # Functions that PyG calls on the way and that must be its own.
 _OURS_ASSUMES = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
-_INSTANCE_OVERRIDES = ("message", *_OURS_ASSUMES, "collect")
+_INSTANCE_OVERRIDES = ("message", *_OURS_ASSUMES, "collect", "get_attention")
 _HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
@@ -37,14 +37,14 @@ _HOOKS = (
     "_message_and_aggregate_forward_hooks",
 )
 MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-GLOBAL_HOOKS = (
+_GLOBAL_HOOKS = (
     "_global_forward_hooks",
     "_global_forward_pre_hooks",
     "_global_backward_hooks",
     "_global_backward_pre_hooks",
 )
 
-_forms: dict[Callable[..., Any], Form | str] = {}
+_forms: dict[Callable[..., Any], Form | Attention] = {}
 _selection: frozenset[str] | None = None
 
 
@@ -71,13 +71,13 @@ class ClassRecord:
         self._functions = _functions(kind)
         self._selection = _selection
         self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
-        self.form: Form | None = None
+        self.form: Form | Attention | None = None
         self.reason: str | None = None
         found = _class_form(kind)
-        if isinstance(found, Form):
-            self.form = found
-        else:
+        if isinstance(found, str):
             self.reason = found
+        else:
+            self.form = found
 
     def holds(self, kind: type) -> bool:
         """Whether the class still has the functions that were looked at."""
@@ -93,20 +93,24 @@ def _functions(kind: Any) -> tuple[Any, ...]:
         kind._set_size,
         kind._index_select,
         kind._index_select_safe,
+        getattr(kind, "get_attention", None),
     )
 
 
-def _class_form(kind: Any) -> Form | str:
+def _class_form(kind: Any) -> Form | Attention | str:
     if _selection is not None and _selection.isdisjoint(base.__name__ for base in kind.__mro__):
         return "patch(only=...) leaves its class out"
     form = _forms.get(kind.message)
     if form is None:
         return "its message function is its own, and onehop knows only those of PyG"
-    if isinstance(form, str):
-        return form
     for name in _OURS_ASSUMES:
         if getattr(kind, name) is not getattr(MessagePassing, name):
             return f"its class overrides {name}"
+    if isinstance(form, Attention):
+        owner = next(base for base in kind.__mro__ if vars(base).get("message") is kind.message)
+        for name in form.needs:
+            if getattr(kind, name) is not getattr(owner, name):
+                return f"its class overrides {name}"
     return form
 
 
@@ -142,10 +146,14 @@ def reduction(layer: Any) -> tuple[str, str | None]:
             return "", "hooks are registered on its aggregation module"
     if "forward" in state or "reduce" in state:
         return "", "its aggregation module is overridden"
-    for name in GLOBAL_HOOKS:
-        if getattr(torch_module, name):
-            return "", "global module hooks are registered"
+    if global_hooks():
+        return "", "global module hooks are registered"
     return reduce, None
+
+
+def global_hooks() -> bool:
+    """Whether torch has hooks for every module."""
+    return any(getattr(torch_module, name) for name in _GLOBAL_HOOKS)
 
 
 def context_reason() -> str | None:

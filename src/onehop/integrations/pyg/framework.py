@@ -7,8 +7,23 @@ import torch_geometric
 from torch_geometric.nn import GCNConv, MessagePassing
 
 from onehop.errors import ConfigurationError
-from onehop.integrations.pyg import association, eligibility, gcn_norm, hook, propagate, reuse, self_loops
-from onehop.integrations.pyg.recognise import GCN_NORM_MODULES, SELF_LOOP_NAMES, known_layers
+from onehop.integrations.pyg import (
+    association,
+    eligibility,
+    gcn_norm,
+    hook,
+    pending,
+    propagate,
+    reuse,
+    self_loops,
+)
+from onehop.integrations.pyg.recognise import (
+    GCN_NORM_MODULES,
+    SELF_LOOP_NAMES,
+    classes_returning_weights,
+    edge_updates,
+    known_layers,
+)
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Row
 
@@ -43,6 +58,7 @@ class Pyg:
         eligibility.select(only)
         if self._rows:
             return
+        pending.know(edge_updates())
         self._rows = _rows()
         for row in self._rows:
             row.install()
@@ -86,4 +102,8 @@ def _rows() -> list[Row]:
         theirs = getattr(module, attribute)
         rows.append(Row(module, attribute, self_loops.REMEMBERING[attribute](theirs), theirs))
     rows.append(Row(GCNConv, "forward", association.associating(GCNConv.forward), GCNConv.forward))
+    rows.extend(
+        Row(kind, "forward", pending.noting(kind.forward), kind.forward)
+        for kind in classes_returning_weights()
+    )
     return rows

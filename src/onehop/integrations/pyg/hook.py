@@ -1,6 +1,6 @@
-"""Where PyG is hooked: the ``propagate`` that PyG renders for each class is wrapped, class by class.
+"""Where PyG is hooked: ``propagate`` and ``edge_updater``, which PyG renders for each class, are wrapped.
 
-PyG renders it when the first instance of a class is made, in ``MessagePassing._set_jittable_templates``. A
+PyG renders them when the first instance of a class is made, in ``MessagePassing._set_jittable_templates``. A
 wrapper round that method takes care of classes to come; classes that have theirs already are swept. The plain
 ``propagate`` that PyG keeps for explainers (``_orig_propagate``) is left alone.
 """
@@ -10,11 +10,13 @@ from typing import Any
 
 from torch_geometric.nn import MessagePassing
 
+from onehop.integrations.pyg.pending import wrap_edge_updater
 from onehop.integrations.pyg.propagate import wrap
 from onehop.integrations.rows import Row, stand_in
 
 _TEMPLATES = "_set_jittable_templates"
-_ATTRIBUTES = ("propagate", "_jinja_propagate", "_orig_propagate")
+_WRAPPERS = {"propagate": wrap, "edge_updater": wrap_edge_updater}
+_ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "_jinja_", "_orig_"))
 
 
 def template_row() -> Row:
@@ -34,21 +36,22 @@ def _rendering(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wrap_class(kind: type) -> None:
-    """Wraps the rendered ``propagate`` of a class, if it has one of its own."""
+    """Wraps the functions rendered for a class, as far as it has some of its own."""
     own: Any = vars(kind)
-    rendered = own.get("propagate")
-    if rendered is None or hasattr(rendered, "onehop_theirs") or own.get("_jinja_propagate") is not rendered:
-        return
-    # A propagate that somebody wrote by hand is kept by PyG under the same names; it has another module.
-    if not rendered.__module__.startswith(f"{kind.__module__}_{kind.__name__}_"):
-        return
-    wrapped = wrap(rendered)
-    kind.propagate = wrapped  # type: ignore[attr-defined]
-    kind._jinja_propagate = wrapped  # type: ignore[attr-defined]
+    for name, wrapper in _WRAPPERS.items():
+        rendered, kept = own.get(name), f"_jinja_{name}"
+        if rendered is None or hasattr(rendered, "onehop_theirs") or own.get(kept) is not rendered:
+            continue
+        # One that somebody wrote by hand is kept by PyG under the same names; it has another module.
+        if not rendered.__module__.startswith(f"{kind.__module__}_{kind.__name__}_"):
+            continue
+        wrapped = wrapper(rendered)
+        setattr(kind, name, wrapped)
+        setattr(kind, kept, wrapped)
 
 
 def wrap_existing() -> None:
-    """Wraps the classes whose ``propagate`` was rendered before."""
+    """Wraps the classes whose functions were rendered before."""
     for kind in layer_classes():
         wrap_class(kind)
 
@@ -69,9 +72,10 @@ def unwrap_all() -> None:
 def wrapped_classes() -> list[str]:
     """The dotted names of the functions that are wrapped now."""
     return [
-        f"{kind.__module__}.{kind.__qualname__}.propagate"
+        f"{kind.__module__}.{kind.__qualname__}.{name}"
         for kind in layer_classes()
-        if hasattr(vars(kind).get("propagate"), "onehop_theirs")
+        for name in _WRAPPERS
+        if hasattr(vars(kind).get(name), "onehop_theirs")
     ]
 
 

@@ -14,7 +14,7 @@ from onehop.integrations.pyg.recognise import Form
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
-_LEFT_TO_PYG = "PyG is left to report what does not fit"
+LEFT_TO_PYG = "PyG is left to report what does not fit"
 
 
 def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tensor, list[int | None]] | str:
@@ -29,7 +29,7 @@ def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tenso
         elif isinstance(size, tuple | list) and len(size) == 2:
             sizes = list(size)
         else:
-            return _LEFT_TO_PYG
+            return LEFT_TO_PYG
     elif type(edge_index) is EdgeIndex:
         if fuses and layer.SUPPORTS_FUSED_EDGE_INDEX and edge_index.is_sorted_by_col:
             return "edge_index is an EdgeIndex, for which this layer has its own code"
@@ -44,7 +44,7 @@ def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tenso
         or data.dim() != 2
         or data.size(0) != 2
     ):
-        return _LEFT_TO_PYG
+        return LEFT_TO_PYG
     return data, sizes
 
 
@@ -53,7 +53,7 @@ def source_of(layer: Any, operand: Any, sizes: list[int | None], forwards: bool)
     dim = layer.node_dim
     if isinstance(operand, tuple | list):
         if len(operand) != 2:
-            return _LEFT_TO_PYG
+            return LEFT_TO_PYG
         source, target = operand
         if not forwards and target is not source:
             return "bipartite features meet flow='target_to_source'"
@@ -61,18 +61,18 @@ def source_of(layer: Any, operand: Any, sizes: list[int | None], forwards: bool)
         if reason is not None:
             return reason
         if not fits(sizes, 0, source.size(dim)):
-            return _LEFT_TO_PYG
+            return LEFT_TO_PYG
         if target is not None:
             if not isinstance(target, Tensor) or target.dim() < 2:
                 return "the destinations' features are no matrix"
             if not fits(sizes, 1, target.size(dim)):
-                return _LEFT_TO_PYG
+                return LEFT_TO_PYG
         return source  # type: ignore[no-any-return]
     reason = features_reason(operand, dim)
     if reason is not None:
         return reason
     if not fits(sizes, 0 if forwards else 1, operand.size(dim)):
-        return _LEFT_TO_PYG
+        return LEFT_TO_PYG
     return operand  # type: ignore[no-any-return]
 
 
@@ -116,7 +116,7 @@ def difference_reason(
     if reason is not None:
         return reason
     if not fits(sizes, 1 if forwards else 0, subtrahend.size(layer.node_dim)):
-        return _LEFT_TO_PYG
+        return LEFT_TO_PYG
     if source.dim() != 2 or subtrahend.shape[1:] != source.shape[1:] or subtrahend.dtype is not source.dtype:
         return "source and destination features differ in width or dtype, or have three dimensions"
     if reduce not in ("sum", "mean"):

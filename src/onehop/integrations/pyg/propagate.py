@@ -11,12 +11,14 @@ from onehop.backends import backend_for
 from onehop.graph import Graph
 from onehop.integrations import reports
 from onehop.integrations.pyg import reuse
+from onehop.integrations.pyg.attention import AttentionTask, Propagation, prepare
 from onehop.integrations.pyg.eligibility import ClassRecord, context_reason, layer_reason, reduction
 from onehop.integrations.pyg.graphs import graph_of, scales_of
 from onehop.integrations.pyg.operands import difference_reason, edges_of, source_of, weight_of
-from onehop.integrations.pyg.recognise import Form
+from onehop.integrations.pyg.pending import settled
+from onehop.integrations.pyg.recognise import Attention, Form
 from onehop.integrations.rows import stand_in
-from onehop.ops import aggregate
+from onehop.ops.aggregate import aggregate
 from onehop.ops.extremum import EXTREMUM
 from onehop.ops.linear import AGGREGATE
 
@@ -56,12 +58,14 @@ def _propagate(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    if torch.compiler.is_compiling() or not _on:
+    if torch.compiler.is_compiling():
         return theirs(layer, edge_index, *args, **kwargs)
+    if not _on:
+        return theirs(layer, edge_index, *args, **settled(kwargs))
     task = _prepare(records, layer, edge_index, args, kwargs)
     if isinstance(task, str):
         reports.refuse(layer, task)
-        return theirs(layer, edge_index, *args, **kwargs)
+        return theirs(layer, edge_index, *args, **settled(kwargs))
     if reports.recording():
         reports.record(task.described(layer))
     return task.run()
@@ -159,7 +163,7 @@ def _prepare(
     edge_index: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> Task | str:
+) -> Task | AttentionTask | str:
     """The task, or the sentence why there is none. O(1), but for an edge_index seen for the first time."""
     kind = type(layer)
     record = records.get(kind)
@@ -182,6 +186,8 @@ def _prepare(
     if isinstance(edges, str):
         return edges
     data, sizes = edges
+    if isinstance(form, Attention):
+        return prepare(form.kind, Propagation(layer, reduce, edge_index, data, sizes, kwargs))
     forwards = layer.flow == "source_to_target"
     x = source_of(layer, kwargs[form.source], sizes, forwards)
     if isinstance(x, str):
@@ -211,8 +217,12 @@ def _prepare(
     return Task(form, reduce, graph, x, weight, scale, subtrahend)
 
 
-def _names_fit(form: Form, kwargs: dict[str, Any]) -> bool:
+def _names_fit(form: Form | Attention, kwargs: dict[str, Any]) -> bool:
     expected = 1 + ("size" in kwargs)
+    if isinstance(form, Attention):
+        return len(kwargs) - ("size" in kwargs) == len(form.operands) and all(
+            name in kwargs for name in form.operands
+        )
     if form.source not in kwargs:
         return False
     for name in (form.weight, form.subtract):

@@ -36,13 +36,33 @@ CHEBYSHEV = Form("source * weight", weight="norm", weight_required=True)
 SPARSE_LINEAR = Form("source * weight", source="weight", weight="edge_weight")
 DIFFERENCE = Form("(source - destination) * weight", source="a", weight="edge_weight", subtract="b")
 
-ATTENTION = "attention layers are computed by PyG"
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Attention that a message function computes, or ends.
+
+    Attributes:
+        kind: Which; a recipe of ``attention.py`` has the same name.
+        operands: What ``propagate`` gets.
+        needs: Functions that a subclass must not have replaced, beside those that none may.
+    """
+
+    kind: str
+    operands: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+
+
+WEIGHTS_OF_HEADS = Attention("weights", ("x", "alpha"))
+TRANSFORMER = Attention("transformer", ("query", "key", "value", "edge_attr"))
+AGNN = Attention("agnn", ("x", "x_norm"))
+FA = Attention("fa", ("x", "alpha", "edge_weight"))
+SUPERGAT = Attention("supergat", ("x",), needs=("get_attention",))
 
 _CONV = "torch_geometric.nn.conv"
 _MODELS = "torch_geometric.nn.models"
 
-# (module, class that defines the message function, form or why not)
-_TABLE: tuple[tuple[str, str, Form | str], ...] = (
+# (module, class that defines the message function, what it computes)
+_TABLE: tuple[tuple[str, str, Form | Attention], ...] = (
     (f"{_CONV}.message_passing", "MessagePassing", COPY),
     (f"{_CONV}.sage_conv", "SAGEConv", COPY),
     (f"{_CONV}.gin_conv", "GINConv", COPY),
@@ -67,12 +87,12 @@ _TABLE: tuple[tuple[str, str, Form | str], ...] = (
     (f"{_CONV}.cheb_conv", "ChebConv", CHEBYSHEV),
     (f"{_MODELS}.linkx", "SparseLinear", SPARSE_LINEAR),
     (f"{_CONV}.le_conv", "LEConv", DIFFERENCE),
-    (f"{_CONV}.gat_conv", "GATConv", ATTENTION),
-    (f"{_CONV}.gatv2_conv", "GATv2Conv", ATTENTION),
-    (f"{_CONV}.transformer_conv", "TransformerConv", ATTENTION),
-    (f"{_CONV}.agnn_conv", "AGNNConv", ATTENTION),
-    (f"{_CONV}.fa_conv", "FAConv", ATTENTION),
-    (f"{_CONV}.supergat_conv", "SuperGATConv", ATTENTION),
+    (f"{_CONV}.gat_conv", "GATConv", WEIGHTS_OF_HEADS),
+    (f"{_CONV}.gatv2_conv", "GATv2Conv", WEIGHTS_OF_HEADS),
+    (f"{_CONV}.transformer_conv", "TransformerConv", TRANSFORMER),
+    (f"{_CONV}.agnn_conv", "AGNNConv", AGNN),
+    (f"{_CONV}.fa_conv", "FAConv", FA),
+    (f"{_CONV}.supergat_conv", "SuperGATConv", SUPERGAT),
 )
 
 # Every module of PyG that holds a name bound to gcn_norm.
@@ -98,17 +118,46 @@ SELF_LOOP_NAMES = (
     (f"{_CONV}.cluster_gcn_conv", "remove_self_loops"),
     (f"{_CONV}.cluster_gcn_conv", "add_self_loops"),
     (f"{_CONV}.simple_conv", "add_self_loops"),
+    *(
+        (f"{_CONV}.{module}", name)
+        for module in ("gat_conv", "gatv2_conv", "agnn_conv", "supergat_conv")
+        for name in ("remove_self_loops", "add_self_loops")
+    ),
+)
+
+# Layers whose forward returns attention weights on demand, and computes them all the same without.
+_RETURNING_WEIGHTS = (
+    (f"{_CONV}.gat_conv", "GATConv"),
+    (f"{_CONV}.gatv2_conv", "GATv2Conv"),
+    (f"{_CONV}.transformer_conv", "TransformerConv"),
+)
+
+# Layers that compute weights before propagate, in edge_update, and how.
+_EDGE_UPDATES = (
+    (f"{_CONV}.gat_conv", "GATConv", "gat"),
+    (f"{_CONV}.gatv2_conv", "GATv2Conv", "gatv2"),
 )
 
 
 def known_layers() -> tuple[str, ...]:
     """The names of the classes whose message functions have a fast path."""
-    return tuple(name for _, name, form in _TABLE if isinstance(form, Form))
+    return tuple(name for _, name, _ in _TABLE)
 
 
-def message_forms() -> dict[Callable[..., Any], Form | str]:
-    """The table, by function object: a form, or the sentence why a function has none."""
-    forms: dict[Callable[..., Any], Form | str] = {}
-    for module, name, form in _TABLE:
-        forms[getattr(importlib.import_module(module), name).message] = form
-    return forms
+def message_forms() -> dict[Callable[..., Any], Form | Attention]:
+    """The table, by function object."""
+    return {_class(module, name).message: form for module, name, form in _TABLE}
+
+
+def edge_updates() -> dict[Callable[..., Any], str]:
+    """The functions that compute attention weights before ``propagate``, and the kind of each."""
+    return {_class(module, name).edge_update: kind for module, name, kind in _EDGE_UPDATES}
+
+
+def classes_returning_weights() -> list[Any]:
+    """The classes whose ``forward`` returns attention weights to whoever asks for them."""
+    return [_class(module, name) for module, name in _RETURNING_WEIGHTS]
+
+
+def _class(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)

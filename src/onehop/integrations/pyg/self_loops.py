@@ -1,4 +1,8 @@
-"""Self loops added and removed, remembered, for the layers that do it on every call."""
+"""Self loops added and removed, remembered, for the layers that do it on every call.
+
+Edge attributes, which may need gradients, are rewritten every time by PyG; the edges that come with them are
+those remembered, so that their graph is found again.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,27 +16,25 @@ Rewrite = Callable[..., Any]
 
 
 def remembering_add(theirs: Rewrite) -> Rewrite:
-    """PyG's ``add_self_loops`` with a memory, for calls without edge attributes."""
+    """PyG's ``add_self_loops`` with a memory."""
     ours = _rewrite
 
     def add_self_loops(  # type: ignore[no-untyped-def]
         edge_index, edge_attr=None, fill_value=None, num_nodes=None
     ):
-        if edge_attr is not None or type(num_nodes) is not int:
+        if type(num_nodes) is not int:
             return theirs(edge_index, edge_attr, fill_value, num_nodes)
-        return ours(theirs, "add_self_loops", edge_index, None, None, num_nodes)
+        return ours(theirs, "add_self_loops", edge_index, edge_attr, fill_value, num_nodes)
 
     return stand_in(theirs, add_self_loops)
 
 
 def remembering_remove(theirs: Rewrite) -> Rewrite:
-    """PyG's ``remove_self_loops`` with a memory, for calls without edge attributes."""
+    """PyG's ``remove_self_loops`` with a memory."""
     ours = _rewrite
 
     def remove_self_loops(edge_index, edge_attr=None):  # type: ignore[no-untyped-def]
-        if edge_attr is not None:
-            return theirs(edge_index, edge_attr)
-        return ours(theirs, "remove_self_loops", edge_index, None)
+        return ours(theirs, "remove_self_loops", edge_index, edge_attr)
 
     return stand_in(theirs, remove_self_loops)
 
@@ -41,13 +43,17 @@ REMEMBERING = {"add_self_loops": remembering_add, "remove_self_loops": rememberi
 """What stands in for each function, by its name."""
 
 
-def _rewrite(theirs: Rewrite, name: str, edge_index: Any, *rest: Any) -> Any:
+def _rewrite(
+    theirs: Rewrite, name: str, edge_index: Any, edge_attr: Any, fill_value: Any = None, num_nodes: Any = None
+) -> Any:
+    rest = () if name == "remove_self_loops" else (fill_value, num_nodes)
     if torch.compiler.is_compiling() or not can_remember(edge_index):
-        return theirs(edge_index, *rest)
-    found = remembered(edge_index, (name, rest))
+        return theirs(edge_index, edge_attr, *rest)
+    attributes = None if edge_attr is None else theirs(edge_index, edge_attr, *rest)[1]
+    found = remembered(edge_index, (name, num_nodes))
     if found is None:
         with torch.inference_mode(False), torch.no_grad():
-            edges, _ = theirs(edge_index, *rest)
+            edges, _ = theirs(edge_index, None, *rest)
         found = (edges,)
-        remember(edge_index, (name, rest), found)
-    return found[0], None
+        remember(edge_index, (name, num_nodes), found)
+    return found[0], attributes

@@ -31,7 +31,8 @@ def aggregate(
         csr: The native graph.
         plan: How to go over it.
         x: [cols, F].
-        weight: [E] in the caller's edge order, of the accumulator's dtype.
+        weight: [E] in the caller's edge order, of the accumulator's dtype; or [E, H], whose columns weigh
+            one H-th of x's columns each.
         src_scale: [cols], contiguous, of the accumulator's dtype.
         dst_scale: [rows], likewise.
         mean: Divide by the number of edges.
@@ -80,31 +81,36 @@ def _run(
     ties: Tensor | None,
 ) -> None:
     x = rows(x)
-    width = x.size(1)
+    heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
+    width = x.size(1) // heads
     if width == 0:
         return
-    extension.aggregate(
-        csr,
-        reduce,
-        DTYPE_CODES[x.dtype],
-        out.dtype != x.dtype,
-        thread_count(plan),
-        plan.prefetch,
-        plan.edges_per_item,
-        plan.column_tile,
-        plan.nontemporal,
-        width,
-        x.data_ptr(),
-        x.stride(0),
-        address(weight),
-        edge_stride(weight),
-        weight_in_graph_order,
-        address(src_scale),
-        address(dst_scale),
-        out.data_ptr(),
-        width,
-        address(ties),
-    )
+    x_begin, out_begin, weight_begin, weight_step = x.data_ptr(), out.data_ptr(), address(weight), 0
+    if weight is not None and heads > 1:
+        weight_step = weight.stride(1) * weight.element_size()
+    for head in range(heads):
+        extension.aggregate(
+            csr,
+            reduce,
+            DTYPE_CODES[x.dtype],
+            out.dtype != x.dtype,
+            thread_count(plan),
+            plan.prefetch,
+            plan.edges_per_item,
+            plan.column_tile,
+            plan.nontemporal,
+            width,
+            x_begin + head * width * x.element_size(),
+            x.stride(0),
+            weight_begin + head * weight_step,
+            edge_stride(weight),
+            weight_in_graph_order,
+            address(src_scale),
+            address(dst_scale),
+            out_begin + head * width * out.element_size(),
+            out.stride(0),
+            address(ties),
+        )
 
 
 def extremum_grad_source(

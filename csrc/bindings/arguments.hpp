@@ -1,0 +1,39 @@
+// What the bindings share: how tensors arrive, and memory for the pieces of cut rows.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <new>
+
+#include "onehop/kernels.hpp"
+
+using Address = uintptr_t;  // of a tensor's first element; 0 = left out
+using Released = nanobind::call_guard<nanobind::gil_scoped_release>;
+
+inline void* at(Address address) { return reinterpret_cast<void*>(address); }
+
+inline int64_t bytes_of(onehop::DType dtype) {
+  switch (dtype) {
+    case onehop::DType::float32:
+      return 4;
+    case onehop::DType::float64:
+      return 8;
+    default:
+      return 2;
+  }
+}
+
+// Bytes of the accumulator for the type of this number.
+inline int64_t acc_bytes(int dtype) { return static_cast<onehop::DType>(dtype) == onehop::DType::float64 ? 8 : 4; }
+
+// Slots for the pieces of cut rows; most graphs and plans have none.
+inline onehop::Block slots_for(const onehop::WorkList& work, int64_t per_slot) {
+  onehop::Block block(work.slots * per_slot);
+  if (!block) throw std::bad_alloc();
+  return block;
+}
+
+// One function an operator, each in the file of its name.
+void bind_attention(nanobind::module_& m);
+void bind_edge_softmax(nanobind::module_& m);

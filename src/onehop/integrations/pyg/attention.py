@@ -1,0 +1,373 @@
+"""The fast paths of attention layers: fused where nobody asks for weights, else a weighted sum for each head.
+
+Every recipe checks its operands as PyG would, and returns what is left to do. What PyG would complain about
+is refused, so that PyG's own error appears. Numbers for each edge and head may be made, rows for each edge
+not. Of a pair of operands, PyG takes the first for the sources and the second for the destinations, whatever
+the flow.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn.functional import dropout, leaky_relu
+
+from onehop.backends import backend_for
+from onehop.graph import Graph
+from onehop.integrations import reports
+from onehop.integrations.pyg.edge_features import edge_score, projected
+from onehop.integrations.pyg.graphs import graph_of
+from onehop.integrations.pyg.operands import FLOATS, LEFT_TO_PYG, fits
+from onehop.integrations.pyg.pending import Pending, unasked
+from onehop.ops import aggregate, attention, edge_softmax, gat, gatv2, sddmm
+
+_OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
+_BY_PYG = "source * weight for each head, weights by PyG"
+
+
+@dataclass(slots=True)
+class Propagation:
+    """One call of ``propagate``, with what was found out about it.
+
+    Attributes:
+        layer: The layer.
+        reduce: How it reduces messages.
+        edge_index: As it was given.
+        edges: [2, E], its tensor.
+        sizes: Rows of the two ends, as far as they are known; recipes fill it in as PyG does.
+        operands: What else was given, by name.
+    """
+
+    layer: Any
+    reduce: str
+    edge_index: Any
+    edges: Tensor
+    sizes: list[int | None]
+    operands: dict[str, Any]
+
+    @property
+    def sending(self) -> int:
+        """The row of ``edges``, and the entry of a pair, that messages come from."""
+        return 0 if self.layer.flow == "source_to_target" else 1
+
+    def graph(self, num_src: int) -> Graph | None:
+        """The graph of these edges; None if a node number is out of range."""
+        receiving = 1 - self.sending
+        num_dst = self.sizes[receiving]
+        if num_dst is None:
+            num_dst = self.sizes[self.sending]
+        if type(num_dst) is not int:
+            return None
+        return graph_of(self.edges, num_src, num_dst, self.sending == 0)
+
+
+@dataclass(slots=True)
+class AttentionTask:
+    """Attention of one layer, ready to run.
+
+    Attributes:
+        form: As ``explain`` shows it.
+        reduce: How messages are reduced.
+        graph: Over which edges.
+        x: The sources' features.
+        run: Computes the aggregated messages.
+    """
+
+    form: str
+    reduce: str
+    graph: Graph
+    x: Tensor
+    run: Callable[[], Tensor]
+
+    def described(self, layer: Any) -> reports.Call:
+        """What ``explain`` shows."""
+        backend = backend_for(self.x.device, self.x.dtype)
+        plan = backend.prepare(self.graph, False, self.x.size(-1), self.x.dtype)
+        return reports.Call(layer, None, self.form, self.reduce, backend.name, str(plan))
+
+
+def prepare(kind: str, call: Propagation) -> AttentionTask | str:
+    """What is left to do for a layer of this kind of attention, or why PyG has to do it."""
+    return _RECIPES[kind](call)
+
+
+def _of_pending(call: Propagation) -> AttentionTask | str:
+    """GAT and GATv2: the source's features times the weights of the heads."""
+    x = _pair(call, "x")
+    if isinstance(x, str):
+        return x
+    source = x[0]
+    if source is None:
+        return LEFT_TO_PYG
+    if call.layer.node_dim != 0:
+        return "node_dim is not 0"
+    graph = call.graph(source.size(0))
+    if graph is None:
+        return _OUT_OF_RANGE
+    weights = call.operands["alpha"]
+    if type(weights) is Pending:
+        fused = _FUSED[weights.kind](call, weights, x, graph)
+        if isinstance(fused, AttentionTask):
+            return fused
+        weights = weights.compute()
+    if not _is_feature(weights, 2) or weights.shape != (call.edges.size(1), source.size(1)):
+        return "the weights are not one number an edge and head"
+    return AttentionTask(
+        _BY_PYG, call.reduce, graph, source, lambda: aggregate(graph, source, weights, call.reduce)
+    )
+
+
+def _fused_gat(
+    call: Propagation, pending: Pending, x: tuple[Tensor | None, Tensor | None], graph: Graph
+) -> AttentionTask | None:
+    layer, operands = call.layer, pending.operands
+    source = x[0]
+    if source is None or not _can_fuse(call, pending, {"alpha", "edge_attr", "size"}):
+        return None
+    scores = operands["alpha"]
+    if operands["size"] != call.operands.get("size") or type(scores) is not tuple or len(scores) != 2:
+        return None
+    of_source, of_target = scores
+    heads = source.size(1)
+    if of_target is None:
+        of_target = of_source.new_zeros(graph.num_dst, heads)
+    for score, rows in ((of_source, graph.num_src), (of_target, graph.num_dst)):
+        if not _is_feature(score, 2) or score.shape != (rows, heads) or score.dtype is not source.dtype:
+            return None
+    extra = edge_score(layer, operands["edge_attr"], call.edges.size(1), source.dtype)
+    if isinstance(extra, str):
+        return None
+
+    def run() -> Tensor:
+        return gat(
+            graph,
+            source,
+            of_source,
+            of_target,
+            layer.negative_slope,
+            edge_score=None if extra is None else extra(),
+            edge_mask=_drawn(layer, graph, of_source),
+        )
+
+    return AttentionTask("GAT, fused", "sum", graph, source, run)
+
+
+def _fused_gatv2(
+    call: Propagation, pending: Pending, x: tuple[Tensor | None, Tensor | None], graph: Graph
+) -> AttentionTask | None:
+    layer = call.layer
+    source, target = x
+    if source is None or target is None or not _can_fuse(call, pending, {"x", "edge_attr"}):
+        return None
+    given = pending.operands["x"]
+    if type(given) is not tuple or len(given) != 2 or given[0] is not x[0] or given[1] is not x[1]:
+        return None
+    if (
+        target.shape != (graph.num_dst, *source.shape[1:])
+        or layer.att.shape != (1, *source.shape[1:])
+        or not source.dtype is target.dtype is layer.att.dtype
+    ):
+        return None
+    edge = projected(layer, pending.operands["edge_attr"], call.edges.size(1), source.dtype)
+    if isinstance(edge, str):
+        return None
+
+    def run() -> Tensor:
+        return gatv2(
+            graph,
+            source,
+            target,
+            layer.att[0],
+            layer.negative_slope,
+            edge=None if edge is None else edge(),
+            edge_mask=_drawn(layer, graph, source),
+        )
+
+    return AttentionTask("GATv2, fused", "sum", graph, source, run)
+
+
+def _transformer(call: Propagation) -> AttentionTask | str:
+    layer = call.layer
+    query, key, value = (call.operands[name] for name in ("query", "key", "value"))
+    reason = _dtypes_reason(call, 3, query, key, value)
+    if reason is not None:
+        return reason
+    if call.reduce != "sum":
+        return "its aggregation is not a sum"
+    sending = call.sending
+    for tensor, end in ((query, 1 - sending), (key, sending), (value, sending)):
+        if not fits(call.sizes, end, tensor.size(0)) or tensor.shape[1:] != key.shape[1:]:
+            return LEFT_TO_PYG
+    if layer.node_dim != 0 or key.shape[1:] != (layer.heads, layer.out_channels):
+        return LEFT_TO_PYG
+    edge = projected(layer, call.operands["edge_attr"], call.edges.size(1), key.dtype, widen_vectors=False)
+    if isinstance(edge, str):
+        return edge
+    if layer.lin_edge is not None and edge is None:
+        return LEFT_TO_PYG
+    graph = call.graph(key.size(0))
+    if graph is None:
+        return _OUT_OF_RANGE
+    asked = not unasked(layer)
+
+    def run() -> Tensor:
+        operands = (graph, query, key, value, 1 / math.sqrt(layer.out_channels))
+        features = None if edge is None else edge()
+        mask = _drawn(layer, graph, key)
+        if not asked:
+            return attention(*operands, edge=features, edge_mask=mask)
+        out, layer._alpha = attention(*operands, edge=features, edge_mask=mask, return_attention_weights=True)
+        return out
+
+    form = "dot-product attention, fused"
+    return AttentionTask(f"{form}, with weights" if asked else form, "sum", graph, value, run)
+
+
+def _agnn(call: Propagation) -> AttentionTask | str:
+    layer, x, direction = call.layer, call.operands["x"], call.operands["x_norm"]
+    reason = _dtypes_reason(call, 2, x, direction, layer.beta)
+    if reason is not None:
+        return reason
+    graph = _square(call, x)
+    if isinstance(graph, str):
+        return graph
+    if call.reduce != "sum" or direction.shape != x.shape or layer.beta.numel() != 1:
+        return LEFT_TO_PYG
+    lone = direction.unsqueeze(1)
+
+    def run() -> Tensor:
+        return attention(graph, lone * layer.beta, lone, x.unsqueeze(1), 1.0).squeeze(1)
+
+    return AttentionTask("dot-product attention, fused", "sum", graph, x, run)
+
+
+def _supergat(call: Propagation) -> AttentionTask | str:
+    layer, x = call.layer, call.operands["x"]
+    reason = _dtypes_reason(call, 3, x, *(att for att in (layer.att_l, layer.att_r) if att is not None))
+    if reason is not None:
+        return reason
+    graph = _square(call, x)
+    if isinstance(graph, str):
+        return graph
+    if x.shape[1:] != (layer.heads, layer.out_channels) or layer.node_dim != 0:
+        return LEFT_TO_PYG
+    sending = call.sending
+
+    def run() -> Tensor:
+        score = sddmm(graph, x, x)
+        if layer.attention_type == "MX":
+            of_source, of_target = (x * layer.att_l).sum(-1), (x * layer.att_r).sum(-1)
+            ends = of_source.index_select(0, call.edges[sending]) + of_target.index_select(
+                0, call.edges[1 - sending]
+            )
+            score = ends * score.sigmoid()
+        else:
+            score = score / math.sqrt(layer.out_channels)
+        weight = edge_softmax(graph, leaky_relu(score, layer.negative_slope))
+        weight = dropout(weight, p=layer.dropout, training=layer.training)
+        return aggregate(graph, x, weight, call.reduce)
+
+    return AttentionTask("source * softmax of scores for each head", call.reduce, graph, x, run)
+
+
+def _fa(call: Propagation) -> AttentionTask | str:
+    layer, x, edge_weight = call.layer, call.operands["x"], call.operands["edge_weight"]
+    ends = _pair(call, "alpha", dims=2)
+    if isinstance(ends, str):
+        return ends
+    of_source, of_target = ends
+    if not _is_feature(x, 2) or of_source is None or of_target is None or layer.node_dim not in (-2, 0):
+        return LEFT_TO_PYG
+    graph = _square(call, x)
+    if isinstance(graph, str):
+        return graph
+    edges = call.edges.size(1)
+    if not _is_feature(edge_weight, 1) or edge_weight.size(0) != edges or of_source.size(1) != 1:
+        return LEFT_TO_PYG
+
+    def run() -> Tensor:
+        at_source = of_source.index_select(0, call.edges[call.sending])
+        at_target = of_target.index_select(0, call.edges[1 - call.sending])
+        layer._alpha = (at_source + at_target).tanh().squeeze(-1)
+        weight = dropout(layer._alpha, p=layer.dropout, training=layer.training) * edge_weight
+        return aggregate(graph, x, weight, call.reduce)
+
+    return AttentionTask("source * tanh of scores * weight", call.reduce, graph, x, run)
+
+
+_RECIPES: dict[str, Callable[[Propagation], AttentionTask | str]] = {
+    "weights": _of_pending,
+    "transformer": _transformer,
+    "agnn": _agnn,
+    "supergat": _supergat,
+    "fa": _fa,
+}
+_FUSED = {"gat": _fused_gat, "gatv2": _fused_gatv2}
+
+
+def _pair(call: Propagation, name: str, dims: int = 3) -> tuple[Tensor | None, Tensor | None] | str:
+    """The features of sources and destinations; notes their numbers of rows as PyG does."""
+    operand = call.operands[name]
+    if type(operand) is not tuple or len(operand) != 2:
+        return f"{name} is not a pair"
+    for end, tensor in enumerate(operand):
+        if tensor is None:
+            continue
+        if not _is_feature(tensor, dims):
+            return f"{name} is not a dense floating-point tensor of {dims} dimensions on the CPU"
+        if not fits(call.sizes, end, tensor.size(0)):
+            return LEFT_TO_PYG
+    if call.sending == 1 and None not in call.sizes and call.sizes[0] != call.sizes[1]:
+        return "bipartite features meet flow='target_to_source'"
+    return operand
+
+
+def _square(call: Propagation, x: Tensor) -> Graph | str:
+    """The graph where one tensor has the features of both ends."""
+    if not fits(call.sizes, 0, x.size(0)) or not fits(call.sizes, 1, x.size(0)):
+        return LEFT_TO_PYG
+    return call.graph(x.size(0)) or _OUT_OF_RANGE
+
+
+def _is_feature(tensor: Any, dims: int) -> bool:
+    return (
+        (type(tensor) is Tensor or type(tensor) is Parameter)
+        and tensor.dtype in FLOATS
+        and tensor.is_cpu
+        and tensor.layout is torch.strided
+        and tensor.dim() == dims
+    )
+
+
+def _dtypes_reason(call: Propagation, dims: int, x: Any, *others: Any) -> str | None:
+    """Why scores of these features cannot be computed here; None if they can."""
+    if torch.is_autocast_enabled("cpu"):
+        return "autocast decides on the dtypes of its scores"
+    if not _is_feature(x, dims):
+        return f"the features are not a dense floating-point tensor of {dims} dimensions on the CPU"
+    if any(not isinstance(other, Tensor) or other.dtype is not x.dtype for other in others):
+        return "its features and parameters differ in dtype"
+    if dims == 2 and call.layer.node_dim not in (-2, 0):
+        return "node_dim is not the first of two dimensions"
+    return None
+
+
+def _can_fuse(call: Propagation, pending: Pending, names: set[str]) -> bool:
+    return (
+        call.reduce == "sum"
+        and pending.edge_index is call.edge_index
+        and pending.operands.keys() == names
+        and call.edges.size(1) > 0
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def _drawn(layer: Any, graph: Graph, like: Tensor) -> Tensor | None:
+    """[E, H]: the factors of PyG's dropout, drawn as PyG would draw them now; None where it draws none."""
+    if not layer.training or layer.dropout == 0:
+        return None
+    return dropout(like.new_ones(graph.num_edges, like.size(1)), p=layer.dropout, training=True)

@@ -1,0 +1,90 @@
+"""Edge features of attention layers: what a layer's ``lin_edge`` makes of them, if need be edge by edge."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.nn.dense import Linear
+
+from onehop.integrations.pyg.eligibility import MODULE_HOOKS, global_hooks
+from onehop.integrations.pyg.operands import LEFT_TO_PYG
+
+Projection = Tensor | tuple[Tensor, Tensor]
+
+
+def edge_score(
+    layer: Any, features: Any, edges: int, dtype: torch.dtype
+) -> Callable[[], Tensor] | str | None:
+    """How GATConv's part of the score that the edge's features give is computed: [E, H].
+
+    The score of head h is ``att_edge[h] . (W_h f)``, which is ``(W_h^T att_edge[h]) . f``: a product with K
+    numbers an edge and head in place of a row of H * C.
+
+    Returns:
+        None where there is no such part; a sentence where PyG has to compute it.
+    """
+    projection = projected(layer, features, edges, dtype) if layer.lin_edge is not None else None
+    if projection is None or isinstance(projection, str):
+        return projection
+
+    def compute() -> Tensor:
+        product = projection()
+        if isinstance(product, Tensor):
+            score: Tensor = (product * layer.att_edge).sum(dim=-1)
+            return score
+        given, weight = product
+        heads, width = layer.heads, layer.out_channels
+        summed: Tensor = (weight.view(heads, width, -1) * layer.att_edge.view(heads, width, 1)).sum(1)
+        return given @ summed.t()
+
+    return compute
+
+
+def projected(
+    layer: Any, features: Any, edges: int, dtype: torch.dtype, widen_vectors: bool = True
+) -> Callable[[], Projection] | str | None:
+    """How what ``lin_edge`` makes of the edges' features is had.
+
+    Args:
+        layer: An attention layer.
+        features: [E, K] or, with ``widen_vectors``, [E].
+        edges: E.
+        dtype: Of the layer's features; these must be the same.
+        widen_vectors: Whether the layer takes [E] for [E, 1].
+
+    Returns:
+        A function that returns the features and the weights of a plain ``lin_edge``, to be multiplied edge by
+        edge in a kernel, or the product [E, H, C] of one that has hooks or was replaced. None where there are
+        no features; a sentence where PyG has to go on.
+    """
+    if features is None:
+        return None
+    linear = layer.lin_edge
+    if linear is None or not isinstance(linear, torch.nn.Module):
+        return LEFT_TO_PYG
+    if (type(features) is not Tensor and type(features) is not Parameter) or not features.is_cpu:
+        return "the edge features are not a plain tensor on the CPU"
+    if features.dtype is not dtype or features.layout is not torch.strided:
+        return "the edge features are of another dtype than the nodes'"
+    given = features.view(-1, 1) if features.dim() == 1 and widen_vectors else features
+    if given.dim() != 2 or given.size(0) != edges:
+        return LEFT_TO_PYG
+    heads, width = layer.heads, layer.out_channels
+    if not _is_plain(linear):
+        return lambda: linear(given).view(-1, heads, width)
+    weight: Any = linear.weight
+    if weight.shape != (heads * width, given.size(1)) or weight.dtype is not dtype:
+        return LEFT_TO_PYG
+    return lambda: (given, weight)
+
+
+def _is_plain(linear: Any) -> bool:
+    """Whether it is a product with ``weight`` and nothing else."""
+    if type(linear) is not Linear or linear.bias is not None or type(linear.weight) is not Parameter:
+        return False
+    state = linear.__dict__
+    if "forward" in state or any(state[name] for name in MODULE_HOOKS):
+        return False
+    return not global_hooks()

@@ -1,0 +1,124 @@
+"""Attention weights that are not computed yet, because nobody may want them.
+
+GAT's layers compute a weight for every edge and head in ``edge_updater``, and give it to ``propagate``. A
+fused ``propagate`` needs no such tensor, but the layer returns it where its caller asks for it, and only
+``forward`` knows that. So a wrapper round ``forward`` notes that nobody asked, and ``edge_updater`` then
+hands over a :class:`Pending` in place of the weights. Only the wrapped ``propagate`` ever sees it: either it
+runs without weights, or it has PyG compute them and goes on as PyG does.
+"""
+
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.integrations.rows import stand_in
+
+Function = Callable[..., Any]
+
+_ASKED_BY = "return_attention_weights"
+
+# The layer whose forward is running and whose caller did not ask for weights.
+_unasked: ContextVar[Any] = ContextVar("onehop_unasked", default=None)
+
+# What PyG's edge_update functions compute, by function object.
+_kinds: dict[Function, str] = {}
+
+
+class Pending:
+    """A call of ``edge_updater`` that has not been made.
+
+    Attributes:
+        kind: What its ``edge_update`` computes: "gat" or "gatv2".
+        edge_index: What it was called with.
+        operands: Likewise, by name.
+    """
+
+    __slots__ = ("_layer", "_theirs", "_weights", "edge_index", "kind", "operands")
+
+    def __init__(
+        self, kind: str, theirs: Function, layer: Any, edge_index: Any, operands: dict[str, Any]
+    ) -> None:
+        self.kind = kind
+        self.edge_index = edge_index
+        self.operands = operands
+        self._theirs = theirs
+        self._layer = layer
+        self._weights: Tensor | None = None
+
+    def compute(self) -> Tensor:
+        """The weights, by PyG; once, since a second time would draw another dropout."""
+        if self._weights is None:
+            self._weights = self._theirs(self._layer, self.edge_index, **self.operands)
+        return self._weights
+
+
+def settled(operands: dict[str, Any]) -> dict[str, Any]:
+    """The operands of a ``propagate`` of PyG's own: weights that were pending are computed."""
+    weights = operands.get("alpha")
+    return {**operands, "alpha": weights.compute()} if type(weights) is Pending else operands
+
+
+def know(kinds: dict[Function, str]) -> None:
+    """Sets the ``edge_update`` functions whose weights can wait."""
+    _kinds.update(kinds)
+
+
+def unasked(layer: Any) -> bool:
+    """Whether the layer's forward is running, and nobody asked it for weights."""
+    return _unasked.get() is layer
+
+
+def noting(theirs: Function) -> Function:
+    """A ``forward`` that notes whether its caller asks for weights."""
+    ours = _forward
+    # Without self.
+    place = list(inspect.signature(theirs).parameters).index(_ASKED_BY) - 1
+
+    def forward(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        return ours(theirs, place, self, args, kwargs)
+
+    return stand_in(theirs, forward)
+
+
+def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if torch.compiler.is_compiling():
+        return theirs(layer, *args, **kwargs)
+    asked = args[place] if len(args) > place else kwargs.get(_ASKED_BY)
+    before = _unasked.set(layer if asked is None else None)
+    try:
+        return theirs(layer, *args, **kwargs)
+    finally:
+        _unasked.reset(before)
+
+
+def wrap_edge_updater(theirs: Function) -> Function:
+    """An ``edge_updater`` that puts its work off where the wrapped ``propagate`` may not need it."""
+    ours = _edge_updater
+
+    def edge_updater(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
+        return ours(theirs, self, edge_index, args, kwargs)
+
+    wrapped = stand_in(theirs, edge_updater)
+    wrapped.onehop_theirs = theirs  # type: ignore[attr-defined]
+    return wrapped
+
+
+def _edge_updater(
+    theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if not torch.compiler.is_compiling() and _unasked.get() is layer and not args:
+        kind, state = _kinds.get(type(layer).edge_update), layer.__dict__
+        if (
+            kind is not None
+            and hasattr(type(layer).propagate, "onehop_theirs")
+            and "propagate" not in state
+            and "edge_update" not in state
+            and not state["_edge_update_forward_pre_hooks"]
+            and not state["_edge_update_forward_hooks"]
+        ):
+            return Pending(kind, theirs, layer, edge_index, kwargs)
+    return theirs(layer, edge_index, *args, **kwargs)

@@ -1,0 +1,330 @@
+"""Attention over each destination's edges: the scores of GAT, of GATv2 and of graph transformers."""
+
+import math
+from typing import Literal, overload
+
+from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.ops.attention_arguments import Edge, attend, check_edge, check_heads, check_tensor
+from onehop.ops.checks import check_features, check_graph
+
+
+@overload
+def gat(
+    graph: Graph,
+    x: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge_score: Tensor | None = None,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+    return_attention_weights: Literal[False] = False,
+    backend: str | None = None,
+) -> Tensor: ...
+@overload
+def gat(
+    graph: Graph,
+    x: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge_score: Tensor | None = None,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+    return_attention_weights: Literal[True],
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]: ...
+def gat(
+    graph: Graph,
+    x: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge_score: Tensor | None = None,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+    return_attention_weights: bool = False,
+    backend: str | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Graph attention: scores are sums of numbers of the nodes (Velickovic et al., 2018).
+
+    ``score[e] = leaky_relu(score_src[j] + score_dst[i] + edge_score[e])`` for each edge e = (j -> i) and
+    head, ``weight`` is its softmax over the edges of i, and ``out[i] = sum over e of weight[e] * x[j]``.
+
+    Nothing of size edges times width is made, forward or backward. Destinations without edges get 0. A
+    score of -inf has weight 0; where all are -inf, or one is NaN or inf, the row is NaN, as with torch's own
+    softmax. Second derivatives take a row for each edge.
+
+    Args:
+        graph: The graph.
+        x: [num_src, H, D], float32, float64, bfloat16 or float16. Differentiable.
+        score_src: [num_src, H]. Differentiable.
+        score_dst: [num_dst, H]. Differentiable.
+        negative_slope: Of the leaky relu.
+        dropout: Probability, in [0, 1), of setting a weight to 0; the others are divided by 1 - dropout. The
+            mask is a hash of the seed, the edge's number in the caller's order and the head: nothing is
+            stored, and threads and instruction sets do not matter.
+        edge_score: [E, H], in the caller's edge order; None means 0. Differentiable.
+        edge_mask: [E, H], multiplies the softmaxed weights; None means 1. It stands for a dropout drawn
+            elsewhere, has no gradient, and does not go with ``dropout``.
+        seed: Of the dropout, in [0, 2^63). None draws one number from torch's default generator.
+        return_attention_weights: Also return the weights, after dropout and mask.
+        backend: Who runs it, by name; None means the best that can.
+
+    Returns:
+        [num_dst, H, D], of the promoted dtype of all operands but ``edge_mask``; with
+        ``return_attention_weights`` also the weights [E, H], in the caller's edge order, differentiable.
+
+    Raises:
+        ArgumentError: A shape, dtype, device or number does not fit.
+        BackendError: No backend runs on such tensors.
+    """
+    check_graph(graph)
+    check_features("x", x, graph.num_src, "sources")
+    check_tensor("x", x, (graph.num_src, None, None), "[num_src, H, D]", x)
+    check_heads("x", x)
+    heads = x.size(1)
+    check_tensor("score_src", score_src, (graph.num_src, heads), "[num_src, H]", x)
+    check_tensor("score_dst", score_dst, (graph.num_dst, heads), "[num_dst, H]", x)
+    if edge_score is not None:
+        check_tensor("edge_score", edge_score, (graph.num_edges, heads), "[E, H]", x)
+    return attend(
+        graph,
+        "gat",
+        x,
+        score_src,
+        score_dst,
+        None,
+        edge_score,
+        None,
+        negative_slope,
+        dropout,
+        edge_mask,
+        seed,
+        return_attention_weights,
+        backend,
+    )
+
+
+@overload
+def gatv2(
+    graph: Graph,
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+    return_attention_weights: Literal[False] = False,
+    backend: str | None = None,
+) -> Tensor: ...
+@overload
+def gatv2(
+    graph: Graph,
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+    return_attention_weights: Literal[True],
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]: ...
+def gatv2(
+    graph: Graph,
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+    return_attention_weights: bool = False,
+    backend: str | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Graph attention whose scores look at both ends together (Brody et al., 2022).
+
+    ``score[e] = att . leaky_relu(x_src[j] + x_dst[i] + edge[e])`` for every edge e = (j -> i) and head,
+    ``weight`` is its softmax over the edges of i, and ``out[i] = sum over e of weight[e] * x_src[j]``.
+
+    Nothing of size edges times width is made, forward or backward (but the gradient of an ``edge`` that is
+    one itself). Destinations without edges get 0. A score of -inf has weight 0; where all are -inf, or one is
+    NaN or inf, the row is NaN, as with torch's own softmax. Second derivatives take a row for each
+    edge.
+
+    Args:
+        graph: The graph.
+        x_src: [num_src, H, D], float32, float64, bfloat16 or float16. Differentiable.
+        x_dst: [num_dst, H, D]. Differentiable.
+        att: [H, D]. Differentiable.
+        negative_slope: Of the leaky relu.
+        dropout: Probability, in [0, 1), of setting a weight to 0; the others are divided by 1 - dropout. The
+            mask is a hash of the seed, the edge's number in the caller's order and the head: nothing is
+            stored, and threads and instruction sets do not matter.
+        edge: Features of the edges, in the caller's edge order: [E, H, D], or the pair of features [E, K] and
+            weight [H * D, K], whose product is taken edge by edge inside the kernel. None means 0.
+            Differentiable.
+        edge_mask: [E, H], multiplies the softmaxed weights; None means 1. It stands for a dropout drawn
+            elsewhere, has no gradient, and does not go with ``dropout``.
+        seed: Of the dropout, in [0, 2^63). None draws one number from torch's default generator.
+        return_attention_weights: Also return the weights, after dropout and mask.
+        backend: Who runs it, by name; None means the best that can.
+
+    Returns:
+        [num_dst, H, D], of the promoted dtype of all operands but ``edge_mask``; with
+        ``return_attention_weights`` also the weights [E, H], in the caller's edge order, differentiable.
+
+    Raises:
+        ArgumentError: A shape, dtype, device or number does not fit.
+        BackendError: No backend runs on such tensors.
+    """
+    check_graph(graph)
+    check_features("x_src", x_src, graph.num_src, "sources")
+    check_tensor("x_src", x_src, (graph.num_src, None, None), "[num_src, H, D]", x_src)
+    check_heads("x_src", x_src)
+    heads, width = x_src.shape[1:]
+    check_tensor("x_dst", x_dst, (graph.num_dst, heads, width), "[num_dst, H, D]", x_src)
+    check_tensor("att", att, (heads, width), "[H, D]", x_src)
+    features, weight = check_edge(edge, graph, heads, width, x_src)
+    return attend(
+        graph,
+        "gatv2",
+        x_src,
+        None,
+        x_dst,
+        att,
+        features,
+        weight,
+        negative_slope,
+        dropout,
+        edge_mask,
+        seed,
+        return_attention_weights,
+        backend,
+    )
+
+
+@overload
+def attention(
+    graph: Graph,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+    return_attention_weights: Literal[False] = False,
+    backend: str | None = None,
+) -> Tensor: ...
+@overload
+def attention(
+    graph: Graph,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+    return_attention_weights: Literal[True],
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]: ...
+def attention(
+    graph: Graph,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+    return_attention_weights: bool = False,
+    backend: str | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Dot-product attention over a graph's edges, as graph transformers have it (Shi et al., 2021).
+
+    ``score[e] = scale * query[i] . (key[j] + edge[e])`` for every edge e = (j -> i) and head, ``weight``
+    is its softmax over the edges of i, and ``out[i] = sum over e of weight[e] * (value[j] + edge[e])``.
+
+    Nothing of size edges times width is made, forward or backward (but the gradient of an ``edge`` that is
+    one itself). Destinations without edges get 0. A score of -inf has weight 0; where all are -inf, or one is
+    NaN or inf, the row is NaN, as with torch's own softmax. Second derivatives take a row for each
+    edge.
+
+    Args:
+        graph: The graph.
+        query: [num_dst, H, D], float32, float64, bfloat16 or float16. Differentiable.
+        key: [num_src, H, D]. Differentiable.
+        value: [num_src, H, V]; V must be D where there are edge features. Differentiable.
+        scale: None means 1 / sqrt(D).
+        dropout: Probability, in [0, 1), of setting a weight to 0; the others are divided by 1 - dropout. The
+            mask is a hash of the seed, the edge's number in the caller's order and the head: nothing is
+            stored, and threads and instruction sets do not matter.
+        edge: Features of the edges, in the caller's edge order: [E, H, D], or the pair of features [E, K] and
+            weight [H * D, K], whose product is taken edge by edge inside the kernel. None means 0.
+            Differentiable.
+        edge_mask: [E, H], multiplies the softmaxed weights; None means 1. It stands for a dropout drawn
+            elsewhere, has no gradient, and does not go with ``dropout``.
+        seed: Of the dropout, in [0, 2^63). None draws one number from torch's default generator.
+        return_attention_weights: Also return the weights before dropout and mask, which is what
+            PyG's TransformerConv returns.
+        backend: Who runs it, by name; None means the best that can.
+
+    Returns:
+        [num_dst, H, V], of the promoted dtype of all operands but ``edge_mask``; with
+        ``return_attention_weights`` also the weights [E, H], in the caller's edge order, differentiable.
+
+    Raises:
+        ArgumentError: A shape, dtype, device or number does not fit.
+        BackendError: No backend runs on such tensors.
+    """
+    check_graph(graph)
+    check_features("query", query, graph.num_dst, "destinations")
+    check_tensor("query", query, (graph.num_dst, None, None), "[num_dst, H, D]", query)
+    check_heads("query", query)
+    heads, width = query.shape[1:]
+    check_tensor("key", key, (graph.num_src, heads, width), "[num_src, H, D]", query)
+    value_width = None if edge is None else width
+    check_tensor("value", value, (graph.num_src, heads, value_width), "[num_src, H, V]", query)
+    check_heads("value", value)
+    features, weight = check_edge(edge, graph, heads, width, query)
+    factor = 1 / math.sqrt(width) if scale is None else scale
+    return attend(
+        graph,
+        "dot",
+        value,
+        key,
+        query,
+        None,
+        features,
+        weight,
+        factor,
+        dropout,
+        edge_mask,
+        seed,
+        return_attention_weights,
+        backend,
+    )

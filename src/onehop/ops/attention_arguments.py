@@ -1,0 +1,164 @@
+"""Checks and conversions of what gat, gatv2 and attention are given."""
+
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.ops.attend import ATTEND
+from onehop.ops.checks import FLOATS
+
+Edge = Tensor | tuple[Tensor, Tensor]
+
+
+def check_tensor(name: str, tensor: object, shape: tuple[int | None, ...], what: str, like: Tensor) -> None:
+    """Raises unless ``tensor`` is a dense float tensor of this shape on the device of ``like``.
+
+    Args:
+        name: Of the argument.
+        tensor: What came.
+        shape: None where any extent is right.
+        what: The shape in words, such as ``[num_src, H]``.
+        like: A tensor that was checked.
+    """
+    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
+        kind = f"a {tensor.layout} tensor" if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise ArgumentError(f"{name}: expected a dense tensor, got {kind}.")
+    if tensor.dtype not in FLOATS:
+        raise ArgumentError(
+            f"{name}: expected float32, float64, bfloat16 or float16, got {tensor.dtype}; convert it."
+        )
+    fits = len(tensor.shape) == len(shape) and all(
+        want is None or have == want for have, want in zip(tensor.shape, shape, strict=True)
+    )
+    if not fits:
+        numbers = ", ".join("any" if extent is None else str(extent) for extent in shape)
+        raise ArgumentError(f"{name}: expected {what} = [{numbers}], got {list(tensor.shape)}.")
+    if tensor.device != like.device:
+        raise ArgumentError(f"{name}: expected it on {like.device} as the features are, got {tensor.device}.")
+
+
+def check_heads(name: str, x: Tensor) -> None:
+    """Raises unless ``x``, [N, H, D], has at least one head and one column."""
+    if not x.size(1) or not x.size(2):
+        raise ArgumentError(f"{name}: expected at least one head and one column, got shape {list(x.shape)}.")
+
+
+def check_edge(
+    edge: object, graph: Graph, heads: int, width: int, like: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """Edge features and, if they came as a pair, what projects them; raises unless they fit."""
+    if edge is None:
+        return None, None
+    if isinstance(edge, tuple | list):
+        if len(edge) != 2:
+            raise ArgumentError(
+                f"edge: expected a tensor or the pair (features [E, K], weight [H * D, K]), "
+                f"got {len(edge)} entries."
+            )
+        features, weight = edge
+        check_tensor("edge[0]", features, (graph.num_edges, None), "[E, K]", like)
+        if not features.size(1):
+            raise ArgumentError("edge[0]: expected at least one column; leave edge out where there are none.")
+        check_tensor("edge[1]", weight, (heads * width, features.size(1)), "[H * D, K]", like)
+        return features, weight
+    check_tensor("edge", edge, (graph.num_edges, heads, width), "[E, H, D]", like)
+    assert isinstance(edge, Tensor)
+    return edge, None
+
+
+def attend(
+    graph: Graph,
+    rule: str,
+    value: Tensor,
+    key: Tensor | None,
+    query: Tensor,
+    att: Tensor | None,
+    edge: Tensor | None,
+    edge_weight: Tensor | None,
+    factor: float,
+    dropout: float,
+    edge_mask: Tensor | None,
+    seed: int | None,
+    with_weights: bool,
+    backend: str | None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Brings operands that were checked to common dtypes and calls the operator.
+
+    Raises:
+        ArgumentError: ``factor``, ``dropout``, ``edge_mask`` or ``seed`` cannot be used.
+    """
+    seed_tensor = _seed(dropout, edge_mask, seed)
+    mask = _mask(edge_mask, graph, value)
+    dtype = value.dtype
+    for operand in (key, query, att, edge, edge_weight):
+        if operand is not None:
+            dtype = torch.promote_types(dtype, operand.dtype)
+    accumulator = torch.float64 if dtype == torch.float64 else torch.float32
+
+    def to(tensor: Tensor | None, wanted: torch.dtype) -> Tensor | None:
+        return None if tensor is None else tensor.to(wanted)
+
+    features = accumulator if rule == "gat" else dtype
+    out: Tensor
+    out, _, weights = ATTEND(
+        value.to(dtype),
+        to(key, features),
+        to(query, features),
+        to(att, accumulator),
+        to(edge, features),
+        to(edge_weight, accumulator),
+        to(mask, accumulator),
+        seed_tensor,
+        graph.number,
+        graph.num_dst,
+        graph.num_edges,
+        rule,
+        _number("scale" if rule == "dot" else "negative_slope", factor),
+        float(dropout),
+        backend or "",
+        with_weights,
+    )
+    return (out, weights.to(dtype)) if with_weights else out
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, int | float):
+        raise ArgumentError(f"{name}: expected a number, got {type(value).__name__}.")
+    return float(value)
+
+
+def _seed(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
+    """[1], int64, of the dropout; None where there is none."""
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise ArgumentError(f"dropout: expected a probability in [0, 1), got {dropout!r}.")
+    if dropout and edge_mask is not None:
+        raise ArgumentError(
+            "dropout, edge_mask: give one of them; a mask stands for a dropout already drawn."
+        )
+    if seed is not None:
+        try:
+            seed = operator.index(seed)
+        except TypeError:
+            seed = -1
+        if not 0 <= seed < 2**63:
+            raise ArgumentError("seed: expected an integer in [0, 2^63), or None.")
+    if not dropout:
+        return None
+    if seed is None:
+        return torch.randint(0, 2**63 - 1, (1,), dtype=torch.int64)
+    return torch.full((1,), seed, dtype=torch.int64)
+
+
+def _mask(edge_mask: Tensor | None, graph: Graph, value: Tensor) -> Tensor | None:
+    if edge_mask is None:
+        return None
+    check_tensor("edge_mask", edge_mask, (graph.num_edges, value.size(1)), "[E, H]", value)
+    if edge_mask.requires_grad:
+        raise ArgumentError(
+            "edge_mask: has no gradient here; detach it, or multiply what return_attention_weights returns."
+        )
+    return edge_mask

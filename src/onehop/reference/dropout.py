@@ -1,0 +1,50 @@
+"""The dropout mask of the attention operators: a hash of seed, edge and head, so that nothing is stored."""
+
+import torch
+from torch import Tensor
+
+_WORD = 0xFFFFFFFF
+# 2^32 divided by the golden ratio, rounded to odd: tells heads and the two rounds apart.
+_STEP = 0x9E3779B9
+
+
+def mix(x: Tensor) -> Tensor:
+    """A bijection of 32-bit words in which every bit depends on every other.
+
+    The function ``lowbias32`` of Chris Wellons, "Prospecting for Hash Functions" (2018), which he put into
+    the public domain.
+
+    Args:
+        x: int64, values in [0, 2^32).
+    """
+    x = x ^ (x >> 16)
+    x = (x * 0x7FEB352D) & _WORD
+    x = x ^ (x >> 15)
+    x = (x * 0x846CA68B) & _WORD
+    return x ^ (x >> 16)
+
+
+def dropout_mask(edges: int, heads: int, probability: float, seed: int, dtype: torch.dtype) -> Tensor:
+    """What each edge's weight is multiplied by: 0, or 1 / (1 - probability).
+
+    With the halves (low, high) of 64-bit numbers: ``base = mix(mix(seed.low) ^ seed.high)``; for head h
+    ``first = mix(base + h * step)`` and ``second = mix(first + step)``; edge e is kept where
+    ``mix(mix(e.low ^ first) + (second ^ e.high))`` is at least ``probability * 2^32``. All modulo 2^32.
+
+    Args:
+        edges: Number of edges; an edge's number is its place in the caller's order.
+        heads: Number of heads.
+        probability: Of being dropped, in [0, 1).
+        seed: In [0, 2^63).
+        dtype: Of the result.
+
+    Returns:
+        [E, H].
+    """
+    word = torch.tensor([seed & _WORD, seed >> 32])
+    base = mix(mix(word[:1]) ^ word[1:])
+    first = mix((base + torch.arange(heads) * _STEP) & _WORD)
+    second = mix((first + _STEP) & _WORD)
+    edge = torch.arange(edges).unsqueeze(1)
+    noise = mix((mix((edge & _WORD) ^ first) + (second ^ (edge >> 32))) & _WORD)
+    return (noise >= int(probability * 2**32)).to(dtype) / (1 - probability)
