@@ -48,8 +48,6 @@ def test_the_largest_tensor_is_a_blocks(aggr, monkeypatch):
 
     instead = propagate.in_blocks_instead
     monkeypatch.setattr(propagate, "in_blocks_instead", lambda *args: keep(instead, *args))
-    with onehop.patch(), Largest() as theirs:
-        pass
     with onehop.patch():
         layer((x, None), edges, edge_attr, size=(NODES, NODES))
     (task,) = tasks

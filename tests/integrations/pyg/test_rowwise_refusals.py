@@ -1,5 +1,6 @@
 """Messages that cannot run in blocks: each goes PyG's own way, with its sentence."""
 
+import itertools
 import types
 from collections.abc import Callable
 
@@ -15,20 +16,17 @@ import onehop
 from onehop.integrations.pyg.rowwise import policy
 
 NODES, EDGES, WIDTH = 20, 120, 6
+_numbers = itertools.count()
 
 
 class Layer(gnn.MessagePassing):
-    """The default message with an operand that it does not have."""
+    """What the messages below use."""
 
     def __init__(self, aggr: object = "sum") -> None:
         super().__init__(aggr=aggr)
         self.norm = torch.nn.BatchNorm1d(WIDTH)
         self.weight = torch.nn.Parameter(torch.ones(WIDTH))
         self.seen: list[object] = []
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        self.made = self.weight * 2
-        return self.propagate(edge_index, x=x, e=torch.ones(edge_index.size(1), 1))
 
 
 def sums(self, x_j: Tensor) -> Tensor:
@@ -184,7 +182,17 @@ def layer_of(message: Callable[..., Tensor], aggr: object = "sum") -> gnn.Messag
     # PyG looks the function up by its own name.
     function = types.FunctionType(message.__code__, message.__globals__, "message")
     function.__annotations__ = dict(message.__annotations__)
-    return type("Mine", (Layer,), {"message": function})(aggr)
+
+    class Mine(Layer):
+        message = function
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            self.made = self.weight * 2
+            return self.propagate(edge_index, x=x, e=torch.ones(edge_index.size(1), 1))
+
+    # PyG renders one propagate for all classes of one name.
+    Mine.__name__ = f"Mine{next(_numbers)}"
+    return Mine(aggr)
 
 
 @pytest.fixture

@@ -75,6 +75,26 @@ _TABLE: tuple[tuple[str, str, Form | str], ...] = (
     (f"{_CONV}.supergat_conv", "SuperGATConv", ATTENTION),
 )
 
+# Layers of PyG whose messages treat each edge on its own, and so run in blocks.
+_IN_BLOCKS = (
+    "CGConv",
+    "DynamicEdgeConv",
+    "EdgeConv",
+    "FeaStConv",
+    "FiLMConv",
+    "GENConv",
+    "GINEConv",
+    "GMMConv",
+    "GeneralConv",
+    "GravNetConv",
+    "HypergraphConv",
+    "NNConv",
+    "PNAConv",
+    "PPFConv",
+    "PointNetConv",
+    "ResGatedGraphConv",
+)
+
 # Every module of PyG that holds a name bound to gcn_norm.
 GCN_NORM_MODULES = (
     f"{_CONV}.gcn_conv",
@@ -102,8 +122,8 @@ SELF_LOOP_NAMES = (
 
 
 def known_layers() -> tuple[str, ...]:
-    """The names of the classes whose message functions have a fast path."""
-    return tuple(name for _, name, form in _TABLE if isinstance(form, Form))
+    """The names of the classes that have a fast path: by their message functions, or in blocks."""
+    return tuple(name for _, name, form in _TABLE if isinstance(form, Form)) + _IN_BLOCKS
 
 
 def message_forms() -> dict[Callable[..., Any], Form | str]:
