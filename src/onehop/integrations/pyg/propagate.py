@@ -17,6 +17,7 @@ from onehop.integrations.pyg.graphs import graph_of, scales_of
 from onehop.integrations.pyg.operands import difference_reason, edges_of, source_of, weight_of
 from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.recognise import Attention, Form
+from onehop.integrations.pyg.rowwise.task import BlockTask, in_blocks_instead
 from onehop.integrations.rows import stand_in
 from onehop.ops.aggregate import aggregate
 from onehop.ops.extremum import EXTREMUM
@@ -62,7 +63,10 @@ def _propagate(
         return theirs(layer, edge_index, *args, **kwargs)
     if not _on:
         return theirs(layer, edge_index, *args, **settled(kwargs))
-    task = _prepare(records, layer, edge_index, args, kwargs)
+    task: Task | AttentionTask | BlockTask | str = _prepare(records, layer, edge_index, args, kwargs)
+    if isinstance(task, str):
+        kwargs = settled(kwargs)
+        task = in_blocks_instead(task, records[type(layer)], layer, edge_index, args, kwargs)
     if isinstance(task, str):
         reports.refuse(layer, task)
         return theirs(layer, edge_index, *args, **settled(kwargs))

@@ -95,6 +95,26 @@ _TABLE: tuple[tuple[str, str, Form | Attention], ...] = (
     (f"{_CONV}.supergat_conv", "SuperGATConv", SUPERGAT),
 )
 
+# Layers of PyG whose messages treat each edge on its own, and so run in blocks.
+_IN_BLOCKS = (
+    "CGConv",
+    "DynamicEdgeConv",
+    "EdgeConv",
+    "FeaStConv",
+    "FiLMConv",
+    "GENConv",
+    "GINEConv",
+    "GMMConv",
+    "GeneralConv",
+    "GravNetConv",
+    "HypergraphConv",
+    "NNConv",
+    "PNAConv",
+    "PPFConv",
+    "PointNetConv",
+    "ResGatedGraphConv",
+)
+
 # Every module of PyG that holds a name bound to gcn_norm.
 GCN_NORM_MODULES = (
     f"{_CONV}.gcn_conv",
@@ -140,8 +160,8 @@ _EDGE_UPDATES = (
 
 
 def known_layers() -> tuple[str, ...]:
-    """The names of the classes whose message functions have a fast path."""
-    return tuple(name for _, name, _ in _TABLE)
+    """The names of the classes that have a fast path: by their message functions, or in blocks."""
+    return tuple(name for _, name, _ in _TABLE) + _IN_BLOCKS
 
 
 def message_forms() -> dict[Callable[..., Any], Form | Attention]:
