@@ -83,9 +83,9 @@ def as_page(layers: Sequence[LayerRow], versions: Mapping[str, str]) -> str:
 _HEAD = """\
 # PyG's layers under the patch
 
-Every layer of `torch_geometric.nn.conv`, and what it did in PyG's own tests under `onehop.patch()`. The page is
-made by [running PyG's tests](../howto/run-pygs-tests.md); this one with torch_geometric {torch_geometric} and
-torch {torch}.
+Every layer of `torch_geometric.nn.conv`, and what it did in PyG's own tests under `onehop.patch()`. The page
+is made by [running PyG's tests](../howto/run-pygs-tests.md); this one with torch_geometric {torch_geometric}
+and torch {torch}.
 
 - **fast**: the whole propagation is one operator of onehop.
 - **tiered**: PyG computes part of it, onehop the rest.
