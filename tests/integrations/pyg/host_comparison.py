@@ -70,7 +70,7 @@ class Comparison:
     Attributes:
         regressions: Tests that the patch broke.
         excused: Those among them that an exclusion names.
-        needless: Exclusions of tests that passed both times: to be deleted.
+        needless: Exclusions of tests that passed both times.
     """
 
     regressions: tuple[Difference, ...]

@@ -9,7 +9,7 @@ FAST, TIERED, DELEGATED = "fast", "tiered", "delegated"
 NOT_SEEN, NO_MESSAGES = "not seen", "no messages"
 _WORDS = {
     NOT_SEEN: "PyG's tests of it were skipped: they need packages or hardware that were missing",
-    NO_MESSAGES: "passes no messages itself; layers inside it have their own rows",
+    NO_MESSAGES: "does not propagate itself; layers inside it have rows of their own",
 }
 
 
