@@ -26,11 +26,11 @@ import onehop
 
 FOLDERS = ("test/nn/conv", "test/nn/aggr", "test/nn/models")
 EXCLUSIONS: dict[str, str] = {
-    # Only with FULL_TEST=1. Of 128 numbers one or two lie so near zero that rtol=1e-5, atol=1e-8 is less than
-    # the rounding error that PyG's own result has, seen from float64.
+    # With FULL_TEST=1 alone. Some of its numbers lie so near zero that its rtol=1e-5, atol=1e-8 asks for less
+    # than the error that PyG's own result has, measured from float64.
     "test/nn/conv/test_cheb_conv.py::test_cheb_conv": (
-        "it compares the layer with its TorchScript, which runs PyG's code, more closely than float32 sums of "
-        "another order agree"
+        "it compares the layer with its TorchScript, which runs PyG's code, more closely than two orders of "
+        "summation in float32 agree"
     ),
 }
 """Tests that may fail under the patch, each with the reason why."""
@@ -118,8 +118,8 @@ def run_tests(root: Path, selection: Sequence[str], *, patched: bool, seed: int 
         return read_run(record)
 
 
-# PyG's settings ask for much output. Files that cannot be imported are counted as tests that failed. That torch
-# deprecates TorchScript is an error in the settings of PyG 2.7.
+# PyG's settings ask for much output, and those of PyG 2.7 turn torch's deprecation of TorchScript to an error.
+# Files that cannot be imported are counted as tests that failed.
 _PYTEST = (
     "-W",
     "ignore:.*torch.jit.*:DeprecationWarning",
