@@ -118,7 +118,7 @@ def run_tests(root: Path, selection: Sequence[str], *, patched: bool, seed: int 
         return read_run(record)
 
 
-# PyG's settings ask for much output, and those of PyG 2.7 turn torch's deprecation of TorchScript to an error.
+# PyG's settings ask for much output, and for PyG 2.7 an error where torch deprecates TorchScript.
 # Files that cannot be imported are counted as tests that failed.
 _PYTEST = (
     "-W",
