@@ -36,13 +36,15 @@ _HOOKS = (
     "_message_and_aggregate_forward_pre_hooks",
     "_message_and_aggregate_forward_hooks",
 )
-_MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_GLOBAL_HOOKS = (
+MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+GLOBAL_HOOKS = (
     "_global_forward_hooks",
     "_global_forward_pre_hooks",
     "_global_backward_hooks",
     "_global_backward_pre_hooks",
 )
+
+_LEFT_OUT = "patch(only=...) leaves its class out"
 
 _forms: dict[Callable[..., Any], Form | str] = {}
 _selection: frozenset[str] | None = None
@@ -62,10 +64,11 @@ class ClassRecord:
     Attributes:
         form: What its messages are; None if it has no fast path.
         reason: Why it has none.
+        block_reason: Why its messages cannot run in blocks; None if the class is not in the way.
         fuses: Whether the class has a fused path of PyG's own.
     """
 
-    __slots__ = ("_functions", "_selection", "form", "fuses", "reason")
+    __slots__ = ("_functions", "_selection", "block_reason", "form", "fuses", "reason")
 
     def __init__(self, kind: Any) -> None:
         self._functions = _functions(kind)
@@ -78,6 +81,7 @@ class ClassRecord:
             self.form = found
         else:
             self.reason = found
+        self.block_reason = _block_reason(kind)
 
     def holds(self, kind: type) -> bool:
         """Whether the class still has the functions that were looked at."""
@@ -98,7 +102,7 @@ def _functions(kind: Any) -> tuple[Any, ...]:
 
 def _class_form(kind: Any) -> Form | str:
     if _selection is not None and _selection.isdisjoint(base.__name__ for base in kind.__mro__):
-        return "patch(only=...) leaves its class out"
+        return _LEFT_OUT
     form = _forms.get(kind.message)
     if form is None:
         return "its message function is its own, and onehop knows only those of PyG"
@@ -110,10 +114,26 @@ def _class_form(kind: Any) -> Form | str:
     return form
 
 
+def _block_reason(kind: Any) -> str | None:
+    if _selection is not None and _selection.isdisjoint(base.__name__ for base in kind.__mro__):
+        return _LEFT_OUT
+    form = _forms.get(kind.message)
+    if isinstance(form, str):
+        return form
+    for name in _OURS_ASSUMES:
+        # An update of its own runs as it is, on the reduced messages.
+        if name != "update" and getattr(kind, name) is not getattr(MessagePassing, name):
+            return f"its class overrides {name}"
+    return None
+
+
 def layer_reason(layer: Any, record: ClassRecord) -> str | None:
     """Why this layer, as it is set up now, has no fast path; None if it has."""
-    if record.reason is not None:
-        return record.reason
+    return record.reason if record.reason is not None else state_reason(layer, record)
+
+
+def state_reason(layer: Any, record: ClassRecord) -> str | None:
+    """The part of :func:`layer_reason` that lies with the layer and not with its class."""
     state = layer.__dict__
     if state.get("_explain"):
         return "an explainer is at work on it"
@@ -137,12 +157,12 @@ def reduction(layer: Any) -> tuple[str, str | None]:
     if reduce is None:
         return "", f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
     state = module.__dict__
-    for name in _MODULE_HOOKS:
+    for name in MODULE_HOOKS:
         if state[name]:
             return "", "hooks are registered on its aggregation module"
     if "forward" in state or "reduce" in state:
         return "", "its aggregation module is overridden"
-    for name in _GLOBAL_HOOKS:
+    for name in GLOBAL_HOOKS:
         if getattr(torch_module, name):
             return "", "global module hooks are registered"
     return reduce, None

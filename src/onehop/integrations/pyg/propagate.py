@@ -14,6 +14,7 @@ from onehop.integrations.pyg.eligibility import ClassRecord, context_reason, lay
 from onehop.integrations.pyg.graphs import graph_of, scales_of
 from onehop.integrations.pyg.operands import difference_reason, edges_of, source_of, weight_of
 from onehop.integrations.pyg.recognise import Form
+from onehop.integrations.pyg.rowwise.task import BlockTask, in_blocks_instead
 from onehop.integrations.rows import stand_in
 from onehop.ops import aggregate
 from onehop.ops.extremum import EXTREMUM
@@ -57,7 +58,9 @@ def _propagate(
 ) -> Any:
     if torch.compiler.is_compiling() or not _on:
         return theirs(layer, edge_index, *args, **kwargs)
-    task = _prepare(records, layer, edge_index, args, kwargs)
+    task: Task | BlockTask | str = _prepare(records, layer, edge_index, args, kwargs)
+    if isinstance(task, str):
+        task = in_blocks_instead(task, records[type(layer)], layer, edge_index, args, kwargs)
     if isinstance(task, str):
         reports.refuse(layer, task)
         return theirs(layer, edge_index, *args, **kwargs)

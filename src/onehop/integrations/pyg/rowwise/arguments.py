@@ -1,0 +1,184 @@
+"""What a message is called with: which arguments are rows of nodes, which have a row for every edge."""
+
+import enum
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from onehop.integrations.pyg.operands import fits
+
+_LEFT_TO_PYG = "PyG is left to report what does not fit"
+_EDGE_NUMBERS = ("index", "edge_index_i", "edge_index_j")
+_SIZES = ("size_i", "size_j", "dim_size")
+_UNKNOWN = ("edge_index", "adj_t", "ptr", "size")
+
+
+class Kind(enum.Enum):
+    """Where an edge's row of an argument comes from."""
+
+    SOURCE = enum.auto()
+    """From the node that sends."""
+    TARGET = enum.auto()
+    """From the node that receives."""
+    EDGE = enum.auto()
+    """From the edge, by its number."""
+    WHOLE = enum.auto()
+    """A tensor that is the same for all edges."""
+    SOURCE_NUMBER = enum.auto()
+    """The number of the node that sends."""
+    TARGET_NUMBER = enum.auto()
+    """The number of the node that receives."""
+    VALUE = enum.auto()
+    """No tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a message.
+
+    Attributes:
+        name: Its name.
+        kind: Where its rows come from.
+        at: Which of the operands it is taken from; None where it is from none.
+        value: What it is, if it is no tensor.
+    """
+
+    name: str
+    kind: Kind
+    at: int | None = None
+    value: Any = None
+
+
+@dataclass(slots=True)
+class Arguments:
+    """The arguments of a message, and the tensors behind them.
+
+    Attributes:
+        each: The arguments.
+        operands: The tensors, each once.
+        sizes: Numbers of nodes, as PyG notes them.
+    """
+
+    each: list[Argument]
+    operands: list[Tensor]
+    sizes: list[int | None]
+
+
+def arguments_of(
+    layer: Any, message: Callable[..., Any], kwargs: dict[str, Any], sizes: list[int | None], edges: int
+) -> Arguments | str:
+    """The arguments that PyG would collect for ``message``, or the sentence why onehop does not.
+
+    Args:
+        layer: The layer.
+        message: Its function.
+        kwargs: What ``propagate`` was called with.
+        sizes: Numbers of nodes that are known; those of lifted operands are noted in it.
+        edges: How many edges there are.
+    """
+    found = Arguments([], [], sizes)
+    for name, parameter in list(inspect.signature(message).parameters.items())[1:]:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            return f"its message takes {parameter}, and onehop collects named arguments alone"
+        if name in _UNKNOWN:
+            return f"its message asks for {name}"
+        if name in _EDGE_NUMBERS:
+            kind = Kind.SOURCE_NUMBER if name == "edge_index_j" else Kind.TARGET_NUMBER
+            found.each.append(Argument(name, kind))
+        elif name in _SIZES:
+            # Known only when all operands have been looked at.
+            found.each.append(Argument(name, Kind.VALUE))
+        elif name.endswith(("_i", "_j")):
+            reason = _lift(layer, name, kwargs.get(name[:-2]), found)
+            if reason is not None:
+                return reason
+        else:
+            value = kwargs.get(name, parameter.default)
+            if value is parameter.empty:
+                return _LEFT_TO_PYG
+            reason = _take(name, value, edges, found)
+            if reason is not None:
+                return reason
+    return found
+
+
+def with_sizes(arguments: Arguments, num_src: int, num_dst: int) -> list[Argument]:
+    """The arguments, with the numbers of nodes that they ask for filled in."""
+    known = {"size_i": num_dst, "dim_size": num_dst, "size_j": num_src}
+    return [Argument(a.name, a.kind, None, known[a.name]) if a.name in known else a for a in arguments.each]
+
+
+def _lift(layer: Any, name: str, operand: Any, found: Arguments) -> str | None:
+    """Notes an argument that has a row of a node for every edge."""
+    forwards = layer.flow == "source_to_target"
+    sends = name.endswith("_j")
+    side = 0 if sends is forwards else 1
+    if isinstance(operand, tuple | list):
+        if len(operand) != 2:
+            return _LEFT_TO_PYG
+        if not forwards and operand[0] is not operand[1]:
+            return "bipartite features meet flow='target_to_source'"
+        for dim, tensor in enumerate(operand):
+            if isinstance(tensor, Tensor):
+                reason = _misfit(layer, tensor, dim, found)
+                if reason is not None:
+                    return reason
+        operand = operand[side]
+    elif isinstance(operand, Tensor):
+        reason = _misfit(layer, operand, side, found)
+        if reason is not None:
+            return reason
+    if not isinstance(operand, Tensor):
+        found.each.append(Argument(name, Kind.VALUE))
+        return None
+    kind = Kind.SOURCE if sends else Kind.TARGET
+    found.each.append(Argument(name, kind, _position(operand, found.operands)))
+    return None
+
+
+def _misfit(layer: Any, tensor: Tensor, side: int, found: Arguments) -> str | None:
+    reason = _unfit(tensor)
+    if reason is not None:
+        return reason
+    dim = layer.node_dim
+    if tensor.dim() == 0 or not -tensor.dim() <= dim < tensor.dim():
+        return _LEFT_TO_PYG
+    if dim % tensor.dim() != 0:
+        return "node_dim is not the first dimension of its operands"
+    return None if fits(found.sizes, side, tensor.size(0)) else _LEFT_TO_PYG
+
+
+def _take(name: str, value: Any, edges: int, found: Arguments) -> str | None:
+    """Notes an argument that PyG passes on as it is."""
+    if not isinstance(value, Tensor):
+        found.each.append(Argument(name, Kind.VALUE, None, value))
+        return None
+    reason = _unfit(value)
+    if reason is not None:
+        return reason
+    kind = Kind.EDGE if value.dim() > 0 and value.size(0) == edges else Kind.WHOLE
+    found.each.append(Argument(name, kind, _position(value, found.operands)))
+    return None
+
+
+def _unfit(tensor: Tensor) -> str | None:
+    if type(tensor) is not Tensor and type(tensor) is not Parameter:
+        return f"an operand is of type {type(tensor).__name__}"
+    if not tensor.is_cpu:
+        return "an operand is not on the CPU"
+    if tensor.layout is not torch.strided:
+        return "an operand is sparse"
+    return None
+
+
+def _position(tensor: Tensor, operands: list[Tensor]) -> int:
+    for at, known in enumerate(operands):
+        if known is tensor:
+            return at
+    operands.append(tensor)
+    return len(operands) - 1

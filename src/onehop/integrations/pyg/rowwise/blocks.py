@@ -1,0 +1,119 @@
+"""A graph in blocks: consecutive destination rows with a bounded number of edges, each a small graph."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.graph.identity import CACHE
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some rows, or a part of the edges of one row.
+
+    Attributes:
+        rows: First row, and the one after the last.
+        edges: Likewise, of the edges as the graph orders them.
+        graph: From the block's edges to its rows.
+        share: Of its rows' edges, which the block has: 1 but for a part of a row.
+    """
+
+    rows: tuple[int, int]
+    edges: tuple[int, int]
+    graph: Graph
+    share: float
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has all edges of its rows."""
+        return self.share == 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """All blocks of a graph, in order.
+
+    Attributes:
+        each: The blocks.
+        block_edges: How many edges a block of several rows may have.
+    """
+
+    each: tuple[Block, ...]
+    block_edges: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the blocks' graphs."""
+        return sum(block.graph.nbytes for block in self.each)
+
+    def __iter__(self) -> Iterator[Block]:
+        """The blocks."""
+        return iter(self.each)
+
+
+def blocks_of(edge_index: Tensor, graph: Graph, block_edges: int, cut: bool) -> Blocks:
+    """The blocks of a graph with edges, made once for an ``edge_index`` and found again.
+
+    Args:
+        edge_index: What the graph was made from.
+        graph: The graph.
+        block_edges: How many edges a block of several rows may have.
+        cut: Whether a row with more edges is cut into parts; it is a block of its own otherwise.
+    """
+    rest = ("blocks", graph.number, block_edges, cut)
+    found: Blocks | None = CACHE.find(edge_index, rest)
+    if found is None:
+        found = Blocks(tuple(_blocks(graph, block_edges, cut)), block_edges)
+        CACHE.store(edge_index, rest, found)
+    return found
+
+
+def whole_block(graph: Graph) -> Block:
+    """The graph as one block."""
+    return _block(graph, (0, graph.num_dst), (0, graph.num_edges))
+
+
+def _blocks(graph: Graph, block_edges: int, cut: bool) -> Iterator[Block]:
+    starts = graph.rowptr.numpy()
+    first = 0
+    while first < graph.num_dst:
+        begin = int(starts[first])
+        after = max(_last(starts, begin + block_edges), first + 1)
+        if starts[after] == begin:
+            # The first rows have no edges: they go with the long row behind them.
+            after += 1
+        end = int(starts[after])
+        # Rows without edges behind them go along.
+        after = _last(starts, end)
+        if cut and end - begin > block_edges:
+            yield from _parts(_last(starts, begin), begin, end, block_edges)
+        else:
+            yield _block(graph, (first, after), (begin, end))
+        first = after
+
+
+def _last(starts: np.ndarray, edge: int) -> int:
+    """The last row that begins no later than at ``edge``."""
+    return int(np.searchsorted(starts, edge, side="right")) - 1
+
+
+def _parts(row: int, begin: int, end: int, block_edges: int) -> Iterator[Block]:
+    for start in range(begin, end, block_edges):
+        stop = min(start + block_edges, end)
+        graph = _graph(torch.zeros(stop - start, dtype=torch.int64), 1)
+        yield Block((row, row + 1), (start, stop), graph, (stop - start) / (end - begin))
+
+
+def _block(graph: Graph, rows: tuple[int, int], edges: tuple[int, int]) -> Block:
+    degrees = graph.rowptr[rows[0] : rows[1] + 1].diff()
+    target = torch.repeat_interleave(degrees, output_size=edges[1] - edges[0])
+    return Block(rows, edges, _graph(target, rows[1] - rows[0]), 1.0)
+
+
+def _graph(target: Tensor, rows: int) -> Graph:
+    edges = target.numel()
+    return Graph.from_edge_index(torch.stack([torch.arange(edges), target]), size=(edges, rows))

@@ -1,0 +1,410 @@
+"""Where the edges are in a tensor, and how torch's operations carry them: the rules of a row-wise message.
+
+An operation is row-wise if row e of its result comes from row e of its operands alone. A rule takes the
+arguments of one of ATen's operations, and where the edges are in its operands, and says where they are in its
+result; it raises :class:`Mixes` if the operation mixes edges. What has no rule is not row-wise.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Places = Callable[[Tensor], "Place | None"]
+Rule = Callable[[Any, dict[str, Any], Places, int], "Place | None"]
+
+
+class Mixes(Exception):
+    """An operation mixes edges. Its text is the reason, or empty where there is no more to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the edges are in a tensor.
+
+    Attributes:
+        dim: The dimension, counted from the front.
+        inner: How many consecutive entries of that dimension belong to one edge: more than 1 after a view
+            has merged the dimension with the ones behind it.
+    """
+
+    dim: int
+    inner: int = 1
+
+
+def rule_of(operation: Any) -> Rule | None:
+    """The rule of an overload of one of ATen's operations; None if it has none."""
+    name = operation._schema.name.removeprefix("aten::")
+    if torch.Tag.pointwise in operation.tags or name in _POINTWISE:
+        return _pointwise
+    return _RULES.get(name)
+
+
+def _same(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    return places(args[0])
+
+
+def _tensors(values: Iterable[Any]) -> list[Tensor]:
+    found = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += [item for item in value if isinstance(item, Tensor)]
+    return found
+
+
+def _aligned(tensors: list[Tensor], places: Places) -> tuple[int, int] | None:
+    """The edges' dimension counted from the back, and ``inner``, in tensors that are broadcast."""
+    found = None
+    for tensor in tensors:
+        place = places(tensor)
+        if place is not None:
+            here = (tensor.dim() - place.dim, place.inner)
+            if found is not None and here != found:
+                raise Mixes("the edges are in different dimensions of its operands")
+            found = here
+    if found is None:
+        return None
+    for tensor in tensors:
+        if places(tensor) is None and tensor.dim() >= found[0] and tensor.size(-found[0]) != 1:
+            raise Mixes("it meets a tensor that does not come from the edges' operands")
+    return found
+
+
+def _pointwise(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    tensors = _tensors(bound.values())
+    found = _aligned(tensors, places)
+    return None if found is None else Place(max(t.dim() for t in tensors) - found[0], found[1])
+
+
+def _dims(bound: dict[str, Any], dims: int) -> list[int]:
+    given = bound["dim"] if "dim" in bound else bound["dims"]
+    if given is None or given == []:
+        return list(range(dims))
+    return [d % max(dims, 1) for d in (given if isinstance(given, list | tuple) else [given])]
+
+
+def _kept_apart(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    """Works along dimensions, and keeps them."""
+    place = places(args[0])
+    assert place is not None
+    if place.dim in _dims(bound, args[0].dim()):
+        raise Mixes
+    return place
+
+
+def _reduction(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    if "dim" not in bound:
+        raise Mixes
+    place = _kept_apart(args, bound, places, edges)
+    assert place is not None
+    if bound.get("keepdim"):
+        return place
+    return Place(place.dim - sum(d < place.dim for d in set(_dims(bound, args[0].dim()))), place.inner)
+
+
+def _view(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    source, shape = args[0], list(args[1])
+    place = places(source)
+    assert place is not None
+    if -1 in shape:
+        known = -math.prod(shape)
+        if known == 0:
+            raise Mixes("its result is empty")
+        shape[shape.index(-1)] = source.numel() // known
+    return _find(shape, math.prod(source.shape[: place.dim]), edges)
+
+
+def _find(shape: list[int], before: int, edges: int) -> Place:
+    """Where the edges are in ``shape`` if there are ``before`` entries before them."""
+    product = 1
+    for dim, size in enumerate(shape):
+        if product == before and size != 1:
+            if size % edges:
+                break
+            return Place(dim, size // edges)
+        product *= size
+    raise Mixes("it takes the edges' dimension apart")
+
+
+def _unsqueeze(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = places(args[0])
+    assert place is not None
+    at = args[1] % (args[0].dim() + 1)
+    return Place(place.dim + (at <= place.dim), place.inner)
+
+
+def _squeeze(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    source, place = args[0], places(args[0])
+    assert place is not None
+    if "dim" not in bound:
+        raise Mixes("without a dimension it treats a single edge in another way")
+    gone = [d for d in _dims(bound, source.dim()) if source.size(d) == 1]
+    if place.dim in _dims(bound, source.dim()):
+        raise Mixes("it treats a single edge in another way")
+    return Place(place.dim - sum(d < place.dim for d in gone), place.inner)
+
+
+def _permute(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = places(args[0])
+    assert place is not None
+    return Place([d % args[0].dim() for d in args[1]].index(place.dim), place.inner)
+
+
+def _transpose(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    dims = args[0].dim()
+    first, second = (args[1] % dims, args[2] % dims) if len(args) == 3 else (0, dims - 1)
+    order = list(range(dims))
+    order[first], order[second] = order[second], order[first]
+    return _permute((args[0], order), bound, places, edges)
+
+
+def _expand(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = places(args[0])
+    assert place is not None
+    return Place(place.dim + len(args[1]) - args[0].dim(), place.inner)
+
+
+def _repeat(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = _expand(args, bound, places, edges)
+    assert place is not None
+    if args[1][place.dim] != 1:
+        raise Mixes
+    return place
+
+
+def _select(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = _kept_apart(args, bound, places, edges)
+    assert place is not None
+    return Place(place.dim - (bound["dim"] % args[0].dim() < place.dim), place.inner)
+
+
+def _slice(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    source, place = args[0], places(args[0])
+    assert place is not None
+    if bound.get("dim", 0) % source.dim() == place.dim:
+        end = bound.get("end")
+        whole = bound.get("start") in (None, 0) and (end is None or end >= source.size(place.dim))
+        if not whole or bound.get("step", 1) != 1:
+            raise Mixes
+    return place
+
+
+def _split(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    return _kept_apart(args, {"dim": bound.get("dim", 0)}, places, edges)
+
+
+def _unbind(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    return _select(args, {"dim": bound.get("dim", 0)}, places, edges)
+
+
+def _joined(tensors: list[Tensor], places: Places) -> Place:
+    found = {places(tensor) for tensor in tensors}
+    place = found.pop()
+    if found or place is None:
+        raise Mixes("it joins tensors of edges with others")
+    return place
+
+
+def _cat(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = _joined(args[0], places)
+    if bound.get("dim", 0) % args[0][0].dim() == place.dim:
+        raise Mixes
+    return place
+
+
+def _stack(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = _joined(args[0], places)
+    return Place(place.dim + (bound.get("dim", 0) % (args[0][0].dim() + 1) <= place.dim), place.inner)
+
+
+def _matmul(left: Tensor, right: Tensor, places: Places) -> Place:
+    """Of [..., m, k] and [..., k, n], which have the same dimensions before these."""
+    first, second, last = places(left), places(right), left.dim() - 1
+    if first is not None and second is not None:
+        if first != second or first.dim >= last - 1:
+            raise Mixes
+        return first
+    one, contracted = (first, last) if first is not None else (second, last - 1)
+    assert one is not None
+    if one.dim == contracted:
+        raise Mixes
+    return one
+
+
+def _mm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    return _matmul(args[0], args[1], places)
+
+
+def _addmm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    if places(args[1]) is None and places(args[2]) is None:
+        raise Mixes
+    place = _matmul(args[1], args[2], places)
+    added = _aligned([args[0]], places)
+    from_back = args[1].dim() - place.dim
+    if added is not None:
+        if added != (from_back, place.inner):
+            raise Mixes
+    elif args[0].dim() >= from_back and args[0].size(-from_back) != 1:
+        raise Mixes("it meets a tensor that does not come from the edges' operands")
+    return place
+
+
+def _linear(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    """The first operand's last dimension meets what is the same for all edges."""
+    place = places(args[0])
+    if place is None or any(places(tensor) is not None for tensor in _tensors(args[1:])):
+        raise Mixes
+    if place.dim == args[0].dim() - 1:
+        raise Mixes
+    return place
+
+
+def _layer_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = _linear((args[0], *args[2:]), bound, places, edges)
+    assert place is not None
+    if place.dim >= args[0].dim() - len(args[1]):
+        raise Mixes
+    return place
+
+
+def _cross(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = _pointwise(args, bound, places, edges)
+    if place is not None and bound.get("dim", -1) % max(tensor.dim() for tensor in args[:2]) == place.dim:
+        raise Mixes
+    return place
+
+
+def _group_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = places(args[0])
+    if place is None or place.dim != 0:
+        raise Mixes
+    return place
+
+
+def _batch_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = places(args[0])
+    if bound.get("training", False) or place is None or place.dim == 1:
+        raise Mixes("normalisation by the batch in training")
+    return place
+
+
+def _index(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    source = args[0]
+    used = [(at, index) for at, index in enumerate(args[1]) if index is not None]
+    if len(used) != 1 or used[0][1].dtype in (torch.bool, torch.uint8):
+        raise Mixes
+    return _picked(source, used[0][0], used[0][1], places)
+
+
+def _picked(source: Tensor, at: int, index: Tensor, places: Places) -> Place:
+    """Entries of dimension ``at``, which the dimensions of ``index`` take the place of."""
+    place, chooser = places(source), places(index)
+    if place is None:
+        assert chooser is not None
+        return Place(at + chooser.dim, chooser.inner)
+    if chooser is not None or at == place.dim:
+        raise Mixes
+    return Place(place.dim + (index.dim() - 1) * (at < place.dim), place.inner)
+
+
+def _index_select(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    return _picked(args[0], args[1] % args[0].dim(), args[2], places)
+
+
+def _embedding(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    if bound.get("scale_grad_by_freq") or bound.get("sparse"):
+        raise Mixes("its gradient counts edges, or is sparse")
+    return _picked(args[0], 0, args[1], places)
+
+
+def _gather(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = _joined([args[0], args[2]], places)
+    if args[1] % args[0].dim() == place.dim:
+        raise Mixes
+    return place
+
+
+def _pad(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    place = places(args[0])
+    assert place is not None
+    at = 2 * (args[0].dim() - 1 - place.dim)
+    if any(args[1][at : at + 2]):
+        raise Mixes
+    return place
+
+
+def _made(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+    """A tensor of one value: with a row for every edge if a size says so."""
+    sizes = next(value for value in bound.values() if isinstance(value, list | tuple))
+    found = [dim for dim, size in enumerate(sizes) if size == edges]
+    if len(found) > 1:
+        raise Mixes("it makes a table of edges times edges")
+    return Place(found[0]) if found else None
+
+
+_POINTWISE = frozenset({
+    "rsub", "masked_fill", "masked_fill_", "_prelu_kernel", "log_sigmoid_forward", "copy_", "fill_", "log1p",
+    "polar", "complex", "view_as_real", "bitwise_not",
+})  # fmt: skip
+
+_KEEP_SHAPE = (
+    "clone", "_to_copy", "detach", "alias", "lift_fresh", "contiguous", "zeros_like", "ones_like",
+    "full_like", "empty_like", "zero_",
+)  # fmt: skip
+
+_REDUCTIONS = (
+    "sum", "mean", "amax", "amin", "prod", "logsumexp", "var", "std", "var_mean", "std_mean", "nansum",
+    "linalg_vector_norm", "norm", "any", "all", "argmax", "argmin", "max", "min", "median", "nanmedian",
+    "count_nonzero",
+)  # fmt: skip
+
+_ALONG_DIMS = (
+    "_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk", "flip", "roll", "glu",
+)  # fmt: skip
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(_KEEP_SHAPE, _same),
+    **dict.fromkeys(_REDUCTIONS, _reduction),
+    **dict.fromkeys(_ALONG_DIMS, _kept_apart),
+    **dict.fromkeys(("view", "_unsafe_view", "reshape"), _view),
+    **dict.fromkeys(("mm", "bmm"), _mm),
+    **dict.fromkeys(("addmm", "baddbmm"), _addmm),
+    **dict.fromkeys(("linear", "mv"), _linear),
+    **dict.fromkeys(("split", "split_with_sizes"), _split),
+    **dict.fromkeys(("transpose", "t"), _transpose),
+    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm"), _batch_norm),
+    "_native_batch_norm_legit_no_training": _batch_norm,
+    "linalg_cross": _cross,
+    "unsqueeze": _unsqueeze,
+    "squeeze": _squeeze,
+    "permute": _permute,
+    "expand": _expand,
+    "repeat": _repeat,
+    "select": _select,
+    "slice": _slice,
+    "unbind": _unbind,
+    "cat": _cat,
+    "stack": _stack,
+    "native_layer_norm": _layer_norm,
+    "native_group_norm": _group_norm,
+    "index": _index,
+    "index_select": _index_select,
+    "embedding": _embedding,
+    "gather": _gather,
+    "constant_pad_nd": _pad,
+}
+
+MAKERS: frozenset[str] = frozenset({
+    "zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty", "empty_strided",
+})  # fmt: skip
+"""Operations that make a tensor of a given size; their place is :func:`place_of_made`."""
+
+SIZED: frozenset[str] = MAKERS | {"view", "_unsafe_view", "reshape", "expand", "slice", "native_group_norm"}
+"""Operations among whose arguments the number of edges may be."""
+
+place_of_made: Rule = _made

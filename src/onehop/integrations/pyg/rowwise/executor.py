@@ -1,0 +1,250 @@
+"""A message and its reduction, block by block, forward and, recomputed, backward."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.integrations.pyg.rowwise.aggregators import Rows
+from onehop.integrations.pyg.rowwise.arguments import Argument, Kind
+from onehop.integrations.pyg.rowwise.blocks import Block, Blocks, whole_block
+from onehop.integrations.pyg.rowwise.snapshot import Snapshot
+from onehop.ops.linear import AGGREGATE
+
+
+@dataclass(slots=True)
+class Run:
+    """One propagation in blocks.
+
+    Attributes:
+        layer: The copy of the layer that the message runs on.
+        message: Its function.
+        arguments: What the message gets.
+        graph: Over which edges.
+        blocks: Of the graph.
+        linear: "sum" or "mean" if the reduction is no more than that; None for any other aggregation module.
+    """
+
+    layer: Any
+    message: Callable[..., Tensor]
+    arguments: list[Argument]
+    graph: Graph
+    blocks: Blocks
+    linear: str | None
+
+    def __call__(self, operands: list[Tensor], parameters: list[Tensor]) -> Tensor:
+        """The reduced messages: [num_dst, ...].
+
+        Args:
+            operands: The tensors behind the arguments.
+            parameters: Other tensors that may need a gradient.
+        """
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (*operands, *parameters)):
+            out: Tensor = _Recomputed.apply(self, len(operands), *operands, *parameters)  # type: ignore[no-untyped-call]
+            return out
+        return self.forward(operands)
+
+    def forward(self, operands: list[Tensor]) -> Tensor:
+        """The reduced messages, unrecorded."""
+        out: Tensor | None = None
+        with torch.no_grad():
+            for block in self.blocks:
+                rows, _ = self.block(block, operands, None)
+                if out is None:
+                    out = rows.new_zeros((self.graph.num_dst, *rows.shape[1:]))
+                if block.whole:
+                    out[slice(*block.rows)] = rows
+                else:
+                    out[block.rows[0]] += rows[0] * (block.share if self.linear == "mean" else 1.0)
+        assert out is not None
+        return out
+
+    def block(
+        self, block: Block, operands: list[Tensor], needs: tuple[bool, ...] | None
+    ) -> tuple[Tensor, list[tuple[Argument, Tensor]]]:
+        """The reduced messages of one block, and the rows of operands that need a gradient."""
+        messages, leaves = self.messages(block, operands, needs)
+        rows = Rows(block.graph, messages, self.layer.node_dim)
+        return rows.reduce(self.layer.aggr_module), leaves
+
+    def messages(
+        self, block: Block, operands: list[Tensor], needs: tuple[bool, ...] | None
+    ) -> tuple[Tensor, list[tuple[Argument, Tensor]]]:
+        """The messages of one block, and the rows of operands that need a gradient, as leaves."""
+        chosen = Choice(self.graph, block)
+        given: dict[str, Any] = {}
+        leaves = []
+        for argument in self.arguments:
+            with torch.no_grad():
+                value = chosen.rows(argument, operands)
+            if needs is not None and argument.at is not None and needs[argument.at]:
+                value = value.detach().requires_grad_()
+                leaves.append((argument, value))
+            given[argument.name] = value
+        return self.message(self.layer, **given), leaves
+
+
+class Choice:
+    """The rows of a block's edges."""
+
+    def __init__(self, graph: Graph, block: Block) -> None:
+        self._graph = graph
+        self._block = block
+        self._sources: Tensor | None = None
+        self._targets: Tensor | None = None
+        self._numbers: Tensor | None = None
+
+    @property
+    def sources(self) -> Tensor:
+        """[edges], int64: the sending nodes."""
+        if self._sources is None:
+            self._sources = self._graph.col[slice(*self._block.edges)].long()
+        return self._sources
+
+    @property
+    def targets(self) -> Tensor:
+        """[edges], int64: the receiving nodes, counted from the block's first."""
+        if self._targets is None:
+            first, last = self._block.edges
+            self._targets = torch.repeat_interleave(self._block.graph.in_degrees, output_size=last - first)
+        return self._targets
+
+    @property
+    def numbers(self) -> Tensor | None:
+        """[edges], int64: the edges' numbers; None where they are consecutive."""
+        perm = self._graph.perm
+        if self._numbers is None and perm is not None:
+            self._numbers = perm[slice(*self._block.edges)].long()
+        return self._numbers
+
+    def rows(self, argument: Argument, operands: list[Tensor]) -> Any:
+        """An argument's rows."""
+        kind = argument.kind
+        if kind is Kind.VALUE:
+            return argument.value
+        if kind is Kind.SOURCE_NUMBER:
+            return self.sources
+        if kind is Kind.TARGET_NUMBER:
+            return self.targets + self._block.rows[0]
+        assert argument.at is not None
+        operand = operands[argument.at]
+        if kind is Kind.SOURCE:
+            return operand.index_select(0, self.sources)
+        if kind is Kind.TARGET:
+            return operand[slice(*self._block.rows)].index_select(0, self.targets)
+        if kind is Kind.WHOLE:
+            return operand
+        if self.numbers is None:
+            return operand[slice(*self._block.edges)]
+        return operand.index_select(0, self.numbers)
+
+    def gather_gradient(self, argument: Argument, rows: Tensor, gradients: list[Tensor | None]) -> None:
+        """Adds the gradient of an argument's rows to that of its operand."""
+        assert argument.at is not None
+        gradient = gradients[argument.at]
+        assert gradient is not None
+        rows = rows.to(gradient.dtype)
+        if argument.kind is Kind.SOURCE:
+            gradient.index_add_(0, self.sources, rows)
+        elif argument.kind is Kind.TARGET:
+            summed = AGGREGATE(
+                rows.reshape(rows.size(0), -1),
+                None, None, None, self._block.graph.number, self._block.graph.num_dst,
+                False, False, False, "",
+            )  # fmt: skip
+            here = gradient[slice(*self._block.rows)]
+            here += summed.view_as(here)
+        elif argument.kind is Kind.WHOLE:
+            gradient += rows
+        elif self.numbers is None:
+            gradient[slice(*self._block.edges)] += rows
+        else:
+            gradient.index_add_(0, self.numbers, rows)
+
+
+class _Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, run: Run, operands: int, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors)
+        ctx.run, ctx.operands = run, operands
+        return run.forward(list(tensors[:operands]))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        tensors = ctx.saved_tensors
+        operands, parameters = list(tensors[: ctx.operands]), list(tensors[ctx.operands :])
+        needs = ctx.needs_input_grad[2:]
+        if torch.is_grad_enabled():
+            return (None, None, *_differentiable(ctx.run, operands, parameters, needs, grad))
+        gradients = [
+            torch.zeros_like(t, dtype=_accumulator(t.dtype)) if needed else None
+            for t, needed in zip(tensors, needs, strict=True)
+        ]
+        wanted = [p for p, needed in zip(parameters, needs[ctx.operands :], strict=True) if needed]
+        of_parameters = [g for g in gradients[ctx.operands :] if g is not None]
+        for block in ctx.run.blocks:
+            with torch.enable_grad():
+                out, leaves, pulled = _recompute(ctx.run, block, operands, needs, grad)
+            if not out.requires_grad:
+                continue
+            inputs = [leaf for _, leaf in leaves] + wanted
+            found = torch.autograd.grad(out, inputs, pulled, allow_unused=True)
+            chosen = Choice(ctx.run.graph, block)
+            for (argument, _), rows in zip(leaves, found, strict=False):
+                if rows is not None:
+                    chosen.gather_gradient(argument, rows, gradients)
+            for total, part in zip(of_parameters, found[len(leaves) :], strict=True):
+                if part is not None:
+                    total += part
+        cast = (None if g is None else g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True))
+        return (None, None, *cast)
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+
+
+def _recompute(
+    run: Run, block: Block, operands: list[Tensor], needs: tuple[bool, ...], grad: Tensor
+) -> tuple[Tensor, list[tuple[Argument, Tensor]], Tensor]:
+    """What to differentiate in a block, with respect to what, and the gradient to begin with."""
+    here = grad[slice(*block.rows)]
+    if run.linear is None:
+        out, leaves = run.block(block, operands, needs)
+        return out, leaves, here
+    messages, leaves = run.messages(block, operands, needs)
+    # The gradient of a sum is known: every message gets that of its row.
+    if run.linear == "mean" and not block.whole:
+        here = here * block.share
+    with torch.no_grad():
+        spread = AGGREGATE(
+            here.reshape(here.size(0), -1),
+            None, None, None, block.graph.number, block.graph.num_src,
+            True, run.linear == "mean", False, "",
+        )  # fmt: skip
+    return messages, leaves, spread.view_as(messages)
+
+
+def _differentiable(
+    run: Run, operands: list[Tensor], parameters: list[Tensor], needs: tuple[bool, ...], grad: Tensor
+) -> list[Tensor | None]:
+    """The gradients as functions that can be differentiated again, at the price of PyG: edges times width."""
+    # New names for them all, so that an operand that was made from another, or from a parameter, does not
+    # count for that too.
+    inputs = [t.view_as(t) if needed else t for t, needed in zip(operands, needs, strict=False)]
+    others = {id(p): p.view_as(p) for p in parameters if p.requires_grad}
+    copied = Snapshot(run.layer)
+    found = copied.renamed(others)
+    renamed = [others[id(p)] if id(p) in found else p for p in parameters]
+    block = whole_block(run.graph)
+    chosen = Choice(run.graph, block)
+    given = {argument.name: chosen.rows(argument, inputs) for argument in run.arguments}
+    rows = Rows(block.graph, run.message(copied.layer, **given), run.layer.node_dim)
+    out = rows.reduce(copied.layer.aggr_module)
+    tensors = [*inputs, *renamed]
+    wanted = [t for t, needed in zip(tensors, needs, strict=True) if needed]
+    gradients = iter(torch.autograd.grad(out, wanted, grad, create_graph=True, allow_unused=True))
+    return [next(gradients) if needed else None for needed in needs]

@@ -1,0 +1,224 @@
+"""The second tier of the fast path: a propagation in blocks, or the sentence why there is none."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
+
+from onehop.integrations import reports
+from onehop.integrations.pyg.eligibility import REDUCTIONS, ClassRecord, context_reason, state_reason
+from onehop.integrations.pyg.graphs import graph_of
+from onehop.integrations.pyg.operands import FLOATS, edges_of
+from onehop.integrations.pyg.rowwise import policy
+from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of
+from onehop.integrations.pyg.rowwise.arguments import Argument, Arguments, Kind, arguments_of, with_sizes
+from onehop.integrations.pyg.rowwise.blocks import blocks_of
+from onehop.integrations.pyg.rowwise.executor import Run
+from onehop.integrations.pyg.rowwise.snapshot import Snapshot, module_reason
+from onehop.integrations.pyg.rowwise.tracing import Permission, Refused, few_edges, trace
+
+_SIZES = ("size_i", "size_j", "dim_size")
+
+
+@dataclass(slots=True)
+class BlockTask:
+    """One propagation in blocks, ready to run.
+
+    Attributes:
+        blocks: What to run.
+        layer: The layer itself.
+        operands: The tensors behind the message's arguments.
+        parameters: What else needs a gradient.
+        update: What the layer's ``update`` gets besides the reduced messages.
+    """
+
+    blocks: Run
+    layer: Any
+    operands: list[Tensor]
+    parameters: list[Tensor]
+    update: dict[str, Any]
+
+    def run(self) -> Any:
+        """What ``propagate`` returns."""
+        return self.layer.update(self.blocks(self.operands, self.parameters), **self.update)
+
+    def described(self, layer: Any) -> reports.Call:
+        """What ``explain`` shows."""
+        blocks = self.blocks.blocks
+        plan = f"{len(blocks.each)} of about {blocks.block_edges} edges each"
+        return reports.Call(layer, None, "its message in blocks", name_of(layer.aggr_module), "cpu", plan)
+
+
+def in_blocks_instead(
+    refusal: str,
+    record: ClassRecord,
+    layer: Any,
+    edge_index: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> BlockTask | str:
+    """A propagation in blocks, for a layer that the first tier has refused; or why not.
+
+    Blocks stand in where the message is not one that the first tier knows, or the aggregation is not. What
+    else the first tier has against a layer counts here too.
+
+    Args:
+        refusal: What the first tier says.
+        record: What is known of the layer's class.
+        layer: The layer.
+        edge_index: What ``propagate`` was called with, and
+        args: what else, without a name,
+        kwargs: and with one.
+    """
+    if record.form is not None and type(layer.aggr_module) in REDUCTIONS:
+        return refusal
+    reason = (
+        record.block_reason
+        or state_reason(layer, record)
+        or aggregator_reason(layer.aggr_module)
+        or module_reason(layer)
+        or context_reason()
+    )
+    if reason is not None:
+        return reason
+    return _prepare(layer, record.fuses, edge_index, args, kwargs)
+
+
+def _prepare(
+    layer: Any, fuses: bool, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> BlockTask | str:
+    if torch.is_autocast_enabled("cpu"):
+        return "autocast is at work"
+    if args:
+        return "propagate gets operands without a name"
+    edges = edges_of(layer, edge_index, kwargs.get("size"), fuses)
+    if isinstance(edges, str):
+        return edges
+    data, sizes = edges
+    message = type(layer).message
+    arguments = arguments_of(layer, message, kwargs, sizes, data.size(1))
+    if isinstance(arguments, str):
+        return arguments
+    forwards = layer.flow == "source_to_target"
+    counts = _counts(sizes, forwards)
+    if counts is None:
+        return "PyG is left to report what does not fit"
+    update = _update_arguments(layer, kwargs, counts)
+    if isinstance(update, str):
+        return update
+    if data.size(1) * _row_bytes(arguments) < policy.SMALL_BYTES:
+        return "its edges times their width fit in the cache, where PyG's own code is as fast"
+    graph = graph_of(data, *counts, forwards)
+    if graph is None:
+        return "a node number is out of range, or there are too many nodes"
+    snapshot = Snapshot(layer)
+    each = with_sizes(arguments, *counts)
+    permission = _permission(layer, message, snapshot, each, arguments.operands, data, forwards)
+    if isinstance(permission, str):
+        return permission
+    linear = linear_reduction(layer.aggr_module)
+    blocks = blocks_of(data, graph, policy.block_edges(permission.row_bytes), linear is not None)
+    run = Run(snapshot.layer, message, each, graph, blocks, linear)
+    learned = [p for p in layer.aggr_module.parameters() if p.requires_grad]
+    parameters = list({id(p): p for p in (*permission.parameters, *learned)}.values())
+    return BlockTask(run, layer, arguments.operands, parameters, update)
+
+
+def _counts(sizes: list[int | None], forwards: bool) -> tuple[int, int] | None:
+    """How many nodes send, and how many receive."""
+    j, i = (0, 1) if forwards else (1, 0)
+    num_src = sizes[j] if sizes[j] is not None else sizes[i]
+    num_dst = sizes[i] if sizes[i] is not None else sizes[j]
+    return (num_src, num_dst) if type(num_src) is int and type(num_dst) is int else None
+
+
+def _row_bytes(arguments: Arguments) -> int:
+    """Bytes an edge of the widest operand."""
+    rows = (Kind.SOURCE, Kind.TARGET, Kind.EDGE)
+    found = [arguments.operands[a.at] for a in arguments.each if a.at is not None and a.kind in rows]
+    return max((t.nbytes // max(t.size(0), 1) for t in found), default=0)
+
+
+def _update_arguments(layer: Any, kwargs: dict[str, Any], counts: tuple[int, int]) -> dict[str, Any] | str:
+    """What PyG would collect for ``update``, besides its first argument."""
+    update = type(layer).update
+    if update is MessagePassing.update:
+        return {}
+    known = dict(kwargs, size_i=counts[1], dim_size=counts[1], size_j=counts[0])
+    given = {}
+    for name, parameter in list(inspect.signature(update).parameters.items())[2:]:
+        value = known.get(name, parameter.default)
+        if value is parameter.empty or name in ("size", "edge_index", "index", "ptr"):
+            return f"its update asks for {name}"
+        if name.endswith(("_i", "_j")) and name not in _SIZES:
+            return f"its update asks for {name}"
+        given[name] = value
+    return given
+
+
+def _permission(
+    layer: Any,
+    message: Any,
+    snapshot: Snapshot,
+    each: list[Argument],
+    operands: list[Tensor],
+    data: Tensor,
+    forwards: bool,
+) -> Permission | str:
+    """Whether the message may run in blocks, or why not."""
+    whole = {a.at for a in each if a.kind is Kind.WHOLE}
+    sizes = {size for at, t in enumerate(operands) for size in t.shape[0 if at in whole else 1 :]}
+    sizes |= {size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape}
+    few = few_edges(sizes, data.size(1))
+    if few is None:
+        return "there are too few edges to look at its message"
+    recording = torch.is_grad_enabled()
+    with torch.inference_mode(False), torch.set_grad_enabled(recording):
+        constant = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in operands]
+        edges = data[:, : max(few)] if forwards else data[:, : max(few)].flip(0)
+        runs = [(n, *_example(each, constant, edges[:, :n].long())) for n in few]
+        try:
+            permission = trace(lambda **given: message(snapshot.layer, **given), runs)
+        except Refused as why:
+            return str(why)
+        except Exception as error:  # the message is a user's: what it raises on a few edges, PyG shall report
+            return f"its message fails on a few of the edges ({type(error).__name__}: {error})"
+        finally:
+            stored = snapshot.stored()
+    if stored is not None:
+        return f"its message stores something on the layer ({stored})"
+    out_dims, dim = permission.dims, layer.node_dim
+    if not -out_dims <= dim < out_dims or dim % out_dims != 0:
+        return "node_dim is not the first dimension of its messages"
+    if permission.dtype not in FLOATS:
+        return "its messages are not floating-point numbers of 16, 32 or 64 bits"
+    return permission
+
+
+def _example(
+    each: list[Argument], operands: list[Tensor], edges: Tensor
+) -> tuple[dict[str, Any], list[Tensor]]:
+    """The message's arguments for a few edges, and those of them that have a row for each."""
+    given: dict[str, Any] = {}
+    rows = []
+    for argument in each:
+        kind = argument.kind
+        if kind is Kind.VALUE:
+            given[argument.name] = argument.value
+            continue
+        ends = edges[0 if kind in (Kind.SOURCE, Kind.SOURCE_NUMBER) else 1]
+        if argument.at is None:
+            value = ends.clone()
+        elif kind is Kind.WHOLE:
+            given[argument.name] = operands[argument.at]
+            continue
+        else:
+            operand = operands[argument.at]
+            chosen = operand[: ends.numel()] if kind is Kind.EDGE else operand.index_select(0, ends)
+            value = chosen.detach().clone().requires_grad_(operand.requires_grad)
+        given[argument.name] = value
+        rows.append(value)
+    return given, rows

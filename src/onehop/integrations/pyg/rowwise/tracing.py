@@ -1,0 +1,261 @@
+"""Whether a message treats each edge on its own, found out by running it on a few edges and watching.
+
+The message runs twice, on two numbers of edges that no other size can be taken for, while every operation of
+torch that it leads to is looked at: :mod:`edge_dims` says where the edges are in its result, or that it mixes
+them. What differs between the runs depends on the number of edges, which a block would get wrong. Conditions
+on sizes, on None and on the layer's settings are thus decided as they will be for the call that is about to
+happen; conditions on the data are refused, and so are random numbers and writes to what is not the message's
+own. Nothing of this is remembered: a layer that has changed is looked at as it is.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from onehop.integrations.pyg.rowwise.edge_dims import MAKERS, SIZED, Mixes, Place, place_of_made, rule_of
+
+# Numbers of edges to try: primes, of which two are taken that divide none of the sizes at hand.
+_FEW = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
+
+# Methods that read or change a tensor behind the back of torch's operations.
+_BEHIND_THE_BACK = frozenset({
+    "numpy", "tolist", "__array__", "data_ptr", "untyped_storage", "register_hook", "retain_grad",
+    "requires_grad_", "register_post_accumulate_grad_hook", "backward",
+})  # fmt: skip
+
+_READS_VALUES = frozenset({"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "item"})
+
+
+class Refused(Exception):
+    """The message cannot run in blocks; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What watching a message that treats each edge on its own has shown.
+
+    Attributes:
+        parameters: Tensors that require a gradient and that the message uses besides its operands.
+        row_bytes: Bytes an edge of the largest tensor that it makes.
+        width: Entries an edge of the messages.
+        dims: Dimensions of the messages.
+        dtype: Of the messages.
+    """
+
+    parameters: list[Tensor]
+    row_bytes: int
+    width: int
+    dims: int
+    dtype: torch.dtype
+
+
+def few_edges(sizes: set[int], most: int) -> tuple[int, int] | None:
+    """Two numbers of edges that divide none of the sizes; None where there are not as many edges."""
+    found = [n for n in _FEW if n <= most and not any(size and size % n == 0 for size in sizes)]
+    return (found[0], found[1]) if len(found) > 1 else None
+
+
+def trace(message: Callable[..., Any], runs: list[tuple[int, dict[str, Any], list[Tensor]]]) -> Permission:
+    """Watches a message.
+
+    Args:
+        message: To be called with keywords.
+        runs: For each of two runs, how many edges, the message's arguments, and those of them that have a row
+            for every edge, in dimension 0.
+
+    Raises:
+        Refused: It does not treat each edge on its own, or that could not be found out.
+    """
+    watches = []
+    for edges, arguments, rows in runs:
+        watch = _Watch(edges, rows, [v for v in arguments.values() if isinstance(v, Tensor)])
+        with _Guard(), watch:
+            out = message(**arguments)
+        watch.finish(out)
+        watches.append(watch)
+    first, second = watches
+    if len(first.steps) != len(second.steps) or not all(
+        _agree(*steps, first.edges, second.edges) for steps in zip(first.steps, second.steps, strict=True)
+    ):
+        raise Refused("its message depends on the number of edges")
+    out = first.out
+    _check_history(out)
+    parameters = list({id(t): t for t in first.outer if t.requires_grad}.values())
+    for parameter in parameters:
+        if parameter.grad_fn is not None:
+            raise Refused("its message uses a tensor with a history of its own, which is no operand")
+        if parameter._backward_hooks:
+            raise Refused("its message uses a parameter on which a hook is registered")
+    largest = max(first.largest, out.nbytes // first.edges)
+    return Permission(parameters, largest, out.numel() // first.edges, out.dim(), out.dtype)
+
+
+@dataclass(slots=True)
+class _Step:
+    """One operation.
+
+    Attributes:
+        operation: Which.
+        places: Where the edges were in its operands.
+        values: Its other arguments, and tensors from outside.
+        result: Where the edges are in its result.
+    """
+
+    operation: Any
+    places: list[Place | None]
+    values: list[Any]
+    result: Place | None
+
+
+class _Guard(TorchFunctionMode):
+    """Refuses methods that the operations themselves do not show."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(function, "__name__", "") in _BEHIND_THE_BACK:
+            raise Refused(f"its message calls {function.__name__} of a tensor")
+        return function(*args, **(kwargs or {}))
+
+
+@dataclass(eq=False)
+class _Watch(TorchDispatchMode):
+    edges: int
+    rows: list[Tensor]
+    operands: list[Tensor]
+    steps: list[_Step] = field(default_factory=list)
+    outer: list[Tensor] = field(default_factory=list)
+    largest: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._places: dict[int, Place] = {id(tensor): Place(0) for tensor in self.rows}
+        # Of all tensors met, which must stay alive so that their ids stay theirs.
+        self._met: dict[int, Tensor] = {id(tensor): tensor for tensor in self.operands}
+        self._made: set[int] = set()
+        self._foreign = {tensor.untyped_storage()._cdata for tensor in self.operands}
+
+    def finish(self, out: Any) -> None:
+        """Looks at the message itself."""
+        if not isinstance(out, Tensor):
+            raise Refused(f"its message is a {type(out).__name__}, not a tensor")
+        if self._place(out) != Place(0):
+            raise Refused("its message has no row for every edge")
+        if not out.is_floating_point():
+            raise Refused("its messages are not floating-point numbers")
+        self.out = out
+
+    def _place(self, tensor: Tensor) -> Place | None:
+        return self._places.get(id(tensor))
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        schema = operation._schema
+        name = schema.name.removeprefix("aten::")
+        leaves = tree_leaves((args, kwargs))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if torch.Tag.nondeterministic_seeded in operation.tags:
+            raise Refused(f"its message draws random numbers ({name})")
+        for tensor in tensors:
+            self._meet(tensor)
+        if schema.is_mutable:
+            self._check_write(schema, args, name)
+        place = self._result_place(operation, name, args, kwargs, tensors)
+        values = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
+        outside = [t for t in tensors if id(t) not in self._made and self._place(t) is None]
+        self.steps.append(_Step(operation, [self._place(t) for t in tensors], [*values, *outside], place))
+        result = operation(*args, **kwargs)
+        for out in tree_leaves(result):
+            if isinstance(out, Tensor):
+                self._note(out, place)
+        return result
+
+    def _meet(self, tensor: Tensor) -> None:
+        if id(tensor) not in self._met:
+            self._met[id(tensor)] = tensor
+            self._foreign.add(tensor.untyped_storage()._cdata)
+            self.outer.append(tensor)
+
+    def _note(self, out: Tensor, place: Place | None) -> None:
+        self._met[id(out)] = out
+        self._made.add(id(out))
+        if place is None:
+            return
+        if out.numel() == 0:
+            return
+        if out.dim() <= place.dim or out.size(place.dim) != self.edges * place.inner:
+            raise Refused(f"its message makes a tensor of shape {tuple(out.shape)}, with edges out of place")
+        self._places[id(out)] = place
+        self.largest = max(self.largest, out.nbytes // self.edges)
+
+    def _check_write(self, schema: Any, args: Any, name: str) -> None:
+        for argument, value in zip(schema.arguments, args, strict=False):
+            written = argument.alias_info is not None and argument.alias_info.is_write
+            if written and value.untyped_storage()._cdata in self._foreign:
+                raise Refused(f"its message writes to a tensor that is not its own ({name})")
+
+    def _result_place(
+        self, operation: Any, name: str, args: Any, kwargs: dict[str, Any], tensors: list[Tensor]
+    ) -> Place | None:
+        bound = dict(zip((a.name for a in operation._schema.arguments), args, strict=False), **kwargs)
+        touched = any(id(tensor) in self._places for tensor in tensors)
+        try:
+            if name in MAKERS or (name == "expand" and not touched):
+                return place_of_made(args, bound, self._place, self.edges)
+            if not touched:
+                return None
+            if name in _READS_VALUES:
+                raise Refused(f"its message looks at the values of its operands ({name})")
+            rule = rule_of(operation)
+            if rule is None:
+                raise Refused(f"its message uses {name}, which onehop does not know to keep edges apart")
+            return rule(args, bound, self._place, self.edges)
+        except Mixes as why:
+            reason = f": {why}" if str(why) else ""
+            raise Refused(f"its message mixes edges in {name}{reason}") from None
+
+
+def _agree(one: _Step, other: _Step, edges: int, other_edges: int) -> bool:
+    if (one.operation, one.places, one.result) != (other.operation, other.places, other.result):
+        return False
+    sized = one.operation._schema.name.removeprefix("aten::") in SIZED
+    if len(one.values) != len(other.values):
+        return False
+    for left, right in zip(one.values, other.values, strict=True):
+        if isinstance(left, Tensor) and isinstance(right, Tensor):
+            if left is not right and not _same_numbers(left, right):
+                return False
+        elif type(left) is not type(right):
+            return False
+        elif left != right and not (left != left and right != right):
+            counts = sized and type(left) is int and not left % edges and not right % other_edges
+            if not counts or left // edges != right // other_edges:
+                return False
+    return True
+
+
+def _same_numbers(left: Tensor, right: Tensor) -> bool:
+    return left.shape == right.shape and left.dtype == right.dtype and torch.equal(left, right)
+
+
+def _check_history(out: Tensor) -> None:
+    """A gradient function that somebody wrote in Python may mix edges, where no operation shows it."""
+    waiting: list[Any] = [out.grad_fn]
+    seen = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, BackwardCFunction):
+            raise Refused(f"its message uses an autograd function of its own ({type(node).__name__})")
+        waiting += [following for following, _ in node.next_functions]
