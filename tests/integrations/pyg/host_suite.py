@@ -122,7 +122,7 @@ def run_tests(root: Path, selection: Sequence[str], *, patched: bool, seed: int 
 # Files that cannot be imported are counted as tests that failed.
 _PYTEST = (
     "-W",
-    "ignore:.*torch.jit.*:DeprecationWarning",
+    "ignore:`torch.jit:DeprecationWarning",
     "--capture=fd",
     "--color=no",
     "-qqq",
