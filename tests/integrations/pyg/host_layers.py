@@ -88,7 +88,7 @@ is made by [running PyG's tests](../howto/run-pygs-tests.md); this one with torc
 and torch {torch}.
 
 - **fast**: the whole propagation is one operator of onehop.
-- **tiered**: PyG computes part of it, onehop the rest.
+- **tiered**: it is several, or the layer's own message in blocks of rows, or PyG computes the weights.
 - **delegated**: PyG's own code runs, untouched, for the reason given.
 
 [Patching](../patching.md) lists the conditions. The numbers in the last column are explained below the table.

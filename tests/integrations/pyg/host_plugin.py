@@ -18,8 +18,16 @@ SMALLEST: dict[str, dict[str, Any]] = {
     "onehop.integrations.pyg.rowwise.policy": {"SMALL_BYTES": 0, "BLOCK_BYTES": 64, "FEWEST_EDGES": 2},
     "onehop.integrations.pyg.rowwise.tracing": {"_FEW": (3, 5, 6, 7, 9, 10, 11, 13, 15, 17, 19, 23)},
 }
-"""Settings with which graphs of a few edges, as PyG's tests have them, are not left to PyG for their size, and
+"""With these, graphs of a few edges, as PyG's tests have them, are not left to PyG for their size, and
 come in several blocks."""
+
+TIERED = (
+    "its message in blocks",
+    "source * weight for each head, weights by PyG",
+    "source * softmax of scores for each head",
+    "source * tanh of scores * weight",
+)
+"""What runs as several operators, or runs the layer's own message, of the forms that ``explain`` names."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -121,4 +129,4 @@ def layer_use(call: Any) -> tuple[str, str, str]:
     name = f"{kind.__module__}.{kind.__qualname__}"
     if call.reason is not None:
         return name, "delegated", call.reason
-    return name, "fast", f"{call.reduce} of {call.form}"
+    return name, "tiered" if call.form in TIERED else "fast", f"{call.reduce} of {call.form}"
