@@ -16,7 +16,6 @@ import pytest
 
 SMALLEST: dict[str, dict[str, Any]] = {
     "onehop.integrations.pyg.rowwise.policy": {"SMALL_BYTES": 0, "BLOCK_BYTES": 64, "FEWEST_EDGES": 2},
-    "onehop.integrations.pyg.rowwise.tracing": {"_FEW": (3, 5, 6, 7, 9, 10, 11, 13, 15, 17, 19, 23)},
 }
 """With these, graphs of a few edges, as PyG's tests have them, are not left to PyG for their size, and
 come in several blocks."""
