@@ -183,24 +183,37 @@ class _Recomputed(torch.autograd.Function):
             torch.zeros_like(t, dtype=_accumulator(t.dtype)) if needed else None
             for t, needed in zip(tensors, needs, strict=True)
         ]
-        wanted = [p for p, needed in zip(parameters, needs[ctx.operands :], strict=True) if needed]
-        of_parameters = [g for g in gradients[ctx.operands :] if g is not None]
         for block in ctx.run.blocks:
-            with torch.enable_grad():
-                out, leaves, pulled = _recompute(ctx.run, block, operands, needs, grad)
-            if not out.requires_grad:
-                continue
-            inputs = [leaf for _, leaf in leaves] + wanted
-            found = torch.autograd.grad(out, inputs, pulled, allow_unused=True)
-            chosen = Choice(ctx.run.graph, block)
-            for (argument, _), rows in zip(leaves, found, strict=False):
-                if rows is not None:
-                    chosen.gather_gradient(argument, rows, gradients)
-            for total, part in zip(of_parameters, found[len(leaves) :], strict=True):
-                if part is not None:
-                    total += part
+            _add_gradients(ctx.run, block, operands, parameters, needs, grad, gradients)
         cast = (None if g is None else g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True))
         return (None, None, *cast)
+
+
+def _add_gradients(
+    run: Run,
+    block: Block,
+    operands: list[Tensor],
+    parameters: list[Tensor],
+    needs: tuple[bool, ...],
+    grad: Tensor,
+    gradients: list[Tensor | None],
+) -> None:
+    """Adds what a block contributes to the gradients; all that it makes dies with the call."""
+    with torch.enable_grad():
+        out, leaves, pulled = _recompute(run, block, operands, needs, grad)
+    if not out.requires_grad:
+        return
+    totals = gradients[len(operands) :]
+    wanted = [p for p, total in zip(parameters, totals, strict=True) if total is not None]
+    found = torch.autograd.grad(out, [*(leaf for _, leaf in leaves), *wanted], pulled, allow_unused=True)
+    chosen = Choice(run.graph, block)
+    for (argument, _), rows in zip(leaves, found, strict=False):
+        if rows is not None:
+            chosen.gather_gradient(argument, rows, gradients)
+    learned = (total for total in totals if total is not None)
+    for total, part in zip(learned, found[len(leaves) :], strict=True):
+        if part is not None:
+            total += part
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:

@@ -201,7 +201,12 @@ class _Watch(TorchDispatchMode):
         for argument, value in zip(schema.arguments, args, strict=False):
             written = argument.alias_info is not None and argument.alias_info.is_write
             if written and value.untyped_storage()._cdata in self._foreign:
-                raise Refused(f"its message writes to a tensor that is not its own ({name})")
+                raise Refused(
+                    f"its message writes to a tensor that is not its own ({name}), as normalisation by the "
+                    f"batch does in training"
+                    if not value.is_floating_point()
+                    else f"its message writes to a tensor that is not its own ({name})"
+                )
 
     def _result_place(
         self, operation: Any, name: str, args: Any, kwargs: dict[str, Any], tensors: list[Tensor]
