@@ -91,6 +91,7 @@ and torch {torch}.
 - **tiered**: it is several, or the layer's own message in blocks of rows, or PyG computes the weights.
 - **delegated**: PyG's own code runs, untouched, for the reason given.
 
+The graphs of these tests have a few edges. Otherwise, what runs in blocks leaves such graphs to PyG.
 [Patching](../patching.md) lists the conditions. The numbers in the last column are explained below the table.
 
 | layer | path | what runs | PyG's own code runs where |

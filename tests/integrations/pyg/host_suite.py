@@ -25,7 +25,8 @@ from host_comparison import PASSED, SKIPPED, Comparison, Run, compare, flaky, re
 import onehop
 
 FOLDERS = ("test/nn/conv", "test/nn/aggr", "test/nn/models")
-# The largest differences are about 5e-7, and both results are as far from the one in float64.
+# The differences are 1e-6 at most. Of ChebConv and GENConv it was measured that PyG's result and ours are
+# equally far from the one in float64.
 _ROUNDING = (
     "it compares two ways through the layer, one of which is PyG's own code under the patch too, with "
     "atol=1e-8: more closely than sums of another order agree in float32"
