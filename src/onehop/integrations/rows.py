@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from onehop.integrations.torchscript import share_overloads
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -45,9 +47,11 @@ def stand_in(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[.
 
     It keeps the name, the module, the signature and, through ``__wrapped__``, the source of ``theirs``, and
     looks its names up in the module of ``theirs``. So TorchScript, which compiles source text, compiles
-    ``theirs``. For that reason ``ours`` may use closure variables only, no global names.
+    ``theirs``, with its overloads. For that reason ``ours`` may use closure variables only, no global names.
     """
     function = types.FunctionType(
         ours.__code__, theirs.__globals__, theirs.__name__, ours.__defaults__, ours.__closure__
     )
-    return functools.wraps(theirs)(function)
+    functools.update_wrapper(function, theirs)
+    share_overloads(theirs, function)
+    return function

@@ -395,6 +395,19 @@ def test_torch_jit_script(paused, net, x, edge_index):
     close(scripted(x, edge_index), expected)
 
 
+# TorchScript takes the overloads of gcn_norm and add_self_loops away when it first compiles one of them.
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_torch_jit_script_again(x, edge_index):
+    def script_all() -> None:
+        for layer in (gnn.GCNConv(4, 4), gnn.TAGConv(4, 4), gnn.SimpleConv("mean", "self_loop")):
+            close(torch.jit.script(layer)(x, edge_index), layer(x, edge_index))
+
+    for _ in range(2):
+        with onehop.patch():
+            script_all()
+        script_all()
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_torch_jit_trace(x, edge_index):

@@ -1,6 +1,7 @@
 """PyG as a framework that can be patched."""
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import torch_geometric
@@ -94,13 +95,15 @@ class Pyg:
 
 def _rows() -> list[Row]:
     rows = [hook.template_row()]
-    for name in GCN_NORM_MODULES:
-        module = importlib.import_module(name)
-        rows.append(Row(module, "gcn_norm", gcn_norm.remembering(module.gcn_norm), module.gcn_norm))
-    for name, attribute in SELF_LOOP_NAMES:
+    makers = {"gcn_norm": gcn_norm.remembering, **self_loops.REMEMBERING}
+    made: dict[Callable[..., Any], Callable[..., Any]] = {}
+    for name, attribute in (*((name, "gcn_norm") for name in GCN_NORM_MODULES), *SELF_LOOP_NAMES):
         module = importlib.import_module(name)
         theirs = getattr(module, attribute)
-        rows.append(Row(module, attribute, self_loops.REMEMBERING[attribute](theirs), theirs))
+        # One for all modules, as theirs is: TorchScript knows functions by their names.
+        if theirs not in made:
+            made[theirs] = makers[attribute](theirs)
+        rows.append(Row(module, attribute, made[theirs], theirs))
     rows.append(Row(GCNConv, "forward", association.associating(GCNConv.forward), GCNConv.forward))
     rows.extend(
         Row(kind, "forward", pending.noting(kind.forward), kind.forward)

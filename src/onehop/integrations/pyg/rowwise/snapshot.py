@@ -8,9 +8,8 @@ else. What a message stores on the layer goes to the copy, where it is noticed.
 from typing import Any
 
 import torch
-from torch.nn.modules import module as torch_module
 
-from onehop.integrations.pyg.eligibility import GLOBAL_HOOKS, MODULE_HOOKS
+from onehop.integrations.pyg.eligibility import MODULE_HOOKS, global_hooks
 
 _Contents = list[Any] | dict[Any, Any] | set[Any]
 
@@ -82,7 +81,7 @@ def module_reason(layer: Any) -> str | None:
             return "hooks are registered on a module in it"
         if "forward" in state:
             return "the forward of a module in it is overridden"
-    if any(getattr(torch_module, name) for name in GLOBAL_HOOKS):
+    if global_hooks():
         return "global module hooks are registered"
     return None
 

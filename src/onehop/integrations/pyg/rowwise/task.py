@@ -172,14 +172,15 @@ def _permission(
     whole = {a.at for a in each if a.kind is Kind.WHOLE}
     sizes = {size for at, t in enumerate(operands) for size in t.shape[0 if at in whole else 1 :]}
     sizes |= {size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape}
-    few = few_edges(sizes, data.size(1))
+    if data.size(1) == 0:
+        return "there are no edges"
+    few = few_edges(sizes)
     if few is None:
-        return "there are too few edges to look at its message"
+        return "no number of edges can be told apart from its sizes"
     recording = torch.is_grad_enabled()
     with torch.inference_mode(False), torch.set_grad_enabled(recording):
         constant = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in operands]
-        edges = data[:, : max(few)] if forwards else data[:, : max(few)].flip(0)
-        runs = [(n, *_example(each, constant, edges[:, :n].long())) for n in few]
+        runs = [(n, *_example(each, constant, _edges_again(data, n, forwards))) for n in few]
         try:
             permission = trace(lambda **given: message(snapshot.layer, **given), runs)
         except Refused as why:
@@ -198,10 +199,20 @@ def _permission(
     return permission
 
 
+def _edges_again(data: Tensor, number: int, forwards: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Numbers, sources and destinations of so many edges: the first ones, over again where they run out."""
+    chosen = torch.arange(number) % data.size(1)
+    sources, targets = (
+        data[:, chosen].long().unbind() if forwards else data[:, chosen].long().flip(0).unbind()
+    )
+    return chosen, sources, targets
+
+
 def _example(
-    each: list[Argument], operands: list[Tensor], edges: Tensor
+    each: list[Argument], operands: list[Tensor], edges: tuple[Tensor, Tensor, Tensor]
 ) -> tuple[dict[str, Any], list[Tensor]]:
-    """The message's arguments for a few edges, and those of them that have a row for each."""
+    """The message's arguments for these edges, and those of them that have a row for each."""
+    numbers, sources, targets = edges
     given: dict[str, Any] = {}
     rows = []
     for argument in each:
@@ -209,7 +220,7 @@ def _example(
         if kind is Kind.VALUE:
             given[argument.name] = argument.value
             continue
-        ends = edges[0 if kind in (Kind.SOURCE, Kind.SOURCE_NUMBER) else 1]
+        ends = sources if kind in (Kind.SOURCE, Kind.SOURCE_NUMBER) else targets
         if argument.at is None:
             value = ends.clone()
         elif kind is Kind.WHOLE:
@@ -217,7 +228,7 @@ def _example(
             continue
         else:
             operand = operands[argument.at]
-            chosen = operand[: ends.numel()] if kind is Kind.EDGE else operand.index_select(0, ends)
+            chosen = operand.index_select(0, numbers if kind is Kind.EDGE else ends)
             value = chosen.detach().clone().requires_grad_(operand.requires_grad)
         given[argument.name] = value
         rows.append(value)

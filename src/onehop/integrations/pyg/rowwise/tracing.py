@@ -56,9 +56,9 @@ class Permission:
     dtype: torch.dtype
 
 
-def few_edges(sizes: set[int], most: int) -> tuple[int, int] | None:
-    """Two numbers of edges that divide none of the sizes; None where there are not as many edges."""
-    found = [n for n in _FEW if n <= most and not any(size and size % n == 0 for size in sizes)]
+def few_edges(sizes: set[int]) -> tuple[int, int] | None:
+    """Two numbers of edges that divide none of the sizes; None if there are none among those to try."""
+    found = [n for n in _FEW if not any(size and size % n == 0 for size in sizes)]
     return (found[0], found[1]) if len(found) > 1 else None
 
 
