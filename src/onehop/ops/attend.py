@@ -62,16 +62,14 @@ def _grad_kernel(*args: Any) -> tuple[Tensor, ...]:
     found = runner.attend_grad(
         by_number(graph), _operands(common), out, softmax, weights, grad, grad_weights, wanted
     )
-    none = value.new_empty(0)
     grads = (found.value, found.key, found.query, found.att, found.edge, found.edge_weight)
-    return tuple(none if g is None else g for g in grads)
+    return tuple(value.new_empty(0) if g is None else g for g in grads)
 
 
 def _grad_fake(*args: Any) -> tuple[Tensor, ...]:
     operands, wanted = args[:_DIFFERENTIABLE], args[-1]
-    none = args[0].new_empty(0)
     return tuple(
-        t.new_empty(t.shape) if want and t is not None else none
+        t.new_empty(t.shape) if want and t is not None else args[0].new_empty(0)
         for t, want in zip(operands, wanted, strict=True)
     )
 

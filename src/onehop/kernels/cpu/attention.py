@@ -146,4 +146,6 @@ def attend_grad(
     if for_value or for_key:
         fields.grad_value, fields.grad_key = address(value), address(key)
         call.run(extension.attend_grad_src, transposed)
-    return AttentionGrads(value, key, query, att, edge, None if edge_weight is None else edge_weight.t())
+    return AttentionGrads(
+        value, key, query, att, edge, None if edge_weight is None else edge_weight.t().contiguous()
+    )
