@@ -144,7 +144,7 @@ class EdgeRows {
         const int64_t count = smaller(kBlockEdges, inputs_ - begin);
         for (int64_t k = 0; k < count; ++k) inputs[k] = load<T, 1>(from + begin + k);
         static constexpr A kOne = 1;
-        sum_({weight_ + begin * width_, width_, ordinals, 0}, count, 1, inputs, 0, &kOne, out);
+        sum_({weight_ + begin * width_, width_, ordinals}, count, 1, inputs, 0, &kOne, out);
       }
     }
   }

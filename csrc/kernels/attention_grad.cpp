@@ -3,6 +3,10 @@
 // one owner. With g the gradient of out, w an edge's softmaxed weight, m its mask, p = g[i] . value[j] and
 // D[i] = g[i] . out[i] (which is the sum of w m p over the row), the gradient of its score is d = w (m p - D[i]).
 // Gradients of returned weights are added to m p, and their part of D comes from outside.
+//
+// The gradient of gatv2's att is the sum of d leaky(z) over all edges, with z = query[i] + value[j] + edge. As
+// leaky(z) = leaky'(z) z, it is had from sums of d leaky'(z) over rows, times the rows, in both sweeps: work for
+// every node in place of every edge.
 #include "attention.hpp"
 #include "attention_scores.hpp"
 
@@ -110,6 +114,42 @@ void for_groups(const WorkList& work, int threads, const Body& body) {
       &context);
 }
 
+// The gradient of att, in parts for groups of pieces of work.
+template <class A>
+class AttParts {
+ public:
+  explicit AttParts(const AttendArgs& args)
+      : groups_(smaller(kMostGroups, static_cast<int64_t>(args.work->items.size()))),
+        columns_(args.grad_att != nullptr ? args.heads * args.key_width : 0),
+        parts_(groups_ * columns_ * static_cast<int64_t>(sizeof(A))) {
+    if (columns_ > 0) clear(parts_.template as<A>(), groups_ * columns_);
+  }
+  // The part of a group, or null.
+  A* of(int64_t group) const { return columns_ > 0 ? parts_.template as<A>() + group * columns_ : nullptr; }
+  // Adds all parts, in order.
+  void add_to(void* out) const {
+    for (int64_t group = 0; group < groups_ && columns_ > 0; ++group) {
+      for (int64_t c = 0; c < columns_; ++c) static_cast<A*>(out)[c] += of(group)[c];
+    }
+  }
+
+ private:
+  int64_t groups_, columns_;
+  Block parts_;
+};
+
+// part += row * sums
+template <class T>
+void add_product(const T* row, const Acc<T>* sums, int64_t columns, Acc<T>* part) {
+  constexpr int kLanes = kFullLanes<Acc<T>>;
+  int64_t c = 0;
+  for (; c + kLanes <= columns; c += kLanes) {
+    const auto product = load<T, kLanes>(row + c) * load<Acc<T>, kLanes>(sums + c);
+    store<Acc<T>, kLanes>(part + c, load<Acc<T>, kLanes>(part + c) + product);
+  }
+  for (; c < columns; ++c) part[c] += load<T, 1>(row + c) * sums[c];
+}
+
 template <class T>
 class DestinationSweep {
  public:
@@ -120,7 +160,6 @@ class DestinationSweep {
         columns_(args.rule == ScoreRule::gat ? args.heads : scores_.key_columns),
         groups_(smaller(kMostGroups, static_cast<int64_t>(args.work->items.size()))),
         weight_numbers_(args.grad_edge_weight != nullptr ? args.edge_width * scores_.key_columns : 0),
-        att_numbers_(args.grad_att != nullptr ? scores_.key_columns : 0),
         product_(larger(args.value_width, 1)),
         product_edge_(larger(args.value_width, 1)),
         sum_(larger(args.key_width, 1)),
@@ -134,9 +173,8 @@ class DestinationSweep {
                       Arena::bytes_of<A>(scores_.edge_rows.any() ? scores_.most_edges * scores_.key_columns : 0) +
                       scores_.edge_bytes() + Arena::bytes_of<A>(kBlockEdges) + 4 * kLineBytes),
         scratch_(args.threads * thread_bytes_),
-        att_parts_(groups_ * att_numbers_ * static_cast<int64_t>(sizeof(A))),
+        att_parts_(args),
         weight_parts_(groups_ * weight_numbers_ * static_cast<int64_t>(sizeof(A))) {
-    if (att_numbers_ > 0) clear(att_parts_.template as<A>(), groups_ * att_numbers_);
     if (weight_numbers_ > 0) clear(weight_parts_.template as<A>(), groups_ * weight_numbers_);
   }
 
@@ -149,12 +187,12 @@ class DestinationSweep {
     A* edge_grads = arena.take<A>(scores_.edge_rows.any() ? scores_.most_edges * scores_.key_columns : 0);
     A* inputs = arena.take<A>(kBlockEdges);
     const EdgeScratch<A> edge = scores_.edge_scratch(arena);
-    A* att_part = att_numbers_ > 0 ? att_parts_.as<A>() + group * att_numbers_ : nullptr;
+    A* att_part = att_parts_.of(group);
 
     for_edge_blocks(item, scores_.rowptr, scores_.most_edges,
                     [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
                       scores_.lay_out_edges(first, edges, edge);
-                      scores_(first, segments, count, edge, numbers.raw);
+                      scores_(first, segments, count, edge, Asks::even, numbers.raw);
                       scores_.finish(edges, numbers.raw, numbers.weight);
                       for (const Segment* s = segments; s < segments + count; ++s) {
                         multiply_grads(first, *s, edge, numbers.slope + s->begin);
@@ -174,9 +212,13 @@ class DestinationSweep {
                       mask_weights(scores_, edges, numbers);
                       pass_through_score(scores_, edges, numbers.raw, numbers.slope);
                       for (const Segment* s = segments; s < segments + count; ++s) {
-                        add_up(first, *s, edge, numbers, s->starts, sums, att_part);
-                        if (s->ends) s->slot < 0 ? finish(s->row, sums) : copy(sums, slot(s->slot));
-                        if (scores_.edge_rows.any()) find_edge_grads(*s, edge, numbers, edge_grads);
+                        add_up(first, *s, edge, numbers, s->starts, sums);
+                        if (s->ends) {
+                          if (att_part != nullptr && s->edges > 0)
+                            add_product(scores_.query(s->row), sums, columns_, att_part);
+                          s->slot < 0 ? finish(s->row, sums) : copy(sums, slot(s->slot));
+                        }
+                        if (scores_.edge_rows.any()) find_edge_grads(*s, edge, numbers, edge_grads, att_part);
                       }
                       if (args.rule == ScoreRule::gat) {
                         write_edge_scores(first, edges, numbers.slope);
@@ -197,7 +239,8 @@ class DestinationSweep {
   void add_parts() const {
     const AttendArgs& args = scores_.args;
     if (args.grad_att != nullptr) {
-      add_groups(att_parts_.as<A>(), groups_, att_numbers_, static_cast<A*>(args.grad_att));
+      clear(static_cast<A*>(args.grad_att), scores_.key_columns);
+      att_parts_.add_to(args.grad_att);
     }
     if (args.grad_edge_weight != nullptr) {
       add_groups(weight_parts_.as<A>(), groups_, weight_numbers_, static_cast<A*>(args.grad_edge_weight));
@@ -219,8 +262,8 @@ class DestinationSweep {
     if (scores_.edges_in_values()) {
       product_edge_(term, scores_.near(edge.values, scores_.value_columns, s.begin), s.edges, heads_, out);
     } else {
-      const int64_t ahead = args.rule == ScoreRule::gatv2 ? 0 : args.prefetch;
-      product_(term, scores_.sources(args.value, args.value_stride, first + s.begin, ahead), s.edges, heads_, out);
+      const Asks asks = args.rule == ScoreRule::gatv2 ? Asks::none : Asks::all;
+      product_(term, scores_.gathered(args.value, args.value_stride, first + s.begin, asks), s.edges, heads_, out);
     }
   }
 
@@ -229,7 +272,7 @@ class DestinationSweep {
     const AttendArgs& args = scores_.args;
     // In the order in which p is added up: where a row has one edge, the two are the same to the last bit.
     const T* out = static_cast<const T*>(args.out) + s.row * scores_.value_columns;
-    product_(DotTerm<T>{grad(s.row)}, {out, 0, scores_.ordinals.value, 0}, 1, heads_, own_sum);
+    product_(DotTerm<T>{grad(s.row)}, {out, 0, scores_.ordinals.value}, 1, heads_, own_sum);
     const auto* extra = static_cast<const A*>(args.weights_product);
     for (int64_t head = 0; head < heads_; ++head) {
       own_sum[head] = own_sum[head * kBlockEdges] + (extra != nullptr ? extra[s.row * heads_ + head] : A(0));
@@ -256,7 +299,7 @@ class DestinationSweep {
   }
 
   void add_up(int64_t first, const Segment& s, const EdgeScratch<A>& edge, const EdgeNumbers<A>& numbers, bool starts,
-              A* sums, A* att_part) const {
+              A* sums) const {
     const AttendArgs& args = scores_.args;
     const A* slope = numbers.slope + s.begin;
     const int64_t begin = first + s.begin;
@@ -268,17 +311,16 @@ class DestinationSweep {
     if (args.rule == ScoreRule::gatv2) {
       const T* own = scores_.query(s.row);
       if (scores_.edge_rows.any()) {
-        slopes_edge_(own, scores_.slope, scores_.near(edge.keys, columns_, s.begin), s.edges, heads_, slope, sums,
-                     att_part);
+        slopes_edge_(own, scores_.slope, scores_.near(edge.keys, columns_, s.begin), s.edges, heads_, slope, sums);
       } else {
-        slopes_(own, scores_.slope, scores_.keys(begin, 0), s.edges, heads_, slope, sums, att_part);
+        slopes_(own, scores_.slope, scores_.keys(begin, Asks::odd), s.edges, heads_, slope, sums);
       }
       return;
     }
     if (scores_.edge_rows.any()) {
       sum_edge_(scores_.near(edge.keys, columns_, s.begin), s.edges, heads_, slope, kBlockEdges, ones_.value, sums);
     } else {
-      sum_(scores_.keys(begin, 0), s.edges, heads_, slope, kBlockEdges, ones_.value, sums);
+      sum_(scores_.keys(begin, Asks::odd), s.edges, heads_, slope, kBlockEdges, ones_.value, sums);
     }
   }
 
@@ -304,7 +346,8 @@ class DestinationSweep {
   }
 
   // The gradient of every edge's (projected) features, one row after another.
-  void find_edge_grads(const Segment& s, const EdgeScratch<A>& edge, const EdgeNumbers<A>& numbers, A* out) const {
+  void find_edge_grads(const Segment& s, const EdgeScratch<A>& edge, const EdgeNumbers<A>& numbers, A* out,
+                       A* att_part) const {
     const AttendArgs& args = scores_.args;
     const T* query = scores_.query(s.row);
     const int64_t columns = scores_.key_columns, width = args.key_width;
@@ -319,6 +362,7 @@ class DestinationSweep {
           for (int64_t c = begin; c < begin + width; ++c) {
             const A sloped = load<T, 1>(query + c) + row[c] > 0 ? slope : slope * scores_.slope;
             to[c] = att[c] * sloped;
+            if (att_part != nullptr) att_part[c] += sloped * edge.rows[e * columns + c];
           }
         } else {
           const T* g = grad(s.row);
@@ -348,7 +392,7 @@ class DestinationSweep {
         for (int64_t k = 0; k < count; k += kBlockEdges) {
           const int64_t some = smaller(kBlockEdges, count - k);
           const A* weight = static_cast<const A*>(args.edge_weight) + k * columns;
-          input_dots_(DotTerm<A>{from}, {weight, columns, scores_.ordinals.value, 0}, some, 1, inputs);
+          input_dots_(DotTerm<A>{from}, {weight, columns, scores_.ordinals.value}, some, 1, inputs);
           store_scaled<T>(inputs, &kOne, 1, some, to + k);
         }
       }
@@ -371,7 +415,7 @@ class DestinationSweep {
   };
 
   Scores<T> scores_;
-  int64_t heads_, columns_, groups_, weight_numbers_, att_numbers_;
+  int64_t heads_, columns_, groups_, weight_numbers_;
   ScoreRows<DotTerm<T>, T> product_;
   ScoreRows<DotTerm<T>, A> product_edge_;
   SumRows<T> sum_;
@@ -382,7 +426,9 @@ class DestinationSweep {
   SumRows<A> weight_sums_;
   Ones ones_{heads_};
   int64_t thread_bytes_;
-  Block scratch_, att_parts_, weight_parts_;
+  Block scratch_;
+  AttParts<A> att_parts_;
+  Block weight_parts_;
 };
 
 // On the transposed graph: rows are sources, columns destinations.
@@ -410,14 +456,16 @@ class SourceSweep {
         thread_bytes_(EdgeNumbers<A>::bytes(heads_) + 2 * Arena::bytes_of<A>(heads_ * kBlockEdges) +
                       Arena::bytes_of<A>(value_columns_) + Arena::bytes_of<A>(key_columns_) + edge_bytes_ +
                       4 * kLineBytes),
-        scratch_(args.threads * thread_bytes_) {}
+        scratch_(args.threads * thread_bytes_),
+        att_parts_(args) {}
 
-  void operator()(const WorkItem& item, int thread) const {
+  void operator()(int64_t group, const WorkItem& item, int thread) const {
     Arena arena(scratch_.as<char>() + thread * thread_bytes_);
     const EdgeNumbers<A> numbers(arena, heads_);
     const Sums sums{arena.take<A>(value_columns_), arena.take<A>(key_columns_)};
     A* inverse = arena.take<A>(heads_ * kBlockEdges);
     A* own_sum = arena.take<A>(heads_ * kBlockEdges);
+    A* att_part = att_parts_.of(group);
     const bool with_edges = scores_.edge_rows.any();
     const EdgeScratch<A> edge(arena, with_edges ? scores_.most_edges : 0, scores_.key_columns, false);
 
@@ -427,7 +475,7 @@ class SourceSweep {
           if (with_edges) {
             scores_.edge_rows.fill(scores_.csr, first, edges, scores_.ordinals.value, edge.inputs, edge.rows);
             if (scores_.args.rule == ScoreRule::gatv2) {
-              add_edge_rows<T>(queries(first, scores_.args.prefetch), edges, scores_.key_columns, edge.rows, edge.keys);
+              add_edge_rows<T>(queries(first, Asks::all), edges, scores_.key_columns, edge.rows, edge.keys);
             }
           }
           for (const Segment* s = segments; s < segments + count; ++s) {
@@ -441,6 +489,7 @@ class SourceSweep {
           for (const Segment* s = segments; s < segments + count; ++s) {
             add_up(first, *s, edge, numbers, sums);
             if (!s->ends) continue;
+            if (att_part != nullptr && s->edges > 0) add_product(value(s->row), sums.keys, key_columns_, att_part);
             if (s->slot < 0) {
               finish(s->row, sums);
             } else {
@@ -449,6 +498,11 @@ class SourceSweep {
             }
           }
         });
+  }
+
+  // To what the sweep over destinations has left there.
+  void add_parts() const {
+    if (scores_.args.grad_att != nullptr) att_parts_.add_to(scores_.args.grad_att);
   }
 
   void combine(const CutRow& cut) const {
@@ -472,11 +526,11 @@ class SourceSweep {
     A* at = static_cast<A*>(args.slots) + number * attend_slot_width(heads_, args.key_width, args.value_width);
     return {at, at + value_columns_};
   }
-  Gathered<T> queries(int64_t first, int64_t ahead) const {
-    return scores_.sources(scores_.args.query, scores_.args.query_stride, first, ahead);
+  Gathered<T> queries(int64_t first, Asks asks) const {
+    return scores_.gathered(scores_.args.query, scores_.args.query_stride, first, asks);
   }
-  Gathered<T> grads(int64_t first, int64_t ahead) const {
-    return scores_.sources(scores_.args.grad, scores_.args.grad_stride, first, ahead);
+  Gathered<T> grads(int64_t first, Asks asks) const {
+    return scores_.gathered(scores_.args.grad, scores_.args.grad_stride, first, asks);
   }
   const T* value(int64_t row) const {
     return static_cast<const T*>(scores_.args.value) + row * scores_.args.value_stride;
@@ -495,20 +549,19 @@ class SourceSweep {
       if (scores_.edge_rows.any()) {
         score_edge_(term, scores_.near(edge.keys, scores_.key_columns, s.begin), s.edges, heads_, to);
       } else {
-        score_(term, queries(begin, args.prefetch), s.edges, heads_, to);
+        score_(term, queries(begin, Asks::even), s.edges, heads_, to);
       }
     } else if (scores_.edge_rows.any()) {
       const int64_t columns = scores_.key_columns;
-      dot_edge_(EdgeDotTerm<T>{key(s.row), edge.rows + s.begin * columns, columns}, queries(begin, args.prefetch),
-                s.edges, heads_, to);
+      dot_edge_(EdgeDotTerm<T>{key(s.row), edge.rows + s.begin * columns, columns}, queries(begin, Asks::even), s.edges,
+                heads_, to);
     } else {
-      dot_(DotTerm<T>{key(s.row)}, queries(begin, args.prefetch), s.edges, heads_, to);
+      dot_(DotTerm<T>{key(s.row)}, queries(begin, Asks::even), s.edges, heads_, to);
     }
   }
 
   void multiply_grads(int64_t first, const Segment& s, const EdgeScratch<A>& edge, A* out) const {
-    const AttendArgs& args = scores_.args;
-    const Gathered<T> rows = grads(first + s.begin, args.prefetch);
+    const Gathered<T> rows = grads(first + s.begin, Asks::even);
     if (scores_.edges_in_values()) {
       const int64_t columns = scores_.key_columns;
       product_edge_(EdgeDotTerm<T>{value(s.row), edge.rows + s.begin * columns, columns}, rows, s.edges, heads_, out);
@@ -556,16 +609,17 @@ class SourceSweep {
       clear(sums.keys, key_columns_);
     }
     if (s.edges == 0) return;
-    sum_values_(grads(begin, 0), s.edges, heads_, numbers.weight + s.begin, kBlockEdges, ones_.value, sums.values);
+    sum_values_(grads(begin, Asks::odd), s.edges, heads_, numbers.weight + s.begin, kBlockEdges, ones_.value,
+                sums.values);
     if (args.rule == ScoreRule::gat) {
       for (int64_t head = 0; head < heads_; ++head) sums.keys[head] += total(slope + head * kBlockEdges, s.edges);
     } else if (args.rule == ScoreRule::dot) {
-      sum_keys_(queries(begin, 0), s.edges, heads_, slope, kBlockEdges, ones_.value, sums.keys);
+      sum_keys_(queries(begin, Asks::odd), s.edges, heads_, slope, kBlockEdges, ones_.value, sums.keys);
     } else if (scores_.edge_rows.any()) {
       slopes_edge_(value(s.row), scores_.slope, scores_.near(edge.keys, key_columns_, s.begin), s.edges, heads_, slope,
-                   sums.keys, nullptr);
+                   sums.keys);
     } else {
-      slopes_(value(s.row), scores_.slope, queries(begin, 0), s.edges, heads_, slope, sums.keys, nullptr);
+      slopes_(value(s.row), scores_.slope, queries(begin, Asks::odd), s.edges, heads_, slope, sums.keys);
     }
   }
 
@@ -609,6 +663,7 @@ class SourceSweep {
   Ones ones_{heads_};
   int64_t thread_bytes_;
   Block scratch_;
+  AttParts<A> att_parts_;
 };
 
 }  // namespace
@@ -625,8 +680,10 @@ void attend_grad_dst_as(const AttendArgs& args) {
 template <class T>
 void attend_grad_src_as(const AttendArgs& args) {
   const SourceSweep<T> sweep(args);
-  for_items(*args.work, args.threads, [&](const WorkItem& item, int thread) { sweep(item, thread); });
+  for_groups(*args.work, args.threads,
+             [&](int64_t group, const WorkItem& item, int thread) { sweep(group, item, thread); });
   for_cut_rows(*args.work, args.threads, [&](const CutRow& cut) { sweep.combine(cut); });
+  sweep.add_parts();
 }
 
 template void attend_grad_dst_as<ONEHOP_TYPE>(const AttendArgs& args);

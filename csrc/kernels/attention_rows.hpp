@@ -14,15 +14,26 @@ inline constexpr int kBlockEdges = 64;
 // Vectors of a head's columns held at a time; up to three of each are in registers.
 inline constexpr int kHeadVectors = 4;
 
-// Rows chosen by an index; `ahead` says how many edges ahead they are asked for, 0 that they are near already.
+// Rows chosen by an index. While edge e is worked on, the row `ahead` edges on is asked for, if ahead is not 0;
+// for every edge, or (alternate = 1) for those with even e + phase. Passes over the same rows share the asking:
+// the memory is then busy all the time.
 template <class S>
 struct Gathered {
   const S* base;
   int64_t stride;
   const int32_t* index;
-  int64_t ahead;
+  int64_t ahead = 0, alternate = 0, phase = 0;
 
   ONEHOP_INLINE const S* row(int64_t e) const { return base + index[e] * stride; }
+  ONEHOP_INLINE bool asks(int64_t e) const { return ahead > 0 && ((e + phase) & alternate) == 0; }
+  // Asks for a block of columns.
+  template <int64_t kBytes>
+  ONEHOP_INLINE void ask(int64_t e, int64_t begin, int64_t columns) const {
+    if (!asks(e)) return;
+    const S* coming = row(e + ahead) + begin;
+    prefetch_lines<kBytes>(reinterpret_cast<const char*>(coming));
+    if constexpr (kBytes % kLineBytes != 0 && kBytes > 4) __builtin_prefetch(coming + columns - 1, 0, 3);
+  }
 };
 
 // The heads of a row, and the block of columns of each.
@@ -146,11 +157,7 @@ void score_rows(const Term& term, const Gathered<S>& rows, int64_t edges, const 
     const int64_t begin = head * block.width + block.begin;
     const typename Term::template Head<kLanes, kVectors> own(term, begin, columns);
     const auto of_edge = [&](int64_t e) {
-      if (rows.ahead > 0) {
-        const S* coming = rows.row(e + rows.ahead) + begin;
-        prefetch_lines<kBytes>(reinterpret_cast<const char*>(coming));
-        if constexpr (kBytes % kLineBytes != 0 && kBytes > 4) __builtin_prefetch(coming + columns - 1, 0, 3);
-      }
+      rows.template ask<kBytes>(e, begin, columns);
       const S* row = rows.row(e) + begin;
       V sum = splat<A, kLanes>(0);
 #pragma GCC unroll 4
@@ -206,7 +213,7 @@ void sum_rows(const Gathered<S>& rows, int64_t edges, const HeadBlock& block, co
       }
     }
     const auto take = [&](int64_t e, V* to) {
-      if (rows.ahead > 0) prefetch_lines<kBytes>(reinterpret_cast<const char*>(rows.row(e + rows.ahead) + begin));
+      rows.template ask<kBytes>(e, begin, block.columns);
       const S* row = rows.row(e) + begin;
       const V factor = splat<A, kLanes>(weight[e]);
 #pragma GCC unroll 4
@@ -228,42 +235,38 @@ void sum_rows(const Gathered<S>& rows, int64_t edges, const HeadBlock& block, co
   }
 }
 
-// slopes += the sum over edges of weight[head][e] * leaky'(own + row); with `outputs`, which gradients of `att`
-// need: outputs += the sum of weight[head][e] * leaky(own + row).
+// slopes += the sum over edges of weight[head][e] * leaky'(own + row).
 template <class Own, class S, int kLanes, int kVectors>
 void sum_slopes(const Own* own, Acc<S> slope, const Gathered<S>& rows, int64_t edges, const HeadBlock& block,
-                const Acc<S>* weight, Acc<S>* slopes, Acc<S>* outputs) {
+                const Acc<S>* weight, Acc<S>* slopes) {
   using A = Acc<S>;
   using V = Vector<A, kLanes>;
+  constexpr int64_t kBytes = int64_t{kLanes} * kVectors * static_cast<int64_t>(sizeof(S));
   for (int64_t head = 0; head < block.heads; ++head, weight += kBlockEdges) {
     const int64_t begin = head * block.width + block.begin;
-    V target[kVectors], sum[kVectors], output[kVectors];
+    V target[kVectors], steep[kVectors], before[kVectors];
     for (int v = 0; v < kVectors; ++v) {
-      target[v] = load<Own, kLanes>(own + begin + vector_begin<kLanes, kVectors>(v, block.columns));
-      sum[v] = output[v] = splat<A, kLanes>(0);
+      const int64_t at = begin + vector_begin<kLanes, kVectors>(v, block.columns);
+      target[v] = load<Own, kLanes>(own + at);
+      before[v] = load<A, kLanes>(slopes + at);
+      steep[v] = splat<A, kLanes>(0);
     }
+    // Where leaky' is 1, and everywhere: the slope is applied to the difference, once.
+    A all = 0;
     for (int64_t e = 0; e < edges; ++e) {
+      rows.template ask<kBytes>(e, begin, block.columns);
       const S* row = rows.row(e) + begin;
-      const V factor = splat<A, kLanes>(weight[e]), sloped = splat<A, kLanes>(weight[e] * slope);
+      const V factor = splat<A, kLanes>(weight[e]);
+      all += weight[e];
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         const V z = target[v] + load<S, kLanes>(row + vector_begin<kLanes, kVectors>(v, block.columns));
-        const V part = z > splat<A, kLanes>(0) ? factor : sloped;
-        sum[v] += part;
-        output[v] += part * z;
+        steep[v] = z > splat<A, kLanes>(0) ? steep[v] + factor : steep[v];
       }
     }
-    // All is read before the first is written: the last vector may share columns with the one before.
-    V before[kVectors], outputs_before[kVectors];
     for (int v = 0; v < kVectors; ++v) {
-      const int64_t at = begin + vector_begin<kLanes, kVectors>(v, block.columns);
-      before[v] = load<A, kLanes>(slopes + at);
-      if (outputs != nullptr) outputs_before[v] = load<A, kLanes>(outputs + at);
-    }
-    for (int v = 0; v < kVectors; ++v) {
-      const int64_t at = begin + vector_begin<kLanes, kVectors>(v, block.columns);
-      store<A, kLanes>(slopes + at, before[v] + sum[v]);
-      if (outputs != nullptr) store<A, kLanes>(outputs + at, outputs_before[v] + output[v]);
+      const V flat = (splat<A, kLanes>(all) - steep[v]) * splat<A, kLanes>(slope);
+      store<A, kLanes>(slopes + begin + vector_begin<kLanes, kVectors>(v, block.columns), before[v] + steep[v] + flat);
     }
   }
 }
@@ -337,15 +340,13 @@ class SumSlopes {
  public:
   explicit SumSlopes(int64_t width) : blocks_(width, Pick{}) {}
   ONEHOP_INLINE void operator()(const Own* own, Acc<S> slope, const Gathered<S>& rows, int64_t edges, int64_t heads,
-                                const Acc<S>* weight, Acc<S>* slopes, Acc<S>* outputs) const {
-    blocks_(heads, [&](Function f, const HeadBlock& block, bool) {
-      f(own, slope, rows, edges, block, weight, slopes, outputs);
-    });
+                                const Acc<S>* weight, Acc<S>* slopes) const {
+    blocks_(heads,
+            [&](Function f, const HeadBlock& block, bool) { f(own, slope, rows, edges, block, weight, slopes); });
   }
 
  private:
-  using Function = void (*)(const Own*, Acc<S>, const Gathered<S>&, int64_t, const HeadBlock&, const Acc<S>*, Acc<S>*,
-                            Acc<S>*);
+  using Function = void (*)(const Own*, Acc<S>, const Gathered<S>&, int64_t, const HeadBlock&, const Acc<S>*, Acc<S>*);
   struct Pick {
     template <int kLanes, int kVectors>
     Function operator()() const {

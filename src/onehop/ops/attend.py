@@ -63,7 +63,6 @@ def _grad_kernel(*args: Any) -> tuple[Tensor, ...]:
         by_number(graph), _operands(common), out, softmax, weights, grad, grad_weights, wanted
     )
     grads = (found.value, found.key, found.query, found.att, found.edge, found.edge_weight)
-    # An empty tensor each: an operator's outputs must not be the same tensor.
     return tuple(value.new_empty(0) if g is None else g for g in grads)
 
 

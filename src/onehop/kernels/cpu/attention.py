@@ -143,7 +143,9 @@ def attend_grad(
     fields.grad_query, fields.grad_att = address(query), address(att)
     fields.grad_edge, fields.grad_edge_weight = address(edge), address(edge_weight)
     call.run(extension.attend_grad_dst, csr)
-    if for_value or for_key:
+    if for_value or for_key or for_att:
         fields.grad_value, fields.grad_key = address(value), address(key)
         call.run(extension.attend_grad_src, transposed)
-    return AttentionGrads(value, key, query, att, edge, None if edge_weight is None else edge_weight.t())
+    return AttentionGrads(
+        value, key, query, att, edge, None if edge_weight is None else edge_weight.t().contiguous()
+    )
