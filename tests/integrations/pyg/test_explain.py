@@ -50,7 +50,7 @@ def test_it_prints_as_a_table(net, edge_index):
     assert lines[0].split() == ["layer", "class", "calls", "fast", "path"]
     assert len(lines) == 2 + 5
     assert lines[2].startswith("first")
-    assert "no: its aggregation" in lines[4]
+    assert "no: its edges times their width" in lines[4]
     assert "sum of GAT, fused, on cpu" in lines[5]
 
 

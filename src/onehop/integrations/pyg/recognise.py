@@ -96,7 +96,7 @@ _TABLE: tuple[tuple[str, str, Form | Attention], ...] = (
 )
 
 # Layers of PyG whose messages treat each edge on its own, and so run in blocks.
-_IN_BLOCKS = (
+IN_BLOCKS = (
     "CGConv",
     "DynamicEdgeConv",
     "EdgeConv",
@@ -161,7 +161,7 @@ _EDGE_UPDATES = (
 
 def known_layers() -> tuple[str, ...]:
     """The names of the classes that have a fast path: by their message functions, or in blocks."""
-    return tuple(name for _, name, _ in _TABLE) + _IN_BLOCKS
+    return tuple(name for _, name, _ in _TABLE) + IN_BLOCKS
 
 
 def message_forms() -> dict[Callable[..., Any], Form | Attention]:
