@@ -432,6 +432,8 @@ void check_exponential(const std::string& isa) {
   twice.compare("units in the last place beyond two", 0, std::fmax(errors.of_double, kMostUnits), kMostUnits, 0);
 }
 
+#include "attention_check.hpp"
+
 template <class T>
 void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
   check_aggregate<T>(isa, graphs, Reduce::sum, "sum");
@@ -441,6 +443,7 @@ void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
   check_extremum_grad<T>(isa, graphs);
   check_sddmm<T>(isa, graphs);
   check_edge_softmax<T>(isa, graphs);
+  check_attention<T>(isa, graphs);
 }
 
 void check_graphs(const std::vector<Graph>& graphs) {

@@ -20,6 +20,8 @@ OPERATORS = (
     "sddmm",
     "edge_softmax",
     "edge_softmax_grad",
+    "attend",
+    "attend_grad",
 )
 
 
