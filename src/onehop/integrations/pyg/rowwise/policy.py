@@ -8,9 +8,10 @@ barriers between threads; twice as much gains nothing and doubles what is alive.
 FEWEST_EDGES = 64
 """Edges that a block of several rows has at least, however wide its messages."""
 
-SMALL_BYTES = 8 << 20
-"""Bytes of edges times width below which PyG's own code runs: its tensors fit in the cache then too, and
-looking at the message costs about a millisecond."""
+SMALL_BYTES = 16 << 20
+"""Bytes of edges times the widest operand below which PyG's own code runs: its tensors fit in the cache too, and
+looking at the message costs about a millisecond. Measured with ResGatedGraphConv of width 64, forward and
+backward: 13 % slower than PyG at 10 MB, 12 % faster at 26 MB."""
 
 
 def block_edges(row_bytes: int) -> int:
