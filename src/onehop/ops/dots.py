@@ -67,11 +67,11 @@ class _Recorded(torch.autograd.Function):
         grads: list[Tensor | None] = [None, None]
         for side, (own, other, transposed) in enumerate(((dst, src, False), (src, dst, True))):
             if ctx.needs_input_grad[side]:
-                heads = [
-                    _weighted_sum(other[:, h], grad[:, h], own.size(0), transposed, ctx)
-                    for h in range(own.size(1))
-                ]
-                grads[side] = torch.stack(heads, 1).to(own.dtype) if heads else torch.zeros_like(own)
+                if own.size(1):
+                    summed = _weighted_sum(other.flatten(1), grad, own.size(0), transposed, ctx)
+                    grads[side] = summed.view(own.shape).to(own.dtype)
+                else:
+                    grads[side] = torch.zeros_like(own)
         return (*grads, None, None, None, None, None)
 
 

@@ -142,9 +142,9 @@ def test_only_selects_layers_and_can_be_changed(edge_index, took_fast_path):
 
 def test_unknown_name_in_only():
     with pytest.raises(
-        onehop.ArgumentError, match=r"only: GATConv, Nonsense has no fast path; there are .*GCNConv"
+        onehop.ArgumentError, match=r"only: Nonsense, RGATConv has no fast path; there are .*GCNConv"
     ):
-        onehop.patch(only=["GCNConv", "Nonsense", "GATConv"])
+        onehop.patch(only=["GCNConv", "Nonsense", "RGATConv"])
     assert onehop.patched() == ()
 
 

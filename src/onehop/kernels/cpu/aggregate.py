@@ -41,14 +41,7 @@ def aggregate(
         [rows, F].
     """
     out = empty((csr.rows, x.size(1)), accumulator(x.dtype) if widen else x.dtype)
-    reduce = _MEAN if mean else _SUM
-    if weight is None or weight.dim() == 1:
-        _run(csr, plan, reduce, x, weight, src_scale, dst_scale, out, None)
-        return out
-    for part, of_head, result in zip(
-        x.tensor_split(weight.size(1), 1), weight.unbind(1), out.tensor_split(weight.size(1), 1), strict=True
-    ):
-        _run(csr, plan, reduce, part, of_head, src_scale, dst_scale, result, None)
+    _run(csr, plan, _MEAN if mean else _SUM, x, weight, src_scale, dst_scale, out, None)
     return out
 
 
@@ -76,30 +69,35 @@ def _run(
     ties: Tensor | None,
 ) -> None:
     x = rows(x)
-    width = x.size(1)
+    heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
+    width = x.size(1) // heads
     if width == 0:
         return
-    extension.aggregate(
-        csr,
-        reduce,
-        DTYPE_CODES[x.dtype],
-        out.dtype != x.dtype,
-        thread_count(plan),
-        plan.prefetch,
-        plan.edges_per_item,
-        plan.column_tile,
-        plan.nontemporal,
-        width,
-        x.data_ptr(),
-        x.stride(0),
-        address(weight),
-        edge_stride(weight),
-        address(src_scale),
-        address(dst_scale),
-        out.data_ptr(),
-        out.stride(0),
-        address(ties),
-    )
+    x_begin, out_begin, weight_begin, weight_step = x.data_ptr(), out.data_ptr(), address(weight), 0
+    if weight is not None and heads > 1:
+        weight_step = weight.stride(1) * weight.element_size()
+    for head in range(heads):
+        extension.aggregate(
+            csr,
+            reduce,
+            DTYPE_CODES[x.dtype],
+            out.dtype != x.dtype,
+            thread_count(plan),
+            plan.prefetch,
+            plan.edges_per_item,
+            plan.column_tile,
+            plan.nontemporal,
+            width,
+            x_begin + head * width * x.element_size(),
+            x.stride(0),
+            weight_begin + head * weight_step,
+            edge_stride(weight),
+            address(src_scale),
+            address(dst_scale),
+            out_begin + head * width * out.element_size(),
+            out.stride(0),
+            address(ties),
+        )
 
 
 def extremum_grad_source(

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.kernels.cpu.layout import accumulator, rows, thread_count
+from onehop.kernels.cpu.layout import accumulator, thread_count
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
@@ -28,8 +28,8 @@ def sddmm(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, widen: bool) -> Ten
     if width == 0:
         return torch.zeros((csr.edges, heads), dtype=dtype)
     out = empty((csr.edges, heads), dtype)
+    left, right = _heads(dst), _heads(src)
     for head in range(heads):
-        left, right = rows(dst[:, head]), rows(src[:, head])
         extension.sddmm(
             csr,
             DTYPE_CODES[src.dtype],
@@ -38,11 +38,16 @@ def sddmm(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, widen: bool) -> Ten
             plan.prefetch,
             plan.edges_per_item,
             width,
-            left.data_ptr(),
+            left.data_ptr() + head * left.stride(1) * left.element_size(),
             left.stride(0),
-            right.data_ptr(),
+            right.data_ptr() + head * right.stride(1) * right.element_size(),
             right.stride(0),
             out.data_ptr() + head * out.element_size(),
             heads,
         )
     return out
+
+
+def _heads(x: Tensor) -> Tensor:
+    """``x``, [N, H, F], with the columns of each head side by side."""
+    return x if x.stride(2) == 1 or x.size(2) == 1 else x.contiguous()
