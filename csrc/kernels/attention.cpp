@@ -48,7 +48,7 @@ class Forward {
         item, scores_.rowptr, scores_.most_edges,
         [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
           scores_.lay_out_edges(first, edges, edge);
-          scores_(first, segments, count, edge, args.rule == ScoreRule::gatv2 ? Asks::even : Asks::all, weight);
+          scores_(first, segments, count, edge, weight);
           if (args.rule != ScoreRule::gatv2) scores_.finish(edges, weight, weight);
           for (int64_t i = 0; i < count; ++i) {
             take_largest(segments[i], weight, segments[i].starts ? nullptr : state.largest, largest_of + i * heads_);
@@ -72,14 +72,11 @@ class Forward {
             }
             const A* before = s.starts ? nullptr : rescale;
             if (scores_.edges_in_values()) {
-              sum_edge_(scores_.near(edge.values, columns_, s.begin), s.edges, heads_, weight + s.begin, kBlockEdges,
-                        before, state.rows);
+              sum_edge_(scores_.laid_out(edge.values, columns_, s.begin), s.edges, heads_, weight + s.begin,
+                        kBlockEdges, before, state.rows);
             } else {
-              // Those of gatv2 have been near, for their scores.
-              const Asks asks = args.rule != ScoreRule::gatv2 ? Asks::all
-                                : scores_.edge_rows.any()     ? Asks::none
-                                                              : Asks::odd;
-              sum_(scores_.gathered(args.value, args.value_stride, first + s.begin, asks), s.edges, heads_,
+              const bool near = args.rule == ScoreRule::gatv2;  // for their scores
+              sum_(scores_.gathered(args.value, args.value_stride, first + s.begin, near), s.edges, heads_,
                    weight + s.begin, kBlockEdges, before, state.rows);
             }
             if (!s.ends) continue;
@@ -190,7 +187,7 @@ void attend_weights_as(const AttendArgs& args) {
     for_edge_blocks(item, scores.rowptr, scores.most_edges,
                     [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
                       scores.lay_out_edges(first, edges, edge);
-                      scores(first, segments, count, edge, Asks::all, weight);
+                      scores(first, segments, count, edge, weight);
                       if (args.rule != ScoreRule::gatv2) scores.finish(edges, weight, weight);
                       for (const Segment* s = segments; s < segments + count; ++s) {
                         const A* less = static_cast<const A*>(args.softmax) + 2 * s->row * heads;

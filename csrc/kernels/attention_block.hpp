@@ -16,9 +16,9 @@ struct Segment {
   int64_t slot;  // of a cut row's piece, else -1
 };
 
-// Edges of a block, so that the rows they gather (row_bytes each) take about a half of a small first cache.
+// Edges of a block, so that the rows they gather (row_bytes each) fit a small first cache, or are few.
 inline int64_t block_edges(int64_t row_bytes) {
-  constexpr int64_t kNearBytes = 16 << 10, kLeast = 16;
+  constexpr int64_t kNearBytes = 32 << 10, kLeast = 16;
   return smaller(kBlockEdges, larger(kLeast, kNearBytes / larger(row_bytes, 1)));
 }
 

@@ -192,7 +192,7 @@ class DestinationSweep {
     for_edge_blocks(item, scores_.rowptr, scores_.most_edges,
                     [&](int64_t first, int64_t edges, const Segment* segments, int64_t count) {
                       scores_.lay_out_edges(first, edges, edge);
-                      scores_(first, segments, count, edge, Asks::even, numbers.raw);
+                      scores_(first, segments, count, edge, numbers.raw);
                       scores_.finish(edges, numbers.raw, numbers.weight);
                       for (const Segment* s = segments; s < segments + count; ++s) {
                         multiply_grads(first, *s, edge, numbers.slope + s->begin);
@@ -260,10 +260,10 @@ class DestinationSweep {
     const AttendArgs& args = scores_.args;
     const DotTerm<T> term{grad(s.row)};
     if (scores_.edges_in_values()) {
-      product_edge_(term, scores_.near(edge.values, scores_.value_columns, s.begin), s.edges, heads_, out);
+      product_edge_(term, scores_.laid_out(edge.values, scores_.value_columns, s.begin), s.edges, heads_, out);
     } else {
-      const Asks asks = args.rule == ScoreRule::gatv2 ? Asks::none : Asks::all;
-      product_(term, scores_.gathered(args.value, args.value_stride, first + s.begin, asks), s.edges, heads_, out);
+      const bool near = args.rule == ScoreRule::gatv2;  // for their scores
+      product_(term, scores_.gathered(args.value, args.value_stride, first + s.begin, near), s.edges, heads_, out);
     }
   }
 
@@ -311,16 +311,16 @@ class DestinationSweep {
     if (args.rule == ScoreRule::gatv2) {
       const T* own = scores_.query(s.row);
       if (scores_.edge_rows.any()) {
-        slopes_edge_(own, scores_.slope, scores_.near(edge.keys, columns_, s.begin), s.edges, heads_, slope, sums);
+        slopes_edge_(own, scores_.slope, scores_.laid_out(edge.keys, columns_, s.begin), s.edges, heads_, slope, sums);
       } else {
-        slopes_(own, scores_.slope, scores_.keys(begin, Asks::odd), s.edges, heads_, slope, sums);
+        slopes_(own, scores_.slope, scores_.keys(begin, true), s.edges, heads_, slope, sums);
       }
       return;
     }
     if (scores_.edge_rows.any()) {
-      sum_edge_(scores_.near(edge.keys, columns_, s.begin), s.edges, heads_, slope, kBlockEdges, ones_.value, sums);
+      sum_edge_(scores_.laid_out(edge.keys, columns_, s.begin), s.edges, heads_, slope, kBlockEdges, ones_.value, sums);
     } else {
-      sum_(scores_.keys(begin, Asks::odd), s.edges, heads_, slope, kBlockEdges, ones_.value, sums);
+      sum_(scores_.keys(begin, true), s.edges, heads_, slope, kBlockEdges, ones_.value, sums);
     }
   }
 
@@ -401,7 +401,7 @@ class DestinationSweep {
     A* part = weight_parts_.as<A>() + group * weight_numbers_;
     for (int64_t k = 0; k < count; ++k, part += columns) {
       for (int64_t e = 0; e < edges; ++e) inputs[e] = load<T, 1>(scores_.edge_rows.row(scores_.csr, first + e) + k);
-      weight_sums_(scores_.near(grads, columns, 0), edges, 1, inputs, 0, &kOne, part);
+      weight_sums_(scores_.laid_out(grads, columns, 0), edges, 1, inputs, 0, &kOne, part);
     }
   }
 
@@ -475,7 +475,7 @@ class SourceSweep {
           if (with_edges) {
             scores_.edge_rows.fill(scores_.csr, first, edges, scores_.ordinals.value, edge.inputs, edge.rows);
             if (scores_.args.rule == ScoreRule::gatv2) {
-              add_edge_rows<T>(queries(first, Asks::all), edges, scores_.key_columns, edge.rows, edge.keys);
+              add_edge_rows<T>(queries(first, false), edges, scores_.key_columns, edge.rows, edge.keys);
             }
           }
           for (const Segment* s = segments; s < segments + count; ++s) {
@@ -526,11 +526,11 @@ class SourceSweep {
     A* at = static_cast<A*>(args.slots) + number * attend_slot_width(heads_, args.key_width, args.value_width);
     return {at, at + value_columns_};
   }
-  Gathered<T> queries(int64_t first, Asks asks) const {
-    return scores_.gathered(scores_.args.query, scores_.args.query_stride, first, asks);
+  Gathered<T> queries(int64_t first, bool near) const {
+    return scores_.gathered(scores_.args.query, scores_.args.query_stride, first, near);
   }
-  Gathered<T> grads(int64_t first, Asks asks) const {
-    return scores_.gathered(scores_.args.grad, scores_.args.grad_stride, first, asks);
+  Gathered<T> grads(int64_t first, bool near) const {
+    return scores_.gathered(scores_.args.grad, scores_.args.grad_stride, first, near);
   }
   const T* value(int64_t row) const {
     return static_cast<const T*>(scores_.args.value) + row * scores_.args.value_stride;
@@ -547,21 +547,21 @@ class SourceSweep {
     } else if (args.rule == ScoreRule::gatv2) {
       const LeakyTerm<T> term{value(s.row), static_cast<const A*>(args.att), scores_.slope};
       if (scores_.edge_rows.any()) {
-        score_edge_(term, scores_.near(edge.keys, scores_.key_columns, s.begin), s.edges, heads_, to);
+        score_edge_(term, scores_.laid_out(edge.keys, scores_.key_columns, s.begin), s.edges, heads_, to);
       } else {
-        score_(term, queries(begin, Asks::even), s.edges, heads_, to);
+        score_(term, queries(begin, false), s.edges, heads_, to);
       }
     } else if (scores_.edge_rows.any()) {
       const int64_t columns = scores_.key_columns;
-      dot_edge_(EdgeDotTerm<T>{key(s.row), edge.rows + s.begin * columns, columns}, queries(begin, Asks::even), s.edges,
+      dot_edge_(EdgeDotTerm<T>{key(s.row), edge.rows + s.begin * columns, columns}, queries(begin, false), s.edges,
                 heads_, to);
     } else {
-      dot_(DotTerm<T>{key(s.row)}, queries(begin, Asks::even), s.edges, heads_, to);
+      dot_(DotTerm<T>{key(s.row)}, queries(begin, false), s.edges, heads_, to);
     }
   }
 
   void multiply_grads(int64_t first, const Segment& s, const EdgeScratch<A>& edge, A* out) const {
-    const Gathered<T> rows = grads(first + s.begin, Asks::even);
+    const Gathered<T> rows = grads(first + s.begin, false);
     if (scores_.edges_in_values()) {
       const int64_t columns = scores_.key_columns;
       product_edge_(EdgeDotTerm<T>{value(s.row), edge.rows + s.begin * columns, columns}, rows, s.edges, heads_, out);
@@ -609,17 +609,16 @@ class SourceSweep {
       clear(sums.keys, key_columns_);
     }
     if (s.edges == 0) return;
-    sum_values_(grads(begin, Asks::odd), s.edges, heads_, numbers.weight + s.begin, kBlockEdges, ones_.value,
-                sums.values);
+    sum_values_(grads(begin, true), s.edges, heads_, numbers.weight + s.begin, kBlockEdges, ones_.value, sums.values);
     if (args.rule == ScoreRule::gat) {
       for (int64_t head = 0; head < heads_; ++head) sums.keys[head] += total(slope + head * kBlockEdges, s.edges);
     } else if (args.rule == ScoreRule::dot) {
-      sum_keys_(queries(begin, Asks::odd), s.edges, heads_, slope, kBlockEdges, ones_.value, sums.keys);
+      sum_keys_(queries(begin, true), s.edges, heads_, slope, kBlockEdges, ones_.value, sums.keys);
     } else if (scores_.edge_rows.any()) {
-      slopes_edge_(value(s.row), scores_.slope, scores_.near(edge.keys, key_columns_, s.begin), s.edges, heads_, slope,
-                   sums.keys);
+      slopes_edge_(value(s.row), scores_.slope, scores_.laid_out(edge.keys, key_columns_, s.begin), s.edges, heads_,
+                   slope, sums.keys);
     } else {
-      slopes_(value(s.row), scores_.slope, queries(begin, Asks::odd), s.edges, heads_, slope, sums.keys);
+      slopes_(value(s.row), scores_.slope, queries(begin, true), s.edges, heads_, slope, sums.keys);
     }
   }
 

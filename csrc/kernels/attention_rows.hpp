@@ -14,22 +14,19 @@ inline constexpr int kBlockEdges = 64;
 // Vectors of a head's columns held at a time; up to three of each are in registers.
 inline constexpr int kHeadVectors = 4;
 
-// Rows chosen by an index. While edge e is worked on, the row `ahead` edges on is asked for, if ahead is not 0;
-// for every edge, or (alternate = 1) for those with even e + phase. Passes over the same rows share the asking:
-// the memory is then busy all the time.
+// Rows chosen by an index; `ahead` says how many edges ahead they are asked for, 0 that they are near already.
 template <class S>
 struct Gathered {
   const S* base;
   int64_t stride;
   const int32_t* index;
-  int64_t ahead = 0, alternate = 0, phase = 0;
+  int64_t ahead = 0;
 
   ONEHOP_INLINE const S* row(int64_t e) const { return base + index[e] * stride; }
-  ONEHOP_INLINE bool asks(int64_t e) const { return ahead > 0 && ((e + phase) & alternate) == 0; }
   // Asks for a block of columns.
   template <int64_t kBytes>
   ONEHOP_INLINE void ask(int64_t e, int64_t begin, int64_t columns) const {
-    if (!asks(e)) return;
+    if (ahead == 0) return;
     const S* coming = row(e + ahead) + begin;
     prefetch_lines<kBytes>(reinterpret_cast<const char*>(coming));
     if constexpr (kBytes % kLineBytes != 0 && kBytes > 4) __builtin_prefetch(coming + columns - 1, 0, 3);
@@ -241,7 +238,6 @@ void sum_slopes(const Own* own, Acc<S> slope, const Gathered<S>& rows, int64_t e
                 const Acc<S>* weight, Acc<S>* slopes) {
   using A = Acc<S>;
   using V = Vector<A, kLanes>;
-  constexpr int64_t kBytes = int64_t{kLanes} * kVectors * static_cast<int64_t>(sizeof(S));
   for (int64_t head = 0; head < block.heads; ++head, weight += kBlockEdges) {
     const int64_t begin = head * block.width + block.begin;
     V target[kVectors], steep[kVectors], before[kVectors];
@@ -254,7 +250,6 @@ void sum_slopes(const Own* own, Acc<S> slope, const Gathered<S>& rows, int64_t e
     // Where leaky' is 1, and everywhere: the slope is applied to the difference, once.
     A all = 0;
     for (int64_t e = 0; e < edges; ++e) {
-      rows.template ask<kBytes>(e, begin, block.columns);
       const S* row = rows.row(e) + begin;
       const V factor = splat<A, kLanes>(weight[e]);
       all += weight[e];

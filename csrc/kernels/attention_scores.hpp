@@ -7,10 +7,6 @@
 namespace onehop {
 inline namespace ONEHOP_ISA {
 
-// How much of the asking for rows a pass does: none, as they are near; all; or one of two passes over the same
-// rows, the half of even edges a little ahead, or the half of odd ones for the next block.
-enum class Asks { none, all, even, odd };
-
 // A thread's memory, handed out in cache lines.
 class Arena {
  public:
@@ -86,18 +82,17 @@ class Scores {
     return edge_rows.any() ? EdgeScratch<A>(arena, most_edges, key_columns, edges_in_values())
                            : EdgeScratch<A>(arena, 0, 0, false);
   }
-  // The rows of the nodes that the graph's columns name, from its edge `first` on.
-  Gathered<T> gathered(const void* rows, int64_t stride, int64_t first, Asks asks) const {
-    const int64_t ahead = asks == Asks::none || args.prefetch == 0 ? 0 : asks == Asks::odd ? most_edges : args.prefetch;
-    const int64_t alternate = asks == Asks::even || asks == Asks::odd;
-    return {static_cast<const T*>(rows), stride, col + first, ahead, alternate, first + ahead + (asks == Asks::odd)};
+  // The rows of the nodes that the graph's columns name, from its edge `first` on; `near` if they were gone over
+  // a moment ago.
+  Gathered<T> gathered(const void* rows, int64_t stride, int64_t first, bool near) const {
+    return {static_cast<const T*>(rows), stride, col + first, near ? 0 : args.prefetch};
   }
-  Gathered<A> near(const A* rows, int64_t width, int64_t begin) const {
+  Gathered<A> laid_out(const A* rows, int64_t width, int64_t begin) const {
     return {rows + begin * width, width, ordinals.value};
   }
-  Gathered<T> keys(int64_t first, Asks asks) const {
-    return args.rule == ScoreRule::dot ? gathered(args.key, args.key_stride, first, asks)
-                                       : gathered(args.value, args.value_stride, first, asks);
+  Gathered<T> keys(int64_t first, bool near) const {
+    return args.rule == ScoreRule::dot ? gathered(args.key, args.key_stride, first, near)
+                                       : gathered(args.value, args.value_stride, first, near);
   }
   const T* query(int64_t row) const { return static_cast<const T*>(args.query) + row * args.query_stride; }
 
@@ -105,17 +100,15 @@ class Scores {
   void lay_out_edges(int64_t first, int64_t edges, const EdgeScratch<A>& scratch) const {
     if (!edge_rows.any()) return;
     edge_rows.fill(csr, first, edges, ordinals.value, scratch.inputs, scratch.rows);
-    add_edge_rows<T>(keys(first, Asks::all), edges, key_columns, scratch.rows, scratch.keys);
+    add_edge_rows<T>(keys(first, false), edges, key_columns, scratch.rows, scratch.keys);
     if (edges_in_values()) {
-      add_edge_rows<T>(gathered(args.value, args.value_stride, first, Asks::all), edges, value_columns, scratch.rows,
+      add_edge_rows<T>(gathered(args.value, args.value_stride, first, false), edges, value_columns, scratch.rows,
                        scratch.values);
     }
   }
 
   // out[head][i]: for gat the sum before the leaky relu, for dot the product before the scale.
-  // `asks` says how much of the asking for keys it does.
-  void operator()(int64_t first, const Segment* segments, int64_t count, const EdgeScratch<A>& scratch, Asks asks,
-                  A* out) const {
+  void operator()(int64_t first, const Segment* segments, int64_t count, const EdgeScratch<A>& scratch, A* out) const {
     for (const Segment* s = segments; s < segments + count; ++s) {
       if (s->edges == 0) continue;
       A* to = out + s->begin;
@@ -125,14 +118,14 @@ class Scores {
       } else if (args.rule == ScoreRule::gatv2) {
         const LeakyTerm<T> term{query(s->row), static_cast<const A*>(args.att), slope};
         if (edge_rows.any()) {
-          leaky_edge(term, near(scratch.keys, key_columns, s->begin), s->edges, heads, to);
+          leaky_edge(term, laid_out(scratch.keys, key_columns, s->begin), s->edges, heads, to);
         } else {
-          leaky(term, keys(first + s->begin, asks), s->edges, heads, to);
+          leaky(term, keys(first + s->begin, false), s->edges, heads, to);
         }
       } else if (edge_rows.any()) {
-        dot_edge(DotTerm<T>{query(s->row)}, near(scratch.keys, key_columns, s->begin), s->edges, heads, to);
+        dot_edge(DotTerm<T>{query(s->row)}, laid_out(scratch.keys, key_columns, s->begin), s->edges, heads, to);
       } else {
-        dot(DotTerm<T>{query(s->row)}, keys(first + s->begin, asks), s->edges, heads, to);
+        dot(DotTerm<T>{query(s->row)}, keys(first + s->begin, false), s->edges, heads, to);
       }
     }
   }
