@@ -26,7 +26,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
 
-demo: $(MADE)/demo $(MADE)/onehop  ## train three PyG models with and without onehop (3 minutes)
+demo: $(MADE)/demo $(MADE)/onehop  ## train six PyG models with and without onehop (3 minutes)
 	$(call say,onehop demo)
 	$(BIN)/onehop demo $(ARGS)
 
@@ -95,7 +95,7 @@ $(MADE)/develop $(MADE)/demo: $(MADE)/venv pyproject.toml constraints.txt script
 
 # Editable: Python is read from src. Objects stay in build/, so only what changed is compiled again.
 $(MADE)/onehop: $(NATIVE) pyproject.toml constraints.txt | $(MADE)/demo
-	$(call say,compiling onehop: 2 minutes the first time)
+	$(call say,compiling onehop: 3 minutes the first time)
 	@command -v "$${CXX:-c++}" > /dev/null \
 	  || { echo "No C++ compiler found; on Debian: apt install g++" >&2; exit 1; }
 	$(PIP) install -v --no-deps --no-build-isolation -e .
