@@ -10,7 +10,10 @@ BAD = {
     "option": (["demo", "--speed", "9"], "--speed"),
     "value": (["demo", "--epochs", "none"], "epochs"),
     "too small": (["demo", "--epochs", "0"], "epochs"),
-    "model": (["demo", "--model", "gat"], "model: expected some of gcn, sage, gin, or all, got 'gat'"),
+    "model": (
+        ["demo", "--model", "mlp"],
+        "model: expected some of gcn, sage, gin, gat, gatv2, transformer, or",
+    ),
     "no model": (["demo", "--model", ","], "model: expected at least one"),
     "file": (["demo", "--graph", "no/such/file.npz"], "no/such/file.npz"),
     "kind": (["demo", "--graph", "nas:arxiv"], "twin:NAME, pyg:NAME, ogb:NAME, got 'nas:arxiv'"),

@@ -24,7 +24,7 @@ BAD_AGGREGATES = {
         {"weight": torch.ones(4)},
         "weight: expected one entry for each of the 3 edges",
     ),
-    "weight_is_a_column": ({"weight": torch.ones(3, 1)}, "weight: expected one entry"),
+    "weight_is_a_column": ({"weight": torch.ones(3, 1)}, "weight: a weight for each edge and head"),
     "weight_is_integer": ({"weight": torch.ones(3).int()}, "weight: expected float32"),
     "weight_is_a_list": ({"weight": [1.0, 1.0, 1.0]}, "weight: expected a dense tensor"),
     "weight_is_elsewhere": ({"weight": torch.ones(3, device="meta")}, "weight: expected it on cpu"),
