@@ -28,9 +28,9 @@ TITLES = {
     "gatv2": "GATv2",
     "transformer": "Transformer",
 }
-_EPOCHS = 10
+_EPOCHS = 8
 # PyG alone takes seconds for an epoch of these.
-_ATTENTION_EPOCHS = 3
+_ATTENTION_EPOCHS = 2
 
 
 def demo(
