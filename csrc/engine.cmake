@@ -44,7 +44,8 @@ function(onehop_add_engine target)
     set(parts ${library})
     foreach(type ${ONEHOP_TYPES})
       add_library(${library}_${type} OBJECT ${onehop_csrc}/kernels/aggregate.cpp ${onehop_csrc}/kernels/attention.cpp
-                                          ${onehop_csrc}/kernels/attention_grad.cpp)
+                                          ${onehop_csrc}/kernels/attention_grad_dst.cpp
+                                          ${onehop_csrc}/kernels/attention_grad_src.cpp)
       target_compile_definitions(${library}_${type} PRIVATE ONEHOP_TYPE=${type})
       list(APPEND parts ${library}_${type})
     endforeach()
