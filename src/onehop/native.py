@@ -11,10 +11,13 @@ import torch
 from onehop import _native as extension, config
 from onehop.errors import ConfigurationError
 
-__all__ = ["DTYPE_CODES", "POOLED_BYTES", "empty", "extension", "threads"]
+__all__ = ["DTYPE_CODES", "POOLED_BYTES", "TORCH_CPU_LIBRARY", "empty", "extension", "threads"]
 
 # Numbers of onehop::DType in csrc/include/onehop/kernels.hpp.
 DTYPE_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+
+# Holds, or depends on, the OpenMP runtime that every loop of ours runs on.
+TORCH_CPU_LIBRARY = str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
 
 # From this size on, an output comes from the pool; below, torch's allocator recycles as well as it would.
 POOLED_BYTES = 1 << 20
@@ -43,11 +46,6 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     return extension.pool_empty(shape, DTYPE_CODES[dtype])
 
 
-def _bind_openmp() -> bool:
-    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    return bool(extension.bind_openmp(str(library)))
-
-
 def _choose_isa() -> None:
     wanted = config.isa()
     if wanted is not None and not extension.select_isa(wanted):
@@ -58,6 +56,6 @@ def _choose_isa() -> None:
         )
 
 
-_bind_openmp()
+extension.bind_openmp(TORCH_CPU_LIBRARY)
 _choose_isa()
 extension.pool_set_limit(config.pool_bytes())

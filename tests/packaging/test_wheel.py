@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from elftools.elf.dynamic import DynamicSection
@@ -12,16 +13,18 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from onehop import native
+from onehop.machines import native as machines
 
+MODULES = {"kernels": native.extension, "machines": machines.extension}
 # Torch's C++ (namespaces torch, at, c10, caffe2, and its own C functions), mangled or not.
 TORCH_SYMBOL = re.compile(r"^_Z\w*?(5torch|2at|3c10|6caffe2)|^(THP|aoti_|torch_|at_|c10_)")
 # What a Linux system has anyway.
 SYSTEM = {"libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6", "libdl.so.2", "libpthread.so.0"}
 
 
-@pytest.fixture(scope="module")
-def extension() -> Iterator[ELFFile]:
-    path = native.extension.__file__
+@pytest.fixture(scope="module", params=MODULES)
+def extension(request: pytest.FixtureRequest) -> Iterator[ELFFile]:
+    path = MODULES[request.param].__file__
     assert path is not None
     with Path(path).open("rb") as file:
         yield ELFFile(file)
@@ -65,12 +68,13 @@ def test_only_the_systems_libraries_are_linked(extension: ELFFile) -> None:
     assert needed_libraries(extension) - loader <= SYSTEM
 
 
-def test_the_stub_names_what_the_extension_has() -> None:
+@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
+def test_the_stub_names_what_the_extension_has(module: ModuleType) -> None:
     import onehop
 
-    stub = (Path(onehop.__file__).parent / "_native.pyi").read_text()
+    stub = (Path(onehop.__file__).parent / f"{module.__name__.rpartition('.')[2]}.pyi").read_text()
     written = set(re.findall(r"^(?:def|class) (\w+)", stub, flags=re.MULTILINE))
-    assert written == {name for name in dir(native.extension) if not name.startswith("_")}
+    assert written == {name for name in dir(module) if not name.startswith("_")}
 
 
 def test_import_brings_in_no_optional_package() -> None:

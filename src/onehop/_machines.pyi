@@ -1,0 +1,3 @@
+"""Inner loops of the simulated machines (csrc/bindings/machines.cpp); onehop.machines checks what goes in."""
+
+def bind_openmp(path: str) -> bool: ...
