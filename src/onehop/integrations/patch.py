@@ -35,6 +35,10 @@ class Framework(Protocol):
         """Turns the keeping of aggregates of constant features on or off."""
         ...
 
+    def associate(self, on: bool) -> None:
+        """Turns the choice of the cheaper order of linear step and aggregation on or off."""
+        ...
+
     def remove(self) -> None:
         """Puts theirs back."""
         ...
@@ -54,6 +58,7 @@ class _State:
     only: frozenset[str] | None
     keeping: bool
     reusing: bool
+    associating: bool
 
 
 _lock = threading.RLock()
@@ -62,6 +67,7 @@ _installed = False
 _only: frozenset[str] | None = None
 _keeping = False
 _reusing = False
+_associating = False
 
 
 class Patch:
@@ -112,6 +118,7 @@ class Patch:
                 _put_in(self._before.only)
                 _keep_memory(self._before.keeping)
                 _reuse(self._before.reusing)
+                _associate(self._before.associating)
             else:
                 unpatch()
 
@@ -121,7 +128,10 @@ class Patch:
 
 
 def patch(
-    only: str | Iterable[str] | None = None, keep_memory: bool | None = None, reuse: bool | None = None
+    only: str | Iterable[str] | None = None,
+    keep_memory: bool | None = None,
+    reuse: bool | None = None,
+    associate: bool | None = None,
 ) -> Patch:
     """Lets PyG's layers run on onehop's kernels, wherever that gives the same result.
 
@@ -139,6 +149,9 @@ def patch(
             are unchanged, as in the first layer of full-batch training. None means that the environment
             variable ``ONEHOP_REUSE`` decides (default: yes), or, if a patch is in place, that nothing
             changes.
+        associate: Whether a layer may multiply by its weight before it aggregates, or after, in place of the
+            other way round, where fewer columns are aggregated then. None means that the environment variable
+            ``ONEHOP_ASSOCIATE`` decides (default: yes), or, if a patch is in place, that nothing changes.
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is
@@ -149,7 +162,7 @@ def patch(
         ConfigurationError: PyG is not installed, or too old.
     """
     with _lock:
-        before = _State(_installed, _only, _keeping, _reusing)
+        before = _State(_installed, _only, _keeping, _reusing, _associating)
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
@@ -163,6 +176,10 @@ def patch(
             _reuse(reuse)
         elif not before.installed:
             _reuse(config.reuse())
+        if associate is not None:
+            _associate(associate)
+        elif not before.installed:
+            _associate(config.associate())
         return Patch(before, active=True)
 
 
@@ -174,6 +191,7 @@ def unpatch() -> None:
             reports.forget_logged()
             _keep_memory(False)
             _reuse(False)
+            _associate(False)
 
 
 def patched() -> tuple[str, ...]:
@@ -233,6 +251,12 @@ def _reuse(on: bool) -> None:
     global _reusing
     _find_framework().reuse(on)
     _reusing = on
+
+
+def _associate(on: bool) -> None:
+    global _associating
+    _find_framework().associate(on)
+    _associating = on
 
 
 def _find_framework() -> Framework:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch_geometric
-from torch_geometric.nn import GCNConv, MessagePassing
+from torch_geometric.nn import MessagePassing
 
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
-    association,
+    associations,
     eligibility,
     gcn_norm,
     hook,
@@ -70,6 +70,10 @@ class Pyg:
         """Whether aggregates of constant features are kept."""
         reuse.switch(on)
 
+    def associate(self, on: bool) -> None:
+        """Whether linear steps may change places with aggregations."""
+        associations.switch(on)
+
     def remove(self) -> None:
         """Puts theirs back."""
         propagate.switch(False)
@@ -104,7 +108,7 @@ def _rows() -> list[Row]:
         if theirs not in made:
             made[theirs] = makers[attribute](theirs)
         rows.append(Row(module, attribute, made[theirs], theirs))
-    rows.append(Row(GCNConv, "forward", association.associating(GCNConv.forward), GCNConv.forward))
+    rows.extend(associations.rows())
     rows.extend(
         Row(kind, "forward", pending.noting(kind.forward), kind.forward)
         for kind in classes_returning_weights()
