@@ -143,6 +143,14 @@ def candidates(config: PimConfig, base: PimPlan) -> list[PimPlan]:
     ]
 
 
+def simulated_ns(
+    machine: Machine, plan: PimPlan, graph: Graph, width: int, dtype: str, weighted: bool = False
+) -> float:
+    """What a plan takes in full simulation; infinite if it does not fit."""
+    kernel = machine.kernel(plan, dtype, weighted)
+    return _simulated_ns(machine.config, plan, machine.shapes(graph), width, kernel)
+
+
 def _simulated_ns(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> float:
     try:
         return simulate(config, plan, shapes, width, kernel).total_ns
