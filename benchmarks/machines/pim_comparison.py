@@ -81,9 +81,8 @@ def compare(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str
         took = reports(machine, graph, width, options.dtype, options.merge_threads)
         for label, report in took.items():
             phases = ", ".join(f"{p} {t / 1e6:.1f}" for p, t in report.phases_ns.items())
-            say(
-                f"{name} {label}: {report.total_ms:.1f} ms ({phases}), {report.energy_mj / 1e3:.2f} J, {report.plan}"
-            )
+            say(f"{name} {label}: {report.total_ms:.1f} ms ({phases}), {report.energy_mj / 1e3:.2f} J")
+            say(f"    {report.plan}")
         x = torch.rand(graph.num_src, width)
         torch_ms = {"float32": host.measured_ns(graph, x, rounds=1) / 1e6}
         if graph.num_edges < 20_000_000:

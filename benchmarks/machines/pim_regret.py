@@ -87,10 +87,12 @@ def main() -> None:
                 }
             )
         last = cases[-len(settings) :]
+        seconds = statistics.mean(c["tuner_s"] for c in last)
         print(
-            f"{nodes} nodes, {edges} edges, skew {skew}: regret {100 * max(c['regret'] for c in last):.2f} % at "
-            f"most, tuner {statistics.mean(c['tuner_s'] for c in last):.2f} s of {last[0]['all_times_s']:.1f} s "
-            f"(times alone) or {statistics.mean(c['all_results_s'] for c in last):.1f} s",
+            f"{nodes} nodes, {edges} edges, skew {skew}: regret at most "
+            f"{100 * max(c['regret'] for c in last):.2f} %, tuner {seconds:.2f} s of "
+            f"{last[0]['all_times_s']:.1f} s (times) or "
+            f"{statistics.mean(c['all_results_s'] for c in last):.1f} s (results)",
             flush=True,
         )
     regrets = [case["regret"] for case in cases]
