@@ -45,7 +45,7 @@ class TuningResult:
         predicted_ns: What it takes.
         candidates: How many plans were considered.
         seconds: How long the search took.
-        ranking: The best plans of the first step with their estimates, best first.
+        ranking: The plans that were looked at in full, best first, with what was estimated before.
     """
 
     plan: PimPlan
@@ -79,29 +79,55 @@ def tune(
         ArgumentError: No plan fits the machine, whatever the grid.
     """
     began = time.perf_counter()
-    shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
     base = PimPlan(stream=False) if base is None else base
-    kernel = machine.kernel(base, dtype, weighted)
-    config = machine.config
-    plans = candidates(config, base)
-    estimator = _Estimator(config, shapes, width, kernel)
+    plans = candidates(machine.config, base)
+    ranked = rank(machine, graph, width, dtype, plans, weighted=weighted)
+    if not ranked and isinstance(graph, Graph):
+        # Nothing fits in one go; the default streams.
+        plan = machine.plan(graph, width, dtype, weighted)
+        ranked = [(plan, simulated_ns(machine, plan, graph, width, dtype, weighted), 0.0)]
+    if not ranked or not np.isfinite(ranked[0][1]):
+        raise ArgumentError(
+            f"width: no plan for {width} columns of {dtype} fits {machine.name}; use one with more memory."
+        )
+    best, best_ns, _ = ranked[0]
+    ranking = tuple((plan, estimate) for plan, _, estimate in ranked)
+    return TuningResult(best, best_ns, len(plans), time.perf_counter() - began, ranking)
+
+
+def rank(
+    machine: Machine,
+    graph: Graph | Shapes,
+    width: int,
+    dtype: str,
+    plans: list[PimPlan],
+    *,
+    weighted: bool = False,
+) -> list[tuple[PimPlan, float, float]]:
+    """The best of some plans.
+
+    Args:
+        machine: The machine.
+        graph: A graph, or its size.
+        width: Feature columns.
+        dtype: Of the features in the machine.
+        plans: To choose from; at least one, alike in what is not searched.
+        weighted: Whether edges have weights.
+
+    Returns:
+        Those that were looked at in full, with the time that they take and what was estimated first, in ns,
+        best first; none if none fits.
+    """
+    shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
+    kernel = machine.kernel(plans[0], dtype, weighted)
+    estimator = _Estimator(machine.config, shapes, width, kernel)
     estimates = np.array([estimator.estimate(plan) for plan in plans])
     order = [int(i) for i in np.argsort(estimates, kind="stable") if np.isfinite(estimates[i])]
-    best, best_ns = None, float("inf")
-    finalists = _finalists(plans, order)
-    for index in finalists:
-        took = _simulated_ns(config, plans[index], shapes, width, kernel)
-        if took < best_ns:
-            best, best_ns = plans[index], took
-    if best is None:
-        plan = machine.plan(graph, width, dtype, weighted) if isinstance(graph, Graph) else None
-        if plan is None:
-            raise ArgumentError(
-                f"width: no plan for {width} columns of {dtype} fits {config.name}; use one with more memory."
-            )
-        best, best_ns = plan, simulate(config, plan, shapes, width, kernel).total_ns
-    ranking = tuple((plans[i], float(estimates[i])) for i in finalists)
-    return TuningResult(best, best_ns, len(plans), time.perf_counter() - began, ranking)
+    looked_at = [
+        (plans[i], _simulated_ns(machine.config, plans[i], shapes, width, kernel), float(estimates[i]))
+        for i in _finalists(plans, order)
+    ]
+    return sorted((each for each in looked_at if np.isfinite(each[1])), key=lambda each: each[1])
 
 
 def exhaustive(
