@@ -6,10 +6,12 @@
 Aggregation is simulated, combination is measured on the machine that this runs on and is the same for all
 plans. That the plans give the right sums is checked on a small part of the same twin first. "published" means
 Parallelism Fusion with the kernels and the merge of PyGim's repository, "improved" with unit-weight kernels,
-kept buffers, and a merge by as many threads as ``--merge-threads``.
+kept buffers, and a merge by as many threads as ``--merge-threads``. Combination can be measured before, while
+nothing else runs: ``--only-combination --json FILE``, then ``--combination FILE``.
 """
 
 import argparse
+import json
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -71,10 +73,21 @@ def reports(machine: Machine, graph: Graph, width: int, dtype: str, threads: int
     return found
 
 
+def combination(width: int, layers: int) -> dict[str, Any]:
+    """Microseconds of combination for a row, by model: short, so that nothing else need run meanwhile."""
+    x = torch.rand(32_768, width)
+    found = {}
+    for kind in near_bank.KINDS:
+        network = near_bank.Network(kind, width, width, width, layers).eval()
+        found[kind] = near_bank.combination_ms(network, x, rounds=7) * 1e3 / x.size(0)
+    return {"row_us": found, "width": width, "layers": layers}
+
+
 def compare(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     """Every graph and model."""
     machine, cases = Machine(), []
     layers, width = options.layers, options.width
+    rows_us = None if options.combination is None else json.loads(options.combination.read_text())["row_us"]
     for name in options.graphs.split(","):
         check(machine, name, width, options.dtype, options.merge_threads)
         graph = load(name, options.scale)
@@ -92,7 +105,11 @@ def compare(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str
         say(f"{name}: torch on this host {torch_ms} ms")
         for kind in near_bank.KINDS:
             network = near_bank.Network(kind, width, width, width, layers).eval()
-            host_ms = near_bank.combination_ms(network, x)
+            host_ms = (
+                near_bank.combination_ms(network, x)
+                if rows_us is None
+                else rows_us[kind] * graph.num_dst / 1e3
+            )
             host_mj = host_ms * machine.config.power.host_w
             whole = {
                 label: {
@@ -161,8 +178,16 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--dtype", default="int32")
     parser.add_argument("--merge-threads", type=int, default=16)
+    parser.add_argument("--combination", type=Path, help="what --only-combination wrote")
+    parser.add_argument("--only-combination", action="store_true", help="measure that, and nothing else")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.only_combination:
+        found = combination(options.width, options.layers)
+        print(found)
+        if options.json is not None:
+            write_json(options.json, "benchmarks/machines/pim_comparison.py --only-combination", found)
+        return
     found = compare(options, print)
     if options.json is not None:
         write_json(options.json, "benchmarks/machines/pim_comparison.py", found)
