@@ -91,7 +91,7 @@ class ModelRun:
 
     @property
     def energy_mj(self) -> float:
-        """Of the aggregations, and of the host while it combines, at the power of the machine's host."""
+        """Of the aggregations; what the host draws while it combines is not in it."""
         return sum(report.energy_mj for report in self.reports)
 
 
