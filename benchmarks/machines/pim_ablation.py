@@ -9,6 +9,7 @@ that does not fit.
 """
 
 import argparse
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,9 +107,14 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--dtype", default="int32")
+    parser.add_argument("--add", action="store_true", help="keep what the file has of other graphs")
     parser.add_argument("--json", type=Path)
     o = parser.parse_args()
-    rows = [row for name in o.graphs.split(",") for row in ablation(name, o.scale, o.width, o.dtype)]
+    rows = []
+    if o.add and o.json is not None and o.json.exists():
+        rows = json.loads(o.json.read_text())["ablation"]
+    for name in o.graphs.split(","):
+        rows = [row for row in rows if row["graph"] != name] + ablation(name, o.scale, o.width, o.dtype)
     found = {"ablation": rows, "streaming": streaming(), "options": {k: str(v) for k, v in vars(o).items()}}
     if o.json is not None:
         write_json(o.json, "benchmarks/machines/pim_ablation.py", found)

@@ -1,6 +1,6 @@
 """How far the tuner's plans are from the best of all candidates.
 
-    python benchmarks/machines/pim_regret.py [--graphs 18]
+    python benchmarks/machines/pim_regret.py [--only NUMBER]
         [--json benchmarks/results/machines/pim_regret.json]
 
 Regret is the time of the tuner's plan over that of the best plan, less one, both in full simulation. Cases
@@ -10,10 +10,12 @@ measured.
 """
 
 import argparse
+import json
 import statistics
 import time
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -40,73 +42,84 @@ def graph(nodes: int, edges: int, skew: float) -> Graph:
     return Graph.from_edge_index(chung_lu(nodes, edges, exponent=skew), nodes)
 
 
+def judge(nodes: int, edges: int, skew: float) -> list[dict[str, Any]]:
+    """All widths and dtypes on one graph."""
+    machine, base, g = Machine(), PimPlan(), graph(nodes, edges, skew)
+    settings = list(product(WIDTHS, DTYPES))
+    tuned = {s: tune(Machine(), g, *s, base=base) for s in settings}
+    best: dict[tuple[int, str], float] = {s: float("inf") for s in settings}
+    spent = 0.0
+    plans = candidates(machine.config, base)
+    # Candidate by candidate, so that widths and dtypes share what is counted on the graph.
+    for plan in plans:
+        for width, dtype in settings:
+            began = time.perf_counter()
+            took = simulated_ns(machine, plan, g, width, dtype)
+            spent += time.perf_counter() - began
+            best[width, dtype] = min(best[width, dtype], took)
+    cases = []
+    for (width, dtype), found in tuned.items():
+        x = torch.ones(g.num_src, width, dtype=getattr(torch, dtype))
+        began = time.perf_counter()
+        machine.aggregate(g, x, found.plan)
+        once = time.perf_counter() - began
+        cases.append(
+            {
+                "nodes": nodes,
+                "edges": edges,
+                "skew": skew,
+                "width": width,
+                "dtype": dtype,
+                "plan": str(found.plan),
+                "tuned_ms": found.predicted_ns / 1e6,
+                "best_ms": best[width, dtype] / 1e6,
+                "regret": found.predicted_ns / best[width, dtype] - 1,
+                "tuner_s": found.seconds,
+                "all_times_s": spent / len(settings),
+                "all_results_s": once * len(plans),
+            }
+        )
+    return cases
+
+
+def summary(cases: list[dict[str, Any]]) -> dict[str, Any]:
+    """Figures of all cases."""
+    regrets = [case["regret"] for case in cases]
+    tuner = sum(case["tuner_s"] for case in cases)
+    return {
+        "cases": len(cases),
+        "candidates": len(candidates(Machine().config, PimPlan())),
+        "regret_mean": statistics.mean(regrets),
+        "regret_worst": max(regrets),
+        "share_of_all_times": tuner / sum(case["all_times_s"] for case in cases),
+        "share_of_all_results": tuner / sum(case["all_results_s"] for case in cases),
+    }
+
+
 def main() -> None:
     """Prints and writes everything."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--graphs", type=int, default=len(SIZES) * len(SKEWS))
+    parser.add_argument("--only", type=int, help="one graph by its number, added to what the file has")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    machine, base, cases = Machine(), PimPlan(), []
-    shapes = [(n, e, s) for (n, e), s in product(SIZES, SKEWS)][: options.graphs]
-    for nodes, edges, skew in shapes:
-        g = graph(nodes, edges, skew)
-        settings = list(product(WIDTHS, DTYPES))
-        tuned = {s: tune(Machine(), g, *s, base=base) for s in settings}
-        best: dict[tuple[int, str], float] = {s: float("inf") for s in settings}
-        spent = 0.0
-        plans = candidates(machine.config, base)
-        # Candidate by candidate, so that widths and dtypes share what is counted on the graph.
-        for plan in plans:
-            for width, dtype in settings:
-                began = time.perf_counter()
-                took = simulated_ns(machine, plan, g, width, dtype)
-                spent += time.perf_counter() - began
-                best[width, dtype] = min(best[width, dtype], took)
-        for (width, dtype), found in tuned.items():
-            x = torch.ones(g.num_src, width, dtype=getattr(torch, dtype))
-            began = time.perf_counter()
-            machine.aggregate(g, x, found.plan)
-            once = time.perf_counter() - began
-            regret = found.predicted_ns / best[width, dtype] - 1
-            cases.append(
-                {
-                    "nodes": nodes,
-                    "edges": edges,
-                    "skew": skew,
-                    "width": width,
-                    "dtype": dtype,
-                    "plan": str(found.plan),
-                    "tuned_ms": found.predicted_ns / 1e6,
-                    "best_ms": best[width, dtype] / 1e6,
-                    "regret": regret,
-                    "tuner_s": found.seconds,
-                    "all_times_s": spent / len(settings),
-                    "all_results_s": once * len(plans),
-                }
-            )
-        last = cases[-len(settings) :]
-        seconds = statistics.mean(c["tuner_s"] for c in last)
-        print(
-            f"{nodes} nodes, {edges} edges, skew {skew}: regret at most "
-            f"{100 * max(c['regret'] for c in last):.2f} %, tuner {seconds:.2f} s of "
-            f"{last[0]['all_times_s']:.1f} s (times) or "
-            f"{statistics.mean(c['all_results_s'] for c in last):.1f} s (results)",
-            flush=True,
-        )
-    regrets = [case["regret"] for case in cases]
-    summary = {
-        "cases": len(cases),
-        "candidates": len(plans),
-        "regret_mean": statistics.mean(regrets),
-        "regret_worst": max(regrets),
-        "share_of_all_times": sum(c["tuner_s"] for c in cases) / sum(c["all_times_s"] for c in cases),
-        "share_of_all_results": sum(c["tuner_s"] for c in cases) / sum(c["all_results_s"] for c in cases),
-    }
-    print(summary)
+    graphs = [(nodes, edges, skew) for (nodes, edges), skew in product(SIZES, SKEWS)]
+    cases = []
+    if options.only is not None:
+        graphs = graphs[options.only : options.only + 1]
+        if options.json is not None and options.json.exists():
+            cases = json.loads(options.json.read_text())["cases"]
+    for each in graphs:
+        cases = [case for case in cases if (case["nodes"], case["edges"], case["skew"]) != each]
+        found = judge(*each)
+        cases += found
+        print(each, f"regret at most {100 * max(case['regret'] for case in found):.2f} %", flush=True)
+    print(summary(cases))
     if options.json is not None:
-        write_json(options.json, "benchmarks/machines/pim_regret.py", {"summary": summary, "cases": cases})
+        write_json(
+            options.json, "benchmarks/machines/pim_regret.py", {"summary": summary(cases), "cases": cases}
+        )
 
 
 if __name__ == "__main__":
