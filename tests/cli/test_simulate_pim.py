@@ -45,6 +45,15 @@ def test_every_plan_is_exact_and_writes_the_fixed_keys(
     assert "utilisation" in result.output
 
 
+def test_twins_are_scaled(machine: Path, tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    arguments = ["--graph", "twin:cora", "--scale", 0.2, "--machine", machine, "--width", 4, "--plan", "1x4"]
+    result = onehop("simulate", "pim", *arguments, "--json", file)
+    assert result.exit_code == 0, result.output
+    graph = json.loads(file.read_text())["graph"]
+    assert 400 < graph["nodes"] < 700
+
+
 def test_trace_plot_and_host(edge_list: Path, machine: Path, tmp_path: Path) -> None:
     trace, plot, file = tmp_path / "trace.json", tmp_path / "plot.png", tmp_path / "out.json"
     arguments = ["--graph", edge_list, "--machine", machine, "--width", 8, "--plan", "1x4", "--host"]
