@@ -12,7 +12,6 @@ from onehop.errors import ArgumentError, BackendError
 from onehop.machines.base import Machine
 from onehop.machines.ledger import Ledger
 
-
 _CPU = CpuBackend()
 # In the order in which they are tried.
 _BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (_CPU, ReferenceBackend())}

@@ -43,7 +43,9 @@ class Topology:
         """Checks every field."""
         _check_integers("topology", self, {"node_block": 0})
         if self.ranks > MOST_RANKS:
-            raise ConfigurationError(f"topology: expected at most {MOST_RANKS} ranks in all, got {self.ranks}.")
+            raise ConfigurationError(
+                f"topology: expected at most {MOST_RANKS} ranks in all, got {self.ranks}."
+            )
         if self.ranks_per_channel & (self.ranks_per_channel - 1):
             raise ConfigurationError(
                 f"topology: expected a power of two of ranks a channel, as address layouts need, got "
@@ -313,7 +315,9 @@ class NdpConfig:
 def presets() -> list[str]:
     """Names of the machines that come with onehop."""
     folder = resources.files(__package__) / "presets"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return sorted(
+        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
+    )
 
 
 def load(source: str | Path) -> NdpConfig:
