@@ -18,12 +18,13 @@ class NdpPlan:
         mapping: The pods: ``rank``, ``dimm``, ``channel``, ``2-channel``, ``4-channel``, ``system``; or
             ``adaptive``, the one of these that the model of time finds the fastest for the layer.
         tile: Targets that are worked on together, a source that several of them need being read once.
-        retile: How targets come into tiles. ``rows``, ``ranks``, ``round_robin``: re-tiling, with the units' lists
-            merged row by row, unit by unit or in turn; ``index``: by their numbers; ``none``: no tiles, every edge
-            reads its source.
+        retile: How targets come into tiles. ``rows``, ``ranks``, ``round_robin``: re-tiling, with the units'
+            lists merged row by row, unit by unit or in turn; ``index``: by their numbers; ``none``: no tiles,
+            every edge reads its source.
         batch: Nodes that the units list before the lists are merged, for ``ranks`` and ``round_robin``; with
             ``rows`` the order does not depend on it.
-        broadcast: Whether a bundle is written once to all modules of a channel, and inside a DIMM past the channel.
+        broadcast: Whether a bundle is written once to all modules of a channel, and inside a DIMM past the
+            channel.
     """
 
     mapping: str = "adaptive"

@@ -1,4 +1,4 @@
-"""What the machine is compared with: the host alone, and prior near-data machines on the same ranks (Figure 5 a, b)."""
+"""What the machine is compared with: the host alone, and prior near-data machines on the same ranks."""
 
 from dataclasses import dataclass
 
@@ -44,8 +44,8 @@ class BaselineRun:
 def baseline(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: int) -> BaselineRun:
     """The host alone, limited by its channels.
 
-    Targets come by number, edges are spread evenly over the channels, and the cores keep up with the memory: the
-    best that a host can do.
+    Targets come by number, edges are spread evenly over the channels, and the cores keep up with the memory:
+    the best that a host can do.
 
     Args:
         config: The machine.
@@ -64,11 +64,8 @@ def baseline(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: 
     features, written = read * bursts, graph.num_dst * bursts
     stream, vectors = memory.stream(on_bus=True), memory.random(bursts, on_bus=True)
     out = memory.stream("write", on_bus=True)
-    times = [
-        adjacency * stream.ns / channels,
-        features * vectors.ns / channels,
-        written * out.ns / channels,
-    ]
+    adjacency_ns, features_ns = adjacency * stream.ns / channels, features * vectors.ns / channels
+    write_ns = written * out.ns / channels
     commands = energy.Commands(
         adjacency + features,
         written,
@@ -76,7 +73,9 @@ def baseline(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: 
     )
     moved = (adjacency + features + written) * BURST_BYTES
     return BaselineRun(
-        *times,
+        adjacency_ns,
+        features_ns,
+        write_ns,
         hits=graph.num_edges - read,
         bytes={
             "adjacency_read": adjacency * BURST_BYTES,
@@ -85,7 +84,7 @@ def baseline(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: 
             "results_write": written * BURST_BYTES,
         },
         energy_nj={
-            **energy.dram_nj(commands, memory, config.topology.ranks, sum(times)),
+            **energy.dram_nj(commands, memory, config.topology.ranks, adjacency_ns + features_ns + write_ns),
             "host_path": energy.path_nj(config.energy, moved, 0)["host_path"],
         },
     )
@@ -109,11 +108,11 @@ class PriorRun:
 
 
 def prior(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: int) -> list[PriorRun]:
-    """Prior machines: in each window, the host reads the adjacency and sends instructions, the modules reduce, the
-    host reads their outputs and writes the results to DRAM, all over the bus.
+    """Prior near-data machines, window by window.
 
-    An instruction goes to each DIMM of the pod where its ranks share a buffer chip, as GNNear's; to each rank
-    otherwise. Targets are tiled by number.
+    The host reads the adjacency and sends instructions, the modules reduce, the host reads their outputs and
+    writes the results to DRAM; all but the reduction is over the bus. An instruction goes to each DIMM of the
+    pod where its ranks share a buffer chip, as GNNear's; to each rank otherwise. Targets are tiled by number.
 
     Args:
         config: The machine.
@@ -124,10 +123,7 @@ def prior(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: int
     Returns:
         One for each mapping of :data:`PRIOR_PODS`.
     """
-    return [
-        _prior(config, workload, memory, Pods.of(config.topology, name), width)
-        for name in dict.fromkeys(PRIOR_PODS)
-    ]
+    return [_prior(config, workload, memory, Pods.of(config.topology, name), width) for name in PRIOR_PODS]
 
 
 def _prior(config: NdpConfig, workload: Workload, memory: MemoryTimes, pods: Pods, width: int) -> PriorRun:

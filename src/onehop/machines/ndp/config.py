@@ -1,8 +1,8 @@
 """What a near-rank machine is made of: frozen, checked, to and from TOML.
 
-Where the paper gives no figure the default is an assumption, said to be one beside it; every one is a parameter.
-"GraNDe" is Yun et al., "GraNDe: Efficient near-data processing architecture for graph neural networks", IEEE
-Transactions on Computers, 2023.
+Where the paper gives no figure the default is an assumption, said to be one beside it; every one is a
+parameter. "GraNDe" is Yun et al., "GraNDe: Efficient near-data processing architecture for graph neural
+networks", IEEE Transactions on Computers, 2023.
 """
 
 import math
@@ -31,7 +31,8 @@ class Topology:
         dimms_per_channel: DIMMs of a channel.
         ranks_per_dimm: Ranks of a DIMM; each has a module in the DIMM's buffer chip.
         node_block: Nodes are dealt to the ranks in turn, this many at a time; 0 means that each rank has one
-            contiguous part. The paper does not say; with 1, windows of consecutive targets load all ranks evenly.
+            contiguous part. The paper does not say; with 1, windows of consecutive targets load all ranks
+            evenly.
     """
 
     channels: int
@@ -69,8 +70,9 @@ class DramChoice:
 
     Attributes:
         preset: A device of :func:`onehop.machines.dram.preset`.
-        faw: tFAW: ``preset`` as the device has it; ``sheet``, 32 clocks, as Micron's DDR5 sheet; or clocks. At
-            DDR5-4800 it moves random reads of 64 bytes from 61 % to 91 % of the peak, and the sources disagree.
+        faw: tFAW: ``preset`` as the device has it; ``sheet``, 32 clocks, as Micron's DDR5 sheet; or clocks.
+            At DDR5-4800 it moves random reads of 64 bytes from 61 % to 91 % of the peak, and the sources
+            disagree.
         layout: Address layout inside a rank.
         level: ``closed`` or ``curve``: how times of traffic are found.
     """
@@ -115,16 +117,16 @@ class Module:
     """The near-data unit of a rank.
 
     Attributes:
-        buffer_kib: Bytes of each of the four equal buffers, in KiB. The paper gives the number of buffers alone;
-            128 KiB hold the outputs of 128 targets of 1 KiB, the largest tile that it shows.
-        output_buffers: Buffers for outputs; the others hold bundles of other ranks. Which is which without bundle
-            transfer is not said: 4 there lets the host lag by two windows more.
+        buffer_kib: Bytes of each of the four equal buffers, in KiB. The paper gives the number of buffers
+            alone; 128 KiB hold the outputs of 128 targets of 1 KiB, the largest tile that it shows.
+        output_buffers: Buffers for outputs; the others hold bundles of other ranks. Which is which without
+            bundle transfer is not said: 4 there lets the host lag by two windows more.
         lanes: Multiply-accumulators of 32 bits.
-        clock_mhz: Their clock. 300 MHz would keep up with one burst of DDR5-4800 if each were used once; a tile
-            uses a read several times, so the default is four times that. The paper gives neither figure.
+        clock_mhz: Their clock. 300 MHz would keep up with one burst of DDR5-4800 if each were used once; a
+            tile uses a read several times, so the default is four times that. The paper gives neither figure.
         adjacency_entry_bytes: An edge of the adjacency: column and value.
-        flags_in_dram: Whether re-tiling's flags, a bit a node, are kept in DRAM as the paper says. If not, they
-            cost no traffic.
+        flags_in_dram: Whether re-tiling's flags, a bit a node, are kept in DRAM as the paper says. If not,
+            they cost no traffic.
     """
 
     buffer_kib: float = 128.0
@@ -160,8 +162,8 @@ class Host:
         reduce_gbps: Outputs that the host adds up or concatenates, in 1e9 bytes a second over all cores. An
             assumption: 20 cores at 10 GB/s.
         merge_nodes_per_us: Nodes of re-tiling's lists that the host merges in a microsecond. An assumption.
-        llc_mib: Cache of the baseline that keeps feature vectors; 0 means that none is found there, as the paper
-            says that data are rarely reused.
+        llc_mib: Cache of the baseline that keeps feature vectors; 0 means that none is found there, as the
+            paper says that data are rarely reused.
         llc_ways: Ways of that cache.
         instruction_bytes: What prior machines are sent for an edge over the data bus. Not published.
     """
@@ -186,7 +188,8 @@ class Control:
     Attributes:
         start_ns: Setting the start bits of all modules, once a layer.
         poll_ns: From a module being ready to the host knowing it, each time that the host waits for modules.
-        access_ns: Each separate transfer to or from a module's buffers, which are not cached, on top of its bytes.
+        access_ns: Each separate transfer to or from a module's buffers, which are not cached, on top of its
+            bytes.
         flush_mib: Most that is dirty in the host's caches when a layer starts; it is written back before.
     """
 

@@ -43,8 +43,9 @@ class Shape:
         room = buffer_bytes // max(slice_bytes, 1)
         if room < 1:
             raise ArgumentError(
-                f"module.buffer_kib: a buffer of {buffer_bytes} bytes cannot hold one output slice of {slice_bytes} "
-                "bytes; choose larger buffers, a mapping of more ranks a pod, or a smaller width."
+                f"module.buffer_kib: a buffer of {buffer_bytes} bytes cannot hold one output slice of "
+                f"{slice_bytes} bytes; choose larger buffers, a mapping of more ranks a pod, or a smaller "
+                "width."
             )
         tile = min(tile, room)
         block = tile * max(1, min(room, BLOCK_TARGETS) // tile)

@@ -1,4 +1,4 @@
-"""What the machine computes, through its mapping: bundle by bundle, slice by slice, pods added up by the host."""
+"""What the machine computes, through its mapping: bundle by bundle, slice by slice, pod by pod."""
 
 import numpy as np
 import torch

@@ -10,7 +10,7 @@ from onehop.machines.ndp.counts import Workload
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
-from onehop.machines.ndp.traffic import Traffic
+from onehop.machines.ndp.traffic import Traffic, sums
 from onehop.machines.ndp.windows import Reals, Schedule, run, times_of
 
 
@@ -45,8 +45,8 @@ class LayerRun:
     def phases_ns(self) -> dict[str, float]:
         """What each phase adds to the time.
 
-        The windows' time is what a rank is busy on average, by phase; then how much longer the busiest rank of each
-        window is; then the rest, in which ranks wait for the Host-path.
+        The windows' time is what a rank is busy on average, by phase; then how much longer the busiest rank
+        of each window is; then the rest, in which ranks wait for the Host-path.
         """
         mean = self.schedule.rank_busy_ns.mean(axis=0)
         slowest = float(self.schedule.busy_ns[:, 1].sum())
@@ -209,7 +209,8 @@ def channel_lines(run_of: LayerRun) -> list[dict[str, float]]:
     topology = traffic.config.topology
 
     def per_channel(values: Integers) -> Integers:
-        return values.sum(axis=0).reshape(topology.channels, topology.ranks_per_channel).sum(axis=1)
+        of_channel: Integers = sums(values, topology.channels).sum(axis=0)
+        return of_channel
 
     span = traffic.pods.channels
     written = per_channel(traffic.bundle_in_bytes).reshape(-1, span).sum(axis=1).repeat(span)

@@ -19,8 +19,8 @@ Integers = NDArray[np.int64]
 class Pods:
     """A mapping of feature vectors to ranks.
 
-    Rank r belongs to pod r // size and has slice r % size of the vectors of the pod's nodes. The adjacency is cut by
-    source: rank r holds the columns of the nodes that are dealt to it, whatever the mapping.
+    Rank r belongs to pod r // size and has slice r % size of the vectors of the pod's nodes. The adjacency is
+    cut by source: rank r holds the columns of the nodes that are dealt to it, whatever the mapping.
 
     Attributes:
         name: One of :data:`onehop.plans.ndp.PODS`.
@@ -46,8 +46,8 @@ class Pods:
         if whole.isdecimal():
             if topology.channels % int(whole):
                 raise ConfigurationError(
-                    f"mapping: {topology.channels} channels cannot be divided into pods of {whole}; choose another "
-                    "mapping or number of channels."
+                    f"mapping: {topology.channels} channels cannot be divided into pods of {whole}; choose "
+                    "another mapping or number of channels."
                 )
             size = int(whole) * topology.ranks_per_channel
         else:

@@ -1,4 +1,4 @@
-"""What re-tiling costs: scanning, flags, lists to the host, tile lists back. Charged in the first layer alone."""
+"""What re-tiling costs, in the first layer alone: scanning, flags, lists to the host, tile lists back."""
 
 from dataclasses import dataclass
 
@@ -19,8 +19,8 @@ class RetilingCost:
     """One re-tiling of a graph.
 
     Attributes:
-        time_ns: In all. Batches are a pipeline of two steps, modules and host: the longer step's time, and the
-            shorter one's for one batch.
+        time_ns: In all. Batches are a pipeline of two steps, modules and host: the longer step's time, and
+            the shorter one's for one batch.
         modules_ns: Of the slowest module: scanning its adjacency, looking at flags, writing the tile list.
         host_ns: Reading lists, merging them, broadcasting tile lists.
         bytes: By what they are.

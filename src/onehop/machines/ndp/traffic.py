@@ -1,9 +1,11 @@
-"""Bytes that a layer moves in each window, by rank: section B of the paper's mappings, with the graph's own counts."""
+"""Bytes that a layer moves in each window, by rank, from the counts of its graph."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import Counts, Shape, Workload, pods_rows, pods_touched
@@ -11,6 +13,8 @@ from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Po
 
 # A node in re-tiling's lists.
 NODE_BYTES = 4
+
+Number = TypeVar("Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,8 @@ class Traffic:
         pods: The mapping.
         width: Columns of the feature vectors.
         broadcast: Whether a bundle is written once a channel, and inside a DIMM past the channel.
-        listed: Whether the modules find their targets in a stored tile list, and so read each target's part of the
-            adjacency by itself.
+        listed: Whether the modules find their targets in a stored tile list, and so read each target's part
+            of the adjacency by itself.
     """
 
     config: NdpConfig
@@ -122,10 +126,10 @@ class Traffic:
     def by_channel(self, values: Integers) -> Integers:
         """[W, C]: sums over the ranks of each channel."""
         topology = self.config.topology
-        return values.reshape(len(values), topology.channels, topology.ranks_per_channel).sum(axis=2)
+        return sums(values, topology.channels)
 
     def totals(self) -> dict[str, int]:
-        """Bytes in all, by what they are. Of ``*_useful``, the others of that name also have the rest of bursts."""
+        """Bytes in all, by what they are; those with ``_useful`` leave out what rounds bursts up."""
         ranks = self.config.topology.ranks
         useful = int((self.pod_reads * self.pods.slice_bytes(self.width)).sum())
         return {
@@ -144,5 +148,10 @@ class Traffic:
         }
 
     def _over_pod(self, values: Integers) -> Integers:
-        by_pod = values.reshape(len(values), self.pods.count, self.pods.size).sum(axis=2)
-        return np.repeat(by_pod, self.pods.size, axis=1)
+        return np.repeat(sums(values, self.pods.count), self.pods.size, axis=1)
+
+
+def sums(values: NDArray[Number], groups: int) -> NDArray[Number]:
+    """[W, groups]: sums over so many groups of neighbouring columns."""
+    summed: NDArray[Number] = values.reshape(len(values), groups, values.shape[1] // groups).sum(axis=2)
+    return summed

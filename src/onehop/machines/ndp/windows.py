@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from onehop.machines.native import extension
 from onehop.machines.ndp.memory_times import MemoryTimes
-from onehop.machines.ndp.traffic import Traffic
+from onehop.machines.ndp.traffic import Traffic, sums
 
 Reals = NDArray[np.float64]
 
@@ -94,8 +94,8 @@ class Schedule:
 
     Attributes:
         total_ns: All of them.
-        rank_busy_ns: [R, 4]: by :data:`RANK_PHASES`; "unit" is the part of "features" in which the unit, not the
-            DRAM, set the pace.
+        rank_busy_ns: [R, 4]: by :data:`RANK_PHASES`; "unit" is the part of "features" in which the unit, not
+            the DRAM, set the pace.
         channel_busy_ns: [C, 4]: by :data:`CHANNEL_PHASES`.
         ends_ns: [W]: when the last rank was done with the window's step.
         busy_ns: [W, 3]: in each window's step, the busiest channel, the busiest rank, the mean over ranks.
@@ -112,8 +112,8 @@ class Schedule:
     def bound(self) -> dict[str, int]:
         """How many windows each path bound.
 
-        ``host``: the busiest channel worked longer than the busiest rank. Else ``imbalance`` where the busiest rank
-        worked more than 1.25 times as long as the mean one, and ``dram`` where it did not.
+        ``host``: the busiest channel worked longer than the busiest rank. Else ``imbalance`` where the
+        busiest rank worked more than 1.25 times as long as the mean one, and ``dram`` where it did not.
         """
         channel, rank, mean = self.busy_ns.T
         host = channel > rank
@@ -144,13 +144,12 @@ def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
         writes = dict.fromkeys(writes, memory.stream("write").ns)
     write_ns = np.array([writes[int(n)] for n in bursts])
 
-    def host(values: NDArray[np.int64]) -> Reals:
+    def host(values: NDArray[np.int64], copies: int = 1) -> Reals:
         """Over one channel; every separate transfer has its own access."""
-        return values * per_channel_byte + control.access_ns * (values > 0)
+        return (values * per_channel_byte + control.access_ns * copies * (values > 0)).astype(np.float64)
 
     copies = 1 if traffic.broadcast else pods.in_channel
-    bundle_in = traffic.bundle_in_bytes * per_channel_byte
-    bundle_in += control.access_ns * copies * (traffic.bundle_in_bytes > 0)
+    bundle_in = host(traffic.bundle_in_bytes, copies)
     fullest = traffic.adjacency_bytes.max(axis=1, initial=0)
     return Times(
         pod=pods.size,
@@ -164,12 +163,12 @@ def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
         reads=traffic.counts.reads.astype(np.float64),
         edges=traffic.counts.edges.astype(np.float64),
         read_ns=bursts * np.array([by_bursts[int(n)] for n in bursts]),
-        unit_ns=-(-columns // module.lanes) * 1000.0 / module.clock_mhz,
+        unit_ns=(-(-columns // module.lanes) * 1000.0 / module.clock_mhz).astype(np.float64),
         bundle_out=host(traffic.bundle_out_bytes),
         bundle_in=bundle_in,
-        outputs=_by_channel(traffic, host(traffic.output_bytes)),
+        outputs=sums(host(traffic.output_bytes), config.topology.channels),
         reduce=traffic.output_bytes.sum(axis=1) / config.host.reduce_gbps,
-        finals=_by_channel(traffic, host(traffic.final_bytes)),
+        finals=sums(host(traffic.final_bytes), config.topology.channels),
         write_back=traffic.write_bursts * write_ns + fill * (traffic.write_bursts > 0),
     )
 
@@ -177,8 +176,9 @@ def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
 def run(times: Times, channels: int, record: int = 0) -> Schedule:
     """Runs the recurrence.
 
-    Per window and rank: A; X for each bundle of the pod as it arrives; then W of an earlier window. Per channel:
-    bundles, two of which a module can hold; then Q and Z of the window before, Z after all channels' Q.
+    Per window and rank: A; X for each bundle of the pod as it arrives; then W of an earlier window. Per
+    channel: bundles, two of which a module can hold; then Q and Z of the window before, Z once all channels
+    have their Q.
 
     Args:
         times: The durations.
@@ -197,10 +197,9 @@ def run(times: Times, channels: int, record: int = 0) -> Schedule:
         "event_what": np.zeros((most, 3), dtype=np.int32),
         "event_time": np.zeros((most, 2)),
     }
-    inputs = [
-        np.ascontiguousarray(values, dtype=np.int64 if values is times.pieces else np.float64)
+    real = [
+        np.ascontiguousarray(values, dtype=np.float64)
         for values in (
-            times.pieces,
             times.adjacency,
             times.reads,
             times.edges,
@@ -214,7 +213,10 @@ def run(times: Times, channels: int, record: int = 0) -> Schedule:
             times.write_back,
         )
     ]
-    at = [values.ctypes.data for values in inputs]
+    adjacency, reads, edges, read, unit, bundle_out, bundle_in, outputs, reduce, finals, write = (
+        values.ctypes.data for values in real
+    )
+    in_pieces = np.ascontiguousarray(times.pieces, dtype=np.int64)
     total, events = extension.ndp_windows(
         windows,
         ranks,
@@ -223,9 +225,19 @@ def run(times: Times, channels: int, record: int = 0) -> Schedule:
         ("none", "link", "host").index(times.transfer),
         times.lag,
         record,
-        *at[:6],
+        in_pieces.ctypes.data,
+        adjacency,
+        reads,
+        edges,
+        read,
+        unit,
         times.fill_ns,
-        *at[6:],
+        bundle_out,
+        bundle_in,
+        outputs,
+        reduce,
+        finals,
+        write,
         times.poll_ns,
         arrays["rank_busy"].ctypes.data,
         arrays["channel_busy"].ctypes.data,
@@ -247,8 +259,3 @@ def run(times: Times, channels: int, record: int = 0) -> Schedule:
             )
         ],
     )
-
-
-def _by_channel(traffic: Traffic, values: Reals) -> Reals:
-    topology = traffic.config.topology
-    return values.reshape(len(values), topology.channels, topology.ranks_per_channel).sum(axis=2)
