@@ -7,8 +7,12 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
+// One function a machine, each in the file of its name.
+void bind_dram(nb::module_& m);
+
 NB_MODULE(_machines, m) {
   nb::set_leak_warnings(false);
   m.doc() = "The inner loops of onehop.machines. Private: use the functions of onehop.machines.";
   m.def("bind_openmp", &onehop::bind_openmp, "path"_a);
+  bind_dram(m);
 }
