@@ -9,10 +9,12 @@ using namespace nb::literals;
 
 // One function a machine, each in the file of its name.
 void bind_ndp(nb::module_& m);
+void bind_dram(nb::module_& m);
 
 NB_MODULE(_machines, m) {
   nb::set_leak_warnings(false);
   m.doc() = "The inner loops of onehop.machines. Private: use the functions of onehop.machines.";
   m.def("bind_openmp", &onehop::bind_openmp, "path"_a);
   bind_ndp(m);
+  bind_dram(m);
 }

@@ -68,3 +68,21 @@ def ndp_windows(
     most_events: int,
     /,
 ) -> tuple[float, int]: ...
+class DramCommandLog:
+    def __len__(self) -> int: ...
+    @property
+    def address(self) -> int: ...
+
+def dram_simulate(
+    timing: int,
+    slices: int,
+    slice_count: int,
+    widths: int,
+    xor_column: bool,
+    controller: int,
+    bursts: int,
+    writes: int,
+    requests: int,
+    counts: int,
+    log: DramCommandLog | None,
+) -> None: ...
