@@ -68,6 +68,7 @@ def ndp_windows(
     most_events: int,
     /,
 ) -> tuple[float, int]: ...
+
 class DramCommandLog:
     def __len__(self) -> int: ...
     @property

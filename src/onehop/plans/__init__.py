@@ -1,5 +1,6 @@
 """Every choice made before a run, as frozen data that goes to and from JSON."""
 
 from onehop.plans.cpu import CpuPlan
+from onehop.plans.ndp import NdpPlan
 
-__all__ = ["CpuPlan"]
+__all__ = ["CpuPlan", "NdpPlan"]

@@ -7,7 +7,8 @@ from onehop.errors import ArgumentError
 
 PODS = ("rank", "dimm", "channel", "2-channel", "4-channel", "system")
 MAPPINGS = ("adaptive", *PODS)
-TILINGS = ("rows", "ranks", "round_robin", "index", "none")
+MERGES = ("rows", "ranks", "round_robin")
+TILINGS = (*MERGES, "index", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class NdpPlan:
     @property
     def reorders(self) -> bool:
         """Whether targets are worked on in another order than that of their numbers."""
-        return self.retile in ("rows", "ranks", "round_robin")
+        return self.retile in MERGES
 
     def to_json(self) -> str:
         """The plan as a JSON object."""

@@ -107,7 +107,9 @@ class PriorRun:
     steps_ns: dict[str, float]
 
 
-def prior(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: int) -> list[PriorRun]:
+def prior(
+    config: NdpConfig, workload: Workload, memory: MemoryTimes, tile: int, width: int
+) -> list[PriorRun]:
     """Prior near-data machines, window by window.
 
     The host reads the adjacency and sends instructions, the modules reduce, the host reads their outputs and
@@ -118,16 +120,21 @@ def prior(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: int
         config: The machine.
         workload: The graph, by number.
         memory: The DRAM's times.
+        tile: Targets of a tile.
         width: Columns of the feature vectors.
 
     Returns:
         One for each mapping of :data:`PRIOR_PODS`.
     """
-    return [_prior(config, workload, memory, Pods.of(config.topology, name), width) for name in PRIOR_PODS]
+    return [
+        _prior(config, workload, memory, Pods.of(config.topology, name), tile, width) for name in PRIOR_PODS
+    ]
 
 
-def _prior(config: NdpConfig, workload: Workload, memory: MemoryTimes, pods: Pods, width: int) -> PriorRun:
-    traffic = Traffic(config, workload, pods, width, broadcast=False, listed=False)
+def _prior(
+    config: NdpConfig, workload: Workload, memory: MemoryTimes, pods: Pods, tile: int, width: int
+) -> PriorRun:
+    traffic = Traffic(config, workload, pods, width, tile, broadcast=False)
     channels, per_byte = config.topology.channels, 1.0 / config.channel_gbps
     bursts = pods.slice_bursts(width)
     columns = pods.slice_bytes(width) // ELEMENT_BYTES

@@ -73,9 +73,9 @@ class DramChoice:
         faw: tFAW: ``preset`` as the device has it; ``sheet``, 32 clocks, as Micron's DDR5 sheet; or clocks.
             At DDR5-4800 it moves random reads of 64 bytes from 61 % to 91 % of the peak, and the sources
             disagree.
-        layout: Address layout inside a rank. The default keeps four bursts in a row of a bank and then goes on
-            to the next bank group: slices of 128 bytes and more are read, and consecutive slices written, at the
-            bus's pace. The paper does not say.
+        layout: Address layout inside a rank. The default keeps four bursts in a row of a bank and then goes
+            on to the next bank group: slices of 128 bytes and more are read, and consecutive slices written,
+            at the bus's pace. The paper does not say.
         level: ``closed`` or ``curve``: how times of traffic are found.
     """
 

@@ -12,11 +12,10 @@ from onehop.graph import Graph
 from onehop.machines.native import extension
 from onehop.machines.ndp.config import Topology
 from onehop.machines.ndp.mapping import Integers, Pods, candidates, owners
-from onehop.plans.ndp import NdpPlan
+from onehop.plans.ndp import MERGES
 
 # Targets of a block, for which counts are kept; windows are made of whole blocks.
 BLOCK_TARGETS = 128
-_MERGES = ("rows", "ranks", "round_robin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +93,39 @@ class Workload:
     Args:
         graph: The graph.
         topology: Whose ranks nodes are dealt to.
-        plan: Says the order, by ``retile`` and ``batch``.
         entry_bytes: Of the adjacency.
+        retile: How targets come into tiles, as :class:`onehop.plans.NdpPlan` has it.
+        batch: Nodes that are listed before lists are merged.
 
     Raises:
         ArgumentError: Re-tiling of a graph whose sources and destinations are not the same nodes.
     """
 
-    def __init__(self, graph: Graph, topology: Topology, plan: NdpPlan, entry_bytes: int) -> None:
-        self.graph, self.topology, self.plan, self.entry_bytes = graph, topology, plan, entry_bytes
+    def __init__(
+        self, graph: Graph, topology: Topology, entry_bytes: int, *, retile: str, batch: int = 2048
+    ) -> None:
+        self.graph, self.topology, self.entry_bytes = graph, topology, entry_bytes
+        self.retile, self.batch = retile, batch
         self.owner = owners(topology, graph.num_src)
         self._counted: dict[tuple[int, int], Counts] = {}
-        if plan.reorders and graph.num_src != graph.num_dst:
+        if self.reorders and graph.num_src != graph.num_dst:
             raise ArgumentError(
                 f"plan: re-tiling lists sources as targets, and this graph has {graph.num_src} sources and "
                 f"{graph.num_dst} destinations; choose retile='index'."
             )
 
+    @property
+    def reorders(self) -> bool:
+        """Whether targets are worked on in another order than that of their numbers."""
+        return self.retile in MERGES
+
     @cached_property
     def order(self) -> NDArray[np.int32] | None:
         """[num_dst]: the targets in order of work; None means by number."""
-        if not self.plan.reorders:
+        if not self.reorders:
             return None
         order = np.empty(self.graph.num_dst, dtype=np.int32)
-        merge = _MERGES.index(self.plan.retile)
-        extension.ndp_retile(self._native(None), merge, self.plan.batch, order.ctypes.data)
+        extension.ndp_retile(self._native(None), MERGES.index(self.retile), self.batch, order.ctypes.data)
         return order
 
     @cached_property
@@ -172,7 +179,7 @@ class Workload:
         rows = np.bincount(block_of * ranks + self.target_owner, minlength=blocks * ranks)
         parts = np.split(touched, np.cumsum(columns)[:-1], axis=1)
         by_size = {int(size): part for size, part in zip(sizes, parts, strict=True)}
-        if self.plan.retile == "none":
+        if self.retile == "none":
             reads = edges
         return Counts(rows.reshape(blocks, ranks), edges, reads, row_bursts, by_size)
 

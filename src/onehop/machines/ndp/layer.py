@@ -12,6 +12,7 @@ from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
 from onehop.machines.ndp.traffic import Traffic, sums
 from onehop.machines.ndp.windows import Reals, Schedule, run, times_of
+from onehop.plans.ndp import NdpPlan
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ def simulate(
     workload: Workload,
     memory: MemoryTimes,
     pods: Pods,
+    plan: NdpPlan,
     width: int,
     *,
     first: bool,
@@ -140,6 +142,7 @@ def simulate(
         workload: The graph on its ranks, in the plan's order.
         memory: The DRAM's times.
         pods: The mapping.
+        plan: Says the tile and whether bundles are broadcast.
         width: Columns of the feature vectors.
         first: Whether the graph has to be re-tiled first.
         record: For how many windows events are kept.
@@ -147,8 +150,7 @@ def simulate(
     Raises:
         ArgumentError: A buffer cannot hold one output slice.
     """
-    plan = workload.plan
-    traffic = Traffic(config, workload, pods, width, plan.broadcast, plan.reorders)
+    traffic = Traffic(config, workload, pods, width, plan.tile, plan.broadcast)
     schedule = run(times_of(traffic, memory), config.topology.channels, record)
     dirty = min(workload.graph.num_src * width * ELEMENT_BYTES, config.control.flush_mib * 2**20)
     control = config.control
@@ -158,7 +160,7 @@ def simulate(
         memory,
         schedule,
         control.start_ns + control.poll_ns + flush,
-        retiling.cost(config, workload, memory) if first and plan.reorders else None,
+        retiling.cost(config, workload, memory) if first and workload.reorders else None,
     )
 
 

@@ -39,9 +39,9 @@ class RetilingCost:
 
 
 def cost(config: NdpConfig, workload: Workload, memory: MemoryTimes) -> RetilingCost:
-    """What re-tiling the workload's graph costs on the machine; nothing where the plan does not re-tile."""
-    plan, topology = workload.plan, config.topology
-    if not plan.reorders or workload.graph.num_dst == 0:
+    """What re-tiling the graph costs; nothing where its targets come by number."""
+    topology = config.topology
+    if not workload.reorders or workload.graph.num_dst == 0:
         return RetilingCost(0.0, 0.0, 0.0, {}, 0.0, 0.0, 0.0)
     nodes = workload.graph.num_dst
     edges_of_rank = np.bincount(workload.owner[workload.graph.col.numpy()], minlength=topology.ranks)
@@ -58,11 +58,11 @@ def cost(config: NdpConfig, workload: Workload, memory: MemoryTimes) -> Retiling
     )
     modules = float(per_rank.max())
 
-    notes = nodes * _ROW_NOTE_BYTES * topology.ranks if plan.retile == "rows" else 0
+    notes = nodes * _ROW_NOTE_BYTES * topology.ranks if workload.retile == "rows" else 0
     lists, tiles = nodes * NODE_BYTES, nodes * NODE_BYTES * topology.channels
     out_ns = (lists + notes) / topology.channels / config.channel_gbps
     host = out_ns + nodes / config.host.merge_nodes_per_us * 1000.0 + nodes * NODE_BYTES / config.channel_gbps
-    batches = -(-nodes // plan.batch)
+    batches = -(-nodes // workload.batch)
     # Lists are read from every module; the tile list is one broadcast a channel.
     host += batches * (config.control.poll_ns + config.control.access_ns * (topology.ranks_per_channel + 1))
     return RetilingCost(

@@ -26,28 +26,32 @@ class Traffic:
         workload: The graph on its ranks.
         pods: The mapping.
         width: Columns of the feature vectors.
+        tile: Targets of a tile.
         broadcast: Whether a bundle is written once a channel, and inside a DIMM past the channel.
-        listed: Whether the modules find their targets in a stored tile list, and so read each target's part
-            of the adjacency by itself.
     """
 
     config: NdpConfig
     workload: Workload
     pods: Pods
     width: int
+    tile: int
     broadcast: bool
-    listed: bool
 
     @cached_property
     def shape(self) -> Shape:
         """Tiles and windows: as many targets as an output buffer has slices."""
         most = int(self.pods.slice_bytes(self.width).max())
-        return Shape.of(self.config.module.buffer_bytes, most, self.workload.plan.tile)
+        return Shape.of(self.config.module.buffer_bytes, most, self.tile)
 
     @cached_property
     def counts(self) -> Counts:
         """Counts of the windows."""
         return self.workload.counts(self.shape)
+
+    @property
+    def listed(self) -> bool:
+        """Whether modules find targets in a tile list, and so read each target's adjacency by itself."""
+        return self.workload.reorders
 
     @property
     def over_host(self) -> bool:

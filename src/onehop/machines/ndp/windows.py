@@ -14,7 +14,7 @@ Reals = NDArray[np.float64]
 
 RANK_PHASES = ("adjacency", "features", "write_back", "unit")
 CHANNEL_PHASES = ("bundle_read", "bundle_write", "outputs", "finals")
-EVENTS = ("A", "X", "W", "bundle read", "bundle write", "Q", "Z")
+EVENTS = ("A", "X", "W", "bundle read", "bundle write", "Q", "Z", "instructions")
 # Kinds of events from this one on happen on channels.
 FIRST_CHANNEL_EVENT = 3
 # A rank's phase that is this much longer than the mean binds its window by imbalance.
@@ -139,7 +139,7 @@ def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
     adjacency += fill * (traffic.adjacency_bursts > 0)
     by_bursts = {int(n): memory.random(int(n)).ns for n in np.unique(bursts)}
     writes = {int(n): memory.random(int(n), "write").ns for n in np.unique(bursts)}
-    if traffic.workload.order is None and traffic.workload.topology.node_block in (0, 1):
+    if not traffic.workload.reorders and traffic.workload.topology.node_block in (0, 1):
         # The rank's targets of a window have consecutive numbers there.
         writes = dict.fromkeys(writes, memory.stream("write").ns)
     write_ns = np.array([writes[int(n)] for n in bursts])
