@@ -13,6 +13,7 @@ NAMES = {
     "FileFormatError",
     "Graph",
     "IndexRangeError",
+    "MachineMemoryError",
     "OnehopError",
     "Patch",
     "accelerate",

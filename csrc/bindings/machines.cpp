@@ -10,6 +10,7 @@ using namespace nb::literals;
 // One function a machine, each in the file of its name.
 void bind_ndp(nb::module_& m);
 void bind_dram(nb::module_& m);
+void bind_pim(nb::module_& m);
 
 NB_MODULE(_machines, m) {
   nb::set_leak_warnings(false);
@@ -17,4 +18,5 @@ NB_MODULE(_machines, m) {
   m.def("bind_openmp", &onehop::bind_openmp, "path"_a);
   bind_ndp(m);
   bind_dram(m);
+  bind_pim(m);
 }

@@ -6,6 +6,7 @@ from onehop.errors import (
     ConfigurationError as ConfigurationError,
     FileFormatError as FileFormatError,
     IndexRangeError as IndexRangeError,
+    MachineMemoryError as MachineMemoryError,
     OnehopError as OnehopError,
 )
 from onehop.graph import Graph as Graph

@@ -27,3 +27,27 @@ class ConfigurationError(OnehopError, ValueError):
 
 class DatasetError(OnehopError, RuntimeError):
     """A data set cannot be had: a package is not installed, or a download failed."""
+
+
+class MachineMemoryError(OnehopError, MemoryError):
+    """A plan needs more memory than a core of a simulated machine has.
+
+    Attributes:
+        core: Number of the core that needs most.
+        memory: Which of its memories, such as "MRAM".
+        need_bytes: What the plan needs there.
+        limit_bytes: What there is.
+        plan: A plan that fits, or None if none was found.
+    """
+
+    def __init__(
+        self, core: int, memory: str, need_bytes: int, limit_bytes: int, plan: object, hint: str
+    ) -> None:
+        super().__init__(
+            f"plan: core {core} needs {need_bytes} bytes of {memory} and has {limit_bytes}. {hint}"
+        )
+        self.core = core
+        self.memory = memory
+        self.need_bytes = need_bytes
+        self.limit_bytes = limit_bytes
+        self.plan = plan

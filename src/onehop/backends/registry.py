@@ -12,11 +12,20 @@ from onehop.errors import ArgumentError, BackendError
 from onehop.machines.base import Machine
 from onehop.machines.ledger import Ledger
 
+
+def _near_bank() -> Machine:
+    from onehop.machines import pim
+
+    return pim.Machine()
+
+
 _CPU = CpuBackend()
 # In the order in which they are tried.
-_BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (_CPU, ReferenceBackend())}
+_BACKENDS: dict[str, Backend] = {
+    backend.name: backend for backend in (_CPU, ReferenceBackend(), MachineBackend("pim", _near_bank))
+}
 # Used by name alone.
-_BY_NAME = ("reference",)
+_BY_NAME = ("reference", "pim")
 # Machines of patches. They stay, since a backward pass may come after the patch was taken back.
 _PATCHED: dict[str, MachineBackend] = {}
 _numbers = itertools.count(1)

@@ -2,5 +2,6 @@
 
 from onehop.plans.cpu import CpuPlan
 from onehop.plans.ndp import NdpPlan
+from onehop.plans.pim import PimPlan
 
-__all__ = ["CpuPlan", "NdpPlan"]
+__all__ = ["CpuPlan", "NdpPlan", "PimPlan"]

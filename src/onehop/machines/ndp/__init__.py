@@ -3,6 +3,7 @@
 ``machine = ndp.Machine("grande_16"); out, report = machine.aggregate(graph, x)``.
 """
 
+from onehop.machines.ndp import toy
 from onehop.machines.ndp.config import (
     Control,
     DramChoice,
@@ -33,5 +34,6 @@ __all__ = [
     "layer_report",
     "load",
     "presets",
+    "toy",
     "whole_report",
 ]

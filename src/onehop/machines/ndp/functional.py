@@ -18,6 +18,8 @@ def aggregate(
     x: Tensor,
     weight: Tensor | None = None,
     rows: NDArray[np.int64] | None = None,
+    columns: tuple[int, int] | None = None,
+    width: int | None = None,
 ) -> Tensor:
     """The sum over every target's edges, as the ranks and the host add it up.
 
@@ -27,6 +29,9 @@ def aggregate(
         x: [num_src, F], float32.
         weight: [E], float32, in the caller's edge order; None means 1.
         rows: [K], the targets wanted; None means all.
+        columns: The part of the feature vectors, from the first column to before the last, that ``x`` has;
+            None means that it has all of them.
+        width: Columns of the feature vectors, which slices are cut from; None means F.
 
     Returns:
         [num_dst or K, F], float32.
@@ -49,7 +54,8 @@ def aggregate(
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         if len(rows) and (rows.min() < 0 or rows.max() >= graph.num_dst):
             raise ArgumentError(f"rows: expected destinations below {graph.num_dst}.")
-    slices = pods.slices(x.size(1))
+    first, last = (0, x.size(1)) if columns is None else columns
+    slices = pods.slices(x.size(1) if width is None else width).clip(first, last) - first
     extension.ndp_aggregate(
         workload.native(),
         pods.size,

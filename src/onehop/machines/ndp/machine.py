@@ -49,8 +49,8 @@ class Machine:
         """Channels, ranks and DRAM."""
         topology = self.config.topology
         return (
-            f"{self.name}: a simulated near-rank machine, {topology.channels} channels, {topology.ranks} ranks "
-            f"of {self.config.dram.preset}"
+            f"{self.name}: a simulated near-rank machine, {topology.channels} channels, {topology.ranks} "
+            f"ranks of {self.config.dram.preset}"
         )
 
     def refuse(self, dtype: torch.dtype) -> str | None:

@@ -20,7 +20,8 @@ class LayerOutcome:
         plan: What was asked for.
         width: Columns of the feature vectors.
         run: What it took under the chosen mapping.
-        candidates_ns: Every mapping's time, re-tiling included where it had to be done.
+        candidates_ns: Every mapping's time by phase, as :meth:`LayerRun.phases_ns`; re-tiling is in it where
+            it had to be done.
         impossible: Mappings whose slices no buffer can hold, with the reason.
         baseline: The host alone.
         priors: Prior near-data machines.
@@ -29,7 +30,7 @@ class LayerOutcome:
     plan: NdpPlan
     width: int
     run: LayerRun
-    candidates_ns: dict[str, float]
+    candidates_ns: dict[str, dict[str, float]]
     impossible: dict[str, str]
     baseline: BaselineRun
     priors: list[PriorRun]
@@ -38,6 +39,10 @@ class LayerOutcome:
     def time_ns(self) -> float:
         """Of the chosen mapping."""
         return self.run.time_ns
+
+    def candidates_ms(self) -> dict[str, float]:
+        """Every mapping's time."""
+        return {name: sum(phases.values()) / 1e6 for name, phases in self.candidates_ns.items()}
 
     @property
     def best_prior(self) -> PriorRun:
@@ -102,7 +107,7 @@ def outcome(
         plan,
         width,
         chosen,
-        {name: run.time_ns for name, run in runs.items()},
+        {name: run.phases_ns() for name, run in runs.items()},
         impossible,
         baseline(config, by_number, memory, width),
         prior(config, by_number, memory, plan.tile, width),

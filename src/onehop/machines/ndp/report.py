@@ -64,7 +64,7 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
         "speedup_over_prior": prior.serial_ns / max(found.time_ns, 1e-9),
         "speedup_over_overlapped_prior": found.best_overlapped_prior_ns / max(found.time_ns, 1e-9),
         "read_reduction_percent": 100.0 * (1.0 - reads / edges) if edges else 0.0,
-        "candidates_ms": {name: time / 1e6 for name, time in found.candidates_ns.items()},
+        "candidates_ms": found.candidates_ms(),
         "impossible": dict(found.impossible),
         "baseline": {
             "time_ms": found.baseline.time_ns / 1e6,
@@ -115,7 +115,7 @@ def whole_report(layers: Sequence[LayerOutcome]) -> dict[str, Any]:
                 "width": found.width,
                 "mapping": found.run.mapping,
                 "time_ms": found.time_ns / 1e6,
-                "candidates_ms": {name: time / 1e6 for name, time in found.candidates_ns.items()},
+                "candidates_ms": found.candidates_ms(),
                 "report": report.as_dict(),
             }
             for found, report in zip(layers, reports, strict=True)

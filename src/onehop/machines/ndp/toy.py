@@ -1,4 +1,4 @@
-"""The five schedules of the paper's Figure 5 on a toy: one channel, two ranks, two windows, whole nanoseconds."""
+"""The five schedules of the paper's Figure 5 on a toy: one channel, two ranks, two windows."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ from onehop.machines.ndp.timeline import rows
 from onehop.machines.ndp.windows import Event, Times, run
 
 WINDOWS, RANKS = 2, 2
-# Of a window: reading a rank's adjacency; feature reads of a rank's own bundle, for whole vectors; both ranks'
-# outputs, and the finals, over the channel; a rank's write-back; a bundle read, and a copy written.
+# Of a window: reading a rank's adjacency; feature reads of a rank's own bundle, for whole vectors; both
+# ranks' outputs, and the finals, over the channel; a rank's write-back; a bundle read, and a copy written.
 ADJACENCY, FEATURES, OUTPUTS, FINALS, WRITE_BACK, BUNDLE = 2.0, (6.0, 4.0), 4.0, 2.0, 1.0, 1.0
 # Of the instructions for one rank, which prior machines send.
 INSTRUCTIONS = 1.0
@@ -42,7 +42,7 @@ def cases() -> list[Case]:
 
 
 def times(pod: int, copies: int) -> Times:
-    """The toy's durations: slices of half a vector for pods of two ranks, so half the reads for each bundle."""
+    """The toy's durations; pods of two ranks have slices of half a vector, so half the reads a bundle."""
 
     def each(*of_rank: float) -> np.ndarray:
         return np.tile(np.array(of_rank), (WINDOWS, 1))
@@ -74,7 +74,7 @@ def gantt(columns: int = 72) -> str:
     found = cases()
     end = max(case.total_ns for case in found)
     lines = [
-        "A adjacency  X features  W write-back  i instructions  r, b bundle read, written  Q outputs  Z finals"
+        "A adjacency  X features  W write-back  i instructions  r b bundle read, written  Q outputs  Z finals"
     ]
     for case in found:
         lines += ["", f"{case.name}: {case.total_ns:g} ns", *rows(case.events, columns, end)]
@@ -91,7 +91,11 @@ def _baseline() -> Case:
     events, now = [], 0.0
     for window in range(WINDOWS):
         steps = [
-            *(step for rank in range(RANKS) for step in (("A", rank, ADJACENCY), ("X", rank, FEATURES[rank]))),
+            *(
+                step
+                for rank in range(RANKS)
+                for step in (("A", rank, ADJACENCY), ("X", rank, FEATURES[rank]))
+            ),
             *(("W", rank, WRITE_BACK) for rank in range(RANKS)),
         ]
         for what, rank, ns in steps:
@@ -101,7 +105,7 @@ def _baseline() -> Case:
 
 
 def _prior() -> Case:
-    """Adjacency and instructions over the channel, reduction in the ranks, outputs and results over the channel."""
+    """Adjacency and instructions over the channel, reduction in the ranks, results over the channel."""
     events, now = [], 0.0
     for window in range(WINDOWS):
         for what, ns in (("bundle read", RANKS * ADJACENCY), ("instructions", RANKS * INSTRUCTIONS)):

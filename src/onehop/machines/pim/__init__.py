@@ -1,0 +1,26 @@
+"""Near-bank machines: small cores at the banks of memory modules, fed by a host, as UPMEM's are."""
+
+from onehop.machines.pim.config import Arithmetic, Core, Links, PimConfig, Power
+from onehop.machines.pim.machine import Machine
+from onehop.machines.pim.presets import aim_like, hbm_pim_like, preset, presets, upmem_v1a, upmem_v1b
+from onehop.machines.pim.report import PimReport
+from onehop.machines.pim.shapes import BalancedShapes
+from onehop.plans.pim import PimPlan
+
+__all__ = [
+    "Arithmetic",
+    "BalancedShapes",
+    "Core",
+    "Links",
+    "Machine",
+    "PimConfig",
+    "PimPlan",
+    "PimReport",
+    "Power",
+    "aim_like",
+    "hbm_pim_like",
+    "preset",
+    "presets",
+    "upmem_v1a",
+    "upmem_v1b",
+]

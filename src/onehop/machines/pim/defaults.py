@@ -1,0 +1,36 @@
+"""The plan when nothing is known of a graph but its size."""
+
+from dataclasses import replace
+
+from onehop.machines.pim.config import PimConfig
+from onehop.machines.pim.costs import Kernel
+from onehop.machines.pim.layout import suitable_grids
+from onehop.machines.pim.memory import fits
+from onehop.machines.pim.shapes import BalancedShapes
+from onehop.machines.pim.simulate import simulate
+from onehop.plans.pim import PimPlan
+
+# A plan that leaves this share of the banks free also fits a graph that is not balanced, as most are not.
+_HEADROOM = 0.7
+
+
+def default_plan(config: PimConfig, size: BalancedShapes, width: int, kernel: Kernel) -> PimPlan:
+    """The grid that is fastest for a graph of this size if everything is balanced.
+
+    It streams, so that it runs even where the graph turns out too unbalanced for the grid.
+    """
+    tasklets = min(16, config.core.threads)
+    plain = PimPlan(tasklets=tasklets, stream=True)
+    smaller = config.with_(mram_bytes=int(config.core.mram_bytes * _HEADROOM))
+    best, best_ns = None, float("inf")
+    for sp, ds in suitable_grids(config):
+        plan = replace(plain, sp=sp, ds=ds)
+        if fits(smaller, plan, size, width, kernel):
+            took = simulate(config, plan, size, width, kernel).total_ns
+            if took < best_ns:
+                best, best_ns = plan, took
+    if best is not None:
+        return best
+    # Nothing fits in one go: the most blocks of columns, and as many rounds as it takes.
+    sp = max(sp for sp, ds in suitable_grids(config))
+    return replace(plain, sp=sp, ds=config.ranks // sp)

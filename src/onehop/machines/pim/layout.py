@@ -1,0 +1,191 @@
+"""Which core works on what: the clusters of a plan, placed on the ranks of a machine."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from onehop.errors import ArgumentError
+from onehop.machines.pim.config import PimConfig
+from onehop.plans.pim import PimPlan
+
+ITEM_BYTES = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "float32": 4, "float64": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cores that share one part of the matrix and one part of the features.
+
+    Attributes:
+        part: Which sparse part.
+        begin: First feature column.
+        end: One past the last; as ``begin`` for a cluster that has nothing to do.
+        rank: Its first rank.
+        ranks: How many ranks it spans; 1 also where it is only a piece of a rank.
+        first_core: Number of its first core in the machine.
+        cores: How many cores it has.
+    """
+
+    part: int
+    begin: int
+    end: int
+    rank: int
+    ranks: int
+    first_core: int
+    cores: int
+
+    @property
+    def width(self) -> int:
+        """Feature columns."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A plan on a machine, for a width.
+
+    Attributes:
+        clusters: All of them.
+        broadcast: Whether the cores of a rank all get the same features, so that they are broadcast.
+    """
+
+    clusters: tuple[Cluster, ...]
+    broadcast: bool
+
+
+@lru_cache(maxsize=4096)
+def _rank_starts(cores: int, ranks: int) -> tuple[int, ...]:
+    least, more = divmod(cores, ranks)
+    return tuple(rank * least + min(rank, more) for rank in range(ranks + 1))
+
+
+def layout(config: PimConfig, plan: PimPlan, width: int) -> Layout:
+    """Places the clusters of a plan.
+
+    Raises:
+        ArgumentError: ``sp * ds`` clusters cannot be placed on the machine's ranks, or the plan has more
+            tasklets than a core has threads.
+    """
+    if plan.tasklets > config.core.threads:
+        raise ArgumentError(
+            f"plan: tasklets must be at most {config.core.threads}, the threads of a core of {config.name}, "
+            f"not {plan.tasklets}."
+        )
+    starts = _rank_starts(config.cores, config.ranks)
+    if plan.scheme == "grande":
+        return _grande(config, plan, width, starts)
+    number, ranks = plan.sp * plan.ds, config.ranks
+    if number % ranks and ranks % number:
+        raise ArgumentError(
+            f"plan: sp * ds = {plan.sp} * {plan.ds} = {number} clusters cannot be placed on the {ranks} "
+            f"ranks of {config.name}: their number must be a multiple or a divisor of {ranks}."
+        )
+    per_rank, spanned = max(number // ranks, 1), max(ranks // number, 1)
+    if per_rank > config.cores // ranks:
+        raise ArgumentError(
+            f"plan: sp * ds = {number} clusters are more than the {config.cores} cores of {config.name} in "
+            f"its {ranks} ranks allow: {config.cores // ranks} clusters a rank."
+        )
+    clusters = []
+    for part in range(plan.sp):
+        for dense in range(plan.ds):
+            index = part * plan.ds + dense
+            rank = index // per_rank * spanned
+            first, last = starts[rank], starts[rank + spanned]
+            least, more = divmod(last - first, per_rank)
+            place = index % per_rank
+            begin, end = columns(width, plan.ds, dense)
+            clusters.append(
+                Cluster(
+                    part,
+                    begin,
+                    end,
+                    rank,
+                    spanned,
+                    first + place * least + min(place, more),
+                    least + (place < more),
+                )
+            )
+    return Layout(tuple(clusters), broadcast=per_rank == 1)
+
+
+def _grande(config: PimConfig, plan: PimPlan, width: int, starts: tuple[int, ...]) -> Layout:
+    """Every core a cluster of its own: all rows of its rank's block, for its few columns."""
+    most = max(config.rank_cores)
+    if plan.sp != config.ranks or plan.ds != most:
+        raise ArgumentError(
+            f"plan: scheme grande has a sparse part for each rank and a dense part for each core of a rank, "
+            f"on {config.name} {config.ranks} x {most}, not {plan.sp} x {plan.ds}."
+        )
+    clusters = []
+    for rank, cores in enumerate(config.rank_cores):
+        least, more = divmod(width, cores)
+        begin = 0
+        for core in range(cores):
+            end = begin + least + (core < more)
+            clusters.append(Cluster(rank, begin, end, rank, 1, starts[rank] + core, 1))
+            begin = end
+    return Layout(tuple(clusters), broadcast=False)
+
+
+def columns(width: int, parts: int, part: int) -> tuple[int, int]:
+    """The columns of a part: equal blocks, the last ones smaller or empty."""
+    step = math.ceil(width / parts)
+    return min(part * step, width), min((part + 1) * step, width)
+
+
+def padded(width: int, item_bytes: int, alignment: int) -> int:
+    """Columns of a row when its bytes are filled up to the alignment."""
+    step = max(alignment // item_bytes, 1)
+    return -(-width // step) * step
+
+
+def round_slices(cluster: Cluster, rounds: int) -> list[tuple[int, int]]:
+    """The columns of each of a cluster's passes; passes may be empty."""
+    step = math.ceil(cluster.width / rounds)
+    return [
+        (min(cluster.begin + i * step, cluster.end), min(cluster.begin + (i + 1) * step, cluster.end))
+        for i in range(rounds)
+    ]
+
+
+def wide_enough(config: PimConfig, plan: PimPlan, width: int, dtype: str, sums: str) -> int:
+    """The widest row of features that a core handles, filled up.
+
+    Raises:
+        ArgumentError: A row breaks the rule of 8 bytes and may not be filled up, or one transfer cannot move
+            it.
+    """
+    core = config.core
+    widest = 0
+    for cluster in layout(config, plan, width).clusters:
+        for begin, end in round_slices(cluster, plan.rounds):
+            columns_here = end - begin
+            for name, item in (("features", ITEM_BYTES[dtype]), ("sums", ITEM_BYTES[sums])):
+                size = columns_here * item
+                if size % core.alignment_bytes and not plan.pad:
+                    raise ArgumentError(
+                        f"plan: a row of {columns_here} columns of {name} of {item} bytes is {size} bytes, "
+                        f"and transfers move multiples of {core.alignment_bytes}: choose another ds for "
+                        f"width {width}, or pad=True."
+                    )
+            widest = max(widest, columns_here)
+    item = max(ITEM_BYTES[dtype], ITEM_BYTES[sums])
+    filled = padded(widest, min(ITEM_BYTES[dtype], ITEM_BYTES[sums]), core.alignment_bytes)
+    if filled * item > core.dma_most_bytes:
+        needed = math.ceil(width * item / core.dma_most_bytes)
+        raise ArgumentError(
+            f"plan: ds={plan.ds} in {plan.rounds} rounds gives rows of {filled * item} bytes for width "
+            f"{width}, and one transfer moves at most {core.dma_most_bytes}: ds * rounds must be at "
+            f"least {needed}."
+        )
+    return filled
+
+
+def suitable_grids(config: PimConfig, clusters_per_rank: tuple[int, ...] = (1,)) -> list[tuple[int, int]]:
+    """All (sp, ds) with so many clusters a rank, fewest sparse parts first."""
+    grids = []
+    for per_rank in clusters_per_rank:
+        number = config.ranks * per_rank
+        if per_rank <= config.cores // config.ranks:
+            grids += [(sp, number // sp) for sp in range(1, number + 1) if number % sp == 0]
+    return grids

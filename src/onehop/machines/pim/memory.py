@@ -1,0 +1,139 @@
+"""Does a plan fit into the cores' memories? Every array is counted; if not, which plan does."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onehop.errors import ArgumentError, MachineMemoryError
+from onehop.machines.pim.config import PimConfig
+from onehop.machines.pim.costs import Kernel, mram_bytes, wram_bytes
+from onehop.machines.pim.layout import ITEM_BYTES, layout, round_slices, suitable_grids, wide_enough
+from onehop.machines.pim.shapes import CutRule, Shapes
+from onehop.plans.pim import PimPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a plan needs in the core that needs most.
+
+    Attributes:
+        mram_bytes: Of its bank.
+        wram_bytes: Of its working memory.
+        core: Its number.
+        sparse_bytes: Of the matrix, in all cores together.
+    """
+
+    mram_bytes: int
+    wram_bytes: int
+    core: int
+    sparse_bytes: int
+
+
+def cut_rule(plan: PimPlan, kernel: Kernel, cores: int) -> CutRule:
+    """How a cluster of so many cores is cut."""
+    return CutRule(
+        cores,
+        plan.tasklets,
+        plan.format == "coo",
+        plan.core_balance == "edge",
+        plan.thread_balance == "edge",
+        max(8 // ITEM_BYTES[kernel.dtype], 1),
+    )
+
+
+def need(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> Need:
+    """Counts the bytes."""
+    placed = layout(config, plan, width).clusters
+    number = plan.sp * plan.block_rounds
+    columns = shapes.part_columns(number, plan.column_cut)
+    worst, worst_core, sparse = -1, 0, 0
+    seen: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+    for cluster in placed:
+        if not cluster.width:
+            continue
+        key = (cluster.cores, max(end - begin for begin, end in round_slices(cluster, plan.rounds)))
+        if key not in seen:
+            counts = shapes.counts(number, plan.column_cut, cut_rule(plan, kernel, cluster.cores))
+            rows, edges = counts.core_rows.max(axis=1), counts.core_edges
+            whole = mram_bytes(config, plan, kernel, key[1], columns, rows, edges.max(axis=1))
+            dense = mram_bytes(config, plan, kernel, key[1], columns, rows, np.zeros(number))
+            seen[key] = (whole, whole - dense)
+        whole, matrix = seen[key]
+        own = slice(cluster.part * plan.block_rounds, (cluster.part + 1) * plan.block_rounds)
+        # The largest block that it holds at a time.
+        most = int(whole[own].max())
+        sparse += int(matrix[own].sum()) * cluster.cores
+        if most > worst:
+            worst, worst_core = most, cluster.first_core
+    widest = max((key[1] for key in seen), default=0)
+    return Need(max(worst, 0), wram_bytes(config, plan, kernel, widest), worst_core, sparse)
+
+
+def fits(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> bool:
+    """Whether a plan can run, memory and all other limits considered."""
+    try:
+        wide_enough(config, plan, width, kernel.dtype, kernel.sums)
+    except ArgumentError:
+        return False
+    found = need(config, plan, shapes, width, kernel)
+    return found.mram_bytes <= config.core.mram_bytes and found.wram_bytes <= config.core.wram_bytes
+
+
+def check_memory(
+    config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel
+) -> tuple[PimPlan, Need]:
+    """The plan, in more rounds if it streams and needs them; and what it needs.
+
+    Raises:
+        MachineMemoryError: It does not fit.
+    """
+    found = need(config, plan, shapes, width, kernel)
+    core = config.core
+    if found.mram_bytes <= core.mram_bytes and found.wram_bytes <= core.wram_bytes:
+        return plan, found
+    if plan.stream:
+        for more in _in_rounds(plan, width):
+            if fits(config, more, shapes, width, kernel):
+                return more, need(config, more, shapes, width, kernel)
+    memory, needed, limit = "MRAM", found.mram_bytes, core.mram_bytes
+    if needed <= limit:
+        memory, needed, limit = "WRAM", found.wram_bytes, core.wram_bytes
+    other = plan_that_fits(config, plan, shapes, width, kernel)
+    hint = "No plan was found that fits: use a machine with more cores or memory."
+    if other is not None:
+        hint = f"This plan fits: {other} (plan.to_json(): {other.to_json()})."
+    raise MachineMemoryError(found.core, memory, needed, limit, other, hint)
+
+
+def plan_that_fits(
+    config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel
+) -> PimPlan | None:
+    """A plan that fits, as near to the given one as can be: another grid, fewer tasklets, then rounds."""
+    for candidate in _alternatives(config, plan, width):
+        if fits(config, candidate, shapes, width, kernel):
+            return candidate
+    return None
+
+
+def _alternatives(config: PimConfig, plan: PimPlan, width: int) -> Iterator[PimPlan]:
+    plain = replace(plan, scheme="paf")
+    grids = [grid for grid in suitable_grids(config) if plan.scheme == "grande" or grid[0] >= plan.sp]
+    for tasklets in (plan.tasklets, 12, 8, 4):
+        if tasklets <= plan.tasklets:
+            for sp, ds in grids:
+                yield replace(plain, sp=sp, ds=ds, tasklets=tasklets)
+    for sp, ds in grids:
+        yield from _in_rounds(replace(plain, sp=sp, ds=ds), width)
+
+
+def _in_rounds(plan: PimPlan, width: int) -> Iterator[PimPlan]:
+    """The plan in 2, 4, 8, ... rounds altogether; those that split the features first."""
+    most = max(-(-width // plan.ds), 1)
+    for doublings in range(1, 13):
+        for blocks in range(doublings + 1):
+            rounds, block_rounds = 2 ** (doublings - blocks), 2**blocks
+            if rounds <= most and plan.sp * block_rounds <= 4096:
+                yield replace(
+                    plan, rounds=max(rounds, plan.rounds), block_rounds=max(block_rounds, plan.block_rounds)
+                )

@@ -1,0 +1,224 @@
+"""Near-bank machines that exist, and two that might: where every constant comes from.
+
+Sources
+    A: PyGim, SIGMETRICS 2025 (arXiv 2402.16731), abstract.
+    R: its authors' repository, CMU-SAFARI/PyGim at 22ea1cb: the tables measured on their machine that stand
+       in utils/autotuner.py.
+    P: J. Gomez-Luna et al., "Benchmarking a New Paradigm: ... a Real Processing-in-Memory Architecture"
+       (PrIM), second hand.
+    S: the UPMEM SDK's manual.
+    U: the routines of the UPMEM SDK's library, as uPIMulator ships them (mul32.c, seqread.inc).
+    M: PIM-MMU, measurements of an UPMEM server.
+    D: derived here, by the arithmetic stated.
+    assumption: not published; set it as you know better.
+"""
+
+from collections.abc import Callable
+
+from onehop.errors import ArgumentError
+from onehop.machines.pim.config import Arithmetic, Core, Links, PimConfig, Points, Power
+
+# R: microseconds by bytes of one transfer.
+DMA_BYTES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+DMA_READ_US = (0.1882, 0.2116, 0.2551, 0.2601, 0.3698, 0.6018, 0.9283, 1.6649, 3.2829)
+DMA_WRITE_US = (0.1370, 0.1548, 0.1519, 0.2060, 0.4120, 0.4721, 0.8861, 1.6284, 3.2686)
+# R: GB/s from the cores to the host, by kilobytes of each core's block.
+PULL_KB = (64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448, 480)
+PULL_GBPS = (4.84, 4.96, 4.49, 4.99, 5.13, 5.35, 4.12, 5.76, 5.08, 5.87, 5.68, 5.87, 6.06, 6.35)
+# R: edges done in a millisecond by one core, int32, by width of the slice. For calibration alone.
+EDGES_PER_MS = {2: 3527.26, 4: 3033.81, 8: 1762.68, 16: 963.18, 32: 507.20}
+# R: rows merged in a millisecond by the host, int32, by width of the slice. For calibration alone.
+COPIED_ROWS_PER_MS = {2: 28413.6, 4: 27390.1, 8: 23207.0, 16: 17066.6, 32: 10168.7}
+ADDED_ROWS_PER_MS = {4: 36849.0, 8: 32651.4, 16: 24902.4, 32: 15506.3}
+
+# The machine on which R was measured ran at this clock: D, from 624 MB/s in transfers of 2 KB, which is 1.8
+# of the 2 bytes a cycle that S states.
+_MEASURED_MHZ = 350.0
+
+
+def _cycles(microseconds: tuple[float, ...]) -> Points:
+    return tuple(
+        (size, round(us * _MEASURED_MHZ, 2)) for size, us in zip(DMA_BYTES, microseconds, strict=True)
+    )
+
+
+# Between the published law of 77 (read) or 61 (write) plus half a cycle a byte (P) and R's table, this is the
+# table: the two agree from 256 bytes on, and differ by 15 to 20 cycles below.
+_UPMEM_CORE = Core(
+    clock_mhz=_MEASURED_MHZ,  # S
+    threads=24,  # S
+    reissue_cycles=11,  # P
+    mram_bytes=64 << 20,  # R
+    wram_bytes=64 << 10,  # S
+    iram_bytes=24 << 10,  # S
+    stack_bytes=1024,  # assumption
+    edge_instructions=35.2,  # D: intercept of R's edges per millisecond at widths 8, 16, 32
+    # D: slope of the same, 20.47, less accumulate and multiply by one, 12.03.
+    element_instructions=8.44,
+    row_instructions=30.0,  # assumption: about what an edge costs
+    row_element_instructions=1.0,  # assumption: one store clears an element
+    dma_read_cycles=_cycles(DMA_READ_US),  # R
+    dma_write_cycles=_cycles(DMA_WRITE_US),  # R
+    dma_most_bytes=2048,  # S
+    alignment_bytes=8,  # S
+)
+
+# int32: R has 29.09889 and, commented out, 8.73763 million multiply-adds a second and core: 12.03 and 40.06
+# cycles. The first is 6 for the add (P) and 6.03 for a multiply by one, whose routine has about 5
+# instructions and one for each bit (U); the second is 6 + 34, the multiply of random numbers (P).
+# fp32: in the same pairs 6.237449 and 1.375, thus 56.1 and 254.5 cycles, of which 254.5 = 71 + 183, P's add
+# and multiply of random numbers. The multiply by one is taken to cost what int32's costs (assumption).
+_UPMEM_ARITHMETIC = {
+    "int8": Arithmetic(6.0, 1.0, 1.0, 8),  # P; an 8-bit multiply is one instruction (U)
+    "int16": Arithmetic(6.0, 6.03, 21.0, 16),  # D: as int32, with at most 16 steps
+    "int32": Arithmetic(6.0, 6.03, 37.0, 32),  # P, R, U
+    # P: 7 and 137 with the loop. That it would leave early is not known.
+    "int64": Arithmetic(7.0, 130.0, 130.0, 64),
+    "float32": Arithmetic(50.1, 6.0, 204.4, 24),  # R, P
+    "float64": Arithmetic(105.0, 655.0, 655.0, 53),  # P; likewise
+}
+
+_UPMEM_LINKS = Links(
+    broadcast_gbps=43.73,  # R
+    push_gbps=8.9,  # M: what a server reached, on three channels
+    pull_gbps=tuple(zip(map(float, PULL_KB), PULL_GBPS, strict=True)),  # R
+    rank_broadcast_gbps=16.88,  # P, from memory
+    rank_push_gbps=6.68,  # P
+    rank_pull_gbps=4.74,  # P, from memory
+    call_us=30.0,  # a third-party note, for a copy of 4 KB; the latency of a launch is not published
+    copy_ns=(27.8, 2.14),  # D: fit of R's copied rows per millisecond
+    add_ns=(20.3, 1.36),  # D: fit of R's added rows per millisecond
+    host_dram_gbps=23.1,  # R
+    host_line_bytes=64,
+    page_bytes=4096,
+    page_fault_ns=250.0,  # assumption: a first touch on Linux, clearing included
+    core_to_core_gbps=0.0,  # A: cores talk to the host alone
+)
+
+_UPMEM_POWER = Power(
+    core_w=0.15,  # 1.2 W a chip of 8 cores: from memory, unverified
+    rank_w=2.01,  # D: (23.22 W a DIMM, from memory, unverified, less 16 chips of 1.2 W) / 2 ranks
+    host_w=70.0,  # M: a system during transfers
+    host_idle_w=0.0,  # assumption: what the host does meanwhile is not this machine's
+)
+
+
+def upmem_v1a() -> PimConfig:
+    """The machine of the PyGim paper: 1,992 cores in 32 ranks of 16 DIMMs (A, R), at 350 MHz."""
+    return PimConfig("upmem_v1a", 1992, 32, _UPMEM_CORE, _UPMEM_LINKS, _UPMEM_POWER, _UPMEM_ARITHMETIC)
+
+
+def upmem_v1b() -> PimConfig:
+    """The next version of the chip: 400 MHz, 16 threads, 62 KiB of working memory (S); else as v1A."""
+    return upmem_v1a().with_(name="upmem_v1b", clock_mhz=400.0, threads=16, wram_bytes=63_488)
+
+
+def hbm_pim_like() -> PimConfig:
+    """An estimate: few wide cores with multipliers in stacked memory.
+
+    Four stacks of 128 units (two banks share one) at 300 MHz, each with 16 lanes of multiply-add, stood for
+    by instructions that are 16 times cheaper; banks of 16 MB; host links as a fraction of the stacks' pins.
+    Everything is an assumption in the spirit of Samsung's HBM-PIM, for studies of what such cores would do.
+    """
+    lanes = Arithmetic(2 / 16, 0.0, 0.0, 2)
+    wide = {"int8": lanes, "int16": lanes, "int32": lanes, "float32": lanes}
+    return PimConfig(
+        "hbm_pim_like",
+        512,
+        4,
+        Core(
+            clock_mhz=300.0,
+            threads=8,
+            reissue_cycles=4,
+            mram_bytes=32 << 20,
+            wram_bytes=32 << 10,
+            iram_bytes=4 << 10,
+            stack_bytes=256,
+            edge_instructions=6.0,
+            element_instructions=0.0,
+            row_instructions=6.0,
+            row_element_instructions=0.0,
+            # A row cycle of about 45 ns, then 32 bytes a cycle of the bank's column path.
+            dma_read_cycles=((8, 14.0), (2048, 78.0)),
+            dma_write_cycles=((8, 14.0), (2048, 78.0)),
+        ),
+        Links(
+            broadcast_gbps=600.0,
+            push_gbps=150.0,
+            pull_gbps=((64, 150.0), (480, 150.0)),
+            rank_broadcast_gbps=300.0,
+            rank_push_gbps=60.0,
+            rank_pull_gbps=60.0,
+            call_us=10.0,
+        ),
+        Power(core_w=0.05, rank_w=10.0, host_w=70.0),
+        wide,
+        estimate=True,
+    )
+
+
+def aim_like() -> PimConfig:
+    """An estimate: a multiply-add unit at every bank of graphics memory.
+
+    32 channels of 16 banks at 1 GHz, each with 16 lanes; banks of 32 MB; links of a PCIe card. Everything is
+    an assumption in the spirit of SK hynix's AiM.
+    """
+    lanes = Arithmetic(2 / 16, 0.0, 0.0, 2)
+    wide = {"int8": lanes, "int16": lanes, "int32": lanes, "float32": lanes}
+    return PimConfig(
+        "aim_like",
+        512,
+        32,
+        Core(
+            clock_mhz=1000.0,
+            threads=4,
+            reissue_cycles=4,
+            mram_bytes=32 << 20,
+            wram_bytes=16 << 10,
+            iram_bytes=4 << 10,
+            stack_bytes=256,
+            edge_instructions=8.0,
+            element_instructions=0.0,
+            row_instructions=8.0,
+            row_element_instructions=0.0,
+            # A row cycle of about 45 ns, then 32 bytes a nanosecond.
+            dma_read_cycles=((8, 45.0), (2048, 109.0)),
+            dma_write_cycles=((8, 45.0), (2048, 109.0)),
+        ),
+        Links(
+            broadcast_gbps=400.0,
+            push_gbps=25.0,
+            pull_gbps=((64, 25.0), (480, 25.0)),
+            rank_broadcast_gbps=100.0,
+            rank_push_gbps=8.0,
+            rank_pull_gbps=8.0,
+            call_us=10.0,
+        ),
+        Power(core_w=0.1, rank_w=1.0, host_w=70.0),
+        wide,
+        estimate=True,
+    )
+
+
+_PRESETS: dict[str, Callable[[], PimConfig]] = {
+    "upmem_v1a": upmem_v1a,
+    "upmem_v1b": upmem_v1b,
+    "hbm_pim_like": hbm_pim_like,
+    "aim_like": aim_like,
+}
+
+
+def presets() -> tuple[str, ...]:
+    """The machines there are."""
+    return tuple(_PRESETS)
+
+
+def preset(name: str) -> PimConfig:
+    """The machine of that name.
+
+    Raises:
+        ArgumentError: There is none.
+    """
+    if name not in _PRESETS:
+        raise ArgumentError(f"machine: no preset is called {name!r}; there are {', '.join(_PRESETS)}.")
+    return _PRESETS[name]()

@@ -1,0 +1,95 @@
+"""What a run on a near-bank machine took."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onehop.machines.report import Report
+from onehop.plans.pim import PimPlan
+
+PHASES = ("send", "broadcast", "kernel", "retrieve", "merge")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PimReport(Report):
+    """What a run on a near-bank machine took.
+
+    The phases: ``send``, what goes to single cores (arguments; features where a rank holds several clusters;
+    the matrix where it is streamed); ``broadcast``, features that all cores of a rank share; ``kernel``;
+    ``retrieve``, partial results to the host; ``merge``, adding them up there.
+
+    Attributes:
+        plan: How it was spread.
+        dtype: Of the features in the machine.
+        accumulator: Of the sums.
+        utilisation: Operations a second in the kernel phase over the machine's peak for the dtype, which is
+            what its cores would do with nothing but arithmetic (:meth:`PimConfig.peak_gops`).
+        utilisation_total: The same over the whole run.
+        mram_bytes_max: Of a bank, in the core that needs most.
+        wram_bytes_max: Of working memory.
+        prepare_ns: Sending the matrix, once for a graph; not part of the total.
+        core_busy_ns: [cores].
+        tasklet_busy_ns: [cores, tasklets]: how long each would take alone.
+        output_max_abs_error: Largest difference to the exact result in float64; None if nothing was compared.
+    """
+
+    plan: PimPlan
+    dtype: str
+    accumulator: str
+    utilisation: float
+    utilisation_total: float
+    mram_bytes_max: int
+    wram_bytes_max: int
+    prepare_ns: float
+    core_busy_ns: np.ndarray = field(repr=False)
+    tasklet_busy_ns: np.ndarray = field(repr=False)
+    output_max_abs_error: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the timeline, fit for JSON: times in ms, energy in mJ."""
+        # Not super(): a class with slots is made anew by its decorator.
+        content = Report.as_dict(self)
+        content.update(
+            utilisation=self.utilisation,
+            utilisation_total=self.utilisation_total,
+            mram_bytes_max=self.mram_bytes_max,
+            wram_bytes_max=self.wram_bytes_max,
+            plan=self.plan.as_dict(),
+            output_max_abs_error=self.output_max_abs_error,
+            dtype=self.dtype,
+            accumulator=self.accumulator,
+            prepare_ms=self.prepare_ns / 1e6,
+            core_busy_ms=_spread(self.core_busy_ns),
+            tasklet_busy_ms=_spread(self.tasklet_busy_ns),
+        )
+        return content
+
+    def table(self) -> str:
+        """The report as lines of plain text."""
+        busy = _spread(self.core_busy_ns)
+        lines = [
+            Report.table(self),
+            "",
+            f"plan         {self.plan}",
+            f"types        {self.dtype} features, {self.accumulator} sums",
+            f"utilisation  {100 * self.utilisation:.1f} % of peak in the kernel, "
+            f"{100 * self.utilisation_total:.1f} % of the whole",
+            f"cores        busy {busy['mean']:.4g} ms on average, {busy['max']:.4g} ms at most",
+            f"memory       {self.mram_bytes_max / 2**20:.1f} MiB of a bank, "
+            f"{self.wram_bytes_max / 2**10:.1f} KiB of working memory",
+            f"once         {self.prepare_ns / 1e6:.4g} ms to send the matrix",
+        ]
+        if self.output_max_abs_error is not None:
+            lines.append(f"error        {self.output_max_abs_error:.3g} at most, against float64")
+        return "\n".join(lines)
+
+
+def _spread(times_ns: np.ndarray) -> dict[str, float]:
+    if not times_ns.size:
+        return {"min": 0.0, "mean": 0.0, "max": 0.0}
+    return {
+        "min": float(times_ns.min()) / 1e6,
+        "mean": float(times_ns.mean()) / 1e6,
+        "max": float(times_ns.max()) / 1e6,
+    }

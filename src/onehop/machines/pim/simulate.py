@@ -1,0 +1,256 @@
+"""The time of a run: passes over clusters, each with five phases, from the counts of a plan."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from onehop.machines.pim import links
+from onehop.machines.pim.config import PimConfig
+from onehop.machines.pim.costs import Kernel, core_cycles
+from onehop.machines.pim.layout import ITEM_BYTES, Layout, layout, padded, round_slices, wide_enough
+from onehop.machines.pim.memory import Need, check_memory, cut_rule
+from onehop.machines.pim.report import PHASES, PimReport
+from onehop.machines.pim.shapes import Counts, Shapes
+from onehop.machines.trace import Trace
+from onehop.plans.pim import PimPlan
+
+# Of the argument block that each core gets: so many words, and two more for each tasklet.
+_ARGUMENT_WORDS = 8
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One pass: which block of the matrix and which columns each cluster does, and what that takes."""
+
+    block: int
+    widths: tuple[int, ...]
+    phases: dict[str, float]
+    moved: dict[str, int]
+    rank_start_ns: np.ndarray
+    rank_kernel_ns: np.ndarray
+
+
+def simulate(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> PimReport:
+    """What one aggregation takes.
+
+    Args:
+        config: The machine.
+        plan: The plan.
+        shapes: How much falls to whom.
+        width: Feature columns.
+        kernel: What the cores' kernel computes with.
+
+    Raises:
+        ArgumentError: The plan does not fit the machine or the width.
+        MachineMemoryError: It needs more memory than a core has.
+    """
+    wide_enough(config, plan, width, kernel.dtype, kernel.sums)
+    plan, needed = check_memory(config, plan, shapes, width, kernel)
+    run = _Run(config, plan, shapes, width, kernel)
+    done = list(run.passes())
+    return _report(run, done, needed)
+
+
+class _Run:
+    """A plan on a machine, with what its passes share."""
+
+    def __init__(self, config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> None:
+        self.config, self.plan, self.shapes, self.width, self.kernel = config, plan, shapes, width, kernel
+        self.placed: Layout = layout(config, plan, width)
+        self.parts = plan.sp * plan.block_rounds
+        self.columns = shapes.part_columns(self.parts, plan.column_cut)
+        self.core_busy = np.zeros(config.cores)
+        self.tasklet_busy = np.zeros((config.cores, plan.tasklets))
+        self._counts: dict[int, Counts] = {}
+        self._cycles: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+        self._retrieved: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def counts(self, cores: int) -> Counts:
+        """What falls to whom in clusters of so many cores."""
+        if cores not in self._counts:
+            rule = cut_rule(self.plan, self.kernel, cores)
+            counts = self._counts[cores] = self.shapes.counts(self.parts, self.plan.column_cut, rule)
+            self._retrieved[cores] = (counts.core_rows.max(axis=1), counts.core_rows.sum(axis=1))
+        return self._counts[cores]
+
+    def rows(self, cores: int) -> tuple[np.ndarray, np.ndarray]:
+        """[parts] twice: most rows of results of a core, and of all cores of the cluster."""
+        self.counts(cores)
+        return self._retrieved[cores]
+
+    def cycles(self, cores: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """[parts, cores] and [parts, cores, tasklets]: of the kernel."""
+        key = (cores, width)
+        if key not in self._cycles:
+            self._cycles[key] = core_cycles(self.config, self.plan, self.kernel, self.counts(cores), width)
+        return self._cycles[key]
+
+    def passes(self) -> Iterator[_Pass]:
+        """All passes, one after the other."""
+        slices = [round_slices(cluster, self.plan.rounds) for cluster in self.placed.clusters]
+        for block in range(self.plan.block_rounds):
+            for feature_round in range(self.plan.rounds):
+                widths = tuple(end - begin for begin, end in (s[feature_round] for s in slices))
+                if any(widths):
+                    yield self._pass(block, widths)
+
+    def _pass(self, block: int, widths: tuple[int, ...]) -> _Pass:
+        config, plan, kernel = self.config, self.plan, self.kernel
+        item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
+        align = config.core.alignment_bytes
+        rank_cores = np.array(config.rank_cores)
+        features, useful_features = np.zeros(config.ranks), 0.0
+        slice_bytes, blocks = np.zeros(config.ranks), np.zeros(config.ranks)
+        kernel_ns, useful_results = np.zeros(config.ranks), 0
+        merges: dict[tuple[int, bool], float] = {}
+        linked = config.links.core_to_core_gbps > 0 and self.parts > 1
+        straddling = plan.format == "coo" and plan.core_balance == "edge"
+        summed = 0.0
+
+        for cluster, width in zip(self.placed.clusters, widths, strict=True):
+            if not width:
+                continue
+            part = cluster.part * plan.block_rounds + block
+            ranks = slice(cluster.rank, cluster.rank + cluster.ranks)
+            filled_width = padded(width, min(item, sum_item), align)
+            cycles, tasklets = self.cycles(cluster.cores, width)
+            busy = cycles[part] * config.cycle_ns
+            own = slice(cluster.first_core, cluster.first_core + cluster.cores)
+            self.core_busy[own] += busy
+            self.tasklet_busy[own] += tasklets[part] * config.cycle_ns
+            kernel_ns[ranks] = np.maximum(kernel_ns[ranks], busy.max())
+            sent = self.columns[part] * filled_width * item
+            slice_bytes[ranks] = np.maximum(slice_bytes[ranks], sent)
+            useful_features += cluster.cores * int(self.columns[part]) * width * item
+            most_rows, all_rows = self.rows(cluster.cores)
+            count, most = float(all_rows[part]), float(most_rows[part])
+            result_bytes = count * width * sum_item
+            if linked and part > 0:
+                # Passed on, core to core; only the first part's are pulled.
+                summed += result_bytes
+                continue
+            useful_results += int(result_bytes)
+            blocks[ranks] = np.maximum(blocks[ranks], most * filled_width * sum_item)
+            key = (width, straddling or part > 0)
+            merges[key] = merges.get(key, 0.0) + count
+
+        # Transfers to or from a rank's cores are of one size, its largest.
+        features = slice_bytes * rank_cores
+        arguments = 4 * (_ARGUMENT_WORDS + 2 * plan.tasklets) * config.cores
+        pushed = arguments + (0.0 if self.placed.broadcast else float(features.sum()))
+        broadcast = float(features.sum()) if self.placed.broadcast else 0.0
+        phases = {
+            "send": links.push_ns(config, pushed),
+            "broadcast": links.broadcast_ns(config, broadcast),
+            "retrieve": links.retrieve_ns(config, blocks, plan.reuse_buffers),
+        }
+        loading = phases["send"] + phases["broadcast"]
+        start = np.full(config.ranks, loading)
+        if plan.asynchronous and features.sum():
+            shared = phases["broadcast"] if self.placed.broadcast else phases["send"]
+            start = start - shared + links.shared_finish(features, float(features.sum()) / shared)
+        launched = config.links.call_us * 1e3
+        adding = summed / config.links.core_to_core_gbps if linked else 0.0
+        phases["kernel"] = max(float((start + kernel_ns).max()) - loading, 0.0) + launched + adding
+        merge, traffic = self._merge(merges, sum_item, straddling and block == 0)
+        phases["merge"] = merge
+        delivered = float(features.sum())
+        retrieved = float((blocks * rank_cores).sum())
+        moved = {
+            "send": round(pushed),
+            "broadcast": round(broadcast),
+            "retrieve": round(retrieved),
+            "merge": round(traffic),
+            "padding": round(delivered - useful_features + retrieved - useful_results),
+            "core_to_core": round(summed),
+        }
+        return _Pass(block, widths, phases, moved, start, kernel_ns)
+
+    def _merge(self, merges: dict[tuple[int, bool], float], item: int, cleared: bool) -> tuple[float, float]:
+        """Time of the merge, and the bytes that it moves in the host's memory."""
+        config, plan = self.config, self.plan
+        rows, adds = list(merges.values()), [add for _, add in merges]
+        time = links.merge_ns(
+            config.links, rows, [width * item / 4 for width, _ in merges], adds, plan.merge_threads
+        )
+        traffic = 0.0
+        line = config.links.host_line_bytes
+        for (width, _), count in merges.items():
+            size = width * item
+            # Core by core, each row's slice is a visit of its own to the lines that it touches.
+            touched = size if plan.merge_order == "row" else -(-size // line) * line
+            traffic += count * (size + 2 * touched)
+        floor = traffic / config.links.host_dram_gbps
+        time = max(time, floor)
+        if cleared:
+            size = self.shapes.num_dst * self.width * item
+            time, traffic = time + size / config.links.host_dram_gbps, traffic + size
+        return time, traffic
+
+
+def _report(run: _Run, done: list[_Pass], needed: Need) -> PimReport:
+    config, plan, kernel = run.config, run.plan, run.kernel
+    phases = {name: sum(each.phases[name] for each in done) for name in PHASES}
+    keys = ("send", "broadcast", "retrieve", "merge", "padding", "core_to_core")
+    moved = {name: sum(each.moved[name] for each in done) for name in keys}
+    once = links.push_ns(config, needed.sparse_bytes)
+    if plan.block_rounds > 1:
+        # The pieces of the matrix displace one another, so every call sends them all.
+        phases["send"] += once
+        moved["send"] += needed.sparse_bytes
+    moved["matrix"] = needed.sparse_bytes
+    total = sum(phases.values())
+    power = config.power
+    host = total - phases["kernel"]
+    energy = {
+        "cores": power.core_w * float(run.core_busy.sum()),
+        "ranks": power.rank_w * config.ranks * total,
+        "host": power.host_w * host + power.host_idle_w * phases["kernel"],
+    }
+    operations = (1.0 + kernel.multiplies) * run.shapes.num_edges * run.width
+    peak = config.peak_gops(kernel.dtype, kernel.multiplies)
+    return PimReport(
+        machine=config.name,
+        phases_ns=phases,
+        bytes=moved,
+        energy_nj=energy,
+        timeline=_timeline(config, done),
+        plan=plan,
+        dtype=kernel.dtype,
+        accumulator=kernel.sums,
+        utilisation=operations / phases["kernel"] / peak if phases["kernel"] else 0.0,
+        utilisation_total=operations / total / peak if total else 0.0,
+        mram_bytes_max=needed.mram_bytes,
+        wram_bytes_max=needed.wram_bytes,
+        prepare_ns=once,
+        core_busy_ns=run.core_busy,
+        tasklet_busy_ns=run.tasklet_busy,
+    )
+
+
+def _timeline(config: PimConfig, done: list[_Pass]) -> Trace:
+    trace, now = Trace(), 0.0
+    for number, each in enumerate(done):
+        begin = now
+        for name in ("send", "broadcast"):
+            trace.add("host/link", name, now, each.phases[name], bytes=each.moved[name], round=number)
+            now += each.phases[name]
+        for rank, (start, length) in enumerate(zip(each.rank_start_ns, each.rank_kernel_ns, strict=True)):
+            if length:
+                trace.add(
+                    f"ranks/rank {rank}",
+                    "kernel",
+                    begin + float(start),
+                    float(length),
+                    round=number,
+                    cores=config.rank_cores[rank],
+                )
+        now += each.phases["kernel"]
+        trace.add(
+            "host/link", "retrieve", now, each.phases["retrieve"], bytes=each.moved["retrieve"], round=number
+        )
+        now += each.phases["retrieve"]
+        trace.add("host/merge", "merge", now, each.phases["merge"], bytes=each.moved["merge"], round=number)
+        now += each.phases["merge"]
+    return trace

@@ -1,0 +1,150 @@
+"""The choices of a run on a near-bank machine: how the matrix, the features and the threads are cut."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from onehop.errors import ArgumentError
+
+DTYPES = ("int8", "int16", "int32", "int64", "float32", "float64")
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "scheme": ("paf", "grande", "sparsep"),
+    "format": ("csr", "coo"),
+    "core_balance": ("row", "edge"),
+    "thread_balance": ("row", "edge"),
+    "sync": ("lock_free", "coarse_lock"),
+    "column_cut": ("equal", "edge"),
+    "merge_order": ("block", "row"),
+    "scale": ("tensor", "column"),
+}
+_LEAST = {"sp": 1, "ds": 1, "tasklets": 1, "rounds": 1, "block_rounds": 1, "merge_threads": 1}
+_FLAGS = ("asynchronous", "unit_weights", "reuse_buffers", "stream", "pad")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PimPlan:
+    """How one aggregation is spread over the cores of a near-bank machine.
+
+    A cluster is the group of cores that share one part of the matrix and one part of the features: there are
+    ``sp * ds`` of them. ``sp`` parts of columns (edge-level parallelism) give partial results that the host
+    adds up; ``ds`` parts of feature columns (feature-level parallelism) repeat the work done once an edge.
+
+    Attributes:
+        sp: Sparse parts: the matrix is cut into so many blocks of columns.
+        ds: Dense parts: the features are cut into so many blocks of columns.
+        format: "csr" or "coo", of the matrix in a core's memory.
+        core_balance: What the cores of a cluster share equally: "row", rows; "edge", edges, in CSR at the
+            granularity of rows, in COO exactly, where neighbouring cores may then share a row.
+        thread_balance: The same for the tasklets of a core. In COO "row" means edges, cut between rows.
+        sync: How tasklets that share a row add up (COO with thread balance "edge"): "lock_free" or
+            "coarse_lock".
+        tasklets: Threads of a core.
+        reader_bytes: Bytes that a sequential reader of indices or values consumes per refill.
+        column_cut: "equal" blocks of columns, or blocks with about equally many "edge"s.
+        unit_weights: Without edge weights, use kernels that neither hold nor multiply by values of one.
+        asynchronous: Each rank starts when its own data are there; False puts a barrier between the phases.
+        merge_order: Order in which the host merges: "block", core by core, or "row", row by row.
+        merge_threads: Threads of the host that merge.
+        reuse_buffers: The host's result buffers are kept from call to call, so that their pages are there.
+        rounds: A cluster does its feature columns in so many passes.
+        block_rounds: A cluster does its block of the matrix in so many passes, and gets the matrix's pieces
+            anew in every call.
+        stream: Where the plan does not fit, take as many passes as it needs, in place of an error.
+        dtype: Type of the features in the machine; None means as they are. For float features an integer
+            type means that they are quantised.
+        accumulator: Type of the sums; None means the narrowest that provably holds them.
+        scale: A quantised tensor's factors: one for the "tensor", or one for each "column".
+        pad: Fill up rows of features to a multiple of 8 bytes; False makes other widths an error.
+        scheme: "paf", or the prior art that the plan reproduces: "grande" (a part of the matrix in every core
+            of a rank, the features cut among them; ``ds`` is then at least the cores of a rank) or "sparsep"
+            (sparse matrix times vector, column after column).
+
+    Raises:
+        ArgumentError: A field has a value that it cannot have.
+    """
+
+    sp: int = 1
+    ds: int = 32
+    format: str = "csr"
+    core_balance: str = "edge"
+    thread_balance: str = "edge"
+    sync: str = "lock_free"
+    tasklets: int = 16
+    reader_bytes: int = 32
+    column_cut: str = "equal"
+    unit_weights: bool = True
+    asynchronous: bool = True
+    merge_order: str = "block"
+    merge_threads: int = 1
+    reuse_buffers: bool = False
+    rounds: int = 1
+    block_rounds: int = 1
+    stream: bool = False
+    dtype: str | None = None
+    accumulator: str | None = None
+    scale: str = "tensor"
+    pad: bool = True
+    scheme: str = "paf"
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ArgumentError(
+                    f"plan: {name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}."
+                )
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise ArgumentError(f"plan: {name} must be an integer of at least {least}, not {value!r}.")
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise ArgumentError(f"plan: {name} must be true or false, not {getattr(self, name)!r}.")
+        for name in ("dtype", "accumulator"):
+            value = getattr(self, name)
+            if value is not None and value not in DTYPES:
+                raise ArgumentError(f"plan: {name} must be one of {', '.join(DTYPES)}, not {value!r}.")
+        reader = self.reader_bytes
+        if type(reader) is not int or not 8 <= reader <= 1024 or reader & (reader - 1):
+            # A refill moves two pages, and one transfer moves at most 2,048 bytes.
+            raise ArgumentError(f"plan: reader_bytes must be a power of two from 8 to 1024, not {reader!r}.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every field, fit for JSON."""
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """The plan as a JSON object."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "PimPlan":
+        """The plan that :meth:`to_json` wrote.
+
+        Raises:
+            ArgumentError: The text is no JSON object, or has a field that plans do not have.
+        """
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ArgumentError(f"plan: not JSON ({error}).") from error
+        if not isinstance(values, dict):
+            raise ArgumentError(f"plan: expected a JSON object, got {type(values).__name__}.")
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ArgumentError(
+                f"plan: unknown field {', '.join(unknown)}; a plan for a near-bank machine has "
+                f"{', '.join(known)}."
+            )
+        return cls(**values)
+
+    def __str__(self) -> str:
+        """The main choices in one line."""
+        parts = [f"{self.sp}x{self.ds}", self.format, f"cores by {self.core_balance}"]
+        parts += [f"tasklets by {self.thread_balance}", f"{self.tasklets} tasklets"]
+        if self.column_cut != "equal":
+            parts.append("columns cut by edges")
+        if self.rounds * self.block_rounds > 1:
+            parts.append(f"{self.rounds} x {self.block_rounds} rounds")
+        return ", ".join(parts if self.scheme == "paf" else [self.scheme, *parts])
