@@ -2,6 +2,81 @@
 
 def bind_openmp(path: str) -> bool: ...
 
+class DramCommandLog:
+    def __len__(self) -> int: ...
+    def copy_to(self, address: int) -> None: ...
+
+def dram_simulate(
+    timing: int,
+    slices: int,
+    slice_count: int,
+    widths: int,
+    xor_column: bool,
+    controller: int,
+    bursts: int,
+    writes: int,
+    requests: int,
+    counts: int,
+    log: DramCommandLog | None,
+) -> None: ...
+
+PIM_MOST_COLUMNS: int
+
+def pim_count_parts(
+    rowptr: int,
+    col: int,
+    rows: int,
+    part_of: int,
+    parts: int,
+    threads: int,
+    positions: int,
+    filled: int,
+) -> None: ...
+def pim_fill_parts(
+    rowptr: int,
+    col: int,
+    rows: int,
+    part_of: int,
+    parts: int,
+    first_column: int,
+    threads: int,
+    positions: int,
+    part_col: int,
+    origin: int,
+) -> None: ...
+def pim_cut_part(
+    positions: int,
+    filled: int,
+    rows: int,
+    cores: int,
+    tasklets: int,
+    coo: bool,
+    cores_by_edge: bool,
+    threads_by_edge: bool,
+    row_granule: int,
+    core_rows: int,
+    tasklet_table: int,
+) -> None: ...
+def pim_execute(
+    x_type: int,
+    sum_type: int,
+    positions: int,
+    col: int,
+    weight: int,
+    x: int,
+    columns: int,
+    x_stride: int,
+    out: int,
+    out_stride: int,
+    core_rows: list[int],
+    tasklet_tables: list[int],
+    cores: list[int],
+    tasklets: int,
+    chunks: int,
+    num_chunks: int,
+    threads: int,
+) -> None: ...
+
 class NdpWork:
     def __init__(
         self, rowptr: int, col: int, order: int, rows: int, cols: int, owner: int, ranks: int, /
@@ -68,77 +143,3 @@ def ndp_windows(
     most_events: int,
     /,
 ) -> tuple[float, int]: ...
-
-class DramCommandLog:
-    def __len__(self) -> int: ...
-    @property
-    def address(self) -> int: ...
-
-def dram_simulate(
-    timing: int,
-    slices: int,
-    slice_count: int,
-    widths: int,
-    xor_column: bool,
-    controller: int,
-    bursts: int,
-    writes: int,
-    requests: int,
-    counts: int,
-    log: DramCommandLog | None,
-PIM_MOST_COLUMNS: int
-
-def pim_count_parts(
-    rowptr: int,
-    col: int,
-    rows: int,
-    part_of: int,
-    parts: int,
-    threads: int,
-    positions: int,
-    filled: int,
-) -> None: ...
-def pim_fill_parts(
-    rowptr: int,
-    col: int,
-    rows: int,
-    part_of: int,
-    parts: int,
-    first_column: int,
-    threads: int,
-    positions: int,
-    part_col: int,
-    origin: int,
-) -> None: ...
-def pim_cut_part(
-    positions: int,
-    filled: int,
-    rows: int,
-    cores: int,
-    tasklets: int,
-    coo: bool,
-    cores_by_edge: bool,
-    threads_by_edge: bool,
-    row_granule: int,
-    core_rows: int,
-    tasklet_table: int,
-) -> None: ...
-def pim_execute(
-    x_type: int,
-    sum_type: int,
-    positions: int,
-    col: int,
-    weight: int,
-    x: int,
-    columns: int,
-    x_stride: int,
-    out: int,
-    out_stride: int,
-    core_rows: list[int],
-    tasklet_tables: list[int],
-    cores: list[int],
-    tasklets: int,
-    chunks: int,
-    num_chunks: int,
-    threads: int,
-) -> None: ...

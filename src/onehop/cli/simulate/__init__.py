@@ -2,7 +2,8 @@
 
 import typer
 
-from onehop.cli.simulate import ndp
+from onehop.cli.simulate.ndp import ndp
+from onehop.cli.simulate.pim import pim
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -16,4 +17,5 @@ def simulate() -> None:
     """Run a graph on a simulated machine: the true result, and where time and energy go."""
 
 
-app.command()(ndp.ndp)
+app.command()(ndp)
+app.command()(pim)

@@ -5,6 +5,7 @@ from onehop.machines.pim.machine import Machine
 from onehop.machines.pim.presets import aim_like, hbm_pim_like, preset, presets, upmem_v1a, upmem_v1b
 from onehop.machines.pim.report import PimReport
 from onehop.machines.pim.shapes import BalancedShapes
+from onehop.machines.pim.tuner import TuningResult, tune
 from onehop.plans.pim import PimPlan
 
 __all__ = [
@@ -17,10 +18,12 @@ __all__ = [
     "PimPlan",
     "PimReport",
     "Power",
+    "TuningResult",
     "aim_like",
     "hbm_pim_like",
     "preset",
     "presets",
+    "tune",
     "upmem_v1a",
     "upmem_v1b",
 ]

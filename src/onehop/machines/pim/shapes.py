@@ -177,6 +177,7 @@ class GraphShapes:
         self._graph = weakref.ref(graph)
         self._parts: OrderedDict[tuple[int, str], Parts] = OrderedDict()
         self._cuts: OrderedDict[tuple[int, str, CutRule], tuple[Cuts, Counts]] = OrderedDict()
+        self._cuts_bytes = 0
         self._columns: tuple[tuple[int, str, bool], Tensor, Tensor | None] | None = None
         self._out_degrees: np.ndarray | None = None
 
@@ -236,10 +237,9 @@ class GraphShapes:
         if key not in self._cuts:
             cuts = cut_parts(self.parts(parts, cut), self.num_dst, rule)
             self._cuts[key] = (cuts, cuts.counts())
-            while sum(c.tasklets.nbytes for c, _ in self._cuts.values()) > _KEPT_BYTES // 4:
-                if len(self._cuts) == 1:
-                    break
-                self._cuts.popitem(last=False)
+            self._cuts_bytes += cuts.tasklets.nbytes
+            while self._cuts_bytes > _KEPT_BYTES // 4 and len(self._cuts) > 1:
+                self._cuts_bytes -= self._cuts.popitem(last=False)[1][0].tasklets.nbytes
         return self._cuts[key]
 
     def _part_of(self, bounds: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The time of a run: passes over clusters, each with five phases, from the counts of a plan."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from onehop.machines.pim import links
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel, core_cycles
-from onehop.machines.pim.layout import ITEM_BYTES, Layout, layout, padded, round_slices, wide_enough
+from onehop.machines.pim.layout import ITEM_BYTES, Cluster, Layout, layout, padded, round_slices, wide_enough
 from onehop.machines.pim.memory import Need, check_memory, cut_rule
 from onehop.machines.pim.report import PHASES, PimReport
 from onehop.machines.pim.shapes import Counts, Shapes
@@ -98,42 +98,39 @@ class _Run:
     def _pass(self, block: int, widths: tuple[int, ...]) -> _Pass:
         config, plan, kernel = self.config, self.plan, self.kernel
         item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
-        align = config.core.alignment_bytes
         rank_cores = np.array(config.rank_cores)
-        features, useful_features = np.zeros(config.ranks), 0.0
         slice_bytes, blocks = np.zeros(config.ranks), np.zeros(config.ranks)
-        kernel_ns, useful_results = np.zeros(config.ranks), 0
+        kernel_ns = np.zeros(config.ranks)
         merges: dict[tuple[int, bool], float] = {}
         linked = config.links.core_to_core_gbps > 0 and self.parts > 1
         straddling = plan.format == "coo" and plan.core_balance == "edge"
-        summed = 0.0
+        useful_features = useful_results = summed = 0.0
 
-        for cluster, width in zip(self.placed.clusters, widths, strict=True):
-            if not width:
-                continue
-            part = cluster.part * plan.block_rounds + block
-            ranks = slice(cluster.rank, cluster.rank + cluster.ranks)
-            filled_width = padded(width, min(item, sum_item), align)
-            cycles, tasklets = self.cycles(cluster.cores, width)
+        for (cores, width), alike in _alike(self.placed.clusters, widths).items():
+            part = np.array([cluster.part for cluster in alike]) * plan.block_rounds + block
+            first = np.array([cluster.first_core for cluster in alike])
+            spanned = alike[0].ranks
+            rank = np.array([cluster.rank for cluster in alike])[:, None] + np.arange(spanned)
+            filled_width = padded(width, min(item, sum_item), config.core.alignment_bytes)
+            cycles, tasklets = self.cycles(cores, width)
             busy = cycles[part] * config.cycle_ns
-            own = slice(cluster.first_core, cluster.first_core + cluster.cores)
+            own = first[:, None] + np.arange(cores)
             self.core_busy[own] += busy
             self.tasklet_busy[own] += tasklets[part] * config.cycle_ns
-            kernel_ns[ranks] = np.maximum(kernel_ns[ranks], busy.max())
-            sent = self.columns[part] * filled_width * item
-            slice_bytes[ranks] = np.maximum(slice_bytes[ranks], sent)
-            useful_features += cluster.cores * int(self.columns[part]) * width * item
-            most_rows, all_rows = self.rows(cluster.cores)
-            count, most = float(all_rows[part]), float(most_rows[part])
-            result_bytes = count * width * sum_item
-            if linked and part > 0:
-                # Passed on, core to core; only the first part's are pulled.
-                summed += result_bytes
-                continue
-            useful_results += int(result_bytes)
-            blocks[ranks] = np.maximum(blocks[ranks], most * filled_width * sum_item)
-            key = (width, straddling or part > 0)
-            merges[key] = merges.get(key, 0.0) + count
+            np.maximum.at(kernel_ns, rank, busy.max(axis=1)[:, None])
+            np.maximum.at(slice_bytes, rank, (self.columns[part] * filled_width * item)[:, None])
+            useful_features += float(self.columns[part].sum()) * cores * width * item
+            most_rows, all_rows = (found[part] for found in self.rows(cores))
+            if linked:
+                # The other parts' results are passed on, core to core; only the first part's are pulled.
+                summed += float(all_rows[part > 0].sum()) * width * sum_item
+                most_rows, all_rows = most_rows * (part == 0), all_rows * (part == 0)
+            useful_results += float(all_rows.sum()) * width * sum_item
+            np.maximum.at(blocks, rank, (most_rows * filled_width * sum_item)[:, None])
+            for added in (False, True):
+                rows = float(all_rows[(straddling | (part > 0)) == added].sum())
+                if rows:
+                    merges[width, added] = merges.get((width, added), 0.0) + rows
 
         # Transfers to or from a rank's cores are of one size, its largest.
         features = slice_bytes * rank_cores
@@ -187,6 +184,15 @@ class _Run:
             size = self.shapes.num_dst * self.width * item
             time, traffic = time + size / config.links.host_dram_gbps, traffic + size
         return time, traffic
+
+
+def _alike(clusters: Sequence[Cluster], widths: Sequence[int]) -> dict[tuple[int, int], list[Cluster]]:
+    """The clusters that have something to do, by how many cores they have and how many columns they do."""
+    groups: dict[tuple[int, int], list[Cluster]] = {}
+    for cluster, width in zip(clusters, widths, strict=True):
+        if width:
+            groups.setdefault((cluster.cores, width), []).append(cluster)
+    return groups
 
 
 def _report(run: _Run, done: list[_Pass], needed: Need) -> PimReport:

@@ -1,0 +1,143 @@
+"""Whole models on a near-bank machine: aggregation there, combination here, as Cooperative Acceleration does.
+
+The networks are those of the PyGim paper's repository: a linear layer to the hidden width, then for each
+layer the convolution, batch normalisation and ReLU, and a linear layer to the classes. All aggregation is of
+the hidden width, so one plan serves every layer.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import BatchNorm1d, Linear, Module, ModuleList, ReLU, Sequential
+
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.machines.pim import Machine, PimPlan, PimReport
+
+KINDS = ("gcn", "gin", "sage")
+Aggregate = Callable[[Tensor], Tensor]
+
+
+class Network(Module):
+    """A network whose aggregation is given from outside.
+
+    Args:
+        kind: "gcn", "gin" or "sage" (with the mean).
+        features: Columns of the input.
+        hidden: Columns of every aggregation.
+        classes: Columns of the output.
+        layers: Convolutions.
+
+    Raises:
+        ArgumentError: ``kind`` is unknown.
+    """
+
+    def __init__(self, kind: str, features: int, hidden: int, classes: int, layers: int) -> None:
+        super().__init__()
+        if kind not in KINDS:
+            raise ArgumentError(f"model: expected one of {', '.join(KINDS)}, got {kind!r}.")
+        self.kind = kind
+        self.begin = Linear(features, hidden)
+        self.end = Linear(hidden, classes)
+        self.norms = ModuleList(BatchNorm1d(hidden) for _ in range(layers))
+        self.convs = ModuleList(self._conv(hidden) for _ in range(layers))
+        self.others = ModuleList(Linear(hidden, hidden) for _ in range(layers if kind == "sage" else 0))
+
+    def _conv(self, hidden: int) -> Module:
+        if self.kind == "gin":
+            return Sequential(Linear(hidden, hidden), ReLU(), Linear(hidden, hidden))
+        return Linear(hidden, hidden)
+
+    def forward(self, x: Tensor, aggregate: Aggregate) -> Tensor:
+        """[N, features] -> [N, classes]."""
+        x = self.begin(x).relu()
+        for layer, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            if self.kind == "gcn":
+                x = aggregate(conv(x))
+            elif self.kind == "gin":
+                x = conv(x + aggregate(x))
+            else:
+                x = conv(aggregate(x)) + self.others[layer](x)
+            x = norm(x).relu()
+        out: Tensor = self.end(x)
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRun:
+    """Inference of a network.
+
+    Attributes:
+        host_ms: Combination, measured on this machine.
+        reports: Of the aggregations, one a layer.
+        max_abs_error: Largest difference of the output to the network with exact sums, relative to its
+            largest magnitude; None if the aggregations were not computed.
+    """
+
+    host_ms: float
+    reports: tuple[PimReport, ...]
+    max_abs_error: float | None
+
+    @property
+    def total_ms(self) -> float:
+        """Combination and aggregation, one after the other as the layers are."""
+        return self.host_ms + sum(report.total_ms for report in self.reports)
+
+    @property
+    def energy_mj(self) -> float:
+        """Of the aggregations, and of the host while it combines, at the power of the machine's host."""
+        return sum(report.energy_mj for report in self.reports)
+
+
+def scales(graph: Graph) -> Tensor:
+    """[N]: deg ** -1/2, GCN's normalisation without self loops; 0 for nodes without edges."""
+    return graph.in_degrees.float().clamp_(min=1).rsqrt_() * (graph.in_degrees > 0)
+
+
+def combination_ms(network: Network, x: Tensor, rounds: int = 3) -> float:
+    """Median time of a network on this machine, without its aggregations."""
+    times = []
+    with torch.inference_mode():
+        for _ in range(rounds + 1):
+            began = time.perf_counter()
+            network(x, lambda h: h)
+            times.append(time.perf_counter() - began)
+    return statistics.median(times[1:]) * 1e3
+
+
+def run(
+    machine: Machine, graph: Graph, network: Network, x: Tensor, plan: PimPlan | None, host_ms: float
+) -> ModelRun:
+    """Runs a network, its aggregations on a machine.
+
+    Args:
+        machine: The machine.
+        graph: The graph.
+        network: In inference mode.
+        x: [N, features].
+        plan: Of the aggregations; None means the machine's.
+        host_ms: What :func:`combination_ms` found.
+    """
+    reports: list[PimReport] = []
+    scale = scales(graph) if network.kind == "gcn" else None
+    reduce = "mean" if network.kind == "sage" else "sum"
+
+    def on_machine(h: Tensor) -> Tensor:
+        out, report = machine.aggregate(graph, h, plan, reduce=reduce, src_scale=scale, dst_scale=scale)
+        reports.append(report)
+        return out
+
+    def exact(h: Tensor) -> Tensor:
+        from onehop.ops import aggregate
+
+        return aggregate(graph, h, reduce=reduce, src_scale=scale, dst_scale=scale)
+
+    network.eval()
+    with torch.inference_mode():
+        out, expected = network(x, on_machine), network(x, exact)
+    error = float((out - expected).abs().max() / expected.abs().max().clamp_(min=1e-30))
+    return ModelRun(host_ms, tuple(reports), error)

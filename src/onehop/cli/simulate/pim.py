@@ -1,0 +1,300 @@
+"""``onehop simulate pim``: a graph, or a whole model, on a near-bank machine."""
+
+import json as json_module
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch import Tensor
+
+from onehop import datasets
+from onehop.bench import near_bank
+from onehop.cli import sources
+from onehop.cli.console import output, progress
+from onehop.cli.options import Json, Plot, Threads, set_threads
+from onehop.errors import ArgumentError, MachineMemoryError
+from onehop.graph import Graph
+from onehop.machines.pim import Machine, PimConfig, PimPlan, PimReport, host, preset, presets, prior_art, tune
+from onehop.machines.pim.config import settable
+from onehop.machines.pim.layout import suitable_grids
+from onehop.machines.pim.numbers import TORCH_TYPES
+from onehop.machines.pim.tuner import TuningResult
+from onehop.machines.report import aligned, plot_phases
+
+_PLANS = "tuned, default, SPxDS such as 2x16, grande, sparsep, or a JSON file that PimPlan.to_json wrote"
+# Features are small whole numbers, so that sums of any type can be compared exactly.
+_LARGEST_FEATURE = 8
+
+Graphs = Annotated[str, typer.Option("--graph", help=sources.GRAPH_HELP)]
+Scale = Annotated[float, typer.Option(help="Multiplies a twin's numbers of nodes and edges.", min=0.0)]
+
+
+def pim(
+    graph: Graphs,
+    scale: Scale = 1.0,
+    width: Annotated[int, typer.Option(help="Feature columns.", min=1)] = 256,
+    dtype: Annotated[str, typer.Option(help=f"In the machine: {', '.join(TORCH_TYPES)}.")] = "int32",
+    plan: Annotated[str, typer.Option(help=f"One of {_PLANS}.")] = "tuned",
+    machine: Annotated[
+        str, typer.Option(help=f"One of {', '.join(presets())}, or a TOML file.")
+    ] = "upmem_v1a",
+    published: Annotated[
+        bool, typer.Option(help="Kernels and merge as PyGim published them: no improvements of ours.")
+    ] = False,
+    host_too: Annotated[
+        bool, typer.Option("--host", help="Measure torch on this machine beside it.")
+    ] = False,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=A:B|A,B,...", help="Vary a value of the machine; A:B doubles from A to B."
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help=f"A whole model: {', '.join(near_bank.KINDS)}.")] = None,
+    layers: Annotated[int, typer.Option(help="Of the model.", min=1)] = 2,
+    threads: Threads = None,
+    json: Json = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the timeline; ui.perfetto.dev opens it.")
+    ] = None,
+    plot: Plot = None,
+) -> None:
+    """A graph on a near-bank machine, such as UPMEM's: the true sums, and what they would have taken."""
+    set_threads(threads)
+    if dtype not in TORCH_TYPES:
+        raise ArgumentError(f"dtype: expected one of {', '.join(TORCH_TYPES)}, got {dtype!r}.")
+    if sweep and model is not None:
+        raise ArgumentError("sweep, model: give one of them.")
+    points = [_sweep_points(text) for text in sweep or []]
+    config = PimConfig.load(machine) if Path(machine).exists() else preset(machine)
+    loaded, name = _load(graph, scale)
+    chosen = _Chosen(plan, published, width, dtype)
+    console = output()
+    if points:
+        _run_sweep(config, loaded, name, chosen, points, json, plot)
+        return
+    simulated = Machine(config)
+    found = chosen.on(simulated, loaded)
+    if model is not None:
+        _run_model(simulated, loaded, name, found, model, layers, chosen, json, trace, plot)
+        return
+    x = features(loaded.num_src, width, dtype)
+    out, report = simulated.aggregate(loaded, x, found.plan)
+    error = host.largest_error(loaded, x, None, "sum", out)
+    report = replace(report, output_max_abs_error=error)
+    console.print(f"{name}, width {width}, {dtype}", markup=False)
+    console.print(report.table(), markup=False)
+    content: dict[str, Any] = {**report.as_dict(), "graph": _facts(loaded, name), "width": width}
+    if found.tuning is not None:
+        content["tuning"] = {"candidates": found.tuning.candidates, "seconds": found.tuning.seconds}
+        console.print(
+            f"tuned        {found.tuning.candidates} plans in {found.tuning.seconds:.2f} s", markup=False
+        )
+    if host_too:
+        content["host_ms"] = host.measured_ns(loaded, x) / 1e6
+        console.print(
+            f"this host    {content['host_ms']:.4g} ms, torch, {torch.get_num_threads()} threads",
+            markup=False,
+        )
+    _write(json, content)
+    if trace is not None:
+        report.trace(trace)
+    if plot is not None:
+        report.plot(plot)
+
+
+class _Found:
+    """A plan, and how it was found."""
+
+    def __init__(self, plan: PimPlan, tuning: TuningResult | None = None) -> None:
+        self.plan = plan
+        self.tuning = tuning
+
+
+class _Chosen:
+    """What the options say of the plan."""
+
+    def __init__(self, plan: str, published: bool, width: int, dtype: str) -> None:
+        self.plan, self.width, self.dtype = plan, width, dtype
+        self.base = prior_art.PUBLISHED if published else PimPlan()
+
+    def on(self, machine: Machine, graph: Graph) -> _Found:
+        """The plan for a machine and a graph."""
+        config = machine.config
+        if self.plan == "tuned":
+            found = tune(machine, graph, self.width, self.dtype, base=self.base)
+            return _Found(found.plan, found)
+        if self.plan == "default":
+            return _Found(machine.plan(graph, self.width, self.dtype))
+        if self.plan == "grande":
+            return _Found(prior_art.grande(config))
+        if self.plan == "sparsep":
+            kernel = machine.kernel(prior_art.PUBLISHED, self.dtype)
+            best = prior_art.best_sparsep(config, machine.shapes(graph), self.width, kernel)
+            return _Found(best or prior_art.sparsep(config, self.width, config.ranks))
+        grid = re.fullmatch(r"(\d+)x(\d+)", self.plan)
+        if grid:
+            tasklets = min(self.base.tasklets, config.core.threads)
+            return _Found(replace(self.base, sp=int(grid[1]), ds=int(grid[2]), tasklets=tasklets))
+        if Path(self.plan).exists():
+            return _Found(PimPlan.from_json(Path(self.plan).read_text()))
+        grids = ", ".join(f"{sp}x{ds}" for sp, ds in suitable_grids(config))
+        raise ArgumentError(f"plan: expected {_PLANS}, got {self.plan!r}; grids of {config.name}: {grids}.")
+
+
+def features(rows: int, width: int, dtype: str) -> Tensor:
+    """[rows, width]: seeded whole numbers from -8 to 7."""
+    generator = torch.Generator().manual_seed(0)
+    whole = torch.randint(
+        -_LARGEST_FEATURE, _LARGEST_FEATURE, (rows, width), generator=generator, dtype=torch.int8
+    )
+    return whole.to(TORCH_TYPES[dtype])
+
+
+def _load(source: str, scale: float) -> tuple[Graph, str]:
+    if scale != 1.0 and not source.startswith("twin:"):
+        raise ArgumentError(f"scale: only twins can be scaled, and {source!r} is none.")
+    with progress(100, source) as bar:
+        if source.startswith("twin:"):
+            found = datasets.load(source, scale=scale, progress=bar.share)
+        else:
+            found = sources.dataset(source, bar.share)
+        graph = Graph.from_edge_index(found.edge_index, found.num_nodes)
+    return graph, found.name
+
+
+def _facts(graph: Graph, name: str) -> dict[str, Any]:
+    return {"name": name, "nodes": graph.num_dst, "edges": graph.num_edges}
+
+
+def _write(path: Path | None, content: dict[str, Any]) -> None:
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json_module.dumps(content, indent=2) + "\n")
+
+
+def _run_model(
+    machine: Machine,
+    graph: Graph,
+    name: str,
+    found: _Found,
+    kind: str,
+    layers: int,
+    chosen: _Chosen,
+    json: Path | None,
+    trace: Path | None,
+    plot: Path | None,
+) -> None:
+    torch.manual_seed(0)
+    network = near_bank.Network(kind, chosen.width, chosen.width, chosen.width, layers).eval()
+    x = features(graph.num_src, chosen.width, "float32") / _LARGEST_FEATURE
+    plan = replace(found.plan, dtype=chosen.dtype)
+    ran = near_bank.run(machine, graph, network, x, plan, near_bank.combination_ms(network, x))
+    first = ran.reports[0]
+    console = output()
+    rows = [
+        (f"layer {i + 1}", *(f"{r.phases_ns[p] / 1e6:.4g}" for p in first.phases_ns), f"{r.total_ms:.4g}")
+        for i, r in enumerate(ran.reports)
+    ]
+    lines = aligned(("ms", *first.phases_ns, "total"), rows)
+    for line in (
+        f"{kind}, {layers} layers, {name}, width {chosen.width}, {chosen.dtype}, plan {first.plan}",
+        *lines,
+        f"combination on this host  {ran.host_ms:.4g} ms",
+        f"whole model               {ran.total_ms:.4g} ms",
+        f"error of the output       {ran.max_abs_error:.3g} of its largest value",
+    ):
+        console.print(line, markup=False)
+    content = {
+        **first.as_dict(),
+        "total_ms": ran.total_ms,
+        "phases_ms": {p: sum(r.phases_ns[p] for r in ran.reports) / 1e6 for p in first.phases_ns},
+        "energy_mj": ran.energy_mj,
+        "bytes": {key: sum(r.bytes[key] for r in ran.reports) for key in first.bytes},
+        "output_max_abs_error": ran.max_abs_error,
+        "model": kind,
+        "host_ms": ran.host_ms,
+        "layers": [report.as_dict() for report in ran.reports],
+        "graph": _facts(graph, name),
+        "width": chosen.width,
+    }
+    _write(json, content)
+    if trace is not None:
+        first.trace(trace)
+    if plot is not None:
+        plot_phases({f"layer {i + 1}": report for i, report in enumerate(ran.reports)}, plot)
+
+
+def _sweep_points(text: str) -> tuple[str, list[float]]:
+    name, equals, values = text.partition("=")
+    allowed = settable()
+    if not equals or name not in allowed:
+        raise ArgumentError(f"sweep: expected NAME=A:B or NAME=A,B,... with a NAME of {', '.join(allowed)}.")
+    try:
+        if ":" in values:
+            low, high = (float(each) for each in values.split(":"))
+            if not 0 < low <= high:
+                raise ValueError
+            points = [high / 2**i for i in range(int(math.log2(high / low) + 1e-9) + 1)][::-1]
+        else:
+            points = [float(each) for each in values.split(",")]
+    except ValueError as error:
+        raise ArgumentError(
+            f"sweep: expected numbers A:B with 0 < A <= B, or A,B,..., got {values!r}."
+        ) from error
+    return name, points
+
+
+def varied(config: PimConfig, name: str, value: float) -> PimConfig:
+    """The machine with another value; ranks grow with the cores, so that a rank stays what it is."""
+    if name == "cores":
+        cores = round(value)
+        return config.with_(cores=cores, ranks=max(round(config.ranks * cores / config.cores), 1))
+    default = {
+        field: getattr(part, field)
+        for part in (config, config.core, config.links, config.power)
+        for field in settable()
+        if hasattr(part, field)
+    }[name]
+    return config.with_(**{name: round(value) if isinstance(default, int) else value})
+
+
+def _run_sweep(
+    config: PimConfig,
+    graph: Graph,
+    name: str,
+    chosen: _Chosen,
+    points: list[tuple[str, list[float]]],
+    json: Path | None,
+    plot: Path | None,
+) -> None:
+    reports: dict[str, PimReport] = {}
+    entries, rows = [], []
+    for field, values in points:
+        for value in values:
+            machine = Machine(varied(config, field, value))
+            label = f"{field}={value:g}"
+            try:
+                found = chosen.on(machine, graph)
+                report = machine.simulate(graph, chosen.width, found.plan, chosen.dtype)
+            except MachineMemoryError as error:
+                rows.append((label, "does not fit", "", ""))
+                entries.append({"name": field, "value": value, "error": str(error)})
+                continue
+            reports[label] = report
+            entries.append({"name": field, "value": value, **report.as_dict()})
+            grid = f"{report.plan.sp}x{report.plan.ds}"
+            rows.append((label, f"{report.total_ms:.4g}", f"{report.energy_mj:.4g}", grid))
+    console = output()
+    console.print(f"{name}, width {chosen.width}, {chosen.dtype}, plan {chosen.plan}", markup=False)
+    for line in aligned(("machine", "ms", "mJ", "grid"), rows):
+        console.print(line, markup=False)
+    _write(
+        json, {"graph": _facts(graph, name), "width": chosen.width, "dtype": chosen.dtype, "sweep": entries}
+    )
+    if plot is not None:
+        plot_phases(reports, plot)

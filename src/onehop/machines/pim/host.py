@@ -1,0 +1,90 @@
+"""The host beside the machine: the same sums by torch, measured here, and in float64."""
+
+import statistics
+import time
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+
+
+def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: int = 3) -> float:
+    """Median time of torch's own sparse product on this machine, of the dtype of x.
+
+    Floats use compressed rows. For integers torch has a product of a COO matrix alone.
+
+    Args:
+        graph: The graph.
+        x: [num_src, F].
+        weight: [E], in the caller's edge order; None means 1.
+        rounds: Measurements, after one that is not counted.
+    """
+    values = torch.ones(graph.num_edges, dtype=x.dtype)
+    if weight is not None:
+        values = weight.to(x.dtype) if graph.perm is None else weight.to(x.dtype)[graph.perm.long()]
+    size = (graph.num_dst, graph.num_src)
+    if x.dtype.is_floating_point:
+        # int32 where it can be: torch's faster kind.
+        rowptr = graph.rowptr.int() if graph.num_edges < 2**31 else graph.rowptr
+        col = graph.col if rowptr.dtype == torch.int32 else graph.col.long()
+        matrix = torch.sparse_csr_tensor(rowptr, col, values, size, check_invariants=False)
+    else:
+        row = torch.repeat_interleave(torch.arange(graph.num_dst), graph.in_degrees)
+        indices = torch.stack([row, graph.col.long()])
+        matrix = torch.sparse_coo_tensor(indices, values, size, check_invariants=False, is_coalesced=True)
+    times = []
+    for _ in range(rounds + 1):
+        began = time.perf_counter_ns()
+        torch.sparse.mm(matrix, x)
+        times.append(time.perf_counter_ns() - began)
+    return statistics.median(times[1:])
+
+
+def largest_error(
+    graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, out: Tensor, block: int = 32
+) -> float:
+    """The largest difference of a result to the sum in float64.
+
+    Args:
+        graph: The graph.
+        x: [num_src, F].
+        weight: [E], in the caller's edge order; None means 1.
+        reduce: "sum" or "mean".
+        out: [num_dst, F].
+        block: Columns that are compared at a time.
+    """
+    from onehop.native import extension
+
+    worst = 0.0
+    values = None
+    if weight is not None:
+        values = weight.double() if graph.perm is None else weight.double()[graph.perm.long()]
+    for begin in range(0, x.size(1), block):
+        part = x[:, begin : begin + block].double().contiguous()
+        exact = torch.empty(graph.num_dst, part.size(1), dtype=torch.float64)
+        extension.aggregate(
+            graph.csr,
+            1 if reduce == "mean" else 0,
+            1,
+            False,
+            torch.get_num_threads(),
+            16,
+            4096,
+            0,
+            False,
+            part.size(1),
+            part.data_ptr(),
+            part.stride(0),
+            0 if values is None else values.data_ptr(),
+            1,
+            True,
+            0,
+            0,
+            exact.data_ptr(),
+            exact.stride(0),
+            0,
+        )
+        if exact.numel():
+            worst = max(worst, float((exact - out[:, begin : begin + block].double()).abs().max()))
+    return worst

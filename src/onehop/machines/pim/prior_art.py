@@ -1,0 +1,68 @@
+"""Plans of earlier work, for the same engine: what PyGim published, GraNDe's mapping, SparseP's kernels."""
+
+from dataclasses import replace
+
+from onehop.machines.pim.config import PimConfig
+from onehop.machines.pim.costs import Kernel
+from onehop.machines.pim.layout import suitable_grids
+from onehop.machines.pim.memory import fits
+from onehop.machines.pim.shapes import Shapes
+from onehop.machines.pim.simulate import simulate
+from onehop.plans.pim import PimPlan
+
+# What PyGim's kernels and host code do in every plan: values of one are multiplied by, one thread merges into
+# new buffers.
+PUBLISHED = PimPlan(unit_weights=False, merge_threads=1, reuse_buffers=False)
+
+
+def published(sp: int, ds: int) -> PimPlan:
+    """Parallelism Fusion as published, on a grid: CSR, edges balanced among cores and among tasklets."""
+    return replace(PUBLISHED, sp=sp, ds=ds)
+
+
+def grande(config: PimConfig) -> PimPlan:
+    """GraNDe's mapping on near-bank cores: a block of columns for each rank, in all of whose cores it lies.
+
+    Each core computes all rows for the few feature columns that are its own. The readers are larger, since
+    every core streams the whole block.
+    """
+    return replace(
+        PUBLISHED,
+        scheme="grande",
+        sp=config.ranks,
+        ds=max(config.rank_cores),
+        core_balance="row",
+        reader_bytes=128,
+    )
+
+
+def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:
+    """SparseP's repeated products of the matrix and a vector: COO, edges shared out exactly, 12 tasklets.
+
+    Args:
+        config: The machine.
+        width: Feature columns.
+        ranks_each: Ranks that work on one column; as many columns are done at a time as that leaves.
+    """
+    ds = config.ranks // ranks_each
+    return replace(
+        PUBLISHED,
+        scheme="sparsep",
+        sp=1,
+        ds=ds,
+        format="coo",
+        tasklets=min(12, config.core.threads),
+        rounds=max(-(-width // ds), 1),
+    )
+
+
+def best_sparsep(config: PimConfig, shapes: Shapes, width: int, kernel: Kernel) -> PimPlan | None:
+    """SparseP's plan with the best number of ranks for a column; None if none fits."""
+    best, best_ns = None, float("inf")
+    for _, ranks_each in suitable_grids(config):
+        plan = sparsep(config, width, ranks_each)
+        if fits(config, plan, shapes, width, kernel):
+            took = simulate(config, plan, shapes, width, kernel).total_ns
+            if took < best_ns:
+                best, best_ns = plan, took
+    return best
