@@ -1,20 +1,51 @@
 """The backends that exist, and the one function that picks."""
 
+import itertools
+
 import torch
 
 from onehop.backends.base import Backend
 from onehop.backends.cpu import CpuBackend
+from onehop.backends.machine import MachineBackend
 from onehop.backends.reference import ReferenceBackend
 from onehop.errors import ArgumentError, BackendError
+from onehop.machines.base import Machine
+from onehop.machines.ledger import Ledger
+
 
 _CPU = CpuBackend()
-# In the order in which they are tried; the reference is used by name alone.
+# In the order in which they are tried.
 _BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (_CPU, ReferenceBackend())}
+# Used by name alone.
+_BY_NAME = ("reference",)
+# Machines of patches. They stay, since a backward pass may come after the patch was taken back.
+_PATCHED: dict[str, MachineBackend] = {}
+_numbers = itertools.count(1)
 
 
 def backends() -> dict[str, Backend]:
     """Every backend by its name, in the order in which they are tried."""
     return dict(_BACKENDS)
+
+
+def register_machine(machine: Machine, ledger: Ledger) -> str:
+    """Makes a backend of a machine.
+
+    Args:
+        machine: Where aggregation is to run.
+        ledger: Where its runs are written down.
+
+    Returns:
+        Its name. With "/LABEL" behind it, runs are written down under that label.
+    """
+    name = f"machine-{next(_numbers)}"
+    _PATCHED[name] = MachineBackend(name, lambda: machine, ledger)
+    return name
+
+
+def refusal(name: str, device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why the machine that :func:`register_machine` named cannot run on such tensors; None if it can."""
+    return _PATCHED[name].refuse(device, dtype)
 
 
 def backend_for(device: torch.device, dtype: torch.dtype, name: str = "") -> Backend:
@@ -32,7 +63,9 @@ def backend_for(device: torch.device, dtype: torch.dtype, name: str = "") -> Bac
     if not name:
         if _CPU.refuse(device, dtype) is None:
             return _CPU
-        candidates = [backend for backend in _BACKENDS.values() if backend.name != "reference"]
+        candidates = [backend for backend in _BACKENDS.values() if backend.name not in _BY_NAME]
+    elif (patched := _PATCHED.get(name.partition("/")[0])) is not None:
+        candidates = [patched.on_behalf_of(name.partition("/")[2])]
     elif name in _BACKENDS:
         candidates = [_BACKENDS[name]]
     else:

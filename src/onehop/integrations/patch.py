@@ -11,8 +11,11 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from onehop import config, native
+from onehop.backends import register_machine
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
+from onehop.machines.base import Machine
+from onehop.machines.ledger import Ledger
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,6 +38,10 @@ class Framework(Protocol):
         """Turns the keeping of aggregates of constant features on or off."""
         ...
 
+    def run_on(self, backend: str) -> None:
+        """Lets sums and means run on the backend of that name; empty means on the best there is."""
+        ...
+
     def remove(self) -> None:
         """Puts theirs back."""
         ...
@@ -54,6 +61,7 @@ class _State:
     only: frozenset[str] | None
     keeping: bool
     reusing: bool
+    backend: str
 
 
 _lock = threading.RLock()
@@ -62,6 +70,8 @@ _installed = False
 _only: frozenset[str] | None = None
 _keeping = False
 _reusing = False
+# The machine that sums and means run on, by the name of its backend; empty without one.
+_backend = ""
 
 
 class Patch:
@@ -70,9 +80,23 @@ class Patch:
     The patch counts for the whole process, whichever thread asked for it.
     """
 
-    def __init__(self, before: _State, active: bool) -> None:
+    def __init__(self, before: _State, active: bool, ledger: Ledger | None = None) -> None:
         self._before = before
         self._active = active
+        self._ledger = ledger
+
+    @property
+    def report(self) -> Ledger:
+        """What the machine's runs took, added up: ``patch(machine=...)`` alone has one.
+
+        Raises:
+            ConfigurationError: The patch was made without a machine.
+        """
+        if self._ledger is None:
+            raise ConfigurationError(
+                "report: this patch has no simulated machine; make it with onehop.patch(machine=...)."
+            )
+        return self._ledger
 
     @property
     def active(self) -> bool:
@@ -112,6 +136,7 @@ class Patch:
                 _put_in(self._before.only)
                 _keep_memory(self._before.keeping)
                 _reuse(self._before.reusing)
+                _run_on(self._before.backend)
             else:
                 unpatch()
 
@@ -121,7 +146,10 @@ class Patch:
 
 
 def patch(
-    only: str | Iterable[str] | None = None, keep_memory: bool | None = None, reuse: bool | None = None
+    only: str | Iterable[str] | None = None,
+    keep_memory: bool | None = None,
+    reuse: bool | None = None,
+    machine: Machine | None = None,
 ) -> Patch:
     """Lets PyG's layers run on onehop's kernels, wherever that gives the same result.
 
@@ -138,18 +166,25 @@ def patch(
         reuse: Whether aggregates of features that need no gradient are kept and given back while the features
             are unchanged, as in the first layer of full-batch training. None means that the environment
             variable ``ONEHOP_REUSE`` decides (default: yes), or, if a patch is in place, that nothing
-            changes.
+            changes. With a machine nothing is kept, so that every aggregation is counted.
+        machine: A simulated machine, such as ``onehop.machines.pim.Machine()``, on which sums and means of
+            the layers run, in inference and in training; everything else runs as without it. The handle's
+            ``report`` adds up what its runs took. None means the machine of a patch in place, or none.
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is
         inactive.
 
     Raises:
-        ArgumentError: ``only`` lists a layer that has no fast path.
+        ArgumentError: ``only`` lists a layer that has no fast path, or ``reuse`` is asked for with a machine.
         ConfigurationError: PyG is not installed, or too old.
     """
     with _lock:
-        before = _State(_installed, _only, _keeping, _reusing)
+        before = _State(_installed, _only, _keeping, _reusing, _backend)
+        if machine is not None and reuse:
+            raise ArgumentError(
+                "reuse: aggregates that are kept would not be counted on the machine; leave reuse away."
+            )
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
@@ -161,9 +196,15 @@ def patch(
             _keep_memory(config.keep_memory())
         if reuse is not None:
             _reuse(reuse)
+        elif machine is not None:
+            _reuse(False)
         elif not before.installed:
             _reuse(config.reuse())
-        return Patch(before, active=True)
+        if machine is None:
+            return Patch(before, active=True)
+        ledger = Ledger()
+        _run_on(register_machine(machine, ledger))
+        return Patch(before, active=True, ledger=ledger)
 
 
 def unpatch() -> None:
@@ -174,6 +215,7 @@ def unpatch() -> None:
             reports.forget_logged()
             _keep_memory(False)
             _reuse(False)
+            _run_on("")
 
 
 def patched() -> tuple[str, ...]:
@@ -233,6 +275,12 @@ def _reuse(on: bool) -> None:
     global _reusing
     _find_framework().reuse(on)
     _reusing = on
+
+
+def _run_on(backend: str) -> None:
+    global _backend
+    _find_framework().run_on(backend)
+    _backend = backend
 
 
 def _find_framework() -> Framework:

@@ -70,6 +70,10 @@ class Pyg:
         """Whether aggregates of constant features are kept."""
         reuse.switch(on)
 
+    def run_on(self, backend: str) -> None:
+        """Where sums and means run, by the backend's name; empty means the best there is."""
+        propagate.run_on(backend)
+
     def remove(self) -> None:
         """Puts theirs back."""
         propagate.switch(False)

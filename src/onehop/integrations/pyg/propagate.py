@@ -1,5 +1,6 @@
 """The fast path: a layer's whole propagation as one aggregation over a cached graph."""
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.backends import backend_for
+from onehop.backends import backend_for, refusal
 from onehop.graph import Graph
 from onehop.integrations import reports
 from onehop.integrations.pyg import reuse
@@ -29,6 +30,29 @@ Propagate = Callable[..., Any]
 _PLAIN = (torch.float32, torch.float64)
 
 _on = False
+
+# The machine that sums and means run on, by its backend's name, and the labels of its layers.
+_machine = ""
+_labels: "weakref.WeakKeyDictionary[Any, str]" = weakref.WeakKeyDictionary()
+
+
+def run_on(backend: str) -> None:
+    """Sets the backend on which sums and means run; empty means the best there is for the tensors."""
+    global _machine
+    _machine = backend
+    _labels.clear()
+
+
+def _backend_of(layer: Any, x: Tensor, reduce: str) -> str:
+    """The backend for a layer's aggregation, which will know the layer by its class and a number."""
+    if not _machine or reduce not in ("sum", "mean") or refusal(_machine, x.device, x.dtype) is not None:
+        return ""
+    label = _labels.get(layer)
+    if label is None:
+        kind = type(layer).__name__
+        number = 1 + sum(other.rpartition(" ")[0] == kind for other in _labels.values())
+        label = _labels[layer] = f"{kind} {number}"
+    return f"{_machine}/{label}"
 
 
 def switch(on: bool) -> None:
@@ -87,6 +111,7 @@ class Task:
         weight: [E] or None.
         scale: [N], to multiply sources and destinations by, or None.
         subtrahend: [num_dst, F], what every message has subtracted, or None.
+        backend: Who runs it, by name; empty means the best there is.
     """
 
     form: Form
@@ -96,6 +121,7 @@ class Task:
     weight: Tensor | None
     scale: Tensor | None
     subtrahend: Tensor | None
+    backend: str
 
     def is_constant(self) -> bool:
         """Whether the result may be kept, for the features need no gradient."""
@@ -131,19 +157,29 @@ class Task:
     def _aggregate(self, x: Tensor) -> Tensor:
         factor = self._factor
         if x.dim() != 2 or (factor is not None and factor.dtype is not x.dtype) or x.dtype not in _PLAIN:
-            return aggregate(self.graph, x, self.weight, self.reduce, self.scale, self.scale)
+            return aggregate(
+                self.graph,
+                x,
+                self.weight,
+                self.reduce,
+                self.scale,
+                self.scale,
+                backend=self.backend or None,
+            )
         # Everything has been checked, and nothing needs converting: on small graphs the rest would show.
         number, rows = self.graph.number, self.graph.num_dst
         if self.reduce in ("sum", "mean"):
             mean, scale = self.reduce == "mean", self.scale
-            summed: Tensor = AGGREGATE(x, self.weight, scale, scale, number, rows, False, mean, False, "")
+            summed: Tensor = AGGREGATE(
+                x, self.weight, scale, scale, number, rows, False, mean, False, self.backend
+            )
             return summed
         out: Tensor = EXTREMUM(x, self.weight, number, rows, self.reduce, False, False, "")[0]
         return out
 
     def described(self, layer: Any) -> reports.Call:
         """What ``explain`` shows."""
-        backend = backend_for(self.x.device, self.x.dtype)
+        backend = backend_for(self.x.device, self.x.dtype, self.backend)
         width = self.x.numel() // max(self.graph.num_src, 1)
         plan = backend.prepare(self.graph, False, width, self.x.dtype)
         form = self.form.name
@@ -218,7 +254,7 @@ def _prepare(
         scale = scales_of(weight, data, num_src, graph.num_dst, x.dtype)
         if scale is not None:
             weight = None
-    return Task(form, reduce, graph, x, weight, scale, subtrahend)
+    return Task(form, reduce, graph, x, weight, scale, subtrahend, _backend_of(layer, x, reduce))
 
 
 def _names_fit(form: Form | Attention, kwargs: dict[str, Any]) -> bool:

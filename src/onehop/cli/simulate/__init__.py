@@ -1,0 +1,14 @@
+"""``onehop simulate``: graphs and models on simulated machines, a verb for each machine."""
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Run a graph on a simulated machine: the true result, and where time and energy go.",
+)
+
+
+@app.callback()
+def simulate() -> None:
+    """Run a graph on a simulated machine: the true result, and where time and energy go."""

@@ -1,0 +1,107 @@
+"""The runs of a machine, added up: by layer, by direction, by pass."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from onehop.machines.report import Report, aligned
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One aggregation.
+
+    Attributes:
+        layer: The label of the layer that asked for it; empty if none is known.
+        step: How many times the layer had run forward, this time included. In full-batch training one step is
+            one epoch.
+        backward: Whether it belongs to a gradient.
+        report: What it took.
+    """
+
+    layer: str
+    step: int
+    backward: bool
+    report: Report
+
+
+class Ledger:
+    """What all runs of a machine took, while a patch was in place.
+
+    ``entries`` has every run; :meth:`by_layer` and :meth:`by_epoch` add phases up. Both count the simulated
+    machine alone: what the host computes meanwhile is not in them.
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._steps: dict[str, int] = {}
+
+    def record(self, layer: str, backward: bool, report: Report) -> None:
+        """Writes down a run."""
+        if not backward:
+            self._steps[layer] = self._steps.get(layer, 0) + 1
+        self.entries.append(Entry(layer, max(self._steps.get(layer, 0), 1), backward, report))
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self.entries.clear()
+        self._steps.clear()
+
+    @property
+    def total_ns(self) -> float:
+        """Time of all runs."""
+        return sum(entry.report.total_ns for entry in self.entries)
+
+    @property
+    def total_ms(self) -> float:
+        """Time of all runs."""
+        return self.total_ns / 1e6
+
+    @property
+    def energy_mj(self) -> float:
+        """Energy of all runs."""
+        return sum(entry.report.energy_mj for entry in self.entries)
+
+    def by_layer(self) -> dict[str, dict[str, float]]:
+        """For each layer, each phase's time in ms; "backward" phases are named so."""
+        return _sums((entry.layer, entry) for entry in self.entries)
+
+    def by_epoch(self) -> list[dict[str, float]]:
+        """For each epoch, each phase's time in ms: the layers' first runs, their second, and so on."""
+        sums = _sums((str(entry.step), entry) for entry in self.entries)
+        return [sums[str(step)] for step in sorted(int(key) for key in sums)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The sums, fit for JSON."""
+        return {
+            "runs": len(self.entries),
+            "total_ms": self.total_ms,
+            "energy_mj": self.energy_mj,
+            "layers_ms": self.by_layer(),
+            "epochs_ms": self.by_epoch(),
+        }
+
+    def __str__(self) -> str:
+        """A table: a line for each layer, and the sum."""
+        layers = self.by_layer()
+        names = list(dict.fromkeys(name for phases in layers.values() for name in phases))
+        everything = {name: sum(phases.get(name, 0.0) for phases in layers.values()) for name in names}
+        rows = [
+            (
+                layer or "(no layer)",
+                *(f"{phases.get(name, 0.0):.4g}" for name in names),
+                f"{sum(phases.values()):.4g}",
+            )
+            for layer, phases in {**layers, "total": everything}.items()
+        ]
+        return "\n".join(aligned(("ms", *names, "total"), rows))
+
+
+def _sums(keyed: Iterable[tuple[str, Entry]]) -> dict[str, dict[str, float]]:
+    sums: dict[str, dict[str, float]] = {}
+    for key, entry in keyed:
+        phases = sums.setdefault(key, {})
+        for name, time in entry.report.phases_ns.items():
+            name = f"{name} (backward)" if entry.backward else name
+            phases[name] = phases.get(name, 0.0) + time / 1e6
+    return sums

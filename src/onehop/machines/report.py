@@ -1,0 +1,173 @@
+"""What the reports of all simulated machines share: phases, bytes, energy, and their output."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onehop.errors import ArgumentError
+from onehop.machines.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a run on a simulated machine took.
+
+    Attributes:
+        machine: The name of the machine's configuration.
+        phases_ns: Time of each phase, in the order in which they happen. They add up to the run's time: where
+            phases overlap, each counts for what it adds.
+        bytes: Bytes moved or held, by what they are.
+        energy_nj: Energy, by who spends it.
+        figures: Whatever else this machine reports; must be fit for JSON.
+        timeline: The spans of :meth:`trace`.
+    """
+
+    machine: str
+    phases_ns: Mapping[str, float]
+    bytes: Mapping[str, int]
+    energy_nj: Mapping[str, float]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    timeline: Trace = field(default_factory=Trace, repr=False)
+
+    @property
+    def total_ns(self) -> float:
+        """Time of the whole run."""
+        return sum(self.phases_ns.values())
+
+    @property
+    def total_ms(self) -> float:
+        """Time of the whole run."""
+        return self.total_ns / 1e6
+
+    @property
+    def energy_mj(self) -> float:
+        """Energy of the whole run."""
+        return sum(self.energy_nj.values()) / 1e6
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the timeline, fit for JSON: times in ms, energy in mJ."""
+        return {
+            "machine": self.machine,
+            "total_ms": self.total_ms,
+            "phases_ms": {name: time / 1e6 for name, time in self.phases_ns.items()},
+            "bytes": dict(self.bytes),
+            "energy_mj": self.energy_mj,
+            "energy_parts_mj": {name: energy / 1e6 for name, energy in self.energy_nj.items()},
+            **self.figures,
+        }
+
+    def to_json(self, path: str | Path) -> None:
+        """Writes :meth:`as_dict` to a file.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
+
+    def trace(self, path: str | Path) -> None:
+        """Writes the timeline as Chrome-trace JSON, which ui.perfetto.dev opens.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self.timeline.write(path)
+
+    def plot(self, path: str | Path) -> None:
+        """Draws the phases as one stacked bar, to a PNG, PDF or SVG file.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        plot_phases({self.machine: self}, path)
+
+    def table(self) -> str:
+        """The report as lines of plain text."""
+        total = self.total_ns
+        rows = [(name, _time(t), f"{100 * t / total:.1f} %" if total else "") for name, t in _nonzero(self)]
+        rows.append(("total", _time(total), ""))
+        lines = [self.machine, *aligned(("phase", "time", "share"), rows)]
+        if self.bytes:
+            lines += ["", *aligned(("bytes", ""), [(k, _bytes(v)) for k, v in self.bytes.items()])]
+        if self.energy_nj:
+            energies = [(name, f"{e / 1e6:.4g} mJ") for name, e in self.energy_nj.items()]
+            lines += ["", *aligned(("energy", ""), [*energies, ("total", f"{self.energy_mj:.4g} mJ")])]
+        simple = [(k, _plain(v)) for k, v in self.figures.items() if isinstance(v, int | float | str)]
+        if simple:
+            lines += ["", *aligned(("figure", ""), simple)]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        """The table."""
+        return self.table()
+
+
+def plot_phases(reports: Mapping[str, Report], path: str | Path) -> None:
+    """Draws a stacked bar of phases for each report.
+
+    Args:
+        reports: By the label of the bar.
+        path: A PNG, PDF or SVG file.
+
+    Raises:
+        ArgumentError: No reports.
+        OSError: The file cannot be written.
+    """
+    if not reports:
+        raise ArgumentError("reports: expected at least one to draw, got none.")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 0.6 * len(reports) + 1.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    names = list(dict.fromkeys(name for report in reports.values() for name in report.phases_ns))
+    ends = [0.0] * len(reports)
+    for name in names:
+        times = [report.phases_ns.get(name, 0.0) / 1e6 for report in reports.values()]
+        axes.barh(list(reports), times, left=ends, label=name)
+        ends = [end + time for end, time in zip(ends, times, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlabel("milliseconds")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=len(names), frameon=False)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def aligned(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table as lines of text: the first column to the left, the others to the right."""
+    rows = list(rows)
+    widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
+    return [
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (headings, *rows)
+    ]
+
+
+def _nonzero(report: Report) -> list[tuple[str, float]]:
+    return [(name, time) for name, time in report.phases_ns.items() if time]
+
+
+def _time(ns: float) -> str:
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= scale:
+            return f"{ns / scale:.4g} {unit}"
+    return f"{ns:.4g} ns"
+
+
+def _bytes(size: int) -> str:
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return f"{size / scale:.4g} {unit}"
+    return f"{size} B"
+
+
+def _plain(value: float | str) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,65 @@
+"""Reports and ledgers, which all machines share."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from onehop.machines import Ledger, Report
+
+
+def report(scale: float = 1.0) -> Report:
+    return Report(
+        machine="toy",
+        phases_ns={"send": 2e6 * scale, "kernel": 3e6 * scale, "idle": 0.0},
+        bytes={"sent": 4096},
+        energy_nj={"cores": 5e6 * scale},
+        figures={"utilisation": 0.25},
+    )
+
+
+def test_total_is_the_sum_of_the_phases() -> None:
+    assert report().total_ms == 5.0
+
+
+def test_json_round_trip(tmp_path: Path) -> None:
+    report().to_json(tmp_path / "report.json")
+    read = json.loads((tmp_path / "report.json").read_text())
+    assert read == report().as_dict()
+    assert read["phases_ms"] == {"send": 2.0, "kernel": 3.0, "idle": 0.0}
+    assert read["energy_mj"] == 5.0
+    assert read["utilisation"] == 0.25
+
+
+def test_table_names_phases_bytes_energy_and_figures() -> None:
+    text = str(report())
+    for part in ("send", "60.0 %", "4 KiB", "5 mJ", "utilisation", "0.25"):
+        assert part in text
+    assert "idle" not in text
+
+
+def test_plot_is_a_picture(tmp_path: Path) -> None:
+    report().plot(tmp_path / "phases.png")
+    assert (tmp_path / "phases.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_ledger_adds_up_by_layer_and_by_epoch() -> None:
+    ledger = Ledger()
+    for scale in (1.0, 2.0):
+        for layer in ("GCNConv 1", "GCNConv 2"):
+            ledger.record(layer, False, report(scale))
+        ledger.record("GCNConv 2", True, report(scale))
+    assert ledger.total_ms == pytest.approx(45.0)
+    assert ledger.by_layer()["GCNConv 1"] == pytest.approx({"send": 6.0, "kernel": 9.0, "idle": 0.0})
+    assert ledger.by_layer()["GCNConv 2"]["kernel (backward)"] == pytest.approx(9.0)
+    first, second = ledger.by_epoch()
+    assert sum(first.values()) == pytest.approx(15.0)
+    assert sum(second.values()) == pytest.approx(30.0)
+    assert "GCNConv 2" in str(ledger)
+
+
+def test_ledger_forgets() -> None:
+    ledger = Ledger()
+    ledger.record("a", False, report())
+    ledger.clear()
+    assert ledger.as_dict()["runs"] == 0
