@@ -1,7 +1,7 @@
 // Binds the command level of onehop.machines.dram.
 #include <nanobind/nanobind.h>
 
-#include <memory>
+#include <algorithm>
 #include <vector>
 
 #include "../machines/dram.hpp"
@@ -40,7 +40,9 @@ void bind_dram(nb::module_& m) {
   nb::class_<CommandLog>(m, "DramCommandLog")
       .def(nb::init<>())
       .def("__len__", [](const CommandLog& log) { return log.commands.size(); })
-      .def_prop_ro("address", [](const CommandLog& log) { return reinterpret_cast<uintptr_t>(log.commands.data()); });
+      .def("copy_to", [](const CommandLog& log, uintptr_t address) {
+        std::copy(log.commands.begin(), log.commands.end(), reinterpret_cast<dram::Issued*>(address));
+      });
   m.def("dram_simulate", &simulate, "timing"_a, "slices"_a, "slice_count"_a, "widths"_a, "xor_column"_a, "controller"_a,
         "bursts"_a, "writes"_a, "requests"_a, "counts"_a, "log"_a.none());
 }

@@ -8,30 +8,49 @@
 // read waits or 80 % of their queue is full, until it is emptied to 20 %.
 #include "dram.hpp"
 
-#include <limits>
-
 #include "dram_device.hpp"
-#include "dram_queue.hpp"
+#include "dram_waiting.hpp"
 
 namespace onehop::dram {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-
-// A command that could be next: when, the arrival of the request that wants it, and the bank or rank.
+// The command that goes out next, and when: for a request, or, where place is kNone, to refresh the rank whose turn it
+// is.
 struct Choice {
-  int64_t clock = kNever, arrival = kNever;
-  Command command = kRead;
-  int64_t where = -1;
+  int64_t clock = kNever;
+  Command command = kRefresh;
+  int32_t place = kNone;
+};
 
-  void offer(int64_t ready, int64_t age, Command what, int64_t place) {
-    if (ready < clock || (ready == clock && age < arrival)) {
-      clock = ready;
-      arrival = age;
-      command = what;
-      where = place;
-    }
+// Finds the first of several commands, and of those of one clock the one whose request is oldest. Clocks from `from`
+// on and places are packed into one number, so that the choice costs no branch.
+class First {
+ public:
+  // What is ready only at `until` is not found.
+  First(int64_t from, int64_t until) : from_(from), key_(static_cast<uint64_t>(until - from) << kPlaceBits) {}
+
+  void offer(int64_t ready, int32_t place, Command command) {
+    const uint64_t key = static_cast<uint64_t>(ready - from_) << kPlaceBits | static_cast<uint64_t>(place);
+    const bool better = key < key_;
+    key_ = better ? key : key_;
+    command_ = better ? command : command_;
+    found_ |= better;
   }
+  // Whether a command that is ready then could be the first.
+  bool open_at(int64_t ready) const { return static_cast<uint64_t>(ready - from_) << kPlaceBits < key_; }
+
+  Choice choice() const {
+    if (!found_) return {};
+    return {from_ + static_cast<int64_t>(key_ >> kPlaceBits), command_,
+            static_cast<int32_t>(key_ & ((uint64_t{1} << kPlaceBits) - 1))};
+  }
+
+ private:
+  static constexpr int kPlaceBits = 20;
+  int64_t from_;
+  uint64_t key_;
+  Command command_ = kRefresh;
+  bool found_ = false;
 };
 
 class Simulation {
@@ -41,23 +60,21 @@ class Simulation {
         layout_(layout),
         controller_(controller),
         log_(log),
-        device_(std::make_unique<Device>(timing, controller)),
-        queues_{std::make_unique<Queue>(), std::make_unique<Queue>()},
-        opened_for_(std::make_unique<int32_t[]>(kMostRanks * kMostBanks)) {
-    // A place a waiting request, and one a bank with a row opened for a request.
-    const int64_t places = 2 * controller.queue + controller.ranks * device_->banks;
-    requests_ = std::make_unique<Request[]>(places);
-    free_ = std::make_unique<int32_t[]>(places);
-    for (int64_t i = 0; i < places; ++i) free_[free_count_++] = static_cast<int32_t>(places - 1 - i);
-    next_refresh_ = controller.refresh ? timing.refi : kNever;
-  }
+        device_owner_(std::make_unique<Device>(timing, controller)),
+        device_(*device_owner_),
+        waiting_(device_, controller.queue),
+        next_refresh_(controller.refresh ? timing.refi : kNever) {}
 
   Counts run(const int64_t* bursts, const uint8_t* writes, int64_t count) {
     int64_t arrived = 0;
-    while (arrived < count || waiting() > 0) {
+    Arrival next = {};
+    if (count > 0) next = decode(bursts[0], writes[0]);
+    while (arrived < count || !waiting_.empty()) {
       const int64_t clock = clock_ + 1;
-      if (arrived < count && arrive(bursts[arrived], writes[arrived] ? kWrites : kReads)) {
-        if (++arrived == count) {
+      if (arrived < count && arrive(next)) {
+        if (++arrived < count) {
+          next = decode(bursts[arrived], writes[arrived]);
+        } else {
           counts_.accepted_cycles = clock_;
           counts_.accepted_served = counts_.reads + counts_.writes;
         }
@@ -69,7 +86,7 @@ class Simulation {
       }
       // Until when nothing comes in that could change the choice.
       int64_t until = next_refresh_ - 1;
-      if (arrived < count && has_room(writes[arrived] ? kWrites : kReads)) until = clock;
+      if (arrived < count && takes(next)) until = clock;
       const Choice choice = choose(clock);
       if (choice.clock > until) {
         clock_ = until;
@@ -83,11 +100,12 @@ class Simulation {
   }
 
  private:
-  int64_t waiting() const { return queues_[kReads]->size + queues_[kWrites]->size + opened_; }
-  bool has_room(Kind kind) const { return queues_[kind]->size < controller_.queue; }
+  struct Arrival {
+    int64_t bank, row, column;
+    int kind;
+  };
 
-  // Takes a request in, if its queue has room.
-  bool arrive(int64_t burst, Kind kind) {
+  Arrival decode(int64_t burst, uint8_t write) const {
     int64_t fields[5] = {0, 0, 0, 0, 0};
     for (int64_t i = 0; i < layout_.count; ++i) {
       const Slice& s = layout_.slices[i];
@@ -99,132 +117,140 @@ class Simulation {
       }
     }
     const int64_t bank = fields[0] * kMostBanks + fields[1] * controller_.banks_per_group + fields[2];
-    Queue& written = *queues_[kWrites];
-    if (written.size > 0 && written.holds(requests_.get(), bank, fields[3], fields[4])) {
-      ++(kind == kReads ? counts_.forwarded : counts_.coalesced);
+    return {bank, fields[3], fields[4], write ? kWrites : kReads};
+  }
+
+  bool written_soon(const Arrival& it) const {
+    return waiting_.size[kWrites] > 0 && waiting_.holds(kWrites, it.bank, it.row, it.column);
+  }
+  bool takes(const Arrival& it) const { return waiting_.size[it.kind] < controller_.queue || written_soon(it); }
+
+  // Takes a request in, if its queue has room.
+  bool arrive(const Arrival& it) {
+    if (written_soon(it)) {
+      ++(it.kind == kReads ? counts_.forwarded : counts_.coalesced);
       return true;
     }
-    if (!has_room(kind)) return false;
-    const int32_t it = free_[--free_count_];
-    requests_[it] = {clock_, bank, fields[3], fields[4], kNone, kNone, kind, false};
-    queues_[kind]->push(requests_.get(), it, device_->row[bank]);
+    if (waiting_.size[it.kind] >= controller_.queue) return false;
+    waiting_.push(clock_, it.bank, it.row, it.column, it.kind);
     return true;
   }
 
   // The next command if nothing comes in: not before `from`.
   Choice choose(int64_t from) {
-    Choice choice;
-    for (int64_t rank = 0; rank < controller_.ranks; ++rank) {
-      for (uint64_t left = active_[rank]; left != 0; left &= left - 1) {
-        const int64_t bank = rank * kMostBanks + __builtin_ctzll(left);
-        const Request& request = requests_[opened_for_[bank]];
-        choice.offer(cas_ready(from, bank, request.kind), request.arrival, cas_command(request.kind), bank);
+    First first(from, kNever);
+    offer_opened(first, std::max(from, device_.bus));
+    const Choice opened = first.choice();
+    if (refreshes_due_ > 0) {
+      const Choice refresh = choose_refresh(from);
+      return refresh.clock < opened.clock ? refresh : opened;
+    }
+    if (opened.clock == from) return opened;
+    turn_to_writes_or_reads();
+    First waiting(from, opened.clock);
+    offer_waiting(waiting, std::max(from, device_.bus), writing_ ? kWrites : kReads);
+    const Choice choice = waiting.choice();
+    return choice.clock < opened.clock ? choice : opened;
+  }
+
+  // Offers some of the requests' next command, oldest first. `soonest`: before it none can be ready.
+  template <class Ready>
+  void offer(First& first, Places& places, int64_t soonest, Ready ready_at) {
+    if (places.count == 0 || !first.open_at(std::max(soonest, places.floor))) return;
+    int64_t floor = kNever;
+    for (int32_t word = waiting_.first_word; word < waiting_.end_word; ++word) {
+      for (uint64_t left = places.words[word]; left != 0; left &= left - 1) {
+        const int32_t place = word * 64 + __builtin_ctzll(left);
+        const Request& request = waiting_[place];
+        Command command;
+        const int64_t ready = std::max(soonest, ready_at(request, command));
+        first.offer(ready, place, command);
+        if (ready == soonest) return;  // the rest is younger, and not ready sooner
+        floor = std::min(floor, ready);
       }
     }
-    if (refreshes_due_ > 0) {
-      offer_refresh(from, choice);
-    } else if (choice.clock > from) {
-      Choice waiting = choose_waiting(from);
-      if (waiting.clock < choice.clock) return waiting;
+    places.floor = floor;
+  }
+
+  int64_t cas_ready(int64_t bank, int kind) const {
+    const int64_t in_rank = std::max(device_.rank_cas[kind][Device::rank_of(bank)], device_.bus_cas[kind]);
+    return std::max(in_rank, std::max(device_.cas[bank], device_.group_cas[kind][device_.group_of(bank)]));
+  }
+
+  int64_t least(const int64_t* by_rank) const { return *std::min_element(by_rank, by_rank + controller_.ranks); }
+
+  void offer_opened(First& first, int64_t soonest) {
+    if (waiting_.opened.count == 0) return;
+    int64_t cas = kNever;
+    for (int kind = 0; kind < 2; ++kind)
+      cas = std::min(cas, std::max(device_.bus_cas[kind], least(device_.rank_cas[kind])));
+    offer(first, waiting_.opened, std::max(soonest, cas), [this](const Request& request, Command& command) {
+      command = request.kind == kReads ? kRead : kWrite;
+      return cas_ready(request.bank, request.kind);
+    });
+  }
+
+  void offer_waiting(First& first, int64_t soonest, int kind) {
+    const Device& d = device_;
+    if (waiting_.hits[kind].count > 0) {
+      const int64_t cas = std::max(d.bus_cas[kind], least(d.rank_cas[kind]));
+      offer(first, waiting_.hits[kind], std::max(soonest, cas), [&](const Request& request, Command& command) {
+        command = kind == kReads ? kRead : kWrite;
+        return cas_ready(request.bank, kind);
+      });
     }
-    return choice;
+    if (waiting_.closers[kind].count > 0) {
+      offer(first, waiting_.closers[kind], std::max(soonest, least(d.rank_pre)),
+            [&](const Request& request, Command& command) {
+              command = kPrecharge;
+              if (controller_.rows_first && waiting_.has_older_hit(request)) return kNever;
+              return std::max(d.rank_pre[Device::rank_of(request.bank)], d.pre[request.bank]);
+            });
+    }
+    if (waiting_.openers[kind].count > 0) {
+      offer(first, waiting_.openers[kind], std::max(soonest, least(d.rank_act)),
+            [&](const Request& request, Command& command) {
+              command = kActivate;
+              const int64_t bank = request.bank;
+              return std::max(d.rank_act[Device::rank_of(bank)], std::max(d.act[bank], d.group_act[d.group_of(bank)]));
+            });
+    }
   }
-
-  int64_t cas_ready(int64_t from, int64_t bank, int kind) const {
-    const Device& d = *device_;
-    const int64_t shared = std::max(std::max(d.bus, d.bus_cas[kind]), d.rank_cas[kind][Device::rank_of(bank)]);
-    return std::max(std::max(from, shared), std::max(d.cas[bank], d.group_cas[kind][d.group_of(bank)]));
-  }
-
-  static Command cas_command(int kind) { return kind == kReads ? kRead : kWrite; }
 
   // Ranks are refreshed one after another: rows closed, then REF. Rows that were opened for a request stay for it.
-  void offer_refresh(int64_t from, Choice& choice) const {
-    const Device& d = *device_;
-    const int64_t rank = refreshing_;
-    int64_t ready;
-    if (d.open[rank] == 0) {
-      ready = std::max(std::max(from, d.bus), d.rank_ref[rank]);
-    } else if (active_[rank] == 0) {
-      ready = std::max(std::max(from, d.bus), d.rank_pre_all[rank]);
-    } else {
-      return;
-    }
-    if (ready < choice.clock) {
-      choice.clock = ready;
-      choice.command = d.open[rank] == 0 ? kRefresh : kPrechargeAll;
-      choice.where = rank;
-    }
-  }
-
-  Choice choose_waiting(int64_t from) {
-    turn_to_writes_or_reads();
-    const int kind = writing_ ? kWrites : kReads;
-    const Queue& queue = *queues_[kind];
-    const Device& d = *device_;
-    Choice choice;
-    if (queue.size == 0) return choice;
-    for (int64_t rank = 0; rank < controller_.ranks; ++rank) {
-      const int64_t first = rank * kMostBanks;
-      const int64_t cas = std::max(std::max(from, d.rank_cas[kind][rank]), std::max(d.bus, d.bus_cas[kind]));
-      if (cas <= choice.clock) {
-        for (uint64_t left = queue.hits[rank]; left != 0; left &= left - 1) {
-          const int64_t bank = first + __builtin_ctzll(left);
-          const int64_t ready = std::max(cas, std::max(d.cas[bank], d.group_cas[kind][d.group_of(bank)]));
-          choice.offer(ready, queue.hit_age[bank], cas_command(kind), bank);
-        }
-      }
-      const int64_t pre = std::max(std::max(from, d.bus), d.rank_pre[rank]);
-      if (pre <= choice.clock) {
-        for (uint64_t left = queue.others[rank] & d.open[rank] & ~active_[rank]; left != 0; left &= left - 1) {
-          const int64_t bank = first + __builtin_ctzll(left);
-          if (controller_.rows_first && queue.hit[bank] != kNone && queue.hit_age[bank] < queue.other_age[bank])
-            continue;
-          choice.offer(std::max(pre, d.pre[bank]), queue.other_age[bank], kPrecharge, bank);
-        }
-      }
-      const int64_t act = std::max(std::max(from, d.bus), d.rank_act[rank]);
-      if (act <= choice.clock) {
-        for (uint64_t left = queue.others[rank] & ~d.open[rank]; left != 0; left &= left - 1) {
-          const int64_t bank = first + __builtin_ctzll(left);
-          const int64_t ready = std::max(act, std::max(d.act[bank], d.group_act[d.group_of(bank)]));
-          choice.offer(ready, queue.other_age[bank], kActivate, bank);
-        }
-      }
-    }
-    return choice;
+  Choice choose_refresh(int64_t from) const {
+    const int64_t rank = refreshing_, soonest = std::max(from, device_.bus);
+    if (device_.open[rank] == 0) return {std::max(soonest, device_.rank_ref[rank]), kRefresh, kNone};
+    if (opened_in_[rank] == 0) return {std::max(soonest, device_.rank_pre_all[rank]), kPrechargeAll, kNone};
+    return {};
   }
 
   void turn_to_writes_or_reads() {
-    const double write_share = static_cast<double>(queues_[kWrites]->size) / static_cast<double>(controller_.queue);
-    if (!writing_) {
-      writing_ = write_share > 0.8 || queues_[kReads]->size == 0;
-    } else {
-      writing_ = !(write_share < 0.2 && queues_[kReads]->size != 0);
-    }
+    const int64_t reads = waiting_.size[kReads], writes = waiting_.size[kWrites];
+    writing_ =
+        writing_ ? !(5 * writes < controller_.queue && reads != 0) : 5 * writes > 4 * controller_.queue || reads == 0;
   }
 
   void issue(const Choice& choice) {
-    const int kind = writing_ ? kWrites : kReads;
     switch (choice.command) {
       case kActivate:
-        activate(choice.where, queues_[kind]->other[choice.where], kind);
+        activate(choice.place);
         break;
       case kPrecharge:
-        precharge(choice.where, queues_[kind]->other[choice.where]);
-        break;
-      case kPrechargeAll:
-        precharge_all(choice.where);
+        precharge(choice.place);
         break;
       case kRead:
-        access<kReads>(choice.where);
+        access<kReads>(choice.place);
         break;
       case kWrite:
-        access<kWrites>(choice.where);
+        access<kWrites>(choice.place);
+        break;
+      case kPrechargeAll:
+        precharge_all(refreshing_);
         break;
       case kRefresh:
-        put_down(kRefresh, choice.where, -1, -1, -1, -1);
-        device_->refresh(choice.where, clock_);
+        put_down(kRefresh, refreshing_, -1, -1, -1, -1);
+        device_.refresh(refreshing_, clock_);
         ++counts_.refreshes;
         ++refreshing_;
         --refreshes_due_;
@@ -232,65 +258,51 @@ class Simulation {
     }
   }
 
-  void activate(int64_t bank, int32_t it, int kind) {
-    Request& request = requests_[it];
+  void activate(int32_t place) {
+    Request& request = waiting_[place];
     count(request, counts_.row_misses);
-    put_down(kActivate, bank, request.row, -1);
-    queues_[kind]->remove(requests_.get(), it, -1);
-    device_->activate(bank, request.row, clock_);
-    row_changed(bank);
-    opened_for_[bank] = it;
-    active_[Device::rank_of(bank)] |= Device::bit(bank);
-    ++opened_;
+    put_down(kActivate, request.bank, request.row, -1);
+    device_.activate(request.bank, request.row, clock_);
+    waiting_.row_opened(place);
+    ++opened_in_[Device::rank_of(request.bank)];
     ++counts_.activations;
   }
 
-  void precharge(int64_t bank, int32_t it) {
-    count(requests_[it], counts_.row_conflicts);
-    put_down(kPrecharge, bank, -1, -1);
-    device_->precharge(bank, clock_);
-    row_changed(bank);
+  void precharge(int32_t place) {
+    Request& request = waiting_[place];
+    count(request, counts_.row_conflicts);
+    put_down(kPrecharge, request.bank, -1, -1);
+    device_.precharge(request.bank, clock_);
+    waiting_.row_closed(request.bank);
   }
 
   void precharge_all(int64_t rank) {
     put_down(kPrechargeAll, rank, -1, -1, -1, -1);
-    const uint64_t open = device_->open[rank];
-    device_->precharge_all(rank, clock_);
-    for (uint64_t left = open; left != 0; left &= left - 1) row_changed(rank * kMostBanks + __builtin_ctzll(left));
+    const uint64_t open = device_.open[rank];
+    device_.precharge_all(rank, clock_);
+    for (uint64_t left = open; left != 0; left &= left - 1) {
+      waiting_.row_closed(rank * kMostBanks + __builtin_ctzll(left));
+    }
   }
 
   template <Kind kind>
-  void access(int64_t bank) {
-    const uint64_t bit = Device::bit(bank);
-    uint64_t& active = active_[Device::rank_of(bank)];
-    int32_t it;
-    if (active & bit) {
-      it = opened_for_[bank];
-      active &= ~bit;
-      --opened_;
+  void access(int32_t place) {
+    Request& request = waiting_[place];
+    if (waiting_.opened_for(request.bank) == place) {
+      --opened_in_[Device::rank_of(request.bank)];
     } else {
-      it = queues_[kind]->hit[bank];
-      count(requests_[it], counts_.row_hits);
-      queues_[kind]->remove(requests_.get(), it, device_->row[bank]);
+      count(request, counts_.row_hits);
     }
-    const Request& request = requests_[it];
-    put_down(cas_command(kind), bank, request.row, request.column);
-    device_->access<kind>(bank, clock_);
-    last_data_ = std::max(last_data_, clock_ + device_->far.data[kind]);
+    put_down(kind == kReads ? kRead : kWrite, request.bank, request.row, request.column);
+    device_.access<kind>(request.bank, clock_);
+    last_data_ = std::max(last_data_, clock_ + device_.far.data[kind]);
     if (kind == kReads) {
       ++counts_.reads;
-      counts_.read_latency += clock_ + device_->far.data[kReads] - request.arrival;
+      counts_.read_latency += clock_ + device_.far.data[kReads] - request.arrival;
     } else {
       ++counts_.writes;
     }
-    free_[free_count_++] = it;
-  }
-
-  void row_changed(int64_t bank) {
-    const int64_t row = device_->row[bank];
-    for (auto& queue : queues_) {
-      if (queue->head[bank] != kNone) queue->row_changed(requests_.get(), bank, row);
-    }
+    waiting_.served(place);
   }
 
   // A request is a hit, a miss or a conflict by its first command.
@@ -313,15 +325,11 @@ class Simulation {
   const Layout& layout_;
   const Controller& controller_;
   std::vector<Issued>* log_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Queue> queues_[2];
-  std::unique_ptr<int32_t[]> opened_for_;  // by bank: the request that its row was opened for
-  uint64_t active_[kMostRanks] = {};       // banks that have one
-  int64_t opened_ = 0;                     // how many have one
-  std::unique_ptr<Request[]> requests_;
-  std::unique_ptr<int32_t[]> free_;
-  int64_t free_count_ = 0;
-  int64_t clock_ = 0, next_refresh_ = kNever, last_data_ = 0;
+  std::unique_ptr<Device> device_owner_;
+  Device& device_;
+  Waiting waiting_;
+  int64_t opened_in_[kMostRanks] = {};  // by rank: banks with a row opened for a request that is not served yet
+  int64_t clock_ = 0, next_refresh_, last_data_ = 0;
   int64_t refreshes_due_ = 0, refreshing_ = 0;  // the rank whose turn it is
   bool writing_ = false;
   Counts counts_ = {};

@@ -4,7 +4,10 @@ from dataclasses import dataclass, field, fields, replace
 
 from onehop.errors import ArgumentError
 
-_MOST_RANKS_TIMES_BANKS = 1024
+# The command level keeps a bit for each bank of a rank (csrc/machines/dram.hpp).
+_MOST_BANKS = 64
+# Far more than any device has; keeps sums of clocks within what the command level packs into a word.
+_MOST_CLOCKS = 1 << 20
 
 
 def _check_integers(owner: object, what: str, least: dict[str, int]) -> None:
@@ -47,9 +50,9 @@ class Organisation:
                 raise ArgumentError(f"organisation.{name}: expected a power of two, got {value}.")
         if self.bus_bits % 8:
             raise ArgumentError(f"organisation.bus_bits: expected a multiple of 8, got {self.bus_bits}.")
-        if self.banks > _MOST_RANKS_TIMES_BANKS:
+        if self.banks > _MOST_BANKS:
             raise ArgumentError(
-                f"organisation: expected at most {_MOST_RANKS_TIMES_BANKS} banks a rank, got {self.banks}."
+                f"organisation: expected at most {_MOST_BANKS} banks a rank, got {self.banks}."
             )
 
     @property
@@ -131,6 +134,11 @@ class Timing:
     def __post_init__(self) -> None:
         """Checks every field, and the few relations that a schedule rests on."""
         _check_integers(self, "timing", {"rtw": 0, "cs": 0, "wtr_s": 0, "wtr_l": 0})
+        for entry in fields(self):
+            if getattr(self, entry.name) > _MOST_CLOCKS:
+                raise ArgumentError(
+                    f"timing.{entry.name}: expected at most {_MOST_CLOCKS}, got {getattr(self, entry.name)}."
+                )
         if self.command_clocks > 2:
             raise ArgumentError(f"timing.command_clocks: expected 1 or 2, got {self.command_clocks}.")
         if self.refi <= self.rfc + self.rp:

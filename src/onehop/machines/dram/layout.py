@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from onehop.errors import ArgumentError
 from onehop.machines.dram.device import Organisation
 
+# The command level keeps a bit for each bank of a rank, and tables of this many ranks
+# (csrc/machines/dram.hpp).
+MOST_RANKS = 64
 FIELDS = ("rank", "bank_group", "bank", "row", "column")
 
 # Bits of an address, from low to high; a number is how many bits of that field stand there, and a field
@@ -77,12 +80,42 @@ class Layout:
         out = np.zeros((len(FIELDS), *bursts.shape), dtype=np.int64)
         for entry in self.slices:
             out[entry.field] |= ((bursts >> entry.shift) & ((1 << entry.bits) - 1)) << entry.place
-        if self.xor_column:
-            column, used = out[-1].copy(), 0
-            for field, width in enumerate(self.widths[:-1]):
-                out[field] ^= (column >> used) & ((1 << width) - 1)
-                used += width
+        self._xor(out)
         return out
+
+    def unmap(self, fields: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The bursts of fields: :meth:`map` undone.
+
+        Args:
+            fields: [5, N]: rank, bank group, bank, row, column of each.
+
+        Returns:
+            [N], their numbers.
+
+        Raises:
+            ArgumentError: A field is larger than there are of it.
+        """
+        for name, width, values in zip(FIELDS, self.widths, fields, strict=True):
+            if values.size and (int(values.min()) < 0 or int(values.max()) >> width):
+                raise ArgumentError(
+                    f"{name}: expected 0 to {(1 << width) - 1}, got {int(values.min())} to "
+                    f"{int(values.max())}."
+                )
+        fields = fields.copy()
+        self._xor(fields)
+        out = np.zeros(fields.shape[1:], dtype=np.int64)
+        for entry in self.slices:
+            out |= ((fields[entry.field] >> entry.place) & ((1 << entry.bits) - 1)) << entry.shift
+        return out
+
+    def _xor(self, fields: NDArray[np.int64]) -> None:
+        """Takes the column onto the other fields, or off them again, where the layout says so."""
+        if not self.xor_column:
+            return
+        used = 0
+        for field, width in enumerate(self.widths[:-1]):
+            fields[field] ^= (fields[-1] >> used) & ((1 << width) - 1)
+            used += width
 
 
 def layout_for(text: str, organisation: Organisation, ranks: int = 1) -> Layout:
@@ -97,8 +130,8 @@ def layout_for(text: str, organisation: Organisation, ranks: int = 1) -> Layout:
         ArgumentError: The list is no list of fields, leaves bits out or names too many; or ranks is no power
             of two.
     """
-    if type(ranks) is not int or ranks < 1 or ranks & (ranks - 1):
-        raise ArgumentError(f"ranks: expected a power of two of at least 1, got {ranks!r}.")
+    if type(ranks) is not int or not 1 <= ranks <= MOST_RANKS or ranks & (ranks - 1):
+        raise ArgumentError(f"ranks: expected a power of two from 1 to {MOST_RANKS}, got {ranks!r}.")
     sizes = (
         ranks,
         organisation.bank_groups,

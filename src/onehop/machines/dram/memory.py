@@ -7,13 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError
+from onehop.machines.dram import command
 from onehop.machines.dram.access import Access
 from onehop.machines.dram.closed_form import Estimate, estimate
+from onehop.machines.dram.command import CommandRun
+from onehop.machines.dram.curve import Cost, Curve
 from onehop.machines.dram.device import Dram
 from onehop.machines.dram.layout import Layout, layout_for
-from onehop.machines.dram.report import Counts, DramReport, report
+from onehop.machines.dram.report import DramReport, report
+from onehop.machines.dram.requests import Requests, generate
 
 LEVELS = ("command", "curve", "closed")
+SCHEDULERS = ("fr_fcfs", "fr_fcfs_rows")
+
+# Requests of a run at the command level that stands for traffic without an end: some hundred refreshes.
+_LONG_RUN = 100_000
+_MOST_QUEUE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +31,12 @@ class Memory:
 
     Attributes:
         dram: The device.
-        ranks: Ranks behind the bus, a power of two; 1 for what a unit beside its rank sees.
+        ranks: Ranks behind the bus, a power of two up to 64; 1 for what a unit beside its rank sees.
         layout: How bursts lie in the ranks: a name or a list of fields (:class:`~.layout.Layout`).
-        queue: Requests of a kind, reads or writes, that the controller chooses among.
+        queue: Requests of a kind, reads or writes, that the controller chooses among; 1 to 256.
         refresh: Whether the ranks are refreshed.
+        scheduler: ``fr_fcfs``: the oldest request whose next command is ready. ``fr_fcfs_rows``: the same,
+            but no row is closed that an older request still wants.
     """
 
     dram: Dram
@@ -33,12 +44,21 @@ class Memory:
     layout: str = "row_first"
     queue: int = 32
     refresh: bool = True
+    scheduler: str = "fr_fcfs"
 
     def __post_init__(self) -> None:
         """Checks every field."""
+        if not isinstance(self.dram, Dram):
+            raise ArgumentError(f'dram: expected a Dram, as preset("DDR5_4800AN"), got {self.dram!r}.')
         layout_for(self.layout, self.dram.organisation, self.ranks)
-        if type(self.queue) is not int or not 1 <= self.queue <= 1024:
-            raise ArgumentError(f"queue: expected an integer from 1 to 1024, got {self.queue!r}.")
+        if type(self.queue) is not int or not 1 <= self.queue <= _MOST_QUEUE:
+            raise ArgumentError(f"queue: expected an integer from 1 to {_MOST_QUEUE}, got {self.queue!r}.")
+        if not isinstance(self.refresh, bool):
+            raise ArgumentError(f"refresh: expected true or false, got {self.refresh!r}.")
+        if self.scheduler not in SCHEDULERS:
+            raise ArgumentError(
+                f"scheduler: expected one of {', '.join(SCHEDULERS)}, got {self.scheduler!r}."
+            )
 
     @property
     def address_layout(self) -> Layout:
@@ -51,7 +71,7 @@ class Memory:
         Raises:
             ArgumentError: There is no such level.
         """
-        return _burst_cycles(self, access, level)
+        return _cost(self, access, level).cycles
 
     def gbps(self, access: Access, level: str = "closed") -> float:
         """Bandwidth in 1e9 bytes a second, whole bursts counted."""
@@ -85,41 +105,99 @@ class Memory:
             access: The traffic.
             requests: Bursts.
             level: ``closed``, ``curve`` or ``command``.
-            seed: Where random runs start.
+            seed: Where random runs start; of use to the command level alone.
 
         Raises:
             ArgumentError: A value that cannot be.
         """
-        if type(requests) is not int or requests < 1:
-            raise ArgumentError(f"requests: expected an integer of at least 1, got {requests!r}.")
-        return report(self.dram, level, self.ranks, _counts(self, access, requests, level))
+        if level == "command":
+            return self.serve(self.requests(access, requests, seed))
+        _check_count(requests)
+        counts = _cost(self, access, level).counts(
+            requests, access.op, self.dram.timing.refi, self.ranks if self.refresh else 0
+        )
+        return report(self.dram, level, self.ranks, counts)
+
+    def requests(self, access: Access, count: int, seed: int = 0) -> Requests:
+        """Requests of a kind of traffic.
+
+        Args:
+            access: The traffic.
+            count: Bursts.
+            seed: Where random runs start.
+        """
+        _check_count(count)
+        return generate(access, self.dram.organisation, self.address_layout, count, seed)
+
+    def serve(self, requests: Requests) -> DramReport:
+        """What requests come to at the command level, as those of a recorded trace.
+
+        Raises:
+            ArgumentError: A burst lies outside the ranks.
+        """
+        return report(self.dram, "command", self.ranks, self.commands(requests, log=False).counts)
+
+    def commands(self, requests: Requests, log: bool = True) -> CommandRun:
+        """The same, with every command that went out.
+
+        Args:
+            requests: What to read and write, in this order.
+            log: Whether to keep the commands, some 170 bytes a request.
+
+        Raises:
+            ArgumentError: A burst lies outside the ranks.
+        """
+        return command.serve(
+            self.dram,
+            self.address_layout,
+            requests,
+            queue=self.queue,
+            refresh=self.refresh,
+            scheduler=self.scheduler,
+            log=log,
+        )
 
 
-@lru_cache(maxsize=4096)
-def _estimate(memory: Memory, access: Access) -> Estimate:
-    return estimate(memory.dram, access, memory.address_layout, memory.ranks, memory.queue, memory.refresh)
+def _check_count(requests: int) -> None:
+    if type(requests) is not int or requests < 1:
+        raise ArgumentError(f"requests: expected an integer of at least 1, got {requests!r}.")
 
 
-def _burst_cycles(memory: Memory, access: Access, level: str) -> float:
+def _cost(memory: Memory, access: Access, level: str) -> Cost:
+    """What a burst costs at a level."""
     if level == "closed":
-        return _estimate(memory, access).burst_cycles
+        return _closed(memory, access)
+    if level == "command":
+        return _measured(memory, access)
+    if level == "curve":
+        if access.pattern == "sequential":
+            return _measured(memory, access)
+        return _curve(memory, access.op).at(access.run_bursts(memory.dram.organisation))
     raise ArgumentError(f"level: expected one of {', '.join(LEVELS)}, got {level!r}.")
 
 
-def _counts(memory: Memory, access: Access, requests: int, level: str) -> Counts:
-    """Counts from a time a burst; misses are the first activations of each bank after a refresh."""
-    found = _estimate(memory, access)
-    cycles = round(requests * _burst_cycles(memory, access, level))
-    activations = round(requests / found.bursts_per_activation)
-    refreshes = cycles // memory.dram.timing.refi * memory.ranks if memory.refresh else 0
-    misses = min(activations, (refreshes + memory.ranks) * memory.dram.organisation.banks)
-    return Counts(
-        cycles=cycles,
-        reads=requests if access.op == "read" else 0,
-        writes=requests if access.op == "write" else 0,
-        row_hits=requests - activations,
-        row_misses=misses,
-        row_conflicts=activations - misses,
-        activations=activations,
-        refreshes=refreshes,
+@lru_cache(maxsize=4096)
+def _closed(memory: Memory, access: Access) -> Cost:
+    found: Estimate = estimate(
+        memory.dram, access, memory.address_layout, memory.ranks, memory.queue, memory.refresh
     )
+    activations = 1.0 / found.bursts_per_activation
+    # After a refresh every bank is closed; whoever comes to it first finds no row open.
+    banks = memory.ranks * memory.dram.organisation.banks
+    misses = banks * found.burst_cycles / memory.dram.timing.refi if memory.refresh else 0.0
+    return Cost(found.burst_cycles, activations, min(misses, activations))
+
+
+@lru_cache(maxsize=1024)
+def _measured(memory: Memory, access: Access) -> Cost:
+    counts = memory.commands(memory.requests(access, _LONG_RUN), log=False).counts
+    return Cost.of(counts)
+
+
+@lru_cache(maxsize=256)
+def _curve(memory: Memory, op: str) -> Curve:
+    """From a burst to four rows, in powers of two: beyond that runs are like sequential traffic."""
+    shape = memory.dram.organisation
+    lengths = [1 << i for i in range((4 * shape.row_bursts).bit_length())]
+    points = [_measured(memory, Access("random", length * shape.burst_bytes, op)) for length in lengths]
+    return Curve(tuple(lengths), tuple(points))

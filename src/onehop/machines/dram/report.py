@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 
+from onehop.errors import ArgumentError
 from onehop.machines.dram.device import Dram
 
 
@@ -11,7 +12,7 @@ class Counts:
     """What a run was, in commands and clocks.
 
     Attributes:
-        cycles: Clocks, of the device's ``clock_ps``.
+        cycles: Clocks, of the device's ``clock_ps``, until the last data have passed.
         reads: Bursts read.
         writes: Bursts written.
         row_hits: Requests that found their row open.
@@ -19,6 +20,10 @@ class Counts:
         row_conflicts: Requests that found another row open.
         activations: ACT commands.
         refreshes: REF commands, over all ranks.
+        forwarded: Reads that a waiting write to the same burst answered.
+        coalesced: Writes that a waiting write to the same burst absorbed.
+        read_latency_cycles: Clocks from arrival to the end of the data, summed over the reads; 0 where it is
+            not known.
     """
 
     cycles: int
@@ -29,6 +34,9 @@ class Counts:
     row_conflicts: int
     activations: int
     refreshes: int
+    forwarded: int = 0
+    coalesced: int = 0
+    read_latency_cycles: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,7 @@ class DramReport:
         dram: Name of the device.
         ranks: Ranks behind the bus.
         cycles: Clocks.
-        served: Requests that were done within them.
+        served: Bursts that were read or written within them.
         time_ns: The same time.
         gbps: 1e9 bytes a second.
         percent_of_peak: Of what the data bus carries if it never rests.
@@ -48,7 +56,10 @@ class DramReport:
         row_misses: Requests that found their bank closed.
         row_conflicts: Requests that found another row open.
         activations: ACT commands.
-        refreshes: REF commands.
+        refreshes: REF commands, over all ranks.
+        forwarded: Reads that a waiting write answered; they are not among those served.
+        coalesced: Writes that a waiting write absorbed; they are not among those served.
+        mean_read_latency_ns: From arrival in the queue to the end of the data; None but at the command level.
         energy_nj: Energy of the ranks in all.
         energy: The same by command, and ``standby``; nJ.
         energy_source: Where the energies come from.
@@ -67,6 +78,9 @@ class DramReport:
     row_conflicts: int
     activations: int
     refreshes: int
+    forwarded: int
+    coalesced: int
+    mean_read_latency_ns: float | None
     energy_nj: float
     energy: dict[str, float]
     energy_source: str
@@ -77,8 +91,15 @@ class DramReport:
 
     @classmethod
     def from_json(cls, text: str) -> "DramReport":
-        """The report that :meth:`to_json` wrote."""
-        return cls(**json.loads(text))
+        """The report that :meth:`to_json` wrote.
+
+        Raises:
+            ArgumentError: The text is no such report.
+        """
+        try:
+            return cls(**json.loads(text))
+        except (json.JSONDecodeError, TypeError) as error:
+            raise ArgumentError(f"report: expected what to_json wrote ({error}).") from error
 
 
 def report(dram: Dram, level: str, ranks: int, counts: Counts) -> DramReport:
@@ -87,6 +108,7 @@ def report(dram: Dram, level: str, ranks: int, counts: Counts) -> DramReport:
     time_ns = counts.cycles * dram.timing.clock_ps / 1000.0
     gbps = served * dram.organisation.burst_bytes / time_ns if time_ns else 0.0
     energy = energy_by_command(dram, ranks, counts)
+    latency = counts.read_latency_cycles / max(1, counts.reads) * dram.timing.clock_ps / 1000.0
     return DramReport(
         level=level,
         dram=dram.name,
@@ -101,6 +123,9 @@ def report(dram: Dram, level: str, ranks: int, counts: Counts) -> DramReport:
         row_conflicts=counts.row_conflicts,
         activations=counts.activations,
         refreshes=counts.refreshes,
+        forwarded=counts.forwarded,
+        coalesced=counts.coalesced,
+        mean_read_latency_ns=latency or None,
         energy_nj=sum(energy.values()),
         energy=energy,
         energy_source=dram.energy.source,
