@@ -119,7 +119,7 @@ def _load(
 ) -> tuple[Graph, list[int]]:
     """The graph, and the widths that its layers aggregate."""
     if source.startswith("twin:"):
-        content = datasets.load(source, seed, scale, bar.share, features=layers > 1)
+        content = datasets.load(source, seed, scale, bar.share)
     elif scale != 1:
         raise ArgumentError("scale: only twins can be scaled; leave it away.")
     else:
@@ -214,10 +214,10 @@ def _print(
         )
     console.print(table)
     for line in content.get("sweep", []):
-        times = ", ".join(f"{name} {time:.3f}" for name, time in line["candidates_ms"].items())
+        each = ", ".join(f"{name} {time:.3f}" for name, time in line["candidates_ms"].items())
         console.print(
             f"tile {line['tile']}, {line['retile']}, broadcast {'on' if line['broadcast'] else 'off'}: "
-            f"{line['read_reduction_percent']:.2f} % fewer reads; ms: {times}"
+            f"{line['read_reduction_percent']:.2f} % fewer reads; ms: {each}"
         )
     console.print(layer_report(found[0]).table(), markup=False)
     console.print(

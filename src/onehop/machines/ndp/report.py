@@ -64,6 +64,7 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
         "speedup_over_prior": prior.serial_ns / max(found.time_ns, 1e-9),
         "speedup_over_overlapped_prior": found.best_overlapped_prior_ns / max(found.time_ns, 1e-9),
         "read_reduction_percent": 100.0 * (1.0 - reads / edges) if edges else 0.0,
+        "dram_model_error_percent": dram_model_error_percent(run),
         "candidates_ms": found.candidates_ms(),
         "impossible": dict(found.impossible),
         "baseline": {
