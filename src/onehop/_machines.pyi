@@ -143,3 +143,32 @@ def ndp_windows(
     most_events: int,
     /,
 ) -> tuple[float, int]: ...
+
+DRAWS_PER_TASK: int
+
+def block_inside(
+    starts: int,
+    demand: int,
+    first: int,
+    last: int,
+    seed: int,
+    pairs: int,
+    capacity: int,
+    degrees: int,
+    threads: int,
+) -> int: ...
+def block_alias(weights: int, count: int, threshold: int, alias: int) -> bool: ...
+def block_between(
+    threshold: int,
+    alias: int,
+    community: int,
+    nodes: int,
+    draws: int,
+    seed: int,
+    first_stream: int,
+    pairs: int,
+    threads: int,
+) -> int: ...
+def block_rows(
+    pairs: int, count: int, number: int, nodes: int, rowptr: int, col: int, threads: int
+) -> None: ...

@@ -160,7 +160,7 @@ def _load(source: str, scale: float) -> tuple[Graph, str]:
         raise ArgumentError(f"scale: only twins can be scaled, and {source!r} is none.")
     with progress(100, source) as bar:
         if source.startswith("twin:"):
-            found = datasets.load(source, scale=scale, progress=bar.share)
+            found = datasets.load(source, scale=scale, progress=bar.share, features=False)
         else:
             found = sources.dataset(source, bar.share)
         graph = Graph.from_edge_index(found.edge_index, found.num_nodes)

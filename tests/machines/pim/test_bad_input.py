@@ -1,0 +1,124 @@
+"""Everything that does not fit is an error that says what would, before anything has run."""
+
+import pytest
+import torch
+
+from onehop import ArgumentError
+from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art
+from tests.machines.pim.graphs import HOSTILE
+from tests.machines.pim.machines import small
+
+MACHINE = Machine(small())
+GRAPH = HOSTILE["uniform"]
+
+
+@pytest.mark.parametrize(("sp", "ds"), [(3, 1), (3, 3), (1, 7)])
+def test_clusters_that_do_not_match_the_ranks(sp: int, ds: int) -> None:
+    with pytest.raises(ArgumentError, match=f"sp \\* ds = {sp} \\* {ds}"):
+        MACHINE.simulate(GRAPH, 16, PimPlan(sp=sp, ds=ds))
+
+
+def test_more_clusters_than_cores_of_a_rank() -> None:
+    with pytest.raises(ArgumentError, match="9 clusters a rank"):
+        MACHINE.simulate(GRAPH, 16, PimPlan(sp=4, ds=10))
+
+
+def test_grande_needs_its_own_grid() -> None:
+    with pytest.raises(ArgumentError, match="4 x 10"):
+        MACHINE.simulate(GRAPH, 16, PimPlan(scheme="grande", sp=2, ds=2))
+    assert prior_art.grande(MACHINE.config).ds == 10
+
+
+def test_widths_that_break_the_rule_of_8_bytes() -> None:
+    plan = PimPlan(sp=1, ds=4, pad=False)
+    with pytest.raises(ArgumentError, match=r"20 bytes.*multiples of 8"):
+        MACHINE.simulate(GRAPH, 20, plan, "int32")
+    assert MACHINE.simulate(GRAPH, 16, plan, "int32").total_ns > 0
+
+
+def test_rows_longer_than_a_transfer() -> None:
+    with pytest.raises(ArgumentError, match=r"at most 2048.*at least 2"):
+        MACHINE.simulate(GRAPH, 1024, PimPlan(sp=4, ds=1, tasklets=1), "int32")
+
+
+def test_more_tasklets_than_threads() -> None:
+    with pytest.raises(ArgumentError, match="24"):
+        MACHINE.simulate(GRAPH, 16, PimPlan(sp=1, ds=4, tasklets=25))
+
+
+def test_too_many_blocks() -> None:
+    with pytest.raises(ArgumentError, match="4096"):
+        MACHINE.simulate(BalancedShapes(10, 10, 10), 16, PimPlan(sp=1, ds=4, block_rounds=5000))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sp": 0},
+        {"sp": True},
+        {"ds": 1.5},
+        {"format": "ell"},
+        {"core_balance": "nnz"},
+        {"sync": "none"},
+        {"reader_bytes": 33},
+        {"reader_bytes": 2048},
+        {"pad": 1},
+        {"dtype": "float16"},
+        {"accumulator": "int128"},
+        {"scheme": "other"},
+        {"merge_threads": 0},
+    ],
+)
+def test_bad_fields_of_plans(fields: dict) -> None:
+    with pytest.raises(ArgumentError, match=next(iter(fields))):
+        PimPlan(**fields)
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", '{"sp": 2, "colour": 3}'])
+def test_bad_json_of_plans(text: str) -> None:
+    with pytest.raises(ArgumentError, match="plan"):
+        PimPlan.from_json(text)
+
+
+def test_plan_round_trip() -> None:
+    plan = PimPlan(sp=2, ds=16, format="coo", dtype="int8", rounds=3)
+    assert PimPlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"x": torch.ones(99, 4)}, "a row for each of the 100 sources"),
+        ({"x": torch.ones(100)}, "a row for each"),
+        ({"x": torch.ones(100, 4, dtype=torch.bfloat16)}, "bfloat16"),
+        ({"x": torch.ones(100, 4).to_sparse()}, "dense"),
+        ({"x": [[1.0]]}, "list"),
+        ({"weight": torch.ones(3)}, r"weight.*\[900\]"),
+        ({"weight": torch.ones(900, dtype=torch.int32)}, "weight: expected torch.float32"),
+        ({"reduce": "max"}, "sum and mean"),
+        ({"src_scale": torch.ones(3)}, "src_scale"),
+        ({"dst_scale": torch.ones(3)}, "dst_scale"),
+        ({"x": torch.ones(100, 4, dtype=torch.int32), "src_scale": torch.ones(100)}, "cannot be scaled"),
+        (
+            {"x": torch.ones(100, 4, dtype=torch.int8), "weight": torch.full((900,), 300)},
+            "weight: expected numbers from -128 to 127",
+        ),
+        (
+            {"x": torch.ones(100, 4, dtype=torch.int32), "plan": PimPlan(sp=1, ds=4, dtype="int8")},
+            "dtype int8",
+        ),
+        (
+            {"x": torch.ones(100, 4, dtype=torch.int32), "plan": PimPlan(sp=1, ds=4, dtype="float32")},
+            "as floats",
+        ),
+    ],
+)
+def test_bad_arguments(arguments: dict, message: str) -> None:
+    arguments = {"x": torch.ones(100, 4), **arguments}
+    with pytest.raises(ArgumentError, match=message):
+        MACHINE.aggregate(GRAPH, arguments.pop("x"), **arguments)
+
+
+def test_graph_must_be_a_graph() -> None:
+    with pytest.raises(ArgumentError, match=r"expected an onehop\.Graph"):
+        MACHINE.aggregate(torch.zeros(2, 3, dtype=torch.long), torch.ones(3, 3))

@@ -1,0 +1,183 @@
+"""Reports: fixed keys, conserved bytes and edges, consistent times."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from onehop.machines.pim import BalancedShapes, Machine, PimPlan
+from tests.machines.pim.graphs import HOSTILE
+from tests.machines.pim.machines import CORES, RANKS, small
+
+MACHINE = Machine(small())
+PLAN = PimPlan(sp=2, ds=2)
+GRAPH = HOSTILE["uniform"]
+NO_LATENCY = Machine(small().with_(call_us=0))
+
+
+def report(plan: PimPlan = PLAN, width: int = 16, machine: Machine = MACHINE):
+    return machine.simulate(GRAPH, width, plan, "int32")
+
+
+def test_fixed_keys_survive_json(tmp_path: Path) -> None:
+    found = report()
+    found.to_json(tmp_path / "report.json")
+    read = json.loads((tmp_path / "report.json").read_text())
+    assert set(read["phases_ms"]) == {"send", "broadcast", "kernel", "retrieve", "merge"}
+    for key in ("total_ms", "bytes", "energy_mj", "utilisation", "mram_bytes_max", "output_max_abs_error"):
+        assert key in read
+    for key in ("sp", "ds", "format", "core_balance", "thread_balance", "tasklets"):
+        assert read["plan"][key] == getattr(PLAN, key)
+    assert PimPlan(**read["plan"]) == PLAN
+    assert read == json.loads(json.dumps(found.as_dict()))
+    assert sum(read["phases_ms"].values()) == pytest.approx(read["total_ms"])
+
+
+def test_features_are_delivered_to_every_core_that_needs_them() -> None:
+    """P / sp * N * H * b in total: each core gets its part's rows of its slice."""
+    moved = report(PimPlan(sp=1, ds=4), width=16).bytes
+    assert moved["broadcast"] == CORES * 100 * 4 * 4
+    # Two columns of int32 are 8 bytes; one is filled up to two.
+    assert report(PimPlan(sp=1, ds=4), width=4).bytes["broadcast"] == CORES * 100 * 2 * 4
+
+
+def test_results_are_retrieved_in_blocks_of_the_fullest_core() -> None:
+    plan = PimPlan(sp=1, ds=4, core_balance="row")
+    # 100 rows over 9 or 10 cores: 12 or 10 rows at most.
+    moved = report(plan, width=16).bytes
+    assert moved["retrieve"] == 10 * 10 * 16 + 3 * 9 * 12 * 16
+    # All that was returned beyond 100 rows in each of four slices is padding.
+    assert moved["padding"] == moved["retrieve"] - 4 * 100 * 16
+
+
+def test_edge_balance_retrieves_more_and_computes_less_on_a_hub() -> None:
+    hub = HOSTILE["hub"]
+    by_row, by_edge = (
+        NO_LATENCY.simulate(hub, 64, PimPlan(sp=1, ds=4, core_balance=balance, format="coo"), "int32")
+        for balance in ("row", "edge")
+    )
+    assert by_edge.phases_ns["kernel"] < by_row.phases_ns["kernel"]
+    assert by_edge.core_busy_ns.max() < by_row.core_busy_ns.max()
+
+
+def test_several_clusters_in_a_rank_are_sent_to_one_by_one() -> None:
+    moved = report(PimPlan(sp=2, ds=2 * RANKS)).bytes
+    assert moved["broadcast"] == 0
+    assert moved["send"] > CORES * 50 * 2 * 4
+
+
+def test_rounds_send_the_same_features_and_more_arguments() -> None:
+    once, twice = report(PimPlan(sp=1, ds=4)), report(PimPlan(sp=1, ds=4, rounds=2))
+    assert twice.bytes["broadcast"] == once.bytes["broadcast"]
+    assert twice.bytes["send"] == 2 * once.bytes["send"]
+    assert twice.total_ns > once.total_ns
+    assert twice.mram_bytes_max < once.mram_bytes_max
+
+
+def test_block_rounds_send_the_matrix_in_every_call() -> None:
+    found = report(PimPlan(sp=1, ds=4, block_rounds=2))
+    assert found.bytes["send"] > found.bytes["matrix"] > 0
+
+
+def test_barriers_never_save_time() -> None:
+    for grid in ((1, 4), (2, 2), (4, 1)):
+        plan = PimPlan(sp=grid[0], ds=grid[1])
+        assert report(plan).total_ns <= report(replace(plan, asynchronous=False)).total_ns * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("better", "phase"),
+    [
+        ({"merge_threads": 8}, "merge"),
+        ({"reuse_buffers": True}, "retrieve"),
+        ({"unit_weights": True}, "kernel"),
+    ],
+)
+def test_each_improvement_shortens_its_phase_alone(better: dict, phase: str) -> None:
+    plain = PimPlan(sp=2, ds=2, unit_weights=False)
+    before, after = report(plain, 64), report(replace(plain, **better), 64)
+    for name in before.phases_ns:
+        if name == phase:
+            assert after.phases_ns[name] < before.phases_ns[name]
+        else:
+            assert after.phases_ns[name] == before.phases_ns[name]
+
+
+def test_merging_row_by_row_moves_fewer_bytes_of_narrow_slices() -> None:
+    plan = PimPlan(sp=1, ds=4, merge_threads=10_000)
+    block, row = report(plan, 16), report(replace(plan, merge_order="row"), 16)
+    assert row.bytes["merge"] < block.bytes["merge"]
+    assert row.phases_ns["merge"] < block.phases_ns["merge"]
+
+
+def test_links_between_cores_leave_one_part_to_retrieve() -> None:
+    linked = Machine(small().with_(core_to_core_gbps=100))
+    before, after = report(PimPlan(sp=4, ds=1)), report(PimPlan(sp=4, ds=1), machine=linked)
+    assert after.bytes["retrieve"] < before.bytes["retrieve"]
+    assert after.bytes["core_to_core"] == 3 * 100 * 16 * 4
+
+
+def test_busy_times_cover_the_kernel() -> None:
+    found = report(replace(PLAN, asynchronous=False), machine=NO_LATENCY)
+    assert found.core_busy_ns.shape == (CORES,)
+    assert found.tasklet_busy_ns.shape == (CORES, PLAN.tasklets)
+    assert found.core_busy_ns.max() == pytest.approx(found.phases_ns["kernel"])
+    assert (found.tasklet_busy_ns.max(axis=1) <= found.core_busy_ns * (1 + 1e-12)).all()
+
+
+def test_utilisation_is_below_one_and_of_the_kernel() -> None:
+    found = report(width=64)
+    assert 0 < found.utilisation_total < found.utilisation < 1
+
+
+def test_energy_is_power_times_time() -> None:
+    found = report(machine=NO_LATENCY)
+    power = NO_LATENCY.config.power
+    assert found.energy_nj["ranks"] == pytest.approx(power.rank_w * RANKS * found.total_ns)
+    assert found.energy_nj["cores"] == pytest.approx(power.core_w * found.core_busy_ns.sum())
+    assert found.energy_nj["host"] == pytest.approx(
+        power.host_w * (found.total_ns - found.phases_ns["kernel"])
+    )
+
+
+def test_timeline_ends_when_the_run_ends() -> None:
+    found = report(PimPlan(sp=2, ds=2, rounds=2))
+    assert found.timeline.end_ns == pytest.approx(found.total_ns)
+    lanes = {span.lane for span in found.timeline.spans}
+    assert lanes == {"host/link", "host/merge", *(f"ranks/rank {r}" for r in range(RANKS))}
+
+
+def test_same_run_same_report() -> None:
+    first, second = report(), report()
+    assert first.as_dict() == second.as_dict()
+    assert np.array_equal(first.tasklet_busy_ns, second.tasklet_busy_ns)
+
+
+def test_balanced_size_is_a_lower_bound_of_the_kernel() -> None:
+    size = BalancedShapes(GRAPH.num_src, GRAPH.num_dst, GRAPH.num_edges)
+    plan = PimPlan(sp=2, ds=2, asynchronous=False)
+    balanced = MACHINE.simulate(size, 16, plan, "int32")
+    assert balanced.phases_ns["kernel"] <= report(plan).phases_ns["kernel"]
+
+
+def test_table_and_plot(tmp_path: Path) -> None:
+    text = str(report())
+    for part in ("broadcast", "utilisation", "plan", "2x2", "MiB of a bank"):
+        assert part in text
+    report().plot(tmp_path / "phases.png")
+    assert (tmp_path / "phases.png").stat().st_size > 1000
+
+
+def test_random_multipliers_cost_more_than_ones() -> None:
+    x = torch.randint(-(2**20), 2**20, (100, 16), dtype=torch.int32)
+    generator = torch.Generator().manual_seed(0)
+    small_weight = torch.ones(GRAPH.num_edges, dtype=torch.int32)
+    large_weight = torch.randint(2**9, 2**10, (GRAPH.num_edges,), generator=generator, dtype=torch.int32)
+    times = [
+        MACHINE.aggregate(GRAPH, x, PLAN, weight=weight)[1].phases_ns["kernel"]
+        for weight in (small_weight, large_weight)
+    ]
+    assert times[0] < times[1]
