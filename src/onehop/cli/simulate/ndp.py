@@ -119,7 +119,7 @@ def _load(
 ) -> tuple[Graph, list[int]]:
     """The graph, and the widths that its layers aggregate."""
     if source.startswith("twin:"):
-        content = datasets.load(source, seed, scale, bar.share)
+        content = datasets.load(source, seed, scale, bar.share, features=layers > 1)
     elif scale != 1:
         raise ArgumentError("scale: only twins can be scaled; leave it away.")
     else:
