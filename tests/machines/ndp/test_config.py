@@ -3,13 +3,13 @@ import pytest
 from onehop.errors import ConfigurationError
 from onehop.machines.ndp import NdpConfig, load, presets
 
-MINIMAL = '''
+MINIMAL = """
 name = "small"
 [topology]
 channels = 1
 dimms_per_channel = 1
 ranks_per_dimm = 2
-'''
+"""
 
 
 @pytest.mark.parametrize("name", ["gnnear", "grande_16", "grande_32"])

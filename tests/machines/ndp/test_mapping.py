@@ -12,7 +12,13 @@ from onehop.machines.ndp.mapping import Pods, candidates, owners
 from onehop.plans.ndp import PODS
 from tests.ops.hostile_graphs import HOSTILE
 
-TOPOLOGIES = [Topology(4, 2, 2), Topology(8, 2, 2), Topology(1, 1, 2), Topology(2, 1, 1), Topology(4, 2, 2, 0)]
+TOPOLOGIES = [
+    Topology(4, 2, 2),
+    Topology(8, 2, 2),
+    Topology(1, 1, 2),
+    Topology(2, 1, 1),
+    Topology(4, 2, 2, 0),
+]
 
 
 def aggregated(graph, topology, name, x, weight=None):

@@ -9,7 +9,7 @@ from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import Workload
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
-from onehop.machines.ndp.traffic import Traffic
+from onehop.machines.ndp.traffic import Traffic, sums
 
 # GNNear maps like DIMM-pods; G-NMP cuts vertically or horizontally by vector size.
 PRIOR_PODS = ("dimm", "rank", "system")
@@ -124,10 +124,14 @@ def prior(
         width: Columns of the feature vectors.
 
     Returns:
-        One for each mapping of :data:`PRIOR_PODS`.
+        One for each mapping of :data:`PRIOR_PODS` whose slices fit into a buffer.
     """
+    every = [Pods.of(config.topology, name) for name in PRIOR_PODS]
+    buffer = config.module.buffer_bytes
     return [
-        _prior(config, workload, memory, Pods.of(config.topology, name), tile, width) for name in PRIOR_PODS
+        _prior(config, workload, memory, pods, tile, width)
+        for pods in every
+        if pods.slice_bytes(width).max() <= buffer
     ]
 
 
@@ -142,7 +146,7 @@ def _prior(
     edges = traffic.by_channel(traffic.counts.edges)
     adjacency = traffic.adjacency_bytes.sum(axis=1) / channels * per_byte
     # Every channel of a pod gets the instructions for all of the pod's edges.
-    of_pod = edges.reshape(len(edges), -1, pods.channels).sum(axis=2).max(axis=1, initial=0)
+    of_pod = sums(edges, channels // pods.channels).max(axis=1, initial=0)
     receivers = 1 if pods.inside_dimm else pods.in_channel
     pre = adjacency + of_pod * config.host.instruction_bytes * receivers * per_byte + config.control.poll_ns
 
@@ -156,7 +160,7 @@ def _prior(
     results = traffic.write_bursts * np.array(
         [memory.random(int(n), "write", on_bus=True).ns for n in bursts]
     )
-    results = results.reshape(len(results), channels, -1).sum(axis=2)
+    results = sums(results, channels)
     reduce = traffic.output_bytes.sum(axis=1) / config.host.reduce_gbps
     post = np.maximum(outputs.max(axis=1, initial=0.0), reduce) + results.max(axis=1, initial=0.0)
     post += config.control.poll_ns
