@@ -1,4 +1,4 @@
-"""Bytes of every mapping against the table of section B of the design notes: formulas in N, E, d, R, C, P alone."""
+"""Bytes of every mapping against formulas in nodes, edges, width, ranks, channels and pods alone."""
 
 import numpy as np
 import pytest

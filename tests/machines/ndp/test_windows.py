@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -53,8 +54,8 @@ def test_the_native_recurrence_equals_the_plain_one(ranks, channels, pod, transf
         assert run(times, channels).total_ns == pytest.approx(finish(times, channels), rel=1e-12)
 
 
-# By hand, in ns. A = 2; X of a rank's own bundle 6 and 4 for whole vectors, 3 and 2 for halves; Q = 4 of whole
-# partial sums, 2 of finished halves; Z = 2; W = 1; a bundle is read in 1 and a copy of it written in 1.
+# By hand, in ns. A = 2; X of a rank's own bundle 6 and 4 for whole vectors, 3 and 2 for halves; Q = 4 of
+# whole partial sums, 2 of finished halves; Z = 2; W = 1; a bundle is read in 1, a copy of it written in 1.
 #
 # (c) window 0: A 0-2, X to 8 and 6. Window 1: A to 10 and 8, X to 16 and 12; meanwhile Q of window 0 8-12 and
 # Z     12-14; W of window 0 16-17 and 14-15. Then Q of window 1 16-20, Z 20-22, W 22-23.
@@ -109,7 +110,7 @@ def test_no_two_things_happen_at_once_in_one_place():
     events = run(times, 4, record=6).events
     for on_channel, where in {(e.on_channel, e.where) for e in events}:
         own = sorted((e.start_ns, e.end_ns) for e in events if (e.on_channel, e.where) == (on_channel, where))
-        assert all(before[1] <= after[0] for before, after in zip(own, own[1:], strict=False))
+        assert all(before[1] <= after[0] for before, after in pairwise(own))
 
 
 def test_busy_times_are_the_events():
