@@ -1,4 +1,4 @@
-"""Node orders as the software rival of re-tiling: what they save, what they cost, what the machine makes of them.
+"""Node orders as the software rival of re-tiling: what they save, what they cost, and the machine's times.
 
     python benchmarks/machines/bench_ndp_orders.py [--scale 0.25] [--width 256] [--json FILE]
 

@@ -109,7 +109,8 @@ def main() -> None:
                 lines.append(line)
                 print(
                     f"{name:9} seed {seed} {line['machine']} tFAW {line['faw']:6} cache "
-                    f"{line['llc_mib']:4} MiB {line['retile']:5}: {line['time_ms']:9.2f} ms, {line['over_baseline']:.2f}x host, "
+                    f"{line['llc_mib']:4} MiB {line['retile']:5}: {line['time_ms']:9.2f} ms, "
+                    f"{line['over_baseline']:.2f}x host, "
                     f"{line['over_prior']:.2f}x prior ({line['over_overlapped_prior']:.2f}x overlapped), "
                     f"{', '.join(line['mappings'])}",
                     flush=True,
@@ -118,7 +119,8 @@ def main() -> None:
     for row in rows:
         print(
             f"{row['machine']} tFAW {row['faw']:6} cache {row['llc_mib']:4} MiB {row['retile']:5}: over the "
-            f"host mean {row['over_baseline']['mean']:.2f} best {row['over_baseline']['best']:.2f}; over prior "
+            f"host mean {row['over_baseline']['mean']:.2f} best {row['over_baseline']['best']:.2f}; "
+            f"over prior "
             f"mean {row['over_prior']['mean']:.2f} best {row['over_prior']['best']:.2f}; end to end mean "
             f"{row['end_to_end_by_published_share']['mean']:.2f} best "
             f"{row['end_to_end_by_published_share']['best']:.2f}"
