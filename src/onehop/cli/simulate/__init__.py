@@ -2,6 +2,8 @@
 
 import typer
 
+from onehop.cli.simulate import dram
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -12,3 +14,6 @@ app = typer.Typer(
 @app.callback()
 def simulate() -> None:
     """Run a graph on a simulated machine: the true result, and where time and energy go."""
+
+
+app.command()(dram.dram)
