@@ -7,8 +7,8 @@
 queue takes the last request, so ours is compared at that clock, by clocks a burst. Random runs are drawn anew: the
 traces were not kept, and Ramulator itself moves by up to 0.1 % between two seeds.
 
-Reads must be within 1 % at the command level and 3 % in the closed form, writes within 3 % at the command level.
-Speed is of the command level alone, on one core, requests made before; the median of the rounds.
+Reads must be within 1 % at the command level and 3 % in the closed form, writes within 3 % at the command
+level. Speed is of the command level alone, on one core, requests made before; the median of the rounds.
 """
 
 import argparse

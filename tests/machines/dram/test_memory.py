@@ -49,7 +49,7 @@ def test_random_traffic_is_within_a_percent_of_ramulator_and_the_closed_form_wit
 
 
 def test_gnnears_run_is_met():
-    """DDR4-2400, 256 B at a time: in GNNear's artifact 9.83 M reads took 41.6 M clocks, and an ACT each 4."""
+    """DDR4-2400, 256 B at a time: GNNear's artifact has 9.83 M reads in 41.6 M clocks, 4 an ACT."""
     memory = Memory(preset("DDR4_2400"), scheduler="fr_fcfs_rows")
     report = memory.run(Access("random", 256), 100_000, "command")
     assert report.cycles / report.served == pytest.approx(41.6 / 9.83, rel=0.01)
