@@ -34,13 +34,13 @@ class First {
     const bool better = key < key_;
     key_ = better ? key : key_;
     command_ = better ? command : command_;
-    found_ |= better;
   }
   // Whether a command that is ready then could be the first.
   bool open_at(int64_t ready) const { return static_cast<uint64_t>(ready - from_) << kPlaceBits < key_; }
 
+  bool found() const { return command_ != kRefresh; }
   Choice choice() const {
-    if (!found_) return {};
+    if (!found()) return {};
     return {from_ + static_cast<int64_t>(key_ >> kPlaceBits), command_,
             static_cast<int32_t>(key_ & ((uint64_t{1} << kPlaceBits) - 1))};
   }
@@ -50,9 +50,10 @@ class First {
   int64_t from_;
   uint64_t key_;
   Command command_ = kRefresh;
-  bool found_ = false;
 };
 
+// one_rank: nothing depends on the rank, and the search need not ask for it.
+template <bool one_rank>
 class Simulation {
  public:
   Simulation(const Timing& timing, const Layout& layout, const Controller& controller, std::vector<Issued>* log)
@@ -138,32 +139,35 @@ class Simulation {
 
   // The next command if nothing comes in: not before `from`.
   Choice choose(int64_t from) {
+    const int64_t soonest = later(from, device_.bus);
     First first(from, kNever);
-    offer_opened(first, std::max(from, device_.bus));
+    for (int kind = 0; kind < waiting_.kinds; ++kind) {
+      if (waiting_.opened[kind].count > 0) offer_accesses(first, waiting_.opened[kind], soonest, kind);
+    }
     const Choice opened = first.choice();
     if (refreshes_due_ > 0) {
-      const Choice refresh = choose_refresh(from);
+      const Choice refresh = choose_refresh(soonest);
       return refresh.clock < opened.clock ? refresh : opened;
     }
     if (opened.clock == from) return opened;
     turn_to_writes_or_reads();
-    First waiting(from, opened.clock);
-    offer_waiting(waiting, std::max(from, device_.bus), writing_ ? kWrites : kReads);
-    const Choice choice = waiting.choice();
-    return choice.clock < opened.clock ? choice : opened;
+    const int kind = writing_ ? kWrites : kReads;
+    First others(from, opened.clock);
+    if (waiting_.hits[kind].count > 0) offer_accesses(others, waiting_.hits[kind], soonest, kind);
+    if (waiting_.closers[kind].count > 0) offer_precharges(others, waiting_.closers[kind], soonest);
+    if (waiting_.openers[kind].count > 0) offer_activations(others, waiting_.openers[kind], soonest);
+    return others.found() ? others.choice() : opened;
   }
 
   // Offers some of the requests' next command, oldest first. `soonest`: before it none can be ready.
-  template <class Ready>
-  void offer(First& first, Places& places, int64_t soonest, Ready ready_at) {
-    if (places.count == 0 || !first.open_at(std::max(soonest, places.floor))) return;
+  template <class ReadyAt>
+  void offer(First& first, Places& places, int64_t soonest, Command command, ReadyAt ready_at) {
+    if (!first.open_at(later(soonest, places.floor))) return;
     int64_t floor = kNever;
     for (int32_t word = waiting_.first_word; word < waiting_.end_word; ++word) {
       for (uint64_t left = places.words[word]; left != 0; left &= left - 1) {
         const int32_t place = word * 64 + __builtin_ctzll(left);
-        const Request& request = waiting_[place];
-        Command command;
-        const int64_t ready = std::max(soonest, ready_at(request, command));
+        const int64_t ready = later(soonest, ready_at(waiting_.bank_of(place), place));
         first.offer(ready, place, command);
         if (ready == soonest) return;  // the rest is younger, and not ready sooner
         floor = std::min(floor, ready);
@@ -172,54 +176,47 @@ class Simulation {
     places.floor = floor;
   }
 
-  int64_t cas_ready(int64_t bank, int kind) const {
-    const int64_t in_rank = std::max(device_.rank_cas[kind][Device::rank_of(bank)], device_.bus_cas[kind]);
-    return std::max(in_rank, std::max(device_.cas[bank], device_.group_cas[kind][device_.group_of(bank)]));
+  // What holds in all ranks at least, and what holds in a bank's beyond it.
+  int64_t least(const int64_t* by_rank) const {
+    int64_t clock = by_rank[0];
+    if (one_rank) return clock;
+    for (int64_t rank = 1; rank < controller_.ranks; ++rank) clock = std::min(clock, by_rank[rank]);
+    return clock;
+  }
+  static int64_t in_rank_of(int64_t bank, const int64_t* by_rank) {
+    return one_rank ? 0 : by_rank[Device::rank_of(bank)];
   }
 
-  int64_t least(const int64_t* by_rank) const { return *std::min_element(by_rank, by_rank + controller_.ranks); }
-
-  void offer_opened(First& first, int64_t soonest) {
-    if (waiting_.opened.count == 0) return;
-    int64_t cas = kNever;
-    for (int kind = 0; kind < 2; ++kind)
-      cas = std::min(cas, std::max(device_.bus_cas[kind], least(device_.rank_cas[kind])));
-    offer(first, waiting_.opened, std::max(soonest, cas), [this](const Request& request, Command& command) {
-      command = request.kind == kReads ? kRead : kWrite;
-      return cas_ready(request.bank, request.kind);
+  void offer_accesses(First& first, Places& places, int64_t soonest, int kind) {
+    const Device& d = device_;
+    const int64_t* in_rank = d.rank_cas[kind];
+    const int64_t* in_group = d.group_cas[kind];
+    soonest = later(soonest, later(d.bus_cas[kind], least(in_rank)));
+    offer(first, places, soonest, kind == kReads ? kRead : kWrite, [&](int64_t bank, int32_t) {
+      return later(in_rank_of(bank, in_rank), later(d.cas[bank], in_group[d.group_of(bank)]));
     });
   }
 
-  void offer_waiting(First& first, int64_t soonest, int kind) {
+  void offer_precharges(First& first, Places& places, int64_t soonest) {
     const Device& d = device_;
-    if (waiting_.hits[kind].count > 0) {
-      const int64_t cas = std::max(d.bus_cas[kind], least(d.rank_cas[kind]));
-      offer(first, waiting_.hits[kind], std::max(soonest, cas), [&](const Request& request, Command& command) {
-        command = kind == kReads ? kRead : kWrite;
-        return cas_ready(request.bank, kind);
-      });
-    }
-    if (waiting_.closers[kind].count > 0) {
-      offer(first, waiting_.closers[kind], std::max(soonest, least(d.rank_pre)),
-            [&](const Request& request, Command& command) {
-              command = kPrecharge;
-              if (controller_.rows_first && waiting_.has_older_hit(request)) return kNever;
-              return std::max(d.rank_pre[Device::rank_of(request.bank)], d.pre[request.bank]);
-            });
-    }
-    if (waiting_.openers[kind].count > 0) {
-      offer(first, waiting_.openers[kind], std::max(soonest, least(d.rank_act)),
-            [&](const Request& request, Command& command) {
-              command = kActivate;
-              const int64_t bank = request.bank;
-              return std::max(d.rank_act[Device::rank_of(bank)], std::max(d.act[bank], d.group_act[d.group_of(bank)]));
-            });
-    }
+    soonest = later(soonest, least(d.rank_pre));
+    offer(first, places, soonest, kPrecharge, [&](int64_t bank, int32_t place) {
+      if (controller_.rows_first && waiting_.has_older_hit(waiting_[place])) return kNever;
+      return later(in_rank_of(bank, d.rank_pre), d.pre[bank]);
+    });
+  }
+
+  void offer_activations(First& first, Places& places, int64_t soonest) {
+    const Device& d = device_;
+    soonest = later(soonest, least(d.rank_act));
+    offer(first, places, soonest, kActivate, [&](int64_t bank, int32_t) {
+      return later(in_rank_of(bank, d.rank_act), later(d.act[bank], d.group_act[d.group_of(bank)]));
+    });
   }
 
   // Ranks are refreshed one after another: rows closed, then REF. Rows that were opened for a request stay for it.
-  Choice choose_refresh(int64_t from) const {
-    const int64_t rank = refreshing_, soonest = std::max(from, device_.bus);
+  Choice choose_refresh(int64_t soonest) const {
+    const int64_t rank = refreshing_;
     if (device_.open[rank] == 0) return {std::max(soonest, device_.rank_ref[rank]), kRefresh, kNone};
     if (opened_in_[rank] == 0) return {std::max(soonest, device_.rank_pre_all[rank]), kPrechargeAll, kNone};
     return {};
@@ -339,7 +336,10 @@ class Simulation {
 
 Counts simulate(const Timing& timing, const Layout& layout, const Controller& controller, const int64_t* bursts,
                 const uint8_t* writes, int64_t requests, std::vector<Issued>* log) {
-  return Simulation(timing, layout, controller, log).run(bursts, writes, requests);
+  if (controller.ranks == 1) {
+    return std::make_unique<Simulation<true>>(timing, layout, controller, log)->run(bursts, writes, requests);
+  }
+  return std::make_unique<Simulation<false>>(timing, layout, controller, log)->run(bursts, writes, requests);
 }
 
 }  // namespace onehop::dram

@@ -48,7 +48,8 @@ struct Distances {
   }
 };
 
-inline void raise(int64_t& ready, int64_t clock) { ready = std::max(ready, clock); }
+inline int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+inline void raise(int64_t& ready, int64_t clock) { ready = later(ready, clock); }
 
 struct Device {
   Distances far;
@@ -76,8 +77,8 @@ struct Device {
     for (auto& rank : last_acts) std::fill(rank, rank + 4, -far.four_acts);
   }
 
-  static int64_t rank_of(int64_t bank) { return bank / kMostBanks; }
-  static uint64_t bit(int64_t bank) { return uint64_t{1} << (bank % kMostBanks); }
+  static int64_t rank_of(int64_t bank) { return static_cast<int64_t>(static_cast<uint64_t>(bank) / kMostBanks); }
+  static uint64_t bit(int64_t bank) { return uint64_t{1} << (static_cast<uint64_t>(bank) % kMostBanks); }
   int64_t group_of(int64_t bank) const { return bank >> group_shift; }
 
   void activate(int64_t bank, int64_t to_row, int64_t clock) {

@@ -19,22 +19,29 @@ struct Request {
   bool counted;  // as hit, miss or conflict
 };
 
+// Twice as many as requests can stand: two queues, and a request a bank.
+inline constexpr int64_t kMostQueue = 256;
+inline constexpr int64_t kMostPlaces = 2 * (2 * kMostQueue + kMostRanks * kMostBanks);
+
 // Some of the places, a bit each. None of them is ready before `floor`.
 struct Places {
-  std::unique_ptr<uint64_t[]> words;
+  uint64_t words[kMostPlaces / 64] = {};
   int64_t count = 0, floor = 0;
 
   void add(int32_t place, int64_t ready) {
-    uint64_t& word = words[place / 64];
-    count += (word >> (place % 64) & 1) ^ 1;
-    word |= uint64_t{1} << (place % 64);
+    uint64_t& word = words[place >> 6];
+    count += static_cast<int64_t>(~word >> (place & 63) & 1);
+    word |= uint64_t{1} << (place & 63);
     floor = std::min(floor, ready);
   }
   void drop(int32_t place) {
-    if (place == kNone) return;
-    uint64_t& word = words[place / 64];
-    count -= word >> (place % 64) & 1;
-    word &= ~(uint64_t{1} << (place % 64));
+    uint64_t& word = words[place >> 6];
+    count -= static_cast<int64_t>(word >> (place & 63) & 1);
+    word &= ~(uint64_t{1} << (place & 63));
+  }
+  void clear(int32_t end_word) {
+    std::fill(words, words + end_word, 0);
+    count = 0;
   }
 };
 
@@ -46,22 +53,20 @@ class Waiting {
   Places hits[2];                        // want a row that is open
   Places closers[2];                     // want a row closed
   Places openers[2];                     // want a row opened
-  Places opened;                         // had their row opened, and left the queue
+  Places opened[2];                      // had their row opened, and left the queue
   int32_t first_word = 0, end_word = 0;  // where places are in use
+  int kinds = 1;                         // 2 once there was a write
 
   Waiting(const Device& device, int64_t queue)
       : device_(device),
         // Half of them are free after gaps were closed.
         places_((2 * (2 * queue + device.ranks * device.banks) + 63) / 64 * 64),
         requests_(std::make_unique<Request[]>(places_)),
-        banks_(std::make_unique<Bank[]>(kMostRanks * kMostBanks)) {
-    for (Places* places : {&hits[0], &hits[1], &closers[0], &closers[1], &openers[0], &openers[1], &opened, &all_}) {
-      places->words = std::make_unique<uint64_t[]>(places_ / 64);
-    }
-  }
+        banks_(std::make_unique<Bank[]>(kMostRanks * kMostBanks)) {}
 
-  bool empty() const { return size[0] + size[1] + opened.count == 0; }
+  bool empty() const { return size[0] + size[1] + opened[0].count + opened[1].count == 0; }
   Request& operator[](int32_t place) { return requests_[place]; }
+  int64_t bank_of(int32_t place) const { return bank_of_[place]; }
   int32_t opened_for(int64_t bank) const { return banks_[bank].opened_for; }
   // Whether an older request wants the row that this one wants closed.
   bool has_older_hit(const Request& request) const {
@@ -75,10 +80,12 @@ class Waiting {
     const int32_t place = end_++;
     requests_[place] = {arrival, row, column, static_cast<int32_t>(bank), kNone, kNone, static_cast<uint8_t>(kind),
                         false};
+    bank_of_[place] = static_cast<int32_t>(bank);
     all_.add(place, 0);
     first_word = std::min(first_word, place / 64);
     end_word = place / 64 + 1;
     ++size[kind];
+    kinds = std::max(kinds, kind + 1);
     append(place);
   }
 
@@ -96,7 +103,7 @@ class Waiting {
     Bank& bank = banks_[request.bank];
     unlink(place);
     bank.opened_for = place;
-    opened.add(place, device_.cas[request.bank]);
+    opened[request.kind].add(place, device_.cas[request.bank]);
     row_changed(request.bank);
   }
 
@@ -109,7 +116,7 @@ class Waiting {
     Bank& bank = banks_[request.bank];
     if (bank.opened_for == place) {
       bank.opened_for = kNone;
-      opened.drop(place);
+      opened[request.kind].drop(place);
     } else {
       const int32_t after = request.after;
       const int kind = request.kind;
@@ -160,10 +167,12 @@ class Waiting {
 
   void row_changed(int64_t at) {
     Bank& bank = banks_[at];
-    for (int kind = 0; kind < 2; ++kind) {
-      hits[kind].drop(bank.hit[kind]);
-      closers[kind].drop(bank.other[kind]);
-      openers[kind].drop(bank.other[kind]);
+    for (int kind = 0; kind < kinds; ++kind) {
+      if (bank.hit[kind] != kNone) hits[kind].drop(bank.hit[kind]);
+      if (bank.other[kind] != kNone) {
+        closers[kind].drop(bank.other[kind]);
+        openers[kind].drop(bank.other[kind]);
+      }
       bank.hit[kind] = next(bank.head[kind], device_.row[at], true);
       bank.other[kind] = next(bank.head[kind], device_.row[at], false);
     }
@@ -175,7 +184,7 @@ class Waiting {
   void file(int64_t at) {
     const Bank& bank = banks_[at];
     const bool open = device_.row[at] >= 0;
-    for (int kind = 0; kind < 2; ++kind) {
+    for (int kind = 0; kind < kinds; ++kind) {
       if (bank.hit[kind] != kNone) hits[kind].add(bank.hit[kind], device_.cas[at]);
       const int32_t other = bank.other[kind];
       if (other == kNone) continue;
@@ -198,16 +207,17 @@ class Waiting {
       const int32_t opened_for = has_row ? end_ : bank.opened_for;
       bank = {};
       bank.opened_for = opened_for;
+      bank_of_[end_] = requests_[it].bank;
       requests_[end_++] = requests_[it];
     }
-    for (Places* places : {&hits[0], &hits[1], &closers[0], &closers[1], &openers[0], &openers[1], &opened, &all_}) {
-      std::fill(places->words.get(), places->words.get() + end_word, 0);
-      places->count = 0;
+    for (Places* places :
+         {&hits[0], &hits[1], &closers[0], &closers[1], &openers[0], &openers[1], &opened[0], &opened[1], &all_}) {
+      places->clear(end_word);
     }
     for (int32_t it = 0; it < end_; ++it) {
       all_.add(it, 0);
       if (banks_[requests_[it].bank].opened_for == it) {
-        opened.add(it, opened.floor);
+        opened[requests_[it].kind].add(it, 0);
       } else {
         append(it);
       }
@@ -219,6 +229,7 @@ class Waiting {
   int64_t places_;
   int32_t end_ = 0;
   Places all_;
+  int32_t bank_of_[kMostPlaces];  // the same as in the requests, closer together
   std::unique_ptr<Request[]> requests_;
   std::unique_ptr<Bank[]> banks_;
 };

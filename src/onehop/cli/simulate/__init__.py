@@ -2,6 +2,7 @@
 
 import typer
 
+from onehop.cli.simulate import dram
 from onehop.cli.simulate.ndp import ndp
 from onehop.cli.simulate.pim import pim
 
@@ -19,3 +20,4 @@ def simulate() -> None:
 
 app.command()(ndp)
 app.command()(pim)
+app.command()(dram.dram)

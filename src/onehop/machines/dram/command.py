@@ -105,7 +105,7 @@ def serve(
     """
     requests.check(layout)
     timing = np.array([getattr(dram.timing, entry.name) for entry in fields(Timing)], dtype=np.int64)
-    slices = np.array([astuple(entry) for entry in layout.slices], dtype=np.int64)
+    slices = np.array([astuple(entry) for entry in layout.slices if entry.bits], dtype=np.int64)
     widths = np.array(layout.widths, dtype=np.int64)
     shape, ranks = dram.organisation, 1 << layout.widths[0]
     rows_first = scheduler == "fr_fcfs_rows"

@@ -139,8 +139,8 @@ class _Clocks:
                     past = self._past.get((rule.scope, name, place), ())
                     if len(past) >= rule.window and command.clock < past[-rule.window] + rule.clocks:
                         broken.append(
-                            f"{rule.name}: {command.name} at clock {command.clock} is less than {rule.clocks} "
-                            f"clocks after {name} at {past[-rule.window]}"
+                            f"{rule.name}: {command.name} at clock {command.clock} is less than "
+                            f"{rule.clocks} clocks after {name} at {past[-rule.window]}"
                         )
         return broken
 
