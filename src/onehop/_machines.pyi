@@ -2,6 +2,24 @@
 
 def bind_openmp(path: str) -> bool: ...
 
+class DramCommandLog:
+    def __len__(self) -> int: ...
+    def copy_to(self, address: int) -> None: ...
+
+def dram_simulate(
+    timing: int,
+    slices: int,
+    slice_count: int,
+    widths: int,
+    xor_column: bool,
+    controller: int,
+    bursts: int,
+    writes: int,
+    requests: int,
+    counts: int,
+    log: DramCommandLog | None,
+) -> None: ...
+
 PIM_MOST_COLUMNS: int
 
 def pim_count_parts(
@@ -58,6 +76,73 @@ def pim_execute(
     num_chunks: int,
     threads: int,
 ) -> None: ...
+
+class NdpWork:
+    def __init__(
+        self, rowptr: int, col: int, order: int, rows: int, cols: int, owner: int, ranks: int, /
+    ) -> None: ...
+
+def ndp_count(
+    work: NdpWork,
+    tile: int,
+    block: int,
+    entry_bytes: int,
+    pod: int,
+    levels: int,
+    edges: int,
+    reads: int,
+    row_bursts: int,
+    touched: int,
+    touched_stride: int,
+    threads: int,
+    /,
+) -> None: ...
+def ndp_retile(work: NdpWork, merge: int, batch: int, order: int, /) -> None: ...
+def ndp_cache_misses(work: NdpWork, entries: int, ways: int, /) -> int: ...
+def ndp_aggregate(
+    work: NdpWork,
+    pod: int,
+    slice: int,
+    row_list: int,
+    listed: int,
+    x: int,
+    x_stride: int,
+    weight: int,
+    out: int,
+    out_stride: int,
+    threads: int,
+    /,
+) -> None: ...
+def ndp_windows(
+    windows: int,
+    ranks: int,
+    channels: int,
+    pod: int,
+    transfer: int,
+    lag: int,
+    record: int,
+    pieces: int,
+    adjacency_ns: int,
+    reads: int,
+    edges: int,
+    read_ns: int,
+    unit_ns: int,
+    fill_ns: float,
+    bundle_out_ns: int,
+    bundle_in_ns: int,
+    outputs_ns: int,
+    reduce_ns: int,
+    finals_ns: int,
+    write_ns: int,
+    poll_ns: float,
+    rank_busy: int,
+    channel_busy: int,
+    window: int,
+    event_what: int,
+    event_time: int,
+    most_events: int,
+    /,
+) -> tuple[float, int]: ...
 
 DRAWS_PER_TASK: int
 

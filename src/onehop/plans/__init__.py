@@ -1,6 +1,7 @@
 """Every choice made before a run, as frozen data that goes to and from JSON."""
 
 from onehop.plans.cpu import CpuPlan
+from onehop.plans.ndp import NdpPlan
 from onehop.plans.pim import PimPlan
 
-__all__ = ["CpuPlan", "PimPlan"]
+__all__ = ["CpuPlan", "NdpPlan", "PimPlan"]

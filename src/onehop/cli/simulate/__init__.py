@@ -2,6 +2,8 @@
 
 import typer
 
+from onehop.cli.simulate import dram
+from onehop.cli.simulate.ndp import ndp
 from onehop.cli.simulate.pim import pim
 
 app = typer.Typer(
@@ -16,4 +18,6 @@ def simulate() -> None:
     """Run a graph on a simulated machine: the true result, and where time and energy go."""
 
 
+app.command()(ndp)
 app.command()(pim)
+app.command()(dram.dram)

@@ -1,0 +1,150 @@
+"""The DRAM simulator beside Ramulator 2.1, case by case, and how many requests it serves in a second.
+
+    python benchmarks/machines/bench_dram.py [--rounds 5] [--cases NAMES] [--json FILE]
+
+``dram_cases.csv`` holds what Ramulator 2.1 (commit c5b1c3a4) gave for its preset DDR5_4800AN, 16Gb_x8, one channel:
+200,000 bursts of 64 B, queues of 32 unless the case says otherwise, open rows, all-bank refresh. It ends when its
+queue takes the last request, so ours is compared at that clock, by clocks a burst. Random runs are drawn anew: the
+traces were not kept, and Ramulator itself moves by up to 0.1 % between two seeds.
+
+Reads must be within 1 % at the command level and 3 % in the closed form, writes within 3 % at the command
+level. Speed is of the command level alone, on one core, requests made before; the median of the rounds.
+"""
+
+import argparse
+import csv
+import json
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from onehop.bench.stamp import stamp
+from onehop.machines.dram import Access, Memory, preset
+
+CASES = Path(__file__).with_name("dram_cases.csv")
+REQUESTS = 200_000
+READS_PERCENT, CLOSED_PERCENT, WRITES_PERCENT = 1.0, 3.0, 3.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run of Ramulator's."""
+
+    name: str
+    memory: Memory
+    access: Access
+    clocks: float
+    rows: tuple[int, int, int]
+
+
+def read_cases() -> list[Case]:
+    """Every line of the table."""
+    cases = []
+    with CASES.open() as file:
+        for row in csv.DictReader(file):
+            clocks = dict(pair.split("=") for pair in row["timing"].split(";") if pair)
+            dram = preset("DDR5_4800AN").with_timing(**{name: int(value) for name, value in clocks.items()})
+            memory = Memory(
+                dram,
+                int(row["ranks"]),
+                row["layout"],
+                int(row["queue"]),
+                row["refresh"] == "1",
+                row["scheduler"],
+            )
+            rows = (int(row["row_hits"]), int(row["row_misses"]), int(row["row_conflicts"]))
+            access = Access(row["pattern"], int(row["run_bytes"]), row["op"])
+            cases.append(Case(row["name"], memory, access, int(row["cycles"]) / int(row["served"]), rows))
+    return cases
+
+
+def measure(case: Case, rounds: int) -> dict[str, Any]:
+    """One case at all levels, with the speed of the command level."""
+    requests = case.memory.requests(case.access, REQUESTS, seed=1)
+    seconds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        run = case.memory.commands(requests, log=False)
+        seconds.append(time.perf_counter() - start)
+    command = run.accepted.cycles / run.accepted.served
+    closed = case.memory.burst_cycles(case.access, "closed")
+    writes = case.access.op == "write"
+    errors = {
+        name: 100 * (clocks / case.clocks - 1) for name, clocks in (("command", command), ("closed", closed))
+    }
+    rates = sorted(REQUESTS / s for s in seconds)
+    return {
+        "name": case.name,
+        "reference_clocks": case.clocks,
+        "command_clocks": command,
+        "closed_clocks": closed,
+        "command_error_percent": errors["command"],
+        "closed_error_percent": errors["closed"],
+        "command_within": abs(errors["command"]) <= (WRITES_PERCENT if writes else READS_PERCENT),
+        "closed_within": None if writes else abs(errors["closed"]) <= CLOSED_PERCENT,
+        "reference_rows": case.rows,
+        "command_rows": (run.counts.row_hits, run.counts.row_misses, run.counts.row_conflicts),
+        "requests_per_s": {"median": statistics.median(rates), "min": rates[0], "max": rates[-1]},
+    }
+
+
+def table(results: list[dict[str, Any]]) -> Table:
+    """A line for each case."""
+    shown = Table(title="Clocks for 64 B", title_justify="left", header_style="bold")
+    shown.add_column("case", no_wrap=True)
+    for heading in ("Ramulator", "command", "%", "closed", "%", "M requests/s"):
+        shown.add_column(heading, justify="right")
+    for r in results:
+        shown.add_row(
+            r["name"],
+            f"{r['reference_clocks']:.3f}",
+            f"{r['command_clocks']:.3f}",
+            f"{r['command_error_percent']:+.3f}" + ("" if r["command_within"] else " !"),
+            f"{r['closed_clocks']:.3f}",
+            f"{r['closed_error_percent']:+.2f}" + (" !" if r["closed_within"] is False else ""),
+            f"{r['requests_per_s']['median'] / 1e6:.1f}",
+        )
+    return shown
+
+
+def main() -> None:
+    """Runs the cases, prints a table, and writes JSON where asked; ends with 1 where a bound is missed."""
+    parser = argparse.ArgumentParser(description="The DRAM simulator beside Ramulator 2.1.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cases", default="", help="parts of names, with commas")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    parts = options.cases.split(",")
+    results = [
+        measure(case, options.rounds) for case in read_cases() if any(part in case.name for part in parts)
+    ]
+    reads = [r for r in results if r["closed_within"] is not None]
+    writes = [r for r in results if r["closed_within"] is None]
+    summary = {
+        "worst_read_command_percent": max((abs(r["command_error_percent"]) for r in reads), default=None),
+        "worst_read_closed_percent": max((abs(r["closed_error_percent"]) for r in reads), default=None),
+        "worst_write_command_percent": max((abs(r["command_error_percent"]) for r in writes), default=None),
+        "same_clock": [r["name"] for r in results if r["command_error_percent"] == 0],
+        "requests_per_s": {
+            "median_case": statistics.median(r["requests_per_s"]["median"] for r in results),
+            "slowest_case": min(r["requests_per_s"]["median"] for r in results),
+            "fastest_case": max(r["requests_per_s"]["median"] for r in results),
+        },
+        "all_within": all(r["command_within"] and r["closed_within"] is not False for r in results),
+    }
+    Console().print(table(results))
+    print(json.dumps(summary, indent=2))
+    if options.json:
+        document = {"command": "bench_dram", "stamp": stamp(), "summary": summary, "cases": results}
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+    raise SystemExit(not summary["all_within"])
+
+
+if __name__ == "__main__":
+    main()

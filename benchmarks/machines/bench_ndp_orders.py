@@ -1,0 +1,111 @@
+"""Node orders as the software rival of re-tiling: what they save, what they cost, and the machine's times.
+
+    python benchmarks/machines/bench_ndp_orders.py [--scale 0.25] [--width 256] [--json FILE]
+
+Nodes are numbered anew before anything runs, then tiled by number; re-tiling works on the graph as it came.
+Times of orders are this host's, of SciPy's and NumPy's single-threaded routines.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+import torch
+from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
+
+from onehop.bench.ndp_twins import GRAPHS, MEASURED
+from onehop.bench.report import write_json
+from onehop.graph import Graph
+from onehop.machines.ndp import Machine, NdpPlan
+
+
+def breadth_first(matrix: scipy.sparse.csr_matrix) -> np.ndarray:
+    """Breadth first from the node with the most edges; then the nodes that it does not reach."""
+    start = int(np.diff(matrix.indptr).argmax())
+    reached = breadth_first_order(matrix, start, directed=False, return_predecessors=False)
+    left = np.ones(matrix.shape[0], dtype=bool)
+    left[reached] = False
+    return np.concatenate([reached, np.flatnonzero(left)])
+
+
+ORDERS: dict[str, Callable[[scipy.sparse.csr_matrix], np.ndarray]] = {
+    "index": lambda matrix: np.arange(matrix.shape[0]),
+    "random": lambda matrix: np.random.default_rng(0).permutation(matrix.shape[0]),
+    "degree": lambda matrix: np.argsort(-np.diff(matrix.indptr), kind="stable"),
+    "breadth first": breadth_first,
+    "reverse Cuthill-McKee": lambda matrix: reverse_cuthill_mckee(matrix, symmetric_mode=True),
+}
+
+
+def renumbered(graph: Graph, order: np.ndarray) -> Graph:
+    """The graph whose node i is node order[i] of the given one."""
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    return Graph.from_edge_index(torch.from_numpy(number)[graph.edge_index()], num_nodes=graph.num_dst)
+
+
+def study(name: str, scale: float, width: int) -> dict:
+    """All orders of one graph."""
+    graph = GRAPHS[name].graph(scale)
+    ones = np.ones(graph.num_edges, dtype=np.float32)
+    shape = (graph.num_dst, graph.num_src)
+    matrix = scipy.sparse.csr_matrix((ones, graph.col.numpy(), graph.rowptr.numpy()), shape=shape)
+    lines = {}
+    for label, make in ORDERS.items():
+        begin = time.perf_counter()
+        order = make(matrix)
+        seconds = time.perf_counter() - begin
+        lines[label] = result(renumbered(graph, order), NdpPlan(retile="index"), width, seconds)
+    lines["re-tiling, first layer"] = result(graph, NdpPlan(), width, 0.0)
+    machine = Machine("grande_16")
+    later = machine.layers(graph, [width, width], NdpPlan(), record=0)[1]
+    lines["re-tiling, later layers"] = {**lines["re-tiling, first layer"], "time_ms": later.time_ns / 1e6}
+    gain = lines["index"]["time_ms"] - later.time_ns / 1e6
+    cost = lines["re-tiling, first layer"]["time_ms"] - later.time_ns / 1e6
+    for label, line in lines.items():
+        print(
+            f"{name:9} {label:24} {line['read_reduction_percent']:6.2f} % saved, {line['time_ms']:8.3f} ms "
+            f"({line['mapping']}), order {line['order_seconds']:.2f} s",
+            flush=True,
+        )
+    return {
+        "nodes": graph.num_dst,
+        "edges": graph.num_edges,
+        "orders": lines,
+        "retiling_pays_after_layers": cost / gain if gain > 0 else None,
+    }
+
+
+def result(graph: Graph, plan: NdpPlan, width: int, seconds: float) -> dict:
+    """What the machine makes of a graph."""
+    machine = Machine("grande_16")
+    layer = machine.layers(graph, [width], plan, record=0)[0]
+    return {
+        "read_reduction_percent": machine.workload(graph, plan).read_reduction_percent(plan.tile),
+        "time_ms": layer.time_ns / 1e6,
+        "mapping": layer.run.mapping,
+        "order_seconds": seconds,
+    }
+
+
+def main() -> None:
+    """Reads the options, runs, prints."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scale", type=float, default=0.25)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--graphs", default=",".join(MEASURED))
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results = {name: study(name, options.scale, options.width) for name in options.graphs.split(",")}
+    if options.json:
+        content = {"scale": options.scale, "width": options.width, "graphs": results}
+        write_json(options.json, "bench ndp orders", content)
+
+
+if __name__ == "__main__":
+    main()

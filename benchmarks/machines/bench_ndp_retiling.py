@@ -1,0 +1,85 @@
+"""Feature reads that tiles save, by tile, in index order and re-tiled: the paper's Figure 7 on twins.
+
+    python benchmarks/machines/bench_ndp_retiling.py [--scale 1] [--graphs arxiv,amazon,mag,products,papers]
+                                                     [--json FILE] [--plot FILE]
+
+Published for the originals: at most 6.66 % in index order (arxiv, 128), below 1 % on the others; 54.1 %
+re-tiled on products at 128. Of papers, a part is generated.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+from onehop.bench.ndp_twins import GRAPHS
+from onehop.bench.report import write_json
+from onehop.machines.ndp import Machine, NdpPlan
+
+TILES = (4, 8, 16, 32, 64, 128)
+PLANS = {
+    "index": NdpPlan(retile="index"),
+    "rows": NdpPlan(retile="rows"),
+    "ranks, batch 128": NdpPlan(retile="ranks", batch=128),
+    "ranks, batch 2048": NdpPlan(retile="ranks", batch=2048),
+    "round robin, batch 2048": NdpPlan(retile="round_robin", batch=2048),
+}
+PUBLISHED = {"arxiv": {"index": 6.66}, "products": {"rows": 54.1}}
+
+
+def curves(name: str, scale: float) -> dict:
+    """Percent by order and tile."""
+    graph = GRAPHS[name].graph(scale)
+    machine = Machine("grande_16")
+    found = {"nodes": graph.num_dst, "edges": graph.num_edges, "percent": {}, "seconds": {}}
+    for label, plan in PLANS.items():
+        begin = time.perf_counter()
+        workload = machine.workload(graph, plan)
+        found["percent"][label] = {tile: workload.read_reduction_percent(tile) for tile in TILES}
+        found["seconds"][label] = time.perf_counter() - begin
+        figures = "  ".join(f"{percent:6.2f}" for percent in found["percent"][label].values())
+        print(f"{name:9} {label:24} {figures}   ({found['seconds'][label]:.1f} s)", flush=True)
+    return found
+
+
+def draw(results: dict, path: Path) -> None:
+    """One panel an order: a line for each graph."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes, label, title in zip(panels, ("index", "rows"), ("index order", "re-tiled"), strict=True):
+        for name, found in results.items():
+            axes.plot(TILES, list(found["percent"][label].values()), marker="o", label=name)
+            if label in PUBLISHED.get(name, {}):
+                axes.plot([128], [PUBLISHED[name][label]], "k*", markersize=12)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(TILES, [str(tile) for tile in TILES])
+        axes.set_xlabel("targets a tile")
+        axes.set_ylabel("feature reads saved, %")
+        axes.set_title(f"{title} (star: published)")
+        axes.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Reads the options, counts, prints."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--graphs", default=",".join(GRAPHS))
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path)
+    options = parser.parse_args()
+    print(f"{'':34} " + "  ".join(f"{tile:6}" for tile in TILES))
+    results = {name: curves(name, options.scale) for name in options.graphs.split(",")}
+    if options.json:
+        content = {"tiles": TILES, "published": PUBLISHED, "graphs": results}
+        write_json(options.json, "bench ndp retiling", content)
+    if options.plot:
+        draw(results, options.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,345 @@
+// The controller: first ready, first come, from event to event.
+//
+// What it does clock by clock, and what the events are so chosen as not to change: before a clock one request arrives,
+// if its queue has room. Then one command may go out, the first of these that is ready: the read or write of a
+// request whose row was opened for it; else the refresh that is due; else, if none is due, the oldest ready command
+// of those that wait. A request leaves the queue when the row is opened for it, or when it reads or writes an open
+// row. A bank with a row opened for a request is not closed before that request is served. Writes are served where no
+// read waits or 80 % of their queue is full, until it is emptied to 20 %.
+#include "dram.hpp"
+
+#include "dram_device.hpp"
+#include "dram_waiting.hpp"
+
+namespace onehop::dram {
+namespace {
+
+// The command that goes out next, and when: for a request, or, where place is kNone, to refresh the rank whose turn it
+// is.
+struct Choice {
+  int64_t clock = kNever;
+  Command command = kRefresh;
+  int32_t place = kNone;
+};
+
+// Finds the first of several commands, and of those of one clock the one whose request is oldest. Clocks from `from`
+// on and places are packed into one number, so that the choice costs no branch.
+class First {
+ public:
+  // What is ready only at `until` is not found.
+  First(int64_t from, int64_t until) : from_(from), key_(static_cast<uint64_t>(until - from) << kPlaceBits) {}
+
+  void offer(int64_t ready, int32_t place, Command command) {
+    const uint64_t key = static_cast<uint64_t>(ready - from_) << kPlaceBits | static_cast<uint64_t>(place);
+    const bool better = key < key_;
+    key_ = better ? key : key_;
+    command_ = better ? command : command_;
+  }
+  // Whether a command that is ready then could be the first.
+  bool open_at(int64_t ready) const { return static_cast<uint64_t>(ready - from_) << kPlaceBits < key_; }
+
+  bool found() const { return command_ != kRefresh; }
+  Choice choice() const {
+    if (!found()) return {};
+    return {from_ + static_cast<int64_t>(key_ >> kPlaceBits), command_,
+            static_cast<int32_t>(key_ & ((uint64_t{1} << kPlaceBits) - 1))};
+  }
+
+ private:
+  static constexpr int kPlaceBits = 20;
+  int64_t from_;
+  uint64_t key_;
+  Command command_ = kRefresh;
+};
+
+// one_rank: nothing depends on the rank, and the search need not ask for it.
+template <bool one_rank>
+class Simulation {
+ public:
+  Simulation(const Timing& timing, const Layout& layout, const Controller& controller, std::vector<Issued>* log)
+      : timing_(timing),
+        layout_(layout),
+        controller_(controller),
+        log_(log),
+        device_owner_(std::make_unique<Device>(timing, controller)),
+        device_(*device_owner_),
+        waiting_(device_, controller.queue),
+        next_refresh_(controller.refresh ? timing.refi : kNever) {}
+
+  Counts run(const int64_t* bursts, const uint8_t* writes, int64_t count) {
+    int64_t arrived = 0;
+    Arrival next = {};
+    if (count > 0) next = decode(bursts[0], writes[0]);
+    while (arrived < count || !waiting_.empty()) {
+      const int64_t clock = clock_ + 1;
+      if (arrived < count && arrive(next)) {
+        if (++arrived < count) {
+          next = decode(bursts[arrived], writes[arrived]);
+        } else {
+          counts_.accepted_cycles = clock_;
+          counts_.accepted_served = counts_.reads + counts_.writes;
+        }
+      }
+      if (clock == next_refresh_) {
+        refreshes_due_ += controller_.ranks;
+        refreshing_ = 0;
+        next_refresh_ += timing_.refi;
+      }
+      // Until when nothing comes in that could change the choice.
+      int64_t until = next_refresh_ - 1;
+      if (arrived < count && takes(next)) until = clock;
+      const Choice choice = choose(clock);
+      if (choice.clock > until) {
+        clock_ = until;
+      } else {
+        clock_ = choice.clock;
+        issue(choice);
+      }
+    }
+    counts_.cycles = last_data_;
+    return counts_;
+  }
+
+ private:
+  struct Arrival {
+    int64_t bank, row, column;
+    int kind;
+  };
+
+  Arrival decode(int64_t burst, uint8_t write) const {
+    int64_t fields[5] = {0, 0, 0, 0, 0};
+    for (int64_t i = 0; i < layout_.count; ++i) {
+      const Slice& s = layout_.slices[i];
+      fields[s.field] |= ((burst >> s.shift) & ((int64_t{1} << s.bits) - 1)) << s.place;
+    }
+    if (layout_.xor_column) {
+      for (int64_t f = 0, used = 0; f < 4; used += layout_.widths[f++]) {
+        fields[f] ^= (fields[4] >> used) & ((int64_t{1} << layout_.widths[f]) - 1);
+      }
+    }
+    const int64_t bank = fields[0] * kMostBanks + fields[1] * controller_.banks_per_group + fields[2];
+    return {bank, fields[3], fields[4], write ? kWrites : kReads};
+  }
+
+  bool written_soon(const Arrival& it) const {
+    return waiting_.size[kWrites] > 0 && waiting_.holds(kWrites, it.bank, it.row, it.column);
+  }
+  bool takes(const Arrival& it) const { return waiting_.size[it.kind] < controller_.queue || written_soon(it); }
+
+  // Takes a request in, if its queue has room.
+  bool arrive(const Arrival& it) {
+    if (written_soon(it)) {
+      ++(it.kind == kReads ? counts_.forwarded : counts_.coalesced);
+      return true;
+    }
+    if (waiting_.size[it.kind] >= controller_.queue) return false;
+    waiting_.push(clock_, it.bank, it.row, it.column, it.kind);
+    return true;
+  }
+
+  // The next command if nothing comes in: not before `from`.
+  Choice choose(int64_t from) {
+    const int64_t soonest = later(from, device_.bus);
+    First first(from, kNever);
+    for (int kind = 0; kind < waiting_.kinds; ++kind) {
+      if (waiting_.opened[kind].count > 0) offer_accesses(first, waiting_.opened[kind], soonest, kind);
+    }
+    const Choice opened = first.choice();
+    if (refreshes_due_ > 0) {
+      const Choice refresh = choose_refresh(soonest);
+      return refresh.clock < opened.clock ? refresh : opened;
+    }
+    if (opened.clock == from) return opened;
+    turn_to_writes_or_reads();
+    const int kind = writing_ ? kWrites : kReads;
+    First others(from, opened.clock);
+    if (waiting_.hits[kind].count > 0) offer_accesses(others, waiting_.hits[kind], soonest, kind);
+    if (waiting_.closers[kind].count > 0) offer_precharges(others, waiting_.closers[kind], soonest);
+    if (waiting_.openers[kind].count > 0) offer_activations(others, waiting_.openers[kind], soonest);
+    return others.found() ? others.choice() : opened;
+  }
+
+  // Offers some of the requests' next command, oldest first. `soonest`: before it none can be ready.
+  template <class ReadyAt>
+  void offer(First& first, Places& places, int64_t soonest, Command command, ReadyAt ready_at) {
+    if (!first.open_at(later(soonest, places.floor))) return;
+    int64_t floor = kNever;
+    for (int32_t word = waiting_.first_word; word < waiting_.end_word; ++word) {
+      for (uint64_t left = places.words[word]; left != 0; left &= left - 1) {
+        const int32_t place = word * 64 + __builtin_ctzll(left);
+        const int64_t ready = later(soonest, ready_at(waiting_.bank_of(place), place));
+        first.offer(ready, place, command);
+        if (ready == soonest) return;  // the rest is younger, and not ready sooner
+        floor = std::min(floor, ready);
+      }
+    }
+    places.floor = floor;
+  }
+
+  // What holds in all ranks at least, and what holds in a bank's beyond it.
+  int64_t least(const int64_t* by_rank) const {
+    int64_t clock = by_rank[0];
+    if (one_rank) return clock;
+    for (int64_t rank = 1; rank < controller_.ranks; ++rank) clock = std::min(clock, by_rank[rank]);
+    return clock;
+  }
+  static int64_t in_rank_of(int64_t bank, const int64_t* by_rank) {
+    return one_rank ? 0 : by_rank[Device::rank_of(bank)];
+  }
+
+  void offer_accesses(First& first, Places& places, int64_t soonest, int kind) {
+    const Device& d = device_;
+    const int64_t* in_rank = d.rank_cas[kind];
+    const int64_t* in_group = d.group_cas[kind];
+    soonest = later(soonest, later(d.bus_cas[kind], least(in_rank)));
+    offer(first, places, soonest, kind == kReads ? kRead : kWrite, [&](int64_t bank, int32_t) {
+      return later(in_rank_of(bank, in_rank), later(d.cas[bank], in_group[d.group_of(bank)]));
+    });
+  }
+
+  void offer_precharges(First& first, Places& places, int64_t soonest) {
+    const Device& d = device_;
+    soonest = later(soonest, least(d.rank_pre));
+    offer(first, places, soonest, kPrecharge, [&](int64_t bank, int32_t place) {
+      if (controller_.rows_first && waiting_.has_older_hit(waiting_[place])) return kNever;
+      return later(in_rank_of(bank, d.rank_pre), d.pre[bank]);
+    });
+  }
+
+  void offer_activations(First& first, Places& places, int64_t soonest) {
+    const Device& d = device_;
+    soonest = later(soonest, least(d.rank_act));
+    offer(first, places, soonest, kActivate, [&](int64_t bank, int32_t) {
+      return later(in_rank_of(bank, d.rank_act), later(d.act[bank], d.group_act[d.group_of(bank)]));
+    });
+  }
+
+  // Ranks are refreshed one after another: rows closed, then REF. Rows that were opened for a request stay for it.
+  Choice choose_refresh(int64_t soonest) const {
+    const int64_t rank = refreshing_;
+    if (device_.open[rank] == 0) return {std::max(soonest, device_.rank_ref[rank]), kRefresh, kNone};
+    if (opened_in_[rank] == 0) return {std::max(soonest, device_.rank_pre_all[rank]), kPrechargeAll, kNone};
+    return {};
+  }
+
+  void turn_to_writes_or_reads() {
+    const int64_t reads = waiting_.size[kReads], writes = waiting_.size[kWrites];
+    writing_ =
+        writing_ ? !(5 * writes < controller_.queue && reads != 0) : 5 * writes > 4 * controller_.queue || reads == 0;
+  }
+
+  void issue(const Choice& choice) {
+    switch (choice.command) {
+      case kActivate:
+        activate(choice.place);
+        break;
+      case kPrecharge:
+        precharge(choice.place);
+        break;
+      case kRead:
+        access<kReads>(choice.place);
+        break;
+      case kWrite:
+        access<kWrites>(choice.place);
+        break;
+      case kPrechargeAll:
+        precharge_all(refreshing_);
+        break;
+      case kRefresh:
+        put_down(kRefresh, refreshing_, -1, -1, -1, -1);
+        device_.refresh(refreshing_, clock_);
+        ++counts_.refreshes;
+        ++refreshing_;
+        --refreshes_due_;
+        break;
+    }
+  }
+
+  void activate(int32_t place) {
+    Request& request = waiting_[place];
+    count(request, counts_.row_misses);
+    put_down(kActivate, request.bank, request.row, -1);
+    device_.activate(request.bank, request.row, clock_);
+    waiting_.row_opened(place);
+    ++opened_in_[Device::rank_of(request.bank)];
+    ++counts_.activations;
+  }
+
+  void precharge(int32_t place) {
+    Request& request = waiting_[place];
+    count(request, counts_.row_conflicts);
+    put_down(kPrecharge, request.bank, -1, -1);
+    device_.precharge(request.bank, clock_);
+    waiting_.row_closed(request.bank);
+  }
+
+  void precharge_all(int64_t rank) {
+    put_down(kPrechargeAll, rank, -1, -1, -1, -1);
+    const uint64_t open = device_.open[rank];
+    device_.precharge_all(rank, clock_);
+    for (uint64_t left = open; left != 0; left &= left - 1) {
+      waiting_.row_closed(rank * kMostBanks + __builtin_ctzll(left));
+    }
+  }
+
+  template <Kind kind>
+  void access(int32_t place) {
+    Request& request = waiting_[place];
+    if (waiting_.opened_for(request.bank) == place) {
+      --opened_in_[Device::rank_of(request.bank)];
+    } else {
+      count(request, counts_.row_hits);
+    }
+    put_down(kind == kReads ? kRead : kWrite, request.bank, request.row, request.column);
+    device_.access<kind>(request.bank, clock_);
+    last_data_ = std::max(last_data_, clock_ + device_.far.data[kind]);
+    if (kind == kReads) {
+      ++counts_.reads;
+      counts_.read_latency += clock_ + device_.far.data[kReads] - request.arrival;
+    } else {
+      ++counts_.writes;
+    }
+    waiting_.served(place);
+  }
+
+  // A request is a hit, a miss or a conflict by its first command.
+  static void count(Request& request, int64_t& as) {
+    as += !request.counted;
+    request.counted = true;
+  }
+
+  void put_down(Command command, int64_t bank, int64_t row, int64_t column) {
+    if (log_ == nullptr) return;
+    const int64_t in_rank = bank % kMostBanks;
+    put_down(command, Device::rank_of(bank), in_rank / controller_.banks_per_group,
+             in_rank % controller_.banks_per_group, row, column);
+  }
+  void put_down(Command command, int64_t rank, int64_t group, int64_t bank, int64_t row, int64_t column) {
+    if (log_ != nullptr) log_->push_back({clock_, command, rank, group, bank, row, column});
+  }
+
+  const Timing& timing_;
+  const Layout& layout_;
+  const Controller& controller_;
+  std::vector<Issued>* log_;
+  std::unique_ptr<Device> device_owner_;
+  Device& device_;
+  Waiting waiting_;
+  int64_t opened_in_[kMostRanks] = {};  // by rank: banks with a row opened for a request that is not served yet
+  int64_t clock_ = 0, next_refresh_, last_data_ = 0;
+  int64_t refreshes_due_ = 0, refreshing_ = 0;  // the rank whose turn it is
+  bool writing_ = false;
+  Counts counts_ = {};
+};
+
+}  // namespace
+
+Counts simulate(const Timing& timing, const Layout& layout, const Controller& controller, const int64_t* bursts,
+                const uint8_t* writes, int64_t requests, std::vector<Issued>* log) {
+  if (controller.ranks == 1) {
+    return std::make_unique<Simulation<true>>(timing, layout, controller, log)->run(bursts, writes, requests);
+  }
+  return std::make_unique<Simulation<false>>(timing, layout, controller, log)->run(bursts, writes, requests);
+}
+
+}  // namespace onehop::dram

@@ -1,0 +1,61 @@
+// The command level of onehop.machines.dram: ranks behind one data bus under a first-ready, first-come controller.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace onehop::dram {
+
+// Least distances in clocks, as onehop.machines.dram.Timing, in its order.
+struct Timing {
+  int64_t clock_ps, bl, cl, cwl, rcd, rp, ras, rc, ccd_s, ccd_l, ccd_l_wr, rrd_s, rrd_l, faw, rtp, wr, wtr_s, wtr_l,
+      rtw, ppd, cs, rfc, refi, command_clocks;
+};
+
+// Bits of a burst's number that are bits of a field: 0 rank, 1 bank group, 2 bank, 3 row, 4 column.
+struct Slice {
+  int64_t field, shift, bits, place;
+};
+
+struct Layout {
+  const Slice* slices;
+  int64_t count;
+  int64_t widths[5];
+  bool xor_column;
+};
+
+struct Controller {
+  int64_t ranks, bank_groups, banks_per_group;
+  int64_t queue;    // requests of a kind that wait
+  bool refresh;     // all banks of every rank, every REFI
+  bool rows_first;  // no row is closed that an older request still wants
+};
+
+enum Command : int64_t { kActivate, kPrecharge, kPrechargeAll, kRead, kWrite, kRefresh };
+
+// A command and where it went: -1 where it goes to all there are.
+struct Issued {
+  int64_t clock, command, rank, bank_group, bank, row, column;
+};
+
+struct Counts {
+  int64_t cycles;         // until the last data have passed
+  int64_t reads, writes;  // bursts on the bus
+  int64_t row_hits, row_misses, row_conflicts;
+  int64_t activations, refreshes;            // refreshes: over all ranks
+  int64_t forwarded, coalesced;              // requests that a queued write answered or absorbed
+  int64_t read_latency;                      // sum over reads, from arrival to the end of the data
+  int64_t accepted_cycles, accepted_served;  // when the queue took the last request, and bursts begun until then
+};
+
+// At most so many ranks, and banks a rank.
+inline constexpr int64_t kMostRanks = 64;
+inline constexpr int64_t kMostBanks = 64;
+
+// Serves `requests` bursts in the order given, one of which arrives a clock where the queue has room.
+// bursts: [requests], each below 2^(sum of widths). writes: [requests], 1 for a write. log: nullptr, or where every
+// command is put down.
+Counts simulate(const Timing& timing, const Layout& layout, const Controller& controller, const int64_t* bursts,
+                const uint8_t* writes, int64_t requests, std::vector<Issued>* log);
+
+}  // namespace onehop::dram

@@ -1,0 +1,159 @@
+// When each bank, bank group, rank and bus may take its next command.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "dram.hpp"
+
+namespace onehop::dram {
+
+enum Kind : int { kReads = 0, kWrites = 1 };
+
+// Distances between the first clocks of two commands. A command of two clocks acts in its second, so from a long
+// command to a short one it is a clock more than the timing, from a short one to a long one a clock less.
+struct Distances {
+  int64_t bus, act_cas, act_act, act_act_group, act_act_rank, four_acts, act_pre, act_ref, pre_act, pre_pre, pre_ref;
+  int64_t cas_cas_bus, cas_cas_rank, cas_cas_group[2], read_write, write_read_rank, write_read_group, cas_pre[2];
+  int64_t read_other_rank, write_read_other_rank, ref_act, ref_pre, data[2];
+
+  explicit Distances(const Timing& t) {
+    const int64_t longer = t.command_clocks - 1;
+    bus = t.command_clocks;
+    act_cas = t.rcd;
+    act_act = t.rc;
+    act_act_group = t.rrd_l;
+    act_act_rank = t.rrd_s;
+    four_acts = t.faw;
+    act_pre = t.ras + longer;
+    act_ref = t.rc + longer;
+    pre_act = t.rp - longer;
+    pre_pre = t.ppd;
+    pre_ref = t.rp;
+    cas_cas_bus = t.bl;
+    cas_cas_rank = t.ccd_s;
+    cas_cas_group[kReads] = t.ccd_l;
+    cas_cas_group[kWrites] = t.ccd_l_wr;
+    read_write = t.cl + t.bl + t.rtw - t.cwl;
+    write_read_rank = t.cwl + t.bl + t.wtr_s;
+    write_read_group = t.cwl + t.bl + t.wtr_l;
+    cas_pre[kReads] = t.rtp + longer;
+    cas_pre[kWrites] = t.cwl + t.bl + t.wr + longer;
+    read_other_rank = t.bl + t.cs;
+    write_read_other_rank = t.cwl + t.bl + t.cs - t.cl;
+    ref_act = t.rfc - longer;
+    ref_pre = t.rfc;
+    data[kReads] = t.cl + t.bl;
+    data[kWrites] = t.cwl + t.bl;
+  }
+};
+
+inline int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+inline void raise(int64_t& ready, int64_t clock) { ready = later(ready, clock); }
+
+struct Device {
+  Distances far;
+  int64_t ranks, banks, groups;  // banks and bank groups of a rank
+  int group_shift;               // a bank's number, shifted, is its bank group's
+
+  // Ready clocks. Banks and bank groups are numbered over all ranks, a rank's banks from rank * kMostBanks on.
+  int64_t bus = 0, bus_cas[2] = {0, 0};
+  int64_t rank_cas[2][kMostRanks] = {}, rank_act[kMostRanks] = {}, rank_pre[kMostRanks] = {};
+  int64_t rank_pre_all[kMostRanks] = {}, rank_ref[kMostRanks] = {};
+  int64_t last_acts[kMostRanks][4], acts[kMostRanks] = {};
+  int64_t group_cas[2][kMostRanks * kMostBanks] = {}, group_act[kMostRanks * kMostBanks] = {};
+  int64_t cas[kMostRanks * kMostBanks] = {}, act[kMostRanks * kMostBanks] = {}, pre[kMostRanks * kMostBanks] = {};
+  int64_t row[kMostRanks * kMostBanks];  // -1 where closed
+  uint64_t open[kMostRanks] = {};        // a bit a bank
+
+  Device(const Timing& timing, const Controller& controller)
+      : far(timing),
+        ranks(controller.ranks),
+        banks(controller.bank_groups * controller.banks_per_group),
+        groups(controller.bank_groups),
+        group_shift(0) {
+    while ((int64_t{1} << group_shift) < controller.banks_per_group) ++group_shift;
+    for (int64_t& r : row) r = -1;
+    for (auto& rank : last_acts) std::fill(rank, rank + 4, -far.four_acts);
+  }
+
+  static int64_t rank_of(int64_t bank) { return static_cast<int64_t>(static_cast<uint64_t>(bank) / kMostBanks); }
+  static uint64_t bit(int64_t bank) { return uint64_t{1} << (static_cast<uint64_t>(bank) % kMostBanks); }
+  int64_t group_of(int64_t bank) const { return bank >> group_shift; }
+
+  void activate(int64_t bank, int64_t to_row, int64_t clock) {
+    const int64_t rank = rank_of(bank);
+    bus = clock + far.bus;
+    cas[bank] = clock + far.act_cas;
+    act[bank] = clock + far.act_act;
+    raise(pre[bank], clock + far.act_pre);
+    raise(group_act[group_of(bank)], clock + far.act_act_group);
+    int64_t& fourth = last_acts[rank][acts[rank]++ & 3];
+    fourth = clock;
+    // The ACT three before this one is now the oldest of the four.
+    const int64_t oldest = last_acts[rank][acts[rank] & 3];
+    raise(rank_act[rank], std::max(clock + far.act_act_rank, oldest + far.four_acts));
+    raise(rank_pre_all[rank], clock + far.act_pre);
+    raise(rank_ref[rank], clock + far.act_ref);
+    row[bank] = to_row;
+    open[rank] |= bit(bank);
+  }
+
+  template <int kind>
+  void access(int64_t bank, int64_t clock) {
+    const int64_t rank = rank_of(bank), group = group_of(bank);
+    bus = clock + far.bus;
+    bus_cas[kind] = clock + far.cas_cas_bus;
+    raise(rank_cas[kind][rank], clock + far.cas_cas_rank);
+    raise(group_cas[kind][group], clock + far.cas_cas_group[kind]);
+    raise(pre[bank], clock + far.cas_pre[kind]);
+    raise(rank_pre_all[rank], clock + far.cas_pre[kind]);
+    if (kind == kReads) {
+      raise(rank_cas[kWrites][rank], clock + far.read_write);
+    } else {
+      raise(rank_cas[kReads][rank], clock + far.write_read_rank);
+      raise(group_cas[kReads][group], clock + far.write_read_group);
+    }
+    for (int64_t other = 0; other < ranks; ++other) {
+      if (other == rank) continue;
+      if (kind == kReads) {
+        raise(rank_cas[kReads][other], clock + far.read_other_rank);
+        raise(rank_cas[kWrites][other], clock + far.read_other_rank);
+      } else {
+        raise(rank_cas[kReads][other], clock + far.write_read_other_rank);
+      }
+    }
+  }
+
+  void precharge(int64_t bank, int64_t clock) {
+    const int64_t rank = rank_of(bank);
+    bus = clock + 1;
+    raise(act[bank], clock + far.pre_act);
+    precharged(rank, clock);
+    row[bank] = -1;
+    open[rank] &= ~bit(bank);
+  }
+
+  void precharge_all(int64_t rank, int64_t clock) {
+    bus = clock + 1;
+    raise(rank_act[rank], clock + far.pre_act);
+    precharged(rank, clock);
+    for (int64_t bank = rank * kMostBanks; bank < rank * kMostBanks + banks; ++bank) row[bank] = -1;
+    open[rank] = 0;
+  }
+
+  void refresh(int64_t rank, int64_t clock) {
+    bus = clock + 1;
+    raise(rank_act[rank], clock + far.ref_act);
+    raise(rank_pre_all[rank], clock + far.ref_pre);
+  }
+
+ private:
+  void precharged(int64_t rank, int64_t clock) {
+    raise(rank_pre[rank], clock + far.pre_pre);
+    raise(rank_pre_all[rank], clock + far.pre_pre);
+    raise(rank_ref[rank], clock + far.pre_ref);
+  }
+};
+
+}  // namespace onehop::dram

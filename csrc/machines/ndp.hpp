@@ -1,0 +1,98 @@
+// Inner loops of the near-rank machine: counting, re-tiling, execution windows, the result itself. Raw pointers only.
+#pragma once
+
+#include <cstdint>
+
+namespace onehop::ndp {
+
+// A graph as the machine sees it: rows in the order of work, every source with the rank that holds its column.
+struct Work {
+  const int64_t* rowptr;  // [rows + 1]
+  const int32_t* col;     // [edges]
+  const int32_t* order;   // [rows]: which row is worked on when; null = as numbered
+  int64_t rows, cols;
+  const uint8_t* owner;  // [cols], below `ranks`
+  int32_t ranks;
+};
+
+// Per block of `block` rows (a multiple of `tile`) and rank. Null where not wanted.
+struct Counts {
+  int64_t tile, block;
+  int64_t entry_bytes;     // of one adjacency entry
+  const int32_t* pod;      // [levels]: ranks of a pod
+  int32_t levels;          //
+  int64_t* edges;          // [blocks, ranks]
+  int64_t* reads;          // [blocks, ranks]: distinct sources, tile by tile
+  int64_t* row_bursts;     // [blocks, ranks]: 64-byte bursts when every row's part is read by itself
+  int64_t* touched;        // [blocks, sum over levels of ranks / pod]: rows with an edge in the pod
+  int64_t touched_stride;  // columns of `touched`
+};
+// False when there is no memory for the stamps.
+bool count(const Work& work, const Counts& counts, int threads);
+
+enum class Merge : int { rows, ranks, round_robin };
+
+// Writes the order of rows that re-tiling comes to: [rows]. Rows and sources must be the same nodes. `batch` is how
+// many nodes are listed before the lists are merged. False when there is no memory.
+bool retile(const Work& work, Merge merge, int64_t batch, int32_t* order);
+
+// How many of the graph's reads miss a cache of `entries` vectors, `ways`-way with least-recently-used replacement.
+// Negative when there is no memory.
+int64_t cache_misses(const Work& work, int64_t entries, int32_t ways);
+
+// The result through the mapping: each rank of a pod adds up its columns [slice[j], slice[j + 1]) over the bundles of
+// its pod in order of their ranks; the host adds up the pods' parts.
+struct Aggregate {
+  int32_t pod;              // ranks of a pod
+  const int64_t* slice;     // [pod + 1]
+  const int64_t* row_list;  // [listed]: rows wanted; null = all of them
+  int64_t listed;
+  const float* x;  // [cols, width], rows x_stride apart
+  int64_t x_stride;
+  const float* weight;  // [edges] in the graph's order, or null
+  float* out;           // [listed or rows, width], rows out_stride apart
+  int64_t out_stride;
+};
+bool aggregate(const Work& work, const Aggregate& args, int threads);
+
+// How bundles reach the other ranks of a pod.
+enum class Transfer : int { none, link, host };
+
+// One layer in windows. Times in ns; [W, R] windows times ranks, [W, C] windows times channels.
+struct Windows {
+  int64_t windows;
+  int32_t ranks, channels, pod;
+  Transfer transfer;
+  int32_t lag;                  // windows between a reduction and its write-back: output buffers less one
+  int64_t record;               // events are written for windows below this
+  const int64_t* pieces;        // [W]
+  const double* adjacency_ns;   // [W, R]
+  const double* reads;          // [W, R]: of the bundle of this rank
+  const double* edges;          // [W, R]
+  const double* read_ns;        // [R]: one read of the rank's slice
+  const double* unit_ns;        // [R]: one edge in the rank's unit
+  double fill_ns;               // of the pipeline, for each phase
+  const double* bundle_out_ns;  // [W, R]: read by the host
+  const double* bundle_in_ns;   // [W, R]: written on every channel of the pod, all copies
+  const double* outputs_ns;     // [W, C]
+  const double* reduce_ns;      // [W]: the host's own adding up
+  const double* finals_ns;      // [W, C]
+  const double* write_ns;       // [W, R]
+  double poll_ns;               // before the host reads what a module has made
+};
+struct WindowTimes {
+  double* rank_busy;     // [R, 4]: adjacency, reads, write-back, time that the unit adds to reads
+  double* channel_busy;  // [C, 4]: bundles read, bundles written, outputs, finals
+  double* window;        // [W, 4]: end, busiest channel, busiest rank, mean over ranks
+  // Events: what (0 adjacency, 1 reduce, 2 write-back, 3 bundle read, 4 bundle write, 5 outputs, 6 finals), window,
+  // rank or channel, and two times.
+  int32_t* event_what;  // [most_events, 3]
+  double* event_time;   // [most_events, 2]
+  int64_t most_events;
+  int64_t events;
+  double total_ns;
+};
+// False when there is no memory.
+bool run_windows(const Windows& layer, WindowTimes* times);
+
+}  // namespace onehop::ndp

@@ -1,0 +1,75 @@
+// Re-tiling: the order in which the units' node lists put the rows.
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "ndp.hpp"
+
+namespace onehop::ndp {
+namespace {
+
+// The lists of the units while a batch is open: the listed nodes in order of their rows, and each one's unit.
+struct Batch {
+  int32_t* nodes;
+  int64_t size;
+  int64_t* next;  // [ranks + 1]: scratch of the merge
+  int32_t* sorted;
+};
+
+// Each unit's list in turn: a stable sort by unit.
+void by_rank(const Work& work, Batch& batch) {
+  memset(batch.next, 0, static_cast<size_t>(work.ranks + 1) * sizeof(int64_t));
+  for (int64_t i = 0; i < batch.size; ++i) ++batch.next[work.owner[batch.nodes[i]] + 1];
+  for (int32_t rank = 0; rank < work.ranks; ++rank) batch.next[rank + 1] += batch.next[rank];
+  for (int64_t i = 0; i < batch.size; ++i) batch.sorted[batch.next[work.owner[batch.nodes[i]]]++] = batch.nodes[i];
+}
+
+int32_t* emit(const Work& work, Merge merge, Batch& batch, int32_t* out) {
+  by_rank(work, batch);
+  if (merge != Merge::round_robin) {
+    memcpy(out, batch.sorted, static_cast<size_t>(batch.size) * sizeof(int32_t));
+    out += batch.size;
+  } else {
+    // After by_rank, next[rank] is where the unit's list ends, and so where the following one begins.
+    for (int64_t turn = 0, left = batch.size; left > 0; ++turn) {
+      for (int32_t rank = 0; rank < work.ranks; ++rank) {
+        const int64_t at = (rank == 0 ? 0 : batch.next[rank - 1]) + turn;
+        if (at >= batch.next[rank]) continue;
+        *out++ = batch.sorted[at];
+        --left;
+      }
+    }
+  }
+  batch.size = 0;
+  return out;
+}
+
+}  // namespace
+
+bool retile(const Work& work, Merge merge, int64_t batch_nodes, int32_t* order) {
+  const std::unique_ptr<uint8_t[]> listed(new (std::nothrow) uint8_t[work.rows]());
+  const std::unique_ptr<int32_t[]> nodes(new (std::nothrow) int32_t[work.rows]);
+  const std::unique_ptr<int32_t[]> sorted(new (std::nothrow) int32_t[work.rows]);
+  const std::unique_ptr<int64_t[]> next(new (std::nothrow) int64_t[work.ranks + 1]);
+  if (listed == nullptr || nodes == nullptr || sorted == nullptr || next == nullptr) return false;
+  Batch batch{nodes.get(), 0, next.get(), sorted.get()};
+  // Merged row by row is rank by rank over the nodes of one row: the units go over the rows in step.
+  if (merge == Merge::rows) batch_nodes = 1;
+  for (int64_t row = 0; row < work.rows; ++row) {
+    for (int64_t edge = work.rowptr[row]; edge < work.rowptr[row + 1]; ++edge) {
+      const int32_t source = work.col[edge];
+      if (listed[source] != 0) continue;
+      listed[source] = 1;
+      batch.nodes[batch.size++] = source;
+    }
+    if (batch.size >= batch_nodes) order = emit(work, merge, batch, order);
+  }
+  order = emit(work, merge, batch, order);
+  // What nobody reads is in no list, and comes last.
+  for (int64_t row = 0; row < work.rows; ++row) {
+    if (listed[row] == 0) *order++ = static_cast<int32_t>(row);
+  }
+  return true;
+}
+
+}  // namespace onehop::ndp

@@ -1,0 +1,240 @@
+// The recurrence over execution windows: modules, channels and buffers wait for one another.
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "ndp.hpp"
+
+namespace onehop::ndp {
+namespace {
+
+enum What : int32_t { kAdjacency, kReduce, kWriteBack, kBundleRead, kBundleWrite, kOutputs, kFinals };
+
+double larger(double a, double b) { return a > b ? a : b; }
+
+struct State {
+  const Windows& layer;
+  WindowTimes& times;
+  int32_t ranks_per_channel;
+  double* rank_free;     // [ranks]
+  double* reduced;       // [lag + 1, ranks]: end of the reduction of recent windows
+  double* posted;        // [lag + 1, channels]: end of their finals
+  double* host_free;     // [channels]
+  double* bundle_ready;  // [channels]: the bundle that the channel has read last
+  double* buffer_free;   // [ranks (a pod's first in a channel), 2]
+  double* window_rank;   // [ranks]: busy time inside the current window
+  double* window_host;   // [channels]
+  int64_t* sent;         // [pods]: bundles so far, which names the buffer in turn
+
+  int32_t channel_of(int32_t rank) const { return rank / ranks_per_channel; }
+
+  void event(What what, int64_t window, int32_t where, double begin, double end) {
+    if (window >= layer.record || times.events == times.most_events || end <= begin) return;
+    int32_t* named = times.event_what + 3 * times.events;
+    named[0] = what, named[1] = static_cast<int32_t>(window), named[2] = where;
+    times.event_time[2 * times.events] = begin, times.event_time[2 * times.events + 1] = end;
+    ++times.events;
+  }
+  void rank_does(int32_t phase, int32_t rank, double ns) {
+    times.rank_busy[4 * rank + phase] += ns;
+    window_rank[rank] += ns;
+  }
+  void host_does(int32_t phase, int32_t channel, double ns) {
+    times.channel_busy[4 * channel + phase] += ns;
+    window_host[channel] += ns;
+  }
+
+  // Rank `rank` works on the bundle of rank `source`, from `ready` on.
+  void reduce(int64_t window, double share, int32_t rank, int32_t source, double ready, double& free) {
+    const int64_t at = window * layer.ranks + source;
+    if (layer.edges[at] == 0) {
+      free = larger(free, ready);
+      return;
+    }
+    const double read = share * layer.reads[at] * layer.read_ns[rank];
+    const double unit = share * layer.edges[at] * layer.unit_ns[rank];
+    const double ns = larger(read, unit) + (layer.read_ns[rank] > 0 ? layer.fill_ns : 0);
+    const double begin = larger(free, ready);
+    free = begin + ns;
+    rank_does(1, rank, ns);
+    if (unit > read) times.rank_busy[4 * rank + 3] += unit - read;
+    event(kReduce, window, rank, begin, free);
+  }
+
+  // The bundles of `pods` pods from rank `first` on, whose ranks lie in `span` channels, over the host. In each
+  // round every channel reads one bundle, then all of these are written on every channel.
+  void through_host(int64_t window, double share, int32_t first, int32_t pods, int32_t span, const double* ready) {
+    const int32_t pod = layer.pod, in_channel = pod / span;
+    for (int32_t round = 0; round < in_channel; ++round) {
+      for (int32_t p = 0; p < pods; ++p) {
+        const int32_t begin = first + p * pod;
+        for (int32_t c = 0; c < span; ++c) {
+          const int32_t source = begin + c * in_channel + round, channel = channel_of(source);
+          const double ns = share * layer.bundle_out_ns[window * layer.ranks + source];
+          const double from = larger(host_free[channel], ready[source]) + (ns > 0 ? layer.poll_ns : 0);
+          host_free[channel] = bundle_ready[channel] = from + ns;
+          host_does(0, channel, ns);
+          event(kBundleRead, window, channel, from, from + ns);
+        }
+        for (int32_t c = 0; c < span; ++c) {
+          const int32_t source = begin + c * in_channel + round;
+          const double ns = share * layer.bundle_in_ns[window * layer.ranks + source];
+          const int64_t slot = sent[begin / pod]++ % 2;
+          for (int32_t to = 0; to < span; ++to) {
+            const int32_t there = begin + to * in_channel, channel = channel_of(there);
+            double* free = buffer_free + 2 * there + slot;
+            const double from = larger(larger(host_free[channel], bundle_ready[channel_of(source)]), *free);
+            host_free[channel] = from + ns;
+            host_does(1, channel, ns);
+            event(kBundleWrite, window, channel, from, from + ns);
+            for (int32_t rank = there; rank < there + in_channel; ++rank) {
+              reduce(window, share, rank, source, host_free[channel], rank_free[rank]);
+              *free = larger(*free, rank_free[rank]);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  void work_on(int64_t window, double* ready) {
+    const int64_t pieces = layer.pieces[window];
+    const double share = 1.0 / static_cast<double>(pieces);
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      for (int32_t rank = 0; rank < layer.ranks; ++rank) {
+        const double ns = share * layer.adjacency_ns[window * layer.ranks + rank];
+        event(kAdjacency, window, rank, rank_free[rank], rank_free[rank] + ns);
+        rank_does(0, rank, ns);
+        ready[rank] = rank_free[rank] += ns;
+      }
+      if (layer.transfer == Transfer::none) {
+        for (int32_t rank = 0; rank < layer.ranks; ++rank) {
+          reduce(window, share, rank, rank, ready[rank], rank_free[rank]);
+        }
+        continue;
+      }
+      if (layer.transfer == Transfer::link) {
+        for (int32_t first = 0; first < layer.ranks; first += layer.pod) {
+          double all = 0;
+          for (int32_t rank = first; rank < first + layer.pod; ++rank) all = larger(all, ready[rank]);
+          for (int32_t rank = first; rank < first + layer.pod; ++rank) {
+            for (int32_t source = first; source < first + layer.pod; ++source) {
+              reduce(window, share, rank, source, all, rank_free[rank]);
+            }
+          }
+        }
+        continue;
+      }
+      // A pod's bundles go out once all of its ranks have read theirs.
+      for (int32_t first = 0; first < layer.ranks; first += layer.pod) {
+        double all = 0;
+        for (int32_t rank = first; rank < first + layer.pod; ++rank) all = larger(all, ready[rank]);
+        for (int32_t rank = first; rank < first + layer.pod; ++rank) ready[rank] = all;
+      }
+      const bool wide = layer.pod > ranks_per_channel;
+      const int32_t group = wide ? layer.pod : ranks_per_channel;
+      for (int32_t first = 0; first < layer.ranks; first += group) {
+        through_host(window, share, first, group / layer.pod, wide ? layer.pod / ranks_per_channel : 1, ready);
+      }
+    }
+    memcpy(reduced + window % (layer.lag + 1) * layer.ranks, rank_free,
+           static_cast<size_t>(layer.ranks) * sizeof(double));
+  }
+
+  // The host reads the outputs of a window, adds them up and writes the finals.
+  void post(int64_t window) {
+    const double* done = reduced + window % (layer.lag + 1) * layer.ranks;
+    double* end = posted + window % (layer.lag + 1) * layer.channels;
+    double outputs_in = 0, first_begin = 0;
+    for (int32_t c = 0; c < layer.channels; ++c) {
+      double begin = host_free[c];
+      for (int32_t r = c * ranks_per_channel; r < (c + 1) * ranks_per_channel; ++r) begin = larger(begin, done[r]);
+      begin += layer.poll_ns;
+      const double ns = layer.outputs_ns[window * layer.channels + c];
+      host_free[c] = begin + ns;
+      host_does(2, c, ns);
+      event(kOutputs, window, c, begin, host_free[c]);
+      outputs_in = larger(outputs_in, host_free[c]);
+      first_begin = c == 0 || begin < first_begin ? begin : first_begin;
+    }
+    // Finals need every channel's part, and the host's own work on them.
+    outputs_in = larger(outputs_in, first_begin + layer.reduce_ns[window]);
+    for (int32_t c = 0; c < layer.channels; ++c) {
+      const double begin = larger(host_free[c], outputs_in), ns = layer.finals_ns[window * layer.channels + c];
+      host_free[c] = end[c] = begin + ns;
+      host_does(3, c, ns);
+      event(kFinals, window, c, begin, end[c]);
+    }
+  }
+
+  void write_back(int64_t window) {
+    const double* end = posted + window % (layer.lag + 1) * layer.channels;
+    for (int32_t rank = 0; rank < layer.ranks; ++rank) {
+      const double ns = layer.write_ns[window * layer.ranks + rank];
+      const double begin = larger(rank_free[rank], end[channel_of(rank)]);
+      rank_free[rank] = begin + ns;
+      rank_does(2, rank, ns);
+      event(kWriteBack, window, rank, begin, rank_free[rank]);
+    }
+  }
+
+  void close_window(int64_t window) {
+    double end = 0, host = 0, rank = 0, sum = 0;
+    for (int32_t c = 0; c < layer.channels; ++c) host = larger(host, window_host[c]), window_host[c] = 0;
+    for (int32_t r = 0; r < layer.ranks; ++r) {
+      end = larger(end, rank_free[r]);
+      rank = larger(rank, window_rank[r]);
+      sum += window_rank[r];
+      window_rank[r] = 0;
+    }
+    double* out = times.window + 4 * window;
+    out[0] = end, out[1] = host, out[2] = rank, out[3] = sum / layer.ranks;
+    times.total_ns = larger(times.total_ns, end);
+  }
+};
+
+}  // namespace
+
+bool run_windows(const Windows& layer, WindowTimes* times) {
+  const int64_t ranks = layer.ranks, channels = layer.channels, kept = layer.lag + 1;
+  const int64_t doubles = ranks * (1 + kept + 2 + 1 + 1) + channels * (kept + 3);
+  const std::unique_ptr<double[]> memory(new (std::nothrow) double[doubles]());
+  const std::unique_ptr<int64_t[]> sent(new (std::nothrow) int64_t[ranks]());
+  if (memory == nullptr || sent == nullptr) return false;
+  double* next = memory.get();
+  const auto take = [&next](int64_t count) { return next += count, next - count; };
+  State state{layer,
+              *times,
+              layer.ranks / layer.channels,
+              take(ranks),
+              take(kept * ranks),
+              take(kept * channels),
+              take(channels),
+              take(channels),
+              take(2 * ranks),
+              take(ranks),
+              take(channels),
+              sent.get()};
+  double* ready = take(ranks);
+  times->events = 0;
+  times->total_ns = 0;
+  for (int64_t window = 0; window < layer.windows; ++window) {
+    state.work_on(window, ready);
+    if (window > 0) state.post(window - 1);
+    if (window >= layer.lag) state.write_back(window - layer.lag);
+    state.close_window(window);
+  }
+  if (layer.windows == 0) return true;
+  state.post(layer.windows - 1);
+  for (int64_t window = layer.windows - layer.lag; window < layer.windows; ++window) {
+    if (window >= 0) state.write_back(window);
+  }
+  // What is left to drain belongs to the last window.
+  double* last = times->window + 4 * (layer.windows - 1);
+  double before[3] = {last[1], last[2], last[3]};
+  state.close_window(layer.windows - 1);
+  for (int i = 0; i < 3; ++i) last[i + 1] += before[i];
+  return true;
+}
+
+}  // namespace onehop::ndp

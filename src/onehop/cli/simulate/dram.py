@@ -1,0 +1,125 @@
+"""``onehop simulate dram``: bandwidth, rows and energy of a kind of traffic."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from onehop.bench.report import write_json
+from onehop.cli.console import output
+from onehop.cli.options import Json, names
+from onehop.errors import ArgumentError
+from onehop.machines.dram import (
+    PRESETS,
+    Access,
+    Dram,
+    DramReport,
+    Memory,
+    load,
+    preset,
+    read_trace,
+    write_trace,
+)
+from onehop.machines.dram.access import OPERATIONS, PATTERNS
+from onehop.machines.dram.layout import NAMES
+from onehop.machines.dram.memory import LEVELS, SCHEDULERS
+from onehop.machines.dram.trace import FORMATS
+
+_LAYOUTS = (
+    f"{', '.join(NAMES)}, or fields from the lowest bits on, as 'column:2,bank_group,bank,column,rank,row'."
+)
+
+
+def dram(
+    preset_name: Annotated[
+        str, typer.Option("--preset", help=f"{', '.join(PRESETS)}, or a TOML file.")
+    ] = "DDR5_4800AN",
+    pattern: Annotated[str, typer.Option(help=f"One of {', '.join(PATTERNS)}.")] = "random",
+    run_bytes: Annotated[int, typer.Option(help="Contiguous bytes of a random run.")] = 64,
+    layout: Annotated[str, typer.Option(help=_LAYOUTS)] = "row_first",
+    requests: Annotated[int, typer.Option(help="Bursts to read or write.")] = 200_000,
+    op: Annotated[str, typer.Option(help=f"One of {', '.join(OPERATIONS)}.")] = "read",
+    ranks: Annotated[int, typer.Option(help="Ranks behind one data bus, a power of two.")] = 1,
+    level: Annotated[str, typer.Option(help=f"How it is found: one of {', '.join(LEVELS)}.")] = "command",
+    queue: Annotated[int, typer.Option(help="Requests that the controller chooses among.")] = 32,
+    scheduler: Annotated[str, typer.Option(help=f"One of {', '.join(SCHEDULERS)}.")] = "fr_fcfs",
+    refresh: Annotated[bool, typer.Option(help="Whether ranks are refreshed.")] = True,
+    timing: Annotated[
+        str | None, typer.Option(metavar="NAME=CLOCKS,…", help="Timings other than the preset's, as faw=32.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Where random runs start.", min=0)] = 0,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Serve the requests of this file instead.")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the requests to this file as well.")
+    ] = None,
+    export_format: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "load_store",
+    json: Json = None,
+) -> None:
+    """DRAM alone: how long so many bursts take, which rows they find open, and the energy."""
+    memory = Memory(_device(preset_name, timing), ranks, layout, queue, refresh, scheduler)
+    access = Access(pattern, run_bytes, op)
+    recorded = None if trace is None else read_trace(trace, memory)
+    if export is not None:
+        write_trace(export, recorded or memory.requests(access, requests, seed), memory, export_format)
+    if recorded is None:
+        report = memory.run(access, requests, level, seed)
+    elif level == "command":
+        report = memory.serve(recorded)
+    else:
+        raise ArgumentError(f"level: expected command, which alone knows recorded requests, got {level!r}.")
+    runs = f" of {run_bytes} B" if pattern == "random" else ""
+    what = f"{pattern} {op}s{runs}" if trace is None else str(trace)
+    output().print(_table(report, f"{report.dram}, {what}, {layout}, {ranks} rank" + "s" * (ranks > 1)))
+    if json is not None:
+        asked: dict[str, Any] = {
+            "pattern": pattern,
+            "run_bytes": run_bytes,
+            "op": op,
+            "requests": requests if recorded is None else len(recorded),
+            "seed": seed,
+            "trace": None if trace is None else str(trace),
+            "layout": layout,
+            "queue": queue,
+            "scheduler": scheduler,
+            "refresh": refresh,
+            "timing": asdict(memory.dram.timing),
+        }
+        write_json(json, "simulate dram", {"asked": asked, **asdict(report)})
+
+
+def _device(name: str, timing: str | None) -> Dram:
+    """The preset or the file, with other timings where some were given."""
+    device = load(name) if name.endswith(".toml") else preset(name)
+    clocks = {}
+    for entry in names(timing or ""):
+        key, equals, value = entry.partition("=")
+        if not equals or not value.isdecimal():
+            raise ArgumentError(f"--timing: expected names and clocks as faw=32,rcd=39, got {entry!r}.")
+        clocks[key] = int(value)
+    return device.with_timing(**clocks) if clocks else device
+
+
+def _table(report: DramReport, title: str) -> Table:
+    """The report as a table."""
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right")
+    table.add_row("level", report.level)
+    table.add_row("bandwidth", f"{report.gbps:.2f} GB/s, {report.percent_of_peak:.1f} % of peak")
+    table.add_row("time", f"{report.time_ns / 1e3:,.1f} us, {report.cycles:,} clocks")
+    table.add_row("bursts served", f"{report.served:,}")
+    table.add_row("a burst", f"{report.cycles / max(1, report.served):.3f} clocks")
+    table.add_row(
+        "row hits, misses, conflicts",
+        f"{report.row_hits:,}, {report.row_misses:,}, {report.row_conflicts:,}",
+    )
+    if report.mean_read_latency_ns is not None:
+        table.add_row("mean read latency", f"{report.mean_read_latency_ns:.0f} ns")
+    parts = ", ".join(f"{name} {energy / 1e3:,.1f}" for name, energy in report.energy.items() if energy)
+    table.add_row("energy", f"{report.energy_nj / 1e3:,.1f} uJ ({parts})")
+    table.add_row("energies from", report.energy_source)
+    return table

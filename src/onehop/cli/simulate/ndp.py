@@ -1,0 +1,246 @@
+"""``onehop simulate ndp``: aggregation on a near-rank machine."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from onehop import datasets
+from onehop.bench.ndp_check import output_errors
+from onehop.bench.report import write_json
+from onehop.cli.console import Bar, output, progress
+from onehop.cli.options import Json, Plot, Threads, set_threads
+from onehop.cli.sources import GRAPH_HELP, dataset
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.graph.self_loops import with_self_loops
+from onehop.machines.ndp import LayerOutcome, Machine, layer_report, presets, toy, whole_report
+from onehop.machines.report import Report, plot_phases
+from onehop.machines.trace import Trace
+from onehop.plans.ndp import MAPPINGS, TILINGS, NdpPlan
+
+_COMPARED = ("baseline", "prior")
+_SWITCH = {"on": True, "off": False}
+_TILES = (4, 8, 16, 32, 64, 128)
+
+
+def ndp(
+    graph: Annotated[str, typer.Option(help=GRAPH_HELP)] = "twin:arxiv-communities",
+    scale: Annotated[float, typer.Option(help="Of a twin: multiplies its nodes and edges.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of a twin.", min=0)] = 0,
+    width: Annotated[int, typer.Option(help="Columns of the feature vectors.")] = 256,
+    layers: Annotated[
+        int,
+        typer.Option(help="Layers; with several, the first aggregates the graph's own features.", min=1),
+    ] = 1,
+    machine: Annotated[str, typer.Option(help=f"{', '.join(presets())}, or a TOML file.")] = "grande_16",
+    mapping: Annotated[str, typer.Option(help=", ".join((*MAPPINGS, *_COMPARED)))] = "adaptive",
+    tile: Annotated[int, typer.Option(help="Targets that are worked on together.")] = 128,
+    retile: Annotated[str, typer.Option(help=f"How targets come into tiles: {', '.join(TILINGS)}.")] = "rows",
+    batch: Annotated[int, typer.Option(help="Nodes listed before the units' lists are merged.")] = 2048,
+    broadcast: Annotated[str, typer.Option(help="Bundles are written once a channel: on, off.")] = "on",
+    faw: Annotated[str, typer.Option(help="tFAW: preset, sheet, or clocks.")] = "",
+    self_loops: Annotated[bool, typer.Option(help="Give every node an edge to itself.")] = True,
+    check: Annotated[
+        str,
+        typer.Option(
+            help="Check results on all targets for the chosen mapping, or on samples: full, sample."
+        ),
+    ] = "sample",
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="All tiles and orders, with and without broadcast.")
+    ] = False,
+    gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False,
+    threads: Threads = None,
+    json: Json = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the first windows as a Chrome trace.")
+    ] = None,
+    plot: Plot = None,
+) -> None:
+    """Aggregation on ranks of DRAM with near-data units: times, bytes and energy of every mapping."""
+    console = output()
+    if gantt:
+        console.print(toy.gantt(), markup=False)
+        return
+    set_threads(threads)
+    hardware = _machine(machine, faw)
+    plan = NdpPlan(
+        "adaptive" if mapping in _COMPARED else mapping,
+        tile,
+        retile,
+        batch,
+        _SWITCH[_one("broadcast", broadcast, tuple(_SWITCH))],
+    )
+    _one("check", check, ("full", "sample"))
+    if width < 1:
+        raise ArgumentError(f"width: expected an integer of at least 1, got {width}.")
+    with progress(what="loading the graph") as bar:
+        structure, widths = _load(graph, seed, scale, self_loops, width, layers, bar)
+        bar.describe("timing all mappings")
+        found = hardware.layers(structure, widths, plan)
+        content: dict[str, Any] = whole_report(found)
+        if sweep:
+            content["sweep"] = _sweep(hardware, structure, widths, plan, bar)
+        errors = _errors(hardware, structure, plan, found, check, bar)
+    content["output_max_abs_error"] = max(errors.values())
+    content["output_errors"] = {"check": check, **errors}
+    content["graph"] = {"source": graph, "nodes": structure.num_dst, "edges": structure.num_edges}
+    content["machine"] = hardware.config.to_toml()
+    if mapping in _COMPARED:
+        _compare(content, found, mapping)
+    _print(console, hardware, structure, found, content)
+    if json is not None:
+        write_json(json, "simulate ndp", content)
+    if trace is not None:
+        _timeline(found).write(trace)
+    if plot is not None:
+        plot_phases(_bars(hardware, found), plot)
+
+
+def _one(option: str, text: str, allowed: tuple[str, ...]) -> str:
+    if text not in allowed:
+        raise ArgumentError(f"{option}: expected one of {', '.join(allowed)}, got {text!r}.")
+    return text
+
+
+def _machine(source: str, faw: str) -> Machine:
+    hardware = Machine(source)
+    if not faw:
+        return hardware
+    return Machine(hardware.config.change(dram={"faw": int(faw) if faw.isdecimal() else faw}))
+
+
+def _load(
+    source: str, seed: int, scale: float, self_loops: bool, width: int, layers: int, bar: Bar
+) -> tuple[Graph, list[int]]:
+    """The graph, and the widths that its layers aggregate."""
+    if source.startswith("twin:"):
+        content = datasets.load(source, seed, scale, bar.share, features=layers > 1)
+    elif scale != 1:
+        raise ArgumentError("scale: only twins can be scaled; leave it away.")
+    else:
+        content = dataset(source)
+    first = content.num_features or width
+    bar.describe("building the graph")
+    structure = Graph.from_edge_index(content.edge_index, num_nodes=content.num_nodes)
+    del content
+    if self_loops:
+        structure = with_self_loops(structure)
+    return structure, [width] if layers == 1 else [first, *[width] * (layers - 1)]
+
+
+def _sweep(
+    hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, bar: Bar
+) -> list[dict[str, Any]]:
+    """Times of all mappings over tiles, orders and broadcasting, and what tiling saves."""
+    lines = []
+    for retile in ("index", "rows"):
+        for number, tile in enumerate(_TILES):
+            bar.share(f"sweeping tiles, {retile}", number / len(_TILES))
+            reduction = hardware.workload(graph, replace(plan, retile=retile)).read_reduction_percent(tile)
+            for broadcast in (True, False):
+                tried = replace(plan, retile=retile, tile=tile, broadcast=broadcast, mapping="adaptive")
+                found = hardware.layers(graph, widths, tried, record=0)
+                times: dict[str, float] = {}
+                for one in found:
+                    for name, time in one.candidates_ms().items():
+                        times[name] = times.get(name, 0.0) + time
+                lines.append(
+                    {
+                        "retile": retile,
+                        "tile": tile,
+                        "broadcast": broadcast,
+                        "read_reduction_percent": reduction,
+                        "time_ms": sum(one.time_ns for one in found) / 1e6,
+                        "mappings": [one.run.mapping for one in found],
+                        "candidates_ms": times,
+                    }
+                )
+    return lines
+
+
+def _errors(
+    hardware: Machine, graph: Graph, plan: NdpPlan, found: list[LayerOutcome], check: str, bar: Bar
+) -> dict[str, float]:
+    """Largest errors by mapping: the chosen ones on all targets if asked for, the others on samples."""
+    chosen = {one.width: one.run.mapping for one in found}
+    errors: dict[str, float] = {}
+    for width, mapping in chosen.items():
+        names = next(one for one in found if one.width == width).candidates_ns
+        others = [name for name in names if name != mapping]
+        full, sampled = ([mapping], others) if check == "full" else ([], [mapping, *others])
+        by_mapping = output_errors(hardware, graph, plan, width, full, sampled, bar.share)
+        for name, error in by_mapping.items():
+            errors[name] = max(errors.get(name, 0.0), error)
+    return errors
+
+
+def _compare(content: dict[str, Any], found: list[LayerOutcome], mapping: str) -> None:
+    """Puts the host's, or the best prior machine's, times where the machine's own were."""
+    times = [
+        (one.baseline.time_ns if mapping == "baseline" else one.best_prior.serial_ns) / 1e6 for one in found
+    ]
+    total = sum(times)
+    content["time_ms"] = total
+    content["speedup_over_baseline"] = sum(one.baseline.time_ns for one in found) / 1e6 / total
+    content["speedup_over_prior"] = sum(one.best_prior.serial_ns for one in found) / 1e6 / total
+    for layer, one, time in zip(content["layers"], found, times, strict=True):
+        layer["time_ms"] = time
+        layer["mapping"] = "baseline" if mapping == "baseline" else f"prior ({one.best_prior.mapping})"
+
+
+def _print(
+    console: Console, hardware: Machine, graph: Graph, found: list[LayerOutcome], content: dict[str, Any]
+) -> None:
+    console.print(hardware.describe())
+    console.print(f"{graph.num_dst:,} nodes, {graph.num_edges:,} edges")
+    names = list(dict.fromkeys(name for one in found for name in one.candidates_ns))
+    table = Table(title="Milliseconds of every mapping", title_justify="left", header_style="bold")
+    for heading in ("layer", "width", *names, "baseline", "prior", "chosen"):
+        table.add_column(heading, justify="right")
+    for number, one in enumerate(found, start=1):
+        times = one.candidates_ms()
+        table.add_row(
+            str(number),
+            str(one.width),
+            *(f"{times[name]:.3f}" if name in times else "-" for name in names),
+            f"{one.baseline.time_ns / 1e6:.3f}",
+            f"{one.best_prior.serial_ns / 1e6:.3f} ({one.best_prior.mapping})",
+            f"[bold]{one.run.mapping}[/bold]",
+        )
+    console.print(table)
+    for line in content.get("sweep", []):
+        each = ", ".join(f"{name} {time:.3f}" for name, time in line["candidates_ms"].items())
+        console.print(
+            f"tile {line['tile']}, {line['retile']}, broadcast {'on' if line['broadcast'] else 'off'}: "
+            f"{line['read_reduction_percent']:.2f} % fewer reads; ms: {each}"
+        )
+    console.print(layer_report(found[0]).table(), markup=False)
+    console.print(
+        f"\n{content['time_ms']:.3f} ms, {content['speedup_over_baseline']:.2f}x over the baseline, "
+        f"{content['speedup_over_prior']:.2f}x over the best prior machine, "
+        f"{content['read_reduction_percent']:.2f} % fewer feature reads, {content['energy_mj']:.1f} mJ, "
+        f"largest error of a result {content['output_max_abs_error']:.2g}"
+    )
+
+
+def _timeline(found: list[LayerOutcome]) -> Trace:
+    """The layers' timelines one after another."""
+    whole, start = Trace(), 0.0
+    for one in found:
+        whole.spans.extend(layer_report(one).timeline.shift(start).spans)
+        start += one.time_ns
+    return whole
+
+
+def _bars(hardware: Machine, found: list[LayerOutcome]) -> dict[str, Report]:
+    """A bar of phases for each layer and mapping."""
+    return {
+        f"layer {number}, {name}": Report(machine=hardware.name, phases_ns=phases, bytes={}, energy_nj={})
+        for number, one in enumerate(found, start=1)
+        for name, phases in one.candidates_ns.items()
+    }

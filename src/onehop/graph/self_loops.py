@@ -1,0 +1,36 @@
+"""A graph with an edge from every node to itself, as GCN's normalisation has it."""
+
+import numpy as np
+import torch
+
+from onehop.errors import ArgumentError
+from onehop.graph.graph import Graph
+
+
+def with_self_loops(graph: Graph) -> Graph:
+    """The graph with a self loop, as its row's last edge, for every node that has none.
+
+    Edges are numbered anew, row by row. Needs no more memory than the graph itself, some 8 bytes an edge.
+
+    Raises:
+        ArgumentError: Sources and destinations are not the same nodes.
+    """
+    if graph.num_src != graph.num_dst:
+        raise ArgumentError(
+            f"graph: self loops need the same nodes on both sides, and it has {graph.num_src} sources and "
+            f"{graph.num_dst} destinations."
+        )
+    nodes, rowptr, col = graph.num_dst, graph.rowptr.numpy(), graph.col.numpy()
+    has_loop = np.zeros(nodes, dtype=bool)
+    at = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(rowptr))
+    has_loop[at[at == col]] = True
+    del at
+    added = np.concatenate([[0], np.cumsum(~has_loop)])
+    ends = rowptr + added
+    is_loop = np.zeros(int(ends[-1]), dtype=bool)
+    missing = np.flatnonzero(~has_loop)
+    is_loop[ends[missing + 1] - 1] = True
+    new_col = np.empty(len(is_loop), dtype=np.int32)
+    new_col[is_loop] = missing
+    new_col[~is_loop] = col
+    return Graph.from_csr(torch.from_numpy(ends), torch.from_numpy(new_col))

@@ -1,0 +1,154 @@
+"""The closed form: clocks a burst from the timings alone.
+
+A burst takes the longest of what limits it: the data bus (BL), row openings (FAW / 4, RRD_S, RC over all
+banks), the command bus, and the distance between bursts of one bank group (CCD_L) over the bank groups that
+the queue holds work for. A refresh takes L out of every REFI clocks, from the last data before it to the
+first after it.
+
+How many bank groups the queue holds work for follows from how many runs it holds: k = queue / run + 1, the
+last having left the queue when its row was opened, and at least two. Runs that start at random places fall
+onto bank groups like balls into boxes; runs longer than a row go through them in the layout's order.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from onehop.machines.dram.access import Access
+from onehop.machines.dram.device import Dram, Organisation, Timing
+from onehop.machines.dram.layout import Layout
+
+# Places of the address space where a run's rows are counted: enough for an average over runs that lie askew
+# to rows.
+_PLACES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the closed form says of a kind of traffic.
+
+    Attributes:
+        burst_cycles: Clocks a burst, refresh included.
+        bursts_per_activation: Bursts that a row opening serves.
+        fill_cycles: Clocks from the first command to the end of the first data.
+    """
+
+    burst_cycles: float
+    bursts_per_activation: float
+    fill_cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a run lies in the banks.
+
+    Attributes:
+        per_row: Bursts a row opening.
+        lanes: Bank groups of one rank or several that the run keeps busy at once.
+        row_lanes: The same within one row's worth of bursts.
+        long: Whether it is longer than a row.
+    """
+
+    per_row: float
+    lanes: int
+    row_lanes: int
+    long: bool
+
+
+def estimate(dram: Dram, access: Access, layout: Layout, ranks: int, queue: int, refresh: bool) -> Estimate:
+    """The closed form's figures for traffic without an end.
+
+    Args:
+        dram: The device.
+        access: The traffic.
+        layout: How bursts lie in the ranks.
+        ranks: Ranks behind the bus.
+        queue: Requests that the controller chooses among.
+        refresh: Whether the ranks are refreshed.
+    """
+    timing = dram.timing
+    shape = _shape(dram.organisation, access, layout, queue)
+    ccd = timing.ccd_l_wr if access.op == "write" else timing.ccd_l
+    if shape.long:
+        columns = _ordered(timing.bl, ccd, shape, timing.rcd, dram.organisation.row_bursts)
+    else:
+        run = access.run_bursts(dram.organisation)
+        columns = _scattered(dram, ccd, shape, ranks, max(2, queue // run + 1))
+    rows = max(timing.faw / 4, timing.rrd_s, timing.rc / dram.organisation.banks) / (shape.per_row * ranks)
+    commands = timing.command_clocks + (timing.command_clocks + 1) / shape.per_row
+    burst = max(timing.bl, columns, rows, commands)
+    share = 1.0 - lost_to_refresh(timing, access.op, ranks) / timing.refi if refresh else 1.0
+    return Estimate(burst / share, shape.per_row, timing.rcd + timing.cl + timing.bl)
+
+
+def lost_to_refresh(timing: Timing, op: str, ranks: int) -> int:
+    """Clocks of every REFI without data: last data, PRE, REF of each rank in turn, ACT, first data."""
+    before_precharge = timing.rtp if op == "read" else timing.cwl + timing.bl + timing.wr
+    one_rank = before_precharge + timing.rp + timing.rfc + timing.rcd - timing.bl
+    return one_rank + (ranks - 1) * (timing.rp + 1)
+
+
+def _ordered(bl: int, ccd: int, shape: _Shape, rcd: int, row_bursts: int) -> float:
+    """Clocks a burst where rows follow each other in the layout's order.
+
+    While the next row opens, the row before it is alone.
+    """
+    together = max(bl, ccd / shape.lanes)
+    alone = max(bl, ccd / shape.row_lanes)
+    return together + rcd * (1 - together / alone) / row_bursts
+
+
+def _scattered(dram: Dram, ccd: int, shape: _Shape, ranks: int, runs: int) -> float:
+    """Clocks a burst where runs lie at random: the mean over how many bank groups they fall onto."""
+    timing, groups = dram.timing, dram.organisation.bank_groups * ranks
+    boxes = max(1, groups // shape.lanes)
+    mean = sum(
+        chance * max(timing.bl, ccd / (shape.lanes * busy))
+        for busy, chance in enumerate(_occupied(boxes, runs), start=1)
+    )
+    # Where every run has a rank of its own, and none can fill the bus, the bus changes ranks at every burst.
+    if ccd / shape.lanes <= timing.bl + timing.cs:
+        return mean
+    alone = math.prod((ranks - i) / ranks for i in range(runs))
+    return alone * max(timing.bl + timing.cs, ccd / (shape.lanes * runs)) + (1 - alone) * mean
+
+
+def _occupied(boxes: int, balls: int) -> list[float]:
+    """[min(boxes, balls)]: the chances that 1, 2, ... boxes hold a ball, when each falls at random."""
+    chances = [1.0]
+    for _ in range(balls - 1):
+        grown = [0.0] * min(len(chances) + 1, boxes)
+        for held, chance in enumerate(chances, start=1):
+            grown[held - 1] += chance * held / boxes
+            if held < boxes:
+                grown[held] += chance * (boxes - held) / boxes
+        chances = grown
+    return chances
+
+
+def _shape(organisation: Organisation, access: Access, layout: Layout, queue: int) -> _Shape:
+    """Counts a run's rows and bank groups under the layout."""
+    window = queue + organisation.row_bursts
+    # Four windows of a long run stand for all of it.
+    most = 4 * window
+    run = most if access.pattern == "sequential" else access.run_bursts(organisation)
+    seen = min(run, most)
+    starts = (np.arange(_PLACES) * (layout.bursts // _PLACES) // seen) * seen
+    rank, group, bank, row, _ = layout.map(starts[:, None] + np.arange(seen))
+    groups = rank * organisation.bank_groups + group
+    rows = (groups * organisation.banks_per_group + bank) * organisation.rows + row
+    opened = np.mean([len(np.unique(line)) for line in rows])
+    long = run > organisation.row_bursts
+    kept_busy = window if long else min(run, queue)
+    return _Shape(
+        per_row=float(seen / opened),
+        lanes=_least_distinct(groups[:, :kept_busy]),
+        row_lanes=_least_distinct(groups[:, : organisation.row_bursts]),
+        long=long,
+    )
+
+
+def _least_distinct(lines: np.ndarray) -> int:
+    """The least number of distinct values over the rows of a table."""
+    return min(len(np.unique(line)) for line in lines)

@@ -1,0 +1,138 @@
+"""The command level: every command of every bank, from event to event (csrc/machines/dram.cpp)."""
+
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onehop.machines.dram.device import Dram, Timing
+from onehop.machines.dram.layout import Layout
+from onehop.machines.dram.report import Counts
+from onehop.machines.dram.requests import Requests
+from onehop.machines.native import extension
+
+COMMANDS = ("ACT", "PRE", "PREA", "RD", "WR", "REF")
+
+
+class Command(NamedTuple):
+    """A command that went out.
+
+    Attributes:
+        clock: Its first clock; the first there is, is 1.
+        name: ACT, PRE, PREA (all banks), RD, WR or REF.
+        rank: Its rank.
+        bank_group: Its bank group; -1 for all.
+        bank: Its bank in the bank group; -1 for all.
+        row: The row that is opened, read or written; -1 otherwise.
+        column: The burst of the row; -1 where there is none.
+    """
+
+    clock: int
+    name: str
+    rank: int
+    bank_group: int = -1
+    bank: int = -1
+    row: int = -1
+    column: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommandLog:
+    """The commands of a run, in order.
+
+    Attributes:
+        table: int64 [N, 7]: clock, place in :data:`COMMANDS`, rank, bank group, bank, row, column.
+    """
+
+    table: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.table)
+
+    def __iter__(self) -> Iterator[Command]:
+        """Each of them."""
+        for clock, name, rank, bank_group, bank, row, column in self.table.tolist():
+            yield Command(clock, COMMANDS[name], rank, bank_group, bank, row, column)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Where a simulator stands that ends when the last request is taken in: others end there.
+
+    Attributes:
+        cycles: Clocks until then.
+        served: Bursts that were begun until then.
+    """
+
+    cycles: int
+    served: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """What the command level finds.
+
+    Attributes:
+        counts: Commands and clocks of the whole run.
+        accepted: Where it stood when the last request was taken in.
+        log: Every command, where that was asked for.
+    """
+
+    counts: Counts
+    accepted: Accepted
+    log: CommandLog | None
+
+
+def serve(
+    dram: Dram, layout: Layout, requests: Requests, *, queue: int, refresh: bool, scheduler: str, log: bool
+) -> CommandRun:
+    """Serves requests in the order given, one of which arrives a clock where its queue has room.
+
+    Args:
+        dram: The device.
+        layout: How bursts lie in the ranks; it says how many ranks there are.
+        requests: What to read and write.
+        queue: Requests of a kind that wait.
+        refresh: Whether all banks of every rank are refreshed every REFI.
+        scheduler: ``fr_fcfs`` or ``fr_fcfs_rows``.
+        log: Whether to put down every command.
+
+    Raises:
+        ArgumentError: A burst lies outside the ranks.
+    """
+    requests.check(layout)
+    timing = np.array([getattr(dram.timing, entry.name) for entry in fields(Timing)], dtype=np.int64)
+    slices = np.array([astuple(entry) for entry in layout.slices if entry.bits], dtype=np.int64)
+    widths = np.array(layout.widths, dtype=np.int64)
+    shape, ranks = dram.organisation, 1 << layout.widths[0]
+    rows_first = scheduler == "fr_fcfs_rows"
+    controller = np.array(
+        [ranks, shape.bank_groups, shape.banks_per_group, queue, refresh, rows_first], dtype=np.int64
+    )
+    found = np.zeros(len(fields(Counts)) + len(fields(Accepted)), dtype=np.int64)
+    kept = extension.DramCommandLog() if log else None
+    extension.dram_simulate(
+        timing.ctypes.data,
+        slices.ctypes.data,
+        len(slices),
+        widths.ctypes.data,
+        layout.xor_column,
+        controller.ctypes.data,
+        requests.bursts.ctypes.data,
+        requests.writes.ctypes.data,
+        len(requests),
+        found.ctypes.data,
+        kept,
+    )
+    *counts, cycles, served = found.tolist()
+    return CommandRun(Counts(*counts), Accepted(cycles, served), None if kept is None else _copied(kept))
+
+
+def _copied(kept: extension.DramCommandLog) -> CommandLog:
+    """The extension's log, in memory of ours."""
+    table = np.empty((len(kept), 7), dtype=np.int64)
+    kept.copy_to(table.ctypes.data)
+    return CommandLog(table)

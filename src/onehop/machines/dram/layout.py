@@ -1,0 +1,173 @@
+"""How the number of a burst names a rank, bank group, bank, row and column."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onehop.errors import ArgumentError
+from onehop.machines.dram.device import Organisation
+
+# The command level keeps a bit for each bank of a rank, and tables of this many ranks
+# (csrc/machines/dram.hpp).
+MOST_RANKS = 64
+FIELDS = ("rank", "bank_group", "bank", "row", "column")
+
+# Bits of an address, from low to high; a number is how many bits of that field stand there, and a field
+# without one takes all of its bits that stand nowhere else. A "^" at the end: the column, folded, is XORed
+# onto the fields.
+_NAMED = {
+    "row_first": "column, bank_group, bank, rank, row",
+    "bg_first": "bank_group, column, bank, rank, row",
+    "mop4": "column:2, rank, bank_group, bank, column, row ^",
+}
+NAMES = tuple(_NAMED)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Bits of an address that are bits of a field.
+
+    Attributes:
+        field: Place of the field in :data:`FIELDS`.
+        shift: Lowest of the bits in the burst's number.
+        bits: How many.
+        place: Where they stand in the field.
+    """
+
+    field: int
+    shift: int
+    bits: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """An address layout for one organisation and number of ranks.
+
+    ``row_first`` fills a row of a bank before it goes on to the next bank group; ``bg_first`` puts
+    consecutive bursts into different bank groups; ``mop4`` cuts rows into pieces of four bursts and XORs the
+    column onto rank, bank group, bank and row, in that order, as Ramulator 2.1's MOP4CLXOR. A layout of one's
+    own is the list of fields from the lowest bits to the highest, as ``"column:2, bank_group, bank, column,
+    rank, row"``, with ``^`` at its end for the XOR.
+
+    Attributes:
+        text: The list of fields.
+        slices: The same, as bits.
+        widths: Bits of each of :data:`FIELDS`.
+        xor_column: Whether the column is XORed onto the other fields.
+    """
+
+    text: str
+    slices: tuple[Slice, ...]
+    widths: tuple[int, ...]
+    xor_column: bool
+
+    @property
+    def bursts(self) -> int:
+        """How many bursts there are."""
+        return 1 << sum(self.widths)
+
+    def map(self, bursts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The fields of bursts.
+
+        Args:
+            bursts: [N], their numbers: byte addresses divided by the bytes of a burst.
+
+        Returns:
+            [5, N]: rank, bank group, bank, row, column of each.
+        """
+        out = np.zeros((len(FIELDS), *bursts.shape), dtype=np.int64)
+        for entry in self.slices:
+            out[entry.field] |= ((bursts >> entry.shift) & ((1 << entry.bits) - 1)) << entry.place
+        self._xor(out)
+        return out
+
+    def unmap(self, fields: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The bursts of fields: :meth:`map` undone.
+
+        Args:
+            fields: [5, N]: rank, bank group, bank, row, column of each.
+
+        Returns:
+            [N], their numbers.
+
+        Raises:
+            ArgumentError: A field is larger than there are of it.
+        """
+        for name, width, values in zip(FIELDS, self.widths, fields, strict=True):
+            if values.size and (int(values.min()) < 0 or int(values.max()) >> width):
+                raise ArgumentError(
+                    f"{name}: expected 0 to {(1 << width) - 1}, got {int(values.min())} to "
+                    f"{int(values.max())}."
+                )
+        fields = fields.copy()
+        self._xor(fields)
+        out = np.zeros(fields.shape[1:], dtype=np.int64)
+        for entry in self.slices:
+            out |= ((fields[entry.field] >> entry.place) & ((1 << entry.bits) - 1)) << entry.shift
+        return out
+
+    def _xor(self, fields: NDArray[np.int64]) -> None:
+        """Takes the column onto the other fields, or off them again, where the layout says so."""
+        if not self.xor_column:
+            return
+        used = 0
+        for field, width in enumerate(self.widths[:-1]):
+            fields[field] ^= (fields[-1] >> used) & ((1 << width) - 1)
+            used += width
+
+
+def layout_for(text: str, organisation: Organisation, ranks: int = 1) -> Layout:
+    """The layout of this name, or of this list of fields.
+
+    Args:
+        text: ``row_first``, ``bg_first``, ``mop4``, or a list of fields as in :class:`Layout`.
+        organisation: The ranks' organisation.
+        ranks: Ranks behind the bus, a power of two.
+
+    Raises:
+        ArgumentError: The list is no list of fields, leaves bits out or names too many; or ranks is no power
+            of two.
+    """
+    if type(ranks) is not int or not 1 <= ranks <= MOST_RANKS or ranks & (ranks - 1):
+        raise ArgumentError(f"ranks: expected a power of two from 1 to {MOST_RANKS}, got {ranks!r}.")
+    sizes = (
+        ranks,
+        organisation.bank_groups,
+        organisation.banks_per_group,
+        organisation.rows,
+        organisation.row_bursts,
+    )
+    widths = tuple(size.bit_length() - 1 for size in sizes)
+    if not isinstance(text, str):
+        raise ArgumentError(f"layout: expected {', '.join(NAMES)} or a list of fields, got {text!r}.")
+    listed = _NAMED.get(text, text).strip()
+    xor_column = listed.endswith("^")
+    entries = [_entry(piece, text) for piece in listed.removesuffix("^").split(",")]
+    left = list(widths)
+    for field, bits in entries:
+        left[field] -= bits or 0
+    slices, shift, placed = [], 0, [0] * len(FIELDS)
+    for field, bits in entries:
+        taken = max(left[field], 0) if bits is None else bits
+        if bits is None:
+            left[field] = 0
+        slices.append(Slice(field, shift, taken, placed[field]))
+        shift += taken
+        placed[field] += taken
+    for name, width, found in zip(FIELDS, widths, placed, strict=True):
+        if found != width:
+            raise ArgumentError(f"layout {text!r}: {name} has {width} bits here, the list names {found}.")
+    return Layout(text, tuple(slices), widths, xor_column)
+
+
+def _entry(piece: str, text: str) -> tuple[int, int | None]:
+    """Field and number of bits of one entry of a list."""
+    name, colon, bits = piece.strip().partition(":")
+    if name not in FIELDS or (colon and not bits.strip().isdecimal()):
+        raise ArgumentError(
+            f"layout {text!r}: expected {', '.join(NAMES)}, or fields with commas between them, each one of "
+            f"{', '.join(FIELDS)} with or without a number of bits, as column:2; got {piece.strip()!r}."
+        )
+    return FIELDS.index(name), int(bits) if colon else None

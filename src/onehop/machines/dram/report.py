@@ -1,0 +1,144 @@
+"""What a run of the memory comes to."""
+
+import json
+from dataclasses import asdict, dataclass
+
+from onehop.errors import ArgumentError
+from onehop.machines.dram.device import Dram
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a run was, in commands and clocks.
+
+    Attributes:
+        cycles: Clocks, of the device's ``clock_ps``, until the last data have passed.
+        reads: Bursts read.
+        writes: Bursts written.
+        row_hits: Requests that found their row open.
+        row_misses: Requests that found their bank closed.
+        row_conflicts: Requests that found another row open.
+        activations: ACT commands.
+        refreshes: REF commands, over all ranks.
+        forwarded: Reads that a waiting write to the same burst answered.
+        coalesced: Writes that a waiting write to the same burst absorbed.
+        read_latency_cycles: Clocks from arrival to the end of the data, summed over the reads; 0 where it is
+            not known.
+    """
+
+    cycles: int
+    reads: int
+    writes: int
+    row_hits: int
+    row_misses: int
+    row_conflicts: int
+    activations: int
+    refreshes: int
+    forwarded: int = 0
+    coalesced: int = 0
+    read_latency_cycles: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DramReport:
+    """Time, bandwidth, rows and energy of a run.
+
+    Attributes:
+        level: ``command``, ``curve`` or ``closed``: how it was found.
+        dram: Name of the device.
+        ranks: Ranks behind the bus.
+        cycles: Clocks.
+        served: Bursts that were read or written within them.
+        time_ns: The same time.
+        gbps: 1e9 bytes a second.
+        percent_of_peak: Of what the data bus carries if it never rests.
+        row_hits: Requests that found their row open.
+        row_misses: Requests that found their bank closed.
+        row_conflicts: Requests that found another row open.
+        activations: ACT commands.
+        refreshes: REF commands, over all ranks.
+        forwarded: Reads that a waiting write answered; they are not among those served.
+        coalesced: Writes that a waiting write absorbed; they are not among those served.
+        mean_read_latency_ns: From arrival in the queue to the end of the data; None but at the command level.
+        energy_nj: Energy of the ranks in all.
+        energy: The same by command, and ``standby``; nJ.
+        energy_source: Where the energies come from.
+    """
+
+    level: str
+    dram: str
+    ranks: int
+    cycles: int
+    served: int
+    time_ns: float
+    gbps: float
+    percent_of_peak: float
+    row_hits: int
+    row_misses: int
+    row_conflicts: int
+    activations: int
+    refreshes: int
+    forwarded: int
+    coalesced: int
+    mean_read_latency_ns: float | None
+    energy_nj: float
+    energy: dict[str, float]
+    energy_source: str
+
+    def to_json(self) -> str:
+        """The report as a JSON object."""
+        return json.dumps(asdict(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> "DramReport":
+        """The report that :meth:`to_json` wrote.
+
+        Raises:
+            ArgumentError: The text is no such report.
+        """
+        try:
+            return cls(**json.loads(text))
+        except (json.JSONDecodeError, TypeError) as error:
+            raise ArgumentError(f"report: expected what to_json wrote ({error}).") from error
+
+
+def report(dram: Dram, level: str, ranks: int, counts: Counts) -> DramReport:
+    """A report from counts."""
+    served = counts.reads + counts.writes
+    time_ns = counts.cycles * dram.timing.clock_ps / 1000.0
+    gbps = served * dram.organisation.burst_bytes / time_ns if time_ns else 0.0
+    energy = energy_by_command(dram, ranks, counts)
+    latency = counts.read_latency_cycles / max(1, counts.reads) * dram.timing.clock_ps / 1000.0
+    return DramReport(
+        level=level,
+        dram=dram.name,
+        ranks=ranks,
+        cycles=counts.cycles,
+        served=served,
+        time_ns=time_ns,
+        gbps=gbps,
+        percent_of_peak=100.0 * gbps / dram.peak_gbps,
+        row_hits=counts.row_hits,
+        row_misses=counts.row_misses,
+        row_conflicts=counts.row_conflicts,
+        activations=counts.activations,
+        refreshes=counts.refreshes,
+        forwarded=counts.forwarded,
+        coalesced=counts.coalesced,
+        mean_read_latency_ns=latency or None,
+        energy_nj=sum(energy.values()),
+        energy=energy,
+        energy_source=dram.energy.source,
+    )
+
+
+def energy_by_command(dram: Dram, ranks: int, counts: Counts) -> dict[str, float]:
+    """Energy of a run in nJ, by command; ``standby`` is what all ranks draw whatever they do."""
+    energy, timing = dram.energy, dram.timing
+    return {
+        "activate": counts.activations * energy.activate_nj,
+        "read": counts.reads * energy.read_nj,
+        "write": counts.writes * energy.write_nj,
+        "refresh": counts.refreshes * energy.refresh_nj,
+        "standby": counts.cycles * timing.clock_ps * 1e-3 * ranks * energy.standby_mw * 1e-3,
+    }

@@ -1,0 +1,83 @@
+"""Requests in the order in which they come: made from a kind of traffic, or one's own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onehop.errors import ArgumentError
+from onehop.machines.dram.access import Access
+from onehop.machines.dram.device import Organisation
+from onehop.machines.dram.layout import Layout
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests:
+    """Bursts to read or write.
+
+    Attributes:
+        bursts: int64 [N], numbers of bursts: byte addresses divided by the bytes of a burst.
+        writes: uint8 [N], 1 for a write, 0 for a read.
+    """
+
+    bursts: NDArray[np.int64]
+    writes: NDArray[np.uint8]
+
+    def __post_init__(self) -> None:
+        """Checks shapes and types, and takes contiguous copies where needed."""
+        for name, dtype in (("bursts", np.int64), ("writes", np.uint8)):
+            value = np.asarray(getattr(self, name))
+            if value.ndim != 1 or not (value.dtype == bool or np.issubdtype(value.dtype, np.integer)):
+                raise ArgumentError(
+                    f"requests.{name}: expected integers in one dimension, got {value.dtype} of shape "
+                    f"{value.shape}."
+                )
+            object.__setattr__(self, name, np.ascontiguousarray(value, dtype=dtype))
+        if self.bursts.shape != self.writes.shape:
+            raise ArgumentError(
+                f"requests: expected as many writes as bursts, got {len(self.writes)} and {len(self.bursts)}."
+            )
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.bursts)
+
+    def check(self, layout: Layout) -> None:
+        """Refuses bursts that the ranks do not have.
+
+        Raises:
+            ArgumentError: There is such a burst.
+        """
+        if len(self) and (int(self.bursts.min()) < 0 or int(self.bursts.max()) >= layout.bursts):
+            raise ArgumentError(
+                f"requests: expected bursts from 0 to {layout.bursts - 1}, as many as the ranks hold, got "
+                f"{int(self.bursts.min())} to {int(self.bursts.max())}; use more ranks, or addresses modulo "
+                "their size."
+            )
+
+
+def generate(access: Access, organisation: Organisation, layout: Layout, count: int, seed: int) -> Requests:
+    """So many requests of a kind of traffic.
+
+    Args:
+        access: The traffic.
+        organisation: Of the ranks.
+        layout: Says how many bursts there are.
+        count: Requests; the last run is cut short where they do not come out even.
+        seed: Where random runs start.
+
+    Raises:
+        ArgumentError: A run is longer than the ranks hold.
+    """
+    if access.pattern == "sequential":
+        bursts = np.arange(count, dtype=np.int64) % layout.bursts
+    else:
+        run = access.run_bursts(organisation)
+        if run > layout.bursts:
+            raise ArgumentError(
+                f"run_bytes: expected at most the {layout.bursts * organisation.burst_bytes} bytes of the "
+                f"ranks, got {access.run_bytes}."
+            )
+        starts = np.random.default_rng(seed).integers(0, layout.bursts // run, size=-(-count // run)) * run
+        bursts = (starts[:, None] + np.arange(run)).reshape(-1)[:count]
+    return Requests(bursts, np.full(count, access.op == "write", dtype=np.uint8))

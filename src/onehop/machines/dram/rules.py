@@ -1,0 +1,190 @@
+"""The timing rules as a table, and a check of commands against them.
+
+The command level keeps the same rules in its own way (csrc/machines/dram_device.hpp); a log of it that this
+check passes was found right twice.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from onehop.machines.dram.command import Command
+from onehop.machines.dram.device import Dram, Timing
+
+# Where two commands have to be for a rule to hold between them.
+SCOPES = ("bus", "rank", "other_rank", "bank_group", "bank")
+_LONG = ("ACT", "RD", "WR")
+_ALL = ("ACT", "PRE", "PREA", "RD", "WR", "REF")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The least distance between two commands.
+
+    Attributes:
+        name: The timing or timings that it comes from.
+        scope: One of :data:`SCOPES`.
+        before: The earlier commands it counts from.
+        after: The commands that have to wait.
+        clocks: How long, from first clock to first clock.
+        window: From how many commands back it counts: 4 for FAW, else 1.
+    """
+
+    name: str
+    scope: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    clocks: int
+    window: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A command that must not be where it is.
+
+    Attributes:
+        place: Its place among the commands.
+        command: The command.
+        reason: A sentence.
+    """
+
+    place: int
+    command: Command
+    reason: str
+
+
+def rules(timing: Timing) -> tuple[Rule, ...]:
+    """Every rule of a device.
+
+    JEDEC counts from the last clock of a command: where a command takes two, what follows a long one with a
+    short one is a clock further off by first clocks, and the other way round a clock closer.
+    """
+    t = timing
+    read_data, written = t.cl + t.bl, t.cwl + t.bl
+    nominal = (
+        Rule("BL", "bus", ("RD",), ("RD",), t.bl),
+        Rule("BL", "bus", ("WR",), ("WR",), t.bl),
+        Rule("CCD_S", "rank", ("RD",), ("RD",), t.ccd_s),
+        Rule("CCD_S", "rank", ("WR",), ("WR",), t.ccd_s),
+        Rule("CCD_L", "bank_group", ("RD",), ("RD",), t.ccd_l),
+        Rule("CCD_L_WR", "bank_group", ("WR",), ("WR",), t.ccd_l_wr),
+        Rule("CL + BL + RTW - CWL", "rank", ("RD",), ("WR",), read_data + t.rtw - t.cwl),
+        Rule("CWL + BL + WTR_S", "rank", ("WR",), ("RD",), written + t.wtr_s),
+        Rule("CWL + BL + WTR_L", "bank_group", ("WR",), ("RD",), written + t.wtr_l),
+        Rule("BL + CS", "other_rank", ("RD",), ("RD", "WR"), t.bl + t.cs),
+        Rule("CWL + BL + CS - CL", "other_rank", ("WR",), ("RD",), written + t.cs - t.cl),
+        Rule("RCD", "bank", ("ACT",), ("RD", "WR"), t.rcd),
+        Rule("RC", "bank", ("ACT",), ("ACT",), t.rc),
+        Rule("RRD_S", "rank", ("ACT",), ("ACT",), t.rrd_s),
+        Rule("RRD_L", "bank_group", ("ACT",), ("ACT",), t.rrd_l),
+        Rule("FAW", "rank", ("ACT",), ("ACT",), t.faw, window=4),
+        Rule("RAS", "bank", ("ACT",), ("PRE",), t.ras),
+        Rule("RAS", "rank", ("ACT",), ("PREA",), t.ras),
+        Rule("RTP", "bank", ("RD",), ("PRE",), t.rtp),
+        Rule("RTP", "rank", ("RD",), ("PREA",), t.rtp),
+        Rule("CWL + BL + WR", "bank", ("WR",), ("PRE",), written + t.wr),
+        Rule("CWL + BL + WR", "rank", ("WR",), ("PREA",), written + t.wr),
+        Rule("RP", "bank", ("PRE",), ("ACT",), t.rp),
+        Rule("RP", "rank", ("PREA",), ("ACT",), t.rp),
+        Rule("PPD", "rank", ("PRE", "PREA"), ("PRE", "PREA"), t.ppd),
+        Rule("RC", "rank", ("ACT",), ("REF",), t.rc),
+        Rule("RP", "rank", ("PRE", "PREA"), ("REF",), t.rp),
+        Rule("RFC", "rank", ("REF",), ("ACT",), t.rfc),
+        Rule("RFC", "rank", ("REF",), ("PREA",), t.rfc),
+    )
+    longer = t.command_clocks - 1
+    by_first_clock = (
+        replace(rule, clocks=rule.clocks + longer * ((rule.before[0] in _LONG) - (rule.after[0] in _LONG)))
+        for rule in nominal
+    )
+    return (
+        Rule("command bus", "bus", _LONG, _ALL, t.command_clocks),
+        Rule("command bus", "bus", ("PRE", "PREA", "REF"), _ALL, 1),
+        *by_first_clock,
+    )
+
+
+def check(commands: Iterable[Command], dram: Dram) -> list[Violation]:
+    """Every command that comes too early, or that the state of its bank forbids.
+
+    Args:
+        commands: In order, from banks that are all closed.
+        dram: The device.
+    """
+    found: list[Violation] = []
+    clocks = _Clocks(rules(dram.timing))
+    rows: dict[tuple[int, int, int], int] = {}
+    for place, command in enumerate(commands):
+        reasons = [_forbidden(command, rows), *clocks.too_early(command)]
+        found += [Violation(place, command, reason) for reason in reasons if reason]
+        clocks.remember(command)
+        _apply(command, rows)
+    return found
+
+
+class _Clocks:
+    """When each command last went to each place."""
+
+    def __init__(self, table: tuple[Rule, ...]) -> None:
+        self._by_after = {name: [rule for rule in table if name in rule.after] for name in _ALL}
+        self._past: dict[tuple[str, str, tuple[int, ...]], deque[int]] = {}
+        self._ranks: set[int] = set()
+
+    def too_early(self, command: Command) -> list[str]:
+        """The rules that a command breaks, as sentences."""
+        broken = []
+        for rule in self._by_after[command.name]:
+            for name in rule.before:
+                for place in self._places(rule.scope, command):
+                    past = self._past.get((rule.scope, name, place), ())
+                    if len(past) >= rule.window and command.clock < past[-rule.window] + rule.clocks:
+                        broken.append(
+                            f"{rule.name}: {command.name} at clock {command.clock} is less than "
+                            f"{rule.clocks} clocks after {name} at {past[-rule.window]}"
+                        )
+        return broken
+
+    def remember(self, command: Command) -> None:
+        """Puts a command down."""
+        self._ranks.add(command.rank)
+        for scope in SCOPES:
+            key = (scope, command.name, _place(scope, command))
+            self._past.setdefault(key, deque(maxlen=4)).append(command.clock)
+
+    def _places(self, scope: str, command: Command) -> list[tuple[int, ...]]:
+        if scope == "other_rank":
+            return [(rank,) for rank in self._ranks if rank != command.rank]
+        return [_place(scope, command)]
+
+
+def _place(scope: str, command: Command) -> tuple[int, ...]:
+    if scope == "bus":
+        return ()
+    if scope in ("rank", "other_rank"):
+        return (command.rank,)
+    return command[2:4] if scope == "bank_group" else command[2:5]
+
+
+def _forbidden(command: Command, rows: dict[tuple[int, int, int], int]) -> str | None:
+    """Why the state of the banks forbids a command, or None."""
+    bank = (command.rank, command.bank_group, command.bank)
+    row = rows.get(bank)
+    if command.name in ("RD", "WR") and row != command.row:
+        return f"{command.name} of row {command.row} where {'none' if row is None else row} is open"
+    if command.name == "ACT" and row is not None:
+        return f"ACT where row {row} is open"
+    if command.name == "REF" and any(rank == command.rank for rank, _, _ in rows):
+        return "REF where a row is open"
+    return None
+
+
+def _apply(command: Command, rows: dict[tuple[int, int, int], int]) -> None:
+    """What a command does to the banks."""
+    bank = (command.rank, command.bank_group, command.bank)
+    if command.name == "ACT":
+        rows[bank] = command.row
+    elif command.name == "PRE":
+        rows.pop(bank, None)
+    elif command.name == "PREA":
+        for other in [other for other in rows if other[0] == command.rank]:
+            del rows[other]

@@ -1,0 +1,172 @@
+"""What the machine is compared with: the host alone, and prior near-data machines on the same ranks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onehop.machines.ndp import energy
+from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Pods
+from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.traffic import Traffic, sums
+
+# GNNear maps like DIMM-pods; G-NMP cuts vertically or horizontally by vector size.
+PRIOR_PODS = ("dimm", "rank", "system")
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRun:
+    """The host's own aggregation: on every channel one rank at a time, channels side by side.
+
+    Attributes:
+        adjacency_ns: Reading the adjacency.
+        features_ns: Reading feature vectors.
+        write_ns: Writing results.
+        hits: Reads that the cache option served.
+        bytes: Over the channels, by what they are.
+        energy_nj: Of DRAM and channels; what the host's cores draw is not known.
+    """
+
+    adjacency_ns: float
+    features_ns: float
+    write_ns: float
+    hits: int
+    bytes: dict[str, int]
+    energy_nj: dict[str, float]
+
+    @property
+    def time_ns(self) -> float:
+        """All of it."""
+        return self.adjacency_ns + self.features_ns + self.write_ns
+
+
+def baseline(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: int) -> BaselineRun:
+    """The host alone, limited by its channels.
+
+    Targets come by number, edges are spread evenly over the channels, and the cores keep up with the memory:
+    the best that a host can do.
+
+    Args:
+        config: The machine.
+        workload: The graph, by number.
+        memory: The DRAM's times.
+        width: Columns of the feature vectors.
+    """
+    graph, channels = workload.graph, config.topology.channels
+    vector = width * ELEMENT_BYTES
+    bursts = -(-vector // BURST_BYTES)
+    entries = int(config.host.llc_mib * 2**20) // vector
+    read = graph.num_edges
+    if entries >= config.host.llc_ways:
+        read = workload.cache_misses(entries, config.host.llc_ways)
+    adjacency = -(-graph.num_edges * config.module.adjacency_entry_bytes // BURST_BYTES)
+    features, written = read * bursts, graph.num_dst * bursts
+    stream, vectors = memory.stream(on_bus=True), memory.random(bursts, on_bus=True)
+    out = memory.stream("write", on_bus=True)
+    adjacency_ns, features_ns = adjacency * stream.ns / channels, features * vectors.ns / channels
+    write_ns = written * out.ns / channels
+    commands = energy.Commands(
+        adjacency + features,
+        written,
+        adjacency * stream.activations + features * vectors.activations + written * out.activations,
+    )
+    moved = (adjacency + features + written) * BURST_BYTES
+    return BaselineRun(
+        adjacency_ns,
+        features_ns,
+        write_ns,
+        hits=graph.num_edges - read,
+        bytes={
+            "adjacency_read": adjacency * BURST_BYTES,
+            "feature_read": features * BURST_BYTES,
+            "feature_useful": read * vector,
+            "results_write": written * BURST_BYTES,
+        },
+        energy_nj={
+            **energy.dram_nj(commands, memory, config.topology.ranks, adjacency_ns + features_ns + write_ns),
+            "host_path": energy.path_nj(config.energy, moved, 0)["host_path"],
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PriorRun:
+    """A prior near-data machine on the same ranks.
+
+    Attributes:
+        mapping: Its mapping.
+        serial_ns: Its steps one after another in every window, as the paper draws prior work.
+        overlapped_ns: In every window the longest of its steps, as GNNear's own model has it.
+        steps_ns: Sums over the windows: "pre", "features", "post".
+    """
+
+    mapping: str
+    serial_ns: float
+    overlapped_ns: float
+    steps_ns: dict[str, float]
+
+
+def prior(
+    config: NdpConfig, workload: Workload, memory: MemoryTimes, tile: int, width: int
+) -> list[PriorRun]:
+    """Prior near-data machines, window by window.
+
+    The host reads the adjacency and sends instructions, the modules reduce, the host reads their outputs and
+    writes the results to DRAM; all but the reduction is over the bus. An instruction goes to each DIMM of the
+    pod where its ranks share a buffer chip, as GNNear's; to each rank otherwise. Targets are tiled by number.
+
+    Args:
+        config: The machine.
+        workload: The graph, by number.
+        memory: The DRAM's times.
+        tile: Targets of a tile.
+        width: Columns of the feature vectors.
+
+    Returns:
+        One for each mapping of :data:`PRIOR_PODS` whose slices fit into a buffer.
+    """
+    every = [Pods.of(config.topology, name) for name in PRIOR_PODS]
+    buffer = config.module.buffer_bytes
+    return [
+        _prior(config, workload, memory, pods, tile, width)
+        for pods in every
+        if pods.slice_bytes(width).max() <= buffer
+    ]
+
+
+def _prior(
+    config: NdpConfig, workload: Workload, memory: MemoryTimes, pods: Pods, tile: int, width: int
+) -> PriorRun:
+    traffic = Traffic(config, workload, pods, width, tile, broadcast=False)
+    channels, per_byte = config.topology.channels, 1.0 / config.channel_gbps
+    bursts = pods.slice_bursts(width)
+    columns = pods.slice_bytes(width) // ELEMENT_BYTES
+
+    edges = traffic.by_channel(traffic.counts.edges)
+    adjacency = traffic.adjacency_bytes.sum(axis=1) / channels * per_byte
+    # Every channel of a pod gets the instructions for all of the pod's edges.
+    of_pod = sums(edges, channels // pods.channels).max(axis=1, initial=0)
+    receivers = 1 if pods.inside_dimm else pods.in_channel
+    pre = adjacency + of_pod * config.host.instruction_bytes * receivers * per_byte + config.control.poll_ns
+
+    read_ns = bursts * np.array([memory.random(int(n)).ns for n in bursts])
+    unit_ns = -(-columns // config.module.lanes) * 1000.0 / config.module.clock_mhz
+    work = np.maximum(traffic.pod_reads * read_ns, traffic.pod_edges * unit_ns)
+    features = work.max(axis=1, initial=0.0) + memory.fill_ns
+
+    touched = traffic.by_channel((traffic.output_bytes > 0).astype(np.int64))
+    outputs = traffic.by_channel(traffic.output_bytes) * per_byte + touched * config.control.access_ns
+    results = traffic.write_bursts * np.array(
+        [memory.random(int(n), "write", on_bus=True).ns for n in bursts]
+    )
+    results = sums(results, channels)
+    reduce = traffic.output_bytes.sum(axis=1) / config.host.reduce_gbps
+    post = np.maximum(outputs.max(axis=1, initial=0.0), reduce) + results.max(axis=1, initial=0.0)
+    post += config.control.poll_ns
+    return PriorRun(
+        pods.name,
+        float((pre + features + post).sum()),
+        float(np.maximum(np.maximum(pre, features), post).sum()),
+        {"pre": float(pre.sum()), "features": float(features.sum()), "post": float(post.sum())},
+    )

@@ -1,0 +1,378 @@
+"""What a near-rank machine is made of: frozen, checked, to and from TOML.
+
+Where the paper gives no figure the default is an assumption, said to be one beside it; every one is a
+parameter. "GraNDe" is Yun et al., "GraNDe: Efficient near-data processing architecture for graph neural
+networks", IEEE Transactions on Computers, 2023.
+"""
+
+import math
+import tomllib
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from onehop.errors import ArgumentError, ConfigurationError
+from onehop.machines.dram import Dram, preset as dram_preset
+
+MOST_RANKS = 255
+# tFAW of Micron's DDR5 sheet for 1 KiB pages, as gem5's interface file has it: 32 clocks at every grade.
+SHEET_FAW_CLOCKS = 32
+FAW_WORDS = ("preset", "sheet")
+DRAM_LEVELS = ("closed", "curve")
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Where ranks are, and which node is whose.
+
+    Attributes:
+        channels: Memory channels; a channel is what one controller drives, for DDR5 a 32-bit sub-channel.
+        dimms_per_channel: DIMMs of a channel.
+        ranks_per_dimm: Ranks of a DIMM; each has a module in the DIMM's buffer chip.
+        node_block: Nodes are dealt to the ranks in turn, this many at a time; 0 means that each rank has one
+            contiguous part. The paper does not say; with 1, windows of consecutive targets load all ranks
+            evenly.
+    """
+
+    channels: int
+    dimms_per_channel: int
+    ranks_per_dimm: int
+    node_block: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        _check_integers("topology", self, {"node_block": 0})
+        if self.ranks > MOST_RANKS:
+            raise ConfigurationError(
+                f"topology: expected at most {MOST_RANKS} ranks in all, got {self.ranks}."
+            )
+        if self.ranks_per_channel & (self.ranks_per_channel - 1):
+            raise ConfigurationError(
+                f"topology: expected a power of two of ranks a channel, as address layouts need, got "
+                f"{self.ranks_per_channel}; change dimms_per_channel or ranks_per_dimm."
+            )
+
+    @property
+    def ranks_per_channel(self) -> int:
+        """Ranks behind one bus."""
+        return self.dimms_per_channel * self.ranks_per_dimm
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the machine."""
+        return self.channels * self.ranks_per_channel
+
+
+@dataclass(frozen=True, slots=True)
+class DramChoice:
+    """The ranks' DRAM.
+
+    Attributes:
+        preset: A device of :func:`onehop.machines.dram.preset`.
+        faw: tFAW: ``preset`` as the device has it; ``sheet``, 32 clocks, as Micron's DDR5 sheet; or clocks.
+            At DDR5-4800 it moves random reads of 64 bytes from 61 % to 91 % of the peak, and the sources
+            disagree.
+        layout: Address layout inside a rank. The default keeps four bursts in a row of a bank and then goes
+            on to the next bank group: slices of 128 bytes and more are read, and consecutive slices written,
+            at the bus's pace. The paper does not say.
+        level: ``closed`` or ``curve``: how times of traffic are found.
+    """
+
+    preset: str = "DDR5_4800AN"
+    faw: str | int = "preset"
+    layout: str = "column:2, bank_group, bank, column, rank, row"
+    level: str = "closed"
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        if self.level not in DRAM_LEVELS:
+            raise ConfigurationError(f"dram.level: expected {' or '.join(DRAM_LEVELS)}, got {self.level!r}.")
+        is_clocks = type(self.faw) is int and self.faw >= 1
+        if not is_clocks and self.faw not in FAW_WORDS:
+            raise ConfigurationError(
+                f"dram.faw: expected {', '.join(FAW_WORDS)} or a number of clocks, got {self.faw!r}."
+            )
+        self.device()
+
+    def device(self) -> Dram:
+        """The device with the chosen tFAW.
+
+        Raises:
+            ConfigurationError: There is no such preset, or the sheet has no figure for it.
+        """
+        try:
+            device = dram_preset(self.preset)
+            if self.faw == "preset":
+                return device
+            if self.faw == "sheet" and not self.preset.startswith("DDR5"):
+                raise ConfigurationError(
+                    f"dram.faw: the sheet's figure is DDR5's, and the preset is {self.preset}; give clocks."
+                )
+            return device.with_timing(faw=SHEET_FAW_CLOCKS if isinstance(self.faw, str) else self.faw)
+        except ArgumentError as error:
+            raise ConfigurationError(f"dram: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """The near-data unit of a rank.
+
+    Attributes:
+        buffer_kib: Bytes of each of the four equal buffers, in KiB. The paper gives the number of buffers
+            alone; 128 KiB hold the outputs of 128 targets of 1 KiB, the largest tile that it shows.
+        output_buffers: Buffers for outputs; the others hold bundles of other ranks. Which is which without
+            bundle transfer is not said: 4 there lets the host lag by two windows more.
+        lanes: Multiply-accumulators of 32 bits.
+        clock_mhz: Their clock. 300 MHz would keep up with one burst of DDR5-4800 if each were used once; a
+            tile uses a read several times, so the default is four times that. The paper gives neither figure.
+        adjacency_entry_bytes: An edge of the adjacency: column and value.
+        flags_in_dram: Whether re-tiling's flags, a bit a node, are kept in DRAM as the paper says. If not,
+            they cost no traffic.
+    """
+
+    buffer_kib: float = 128.0
+    output_buffers: int = 2
+    lanes: int = 16
+    clock_mhz: float = 1200.0
+    adjacency_entry_bytes: int = 8
+    flags_in_dram: bool = True
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        _check_integers("module", self, {"output_buffers": 2})
+        _check_numbers("module", self, positive=("buffer_kib", "clock_mhz"))
+        if self.output_buffers > 4:
+            raise ConfigurationError(f"module.output_buffers: expected 2, 3 or 4, got {self.output_buffers}.")
+        if not isinstance(self.flags_in_dram, bool):
+            raise ConfigurationError(
+                f"module.flags_in_dram: expected true or false, got {self.flags_in_dram!r}."
+            )
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of one buffer."""
+        return int(self.buffer_kib * 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The processor.
+
+    Attributes:
+        channel_gbps: Bandwidth of a channel to the buffers, in 1e9 bytes a second; 0 means the bus's peak.
+        reduce_gbps: Outputs that the host adds up or concatenates, in 1e9 bytes a second over all cores. An
+            assumption: 20 cores at 10 GB/s.
+        merge_nodes_per_us: Nodes of re-tiling's lists that the host merges in a microsecond. An assumption.
+        llc_mib: Cache of the baseline that keeps feature vectors; 0 means that none is found there, as the
+            paper says that data are rarely reused.
+        llc_ways: Ways of that cache.
+        instruction_bytes: What prior machines are sent for an edge over the data bus. Not published.
+    """
+
+    channel_gbps: float = 0.0
+    reduce_gbps: float = 200.0
+    merge_nodes_per_us: float = 200.0
+    llc_mib: float = 0.0
+    llc_ways: int = 16
+    instruction_bytes: int = 8
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        _check_integers("host", self, {"instruction_bytes": 0})
+        _check_numbers("host", self, positive=("reduce_gbps", "merge_nodes_per_us"))
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What starting, asking and flushing cost. All are assumptions of the usual size of such accesses.
+
+    Attributes:
+        start_ns: Setting the start bits of all modules, once a layer.
+        poll_ns: From a module being ready to the host knowing it, each time that the host waits for modules.
+        access_ns: Each separate transfer to or from a module's buffers, which are not cached, on top of its
+            bytes.
+        flush_mib: Most that is dirty in the host's caches when a layer starts; it is written back before.
+    """
+
+    start_ns: float = 1000.0
+    poll_ns: float = 100.0
+    access_ns: float = 50.0
+    flush_mib: float = 27.5
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        _check_numbers("control", self)
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyFigures:
+    """Energy besides the DRAM's own (:class:`onehop.machines.dram.Energy`).
+
+    Attributes:
+        channel_pj_per_bit: Over the channel: RecNMP's off-chip figure, ISCA 2020.
+        local_pj_per_bit: Between a rank and its module. An assumption: shorter and unterminated lines.
+        add_pj: A 32-bit addition, RecNMP's figure.
+        multiply_pj: A 32-bit multiplication, RecNMP's figure.
+        buffer_pj_per_byte: A byte in or out of a buffer. An assumption of the size that CACTI gives.
+    """
+
+    channel_pj_per_bit: float = 22.0
+    local_pj_per_bit: float = 8.0
+    add_pj: float = 7.9
+    multiply_pj: float = 25.2
+    buffer_pj_per_byte: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        _check_numbers("energy", self)
+
+
+_SECTIONS: dict[str, type[Any]] = {
+    "topology": Topology,
+    "dram": DramChoice,
+    "module": Module,
+    "host": Host,
+    "control": Control,
+    "energy": EnergyFigures,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NdpConfig:
+    """A machine. Sections and keys of the TOML file are the fields of the same names.
+
+    Attributes:
+        name: What reports call it.
+        topology: Channels, DIMMs, ranks.
+        dram: The ranks' DRAM.
+        module: The units.
+        host: The processor.
+        control: Costs of control.
+        energy: Energy figures.
+    """
+
+    name: str
+    topology: Topology
+    dram: DramChoice = field(default_factory=DramChoice)
+    module: Module = field(default_factory=Module)
+    host: Host = field(default_factory=Host)
+    control: Control = field(default_factory=Control)
+    energy: EnergyFigures = field(default_factory=EnergyFigures)
+
+    @property
+    def channel_gbps(self) -> float:
+        """Bandwidth of the Host-path of a channel, in 1e9 bytes a second, which is bytes a nanosecond."""
+        return self.host.channel_gbps or self.dram.device().peak_gbps
+
+    def change(self, **sections: dict[str, Any]) -> "NdpConfig":
+        """The machine with other values, as ``config.change(dram={"faw": "sheet"})``.
+
+        Raises:
+            ConfigurationError: A section or key that there is not, or a value that cannot be.
+        """
+        changed: dict[str, Any] = {}
+        for name, values in sections.items():
+            _known(f"section {name}", [name], list(_SECTIONS))
+            section = getattr(self, name)
+            _known(name, values, [entry.name for entry in fields(section)])
+            changed[name] = replace(section, **values)
+        return replace(self, **changed)
+
+    def to_toml(self) -> str:
+        """The machine as TOML."""
+        lines = [f"name = {_toml(self.name)}"]
+        for section in _SECTIONS:
+            lines += ["", f"[{section}]"]
+            lines += [f"{key} = {_toml(value)}" for key, value in asdict(getattr(self, section)).items()]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, text: str) -> "NdpConfig":
+        """The machine of a TOML text; keys left out have their defaults, but for those of ``topology``.
+
+        Raises:
+            ConfigurationError: No TOML, an unknown section or key, or a value that cannot be.
+        """
+        try:
+            content = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigurationError(f"machine: not TOML ({error}).") from error
+        _known("machine", content, ["name", *_SECTIONS])
+        if not isinstance(content.get("name"), str):
+            raise ConfigurationError('machine: expected a name, as name = "mine".')
+        sections = {}
+        for name, kind in _SECTIONS.items():
+            values = content.get(name, {})
+            if not isinstance(values, dict):
+                raise ConfigurationError(f"machine: expected [{name}] to be a section, got {values!r}.")
+            _known(name, values, [entry.name for entry in fields(kind)])
+            try:
+                sections[name] = kind(**values)
+            except TypeError as error:
+                raise ConfigurationError(
+                    f"{name}: expected channels, dimms_per_channel and ranks_per_dimm, got "
+                    f"{', '.join(values) or 'nothing'}."
+                ) from error
+        return cls(content["name"], **sections)
+
+
+def presets() -> list[str]:
+    """Names of the machines that come with onehop."""
+    folder = resources.files(__package__) / "presets"
+    return sorted(
+        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
+    )
+
+
+def load(source: str | Path) -> NdpConfig:
+    """The machine of this name, or of a TOML file.
+
+    Raises:
+        ConfigurationError: No preset of that name and no such file, or the file is wrong.
+    """
+    if isinstance(source, str) and source in presets():
+        entry = resources.files(__package__) / "presets" / f"{source}.toml"
+        return NdpConfig.from_toml(entry.read_text())
+    path = Path(source)
+    if not path.is_file():
+        raise ConfigurationError(
+            f"machine: expected one of {', '.join(presets())}, or a TOML file, got {str(source)!r}."
+        )
+    return NdpConfig.from_toml(path.read_text())
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return repr(value)
+
+
+def _known(what: str, found: Any, known: list[str]) -> None:
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        raise ConfigurationError(f"{what}: unknown {', '.join(unknown)}; there are {', '.join(known)}.")
+
+
+def _check_integers(section: str, owner: Any, least: dict[str, int]) -> None:
+    for entry in fields(owner):
+        if entry.type is not int:
+            continue
+        value, smallest = getattr(owner, entry.name), least.get(entry.name, 1)
+        if type(value) is not int or value < smallest:
+            raise ConfigurationError(
+                f"{section}.{entry.name}: expected an integer of at least {smallest}, got {value!r}."
+            )
+
+
+def _check_numbers(section: str, owner: Any, positive: tuple[str, ...] = ()) -> None:
+    for entry in fields(owner):
+        if entry.type is not float:
+            continue
+        value = getattr(owner, entry.name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or math.isnan(value) or value < 0 or (entry.name in positive and value == 0):
+            kind = "a positive number" if entry.name in positive else "a number of at least 0"
+            raise ConfigurationError(f"{section}.{entry.name}: expected {kind}, got {value!r}.")

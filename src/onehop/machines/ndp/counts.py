@@ -1,0 +1,211 @@
+"""What is counted once in a graph, and all mappings' times follow from: edges, reads and touched rows."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onehop import native
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.machines.native import extension
+from onehop.machines.ndp.config import Topology
+from onehop.machines.ndp.mapping import Integers, Pods, candidates, owners
+from onehop.plans.ndp import MERGES
+
+# Targets of a block, for which counts are kept; windows are made of whole blocks.
+BLOCK_TARGETS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How targets are grouped.
+
+    Attributes:
+        tile: Targets of a tile.
+        block: Targets of a block, for which counts are kept: a multiple of the tile.
+        window: Targets of a window: a multiple of the block.
+    """
+
+    tile: int
+    block: int
+    window: int
+
+    @classmethod
+    def of(cls, buffer_bytes: int, slice_bytes: int, tile: int) -> "Shape":
+        """The shape for outputs of ``slice_bytes`` each in a buffer.
+
+        Raises:
+            ArgumentError: Not one slice fits.
+        """
+        room = buffer_bytes // max(slice_bytes, 1)
+        if room < 1:
+            raise ArgumentError(
+                f"module.buffer_kib: a buffer of {buffer_bytes} bytes cannot hold one output slice of "
+                f"{slice_bytes} bytes; choose larger buffers, a mapping of more ranks a pod, or a smaller "
+                "width."
+            )
+        tile = min(tile, room)
+        block = tile * max(1, min(room, BLOCK_TARGETS) // tile)
+        return cls(tile, block, room // block * block)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Counts by group of targets (blocks, or windows) and rank.
+
+    Attributes:
+        rows: [G, ranks]: targets of the group that are dealt to the rank, whose final vectors it holds.
+        edges: [G, ranks]: edges whose source is dealt to the rank.
+        reads: [G, ranks]: the same with a source that a tile needs several times counted once for the tile.
+        row_bursts: [G, ranks]: bursts of the rank's adjacency when each target's part is read by itself.
+        touched: For each size of pod, [G, pods]: targets with an edge whose source is dealt to the pod.
+    """
+
+    rows: Integers
+    edges: Integers
+    reads: Integers
+    row_bursts: Integers
+    touched: dict[int, Integers]
+
+    def grouped(self, blocks: int) -> "Counts":
+        """The counts of windows of so many blocks each."""
+        starts = np.arange(0, len(self.rows), blocks)
+        if blocks == 1 or len(starts) == 0:
+            return self
+
+        def add(values: Integers) -> Integers:
+            return np.add.reduceat(values, starts, axis=0)
+
+        return Counts(
+            add(self.rows),
+            add(self.edges),
+            add(self.reads),
+            add(self.row_bursts),
+            {size: add(values) for size, values in self.touched.items()},
+        )
+
+
+class Workload:
+    """A graph on a machine's ranks, in one order of targets; what was counted is kept.
+
+    Args:
+        graph: The graph.
+        topology: Whose ranks nodes are dealt to.
+        entry_bytes: Of the adjacency.
+        retile: How targets come into tiles, as :class:`onehop.plans.NdpPlan` has it.
+        batch: Nodes that are listed before lists are merged.
+
+    Raises:
+        ArgumentError: Re-tiling of a graph whose sources and destinations are not the same nodes.
+    """
+
+    def __init__(
+        self, graph: Graph, topology: Topology, entry_bytes: int, *, retile: str, batch: int = 2048
+    ) -> None:
+        self.graph, self.topology, self.entry_bytes = graph, topology, entry_bytes
+        self.retile, self.batch = retile, batch
+        self.owner = owners(topology, graph.num_src)
+        self._counted: dict[tuple[int, int], Counts] = {}
+        if self.reorders and graph.num_src != graph.num_dst:
+            raise ArgumentError(
+                f"plan: re-tiling lists sources as targets, and this graph has {graph.num_src} sources and "
+                f"{graph.num_dst} destinations; choose retile='index'."
+            )
+
+    @property
+    def reorders(self) -> bool:
+        """Whether targets are worked on in another order than that of their numbers."""
+        return self.retile in MERGES
+
+    @cached_property
+    def order(self) -> NDArray[np.int32] | None:
+        """[num_dst]: the targets in order of work; None means by number."""
+        if not self.reorders:
+            return None
+        order = np.empty(self.graph.num_dst, dtype=np.int32)
+        extension.ndp_retile(self._native(None), MERGES.index(self.retile), self.batch, order.ctypes.data)
+        return order
+
+    @cached_property
+    def target_owner(self) -> NDArray[np.uint8]:
+        """[num_dst]: the rank of every target, in order of work."""
+        owner = owners(self.topology, self.graph.num_dst)
+        return owner if self.order is None else owner[self.order]
+
+    def counts(self, shape: Shape) -> Counts:
+        """The counts of every window of this shape."""
+        key = (shape.tile, shape.block)
+        if key not in self._counted:
+            self._counted[key] = self._count(*key)
+        return self._counted[key].grouped(shape.window // shape.block)
+
+    def cache_misses(self, entries: int, ways: int) -> int:
+        """Reads that miss a cache of so many feature vectors, with targets in order of work."""
+        misses: int = extension.ndp_cache_misses(self._native(self.order), entries, ways)
+        return misses
+
+    def read_reduction_percent(self, tile: int) -> float:
+        """Feature vectors that tiling need not read again, in percent of the edges: the paper's Figure 7."""
+        if not self.graph.num_edges:
+            return 0.0
+        block = tile * -(-BLOCK_TARGETS // tile)
+        reads = int(self.counts(Shape(tile, block, block)).reads.sum())
+        return 100.0 * (1.0 - reads / self.graph.num_edges)
+
+    def _count(self, tile: int, block: int) -> Counts:
+        graph, ranks = self.graph, self.topology.ranks
+        blocks = -(-graph.num_dst // block)
+        sizes = np.array([pods.size for pods in candidates(self.topology)], dtype=np.int32)
+        columns = [ranks // int(size) for size in sizes]
+        edges, reads, row_bursts = (np.zeros((blocks, ranks), dtype=np.int64) for _ in range(3))
+        touched = np.zeros((blocks, sum(columns)), dtype=np.int64)
+        extension.ndp_count(
+            self._native(self.order),
+            tile,
+            block,
+            self.entry_bytes,
+            sizes.ctypes.data,
+            len(sizes),
+            edges.ctypes.data,
+            reads.ctypes.data,
+            row_bursts.ctypes.data,
+            touched.ctypes.data,
+            touched.shape[1],
+            native.threads(),
+        )
+        block_of = np.arange(graph.num_dst, dtype=np.int64) // block
+        rows = np.bincount(block_of * ranks + self.target_owner, minlength=blocks * ranks)
+        parts = np.split(touched, np.cumsum(columns)[:-1], axis=1)
+        by_size = {int(size): part for size, part in zip(sizes, parts, strict=True)}
+        if self.retile == "none":
+            reads = edges
+        return Counts(rows.reshape(blocks, ranks), edges, reads, row_bursts, by_size)
+
+    def _native(self, order: NDArray[np.int32] | None) -> extension.NdpWork:
+        graph = self.graph
+        return extension.NdpWork(
+            graph.rowptr.data_ptr(),
+            graph.col.data_ptr(),
+            0 if order is None else order.ctypes.data,
+            graph.num_dst,
+            graph.num_src,
+            self.owner.ctypes.data,
+            self.topology.ranks,
+        )
+
+    def native(self) -> extension.NdpWork:
+        """The graph by number, for the loops that compute."""
+        return self._native(None)
+
+
+def pods_touched(counts: Counts, pods: Pods) -> Integers:
+    """[G, ranks]: targets for which the rank has outputs to be read, which are those that its pod touches."""
+    return np.repeat(counts.touched[pods.size], pods.size, axis=1)
+
+
+def pods_rows(counts: Counts, pods: Pods) -> Integers:
+    """[G, ranks]: targets whose final vectors the rank holds a slice of."""
+    of_pod = counts.rows.reshape(len(counts.rows), pods.count, pods.size).sum(axis=2)
+    return np.repeat(of_pod, pods.size, axis=1)

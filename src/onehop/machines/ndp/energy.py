@@ -1,0 +1,58 @@
+"""Energy by component, from counts: DRAM commands, both paths, arithmetic, buffers."""
+
+from dataclasses import dataclass
+
+from onehop.machines.ndp.config import EnergyFigures
+from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES
+from onehop.machines.ndp.memory_times import MemoryTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """DRAM commands over all ranks.
+
+    Attributes:
+        reads: Bursts read.
+        writes: Bursts written.
+        activations: Row openings.
+    """
+
+    reads: float
+    writes: float
+    activations: float
+
+    def __add__(self, other: "Commands") -> "Commands":
+        """Both together."""
+        return Commands(
+            self.reads + other.reads, self.writes + other.writes, self.activations + other.activations
+        )
+
+
+def dram_nj(commands: Commands, memory: MemoryTimes, ranks: int, time_ns: float) -> dict[str, float]:
+    """The ranks' energy in nJ, by command, and what they draw all the time."""
+    energy, timing = memory.device.energy, memory.device.timing
+    refreshes = time_ns / (timing.refi * timing.clock_ps / 1000.0) * ranks
+    return {
+        "dram_activate": commands.activations * energy.activate_nj,
+        "dram_read": commands.reads * energy.read_nj,
+        "dram_write": commands.writes * energy.write_nj,
+        "dram_refresh": refreshes * energy.refresh_nj,
+        "dram_standby": time_ns * ranks * energy.standby_mw * 1e-3,
+    }
+
+
+def path_nj(figures: EnergyFigures, channel_bytes: float, local_bursts: float) -> dict[str, float]:
+    """Energy in nJ of bytes over channels, and of bursts between ranks and their modules."""
+    return {
+        "host_path": channel_bytes * 8 * figures.channel_pj_per_bit * 1e-3,
+        "dram_path": local_bursts * BURST_BYTES * 8 * figures.local_pj_per_bit * 1e-3,
+    }
+
+
+def unit_nj(figures: EnergyFigures, products: float, buffered_bytes: float) -> dict[str, float]:
+    """Energy in nJ of multiply-accumulations, each of which also reads and writes its output's buffer."""
+    traffic = buffered_bytes + 2 * products * ELEMENT_BYTES
+    return {
+        "units": products * (figures.add_pj + figures.multiply_pj) * 1e-3,
+        "buffers": traffic * figures.buffer_pj_per_byte * 1e-3,
+    }

@@ -1,0 +1,72 @@
+"""What the machine computes, through its mapping: bundle by bundle, slice by slice, pod by pod."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onehop import native
+from onehop.errors import ArgumentError
+from onehop.machines.native import extension
+from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.mapping import Pods
+
+
+def aggregate(
+    workload: Workload,
+    pods: Pods,
+    x: Tensor,
+    weight: Tensor | None = None,
+    rows: NDArray[np.int64] | None = None,
+    columns: tuple[int, int] | None = None,
+    width: int | None = None,
+) -> Tensor:
+    """The sum over every target's edges, as the ranks and the host add it up.
+
+    Args:
+        workload: The graph on its ranks.
+        pods: The mapping.
+        x: [num_src, F], float32.
+        weight: [E], float32, in the caller's edge order; None means 1.
+        rows: [K], the targets wanted; None means all.
+        columns: The part of the feature vectors, from the first column to before the last, that ``x`` has;
+            None means that it has all of them.
+        width: Columns of the feature vectors, which slices are cut from; None means F.
+
+    Returns:
+        [num_dst or K, F], float32.
+
+    Raises:
+        ArgumentError: A shape or dtype does not fit.
+    """
+    graph = workload.graph
+    if x.dim() != 2 or x.size(0) != graph.num_src or x.dtype != torch.float32:
+        raise ArgumentError(
+            f"x: expected float32 of shape [{graph.num_src}, F], got {x.dtype} of shape {list(x.shape)}."
+        )
+    x = x.contiguous()
+    if weight is not None:
+        weight = weight.float()
+        weight = (weight if graph.perm is None else weight[graph.perm.long()]).contiguous()
+    count = graph.num_dst if rows is None else len(rows)
+    out = torch.empty(count, x.size(1))
+    if rows is not None:
+        rows = np.ascontiguousarray(rows, dtype=np.int64)
+        if len(rows) and (rows.min() < 0 or rows.max() >= graph.num_dst):
+            raise ArgumentError(f"rows: expected destinations below {graph.num_dst}.")
+    first, last = (0, x.size(1)) if columns is None else columns
+    slices = pods.slices(x.size(1) if width is None else width).clip(first, last) - first
+    extension.ndp_aggregate(
+        workload.native(),
+        pods.size,
+        slices.ctypes.data,
+        0 if rows is None else rows.ctypes.data,
+        count,
+        x.data_ptr(),
+        x.stride(0),
+        0 if weight is None else weight.data_ptr(),
+        out.data_ptr(),
+        out.stride(0),
+        native.threads(),
+    )
+    return out

@@ -1,0 +1,245 @@
+"""One layer under one mapping: its time by phase, and all that the report tells of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onehop.machines.ndp import energy, retiling
+from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
+from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.retiling import RetilingCost
+from onehop.machines.ndp.traffic import Traffic, sums
+from onehop.machines.ndp.windows import Reals, Schedule, run, times_of
+from onehop.plans.ndp import NdpPlan
+
+
+@dataclass(frozen=True)
+class LayerRun:
+    """What a layer took.
+
+    Attributes:
+        traffic: Its bytes, window by window.
+        memory: The DRAM's times.
+        schedule: Its windows.
+        control_ns: Flush, start and last status.
+        retiling: What re-tiling cost; only in a first layer.
+    """
+
+    traffic: Traffic
+    memory: MemoryTimes
+    schedule: Schedule
+    control_ns: float
+    retiling: RetilingCost | None
+
+    @property
+    def mapping(self) -> str:
+        """The mapping's name."""
+        return self.traffic.pods.name
+
+    @property
+    def time_ns(self) -> float:
+        """All of it."""
+        return sum(self.phases_ns().values())
+
+    def phases_ns(self) -> dict[str, float]:
+        """What each phase adds to the time.
+
+        The windows' time is what a rank is busy on average, by phase; then how much longer the busiest rank
+        of each window is; then the rest, in which ranks wait for the Host-path.
+        """
+        mean = self.schedule.rank_busy_ns.mean(axis=0)
+        slowest = float(self.schedule.busy_ns[:, 1].sum())
+        busy = float(self.schedule.busy_ns[:, 2].sum())
+        return {
+            "control": self.control_ns,
+            "re-tiling": 0.0 if self.retiling is None else self.retiling.time_ns,
+            "adjacency": float(mean[0]),
+            "features": float(mean[1]),
+            "write-back": float(mean[2]),
+            "imbalance": slowest - busy,
+            "host": max(0.0, self.schedule.total_ns - slowest),
+        }
+
+    def bytes(self) -> dict[str, int]:
+        """Bytes moved, by what they are."""
+        return {**self.traffic.totals(), **({} if self.retiling is None else self.retiling.bytes)}
+
+    def commands(self) -> energy.Commands:
+        """DRAM commands over all ranks."""
+        traffic, memory = self.traffic, self.memory
+        adjacency = float(traffic.adjacency_bursts.sum())
+        lists = float(traffic.list_bytes.sum()) * traffic.config.topology.ranks / BURST_BYTES
+        features, writes = self.by_rank(traffic.feature_bursts), self.by_rank(traffic.write_bursts)
+        bursts = traffic.pods.slice_bursts(traffic.width)
+        opened = sum(
+            features[r] * memory.random(int(bursts[r])).activations
+            + writes[r] * memory.random(int(bursts[r]), "write").activations
+            for r in range(len(bursts))
+        )
+        of_adjacency = (memory.random(1) if traffic.listed else memory.stream()).activations
+        opened += adjacency * of_adjacency + lists * memory.stream().activations
+        all_of_it = energy.Commands(
+            adjacency + lists + float(features.sum()), float(writes.sum()), float(opened)
+        )
+        if self.retiling is not None:
+            extra = self.retiling
+            all_of_it += energy.Commands(extra.bursts_read, extra.bursts_written, extra.activations)
+        return all_of_it
+
+    def energy_nj(self) -> dict[str, float]:
+        """Energy by who spends it."""
+        config, moved, commands = self.traffic.config, self.bytes(), self.commands()
+        over_channel = sum(
+            moved.get(key, 0)
+            for key in (
+                "bundle_read",
+                "bundle_write",
+                "outputs_read",
+                "finals_write",
+                "retile_lists",
+                "retile_tile_lists",
+            )
+        )
+        bursts = commands.reads + commands.writes
+        products = float(self.traffic.workload.graph.num_edges) * self.traffic.width
+        return {
+            **energy.dram_nj(commands, self.memory, config.topology.ranks, self.time_ns),
+            **energy.path_nj(config.energy, over_channel, bursts),
+            **energy.unit_nj(config.energy, products, over_channel + bursts * BURST_BYTES),
+        }
+
+    def imbalance(self) -> Reals:
+        """[W]: λ, the busiest rank's feature reads over the mean, in each window that has any."""
+        bursts = self.traffic.feature_bursts
+        mean = bursts.mean(axis=1)
+        worked = mean > 0
+        ratios: Reals = bursts.max(axis=1, initial=0)[worked] / mean[worked]
+        return ratios
+
+    def by_rank(self, values: Integers) -> Integers:
+        """[R]: sums over the windows."""
+        summed: Integers = values.sum(axis=0)
+        return summed
+
+
+def simulate(
+    config: NdpConfig,
+    workload: Workload,
+    memory: MemoryTimes,
+    pods: Pods,
+    plan: NdpPlan,
+    width: int,
+    *,
+    first: bool,
+    record: int = 0,
+) -> LayerRun:
+    """Runs one layer.
+
+    Args:
+        config: The machine.
+        workload: The graph on its ranks, in the plan's order.
+        memory: The DRAM's times.
+        pods: The mapping.
+        plan: Says the tile and whether bundles are broadcast.
+        width: Columns of the feature vectors.
+        first: Whether the graph has to be re-tiled first.
+        record: For how many windows events are kept.
+
+    Raises:
+        ArgumentError: A buffer cannot hold one output slice.
+    """
+    traffic = Traffic(config, workload, pods, width, plan.tile, plan.broadcast)
+    schedule = run(times_of(traffic, memory), config.topology.channels, record)
+    dirty = min(workload.graph.num_src * width * ELEMENT_BYTES, config.control.flush_mib * 2**20)
+    control = config.control
+    flush = dirty / (config.topology.channels * config.channel_gbps)
+    return LayerRun(
+        traffic,
+        memory,
+        schedule,
+        control.start_ns + control.poll_ns + flush,
+        retiling.cost(config, workload, memory) if first and workload.reorders else None,
+    )
+
+
+def row_statistics(run_of: LayerRun) -> dict[str, float]:
+    """Row openings of the ranks, and the share of bursts that found their row open."""
+    commands = run_of.commands()
+    bursts = commands.reads + commands.writes
+    return {
+        "bursts_read": commands.reads,
+        "bursts_written": commands.writes,
+        "activations": commands.activations,
+        "row_hit_percent": 100.0 * (1.0 - commands.activations / bursts) if bursts else 0.0,
+    }
+
+
+def rank_lines(run_of: LayerRun) -> list[dict[str, float]]:
+    """For each rank: busy time by phase in ms, bytes, useful bytes, bandwidth over the run."""
+    traffic, busy = run_of.traffic, run_of.schedule.rank_busy_ns / 1e6
+    slice_bytes = traffic.pods.slice_bytes(traffic.width)
+    read = (
+        run_of.by_rank(traffic.adjacency_bursts) + run_of.by_rank(traffic.feature_bursts)
+    ) * BURST_BYTES + int(traffic.list_bytes.sum())
+    written = run_of.by_rank(traffic.write_bursts) * BURST_BYTES
+    useful = run_of.by_rank(traffic.adjacency_bytes) + run_of.by_rank(traffic.pod_reads) * slice_bytes
+    useful = useful + run_of.by_rank(traffic.final_bytes)
+    total_ns = max(run_of.schedule.total_ns, 1e-9)
+    peak = run_of.memory.device.peak_gbps
+    return [
+        {
+            "rank": rank,
+            "adjacency_ms": float(busy[rank, 0]),
+            "features_ms": float(busy[rank, 1]),
+            "write_back_ms": float(busy[rank, 2]),
+            "idle_ms": float(total_ns / 1e6 - busy[rank, :3].sum()),
+            "unit_bound_ms": float(busy[rank, 3]),
+            "bytes": int(read[rank] + written[rank]),
+            "useful_bytes": int(useful[rank]),
+            "gbps": float((read[rank] + written[rank]) / total_ns),
+            "percent_of_peak": float(100 * (read[rank] + written[rank]) / total_ns / peak),
+        }
+        for rank in range(len(busy))
+    ]
+
+
+def channel_lines(run_of: LayerRun) -> list[dict[str, float]]:
+    """For each channel: busy time of the Host-path by phase in ms, bytes, bandwidth over the run."""
+    traffic, busy = run_of.traffic, run_of.schedule.channel_busy_ns / 1e6
+    topology = traffic.config.topology
+
+    def per_channel(values: Integers) -> Integers:
+        of_channel: Integers = sums(values, topology.channels).sum(axis=0)
+        return of_channel
+
+    span = traffic.pods.channels
+    written = per_channel(traffic.bundle_in_bytes).reshape(-1, span).sum(axis=1).repeat(span)
+    moved = per_channel(traffic.bundle_out_bytes + traffic.output_bytes + traffic.final_bytes) + written
+    total_ns = max(run_of.schedule.total_ns, 1e-9)
+    return [
+        {
+            "channel": channel,
+            "bundle_read_ms": float(busy[channel, 0]),
+            "bundle_write_ms": float(busy[channel, 1]),
+            "outputs_ms": float(busy[channel, 2]),
+            "finals_ms": float(busy[channel, 3]),
+            "idle_ms": float(total_ns / 1e6 - busy[channel].sum()),
+            "bytes": int(moved[channel]),
+            "gbps": float(moved[channel] / total_ns),
+        }
+        for channel in range(topology.channels)
+    ]
+
+
+def spread(values: Reals) -> dict[str, float]:
+    """Mean, median, 99th percentile and largest of some numbers; ones without any."""
+    if len(values) == 0:
+        values = np.ones(1)
+    return {
+        "mean": float(values.mean()),
+        "median": float(np.median(values)),
+        "p99": float(np.quantile(values, 0.99)),
+        "max": float(values.max()),
+    }

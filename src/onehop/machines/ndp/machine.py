@@ -1,0 +1,182 @@
+"""The near-rank machine: it aggregates, and says what that would have taken."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.machines.ndp import functional
+from onehop.machines.ndp.config import NdpConfig, load
+from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.outcome import LayerOutcome, outcome
+from onehop.machines.ndp.report import layer_report
+from onehop.machines.report import Report
+from onehop.plans.ndp import NdpPlan
+
+# Graphs in one order of targets whose counts are kept.
+_MOST_WORKLOADS = 6
+# Windows whose events the reports' timelines have.
+_RECORDED = 16
+
+
+class Machine:
+    """A near-rank machine with its graphs' counts.
+
+    Args:
+        config: A machine's name, the path of a TOML file, or a configuration.
+        plan: What runs use that name no plan; None means the plan's own defaults.
+    """
+
+    def __init__(self, config: str | Path | NdpConfig = "grande_16", plan: NdpPlan | None = None) -> None:
+        self.config = config if isinstance(config, NdpConfig) else load(config)
+        self.plan = NdpPlan() if plan is None else plan
+        self.memory = MemoryTimes.of(self.config)
+        self._workloads: OrderedDict[tuple[int, str, int], Workload] = OrderedDict()
+        self._retiled: set[tuple[int, str, int]] = set()
+
+    @property
+    def name(self) -> str:
+        """Of its configuration."""
+        return self.config.name
+
+    def describe(self) -> str:
+        """Channels, ranks and DRAM."""
+        topology = self.config.topology
+        return (
+            f"{self.name}: a simulated near-rank machine, {topology.channels} channels, {topology.ranks} "
+            f"ranks of {self.config.dram.preset}"
+        )
+
+    def refuse(self, dtype: torch.dtype) -> str | None:
+        """The modules add up 32-bit numbers."""
+        if dtype == torch.float32:
+            return None
+        return f"adds up float32 alone, and these are {dtype}"
+
+    def aggregate(
+        self,
+        graph: Graph,
+        x: Tensor,
+        plan: NdpPlan | None = None,
+        *,
+        weight: Tensor | None = None,
+        reduce: str = "sum",
+        src_scale: Tensor | None = None,
+        dst_scale: Tensor | None = None,
+    ) -> tuple[Tensor, Report]:
+        """Aggregates features over a graph through the chosen mapping.
+
+        The first run on a graph pays for re-tiling; the tile lists are kept for later ones (:meth:`forget`).
+
+        Args:
+            graph: The graph.
+            x: [num_src, F], float32, on the CPU; F is at least 1.
+            plan: Mapping, tiles, broadcasting; None means the machine's.
+            weight: [E], in the caller's edge order; None means 1.
+            reduce: "sum" or "mean".
+            src_scale: [num_src], multiplies the features on the host before they are written to the ranks.
+            dst_scale: [num_dst], multiplies the results on the host.
+
+        Returns:
+            [num_dst, F], float32, and the report.
+
+        Raises:
+            ArgumentError: A shape, dtype or plan does not fit, or a buffer cannot hold one output slice.
+            ConfigurationError: The machine's ranks cannot be divided as the plan's mapping has it.
+        """
+        plan = self._checked(plan)
+        if not isinstance(x, Tensor) or x.dim() != 2 or x.size(0) != graph.num_src:
+            shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise ArgumentError(f"x: expected shape [{graph.num_src}, F], the graph's sources, got {shape}.")
+        reason = self.refuse(x.dtype)
+        if reason is not None:
+            raise ArgumentError(f"x: {self.name} {reason}; convert with .float().")
+        if reduce not in ("sum", "mean"):
+            raise ArgumentError(f"reduce: expected 'sum' or 'mean', got {reduce!r}; modules only add up.")
+        for name, given, length in (
+            ("weight", weight, graph.num_edges),
+            ("src_scale", src_scale, graph.num_src),
+            ("dst_scale", dst_scale, graph.num_dst),
+        ):
+            if given is not None and given.shape != (length,):
+                raise ArgumentError(f"{name}: expected shape [{length}], got {list(given.shape)}.")
+        found = self._layer(graph, x.size(1), plan, record=_RECORDED)
+        values = x if src_scale is None else x * src_scale.float().unsqueeze(1)
+        out = functional.aggregate(self.workload(graph, plan), found.run.traffic.pods, values, weight)
+        if reduce == "mean":
+            out *= graph.inverse_in_degrees(torch.float32).unsqueeze(1)
+        if dst_scale is not None:
+            out *= dst_scale.float().unsqueeze(1)
+        return out, layer_report(found)
+
+    def layers(
+        self, graph: Graph, widths: Sequence[int], plan: NdpPlan | None = None, record: int = _RECORDED
+    ) -> list[LayerOutcome]:
+        """Times of the aggregations of a model, without computing its results.
+
+        Args:
+            graph: The graph.
+            widths: Columns of the feature vectors that each layer aggregates.
+            plan: Mapping, tiles, broadcasting; None means the machine's.
+            record: For how many windows of each layer events are kept.
+
+        Returns:
+            For each layer what it took; the first one pays for re-tiling.
+
+        Raises:
+            ArgumentError: A width or the plan does not fit, or a buffer cannot hold one output slice.
+            ConfigurationError: The machine's ranks cannot be divided as the plan's mapping has it.
+        """
+        plan = self._checked(plan)
+        self.forget()
+        return [self._layer(graph, width, plan, record) for width in widths]
+
+    def forget(self) -> None:
+        """Forgets which graphs were re-tiled, so that the next run on each pays for it again."""
+        self._retiled.clear()
+
+    def workload(self, graph: Graph, plan: NdpPlan | None = None) -> Workload:
+        """The graph on this machine's ranks in the plan's order; what was counted in it is kept."""
+        plan = self._checked(plan)
+        key = (graph.number, plan.retile, plan.batch if plan.reorders else 0)
+        if key not in self._workloads:
+            self._workloads[key] = Workload(
+                graph,
+                self.config.topology,
+                self.config.module.adjacency_entry_bytes,
+                retile=plan.retile,
+                batch=plan.batch,
+            )
+        self._workloads.move_to_end(key)
+        found = self._workloads[key]
+        while len(self._workloads) > _MOST_WORKLOADS:
+            self._workloads.popitem(last=False)
+        return found
+
+    def _layer(self, graph: Graph, width: int, plan: NdpPlan, record: int) -> LayerOutcome:
+        key = (graph.number, plan.retile, plan.batch)
+        found = outcome(
+            self.config,
+            self.memory,
+            self.workload(graph, plan),
+            self.workload(graph, replace(plan, retile="index")),
+            plan,
+            width,
+            first=key not in self._retiled,
+            record=record,
+        )
+        self._retiled.add(key)
+        return found
+
+    def _checked(self, plan: NdpPlan | None) -> NdpPlan:
+        if plan is None:
+            return self.plan
+        if not isinstance(plan, NdpPlan):
+            raise ArgumentError(f"plan: expected an onehop.plans.NdpPlan, got {type(plan).__name__}.")
+        return plan

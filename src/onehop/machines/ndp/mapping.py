@@ -1,0 +1,113 @@
+"""Pods: which ranks together hold a feature vector, which columns each has, and whose a node is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onehop.errors import ArgumentError, ConfigurationError
+from onehop.machines.ndp.config import Topology
+from onehop.plans.ndp import PODS
+
+ELEMENT_BYTES = 4  # FP32, as the paper's
+BURST_BYTES = 64
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """A mapping of feature vectors to ranks.
+
+    Rank r belongs to pod r // size and has slice r % size of the vectors of the pod's nodes. The adjacency is
+    cut by source: rank r holds the columns of the nodes that are dealt to it, whatever the mapping.
+
+    Attributes:
+        name: One of :data:`onehop.plans.ndp.PODS`.
+        size: Ranks of a pod.
+        topology: The machine's.
+    """
+
+    name: str
+    size: int
+    topology: Topology
+
+    @classmethod
+    def of(cls, topology: Topology, name: str) -> "Pods":
+        """The mapping of this name.
+
+        Raises:
+            ArgumentError: There is no such mapping.
+            ConfigurationError: The machine's ranks cannot be divided so.
+        """
+        if name not in PODS:
+            raise ArgumentError(f"mapping: expected one of {', '.join(PODS)}, got {name!r}.")
+        whole, _, _ = name.partition("-channel")
+        if whole.isdecimal():
+            if topology.channels % int(whole):
+                raise ConfigurationError(
+                    f"mapping: {topology.channels} channels cannot be divided into pods of {whole}; choose "
+                    "another mapping or number of channels."
+                )
+            size = int(whole) * topology.ranks_per_channel
+        else:
+            size = {
+                "rank": 1,
+                "dimm": topology.ranks_per_dimm,
+                "channel": topology.ranks_per_channel,
+                "system": topology.ranks,
+            }[name]
+        return cls(name, size, topology)
+
+    @property
+    def count(self) -> int:
+        """Pods of the machine."""
+        return self.topology.ranks // self.size
+
+    @property
+    def channels(self) -> int:
+        """Channels over which a pod's ranks lie."""
+        return max(1, self.size // self.topology.ranks_per_channel)
+
+    @property
+    def in_channel(self) -> int:
+        """Ranks of a pod in one channel."""
+        return min(self.size, self.topology.ranks_per_channel)
+
+    @property
+    def inside_dimm(self) -> bool:
+        """Whether a pod's ranks share a buffer chip."""
+        return self.size <= self.topology.ranks_per_dimm
+
+    def slices(self, width: int) -> Integers:
+        """[size + 1]: the columns of each rank's slice; the first ones have what does not divide evenly."""
+        each, left = divmod(width, self.size)
+        return np.cumsum([0, *(each + (j < left) for j in range(self.size))], dtype=np.int64)
+
+    def slice_bytes(self, width: int) -> Integers:
+        """[ranks]: bytes of a rank's slice of one vector."""
+        return np.tile(np.diff(self.slices(width)) * ELEMENT_BYTES, self.count)
+
+    def slice_bursts(self, width: int) -> Integers:
+        """[ranks]: bursts of a rank's slice of one vector; slices begin at a burst each."""
+        return -(-self.slice_bytes(width) // BURST_BYTES)
+
+
+def candidates(topology: Topology) -> list[Pods]:
+    """The mappings that differ from one another on this machine, from the smallest pods to the largest."""
+    found: dict[int, Pods] = {}
+    for name in PODS:
+        whole, _, _ = name.partition("-channel")
+        if whole.isdecimal() and (topology.channels % int(whole) or int(whole) >= topology.channels):
+            continue
+        pods = Pods.of(topology, name)
+        found.setdefault(pods.size, pods)
+    return list(found.values())
+
+
+def owners(topology: Topology, nodes: int) -> NDArray[np.uint8]:
+    """[nodes]: the rank that every node is dealt to."""
+    number = np.arange(nodes, dtype=np.int64)
+    if topology.node_block == 0:
+        return (number * topology.ranks // max(nodes, 1)).astype(np.uint8)
+    return (number // topology.node_block % topology.ranks).astype(np.uint8)

@@ -1,0 +1,77 @@
+"""The DRAM as the layer model sees it: nanoseconds and activations a burst, by kind of traffic."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from onehop.machines.dram import Access, Dram, Memory
+from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.mapping import BURST_BYTES
+
+# Bursts over which activations are averaged.
+_SAMPLE = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A burst of 64 bytes in traffic of one kind.
+
+    Attributes:
+        ns: Time.
+        activations: Row openings.
+    """
+
+    ns: float
+    activations: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTimes:
+    """A rank behind its own module, and the same ranks behind the host's bus.
+
+    Attributes:
+        rank: What a module sees: the DRAM-path.
+        bus: All ranks of a channel, as the baseline's host sees them.
+        level: How times are found.
+    """
+
+    rank: Memory
+    bus: Memory
+    level: str
+
+    @classmethod
+    def of(cls, config: NdpConfig) -> "MemoryTimes":
+        """The memory of a machine."""
+        device = config.dram.device()
+        return cls(
+            Memory(device, 1, config.dram.layout),
+            Memory(device, config.topology.ranks_per_channel, config.dram.layout),
+            config.dram.level,
+        )
+
+    @property
+    def device(self) -> Dram:
+        """The DRAM device."""
+        return self.rank.dram
+
+    @property
+    def fill_ns(self) -> float:
+        """From a phase's first command to its first data: RCD + CL + BL."""
+        timing = self.device.timing
+        return (timing.rcd + timing.cl + timing.bl) * timing.clock_ps / 1000.0
+
+    def random(self, bursts: int, op: str = "read", *, on_bus: bool = False) -> Cost:
+        """Runs of so many bursts at random places."""
+        return _cost(self._of(on_bus), Access("random", max(bursts, 1) * BURST_BYTES, op), self.level)
+
+    def stream(self, op: str = "read", *, on_bus: bool = False) -> Cost:
+        """Burst after burst."""
+        return _cost(self._of(on_bus), Access("sequential", BURST_BYTES, op), self.level)
+
+    def _of(self, on_bus: bool) -> Memory:
+        return self.bus if on_bus else self.rank
+
+
+@lru_cache(maxsize=4096)
+def _cost(memory: Memory, access: Access, level: str) -> Cost:
+    ns = memory.burst_cycles(access, level) * memory.dram.timing.clock_ps / 1000.0
+    return Cost(ns, memory.run(access, _SAMPLE, "closed").activations / _SAMPLE)

@@ -1,0 +1,114 @@
+"""A layer on the machine: all candidates' times, the mapping chosen, and what it is compared with."""
+
+from dataclasses import dataclass
+
+from onehop.errors import ArgumentError
+from onehop.machines.ndp.baseline import BaselineRun, PriorRun, baseline, prior
+from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.layer import LayerRun, simulate
+from onehop.machines.ndp.mapping import Pods, candidates
+from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.plans.ndp import NdpPlan
+
+
+@dataclass(frozen=True)
+class LayerOutcome:
+    """One layer.
+
+    Attributes:
+        plan: What was asked for.
+        width: Columns of the feature vectors.
+        run: What it took under the chosen mapping.
+        candidates_ns: Every mapping's time by phase, as :meth:`LayerRun.phases_ns`; re-tiling is in it where
+            it had to be done.
+        impossible: Mappings whose slices no buffer can hold, with the reason.
+        baseline: The host alone.
+        priors: Prior near-data machines.
+    """
+
+    plan: NdpPlan
+    width: int
+    run: LayerRun
+    candidates_ns: dict[str, dict[str, float]]
+    impossible: dict[str, str]
+    baseline: BaselineRun
+    priors: list[PriorRun]
+
+    @property
+    def time_ns(self) -> float:
+        """Of the chosen mapping."""
+        return self.run.time_ns
+
+    def candidates_ms(self) -> dict[str, float]:
+        """Every mapping's time."""
+        return {name: sum(phases.values()) / 1e6 for name, phases in self.candidates_ns.items()}
+
+    @property
+    def best_prior(self) -> PriorRun:
+        """The prior machine whose serial windows are the shortest: the paper's comparison."""
+        return min(self.priors, key=lambda found: found.serial_ns)
+
+    @property
+    def best_overlapped_prior_ns(self) -> float:
+        """The shortest time of a prior machine whose steps overlap."""
+        return min(found.overlapped_ns for found in self.priors)
+
+
+def outcome(
+    config: NdpConfig,
+    memory: MemoryTimes,
+    workload: Workload,
+    by_number: Workload,
+    plan: NdpPlan,
+    width: int,
+    *,
+    first: bool,
+    record: int = 0,
+) -> LayerOutcome:
+    """Runs a layer under every mapping and takes the plan's, or the fastest.
+
+    Args:
+        config: The machine.
+        memory: The DRAM's times.
+        workload: The graph in the plan's order.
+        by_number: The graph with targets tiled by their numbers, which the comparisons work on.
+        plan: Mapping, tile, broadcasting.
+        width: Columns of the feature vectors, at least 1.
+        first: Whether re-tiling has to be done first.
+        record: For how many windows events are kept.
+
+    Raises:
+        ArgumentError: The width is no positive integer, or a buffer cannot hold one output slice.
+        ConfigurationError: The machine's ranks cannot be divided as the plan's mapping has it.
+    """
+    if type(width) is not int or width < 1:
+        raise ArgumentError(f"width: expected an integer of at least 1, got {width!r}.")
+    asked = plan.mapping
+    choices = candidates(config.topology)
+    if asked != "adaptive":
+        pods = Pods.of(config.topology, asked)
+        choices = [pods, *(other for other in choices if other.size != pods.size)]
+    runs: dict[str, LayerRun] = {}
+    impossible: dict[str, str] = {}
+    for pods in choices:
+        try:
+            runs[pods.name] = simulate(
+                config, workload, memory, pods, plan, width, first=first, record=record
+            )
+        except ArgumentError as error:
+            if pods.name == asked:
+                raise
+            impossible[pods.name] = str(error)
+    if not runs:
+        raise ArgumentError(next(iter(impossible.values())))
+    chosen = runs[asked] if asked in runs else min(runs.values(), key=lambda run: run.time_ns)
+    return LayerOutcome(
+        plan,
+        width,
+        chosen,
+        {name: run.phases_ns() for name, run in runs.items()},
+        impossible,
+        baseline(config, by_number, memory, width),
+        prior(config, by_number, memory, plan.tile, width),
+    )

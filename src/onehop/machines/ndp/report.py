@@ -1,0 +1,127 @@
+"""The report of a layer, and of several."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from onehop.machines.dram import Access
+from onehop.machines.ndp.layer import LayerRun, channel_lines, rank_lines, row_statistics, spread
+from onehop.machines.ndp.mapping import BURST_BYTES
+from onehop.machines.ndp.outcome import LayerOutcome
+from onehop.machines.ndp.timeline import trace
+from onehop.machines.report import Report
+
+
+def layer_report(found: LayerOutcome) -> Report:
+    """What a layer took, ready for tables, JSON, timelines and plots."""
+    run = found.run
+    return Report(
+        machine=run.traffic.config.name,
+        phases_ns=run.phases_ns(),
+        bytes=run.bytes(),
+        energy_nj=run.energy_nj(),
+        figures=_figures(found),
+        timeline=trace(run.schedule.events, run.control_ns + _retiling_ns(run)),
+    )
+
+
+def verdict(run: LayerRun) -> str:
+    """One line on what bounds the layer."""
+    bound = run.schedule.bound()
+    windows = sum(bound.values())
+    if not windows:
+        return "no windows: the graph has no destinations"
+    path = max(bound, key=lambda name: bound[name])
+    names = {"host": "the Host-path", "dram": "the DRAM-path", "imbalance": "the slowest rank"}
+    unit = run.schedule.rank_busy_ns[:, 3].sum() / max(run.schedule.rank_busy_ns[:, 1].sum(), 1e-9)
+    note = f"; the units, not the DRAM, pace {100 * unit:.0f} % of the reads" if unit > 0.01 else ""
+    return f"{names[path]} bounds {100 * bound[path] / windows:.0f} % of {windows} windows{note}"
+
+
+def dram_model_error_percent(run: LayerRun) -> float:
+    """How far the feature reads' time a burst lies from that of commands one by one, in percent."""
+    bursts = int(run.traffic.pods.slice_bursts(run.traffic.width).max())
+    access = Access("random", bursts * BURST_BYTES)
+    by_command = run.memory.rank.burst_cycles(access, "command")
+    return 100.0 * (run.memory.rank.burst_cycles(access, run.memory.level) / by_command - 1.0)
+
+
+def _retiling_ns(run: LayerRun) -> float:
+    return 0.0 if run.retiling is None else run.retiling.time_ns
+
+
+def _figures(found: LayerOutcome) -> dict[str, Any]:
+    run = found.run
+    workload, shape = run.traffic.workload, run.traffic.shape
+    edges = workload.graph.num_edges
+    reads = int(run.traffic.counts.reads.sum())
+    prior = found.best_prior
+    return {
+        "mapping": run.mapping,
+        "width": found.width,
+        "verdict": verdict(run),
+        "speedup_over_baseline": found.baseline.time_ns / max(found.time_ns, 1e-9),
+        "speedup_over_prior": prior.serial_ns / max(found.time_ns, 1e-9),
+        "speedup_over_overlapped_prior": found.best_overlapped_prior_ns / max(found.time_ns, 1e-9),
+        "read_reduction_percent": 100.0 * (1.0 - reads / edges) if edges else 0.0,
+        "dram_model_error_percent": dram_model_error_percent(run),
+        "candidates_ms": found.candidates_ms(),
+        "impossible": dict(found.impossible),
+        "baseline": {
+            "time_ms": found.baseline.time_ns / 1e6,
+            "adjacency_ms": found.baseline.adjacency_ns / 1e6,
+            "features_ms": found.baseline.features_ns / 1e6,
+            "write_ms": found.baseline.write_ns / 1e6,
+            "cache_hits": found.baseline.hits,
+            "bytes": dict(found.baseline.bytes),
+            "energy_mj": sum(found.baseline.energy_nj.values()) / 1e6,
+        },
+        "prior": {
+            one.mapping: {
+                "serial_ms": one.serial_ns / 1e6,
+                "overlapped_ms": one.overlapped_ns / 1e6,
+                **{f"{step}_ms": time / 1e6 for step, time in one.steps_ns.items()},
+            }
+            for one in found.priors
+        },
+        "retiling": None if run.retiling is None else asdict(run.retiling),
+        "plan": asdict(found.plan),
+        "tile": shape.tile,
+        "window_targets": shape.window,
+        "windows": len(run.schedule.ends_ns),
+        "windows_bound_by": run.schedule.bound(),
+        "imbalance": spread(run.imbalance()),
+        "rows": row_statistics(run),
+        "ranks": rank_lines(run),
+        "channels": channel_lines(run),
+    }
+
+
+def whole_report(layers: Sequence[LayerOutcome]) -> dict[str, Any]:
+    """Several layers of one model together, under the keys of ``onehop simulate ndp --json``."""
+    total = sum(found.time_ns for found in layers)
+    edges = sum(found.run.traffic.workload.graph.num_edges for found in layers)
+    reads = sum(int(found.run.traffic.counts.reads.sum()) for found in layers)
+    reports = [layer_report(found) for found in layers]
+    bytes_moved: dict[str, int] = {}
+    for report in reports:
+        for name, count in report.bytes.items():
+            bytes_moved[name] = bytes_moved.get(name, 0) + count
+    return {
+        "time_ms": total / 1e6,
+        "speedup_over_baseline": sum(found.baseline.time_ns for found in layers) / max(total, 1e-9),
+        "speedup_over_prior": sum(found.best_prior.serial_ns for found in layers) / max(total, 1e-9),
+        "layers": [
+            {
+                "width": found.width,
+                "mapping": found.run.mapping,
+                "time_ms": found.time_ns / 1e6,
+                "candidates_ms": found.candidates_ms(),
+                "report": report.as_dict(),
+            }
+            for found, report in zip(layers, reports, strict=True)
+        ],
+        "read_reduction_percent": 100.0 * (1.0 - reads / edges) if edges else 0.0,
+        "bytes": bytes_moved,
+        "energy_mj": sum(report.energy_mj for report in reports),
+    }

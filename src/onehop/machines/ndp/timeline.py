@@ -1,0 +1,66 @@
+"""The first windows of a layer as spans: for the Chrome trace, and as rows of text."""
+
+from collections.abc import Iterable
+
+from onehop.machines.ndp.windows import Event
+from onehop.machines.trace import Trace
+
+_NAMES = {
+    "A": "adjacency",
+    "X": "features",
+    "W": "write-back",
+    "bundle read": "bundle read",
+    "bundle write": "bundle write",
+    "Q": "outputs",
+    "Z": "finals",
+    "instructions": "instructions",
+}
+_MARKS = {
+    "A": "A",
+    "X": "X",
+    "W": "W",
+    "bundle read": "r",
+    "bundle write": "b",
+    "Q": "Q",
+    "Z": "Z",
+    "instructions": "i",
+}
+
+
+def trace(events: Iterable[Event], start_ns: float = 0.0) -> Trace:
+    """The events as lanes of ranks (the DRAM-path) and channels (the Host-path)."""
+    spans = Trace()
+    for event in events:
+        lane = f"Host-path/channel {event.where}" if event.on_channel else f"DRAM-path/rank {event.where}"
+        duration = event.end_ns - event.start_ns
+        spans.add(lane, _NAMES[event.what], start_ns + event.start_ns, duration, window=event.window)
+    return spans
+
+
+def rows(events: Iterable[Event], columns: int, end_ns: float) -> list[str]:
+    """Lines of text, one for each rank and channel, over ``columns`` steps of time from 0 to ``end_ns``.
+
+    Letters: A adjacency, X features, W write-back; r and b bundles read and written, Q outputs, Z finals; "."
+        idle.
+    A step shows what fills most of it.
+    """
+    events = list(events)
+    lanes = sorted({(event.on_channel, event.where) for event in events})
+    step = end_ns / columns
+    lines = []
+    for on_channel, where in lanes:
+        own = [event for event in events if (event.on_channel, event.where) == (on_channel, where)]
+        marks = "".join(_mark(own, i * step, (i + 1) * step) for i in range(columns))
+        lines.append(f"{'channel' if on_channel else 'rank'} {where}".ljust(11) + marks)
+    return lines
+
+
+def _mark(events: list[Event], begin: float, end: float) -> str:
+    shares: dict[str, float] = {}
+    for event in events:
+        overlap = min(end, event.end_ns) - max(begin, event.start_ns)
+        if overlap > 0:
+            shares[event.what] = shares.get(event.what, 0.0) + overlap
+    if sum(shares.values()) < (end - begin) / 2:
+        return "."
+    return _MARKS[max(shares, key=lambda what: shares[what])]

@@ -1,0 +1,119 @@
+"""The five schedules of the paper's Figure 5 on a toy: one channel, two ranks, two windows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onehop.machines.ndp.timeline import rows
+from onehop.machines.ndp.windows import Event, Times, run
+
+WINDOWS, RANKS = 2, 2
+# Of a window: reading a rank's adjacency; feature reads of a rank's own bundle, for whole vectors; both
+# ranks' outputs, and the finals, over the channel; a rank's write-back; a bundle read, and a copy written.
+ADJACENCY, FEATURES, OUTPUTS, FINALS, WRITE_BACK, BUNDLE = 2.0, (6.0, 4.0), 4.0, 2.0, 1.0, 1.0
+# Of the instructions for one rank, which prior machines send.
+INSTRUCTIONS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A schedule.
+
+    Attributes:
+        name: The figure's letter and what it shows.
+        total_ns: When it ends.
+        events: What every rank and the channel did.
+    """
+
+    name: str
+    total_ns: float
+    events: list[Event]
+
+
+def cases() -> list[Case]:
+    """The five schedules."""
+    return [
+        _baseline(),
+        _prior(),
+        _near_rank("(c) rank-pod, no bundle transfer", pod=1, copies=0),
+        _near_rank("(d) system-pod, bundles written to each rank", pod=2, copies=2),
+        _near_rank("(e) system-pod, bundles broadcast", pod=2, copies=1),
+    ]
+
+
+def times(pod: int, copies: int) -> Times:
+    """The toy's durations; pods of two ranks have slices of half a vector, so half the reads a bundle."""
+
+    def each(*of_rank: float) -> np.ndarray:
+        return np.tile(np.array(of_rank), (WINDOWS, 1))
+
+    transfer = pod > 1
+    return Times(
+        pod=pod,
+        transfer="host" if transfer else "none",
+        lag=1,
+        fill_ns=0.0,
+        poll_ns=0.0,
+        pieces=np.ones(WINDOWS, dtype=np.int64),
+        adjacency=each(ADJACENCY, ADJACENCY),
+        reads=each(*FEATURES),
+        edges=each(*FEATURES),
+        read_ns=np.full(RANKS, 1.0 / pod),
+        unit_ns=np.zeros(RANKS),
+        bundle_out=each(BUNDLE, BUNDLE) if transfer else each(0.0, 0.0),
+        bundle_in=each(copies * BUNDLE, copies * BUNDLE),
+        outputs=each(OUTPUTS / pod),
+        reduce=np.zeros(WINDOWS),
+        finals=each(FINALS),
+        write_back=each(WRITE_BACK, WRITE_BACK),
+    )
+
+
+def gantt(columns: int = 72) -> str:
+    """All schedules as rows of text on one scale."""
+    found = cases()
+    end = max(case.total_ns for case in found)
+    lines = [
+        "A adjacency  X features  W write-back  i instructions  r b bundle read, written  Q outputs  Z finals"
+    ]
+    for case in found:
+        lines += ["", f"{case.name}: {case.total_ns:g} ns", *rows(case.events, columns, end)]
+    return "\n".join(lines)
+
+
+def _near_rank(name: str, pod: int, copies: int) -> Case:
+    schedule = run(times(pod, copies), channels=1, record=WINDOWS)
+    return Case(name, schedule.total_ns, schedule.events)
+
+
+def _baseline() -> Case:
+    """One rank at a time on the bus: adjacency, features; then the results."""
+    events, now = [], 0.0
+    for window in range(WINDOWS):
+        steps = [
+            *(
+                step
+                for rank in range(RANKS)
+                for step in (("A", rank, ADJACENCY), ("X", rank, FEATURES[rank]))
+            ),
+            *(("W", rank, WRITE_BACK) for rank in range(RANKS)),
+        ]
+        for what, rank, ns in steps:
+            events.append(Event(what, window, rank, now, now + ns))
+            now += ns
+    return Case("(a) baseline: the host, one rank at a time", now, events)
+
+
+def _prior() -> Case:
+    """Adjacency and instructions over the channel, reduction in the ranks, results over the channel."""
+    events, now = [], 0.0
+    for window in range(WINDOWS):
+        for what, ns in (("bundle read", RANKS * ADJACENCY), ("instructions", RANKS * INSTRUCTIONS)):
+            events.append(Event(what, window, 0, now, now + ns))
+            now += ns
+        events += [Event("X", window, rank, now, now + ns) for rank, ns in enumerate(FEATURES)]
+        now += max(FEATURES)
+        for what, ns in (("Q", OUTPUTS), ("Z", FINALS)):
+            events.append(Event(what, window, 0, now, now + ns))
+            now += ns
+    return Case("(b) prior: rank-pod, strictly one after another", now, events)

@@ -1,0 +1,103 @@
+import json
+
+import pytest
+
+from tests.cli.running import onehop
+
+SMALL = ("--graph", "twin:cora", "--scale", 0.3)
+KEYS = {
+    "time_ms",
+    "speedup_over_baseline",
+    "speedup_over_prior",
+    "layers",
+    "read_reduction_percent",
+    "bytes",
+    "energy_mj",
+    "output_max_abs_error",
+}
+
+
+def simulated(path, *arguments):
+    result = onehop("simulate", "ndp", *arguments, "--json", path)
+    assert result.exit_code == 0, result.output
+    return json.loads(path.read_text()), result.output
+
+
+def test_json_has_the_keys(tmp_path):
+    content, output = simulated(tmp_path / "ndp.json", *SMALL, "--width", 64, "--check", "full")
+    assert set(content) >= KEYS
+    assert content["output_max_abs_error"] < 1e-4
+    layer = content["layers"][0]
+    assert layer["width"] == 64
+    assert layer["time_ms"] == pytest.approx(min(layer["candidates_ms"].values()))
+    assert content["time_ms"] == pytest.approx(layer["time_ms"])
+    assert layer["mapping"] in output
+
+
+def test_several_layers_begin_with_the_graphs_features(tmp_path):
+    content, _ = simulated(
+        tmp_path / "ndp.json", *SMALL, "--width", 32, "--layers", 3, "--mapping", "channel"
+    )
+    assert [layer["width"] for layer in content["layers"]] == [1433, 32, 32]
+    assert {layer["mapping"] for layer in content["layers"]} == {"channel"}
+    assert content["time_ms"] == pytest.approx(sum(layer["time_ms"] for layer in content["layers"]))
+
+
+@pytest.mark.parametrize("mapping", ["baseline", "prior"])
+def test_what_it_is_compared_with_can_be_asked_for(mapping, tmp_path):
+    content, _ = simulated(tmp_path / "ndp.json", *SMALL, "--mapping", mapping)
+    key = f"speedup_over_{mapping}"
+    assert content[key] == pytest.approx(1.0)
+    assert content["layers"][0]["mapping"].startswith(mapping)
+
+
+def test_sweep_trace_and_plot(tmp_path):
+    content, output = simulated(
+        tmp_path / "ndp.json", *SMALL, "--sweep", "--trace", tmp_path / "t.json", "--plot", tmp_path / "p.png"
+    )
+    assert len(content["sweep"]) == 24
+    by_tile = {
+        line["tile"]: line["read_reduction_percent"]
+        for line in content["sweep"]
+        if line["retile"] == "rows" and line["broadcast"]
+    }
+    assert list(by_tile) == [4, 8, 16, 32, 64, 128]
+    assert sorted(by_tile.values()) == list(by_tile.values())
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
+    assert "broadcast off" in output
+
+
+def test_gantt():
+    result = onehop("simulate", "ndp", "--gantt")
+    assert "(e) system-pod, bundles broadcast: 24 ns" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--mapping", "bank"), "mapping"),
+        (("--machine", "grande_17"), "grande_16"),
+        (("--width", 0), "width"),
+        (("--tile", 0), "tile"),
+        (("--retile", "some"), "retile"),
+        (("--broadcast", "maybe"), "broadcast"),
+        (("--check", "none"), "check"),
+        (("--faw", "short"), "faw"),
+        (("--scale", -1), "scale"),
+    ],
+    ids=str,
+)
+def test_wrong_options_are_one_sentence(arguments, message):
+    result = onehop("simulate", "ndp", *SMALL, *arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_machine_of_ones_own(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text('name = "tiny"\n[topology]\nchannels = 1\ndimms_per_channel = 1\nranks_per_dimm = 2\n')
+    content, output = simulated(tmp_path / "ndp.json", *SMALL, "--machine", path)
+    assert "tiny" in output
+    assert set(content["layers"][0]["candidates_ms"]) == {"rank", "dimm"}

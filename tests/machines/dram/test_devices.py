@@ -1,0 +1,119 @@
+from dataclasses import fields, replace
+
+import pytest
+
+from onehop.errors import ArgumentError, FileFormatError
+from onehop.machines.dram import PRESETS, Energy, Timing, from_toml, load, preset, to_toml
+
+TIMINGS = [entry.name for entry in fields(Timing)]
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("DDR5_3200AN", 12.8),
+        ("DDR5_4800AN", 19.23),
+        ("DDR5_5600AN", 22.41),
+        ("DDR5_6400AN", 25.64),
+        ("DDR4_2400", 19.2),
+    ],
+)
+def test_a_preset_has_the_bandwidth_of_its_grade(name, peak):
+    assert preset(name).peak_gbps == pytest.approx(peak, rel=5e-4)
+
+
+def test_a_ddr5_rank_is_of_8_gib_with_rows_of_4_kib():
+    shape = preset("DDR5_4800AN").organisation
+    assert (shape.rank_bytes, shape.row_bytes, shape.banks) == (8 << 30, 4096, 32)
+
+
+def test_presets_are_frozen():
+    with pytest.raises(AttributeError):
+        preset("DDR5_4800AN").name = "other"
+
+
+def test_an_unknown_preset_is_refused_with_the_names_there_are():
+    with pytest.raises(ArgumentError, match=r"DDR5_4800AN.*got 'DDR6'"):
+        preset("DDR6")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_device_survives_toml(name):
+    assert from_toml(to_toml(preset(name))) == preset(name)
+
+
+def test_a_device_is_read_from_a_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(to_toml(replace(preset("DDR4_2400"), name="mine")))
+    assert load(path).name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("faw = 48\n", "", r"\[timing\]: no faw"),
+        ("faw = 48\n", "faw = 48\nfaw2 = 1\n", r"\[timing\]: unknown key faw2"),
+        ("name = ", "title = ", "unknown key title"),
+        ("[timing]", "[timings]", "unknown key timings"),
+        ("[timing]", "[timing", "not TOML"),
+    ],
+)
+def test_a_file_with_other_keys_is_refused(old, new, message):
+    text = to_toml(preset("DDR5_4800AN"))
+    assert old in text
+    with pytest.raises(FileFormatError, match=message):
+        from_toml(text.replace(old, new))
+
+
+def test_a_section_that_is_none_is_refused():
+    text = to_toml(preset("DDR5_4800AN")).split("[energy]")[0]
+    with pytest.raises(FileFormatError, match=r"expected a section \[energy\], got 3"):
+        from_toml("energy = 3\n" + text)
+
+
+@pytest.mark.parametrize("name", TIMINGS)
+@pytest.mark.parametrize("value", [-1, 2.5, "8", True, 1 << 21])
+def test_a_timing_that_cannot_be_is_refused(name, value):
+    with pytest.raises(ArgumentError, match=rf"timing\.{name}: expected"):
+        preset("DDR5_4800AN").with_timing(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"refi": 744}, "nothing but refresh"),
+        ({"rc": 70}, "at least ras"),
+        ({"command_clocks": 3}, "1 or 2"),
+        ({"bl": 4}, "moves 32 bytes"),
+        ({"fow": 4}, "no fow"),
+    ],
+)
+def test_timings_that_do_not_fit_together_are_refused(change, message):
+    with pytest.raises(ArgumentError, match=message):
+        preset("DDR5_4800AN").with_timing(**change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bank_groups": 3}, "power of two"),
+        ({"rows": 0}, "at least 1"),
+        ({"bus_bits": 12}, "multiple of 8"),
+        ({"bank_groups": 64}, "at most 64 banks"),
+    ],
+)
+def test_organisations_that_cannot_be_are_refused(change, message):
+    with pytest.raises(ArgumentError, match=message):
+        replace(preset("DDR5_4800AN").organisation, **change)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("read_nj", -1.0), ("standby_mw", float("nan")), ("source", "")]
+)
+def test_energies_that_cannot_be_are_refused(field, value):
+    with pytest.raises(ArgumentError, match=field):
+        replace(preset("DDR5_4800AN").energy, **{field: value})
+
+
+def test_every_preset_says_where_its_energies_come_from():
+    assert all(isinstance(device.energy, Energy) and device.energy.source for device in PRESETS.values())

@@ -1,0 +1,163 @@
+import numpy as np
+import pytest
+
+from onehop.errors import ArgumentError
+from onehop.machines.dram import Access, DramReport, Memory, preset
+from onehop.machines.dram.closed_form import lost_to_refresh
+from onehop.machines.dram.memory import LEVELS
+
+DDR5 = preset("DDR5_4800AN")
+MEMORY = Memory(DDR5)
+
+
+@pytest.mark.parametrize(
+    ("layout", "cycles", "served"),
+    [("row_first", 1_830_491, 199_968), ("mop4", 1_752_446, 199_968), ("bg_first", 1_746_622, 199_968)],
+)
+def test_sequential_reads_end_at_the_clock_where_ramulator_ends(layout, cycles, served):
+    """Ramulator 2.1 gave these clocks for 200,000 reads; without chance no tolerance is needed."""
+    memory = Memory(DDR5, layout=layout)
+    accepted = memory.commands(memory.requests(Access("sequential"), 200_000), log=False).accepted
+    assert (accepted.cycles, accepted.served) == (cycles, served)
+
+
+def test_sequential_writes_end_at_the_clock_where_ramulator_ends():
+    memory = Memory(DDR5, layout="mop4")
+    wanted = memory.requests(Access("sequential", op="write"), 200_000)
+    assert memory.commands(wanted, log=False).accepted.cycles == 1_784_534
+
+
+@pytest.mark.parametrize(
+    ("dram", "memory", "access", "clocks"),
+    [
+        (DDR5, {}, Access("random", 64), 13.121),
+        (DDR5.with_timing(faw=32), {}, Access("random", 64), 8.756),
+        (DDR5, {"layout": "bg_first"}, Access("random", 256), 13.122),
+        (DDR5, {"ranks": 4}, Access("random", 1024), 9.587),
+        (DDR5, {"refresh": False}, Access("random", 64), 12.000),
+        (DDR5, {"scheduler": "fr_fcfs_rows", "layout": "bg_first"}, Access("random", 1024), 8.884),
+        (DDR5, {}, Access("random", 64, "write"), 13.247),
+    ],
+    ids=["64 B", "FAW 32", "bg_first", "4 ranks", "no refresh", "rows first", "writes"],
+)
+def test_random_traffic_is_within_a_percent_of_ramulator_and_the_closed_form_within_three(
+    dram, memory, access, clocks
+):
+    tried = Memory(dram, **memory)
+    assert tried.burst_cycles(access, "command") == pytest.approx(clocks, rel=0.01)
+    assert tried.burst_cycles(access, "closed") == pytest.approx(clocks, rel=0.03)
+
+
+def test_gnnears_run_is_met():
+    """DDR4-2400, 256 B at a time: GNNear's artifact has 9.83 M reads in 41.6 M clocks, 4 an ACT."""
+    memory = Memory(preset("DDR4_2400"), scheduler="fr_fcfs_rows")
+    report = memory.run(Access("random", 256), 100_000, "command")
+    assert report.cycles / report.served == pytest.approx(41.6 / 9.83, rel=0.01)
+    assert report.served / report.activations == pytest.approx(4, rel=0.02)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_report_adds_up(level):
+    memory = Memory(DDR5, ranks=2)
+    report = memory.run(Access("random", 256), 50_000, level)
+    assert report.served == report.row_hits + report.row_misses + report.row_conflicts == 50_000
+    assert report.time_ns == pytest.approx(report.cycles * 0.416)
+    assert report.gbps == pytest.approx(50_000 * 64 / report.time_ns)
+    assert report.percent_of_peak == pytest.approx(100 * report.gbps / DDR5.peak_gbps)
+    assert report.energy["read"] == pytest.approx(50_000 * 5.68)
+    assert report.energy["activate"] == pytest.approx(report.activations * 5.9)
+    assert report.energy["refresh"] == pytest.approx(report.refreshes * 240)
+    assert report.energy["standby"] == pytest.approx(report.time_ns * 2 * 0.625)
+    assert report.energy["write"] == 0
+    assert report.energy_nj == pytest.approx(sum(report.energy.values()))
+    assert (report.mean_read_latency_ns is None) == (level != "command")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_report_survives_json_and_is_the_same_every_time(level):
+    first, second = (MEMORY.run(Access("random", 128), 20_000, level, seed=3) for _ in range(2))
+    assert first == second == DramReport.from_json(first.to_json())
+
+
+def test_another_seed_is_another_run_of_the_same_length():
+    first, second = (MEMORY.run(Access(), 20_000, "command", seed=seed) for seed in (0, 1))
+    assert first != second
+    assert first.cycles == pytest.approx(second.cycles, rel=0.01)
+
+
+def test_the_curve_goes_through_the_command_level_and_lies_between():
+    at = [MEMORY.burst_cycles(Access("random", run), "curve") for run in (512, 768, 1024)]
+    assert at[0] == MEMORY.burst_cycles(Access("random", 512), "command")
+    assert at[2] == MEMORY.burst_cycles(Access("random", 1024), "command")
+    assert min(at[0], at[2]) <= at[1] <= max(at[0], at[2])
+
+
+def test_a_run_that_is_no_whole_burst_moves_whole_bursts():
+    assert MEMORY.time_ns(10, Access("random", 65)) == MEMORY.time_ns(10, Access("random", 128))
+
+
+def test_times_of_many_windows_are_those_of_each():
+    runs = np.array([0.0, 1.0, 7.0, 1000.0])
+    times = MEMORY.time_ns(runs, Access("random", 256))
+    assert times.shape == (4,)
+    assert times[0] == 0
+    np.testing.assert_array_equal(times, [MEMORY.time_ns(n, Access("random", 256)) for n in runs])
+
+
+def test_refresh_takes_last_data_to_first_data():
+    assert lost_to_refresh(DDR5.timing, "read", 1) == 18 + 34 + 710 + 34 - 8
+    assert lost_to_refresh(DDR5.timing, "write", 1) == 32 + 8 + 72 + 34 + 710 + 34 - 8
+    assert lost_to_refresh(DDR5.timing, "read", 2) == 788 + 35
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_more_ranks_never_give_more_than_the_bus(level):
+    for ranks in (1, 2, 4):
+        memory = Memory(DDR5, ranks=ranks)
+        assert memory.burst_cycles(Access("random", 64), level) >= DDR5.timing.bl
+        assert memory.gbps(Access("random", 64), level) <= DDR5.peak_gbps
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"queue": 0}, "queue"),
+        ({"queue": 257}, "queue"),
+        ({"ranks": 3}, "ranks"),
+        ({"layout": "spiral"}, "layout"),
+        ({"refresh": 1}, "refresh"),
+        ({"scheduler": "fifo"}, "scheduler"),
+        ({"dram": "DDR5_4800AN"}, "dram"),
+    ],
+)
+def test_a_memory_that_cannot_be_is_refused(change, message):
+    with pytest.raises(ArgumentError, match=f"^{message}"):
+        Memory(**{"dram": DDR5, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"pattern": "zigzag"}, "pattern"), ({"run_bytes": 0}, "run_bytes"), ({"op": "erase"}, "op")],
+)
+def test_traffic_that_cannot_be_is_refused(change, message):
+    with pytest.raises(ArgumentError, match=f"^{message}"):
+        Access(**change)
+
+
+@pytest.mark.parametrize("requests", [0, -5, 2.0, None])
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_number_of_requests_is_refused(level, requests):
+    with pytest.raises(ArgumentError, match="requests: expected an integer"):
+        MEMORY.run(Access(), requests, level)
+
+
+def test_an_unknown_level_and_a_run_longer_than_the_ranks_are_refused():
+    with pytest.raises(ArgumentError, match="level: expected one of command, curve, closed, got 'gate'"):
+        MEMORY.run(Access(), 5, "gate")
+    with pytest.raises(ArgumentError, match="run_bytes: expected at most"):
+        MEMORY.run(Access("random", 1 << 34), 5, "command")
+
+
+def test_what_is_no_report_is_refused():
+    with pytest.raises(ArgumentError, match="report"):
+        DramReport.from_json('{"cycles": 3}')

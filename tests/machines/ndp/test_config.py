@@ -1,0 +1,80 @@
+import pytest
+
+from onehop.errors import ConfigurationError
+from onehop.machines.ndp import NdpConfig, load, presets
+
+MINIMAL = """
+name = "small"
+[topology]
+channels = 1
+dimms_per_channel = 1
+ranks_per_dimm = 2
+"""
+
+
+@pytest.mark.parametrize("name", ["gnnear", "grande_16", "grande_32"])
+def test_presets_survive_toml(name):
+    config = load(name)
+    assert NdpConfig.from_toml(config.to_toml()) == config
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("gnnear", 32), ("grande_16", 16), ("grande_32", 32)])
+def test_presets_have_their_ranks(name, ranks):
+    assert name in presets()
+    assert load(name).topology.ranks == ranks
+
+
+def test_a_file_is_read_with_defaults(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(MINIMAL)
+    config = load(path)
+    assert config.name == "small"
+    assert config.topology.ranks == 2
+    assert config.module == load("grande_16").module
+
+
+def test_sheet_tfaw_is_32_clocks():
+    config = load("grande_16").change(dram={"faw": "sheet"})
+    assert config.dram.device().timing.faw == 32
+    assert load("grande_16").dram.device().timing.faw == 48
+
+
+def test_host_bandwidth_is_the_bus_peak_unless_given():
+    assert load("grande_16").channel_gbps == pytest.approx(64 / (8 * 0.416))
+    assert load("grande_16").change(host={"channel_gbps": 10.0}).channel_gbps == 10.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "not TOML"),
+        ("[topology]\nchannels = 1", "name"),
+        (MINIMAL + "[dam]\npreset = 'x'", "unknown dam"),
+        (MINIMAL + "[module]\nbufer_kib = 3", "unknown bufer_kib"),
+        (MINIMAL + "[module]\nbuffer_kib = 0", "module.buffer_kib: expected a positive number"),
+        (MINIMAL + "[module]\nlanes = 1.5", "module.lanes"),
+        (MINIMAL + "[module]\noutput_buffers = 5", "output_buffers"),
+        (MINIMAL + "[host]\nllc_mib = -1.0", "host.llc_mib"),
+        (MINIMAL + "[dram]\npreset = 'DDR9'", "DDR9"),
+        (MINIMAL + "[dram]\nfaw = 'short'", "dram.faw"),
+        (MINIMAL + "[dram]\npreset = 'DDR4_2400'\nfaw = 'sheet'", "DDR4_2400"),
+        (MINIMAL + "[dram]\nlevel = 'guess'", "dram.level"),
+        ('name = "none"', "channels, dimms_per_channel and ranks_per_dimm"),
+        (MINIMAL.replace("channels = 1", "channels = 0"), "topology.channels"),
+        (MINIMAL.replace("channels = 1", "channels = 200"), "at most 255 ranks"),
+        (MINIMAL.replace("ranks_per_dimm = 2", "ranks_per_dimm = 3"), "power of two"),
+    ],
+)
+def test_wrong_machines_are_refused(text, message):
+    with pytest.raises(ConfigurationError, match=message):
+        NdpConfig.from_toml(text)
+
+
+def test_unknown_machines_are_refused():
+    with pytest.raises(ConfigurationError, match="grande_16"):
+        load("grande_17")
+
+
+def test_unknown_keys_of_a_change_are_refused():
+    with pytest.raises(ConfigurationError, match="unknown layers"):
+        load("grande_16").change(dram={"layers": 3})

@@ -1,0 +1,110 @@
+"""What the model must come to where the answer is known beforehand."""
+
+import math
+
+import pytest
+
+from onehop.machines.ndp import Machine, NdpConfig, NdpPlan, Topology, load
+from tests.machines.ndp.graphs import circulant
+
+# No costs of control, a host of unlimited speed, and units that never set the pace.
+FREE = {
+    "host": {"channel_gbps": math.inf, "reduce_gbps": math.inf},
+    "control": {"start_ns": 0.0, "poll_ns": 0.0, "access_ns": 0.0, "flush_mib": 0.0},
+    "module": {"clock_mhz": 1e9},
+}
+
+
+def layer(config, width, mapping, graph=None):
+    plan = NdpPlan(mapping, retile="none")
+    return Machine(config).layers(graph or circulant(4096, 64), [width], plan)[0]
+
+
+@pytest.mark.parametrize(("dimms", "ranks"), [(1, 1), (1, 2), (2, 2), (4, 2)])
+def test_without_a_host_and_imbalance_the_gain_is_ranks_per_channel(dimms, ranks):
+    config = NdpConfig("ideal", Topology(4, dimms, ranks)).change(**FREE)
+    found = layer(config, 256, "rank")
+    # What the host's bus and a rank's own path take for one burst of a vector differs a little.
+    memory = Machine(config).memory
+    ratio = memory.random(16, on_bus=True).ns / memory.random(16).ns
+    speedup = found.baseline.time_ns / found.time_ns
+    assert speedup / ratio == pytest.approx(dimms * ranks, rel=0.03)
+
+
+def test_one_rank_a_channel_takes_the_baselines_time_and_the_windows_overhead():
+    config = NdpConfig("single", Topology(4, 1, 1)).change(**FREE)
+    found = layer(config, 256, "rank")
+    windows = len(found.run.schedule.ends_ns)
+    overhead = 3 * windows * Machine(config).memory.fill_ns
+    assert found.baseline.time_ns <= found.time_ns <= found.baseline.time_ns * 1.001 + overhead
+
+
+@pytest.mark.parametrize(("width", "slice_bytes"), [(256, 32), (128, 16), (64, 8)])
+def test_system_pods_lose_64_over_the_slice(width, slice_bytes):
+    config = load("grande_32").change(**FREE)
+    full, short = (layer(config, columns, "system").run for columns in (512, width))
+    fill = Machine(config).memory.fill_ns
+
+    def reading(run):
+        # Each window has one fill a bundle.
+        return run.schedule.rank_busy_ns[0, 1] - len(run.schedule.ends_ns) * 32 * fill
+
+    per_useful_byte = [reading(run) / run.bytes()["feature_useful"] for run in (full, short)]
+    assert per_useful_byte[1] / per_useful_byte[0] == pytest.approx(64 / slice_bytes, rel=1e-9)
+
+
+def test_broadcast_saves_the_ranks_of_the_pod_in_the_channel():
+    config, graph = load("grande_16"), circulant(4096, 64)
+    with_it, without = (
+        Machine(config).layers(graph, [256], NdpPlan("system", retile="none", broadcast=on))[0].run
+        for on in (True, False)
+    )
+    assert without.bytes()["bundle_write"] == 4 * with_it.bytes()["bundle_write"]
+    assert without.time_ns > with_it.time_ns
+
+
+def test_everything_costs_time():
+    graph, plan = circulant(2048, 16), NdpPlan("channel")
+    config = load("grande_16")
+    base = Machine(config).layers(graph, [256], plan)[0].time_ns
+    for change in (
+        {"control": {"start_ns": 1e6}},
+        {"control": {"poll_ns": 1e4}},
+        {"control": {"access_ns": 1e4}},
+        {"control": {"flush_mib": 0.0}},
+        {"host": {"channel_gbps": 1.0}},
+        {"host": {"reduce_gbps": 0.1}},
+        {"host": {"merge_nodes_per_us": 0.1}},
+        {"module": {"clock_mhz": 1.0}},
+        {"module": {"buffer_kib": 1.0}},
+        {"dram": {"faw": 480}},
+    ):
+        slower = change != {"control": {"flush_mib": 0.0}}
+        time = Machine(config.change(**change)).layers(graph, [256], plan)[0].time_ns
+        assert (time > base) if slower else (time < base), change
+
+
+def test_retiling_is_paid_once():
+    graph = circulant(2048, 16)
+    first, second = Machine("grande_16").layers(graph, [256, 256], NdpPlan("channel"))
+    assert first.run.retiling is not None
+    assert second.run.retiling is None
+    assert first.time_ns == pytest.approx(second.time_ns + first.run.retiling.time_ns)
+
+
+def test_serial_prior_is_never_faster_than_overlapped():
+    found = layer(load("grande_16"), 256, "adaptive")
+    assert [one.mapping for one in found.priors] == ["dimm", "rank", "system"]
+    for one in found.priors:
+        assert one.overlapped_ns < one.serial_ns
+        assert one.serial_ns == pytest.approx(sum(one.steps_ns.values()))
+
+
+def test_a_cache_helps_the_baseline_alone():
+    graph = circulant(4096, 64)
+    config = load("grande_16")
+    cached = Machine(config.change(host={"llc_mib": 32.0})).layers(graph, [256], NdpPlan())[0]
+    plain = Machine(config).layers(graph, [256], NdpPlan())[0]
+    assert cached.baseline.hits == graph.num_edges - 4096
+    assert cached.baseline.time_ns < plain.baseline.time_ns
+    assert cached.time_ns == plain.time_ns

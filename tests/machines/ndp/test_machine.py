@@ -1,0 +1,172 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+import onehop
+from onehop import reference
+from onehop.errors import ArgumentError, ConfigurationError
+from onehop.machines import ndp
+from onehop.machines.ndp import Machine, NdpPlan
+from onehop.plans.ndp import MAPPINGS
+from tests.machines.ndp.graphs import random_graph
+
+
+@pytest.fixture
+def graph():
+    return random_graph(600, 6000)
+
+
+@pytest.fixture
+def x():
+    return torch.randn(600, 48, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("retile", ["rows", "index", "none"])
+def test_results_with_everything_on(graph, x, reduce, retile):
+    generator = torch.Generator().manual_seed(2)
+    weight, src, dst = (torch.rand(n, generator=generator) for n in (6000, 600, 600))
+    expected = reference.aggregate(
+        graph.edge_index(), x.double(), 600, weight.double(), reduce, src.double(), dst.double()
+    )
+    plan = NdpPlan(retile=retile)
+    out, report = Machine("grande_16").aggregate(
+        graph, x, plan, weight=weight, reduce=reduce, src_scale=src, dst_scale=dst
+    )
+    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
+    assert report.total_ms > 0
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_every_mapping_can_be_asked_for(graph, x, mapping):
+    _, report = Machine("grande_32").aggregate(graph, x, NdpPlan(mapping))
+    figures = report.as_dict()
+    assert set(figures["candidates_ms"]) == set(MAPPINGS) - {"adaptive"}
+    if mapping == "adaptive":
+        assert figures["candidates_ms"][figures["mapping"]] == min(figures["candidates_ms"].values())
+    else:
+        assert figures["mapping"] == mapping
+    assert figures["total_ms"] == pytest.approx(figures["candidates_ms"][figures["mapping"]])
+
+
+def test_reports_are_the_same_every_time(graph, x):
+    first, second = (Machine("grande_16").aggregate(graph, x)[1].as_dict() for _ in range(2))
+    assert first == second
+
+
+def test_reports_survive_json(graph, x, tmp_path):
+    report = Machine("grande_16").aggregate(graph, x)[1]
+    report.to_json(tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_text()) == report.as_dict()
+
+
+def test_phases_add_up_to_the_schedule(graph):
+    found = Machine("grande_16").layers(graph, [256], NdpPlan("2-channel"))[0].run
+    assert found.time_ns == pytest.approx(found.schedule.total_ns + found.control_ns + found.retiling.time_ns)
+    assert all(time >= 0 for time in found.phases_ns().values())
+
+
+def test_ranks_and_channels_add_up(graph, x):
+    figures = Machine("grande_16").aggregate(graph, x, NdpPlan("channel"))[1].as_dict()
+    moved = figures["bytes"]
+    by_rank = sum(line["bytes"] for line in figures["ranks"])
+    assert by_rank == (
+        moved["adjacency_read"] + moved["tile_list_read"] + moved["feature_read"] + moved["write_back"]
+    )
+    by_channel = sum(line["bytes"] for line in figures["channels"])
+    assert by_channel == (
+        moved["bundle_read"] + moved["bundle_write"] + moved["outputs_read"] + moved["finals_write"]
+    )
+    assert sum(figures["windows_bound_by"].values()) == figures["windows"]
+    assert 0 <= figures["rows"]["row_hit_percent"] <= 100
+    assert figures["energy_mj"] == pytest.approx(sum(figures["energy_parts_mj"].values()))
+    assert abs(figures["dram_model_error_percent"]) < 3
+
+
+def test_timelines_have_both_paths(graph, x, tmp_path):
+    report = Machine("grande_16").aggregate(graph, x, NdpPlan("system"))[1]
+    lanes = {span.lane for span in report.timeline.spans}
+    assert {"DRAM-path/rank 15", "Host-path/channel 3"} <= lanes
+    assert report.timeline.end_ns == pytest.approx(report.total_ns)
+    report.trace(tmp_path / "trace.json")
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+
+
+def test_whole_models_run_on_the_machine():
+    pyg = pytest.importorskip("torch_geometric")
+    torch.manual_seed(0)
+    edge_index = torch.randint(0, 90, (2, 700))
+    x = torch.randn(90, 20)
+    model = torch.nn.ModuleList([pyg.nn.GCNConv(20, 32), pyg.nn.GCNConv(32, 5)])
+
+    def forward():
+        return model[1](model[0](x, edge_index).relu(), edge_index)
+
+    expected = forward()
+    gradients = torch.autograd.grad(expected.square().sum(), list(model.parameters()))
+    with onehop.patch(machine=Machine("grande_16")) as patch:
+        out = forward()
+        found = torch.autograd.grad(out.square().sum(), list(model.parameters()))
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+    for one, other in zip(found, gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+    assert patch.report.total_ms > 0
+    assert {entry.backward for entry in patch.report.entries} == {False, True}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"x": torch.zeros(5, 4)}, r"x: expected shape \[600, F\]"),
+        ({"x": torch.zeros(600, 4, dtype=torch.float64)}, "float32 alone"),
+        ({"x": torch.zeros(600, 0)}, "width: expected an integer of at least 1, got 0"),
+        ({"reduce": "max"}, "'sum' or 'mean'"),
+        ({"weight": torch.ones(3)}, r"weight: expected shape \[6000\]"),
+        ({"src_scale": torch.ones(3)}, "src_scale"),
+        ({"plan": "fast"}, "NdpPlan"),
+    ],
+)
+def test_wrong_arguments_are_refused(graph, x, arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        Machine("grande_16").aggregate(graph, **{"x": x, **arguments})
+
+
+def test_a_mapping_that_does_not_divide_the_ranks_is_refused(graph, x):
+    machine = Machine(ndp.NdpConfig("odd", ndp.Topology(3, 2, 2)))
+    with pytest.raises(ConfigurationError, match="3 channels"):
+        machine.aggregate(graph, x, NdpPlan("2-channel"))
+    assert "2-channel" not in machine.aggregate(graph, x)[1].as_dict()["candidates_ms"]
+
+
+def test_buffers_too_small_for_a_slice(graph):
+    small = Machine(ndp.load("grande_16").change(module={"buffer_kib": 0.125}))
+    # 128 bytes hold slices of 64 bytes, of which 16 ranks have one each; longer slices fit nowhere.
+    found = small.layers(graph, [256], NdpPlan())[0]
+    assert set(found.candidates_ns) == {"2-channel", "system"}
+    assert "cannot hold one output slice of 1024 bytes" in found.impossible["rank"]
+    with pytest.raises(ArgumentError, match="cannot hold one output slice of 1024 bytes"):
+        small.layers(graph, [256], NdpPlan("rank"))
+    with pytest.raises(ArgumentError, match="cannot hold one output slice"):
+        small.layers(graph, [4096], NdpPlan())
+
+
+@pytest.mark.parametrize("width", [0, -3, 2.5])
+def test_widths_that_cannot_be(graph, width):
+    with pytest.raises(ArgumentError, match="width"):
+        Machine("grande_16").layers(graph, [width], NdpPlan())
+
+
+def test_graphs_without_edges_and_nodes():
+    for nodes in (0, 5):
+        empty = onehop.Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), num_nodes=nodes)
+        out, report = Machine("grande_16").aggregate(empty, torch.ones(nodes, 3))
+        assert torch.equal(out, torch.zeros(nodes, 3))
+        json.dumps(report.as_dict(), allow_nan=False)
+
+
+def test_counts_are_kept_for_other_mappings(graph):
+    machine, plan = Machine("grande_16"), NdpPlan("rank")
+    assert machine.workload(graph, plan) is machine.workload(graph, replace(plan, mapping="system", tile=4))
+    assert machine.workload(graph, plan) is not machine.workload(graph, replace(plan, retile="index"))
