@@ -26,5 +26,6 @@ from onehop.ops import (
     gatv2 as gatv2,
     sddmm as sddmm,
 )
+from onehop.tuner import TuningResult as TuningResult, tune as tune
 
 __version__ = "0.1.0"

@@ -14,6 +14,7 @@ variable                  meaning                                               
 ``ONEHOP_DISABLE``        ``1``: ``patch()`` does nothing                                ``0``
 ``ONEHOP_CHECK``          ``full``: the patch compares the contents of every             ``version``
                           ``edge_index`` with what it cached, not the version alone
+``ONEHOP_TUNED``          ``0``: plans that were tuned earlier are not used              ``1``
 ``ONEHOP_CACHE_DIR``      where generated graphs and tuning results are kept             the user's cache
 ========================  =============================================================  ==================
 """
@@ -49,6 +50,11 @@ def keep_memory() -> bool:
 def reuse() -> bool:
     """Whether the patch keeps aggregates of constant features."""
     return _flag("ONEHOP_REUSE", default=True)
+
+
+def tuned() -> bool:
+    """Whether plans that were tuned earlier are used."""
+    return _flag("ONEHOP_TUNED", default=True)
 
 
 def disabled() -> bool:

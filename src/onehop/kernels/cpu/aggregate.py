@@ -98,6 +98,7 @@ def _run(
             plan.prefetch,
             plan.edges_per_item,
             plan.column_tile,
+            plan.register_block,
             plan.nontemporal,
             width,
             x_begin + head * width * x.element_size(),
@@ -105,6 +106,7 @@ def _run(
             weight_begin + head * weight_step,
             edge_stride(weight),
             weight_in_graph_order,
+            False,
             address(src_scale),
             address(dst_scale),
             out_begin + head * width * out.element_size(),
@@ -175,5 +177,6 @@ def _run_grad(
         share.data_ptr(),
         address(weight),
         edge_stride(weight),
+        False,
         out.data_ptr(),
     )

@@ -1,0 +1,286 @@
+"""``onehop.tune``: the best plans for a graph, found once and kept."""
+
+import math
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from onehop import native
+from onehop.backends.cpu import CpuBackend
+from onehop.errors import ArgumentError, ConfigurationError
+from onehop.graph import Graph
+from onehop.graph.reorder import ordered_csr
+from onehop.plans import CpuPlan, store, tuned
+from onehop.plans.tuned import Case, Tuned
+from onehop.tuner import baseline, candidates
+from onehop.tuner.cost_model import CostModel
+from onehop.tuner.operations import Operation, operations
+from onehop.tuner.result import TuningResult
+from onehop.tuner.search import Budget, Search
+from onehop.tuner.speeds import speeds
+
+# Called with what is being done, and the share of the whole that is done, from 0 to 1.
+Progress = Callable[[str, float], None]
+
+DEFAULT_BUDGET_S = 10.0
+# Calls shorter than this are repeated within one measurement.
+_SHORT_S = 2e-3
+# How many plans the model may propose to begin with.
+_PROPOSED = 3
+# An order is worth looking at if making it is expected to take no more of the time left than this.
+_ORDER_SHARE = 0.2
+_ORDER_S_PER_EDGE = 1.5e-7
+_BASELINE_ROUNDS = 3
+
+
+def tune(
+    graph: Graph,
+    width: int | Sequence[int] = 64,
+    op: str = "aggregate",
+    reduce: str = "sum",
+    *,
+    dtype: torch.dtype = torch.float32,
+    backward: bool = True,
+    budget_s: float | None = None,
+    lossy: bool = False,
+    again: bool = False,
+    keep: bool = True,
+    progress: Progress | None = None,
+) -> TuningResult:
+    """Finds the fastest plan for a graph, a width and an operation on this machine, and keeps it.
+
+    From then on ``aggregate``, the other operators and patched models use it, in this process and in later
+    ones (``ONEHOP_CACHE_DIR``), on every graph of the same figures, with the same number of threads and
+    instruction set. Results stay the same up to rounding. What was tuned before is not tuned again. If the
+    run is interrupted, what was found until then is kept, and the next one goes on from there.
+
+    Args:
+        graph: The graph.
+        width: Columns; or several numbers of columns, for a curve.
+        op: "aggregate", "sddmm", "edge_softmax" (width: heads) or "attention".
+        reduce: For "aggregate": "sum", "mean", "max" or "min"; sum and mean share plans, max and min too.
+        dtype: Of the features.
+        backward: Also tune the gradient to the features.
+        budget_s: Seconds for everything; None means 10 for each width.
+        lossy: Allow plans that round float32 features to 16 bits. Such plans are used in this process only.
+        again: Tune also what was tuned before.
+        keep: Keep what was found on disk.
+        progress: Told what is being done and how much of the budget is used, 0 to 1.
+
+    Raises:
+        ArgumentError: An argument cannot be used.
+        ConfigurationError: Within ``torch.compile`` or in a forked process, where times mean nothing.
+    """
+    begin = time.perf_counter()
+    widths = _checked(graph, width, dtype, budget_s)
+    reason = unsuitable()
+    if reason is not None:
+        raise ConfigurationError(f"onehop.tune: {reason}.")
+    parts = operations(op, reduce, backward)
+    budget = Budget(DEFAULT_BUDGET_S * len(widths) if budget_s is None else budget_s)
+    report = _Report(progress, budget)
+    entries: list[Tuned] = []
+    tasks = [(columns, part) for columns in widths for part in parts]
+    for place, (columns, operation) in enumerate(tasks):
+        case = tuned.case_of(graph, operation.name, operation.transposed, columns, dtype)
+        before = tuned.known(case)
+        if before is not None and before.finished and not again and not lossy:
+            entries.append(before)
+            continue
+        report.what = f"width {columns}, {'backward' if operation.transposed else 'forward'}"
+        share = Budget(max(0.0, budget.left()) / (len(tasks) - place))
+        run = _Run(graph, case, operation, dtype, lossy, share, report, None if again else before)
+        try:
+            run.search_plans(op, reduce)
+        finally:
+            # An interruption ends up here too: what is known by now is not lost.
+            found = run.found()
+            if found is not None:
+                tuned.install([found], keep and found.plan.storage == "same")
+        if found is not None:
+            entries.append(found)
+    report("done", 1.0)
+    return TuningResult(op, reduce, tuple(entries), store.machine(), time.perf_counter() - begin)
+
+
+def unsuitable() -> str | None:
+    """Why nothing must be tuned here; None if it may."""
+    if torch.compiler.is_compiling():
+        return "programs are tuned before they are compiled, not while torch.compile reads them"
+    if native.extension.in_forked_child() or multiprocessing.parent_process() is not None:
+        return "this is a worker process, which shares the machine with others: tune in the main process"
+    return None
+
+
+class _Report:
+    """What the caller is told of the progress."""
+
+    def __init__(self, progress: Progress | None, budget: Budget) -> None:
+        self._progress = progress
+        self._budget = budget
+        self._whole = max(budget.left(), 1e-9)
+        self.what = ""
+
+    def __call__(self, what: str, done: float) -> None:
+        if self._progress is not None:
+            self._progress(what, done)
+
+    def tick(self) -> None:
+        """Another measurement is done."""
+        self(self.what, min(1.0, max(0.0, 1.0 - self._budget.left() / self._whole)))
+
+
+class _Run:
+    """Tuning of one direction at one width."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        case: Case,
+        operation: Operation,
+        dtype: torch.dtype,
+        lossy: bool,
+        budget: Budget,
+        report: _Report,
+        before: Tuned | None,
+    ) -> None:
+        self.graph, self.case, self.operation, self.dtype = graph, case, operation, dtype
+        self.budget, self.report, self.before = budget, report, before
+        self.order_seconds: dict[str, float] = {}
+        self.baseline_s: float | None = None
+        self.search: Search | None = None
+        self.had = set(graph.ordered)
+        vector_bytes = native.extension.vector_bytes()
+        self.axes = candidates.axes(graph, operation, case.width, dtype, case.threads, vector_bytes, lossy)
+        self.model = CostModel(
+            graph,
+            operation.transposed,
+            case.width,
+            dtype.itemsize,
+            speeds(case.threads, case.isa),
+            vector_bytes,
+            operation.reads_two,
+            {},
+        )
+
+    def search_plans(self, op: str, reduce: str) -> None:
+        """Measures within the budget."""
+        default = candidates.start(self.graph, self.operation, self.case.width, self.dtype)
+        if self.budget.left() < self.model.predict(default):
+            self.search = self._new_search(default, lambda _: math.inf)
+            self.search.exhausted = True
+            return
+        call = self.operation.make(self.graph, self.case.width, self.dtype)
+        self._make_orders()
+        self.search = self._new_search(default, lambda plan: _timed(call, plan))
+        self.search.run([*self._proposals(default), *([self.before.plan] if self.before else [])])
+        self._time_baseline(op, reduce)
+
+    def _new_search(self, default: CpuPlan, measure: Callable[[CpuPlan], float]) -> Search:
+        return Search(default, self.axes, measure, self.model.predict, self.budget, self.report.tick)
+
+    def _make_orders(self) -> None:
+        """Leaves the orders in the axes that can be made in time, and makes them."""
+        if "ordering" not in self.axes:
+            return
+        kept = ["none"]
+        for name in self.axes["ordering"][1:]:
+            assert isinstance(name, str)
+            if _ORDER_S_PER_EDGE * self.graph.num_edges > _ORDER_SHARE * self.budget.left():
+                continue
+            known = self.graph.orders.get(name)
+            begin = time.perf_counter()
+            ordered_csr(self.graph, name, self.operation.transposed)
+            # An order that was there already has to be made again in another process.
+            self.order_seconds[name] = time.perf_counter() - begin + (known.seconds if known else 0.0)
+            kept.append(name)
+            self.report.tick()
+        self.axes["ordering"] = tuple(kept)
+        if len(kept) == 1:
+            del self.axes["ordering"]
+
+    def _proposals(self, default: CpuPlan) -> list[CpuPlan]:
+        """What the model thinks best: field by field from the default, and the steps on the way."""
+        best, steps = default, [default]
+        for name, values in self.axes.items():
+            options = [Search.replaced(best, name, value) for value in values]
+            best = min([best, *options], key=self.model.predict)
+            steps.append(best)
+        return list(dict.fromkeys(reversed(steps)))[:_PROPOSED]
+
+    def _time_baseline(self, op: str, reduce: str) -> None:
+        call = baseline.torch_csr(
+            self.graph, op, reduce, self.operation.transposed, self.case.width, self.dtype
+        )
+        times: list[float] = []
+        while call is not None and len(times) < _BASELINE_ROUNDS:
+            begin = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - begin)
+            if self.budget.left() < times[-1]:
+                break
+        self.baseline_s = statistics.median(times) if times else None
+
+    def found(self) -> Tuned | None:
+        """What is known by now; None before the search began."""
+        search = self.search
+        if search is None:
+            return None
+        settled = {plan: statistics.median(times) for plan, times in search.settled.items() if times}
+        finished = bool(settled) and not search.exhausted
+        ordering = search.best.ordering
+        self._drop_orders(ordering)
+        return Tuned(
+            case=self.case,
+            plan=search.best,
+            predicted_s=self.model.predict(search.best),
+            measured_s=settled.get(search.best),
+            default_s=settled.get(search.default),
+            baseline_s=self.baseline_s,
+            ordering_s=self.order_seconds.get(ordering, 0.0),
+            tried=len(search.times),
+            finished=finished,
+        )
+
+    def _drop_orders(self, chosen: str) -> None:
+        """Frees the arrays of orders that were tried and not taken."""
+        for key in [key for key in self.graph.ordered if key not in self.had and key[0] != chosen]:
+            del self.graph.ordered[key]
+
+
+def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
+    begin = time.perf_counter()
+    call(plan)
+    once = time.perf_counter() - begin
+    if once >= _SHORT_S:
+        return once
+    repeats = math.ceil(_SHORT_S / max(once, 1e-7))
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        call(plan)
+    return (time.perf_counter() - begin) / repeats
+
+
+def _checked(
+    graph: object, width: int | Sequence[int], dtype: torch.dtype, budget_s: float | None
+) -> list[int]:
+    if not isinstance(graph, Graph):
+        raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
+    widths = [width] if isinstance(width, int) else list(width)
+    if not widths:
+        raise ArgumentError("width: expected at least one number of columns.")
+    for columns in widths:
+        if type(columns) is not int or columns < 1:
+            raise ArgumentError(f"width: expected integers of at least 1, got {columns!r}.")
+    reason = CpuBackend().refuse(torch.device("cpu"), dtype)
+    if reason is not None:
+        raise ArgumentError(f"dtype: the CPU backend {reason}.")
+    if budget_s is not None and not budget_s > 0:
+        raise ArgumentError(
+            f"budget_s: expected more than 0 seconds, got {budget_s}. Without a budget nothing can be "
+            f"measured; leave it out for {DEFAULT_BUDGET_S:g} seconds a width."
+        )
+    return list(dict.fromkeys(widths))
