@@ -15,9 +15,11 @@ NAMES = {
     "IndexRangeError",
     "OnehopError",
     "Patch",
+    "TuningResult",
     "accelerate",
     "aggregate",
     "attention",
+    "autotune",
     "cache_info",
     "clear_cache",
     "edge_softmax",
@@ -27,6 +29,7 @@ NAMES = {
     "patch",
     "patched",
     "sddmm",
+    "tune",
     "unpatch",
 }
 

@@ -14,6 +14,7 @@ from onehop.integrations.explain import Explanation as Explanation, explain as e
 from onehop.integrations.patch import (
     Patch as Patch,
     accelerate as accelerate,
+    autotune as autotune,
     patch as patch,
     patched as patched,
     unpatch as unpatch,

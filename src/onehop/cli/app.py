@@ -5,7 +5,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from onehop.cli import bench, demo, info
+from onehop.cli import bench, demo, info, tune
 from onehop.errors import OnehopError
 
 # Exit code of a command that was asked for something impossible, as for unknown options.
@@ -38,6 +38,7 @@ app = typer.Typer(
 app.command()(demo.demo)
 app.add_typer(bench.app, name="bench")
 app.command()(info.info)
+app.command()(tune.tune)
 
 
 def main() -> None:

@@ -66,6 +66,8 @@ def _found(graph: Graph, method: str) -> tuple[Tensor, Tensor]:
         return _by_degree(graph.in_degrees), _by_degree(graph.out_degrees)
     if method not in _METHODS:
         raise ArgumentError(f"method: expected one of {', '.join(('degree', *_METHODS))}, got {method!r}.")
+    if graph.num_edges == 0:  # nothing to go by
+        return torch.arange(graph.num_dst).int(), torch.arange(graph.num_src).int()
     order = _METHODS[method](_undirected(graph))
     if graph.num_src == graph.num_dst:
         return order, order

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from onehop import config, native
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.integrations import reports
+from onehop.integrations import reports, tuning
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,6 +54,7 @@ class _State:
     only: frozenset[str] | None
     keeping: bool
     reusing: bool
+    tuning: str
 
 
 _lock = threading.RLock()
@@ -112,6 +113,7 @@ class Patch:
                 _put_in(self._before.only)
                 _keep_memory(self._before.keeping)
                 _reuse(self._before.reusing)
+                tuning.switch(self._before.tuning)
             else:
                 unpatch()
 
@@ -121,7 +123,10 @@ class Patch:
 
 
 def patch(
-    only: str | Iterable[str] | None = None, keep_memory: bool | None = None, reuse: bool | None = None
+    only: str | Iterable[str] | None = None,
+    keep_memory: bool | None = None,
+    reuse: bool | None = None,
+    tune: str | None = None,
 ) -> Patch:
     """Lets PyG's layers run on onehop's kernels, wherever that gives the same result.
 
@@ -139,22 +144,28 @@ def patch(
             are unchanged, as in the first layer of full-batch training. None means that the environment
             variable ``ONEHOP_REUSE`` decides (default: yes), or, if a patch is in place, that nothing
             changes.
+        tune: "auto" lets a graph that was met five times at one width be tuned (:func:`onehop.tune`), between
+            two calls, for at most three seconds; mini-batches, each a graph of its own, are not. "never" uses
+            what was tuned before alone. None means "never", or, if a patch is in place, that nothing changes.
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is
         inactive.
 
     Raises:
-        ArgumentError: ``only`` lists a layer that has no fast path.
+        ArgumentError: ``only`` lists a layer that has no fast path, or ``tune`` is something else.
         ConfigurationError: PyG is not installed, or too old.
     """
     with _lock:
-        before = _State(_installed, _only, _keeping, _reusing)
+        before = _State(_installed, _only, _keeping, _reusing, tuning.mode())
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
         framework = _find_framework()
-        _put_in(_names(only, framework))
+        names = _names(only, framework)
+        if tune is not None:
+            tuning.switch(tune)
+        _put_in(names)
         if keep_memory is not None:
             _keep_memory(keep_memory)
         elif not before.installed:
@@ -174,6 +185,7 @@ def unpatch() -> None:
             reports.forget_logged()
             _keep_memory(False)
             _reuse(False)
+            tuning.switch("never")
 
 
 def patched() -> tuple[str, ...]:
@@ -193,6 +205,21 @@ def accelerate(function: Callable[P, R]) -> Callable[P, R]:
     Raises:
         ArgumentError: A generator or coroutine function, whose body runs after the call.
     """
+    return _patched_inside(function, None)
+
+
+def autotune(function: Callable[P, R]) -> Callable[P, R]:
+    """A decorator, as :func:`accelerate`, that also tunes the graphs that ``function`` uses again and again.
+
+    It is ``patch(tune="auto")`` while the function runs; plans that were found stay in use afterwards.
+
+    Raises:
+        ArgumentError: A generator or coroutine function, whose body runs after the call.
+    """
+    return _patched_inside(function, "auto")
+
+
+def _patched_inside(function: Callable[P, R], tune: str | None) -> Callable[P, R]:
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         raise ArgumentError(
             f"function: {function.__name__} is a generator or coroutine function, whose body runs later; "
@@ -201,7 +228,7 @@ def accelerate(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def patched_inside(*args: P.args, **kwargs: P.kwargs) -> R:
-        with patch():
+        with patch(tune=tune):
             return function(*args, **kwargs)
 
     return patched_inside

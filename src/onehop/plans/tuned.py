@@ -60,6 +60,7 @@ class Case:
                 raise ArgumentError(
                     f"{name}: expected {kind.__name__}, got {type(getattr(self, name)).__name__}."
                 )
+        _sizes(self.graph)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +287,7 @@ def _enter(found: list[Tuned]) -> None:
 def _sizes(key: str) -> tuple[int, int, int]:
     """(num_src, num_dst, num_edges), from what :func:`graph_key` wrote."""
     try:
-        counts, _, edges = key.split(" ")[:3]
+        counts, edges = key.split(" degrees ")[0].split(" edges ")
         num_src, num_dst = counts.split("x")
         return int(num_src), int(num_dst), int(edges)
     except ValueError as error:

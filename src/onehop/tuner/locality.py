@@ -60,7 +60,8 @@ class Locality:
         absent = sum(_excess(times, windows) for times in (reuse, first, last))
         footprints = (len(first) - absent / (reads - windows + 1)) / kept_share
         beyond = len(reuse) - np.searchsorted(np.sort(reuse), windows, side="right")
-        longer = (beyond + len(first)) / len(node)
+        # Of the reads that the sample should have: hubs that it missed would have been hits (SHARDS-adj).
+        longer = np.minimum((beyond + len(first)) / (kept_share * reads), 1.0)
         return cls(reads, len(first) / kept_share, windows, np.maximum.accumulate(footprints), longer)
 
     def miss_share(self, cache_rows: float, streams: int = 1) -> float:

@@ -35,12 +35,12 @@ class Budget:
 
     Args:
         seconds: How many.
-        clock: What tells the time.
+        clock: What tells the time; None means the process's clock.
     """
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._end = clock() + seconds
+    def __init__(self, seconds: float, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or time.perf_counter
+        self._end = self._clock() + seconds
 
     def left(self) -> float:
         """What is left; negative where more was spent."""
@@ -141,7 +141,7 @@ class Search:
     def _once(self, plan: CpuPlan, reserve: float) -> float | None:
         """One measurement; None where it would not end in time."""
         known = self.times.get(plan) or self.times.get(self.default)
-        expected = max(known) if known else self.predict(plan)
+        expected = statistics.median(known) if known else self.predict(plan)
         if self.budget.left() - reserve < expected:
             self.exhausted = True
             return None

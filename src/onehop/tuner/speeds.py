@@ -19,8 +19,8 @@ PREFETCHES = (0, 4, 16, 64)
 _ROWS = 16384
 _REPEATS = 3
 _FLOAT_BYTES = 4
-# Random rows of a buffer this many times the last cache come from memory, all but one in eight.
-_TIMES_CACHE = 8
+# Random rows of a buffer this many times the last cache come from memory, all but one in four.
+_TIMES_CACHE, _MOST_BYTES = 4, 1 << 30
 # The buffer for memory where the system tells of no caches.
 _UNKNOWN_BYTES = 256 << 20
 # Cost of handing out a piece of work, and of waking a thread: upper ends of what OpenMP runtimes take.
@@ -59,7 +59,7 @@ class Speeds:
 def speeds(threads: int, isa: str) -> Speeds:
     """The speeds of this machine with this many threads and this instruction set, measured once."""
     caches = tuple(processor.caches().values())
-    largest = _TIMES_CACHE * caches[-1] if caches else _UNKNOWN_BYTES
+    largest = min(_TIMES_CACHE * caches[-1], _MOST_BYTES) if caches else _UNKNOWN_BYTES
     buffer = torch.zeros(largest // _FLOAT_BYTES)
     generator = torch.Generator().manual_seed(0)
     sizes = [*(cache // 2 for cache in caches), largest]
