@@ -10,15 +10,17 @@ import torch
 
 from onehop import ArgumentError
 from onehop.datasets import Dataset, load, names, store, twin, twins as twins_module
+from onehop.datasets.community_twins import COMMUNITY_TWINS
 
 SIZES = {
     "arxiv": (169_343, 2_315_598, 128, 40),
     "cora": (2_708, 10_556, 1_433, 7),
+    "pubmed": (19_717, 88_648, 500, 3),
     "reddit-mini": (58_000, 11_000_000, 128, 41),
     "road": (250_000, 998_000, 16, 16),
 }
 # Small enough for tests, large enough for every class.
-SCALES = {"arxiv": 0.05, "cora": 1.0, "reddit-mini": 0.03, "road": 0.1}
+SCALES = {"arxiv": 0.05, "cora": 1.0, "pubmed": 0.5, "reddit-mini": 0.03, "road": 0.1}
 
 
 @pytest.fixture(scope="module", params=sorted(SIZES))
@@ -35,12 +37,12 @@ def masks_of(dataset: Dataset) -> torch.Tensor:
 
 
 def test_the_names_are_those_of_the_table() -> None:
-    assert names() == sorted(SIZES)
-    for name in SIZES:
+    assert {*SIZES, *COMMUNITY_TWINS} == set(names())
+    for name in names():
         assert name in twin.__doc__
 
 
-@pytest.mark.parametrize("name", ["arxiv", "cora", "road"])
+@pytest.mark.parametrize("name", ["arxiv", "cora", "pubmed", "road"])
 def test_whole_twins_have_the_size_of_the_table(name: str) -> None:
     dataset = twin(name)
     found = (dataset.num_nodes, dataset.num_edges, dataset.num_features, dataset.num_classes)
@@ -252,7 +254,7 @@ def test_progress_rises_to_the_whole(own_cache: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "nothing"}, "no twin is called 'nothing'; there are arxiv, cora, reddit-mini, road"),
+        ({"name": "nothing"}, "no twin is called 'nothing'; there are amazon, arxiv, .* reddit-mini, road"),
         ({"name": "road", "seed": -1}, "seed: expected zero or more"),
         ({"name": "road", "scale": 0}, "scale: expected a positive number"),
         ({"name": "road", "scale": float("nan")}, "scale: expected a positive number"),
@@ -273,6 +275,14 @@ def test_the_smallest_twin_has_a_node_for_each_class() -> None:
 
 def test_a_short_name_names_a_twin() -> None:
     assert same(load("twin:road", seed=2, scale=0.01), twin("road", seed=2, scale=0.01))
+
+
+def test_features_can_be_left_out() -> None:
+    whole, bare = twin("road", scale=0.01), twin("road", scale=0.01, features=False)
+    assert bare.x is None
+    assert bare.num_features == 0
+    assert torch.equal(whole.edge_index, bare.edge_index)
+    assert torch.equal(whole.y, bare.y)
 
 
 @pytest.mark.parametrize("spec", ["road", "twins:road", "file.npz", "", "twin"])

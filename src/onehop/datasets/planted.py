@@ -6,6 +6,8 @@ from torch import Tensor
 from onehop.datasets.dataset import Progress
 from onehop.datasets.random_graphs import both_directions, distinct_pairs, pick
 
+_ROWS_AT_ONCE = 65_536
+
 
 def classes(rng: np.random.Generator, num_nodes: int, num_classes: int, skew: float) -> np.ndarray:
     """[N], int64: a class for every node; the share of the class of rank r, from 1, goes with r ** -skew.
@@ -66,7 +68,9 @@ def vectors(rng: np.random.Generator, labels: np.ndarray, width: int, signal: fl
     centres = rng.standard_normal((labels.max() + 1, width)).astype(np.float32)
     centres *= signal / np.linalg.norm(centres, axis=1, keepdims=True)
     x = rng.standard_normal((len(labels), width), dtype=np.float32)
-    x += centres[labels]
+    # Piece by piece, since the centres of all nodes would be as large as the result.
+    for begin in range(0, len(labels), _ROWS_AT_ONCE):
+        x[begin : begin + _ROWS_AT_ONCE] += centres[labels[begin : begin + _ROWS_AT_ONCE]]
     return x
 
 

@@ -9,7 +9,14 @@ from onehop.errors import ArgumentError
 PREFIXES = ("twin:", "pyg:", "ogb:")
 
 
-def load(spec: str, seed: int = 0, scale: float = 1.0, progress: Progress | None = None) -> Dataset:
+def load(
+    spec: str,
+    seed: int = 0,
+    scale: float = 1.0,
+    progress: Progress | None = None,
+    *,
+    features: bool = True,
+) -> Dataset:
     """The data set that ``spec`` names.
 
     Args:
@@ -17,6 +24,7 @@ def load(spec: str, seed: int = 0, scale: float = 1.0, progress: Progress | None
         seed: For twins, see :func:`onehop.datasets.twin`.
         scale: For twins.
         progress: For twins.
+        features: For twins.
 
     Raises:
         ArgumentError: The prefix or the name is unknown.
@@ -25,7 +33,7 @@ def load(spec: str, seed: int = 0, scale: float = 1.0, progress: Progress | None
     kind, colon, name = spec.partition(":")
     match kind + colon:
         case "twin:":
-            return twin(name, seed, scale, progress)
+            return twin(name, seed, scale, progress, features=features)
         case "pyg:":
             return pyg(name)
         case "ogb:":

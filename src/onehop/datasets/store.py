@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +18,9 @@ from onehop.datasets.dataset import Dataset
 from onehop.errors import ArgumentError
 
 logger = logging.getLogger(__name__)
+
+Arrays = dict[str, Any]
+Content = TypeVar("Content")
 
 # Part of every file's name: raise it when what a generator makes, or what a file holds, changes.
 _VERSION = 1
@@ -35,27 +39,40 @@ _DAMAGE = (
 
 
 def kept(key: str, make: Callable[[], Dataset]) -> Dataset:
-    """The data set of that key from the cache folder; made, and written there, when it is not there.
+    """As :func:`kept_as`, for a whole data set."""
+    return kept_as(key, make, _pack, _unpack)
+
+
+def kept_as(
+    key: str,
+    make: Callable[[], Content],
+    pack: Callable[[Content], Arrays],
+    unpack: Callable[[Arrays], Content],
+) -> Content:
+    """What has that key, from the cache folder; made, and written there, when it is not there.
 
     A damaged file is made anew. Where the folder cannot be written the data set is made every time. Both are
     logged as warnings.
 
     Args:
-        key: Names the data set and everything it depends on.
+        key: Names the content and everything it depends on.
         make: Makes it.
+        pack: The arrays to write.
+        unpack: The content of these arrays; raises KeyError or ValueError where they are not what ``pack``
+            gives.
     """
     path = folder() / f"{re.sub(r'[^A-Za-z0-9._-]', '_', key)}-v{_VERSION}.npz"
     if path.exists():
         try:
-            return _read(path)
+            return unpack(_read(path))
         except _DAMAGE as error:
             logger.warning("%s is damaged (%s); the data set is made anew.", path, error)
-    dataset = make()
+    content = make()
     try:
-        _write(path, dataset)
+        _write(path, pack(content))
     except OSError as error:
         logger.warning("%s cannot be written (%s): the data set will be made anew next time.", path, error)
-    return dataset
+    return content
 
 
 def folder() -> Path:
@@ -63,7 +80,7 @@ def folder() -> Path:
     return config.cache_dir() / "datasets"
 
 
-def _write(path: Path, dataset: Dataset) -> None:
+def _pack(dataset: Dataset) -> Arrays:
     arrays = {
         "name": np.array(dataset.name),
         "counts": np.array([dataset.num_nodes, dataset.num_classes]),
@@ -73,26 +90,33 @@ def _write(path: Path, dataset: Dataset) -> None:
         value = getattr(dataset, field)
         if value is not None:
             arrays[field] = value.numpy()
+    return arrays
+
+
+def _unpack(arrays: Arrays) -> Dataset:
+    num_nodes, num_classes = (int(count) for count in arrays.pop("counts"))
+    name = str(arrays.pop("name"))
+    arrays["edge_index"] = arrays["edge_index"].astype(np.int64)
+    try:
+        tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
+        return Dataset(name=name, num_nodes=num_nodes, num_classes=num_classes, **tensors)
+    except (ArgumentError, TypeError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _write(path: Path, arrays: Arrays) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Written aside and then renamed, so that no other process ever reads half a file.
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+            np.savez(file, **arrays)
         Path(aside).replace(path)
     finally:
         Path(aside).unlink(missing_ok=True)
 
 
-def _read(path: Path) -> Dataset:
+def _read(path: Path) -> Arrays:
     # Opened here, since np.load leaves a damaged archive open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        content = {key: arrays[key] for key in arrays.files}
-    num_nodes, num_classes = (int(count) for count in content.pop("counts"))
-    name = str(content.pop("name"))
-    content["edge_index"] = content["edge_index"].astype(np.int64)
-    try:
-        tensors = {key: torch.from_numpy(array) for key, array in content.items()}
-        return Dataset(name=name, num_nodes=num_nodes, num_classes=num_classes, **tensors)
-    except (ArgumentError, TypeError) as error:
-        raise ValueError(str(error)) from error
+        return {key: arrays[key] for key in arrays.files}
