@@ -168,6 +168,14 @@ def test_progress_is_told(graph, monkeypatch):
     assert told[-1] == ("done", 1.0)
 
 
+def test_fields_that_are_not_free_stay_as_they_are(graph, monkeypatch):
+    pretend(monkeypatch, lambda plan: 1.0 - plan.prefetch / 100 + (plan.edges_per_item != 512))
+    result = onehop.tune(graph, 16, fields=["prefetch"], backward=False, budget_s=200)
+    assert result.plan.prefetch == 64
+    assert result.plan.edges_per_item != 512
+    assert not store.path().exists()
+
+
 def test_lossy_plans_are_tried_when_allowed_and_not_kept(graph, monkeypatch):
     pretend(monkeypatch, lambda plan: 1e-3 if plan.storage == "bfloat16" else 2e-3)
     assert onehop.tune(graph, 16, budget_s=20).plan.storage == "same"
@@ -236,6 +244,7 @@ def test_the_curve_is_drawn(graph, tmp_path, monkeypatch):
         ({"width": [8, 2.5]}, "got 2.5"),
         ({"op": "gather"}, "op: expected one of aggregate, sddmm, edge_softmax, attention, got 'gather'"),
         ({"reduce": "median"}, "reduce: expected one of sum, mean, max, min, got 'median'"),
+        ({"fields": ["tiles"]}, "fields: expected some of prefetch, edges_per_item, .*, got 'tiles'"),
         ({"budget_s": 0}, "budget_s: expected more than 0 seconds, got 0"),
         ({"budget_s": float("nan")}, "budget_s: expected more than 0 seconds"),
         ({"dtype": torch.int32}, "dtype: the CPU backend computes in float32"),

@@ -15,7 +15,7 @@ from onehop.plans import CpuPlan
 REDUCTIONS = ("sum", "mean", "max", "min")
 # What `tune` calls them.
 OPS = ("aggregate", "sddmm", "edge_softmax", "attention")
-_ALL = (
+FIELDS = (
     "prefetch",
     "edges_per_item",
     "column_tile",
@@ -65,10 +65,10 @@ def operations(op: str, reduce: str, backward: bool) -> tuple[Operation, ...]:
         return (Operation("attention", False, axes, True, _attention(backward)),)
     if reduce in ("sum", "mean"):
         mean = reduce == "mean"
-        forward = Operation("sum", False, _ALL, False, _sum(mean, False))
-        gradient = Operation("sum", True, _ALL, False, _sum(mean, True))
+        forward = Operation("sum", False, FIELDS, False, _sum(mean, False))
+        gradient = Operation("sum", True, FIELDS, False, _sum(mean, True))
     else:
-        forward = Operation("extremum", False, _ALL[:-1], False, _extremum(reduce, backward))
+        forward = Operation("extremum", False, FIELDS[:-1], False, _extremum(reduce, backward))
         axes = ("prefetch", "edges_per_item", "threads")
         gradient = Operation("extremum_grad", True, axes, True, _extremum_grad(reduce))
     return (forward, gradient) if backward else (forward,)

@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -60,6 +60,7 @@ class Run:
         operation: Operation,
         dtype: torch.dtype,
         lossy: bool,
+        free: Sequence[str],
         budget: Budget,
         report: Report,
         before: Tuned | None,
@@ -71,7 +72,8 @@ class Run:
         self.search: Search | None = None
         self.had = set(graph.ordered)
         vector_bytes = native.extension.vector_bytes()
-        self.axes = candidates.axes(graph, operation, case.width, dtype, case.threads, vector_bytes, lossy)
+        everything = candidates.axes(graph, operation, case.width, dtype, case.threads, vector_bytes, lossy)
+        self.axes = {name: values for name, values in everything.items() if name in free}
         self.model = CostModel(
             graph,
             operation.transposed,
@@ -91,15 +93,15 @@ class Run:
             self.search.exhausted = True
             return
         call = self.operation.make(self.graph, self.case.width, self.dtype)
-        self._make_orders()
+        self.make_orders()
         self.search = self._new_search(default, lambda plan: _timed(call, plan))
-        self.search.run([*self._proposals(default), *([self.before.plan] if self.before else [])])
+        self.search.run([*self.proposals(default), *([self.before.plan] if self.before else [])])
         self._time_baseline(op, reduce)
 
     def _new_search(self, default: CpuPlan, measure: Callable[[CpuPlan], float]) -> Search:
         return Search(default, self.axes, measure, self.model.predict, self.budget, self.report.tick)
 
-    def _make_orders(self) -> None:
+    def make_orders(self) -> None:
         """Leaves the orders in the axes that can be made in time, and makes them."""
         if "ordering" not in self.axes:
             return
@@ -119,7 +121,7 @@ class Run:
         if len(kept) == 1:
             del self.axes["ordering"]
 
-    def _proposals(self, default: CpuPlan) -> list[CpuPlan]:
+    def proposals(self, default: CpuPlan) -> list[CpuPlan]:
         """What the model thinks best: field by field from the default, and the steps on the way."""
         best, steps = default, [default]
         for name, values in self.axes.items():

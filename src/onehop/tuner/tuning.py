@@ -12,7 +12,7 @@ from onehop.errors import ArgumentError, ConfigurationError
 from onehop.graph import Graph
 from onehop.plans import store, tuned
 from onehop.plans.tuned import Tuned
-from onehop.tuner.operations import operations
+from onehop.tuner.operations import FIELDS, operations
 from onehop.tuner.result import TuningResult
 from onehop.tuner.run import Progress, Report, Run
 from onehop.tuner.search import Budget
@@ -30,6 +30,7 @@ def tune(
     backward: bool = True,
     budget_s: float | None = None,
     lossy: bool = False,
+    fields: Sequence[str] | None = None,
     again: bool = False,
     keep: bool = True,
     progress: Progress | None = None,
@@ -50,6 +51,8 @@ def tune(
         backward: Also tune the gradient to the features.
         budget_s: Seconds for everything; None means 10 for each width.
         lossy: Allow plans that round float32 features to 16 bits. Such plans are used in this process only.
+        fields: Names of the plan's fields that may differ from the default plan's; None means all. What is found
+            with some fields alone is used in this process only.
         again: Tune also what was tuned before.
         keep: Keep what was found on disk.
         progress: Told what is being done and how much of the budget is used, 0 to 1.
@@ -60,6 +63,7 @@ def tune(
     """
     begin = time.perf_counter()
     widths = _checked(graph, width, dtype, budget_s)
+    free = _free_fields(fields)
     reason = unsuitable()
     if reason is not None:
         raise ConfigurationError(f"onehop.tune: {reason}.")
@@ -71,23 +75,33 @@ def tune(
     for place, (columns, operation) in enumerate(tasks):
         case = tuned.case_of(graph, operation.name, operation.transposed, columns, dtype)
         before = tuned.known(case)
-        if before is not None and before.finished and not again and not lossy:
+        if before is not None and before.finished and not again and not lossy and fields is None:
             entries.append(before)
             continue
         report.what = f"width {columns}, {'backward' if operation.transposed else 'forward'}"
         share = Budget(max(0.0, budget.left()) / (len(tasks) - place))
-        run = Run(graph, case, operation, dtype, lossy, share, report, None if again else before)
+        run = Run(graph, case, operation, dtype, lossy, free, share, report, None if again else before)
         try:
             run.search_plans(op, reduce)
         finally:
             # An interruption ends up here too: what is known by now is not lost.
             found = run.found()
             if found is not None:
-                tuned.install([found], keep and found.plan.storage == "same")
+                whole = found.plan.storage == "same" and fields is None
+                tuned.install([found], keep and whole)
         if found is not None:
             entries.append(found)
     report("done", 1.0)
     return TuningResult(op, reduce, tuple(entries), store.machine(), time.perf_counter() - begin)
+
+
+def _free_fields(fields: Sequence[str] | None) -> tuple[str, ...]:
+    if fields is None:
+        return FIELDS
+    for name in fields:
+        if name not in FIELDS:
+            raise ArgumentError(f"fields: expected some of {', '.join(FIELDS)}, got {name!r}.")
+    return tuple(fields)
 
 
 def unsuitable() -> str | None:
