@@ -24,6 +24,7 @@ NAMES = {
     "clear_cache",
     "edge_softmax",
     "explain",
+    "fusedmm",
     "gat",
     "gatv2",
     "patch",

@@ -23,6 +23,7 @@ from onehop.ops import (
     aggregate as aggregate,
     attention as attention,
     edge_softmax as edge_softmax,
+    fusedmm as fusedmm,
     gat as gat,
     gatv2 as gatv2,
     sddmm as sddmm,

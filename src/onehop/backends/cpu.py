@@ -87,13 +87,20 @@ class CpuBackend:
         return kernels.aggregate(csr, plan, x, weight, src_scale, dst_scale, mean, widen, ordered)
 
     def extremum(
-        self, graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, with_ties: bool
+        self,
+        graph: Graph,
+        x: Tensor,
+        weight: Tensor | None,
+        reduce: str,
+        widen: bool,
+        with_ties: bool,
+        adds: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Max or min, and the number of edges that reach it."""
         plan = self.plan_for(graph, "extremum", False, x.size(1), x.dtype)
         csr = ordered_csr(graph, plan.ordering, False)
         weight, ordered = kernels.in_graph_order(csr, graph.number, False, plan.ordering, weight)
-        out, ties = kernels.extremum(csr, plan, x, weight, reduce, widen, with_ties, ordered)
+        out, ties = kernels.extremum(csr, plan, x, weight, reduce, widen, with_ties, ordered, adds)
         return out, out.new_empty(0) if ties is None else ties
 
     def extremum_grad(
@@ -106,19 +113,20 @@ class CpuBackend:
         ties: Tensor,
         for_x: bool,
         for_weight: bool,
+        adds: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Compares every message with the extremum once more; nothing is kept for each edge."""
         share = (grad / (ties + (extremum == 0))).contiguous()
         plan = self.plan_for(graph, "extremum_grad", for_x, x.size(1), x.dtype)
         none = share.new_empty(0)
         grad_x = (
-            kernels.extremum_grad_source(graph.transposed_csr, plan, x, weight, extremum, share)
+            kernels.extremum_grad_source(graph.transposed_csr, plan, x, weight, extremum, share, adds)
             if for_x
             else none
         )
         grad_weight = none
         if for_weight and weight is not None:
-            grad_weight = kernels.extremum_grad_weight(graph.csr, plan, x, weight, extremum, share)
+            grad_weight = kernels.extremum_grad_weight(graph.csr, plan, x, weight, extremum, share, adds)
         return grad_x, grad_weight
 
     def edge_softmax(self, graph: Graph, scores: Tensor) -> Tensor:

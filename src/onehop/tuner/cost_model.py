@@ -8,7 +8,8 @@
   (:meth:`~onehop.tuner.locality.Locality.miss_share` of that cache). The nearest cache's time stands for the
   arithmetic as well.
 - ``index``: 4 bytes an edge and 8 a row, at the speed of memory.
-- ``writes``: the result, twice where it passes through the caches to memory, once where it goes past them.
+- ``writes``: the result, twice where it passes through the caches to memory, once where it goes past them; and
+  where rows are visited in another order, the jump to each.
 - ``pieces``: handing out work, the idle end of the last round, and waking threads.
 
 Left out: pages (TLB), the banks of memory, and how rows fall onto sets of a cache. So the model ranks plans;
@@ -112,4 +113,8 @@ class CostModel:
         past = plan.nontemporal and self.width * self.itemsize % _LINE_BYTES == 0
         fits = bool(self.speeds.levels) and out_bytes <= CACHE_SHARE * self.speeds.levels[-1]
         times = 0.5 if fits and not past else 1.0 if past else 2.0
-        return times * out_bytes / self.speeds.write_bps
+        jumps = 0.0
+        if plan.ordering != "none" and not fits:
+            row_bytes = self.width * self.itemsize
+            jumps = self.rows * self.speeds.row_s(len(self.speeds.levels), row_bytes, plan.prefetch)
+        return times * out_bytes / self.speeds.write_bps + jumps

@@ -29,6 +29,8 @@ _PROPOSED = 3
 _ORDER_SHARE = 0.2
 _ORDER_S_PER_EDGE = 1.5e-7
 _BASELINE_ROUNDS = 3
+# What the model must promise of a value to be believed.
+_CONVINCING = 0.9
 
 
 class Report:
@@ -122,11 +124,16 @@ class Run:
             del self.axes["ordering"]
 
     def proposals(self, default: CpuPlan) -> list[CpuPlan]:
-        """What the model thinks best: field by field from the default, and the steps on the way."""
+        """What the model thinks best: field by field from the default, and the steps on the way.
+
+        A field departs from the default where that promises more than the model errs.
+        """
         best, steps = default, [default]
         for name, values in self.axes.items():
             options = [Search.replaced(best, name, value) for value in values]
-            best = min([best, *options], key=self.model.predict)
+            promising = min(options, key=self.model.predict)
+            if self.model.predict(promising) < _CONVINCING * self.model.predict(best):
+                best = promising
             steps.append(best)
         return list(dict.fromkeys(reversed(steps)))[:_PROPOSED]
 

@@ -51,8 +51,8 @@ def tune(
         backward: Also tune the gradient to the features.
         budget_s: Seconds for everything; None means 10 for each width.
         lossy: Allow plans that round float32 features to 16 bits. Such plans are used in this process only.
-        fields: Names of the plan's fields that may differ from the default plan's; None means all. What is found
-            with some fields alone is used in this process only.
+        fields: Names of the plan's fields that may differ from the default plan's; None means all. What is
+            found with some fields alone is used in this process only.
         again: Tune also what was tuned before.
         keep: Keep what was found on disk.
         progress: Told what is being done and how much of the budget is used, 0 to 1.
