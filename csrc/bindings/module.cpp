@@ -112,9 +112,9 @@ NB_MODULE(_native, m) {
   m.def(
       "aggregate",
       [](const onehop::Csr& csr, int reduce, int dtype, bool out_is_acc, int threads, int prefetch,
-         int64_t edges_per_item, int64_t column_tile, bool nontemporal, int64_t width, Address x, int64_t x_stride,
-         Address weight, int64_t weight_stride, bool weight_in_graph_order, Address col_scale, Address row_scale,
-         Address out, int64_t out_stride, Address ties) {
+         int64_t edges_per_item, int64_t column_tile, int register_block, bool nontemporal, int64_t width, Address x,
+         int64_t x_stride, Address weight, int64_t weight_stride, bool weight_in_graph_order, bool weight_adds,
+         Address col_scale, Address row_scale, Address out, int64_t out_stride, Address ties) {
         const auto& work = csr.work(edges_per_item);
         const auto slots = slots_for(work, width * acc_bytes(dtype) * (ties != 0 ? 2 : 1));
         onehop::kernels().aggregate({&csr,
@@ -125,6 +125,7 @@ NB_MODULE(_native, m) {
                                      threads,
                                      prefetch,
                                      column_tile,
+                                     register_block,
                                      nontemporal,
                                      width,
                                      at(x),
@@ -132,6 +133,7 @@ NB_MODULE(_native, m) {
                                      at(weight),
                                      weight_stride,
                                      weight_in_graph_order,
+                                     weight_adds,
                                      at(col_scale),
                                      at(row_scale),
                                      at(out),
@@ -144,7 +146,8 @@ NB_MODULE(_native, m) {
   const auto extremum = [](bool to_weight) {
     return [to_weight](const onehop::Csr& csr, int dtype, bool extremum_is_acc, int threads, int prefetch,
                        int64_t edges_per_item, int64_t width, Address x, int64_t x_stride, Address extremum,
-                       int64_t extremum_stride, Address share, Address weight, int64_t weight_stride, Address out) {
+                       int64_t extremum_stride, Address share, Address weight, int64_t weight_stride, bool weight_adds,
+                       Address out) {
       const auto& work = csr.work(edges_per_item);
       const auto slots = slots_for(work, width * acc_bytes(dtype));
       const onehop::ExtremumGradArgs args{&csr,
@@ -161,6 +164,7 @@ NB_MODULE(_native, m) {
                                           at(share),
                                           at(weight),
                                           weight_stride,
+                                          weight_adds,
                                           at(out),
                                           slots.data()};
       const auto& table = onehop::kernels();
@@ -184,6 +188,7 @@ NB_MODULE(_native, m) {
   bind_attention(m);
   bind_edge_softmax(m);
   bind_rows(m);
+  bind_reorder(m);
 
   m.def(
       "stream_read",

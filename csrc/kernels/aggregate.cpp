@@ -9,8 +9,8 @@ namespace {
 
 enum class Kind { sum, max, min };
 
-// Where an edge's factor comes from: there is none, the caller's weights, or its source's scale.
-enum class Factor { none, weight, scale };
+// What a source's row is taken with: nothing, the caller's weight as a factor or as a term, or its scale.
+enum class Factor { none, weight, term, scale };
 
 // One call, as a piece of work sees it: pointers of the right types, for the columns of one pass.
 template <class T>
@@ -31,6 +31,7 @@ struct Job {
   A* slots;
   A* tie_slots;
   int64_t width;
+  const int32_t* row_of;  // which row of `out`, `ties` and `row_scale` each row is; null: the same
   const A* row_scale;
   bool mean;
   bool nontemporal;
@@ -68,18 +69,20 @@ struct State {
 // What every vector of a row ends with.
 template <class T>
 struct RowEnd {
+  int64_t row;  // of the output
   int64_t degree;
   Acc<T> divisor, scale;
 
-  ONEHOP_INLINE RowEnd(const Job<T>& job, int64_t row)
-      : degree(job.rowptr[row + 1] - job.rowptr[row]),
+  ONEHOP_INLINE RowEnd(const Job<T>& job, int64_t place)
+      : row(job.row_of != nullptr ? job.row_of[place] : place),
+        degree(job.rowptr[place + 1] - job.rowptr[place]),
         divisor(static_cast<Acc<T>>(degree > 1 ? degree : 1)),
         scale(job.row_scale != nullptr ? job.row_scale[row] : Acc<T>(1)) {}
 };
 
 // Writes a vector of a row's result: mean and scale applied, in the type of the output.
 template <class T, Kind kKind, bool kTies, int kLanes>
-ONEHOP_INLINE void finish(const Job<T>& job, const RowEnd<T>& end, int64_t row, int64_t column,
+ONEHOP_INLINE void finish(const Job<T>& job, const RowEnd<T>& end, int64_t column,
                           State<T, kKind, kTies, kLanes> state) {
   using A = Acc<T>;
   if constexpr (kKind == Kind::sum) {
@@ -89,10 +92,10 @@ ONEHOP_INLINE void finish(const Job<T>& job, const RowEnd<T>& end, int64_t row, 
   }
   if constexpr (kTies) {
     const auto none = splat<A, kLanes>(0);
-    store<A, kLanes>(job.ties + row * job.width + column, state.value == state.value ? state.ties : none);
+    store<A, kLanes>(job.ties + end.row * job.width + column, state.value == state.value ? state.ties : none);
   }
   if (job.row_scale != nullptr) state.value *= splat<A, kLanes>(end.scale);
-  const int64_t place = row * job.out_stride + column;
+  const int64_t place = end.row * job.out_stride + column;
   if (sizeof(T) == 2 && !job.out_is_acc) {
     store<T, kLanes>(static_cast<T*>(job.out) + place, state.value);
   } else if (job.nontemporal) {
@@ -104,7 +107,7 @@ ONEHOP_INLINE void finish(const Job<T>& job, const RowEnd<T>& end, int64_t row, 
 
 template <class T, Factor kFactor>
 ONEHOP_INLINE Acc<T> factor_of(const Job<T>& job, int64_t e) {
-  if constexpr (kFactor == Factor::weight) {
+  if constexpr (kFactor == Factor::weight || kFactor == Factor::term) {
     return job.weight[(job.perm != nullptr ? job.perm[e] : e) * job.weight_stride];
   } else if constexpr (kFactor == Factor::scale) {
     return job.col_scale[job.col[e]];
@@ -126,7 +129,7 @@ ONEHOP_INLINE void for_messages(const Job<T>& job, int64_t e, int64_t edge_end, 
     if constexpr (kBlockBytes % kLineBytes != 0 && kBlockBytes > 4) {
       __builtin_prefetch(coming + columns - 1, 0, 3);  // rows that straddle one more line
     }
-    if constexpr (kFactor == Factor::weight) {
+    if constexpr (kFactor == Factor::weight || kFactor == Factor::term) {
       if (job.perm != nullptr) __builtin_prefetch(job.weight + job.perm[e + ahead] * job.weight_stride, 0, 3);
     }
     const T* source = x + job.col[e] * job.x_stride;
@@ -135,7 +138,11 @@ ONEHOP_INLINE void for_messages(const Job<T>& job, int64_t e, int64_t edge_end, 
     for (int v = 0; v < kVectors; ++v) {
       auto message = load<T, kLanes>(source + vector_begin<kLanes, kVectors>(v, columns));
       if constexpr (kFactor != Factor::none) {
-        message *= splat<A, kLanes>(factor);
+        if constexpr (kFactor == Factor::term) {
+          message += splat<A, kLanes>(factor);
+        } else {
+          message *= splat<A, kLanes>(factor);
+        }
         if constexpr (sizeof(T) == 2 && kKind != Kind::sum) {
           // Compared as the 16-bit numbers that an unfused run would have stored.
           if (!job.out_is_acc) message = rounded<T, kLanes>(message);
@@ -183,7 +190,7 @@ void sweep_rows(const Job<T>& shared, int64_t row, int64_t row_end, int64_t colu
     const RowEnd<T> end(job, row);
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      finish(job, end, row, column + vector_begin<kLanes, kVectors>(v, columns), state[v]);
+      finish(job, end, column + vector_begin<kLanes, kVectors>(v, columns), state[v]);
     }
     e = edge_end;
   }
@@ -231,7 +238,7 @@ void combine_cut_row(const Job<T>& job, const CutRow& cut) {
       const int64_t place = slot * job.width + column;
       state.take(job.slots[place], kTies ? job.tie_slots[place] : Acc<T>(1));
     }
-    finish(job, end, cut.row, column, state);
+    finish(job, end, column, state);
   }
 }
 
@@ -255,7 +262,7 @@ void run(const AggregateArgs& args) {
   auto* slots = static_cast<A*>(args.slots);
   // Weights that also have scales, or 64-bit numbers, are laid out in order for each piece of work.
   const bool permuted = static_cast<bool>(csr.perm) && !args.weight_in_graph_order;
-  const bool staged = kFactor == Factor::weight && (args.col_scale != nullptr || (permuted && csr.perm_is_wide));
+  const bool staged = args.weight != nullptr && (args.col_scale != nullptr || (permuted && csr.perm_is_wide));
   const Block scratch(staged ? args.threads * work.most_edges * static_cast<int64_t>(sizeof(A)) : 0);
   const Job<T> whole_job{csr.rowptr_data(),
                          csr.col_data(),
@@ -272,13 +279,15 @@ void run(const AggregateArgs& args) {
                          slots,
                          slots + work.slots * args.width,
                          args.width,
+                         csr.row_of ? csr.row_of.as<int32_t>() : nullptr,
                          static_cast<const A*>(args.row_scale),
                          args.reduce == Reduce::mean,
                          args.nontemporal && whole_lines<A>(args),
                          args.prefetch};
+  const int64_t most = args.register_block > 0 ? args.register_block : kVectors;
   const int64_t tile = args.column_tile > 0 ? args.column_tile : args.width;
   for (int64_t first = 0; first < args.width; first += tile) {
-    const BlockCut<A, kVectors> blocks(smaller(tile, args.width - first));
+    const BlockCut<A, kVectors> blocks(smaller(tile, args.width - first), most);
     for_items(work, args.threads, [&](const WorkItem& item, int thread) {
       Job<T> job = whole_job;
       if (staged) {
@@ -323,6 +332,9 @@ void run(const AggregateArgs& args) {
 
 template <class T, Kind kKind, bool kTies>
 void run_factor(const AggregateArgs& args) {
+  if constexpr (kKind != Kind::sum) {
+    if (args.weight != nullptr && args.weight_adds) return run<T, kKind, kTies, Factor::term>(args);
+  }
   if (args.weight != nullptr) return run<T, kKind, kTies, Factor::weight>(args);
   if constexpr (kKind == Kind::sum) {
     if (args.col_scale != nullptr) return run<T, kKind, kTies, Factor::scale>(args);

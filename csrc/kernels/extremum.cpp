@@ -8,6 +8,9 @@ namespace onehop {
 inline namespace ONEHOP_ISA {
 namespace {
 
+// What a weight does to a message.
+enum class Weight { none, factor, term };
+
 // Three vectors are held for every one of the block.
 constexpr int kVectors = kMostVectors / 4;
 
@@ -21,21 +24,22 @@ ONEHOP_INLINE Vector<Acc<T>, kLanes> load_extremum(const ExtremumGradArgs& args,
   return load<Acc<T>, kLanes>(static_cast<const Acc<T>*>(args.extremum) + place);
 }
 
-// 1 where weight * x is the extremum, else 0.
-template <class T, bool kWeighted, int kLanes>
+// 1 where the message, weight * x or weight + x, is the extremum, else 0.
+template <class T, Weight kWeight, int kLanes>
 ONEHOP_INLINE Vector<Acc<T>, kLanes> hits(const ExtremumGradArgs& args, Vector<Acc<T>, kLanes> x,
                                           Vector<Acc<T>, kLanes> extremum, Acc<T> weight) {
   using A = Acc<T>;
   auto message = x;
-  if constexpr (kWeighted) {
-    message *= splat<A, kLanes>(weight);
+  if constexpr (kWeight != Weight::none) {
+    if constexpr (kWeight == Weight::factor) message *= splat<A, kLanes>(weight);
+    if constexpr (kWeight == Weight::term) message += splat<A, kLanes>(weight);
     if (sizeof(T) == 2 && !args.extremum_is_acc) message = rounded<T, kLanes>(message);
   }
   return message == extremum ? splat<A, kLanes>(1) : splat<A, kLanes>(0);
 }
 
 // On the transposed graph: `row` is a source, its columns are destinations. Adds to nothing: writes out[0..columns).
-template <class T, bool kWeighted, int kLanes, int kCount>
+template <class T, Weight kWeight, int kLanes, int kCount>
 void sweep_source(const ExtremumGradArgs& args, int64_t row, int64_t e, int64_t edge_end, int64_t column,
                   int64_t columns, const Acc<T>* weight, Acc<T>* out) {
   using A = Acc<T>;
@@ -56,13 +60,13 @@ void sweep_source(const ExtremumGradArgs& args, int64_t row, int64_t e, int64_t 
     const int64_t extremum_bytes = sizeof(T) == 2 && !args.extremum_is_acc ? 2 : static_cast<int64_t>(sizeof(A));
     prefetch_lines<kBlockBytes>(static_cast<const char*>(args.extremum) +
                                 (coming * args.extremum_stride + column) * extremum_bytes);
-    const A w = kWeighted ? weight[e] : A(1);
+    const A w = kWeight != Weight::none ? weight[e] : A(1);
 #pragma GCC unroll 4
     for (int v = 0; v < kCount; ++v) {
       const int64_t at = vector_begin<kLanes, kCount>(v, columns);
       const V extremum = load_extremum<T, kLanes>(args, target * args.extremum_stride + column + at);
-      V part = hits<T, kWeighted, kLanes>(args, x[v], extremum, w) * load<A, kLanes>(share + target * args.width + at);
-      if constexpr (kWeighted) part *= splat<A, kLanes>(w);
+      V part = hits<T, kWeight, kLanes>(args, x[v], extremum, w) * load<A, kLanes>(share + target * args.width + at);
+      if constexpr (kWeight == Weight::factor) part *= splat<A, kLanes>(w);
       sum[v] += part;
     }
   }
@@ -70,7 +74,7 @@ void sweep_source(const ExtremumGradArgs& args, int64_t row, int64_t e, int64_t 
 }
 
 // On the graph itself: adds the block's part to out[edge - first edge].
-template <class T, bool kWeighted, int kLanes, int kCount>
+template <class T, Weight kWeight, int kLanes, int kCount>
 void sweep_weight(const ExtremumGradArgs& args, int64_t row, int64_t e, int64_t edge_end, int64_t column,
                   int64_t columns, const Acc<T>* weight, Acc<T>* out) {
   using A = Acc<T>;
@@ -93,7 +97,8 @@ void sweep_weight(const ExtremumGradArgs& args, int64_t row, int64_t e, int64_t 
     for (int v = 0; v < kCount; ++v) {
       const int64_t at = vector_begin<kLanes, kCount>(v, columns);
       const V x = load<T, kLanes>(source + at);
-      V part = hits<T, kWeighted, kLanes>(args, x, extremum[v], weight[e]) * share[v] * x;
+      V part = hits<T, kWeight, kLanes>(args, x, extremum[v], weight[e]) * share[v];
+      if constexpr (kWeight == Weight::factor) part *= x;
       if constexpr (kLanes > 1) {
         if (v == kCount - 1) part = without_first<A, kLanes>(part, (kCount - 1) * kLanes - at);
       }
@@ -103,19 +108,19 @@ void sweep_weight(const ExtremumGradArgs& args, int64_t row, int64_t e, int64_t 
   }
 }
 
-template <class T, bool kWeighted>
+template <class T, Weight kWeight>
 struct PickSource {
   template <int kLanes, int kCount>
   Sweep<T> operator()() const {
-    return sweep_source<T, kWeighted, kLanes, kCount>;
+    return sweep_source<T, kWeight, kLanes, kCount>;
   }
 };
 
-template <class T>
+template <class T, Weight kWeight>
 struct PickWeight {
   template <int kLanes, int kCount>
   Sweep<T> operator()() const {
-    return sweep_weight<T, true, kLanes, kCount>;
+    return sweep_weight<T, kWeight, kLanes, kCount>;
   }
 };
 
@@ -125,26 +130,26 @@ ONEHOP_INLINE void for_blocks(const BlockCut<A, kVectors>& blocks, const Call& c
   for (int64_t b = 0; b < blocks.blocks; ++b) call(blocks[b]);
 }
 
-template <class T, bool kWeighted>
+template <class T, Weight kWeight>
 void grad_source(const ExtremumGradArgs& args) {
   using A = Acc<T>;
   const WorkList& work = *args.work;
   const int64_t* rowptr = args.csr->rowptr_data();
   const BlockCut<A, kVectors> blocks(args.width);
-  const Block scratch(kWeighted ? args.threads * work.most_edges * static_cast<int64_t>(sizeof(A)) : 0);
+  const Block scratch(kWeight != Weight::none ? args.threads * work.most_edges * static_cast<int64_t>(sizeof(A)) : 0);
   auto* out = static_cast<A*>(args.out);
   auto* slots = static_cast<A*>(args.slots);
   for_items(work, args.threads, [&](const WorkItem& item, int thread) {
     const A* weight = nullptr;
-    if constexpr (kWeighted) {
+    if constexpr (kWeight != Weight::none) {
       A* staged = scratch.as<A>() + thread * work.most_edges;
       stage_weights(*args.csr, item, args.weight, args.weight_stride, true, nullptr, staged);
       weight = staged - item.edge_begin;
     }
     const auto edges = [&](int64_t row, int64_t begin, int64_t end, A* to) {
       for_blocks(blocks, [&](const ColumnBlock& block) {
-        with_block<A, kVectors>(block, PickSource<T, kWeighted>{})(args, row, begin, end, block.begin, block.columns,
-                                                                   weight, to + block.begin);
+        with_block<A, kVectors>(block, PickSource<T, kWeight>{})(args, row, begin, end, block.begin, block.columns,
+                                                                 weight, to + block.begin);
       });
     };
     visit_rows(
@@ -165,7 +170,7 @@ void grad_source(const ExtremumGradArgs& args) {
   });
 }
 
-template <class T>
+template <class T, Weight kWeight>
 void grad_weight(const ExtremumGradArgs& args) {
   using A = Acc<T>;
   const WorkList& work = *args.work;
@@ -184,8 +189,9 @@ void grad_weight(const ExtremumGradArgs& args) {
       const int64_t begin = larger(rowptr[row], item.edge_begin);
       const int64_t end = smaller(rowptr[row + 1], item.edge_end);
       for_blocks(blocks, [&](const ColumnBlock& block) {
-        with_block<A, kVectors>(block, PickWeight<T>{})(args, row, begin, end, block.begin, block.columns,
-                                                        staged - item.edge_begin, sums + (begin - item.edge_begin));
+        with_block<A, kVectors>(block, PickWeight<T, kWeight>{})(args, row, begin, end, block.begin, block.columns,
+                                                                 staged - item.edge_begin,
+                                                                 sums + (begin - item.edge_begin));
       });
     }
     for (int64_t e = item.edge_begin; e < item.edge_end; ++e) {
@@ -198,13 +204,16 @@ void grad_weight(const ExtremumGradArgs& args) {
 
 void extremum_grad_source(const ExtremumGradArgs& args) {
   const auto run = [&]<class T>(T) {
-    args.weight != nullptr ? grad_source<T, true>(args) : grad_source<T, false>(args);
+    if (args.weight == nullptr) return grad_source<T, Weight::none>(args);
+    args.weight_adds ? grad_source<T, Weight::term>(args) : grad_source<T, Weight::factor>(args);
   };
   with_type(args.dtype, run);
 }
 
 void extremum_grad_weight(const ExtremumGradArgs& args) {
-  const auto run = [&]<class T>(T) { grad_weight<T>(args); };
+  const auto run = [&]<class T>(T) {
+    args.weight_adds ? grad_weight<T, Weight::term>(args) : grad_weight<T, Weight::factor>(args);
+  };
   with_type(args.dtype, run);
 }
 

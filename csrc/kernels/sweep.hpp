@@ -36,13 +36,14 @@ ONEHOP_INLINE ColumnBlock column_block(int64_t begin, int64_t columns) {
   return {begin, columns, lanes, static_cast<int>((columns + lanes - 1) / lanes)};
 }
 
-// The block number `index` of `columns` columns cut into blocks of at most kVectors full vectors, of even size.
+// The block number `index` of `columns` columns cut into blocks of even size, of at most kVectors full vectors, or
+// of `vectors`, where that is less.
 template <class A, int kVectors>
 struct BlockCut {
   int64_t columns, blocks, step;
-  explicit BlockCut(int64_t all) : columns(all) {
-    constexpr int64_t kMost = int64_t{kVectors} * kFullLanes<A>;
-    blocks = (all + kMost - 1) / kMost;
+  explicit BlockCut(int64_t all, int64_t vectors = kVectors) : columns(all) {
+    const int64_t most = smaller(vectors, kVectors) * kFullLanes<A>;
+    blocks = (all + most - 1) / most;
     const int64_t even = (all + blocks - 1) / blocks;
     step = (even + kFullLanes<A> - 1) / kFullLanes<A> * kFullLanes<A>;
   }

@@ -278,11 +278,51 @@ const WorkList& Csr::work(int64_t edges_per_item) const {
   return *list;
 }
 
-int64_t Csr::bytes() const { return rowptr.bytes() + col.bytes() + perm.bytes(); }
+int64_t Csr::bytes() const { return rowptr.bytes() + col.bytes() + perm.bytes() + row_of.bytes(); }
 
 BuildResult csr_from_coo(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads) {
   return coo.is_wide ? build<int64_t>(coo, rows, cols, wide_perm, threads)
                      : build<int32_t>(coo, rows, cols, wide_perm, threads);
+}
+
+namespace {
+
+template <class Perm>
+void copy_rows(const Csr& from, Csr& to, int threads) {
+  constexpr int64_t kRowsPerTask = 1024;
+  const int64_t* source = from.rowptr_data();
+  const int64_t* target = to.rowptr_data();
+  const auto* row_of = to.row_of.as<int32_t>();
+  const auto* old_perm = from.perm ? from.perm.as<Perm>() : nullptr;
+  auto* new_perm = to.perm.as<Perm>();
+  for_tasks((to.rows + kRowsPerTask - 1) / kRowsPerTask, threads, [&](int64_t task, int) {
+    const int64_t end = std::min(to.rows, (task + 1) * kRowsPerTask);
+    for (int64_t r = task * kRowsPerTask; r < end; ++r) {
+      const int64_t first = source[row_of[r]], edges = target[r + 1] - target[r];
+      std::copy_n(from.col_data() + first, edges, to.col.as<int32_t>() + target[r]);
+      for (int64_t e = 0; e < edges; ++e) {
+        new_perm[target[r] + e] = old_perm != nullptr ? old_perm[first + e] : static_cast<Perm>(first + e);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+std::shared_ptr<Csr> with_rows(const Csr& csr, const int32_t* order, bool wide_perm, int threads) {
+  auto result = std::make_shared<Csr>();
+  result->rows = csr.rows;
+  result->cols = csr.cols;
+  result->edges = csr.edges;
+  result->row_of = Block(csr.rows * static_cast<int64_t>(sizeof(int32_t)));
+  if (!result->row_of || !allocate_rows(*result) || !allocate_perm(*result, wide_perm)) return nullptr;
+  std::copy_n(order, csr.rows, result->row_of.as<int32_t>());
+  const int64_t* old = csr.rowptr_data();
+  auto* rowptr = result->rowptr.as<int64_t>();
+  rowptr[0] = 0;
+  for (int64_t r = 0; r < csr.rows; ++r) rowptr[r + 1] = rowptr[r] + old[order[r] + 1] - old[order[r]];
+  wide_perm ? copy_rows<int64_t>(csr, *result, threads) : copy_rows<int32_t>(csr, *result, threads);
+  return result;
 }
 
 std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {

@@ -15,6 +15,7 @@ from onehop.integrations.explain import Explanation as Explanation, explain as e
 from onehop.integrations.patch import (
     Patch as Patch,
     accelerate as accelerate,
+    autotune as autotune,
     patch as patch,
     patched as patched,
     unpatch as unpatch,
@@ -23,9 +24,11 @@ from onehop.ops import (
     aggregate as aggregate,
     attention as attention,
     edge_softmax as edge_softmax,
+    fusedmm as fusedmm,
     gat as gat,
     gatv2 as gatv2,
     sddmm as sddmm,
 )
+from onehop.tuner import TuningResult as TuningResult, tune as tune
 
 __version__ = "0.1.0"

@@ -34,6 +34,8 @@ def csr_from_coo(
     wide_perm: bool,
     threads: int,
 ) -> tuple[Csr | None, int, int]: ...
+def with_rows(csr: Csr, order: int, wide_perm: bool, threads: int) -> Csr: ...
+def community_order(csr: Csr, order: int) -> None: ...
 def aggregate(
     csr: Csr,
     reduce: int,
@@ -43,6 +45,7 @@ def aggregate(
     prefetch: int,
     edges_per_item: int,
     column_tile: int,
+    register_block: int,
     nontemporal: bool,
     width: int,
     x: int,
@@ -50,6 +53,7 @@ def aggregate(
     weight: int,
     weight_stride: int,
     weight_in_graph_order: bool,
+    weight_adds: bool,
     col_scale: int,
     row_scale: int,
     out: int,
@@ -72,6 +76,7 @@ def extremum_grad_source(
     share: int,
     weight: int,
     weight_stride: int,
+    weight_adds: bool,
     out: int,
     /,
 ) -> None: ...
@@ -90,6 +95,7 @@ def extremum_grad_weight(
     share: int,
     weight: int,
     weight_stride: int,
+    weight_adds: bool,
     out: int,
     /,
 ) -> None: ...

@@ -16,6 +16,7 @@ variable                  meaning                                               
 ``ONEHOP_DISABLE``        ``1``: ``patch()`` does nothing                                ``0``
 ``ONEHOP_CHECK``          ``full``: the patch compares the contents of every             ``version``
                           ``edge_index`` with what it cached, not the version alone
+``ONEHOP_TUNED``          ``0``: plans that were tuned earlier are not used              ``1``
 ``ONEHOP_CACHE_DIR``      where generated graphs and tuning results are kept             the user's cache
 ========================  =============================================================  ==================
 """
@@ -56,6 +57,11 @@ def reuse() -> bool:
 def associate() -> bool:
     """Whether the patch lets layers multiply and aggregate in the cheaper order."""
     return _flag("ONEHOP_ASSOCIATE", default=True)
+
+
+def tuned() -> bool:
+    """Whether plans that were tuned earlier are used."""
+    return _flag("ONEHOP_TUNED", default=True)
 
 
 def disabled() -> bool:

@@ -1,16 +1,40 @@
 """What the system says of this processor."""
 
+import platform
 from functools import lru_cache
 from pathlib import Path
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_DESCRIPTION = Path("/proc/cpuinfo")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@lru_cache
+def name() -> str:
+    """The processor's name, as the system gives it; the architecture where it gives none."""
+    if _DESCRIPTION.exists():
+        with _DESCRIPTION.open() as lines:
+            # Line by line: the whole file takes milliseconds to make where there are many cores.
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+@lru_cache
+def caches() -> dict[int, int]:
+    """Bytes of the caches for data that the first core reads through, by level; empty where not told."""
+    sizes = {}
+    for folder in _CACHES.glob("index*"):
+        if (folder / "type").read_text().strip() != "Instruction":
+            sizes[int((folder / "level").read_text())] = _bytes((folder / "size").read_text().strip())
+    return dict(sorted(sizes.items()))
 
 
 @lru_cache
 def last_level_cache_bytes() -> int:
     """Size of the largest cache that the first core reads through; 0 where the system does not say."""
-    return max((_bytes(path.read_text().strip()) for path in _CACHES.glob("index*/size")), default=0)
+    return max(caches().values(), default=0)
 
 
 def _bytes(text: str) -> int:

@@ -22,6 +22,8 @@ def test_statistics_of_random_graphs(case) -> None:
     assert found.mean_degree == pytest.approx(len(source) / max(size[1], 1))
     assert found.self_loops == ((source == target).sum() if size[0] == size[1] else 0)
     assert found.sorted_edges == bool((np.diff(target) >= 0).all())
+    if len(source):
+        assert found.mean_span == pytest.approx(np.abs(source / size[0] - target / size[1]).mean(), abs=1e-6)
     assert list(found.degree_quantiles) == sorted(found.degree_quantiles)
     if size[1]:
         assert found.degree_quantiles[0] == degrees.min()

@@ -21,6 +21,7 @@
 #include "exponential_check.hpp"
 #include "graphs.hpp"
 #include "number.hpp"
+#include "onehop/communities.hpp"
 #include "onehop/kernels.hpp"
 #include "onehop/parallel.hpp"
 
@@ -131,6 +132,12 @@ void for_settings(const std::vector<Graph>& graphs, const Visit& visit) {
   }
 }
 
+// Whether weights are added, in max and min, in place of multiplied: where sums are exact.
+template <class T>
+bool adds_weights(const Setting& s) {
+  return sizeof(T) >= 4 && s.weighted && !s.out_is_acc;
+}
+
 // The extremum of every row and column, NaN first, 0 for empty rows; and how many messages reach it.
 template <class T>
 struct Extremum {
@@ -174,8 +181,10 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
     const auto weight = powers<A>(random, g.edges() * 2, true);  // every second one is used
     const auto col_scale = powers<A>(random, g.cols, false), row_scale = powers<A>(random, g.rows, false);
     const bool scales_columns = s.scaled && linear;
+    const bool adds = !linear && adds_weights<T>(s);
     const auto message = [&](int64_t e, int64_t c) {
       const int64_t source = g.col[static_cast<size_t>(e)];
+      if (adds) return x.value(source, c) + weight[static_cast<size_t>(2 * e)];
       return x.value(source, c) * (s.weighted ? weight[static_cast<size_t>(2 * e)] : 1) *
              (scales_columns ? col_scale[static_cast<size_t>(source)] : 1);
     };
@@ -201,14 +210,21 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
     for (int64_t place = 0; in_graph_order && place < g.edges(); ++place) {
       given[static_cast<size_t>(2 * place)] = weight[static_cast<size_t>(2 * number_at(*g.csr, place))];
     }
-    const auto& work = g.csr->work(s.edges_per_item);
+    std::shared_ptr<onehop::Csr> csr = g.csr;
+    if (s.weighted && !in_graph_order) {
+      std::vector<int32_t> order(static_cast<size_t>(g.rows));
+      for (size_t r = 0; r < order.size(); ++r) order[r] = static_cast<int32_t>(order.size() - 1 - r);
+      if (g.rows == g.cols) onehop::community_order(*g.csr, order.data());
+      csr = onehop::with_rows(*g.csr, order.data(), g.csr->perm_is_wide, s.threads);
+    }
+    const auto& work = csr->work(s.edges_per_item);
     std::vector<A> slots(static_cast<size_t>(2 * work.slots * s.width + 1));
     const bool with_ties = !linear && s.weighted;
     Matrix<A> ties(g.rows, s.width, 0);
     const auto run = [&](auto out, double rounding) {
       const auto guard = Number<std::remove_reference_t<decltype(out.data[0])>>::of(-96);
       for (auto& element : out.data) element = guard;
-      onehop::kernels().aggregate({g.csr.get(),
+      onehop::kernels().aggregate({csr.get(),
                                    &work,
                                    reduce,
                                    Kind<T>::kCode,
@@ -216,6 +232,7 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
                                    s.threads,
                                    s.weighted ? 16 : 0,
                                    s.scaled ? 32 : 0,
+                                   s.threads == 1 ? 2 : 0,
                                    !s.scaled,
                                    s.width,
                                    x.data.data(),
@@ -223,6 +240,7 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
                                    s.weighted ? given.data() : nullptr,
                                    2,
                                    in_graph_order,
+                                   adds,
                                    scales_columns ? col_scale.data() : nullptr,
                                    s.scaled ? row_scale.data() : nullptr,
                                    out.data.data(),
@@ -259,7 +277,11 @@ void check_extremum_grad(const std::string& isa, const std::vector<Graph>& graph
     const auto x = features<T>(random, g.cols, s.width, 5);
     const auto weight = powers<A>(random, g.edges(), true);
     const auto weight_of = [&](int64_t e) { return s.weighted ? double{weight[static_cast<size_t>(e)]} : 1.0; };
-    const auto message = [&](int64_t e, int64_t c) { return x.value(g.col[static_cast<size_t>(e)], c) * weight_of(e); };
+    const bool adds = adds_weights<T>(s);
+    const auto message = [&](int64_t e, int64_t c) {
+      const double value = x.value(g.col[static_cast<size_t>(e)], c);
+      return adds ? value + weight_of(e) : value * weight_of(e);
+    };
     const Extremum<T> found(g, s.width, true, message);
     const auto share = features<A>(random, g.rows, s.width, 0);
     std::vector<double> want_x(static_cast<size_t>(g.cols * s.width), 0), want_w(static_cast<size_t>(g.edges()), 0);
@@ -267,8 +289,8 @@ void check_extremum_grad(const std::string& isa, const std::vector<Graph>& graph
       const int64_t r = g.row[static_cast<size_t>(e)], source = g.col[static_cast<size_t>(e)];
       for (int64_t c = 0; c < s.width; ++c) {
         if (message(e, c) != found.value[static_cast<size_t>(r * s.width + c)]) continue;
-        want_x[static_cast<size_t>(source * s.width + c)] += weight_of(e) * share.value(r, c);
-        want_w[static_cast<size_t>(e)] += x.value(source, c) * share.value(r, c);
+        want_x[static_cast<size_t>(source * s.width + c)] += (adds ? 1 : weight_of(e)) * share.value(r, c);
+        want_w[static_cast<size_t>(e)] += (adds ? 1 : x.value(source, c)) * share.value(r, c);
       }
     }
     const auto run = [&](auto extremum) {
@@ -295,6 +317,7 @@ void check_extremum_grad(const std::string& isa, const std::vector<Graph>& graph
                                         share.data.data(),
                                         s.weighted ? weight.data() : nullptr,
                                         1,
+                                        adds,
                                         out.data(),
                                         slots.data()};
       };

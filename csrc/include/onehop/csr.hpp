@@ -43,6 +43,7 @@ class Csr {
   Block col;     // int32 [edges], and kPadding more that may be read ahead
   Block perm;    // int32 or int64 [edges], padded too: the caller's number of each edge; empty when the orders agree
   bool perm_is_wide = false;
+  Block row_of;  // int32 [rows]: which row of the graph each row is; empty when the rows are in the graph's order
 
   static constexpr int64_t kPadding = 64;
 
@@ -77,6 +78,10 @@ struct Coo {
   bool is_wide;
 };
 BuildResult csr_from_coo(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads);
+
+// The same rows in another order, each with its edges as they were: row r is the given graph's row order[r], which
+// `row_of` remembers. `order` is a permutation of the rows. Null when memory runs out.
+std::shared_ptr<Csr> with_rows(const Csr& csr, const int32_t* order, bool wide_perm, int threads);
 
 // Rows and columns swapped; inside a row the edges are ordered by column.
 std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads);

@@ -12,6 +12,7 @@ enum class Reduce : int { sum, mean, max, min };
 
 // out[r, :] = row_scale[r] * reduce over the edges e of r of (weight[e] * col_scale[c(e)] * x[c(e), :])
 //
+// or, where `weight_adds`, for max and min: reduce of (weight[e] + x[c(e), :]).
 // "acc" is double for float64 and float for every other type. A null pointer means: left out.
 struct AggregateArgs {
   const Csr* csr;
@@ -22,6 +23,7 @@ struct AggregateArgs {
   int threads;
   int prefetch;         // how many edges ahead a source row is asked for
   int64_t column_tile;  // columns done in one pass over the graph; 0 = all
+  int register_block;   // most vectors of a row's columns held in registers at a time; 0 = as many as there are
   bool nontemporal;     // write out past the caches, where its lines allow
   int64_t width;
   const void* x;  // [cols, width], rows x_stride apart
@@ -29,9 +31,10 @@ struct AggregateArgs {
   const void* weight;  // acc [edges], in the caller's edge order, weight_stride apart
   int64_t weight_stride;
   bool weight_in_graph_order;  // then in the order of the columns
-  const void* col_scale;       // acc [cols]; for sum and mean
-  const void* row_scale;       // acc [rows]
-  void* out;                   // [rows, width], rows out_stride apart
+  bool weight_adds;
+  const void* col_scale;  // acc [cols]; for sum and mean
+  const void* row_scale;  // acc [rows]
+  void* out;              // [rows, width], rows out_stride apart
   int64_t out_stride;
   void* ties;   // acc [rows, width], max and min only: how many edges reach the extremum
   void* slots;  // acc [2, work->slots, width]: pieces of cut rows, and of their ties
@@ -41,6 +44,7 @@ struct AggregateArgs {
 // out[s, :] = sum over the edges e of s of (weight[e] * x[s, :] == extremum[d(e), :]) * weight[e] * share[d(e), :]
 // or, with `out_weight`, on the graph itself, with respect to the weights:
 // out[e] = sum over columns of (weight[e] * x[s(e), :] == extremum[d, :]) * share[d, :] * x[s(e), :]
+// Where `weight_adds`, messages are weight[e] + x[s(e), :] and both end in share[d(e), :] alone.
 struct ExtremumGradArgs {
   const Csr* csr;
   const WorkList* work;
@@ -56,6 +60,7 @@ struct ExtremumGradArgs {
   const void* share;  // acc, rows `width` apart: gradient divided by the number of ties
   const void* weight;
   int64_t weight_stride;
+  bool weight_adds;
   void* out;    // acc: [rows, width] or [edges]
   void* slots;  // acc [work->slots, width]
 };

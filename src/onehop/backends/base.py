@@ -50,9 +50,19 @@ class Backend(Protocol):
         ...
 
     def extremum(
-        self, graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, with_ties: bool
+        self,
+        graph: Graph,
+        x: Tensor,
+        weight: Tensor | None,
+        reduce: str,
+        widen: bool,
+        with_ties: bool,
+        adds: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Max or min, and the number of edges that reach it (an empty tensor if not asked for)."""
+        """Max or min, and the number of edges that reach it (an empty tensor if not asked for).
+
+        With ``adds``, messages are weight + x in place of weight * x.
+        """
         ...
 
     def extremum_grad(
@@ -65,6 +75,7 @@ class Backend(Protocol):
         ties: Tensor,
         for_x: bool,
         for_weight: bool,
+        adds: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Gradients of max or min to x and to the weights (empty tensors where not asked for)."""
         ...

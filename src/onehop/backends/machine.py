@@ -133,7 +133,14 @@ class MachineBackend:
         return found
 
     def extremum(
-        self, graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, with_ties: bool
+        self,
+        graph: Graph,
+        x: Tensor,
+        weight: Tensor | None,
+        reduce: str,
+        widen: bool,
+        with_ties: bool,
+        adds: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Raises: machines add."""
         raise self._cannot(f"{reduce} is")
@@ -148,6 +155,7 @@ class MachineBackend:
         ties: Tensor,
         for_x: bool,
         for_weight: bool,
+        adds: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Raises: machines add."""
         raise self._cannot("gradients of max and min are")

@@ -55,11 +55,18 @@ class ReferenceBackend:
         return out if widen else out.to(x.dtype)
 
     def extremum(
-        self, graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, with_ties: bool
+        self,
+        graph: Graph,
+        x: Tensor,
+        weight: Tensor | None,
+        reduce: str,
+        widen: bool,
+        with_ties: bool,
+        adds: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Max or min, and the number of edges that reach it."""
         edge_index = _edges(graph, x)
-        message = _messages(edge_index, x, weight, widen)
+        message = _messages(edge_index, x, weight, widen, adds)
         every = torch.stack([torch.arange(graph.num_edges, device=x.device), edge_index[1]])
         out = reference.aggregate(every, message, graph.num_dst, reduce=reduce)
         if not with_ties:
@@ -77,19 +84,22 @@ class ReferenceBackend:
         ties: Tensor,
         for_x: bool,
         for_weight: bool,
+        adds: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Every hit's share of the gradient."""
         source, target = edge_index = _edges(graph, x)
-        message = _messages(edge_index, x, weight, extremum.dtype != x.dtype)
+        message = _messages(edge_index, x, weight, extremum.dtype != x.dtype, adds)
         share = (grad / (ties + (extremum == 0))).index_select(0, target)
         hits = (message == extremum.index_select(0, target)).to(share.dtype) * share
-        to_x = hits if weight is None else hits * weight.unsqueeze(-1)
+        to_x = hits if weight is None or adds else hits * weight.unsqueeze(-1)
         grad_x = (
             share.new_zeros(graph.num_src, x.size(1)).index_add(0, source, to_x)
             if for_x
             else share.new_empty(0)
         )
-        grad_weight = (hits * x.index_select(0, source)).sum(-1) if for_weight else share.new_empty(0)
+        grad_weight = share.new_empty(0)
+        if for_weight:
+            grad_weight = hits.sum(-1) if adds else (hits * x.index_select(0, source)).sum(-1)
         return grad_x, grad_weight
 
     def edge_softmax(self, graph: Graph, scores: Tensor) -> Tensor:
@@ -203,8 +213,8 @@ def _wide(x: Tensor) -> Tensor:
     return x.to(_accumulator(x))
 
 
-def _messages(edge_index: Tensor, x: Tensor, weight: Tensor | None, widen: bool) -> Tensor:
+def _messages(edge_index: Tensor, x: Tensor, weight: Tensor | None, widen: bool, adds: bool) -> Tensor:
     message = _wide(x).index_select(0, edge_index[0])
     if weight is not None:
-        message = message * weight.unsqueeze(-1)
+        message = message + weight.unsqueeze(-1) if adds else message * weight.unsqueeze(-1)
     return message if widen else message.to(x.dtype)

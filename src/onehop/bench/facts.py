@@ -33,6 +33,7 @@ _SETTINGS: dict[str, Callable[[], object]] = {
     "ONEHOP_KEEP_MEMORY": config.keep_memory,
     "ONEHOP_REUSE": config.reuse,
     "ONEHOP_ASSOCIATE": config.associate,
+    "ONEHOP_TUNED": config.tuned,
     "ONEHOP_DISABLE": config.disabled,
     "ONEHOP_CHECK": lambda: "full" if config.full_check() else "version",
     "ONEHOP_CACHE_DIR": lambda: str(config.cache_dir()),

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import onehop
-from onehop import config, native
+from onehop import config, native, processor
 
 # Packages whose version may change a figure.
 PACKAGES = (
@@ -44,7 +44,7 @@ def stamp() -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     """Processor, caches and memory."""
     return {
-        "processor": processor(),
+        "processor": processor.name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "caches_bytes": caches(),
         "memory_bytes": config.physical_memory_bytes(),
@@ -66,14 +66,6 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def processor() -> str:
-    """The processor's name, as the system gives it."""
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
 def caches() -> dict[str, int]:
     """Bytes of each cache that the first core sees, such as ``{"L1 data": 32768, "L3": 33554432}``."""
     sizes = {}
@@ -93,7 +85,7 @@ def last_level_cache_bytes() -> int:
 def machine_line() -> str:
     """The machine in one line, for titles."""
     threads = f"{native.threads()} thread{'' if native.threads() == 1 else 's'}"
-    return f"{processor()}, {threads}, {native.extension.selected_isa()}, torch {torch.__version__}"
+    return f"{processor.name()}, {threads}, {native.extension.selected_isa()}, torch {torch.__version__}"
 
 
 def _size(text: str) -> int:

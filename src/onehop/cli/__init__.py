@@ -1,4 +1,4 @@
-"""The command line: ``onehop demo``, ``onehop bench``, ``onehop info``."""
+"""The command line: ``onehop demo``, ``onehop bench``, ``onehop info``, ``onehop tune``."""
 
 from onehop.cli.app import app, main
 

@@ -5,7 +5,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from onehop.cli import bench, demo, info, simulate
+from onehop.cli import bench, demo, info, simulate, tune
 from onehop.errors import OnehopError
 
 # Exit code of a command that was asked for something impossible, as for unknown options.
@@ -39,6 +39,7 @@ app.command()(demo.demo)
 app.add_typer(bench.app, name="bench")
 app.command()(info.info)
 app.add_typer(simulate.app, name="simulate")
+app.command()(tune.tune)
 
 
 def main() -> None:

@@ -16,6 +16,8 @@ from onehop import native
 from onehop.errors import ArgumentError, IndexRangeError
 
 if TYPE_CHECKING:
+    from onehop.graph.orders import Orders
+    from onehop.graph.reorder import Reordering
     from onehop.graph.statistics import GraphStatistics
 
 # Node numbers are kept in 32 bits.
@@ -41,13 +43,15 @@ class Graph:
         "__weakref__",
         "_csr",
         "_inverse_in_degrees",
-        "_lock",
         "_statistics",
         "_transpose",
+        "lock",
         "num_dst",
         "num_edges",
         "num_src",
         "number",
+        "ordered",
+        "orders",
     )
 
     def __init__(self, csr: Any) -> None:
@@ -62,7 +66,10 @@ class Graph:
         self._transpose: Any = None
         self._statistics: GraphStatistics | None = None
         self._inverse_in_degrees: dict[torch.dtype, Tensor] = {}
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        # Of onehop.graph.reorder: (method, transposed) -> native graph, and method -> its two orders.
+        self.ordered: dict[tuple[str, bool], Any] = {}
+        self.orders: dict[str, Orders] = {}
         self.number: int = next(_numbers)
         """Names this graph where only numbers can travel, as in a compiled program; see :func:`by_number`."""
         _by_number[self.number] = self
@@ -213,7 +220,7 @@ class Graph:
     def transposed_csr(self) -> Any:
         """The native transposed graph, for kernels: rows are sources. Made when first needed, then kept."""
         if self._transpose is None:
-            with self._lock:
+            with self.lock:
                 if self._transpose is None:
                     self._transpose = self._csr.transpose(self.num_edges > WIDE_EDGES, native.threads())
         return self._transpose
@@ -249,6 +256,12 @@ class Graph:
             self._statistics = GraphStatistics.of(self)
         return self._statistics
 
+    def reorder(self, method: str = "community") -> "Reordering":
+        """The graph with new node numbers: see :func:`onehop.graph.reorder.reorder`."""
+        from onehop.graph.reorder import reorder
+
+        return reorder(self, method)
+
     def edge_index(self) -> Tensor:
         """[2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
         target = torch.repeat_interleave(torch.arange(self.num_dst), self.in_degrees)
@@ -276,8 +289,9 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays that exist now: the graph, and its transpose once it was needed."""
-        return int(self._csr.bytes) + (int(self._transpose.bytes) if self._transpose is not None else 0)
+        """Bytes of the arrays that exist now: the graph, and once needed its transpose and other orders."""
+        native_graphs = [self._csr, self._transpose, *self.ordered.values()]
+        return sum(int(each.bytes) for each in native_graphs if each is not None)
 
     def __repr__(self) -> str:
         """Nodes and edges."""

@@ -6,14 +6,15 @@ import importlib.util
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from onehop import config, native
 from onehop.backends import register_machine
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.integrations import reports
+from onehop.integrations import reports, tuning
+from onehop.integrations.settings import OFF, Settings, from_environment, settled
 from onehop.machines.base import Machine
 from onehop.machines.ledger import Ledger
 
@@ -34,16 +35,8 @@ class Framework(Protocol):
         """Puts ours in place; again, with other names, changes the selection."""
         ...
 
-    def reuse(self, on: bool) -> None:
-        """Turns the keeping of aggregates of constant features on or off."""
-        ...
-
-    def associate(self, on: bool) -> None:
-        """Turns the choice of the cheaper order of linear step and aggregation on or off."""
-        ...
-
-    def run_on(self, backend: str) -> None:
-        """Lets sums and means run on the backend of that name; empty means on the best there is."""
+    def apply(self, settings: Settings) -> None:
+        """Follows the settings, as far as they concern a framework."""
         ...
 
     def remove(self) -> None:
@@ -63,21 +56,12 @@ class Framework(Protocol):
 class _State:
     installed: bool
     only: frozenset[str] | None
-    keeping: bool
-    reusing: bool
-    associating: bool
-    backend: str
+    settings: Settings
 
 
 _lock = threading.RLock()
 _framework: Framework | None = None
-_installed = False
-_only: frozenset[str] | None = None
-_keeping = False
-_reusing = False
-_associating = False
-# The machine that sums and means run on, by the name of its backend; empty without one.
-_backend = ""
+_state = _State(False, None, OFF)
 
 
 class Patch:
@@ -107,7 +91,7 @@ class Patch:
     @property
     def active(self) -> bool:
         """Whether the patch is in place now."""
-        return _installed
+        return _state.installed
 
     def remove(self) -> None:
         """Puts everything back as the framework made it; once is enough, again does nothing."""
@@ -117,15 +101,15 @@ class Patch:
     def paused(self) -> Iterator[None]:
         """Inside the block, everything is as the framework made it, as for code that reads sources."""
         with _lock:
-            was_installed, only = _installed, _only
-            if was_installed:
+            before = _state
+            if before.installed:
                 _put_back()
         try:
             yield
         finally:
             with _lock:
-                if was_installed:
-                    _put_in(only)
+                if before.installed:
+                    _put_in(before.only)
 
     def __enter__(self) -> "Patch":
         """Itself."""
@@ -140,10 +124,7 @@ class Patch:
         with _lock:
             if self._before.installed:
                 _put_in(self._before.only)
-                _keep_memory(self._before.keeping)
-                _reuse(self._before.reusing)
-                _associate(self._before.associating)
-                _run_on(self._before.backend)
+                _apply(self._before.settings)
             else:
                 unpatch()
 
@@ -157,28 +138,29 @@ def patch(
     keep_memory: bool | None = None,
     reuse: bool | None = None,
     associate: bool | None = None,
+    tune: str | None = None,
     machine: Machine | None = None,
 ) -> Patch:
     """Lets PyG's layers run on onehop's kernels, wherever that gives the same result.
 
     Models need not change, and may be made before or after. Layers that onehop cannot run go PyG's own way;
     :func:`onehop.explain` says which, and why, and so does one INFO line a class and reason in the log
-    ``onehop``. Calling it again changes ``only`` at most.
+    ``onehop``. Calling it again changes ``only``, and what else is given; None leaves a setting as it is.
 
     Args:
         only: Names of layer classes, such as "GCNConv"; their subclasses count too. None means all.
         keep_memory: Whether the C library keeps freed memory in the process while patched, instead of giving
-            it back to the system and faulting it in anew for each large tensor. None means that the
-            environment variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes), or, if a patch is in place,
-            that nothing changes. Without effect outside glibc.
+            it back to the system and faulting it in anew for each large tensor. At first the environment
+            variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes). Without effect outside glibc.
         reuse: Whether aggregates of features that need no gradient are kept and given back while the features
-            are unchanged, as in the first layer of full-batch training. None means that the environment
-            variable ``ONEHOP_REUSE`` decides (default: yes), or, if a patch is in place, that nothing
-            changes. With a machine nothing is kept, so that every aggregation is counted.
+            are unchanged, as in the first layer of full-batch training. At first ``ONEHOP_REUSE`` decides
+            (default: yes). With a machine nothing is kept, so that every aggregation is counted.
         associate: Whether a layer may multiply by its weight before it aggregates, or after, in place of the
-            other way round, where fewer columns are aggregated then. None means that the environment variable
-            ``ONEHOP_ASSOCIATE`` decides (default: yes), or, if a patch is in place, that nothing changes; with
-            a machine it means no, so that the machine aggregates what the model says.
+            other way round, where fewer columns are aggregated then. At first ``ONEHOP_ASSOCIATE`` decides
+            (default: yes); with a machine it is no, so that the machine aggregates what the model says.
+        tune: "auto" lets a graph that was met five times at one width be tuned (:func:`onehop.tune`), between
+            two calls, for at most three seconds; mini-batches, each a graph of its own, are not. "never", as
+            at first, uses what was tuned before alone.
         machine: A simulated machine, such as ``onehop.machines.pim.Machine()``, on which sums and means of
             the layers run, in inference and in training; everything else runs as without it. The handle's
             ``report`` adds up what its runs took. None means the machine of a patch in place, or none.
@@ -188,59 +170,39 @@ def patch(
         inactive.
 
     Raises:
-        ArgumentError: ``only`` lists a layer that has no fast path, or ``reuse`` is asked for with a machine.
+        ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is something else, or ``reuse``
+            is asked for with a machine.
         ConfigurationError: PyG is not installed, or too old.
     """
     with _lock:
-        before = _State(_installed, _only, _keeping, _reusing, _associating, _backend)
-        if machine is not None and reuse:
-            raise ArgumentError(
-                "reuse: aggregates that are kept would not be counted on the machine; leave reuse away."
-            )
+        before = _state
+        start = before.settings if before.installed else from_environment()
+        settings = settled(start, keep_memory, reuse, associate, tune, machine is not None)
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
-        framework = _find_framework()
-        _put_in(_names(only, framework))
-        if keep_memory is not None:
-            _keep_memory(keep_memory)
-        elif not before.installed:
-            _keep_memory(config.keep_memory())
-        if reuse is not None:
-            _reuse(reuse)
-        elif machine is not None:
-            _reuse(False)
-        elif not before.installed:
-            _reuse(config.reuse())
-        if associate is not None:
-            _associate(associate)
-        elif machine is not None:
-            _associate(False)
-        elif not before.installed:
-            _associate(config.associate())
-        if machine is None:
-            return Patch(before, active=True)
-        ledger = Ledger()
-        _run_on(register_machine(machine, ledger))
+        _put_in(_names(only, _find_framework()))
+        ledger = None
+        if machine is not None:
+            ledger = Ledger()
+            settings = replace(settings, backend=register_machine(machine, ledger))
+        _apply(settings)
         return Patch(before, active=True, ledger=ledger)
 
 
 def unpatch() -> None:
     """Puts back everything that :func:`patch` replaced, and the C library's memory policy."""
     with _lock:
-        if _installed:
+        if _state.installed:
             _put_back()
             reports.forget_logged()
-            _keep_memory(False)
-            _reuse(False)
-            _associate(False)
-            _run_on("")
+            _apply(OFF)
 
 
 def patched() -> tuple[str, ...]:
     """The dotted names of everything that is replaced now; empty without a patch."""
     with _lock:
-        return tuple(_framework.replaced()) if _framework is not None and _installed else ()
+        return tuple(_framework.replaced()) if _framework is not None and _state.installed else ()
 
 
 def silence(module: Any) -> str | None:
@@ -269,43 +231,26 @@ def accelerate(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _put_in(only: frozenset[str] | None) -> None:
-    global _installed, _only
-    framework = _find_framework()
-    framework.install(only)
-    _installed, _only = True, only
+    global _state
+    _find_framework().install(only)
+    _state = replace(_state, installed=True, only=only)
 
 
 def _put_back() -> None:
-    global _installed, _only
+    global _state
     if _framework is not None:
         _framework.remove()
-    _installed, _only = False, None
+    _state = replace(_state, installed=False, only=None)
 
 
-def _keep_memory(keep: bool) -> None:
-    global _keeping
+def _apply(settings: Settings) -> None:
+    global _state
     # Only where something changes: taking back what was never set would change the C library's defaults.
-    if keep != _keeping:
-        native.extension.keep_freed_memory(keep)
-        _keeping = keep
-
-
-def _reuse(on: bool) -> None:
-    global _reusing
-    _find_framework().reuse(on)
-    _reusing = on
-
-
-def _associate(on: bool) -> None:
-    global _associating
-    _find_framework().associate(on)
-    _associating = on
-
-
-def _run_on(backend: str) -> None:
-    global _backend
-    _find_framework().run_on(backend)
-    _backend = backend
+    if settings.keep_memory != _state.settings.keep_memory:
+        native.extension.keep_freed_memory(settings.keep_memory)
+    tuning.switch(settings.tune == "auto")
+    _find_framework().apply(settings)
+    _state = replace(_state, settings=settings)
 
 
 def _find_framework() -> Framework:

@@ -7,6 +7,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops import extremum, linear
 from onehop.ops.checks import check_features, check_graph, check_head_weight, check_vector
+from onehop.ops.semiring import check_multiply, factor_or_term, sum_of_terms
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 
@@ -22,6 +23,7 @@ def aggregate(
     src_scale: Tensor | None = None,
     dst_scale: Tensor | None = None,
     *,
+    multiply: str = "mul",
     backend: str | None = None,
 ) -> Tensor:
     """Reduces, for every destination, the rows of its sources.
@@ -44,22 +46,29 @@ def aggregate(
         src_scale: [num_src]; None means 1. With ``dst_scale`` it makes GCN's normalisation without an array
             of edge weights. Differentiable.
         dst_scale: [num_dst]; None means 1. Multiplies the reduced rows. Differentiable.
+        multiply: What the weight w does to the row m = src_scale[j] * x[j]: "mul" w * m, "add" m + w, "sub"
+            m - w, "copy" m (the weight is left out), "sigmoid" sigmoid(w) * m. With ``reduce`` it makes the
+            semirings of FusedMM: ("add", "min") finds shortest paths, ("mul", "max") most reliable ones.
         backend: Who runs it, by name; None means the best that can (``onehop info`` lists them).
 
     Returns:
         [num_dst, F] or [num_dst, ...], of the promoted dtype of x, weight and scales.
 
     Raises:
-        ArgumentError: A shape, dtype or device does not fit, or ``reduce`` is unknown.
+        ArgumentError: A shape, dtype or device does not fit, or ``reduce`` or ``multiply`` is unknown.
         BackendError: No backend runs on such tensors.
     """
     check_graph(graph)
     check_features("x", x, graph.num_src, "sources")
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
-    widen = False
+    widen = adds = False
+    if multiply != "mul":
+        check_multiply(multiply, weight)
     if weight is not None or src_scale is not None or dst_scale is not None:
         x, weight, src_scale, dst_scale, widen = _promote(graph, x, weight, src_scale, dst_scale)
+        if multiply != "mul":
+            weight, adds = factor_or_term(multiply, weight)
     shape = x.shape
     if len(shape) != 2:
         x = x.flatten(1)
@@ -67,7 +76,7 @@ def aggregate(
     if reduce == "sum" or reduce == "mean":
         out = linear.AGGREGATE(
             x,
-            weight,
+            None if adds else weight,
             src_scale,
             dst_scale,
             graph.number,
@@ -77,17 +86,20 @@ def aggregate(
             widen,
             backend or "",
         )
+        if adds and weight is not None:
+            terms = sum_of_terms(graph, weight, dst_scale, reduce == "mean", out.size(1), backend or "")
+            out = out + terms.to(out.dtype)
     else:
         if src_scale is not None:
             x = x * src_scale.unsqueeze(-1)
-        out = _extremum(graph, x, weight, reduce, widen, backend or "")
+        out = _extremum(graph, x, weight, reduce, widen, backend or "", adds)
         if dst_scale is not None:
             out = out * dst_scale.unsqueeze(-1)
     return out if len(shape) == 2 else out.reshape(out.size(0), *shape[1:])
 
 
 def _extremum(
-    graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, backend: str
+    graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, widen: bool, backend: str, adds: bool
 ) -> Tensor:
     """Max or min of [num_src, F]; with a weight [E, H], head by head."""
     parts: tuple[Tensor, ...] = (x,)
@@ -95,7 +107,7 @@ def _extremum(
     if weight is not None and weight.dim() == 2:
         parts, weights = x.tensor_split(weight.size(1), 1), weight.unbind(1)
     found = [
-        extremum.EXTREMUM(part, each, graph.number, graph.num_dst, reduce, widen, False, backend)[0]
+        extremum.EXTREMUM(part, each, graph.number, graph.num_dst, reduce, widen, False, backend, adds)[0]
         for part, each in zip(parts, weights, strict=True)
     ]
     return found[0] if len(found) == 1 else torch.cat(found, 1)

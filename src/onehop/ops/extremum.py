@@ -12,11 +12,11 @@ from onehop.reference.aggregate import aggregate as reference_aggregate
 
 SCHEMA = (
     "extremum(Tensor x, Tensor? weight, SymInt graph, SymInt rows, str reduce, bool widen, bool with_ties, "
-    "str backend) -> (Tensor, Tensor)"
+    "str backend, bool adds=False) -> (Tensor, Tensor)"
 )
 GRAD_SCHEMA = (
     "extremum_grad(Tensor grad, Tensor x, Tensor? weight, Tensor extremum, Tensor ties, SymInt graph, "
-    "SymInt edges, bool for_x, bool for_weight, str backend) -> (Tensor, Tensor)"
+    "SymInt edges, bool for_x, bool for_weight, str backend, bool adds=False) -> (Tensor, Tensor)"
 )
 
 
@@ -33,9 +33,10 @@ def _kernel(
     widen: bool,
     with_ties: bool,
     backend: str,
+    adds: bool = False,
 ) -> tuple[Tensor, Tensor]:
     runner = backend_for(x.device, x.dtype, backend)
-    return runner.extremum(by_number(graph), x, weight, reduce, widen, with_ties)
+    return runner.extremum(by_number(graph), x, weight, reduce, widen, with_ties, adds)
 
 
 def _fake(
@@ -47,6 +48,7 @@ def _fake(
     widen: bool,
     with_ties: bool,
     backend: str,
+    adds: bool = False,
 ) -> tuple[Tensor, Tensor]:
     shape = (rows, x.size(1))
     out = x.new_empty(shape, dtype=_accumulator(x) if widen else x.dtype)
@@ -64,9 +66,10 @@ def _grad_kernel(
     for_x: bool,
     for_weight: bool,
     backend: str,
+    adds: bool = False,
 ) -> tuple[Tensor, Tensor]:
     runner = backend_for(x.device, x.dtype, backend)
-    return runner.extremum_grad(by_number(graph), grad, x, weight, extremum, ties, for_x, for_weight)
+    return runner.extremum_grad(by_number(graph), grad, x, weight, extremum, ties, for_x, for_weight, adds)
 
 
 def _grad_fake(
@@ -80,6 +83,7 @@ def _grad_fake(
     for_x: bool,
     for_weight: bool,
     backend: str,
+    adds: bool = False,
 ) -> tuple[Tensor, Tensor]:
     dtype = _accumulator(x)
     grad_x = x.new_empty(x.shape if for_x else (0,), dtype=dtype)
@@ -98,11 +102,14 @@ class _Recorded(torch.autograd.Function):
         widen: bool,
         with_ties: bool,
         backend: str,
+        adds: bool,
     ) -> tuple[Tensor, Tensor]:
-        out, ties = below_autograd(EXTREMUM, _kernel, x, weight, graph, rows, reduce, widen, True, backend)
+        out, ties = below_autograd(
+            EXTREMUM, _kernel, x, weight, graph, rows, reduce, widen, True, backend, adds
+        )
         ctx.mark_non_differentiable(ties)
         ctx.save_for_backward(x, weight, out, ties)
-        ctx.number, ctx.reduce, ctx.backend = graph, reduce, backend
+        ctx.number, ctx.reduce, ctx.backend, ctx.adds = graph, reduce, backend, adds
         ctx.graph = keep_alive(graph)
         return out, ties
 
@@ -112,20 +119,15 @@ class _Recorded(torch.autograd.Function):
         for_x, for_weight = ctx.needs_input_grad[:2]
         if torch.is_grad_enabled():
             grads = _differentiable_grad(ctx, grad, x, weight, out)
-            return (*grads, None, None, None, None, None, None)
+            return (*grads, None, None, None, None, None, None, None)
         edges = 0 if weight is None else weight.size(0)
         grad_x, grad_weight = EXTREMUM_GRAD(
-            grad, x, weight, out, ties, ctx.number, edges, for_x, for_weight, ctx.backend
+            grad, x, weight, out, ties, ctx.number, edges, for_x, for_weight, ctx.backend, ctx.adds
         )
         return (
             grad_x.to(x.dtype) if for_x else None,
             grad_weight.to(weight.dtype) if for_weight else None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
+            *(None,) * 7,
         )
 
 
@@ -140,7 +142,8 @@ def _differentiable_grad(
     # Of one operand alone each: views, since the weight may have been computed from x.
     x = x.view_as(x)
     weight = None if weight is None else weight.view_as(weight)
-    again = reference_aggregate(edge_index, x, out.size(0), weight, ctx.reduce)
+    multiply = "add" if ctx.adds else "mul"
+    again = reference_aggregate(edge_index, x, out.size(0), weight, ctx.reduce, multiply=multiply)
     wanted = [
         t for t, need in zip((x, weight), ctx.needs_input_grad[:2], strict=True) if need and t is not None
     ]
@@ -157,14 +160,15 @@ def _autograd(
     widen: bool,
     with_ties: bool,
     backend: str,
+    adds: bool = False,
 ) -> tuple[Tensor, Tensor]:
     if needs_grad(x, weight):
         recorded: tuple[Tensor, Tensor] = _Recorded.apply(  # type: ignore[no-untyped-call]
-            x, weight, graph, rows, reduce, widen, with_ties, backend
+            x, weight, graph, rows, reduce, widen, with_ties, backend, adds
         )
         return recorded
     result: tuple[Tensor, Tensor] = below_autograd(
-        EXTREMUM, _kernel, x, weight, graph, rows, reduce, widen, with_ties, backend
+        EXTREMUM, _kernel, x, weight, graph, rows, reduce, widen, with_ties, backend, adds
     )
     return result
 
@@ -175,6 +179,10 @@ def _grad_autograd(*args: Any) -> tuple[Tensor, Tensor]:
 
 
 EXTREMUM = define(SCHEMA, _kernel, _fake, _autograd)
-"""(x, weight, graph number, rows, "max" or "min", widen, with_ties, backend) -> [rows, F], ties"""
+"""(x, weight, graph number, rows, "max" or "min", widen, with_ties, backend, adds) -> [rows, F], ties
+
+``adds``: messages are weight + x in place of weight * x.
+"""
 EXTREMUM_GRAD = define(GRAD_SCHEMA, _grad_kernel, _grad_fake, _grad_autograd)
-"""(grad, x, weight, extremum, ties, graph number, edges, for_x, for_weight, backend) -> two gradients"""
+"""(grad, x, weight, extremum, ties, graph number, edges, for_x, for_weight, backend, adds) -> two
+gradients"""

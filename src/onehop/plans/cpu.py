@@ -2,46 +2,79 @@
 
 import json
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from onehop.errors import ArgumentError
 
 # Column numbers are padded by this many entries (Csr::kPadding), so that reading ahead stays inside.
 MOST_PREFETCH = 64
+# Vectors that the kernels hold at most (kMostVectors in csrc/kernels/sweep.hpp); fewer with AVX2.
+MOST_REGISTER_BLOCK = 16
+ORDERINGS = ("none", "degree", "rcm", "community", "metis")
+STORAGES = ("same", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
 class CpuPlan:
     """How the CPU kernels go over a graph.
 
+    All plans give the same result, up to the rounding of rows that are cut at other places; ``storage`` alone
+    may change it, and is chosen where the user allows loss only.
+
     Attributes:
         edges_per_item: Edges in a piece of work. Rows longer than this are cut, shorter ones never.
         prefetch: How many edges ahead a source row is asked for; 0 to 64.
         column_tile: Columns done in one pass over the graph; 0 means all of them.
+        register_block: Most vectors of a row's columns that are summed at a time; 0 means as many as the
+            registers hold.
         nontemporal: Write results past the caches, which saves reading their lines first; of use where they
             are larger than the caches. Applies to rows that are whole cache lines.
         threads: Most threads to use; 0 means torch's number.
+        ordering: The order in which destinations are visited: "none" (as they come), "degree", "rcm",
+            "community" or "metis" (:mod:`onehop.graph.orders`). Rows are written to where they belong, so
+            neither features nor results are moved. Of aggregation alone.
+        storage: What sources are read as: "same" (as they come), or "bfloat16", which halves the traffic
+            of float32 and loses 16 bits of every number. Of sums and means alone.
     """
 
     edges_per_item: int = 4096
     prefetch: int = 16
     column_tile: int = 0
+    register_block: int = 0
     nontemporal: bool = False
     threads: int = 0
+    ordering: str = "none"
+    storage: str = "same"
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        for name, least in (("edges_per_item", 1), ("prefetch", 0), ("column_tile", 0), ("threads", 0)):
+        for name, least, most in (
+            ("edges_per_item", 1, None),
+            ("prefetch", 0, MOST_PREFETCH),
+            ("column_tile", 0, None),
+            ("register_block", 0, MOST_REGISTER_BLOCK),
+            ("threads", 0, None),
+        ):
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ArgumentError(f"plan: {name} must be an integer of at least {least}, not {value!r}.")
+            if most is not None and value > most:
+                raise ArgumentError(f"plan: {name} must be at most {most}, not {value}.")
         if not isinstance(self.nontemporal, bool):
             raise ArgumentError(f"plan: nontemporal must be true or false, not {self.nontemporal!r}.")
-        if self.prefetch > MOST_PREFETCH:
-            raise ArgumentError(f"plan: prefetch must be at most {MOST_PREFETCH}, not {self.prefetch}.")
+        for name, choices in (("ordering", ORDERINGS), ("storage", STORAGES)):
+            if getattr(self, name) not in choices:
+                raise ArgumentError(
+                    f"plan: {name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}."
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, ready for JSON."""
+        return asdict(self)
 
     def to_json(self) -> str:
         """The plan as a JSON object."""
-        return json.dumps(asdict(self))
+        return json.dumps(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> "CpuPlan":
@@ -54,6 +87,15 @@ class CpuPlan:
             values = json.loads(text)
         except json.JSONDecodeError as error:
             raise ArgumentError(f"plan: not JSON ({error}).") from error
+        return cls.from_dict(values)
+
+    @classmethod
+    def from_dict(cls, values: Any) -> "CpuPlan":
+        """The plan with these fields; those that are left out have their defaults.
+
+        Raises:
+            ArgumentError: Not a dictionary, or it has a field that plans do not have.
+        """
         if not isinstance(values, dict):
             raise ArgumentError(f"plan: expected a JSON object, got {type(values).__name__}.")
         unknown = set(values) - {field.name for field in fields(cls)}

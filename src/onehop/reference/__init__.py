@@ -7,6 +7,7 @@ from onehop.reference.aggregate import aggregate
 from onehop.reference.attention import attention, gat, gatv2
 from onehop.reference.dropout import dropout_mask
 from onehop.reference.edge_softmax import edge_softmax
+from onehop.reference.fusedmm import fusedmm
 from onehop.reference.sddmm import sddmm
 
-__all__ = ["aggregate", "attention", "dropout_mask", "edge_softmax", "gat", "gatv2", "sddmm"]
+__all__ = ["aggregate", "attention", "dropout_mask", "edge_softmax", "fusedmm", "gat", "gatv2", "sddmm"]

@@ -12,6 +12,7 @@ def aggregate(
     reduce: str = "sum",
     src_scale: Tensor | None = None,
     dst_scale: Tensor | None = None,
+    multiply: str = "mul",
 ) -> Tensor:
     """Gathers the sources' rows, scales them, reduces them over each destination.
 
@@ -26,6 +27,8 @@ def aggregate(
             tie when the extremum is exactly 0.
         src_scale: [num_src], multiplies the rows of x.
         dst_scale: [num_dst], multiplies the rows of the result.
+        multiply: What the weight w does to a row m: "mul" w * m, "add" m + w, "sub" m - w, "copy" m,
+            "sigmoid" sigmoid(w) * m.
 
     Returns:
         [num_dst, F] or [num_dst, H, D], of the promoted dtype of x, weight and scales.
@@ -35,7 +38,7 @@ def aggregate(
     if src_scale is not None:
         message = message * _like_rows(src_scale.index_select(0, source), message)
     if weight is not None:
-        message = message * _like_rows(weight, message)
+        message = _with_weight(message, _like_rows(weight, message), multiply)
     index = _like_rows(target, message).expand_as(message)
     zeros = message.new_zeros(num_dst, *x.shape[1:])
     if reduce in ("sum", "mean"):
@@ -46,6 +49,16 @@ def aggregate(
     else:
         out = zeros.scatter_reduce(0, index, message, reduce=f"a{reduce}", include_self=False)
     return out if dst_scale is None else out * _like_rows(dst_scale, out)
+
+
+def _with_weight(message: Tensor, weight: Tensor, multiply: str) -> Tensor:
+    if multiply == "mul":
+        return message * weight
+    if multiply == "add":
+        return message + weight
+    if multiply == "sub":
+        return message - weight
+    return message * weight.sigmoid() if multiply == "sigmoid" else message
 
 
 def _like_rows(vector: Tensor, rows: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from onehop.integrations.pyg.recognise import (
 )
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Row
+from onehop.integrations.settings import Settings
 
 _OLDEST, _NEWEST = (2, 6), (2, 8)
 
@@ -66,17 +67,11 @@ class Pyg:
         hook.wrap_existing()
         propagate.switch(True)
 
-    def reuse(self, on: bool) -> None:
-        """Whether aggregates of constant features are kept."""
-        reuse.switch(on)
-
-    def associate(self, on: bool) -> None:
-        """Whether linear steps may change places with aggregations."""
-        associations.switch(on)
-
-    def run_on(self, backend: str) -> None:
-        """Where sums and means run, by the backend's name; empty means the best there is."""
-        propagate.run_on(backend)
+    def apply(self, settings: Settings) -> None:
+        """Follows the settings."""
+        reuse.switch(settings.reuse)
+        associations.switch(settings.associate)
+        propagate.run_on(settings.backend)
 
     def remove(self) -> None:
         """Puts theirs back."""

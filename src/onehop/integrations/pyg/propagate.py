@@ -10,7 +10,7 @@ from torch import Tensor
 
 from onehop.backends import backend_for, refusal
 from onehop.graph import Graph
-from onehop.integrations import reports
+from onehop.integrations import reports, tuning
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.attention import AttentionTask, Propagation, prepare
 from onehop.integrations.pyg.eligibility import ClassRecord, context_reason, layer_reason, reduction
@@ -156,6 +156,9 @@ class Task:
 
     def _aggregate(self, x: Tensor) -> Tensor:
         factor = self._factor
+        if x.dim() == 2:
+            backward = x.requires_grad and torch.is_grad_enabled()
+            tuning.saw(self.graph, self.reduce, x.size(1), x.dtype, backward)
         if x.dim() != 2 or (factor is not None and factor.dtype is not x.dtype) or x.dtype not in _PLAIN:
             return aggregate(
                 self.graph,
@@ -181,7 +184,7 @@ class Task:
         """What ``explain`` shows."""
         backend = backend_for(self.x.device, self.x.dtype, self.backend)
         width = self.x.numel() // max(self.graph.num_src, 1)
-        plan = backend.prepare(self.graph, False, width, self.x.dtype)
+        plan = tuning.plan_text(backend, self.graph, self.reduce, width, self.x.dtype)
         form = self.form.name
         if self.scale is not None:
             form = "scaled source, scaled destination"
@@ -189,7 +192,7 @@ class Task:
             form = form.removesuffix(" * weight")
         if self.is_constant():
             form += ", kept while the features do not change"
-        return reports.Call(layer, None, form, self.reduce, backend.name, str(plan))
+        return reports.Call(layer, None, form, self.reduce, backend.name, plan)
 
 
 def task_of(records: dict[type, ClassRecord], layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:

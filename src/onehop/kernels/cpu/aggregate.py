@@ -58,13 +58,17 @@ def extremum(
     widen: bool,
     with_ties: bool,
     weight_in_graph_order: bool,
+    adds: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Max or min, and, if asked for, [rows, F]: how many edges reach it (0 where it is NaN)."""
+    """Max or min, and, if asked for, [rows, F]: how many edges reach it (0 where it is NaN).
+
+    With ``adds`` the weight is added to the row of x, in place of multiplying it.
+    """
     acc = accumulator(x.dtype)
     shape = (csr.rows, x.size(1))
     out = empty(shape, acc if widen else x.dtype)
     ties = empty(shape, acc) if with_ties else None
-    _run(csr, plan, _EXTREMA[reduce], x, weight, weight_in_graph_order, None, None, out, ties)
+    _run(csr, plan, _EXTREMA[reduce], x, weight, weight_in_graph_order, None, None, out, ties, adds)
     return out, ties
 
 
@@ -79,6 +83,7 @@ def _run(
     dst_scale: Tensor | None,
     out: Tensor,
     ties: Tensor | None,
+    adds: bool = False,
 ) -> None:
     x = rows(x)
     heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
@@ -98,6 +103,7 @@ def _run(
             plan.prefetch,
             plan.edges_per_item,
             plan.column_tile,
+            plan.register_block,
             plan.nontemporal,
             width,
             x_begin + head * width * x.element_size(),
@@ -105,6 +111,7 @@ def _run(
             weight_begin + head * weight_step,
             edge_stride(weight),
             weight_in_graph_order,
+            adds,
             address(src_scale),
             address(dst_scale),
             out_begin + head * width * out.element_size(),
@@ -114,7 +121,13 @@ def _run(
 
 
 def extremum_grad_source(
-    transposed: Any, plan: CpuPlan, x: Tensor, weight: Tensor | None, extremum: Tensor, share: Tensor
+    transposed: Any,
+    plan: CpuPlan,
+    x: Tensor,
+    weight: Tensor | None,
+    extremum: Tensor,
+    share: Tensor,
+    adds: bool,
 ) -> Tensor:
     """The gradient of max or min with respect to x.
 
@@ -125,24 +138,25 @@ def extremum_grad_source(
         weight: [E] in the caller's edge order.
         extremum: [num_dst, F], the result.
         share: [num_dst, F], contiguous, of the accumulator's dtype: the gradient divided among the ties.
+        adds: Whether the weight was added, in place of multiplied.
 
     Returns:
         [num_src, F], of the accumulator's dtype.
     """
     out = empty((transposed.rows, x.size(1)), accumulator(x.dtype))
-    _run_grad(extension.extremum_grad_source, transposed, plan, x, weight, extremum, share, out)
+    _run_grad(extension.extremum_grad_source, transposed, plan, x, weight, extremum, share, adds, out)
     return out
 
 
 def extremum_grad_weight(
-    csr: Any, plan: CpuPlan, x: Tensor, weight: Tensor, extremum: Tensor, share: Tensor
+    csr: Any, plan: CpuPlan, x: Tensor, weight: Tensor, extremum: Tensor, share: Tensor, adds: bool
 ) -> Tensor:
     """The gradient of max or min with respect to the weights: [E], of the accumulator's dtype."""
     acc = accumulator(x.dtype)
     if x.size(1) == 0:
         return torch.zeros(csr.edges, dtype=acc)
     out = empty((csr.edges,), acc)
-    _run_grad(extension.extremum_grad_weight, csr, plan, x, weight, extremum, share, out)
+    _run_grad(extension.extremum_grad_weight, csr, plan, x, weight, extremum, share, adds, out)
     return out
 
 
@@ -154,6 +168,7 @@ def _run_grad(
     weight: Tensor | None,
     extremum: Tensor,
     share: Tensor,
+    adds: bool,
     out: Tensor,
 ) -> None:
     x, extremum = rows(x), rows(extremum)
@@ -175,5 +190,6 @@ def _run_grad(
         share.data_ptr(),
         address(weight),
         edge_stride(weight),
+        adds,
         out.data_ptr(),
     )

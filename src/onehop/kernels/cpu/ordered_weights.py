@@ -32,7 +32,7 @@ class _Ordered:
 
 
 def in_graph_order(
-    csr: Any, number: int, transposed: bool, weight: Tensor | None
+    csr: Any, number: int, transposed: bool, ordering: str, weight: Tensor | None
 ) -> tuple[Tensor | None, bool]:
     """The weight in the order of ``csr.col`` and True, if it has been met before; else the weight and False.
 
@@ -40,11 +40,12 @@ def in_graph_order(
         csr: The native graph.
         number: Of the graph that ``csr`` belongs to, which is never used again, as an address would be.
         transposed: Whether ``csr`` is that graph's transpose.
+        ordering: In which order ``csr`` has its rows.
         weight: [E] in the caller's edge order; None stays None.
     """
     if weight is None or csr.edges < LEAST_EDGES or not weight.is_contiguous() or csr.perm is None:
         return weight, False
-    rest = ("weight in graph order", number, transposed)
+    rest = ("weight in graph order", number, transposed, ordering)
     found: _Ordered | None = CACHE.find(weight, rest)
     if found is None:
         CACHE.store(weight, rest, _Ordered())

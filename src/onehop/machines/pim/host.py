@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from onehop.graph import Graph
+from onehop.kernels import cpu as kernels
+from onehop.plans import CpuPlan
 
 
 def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: int = 3) -> float:
@@ -57,36 +59,12 @@ def largest_error(
         out: [num_dst, F].
         block: Columns that are compared at a time.
     """
-    from onehop.native import extension
-
     worst = 0.0
-    values = None
-    if weight is not None:
-        values = weight.double() if graph.perm is None else weight.double()[graph.perm.long()]
+    values = None if weight is None else weight.double()
     for begin in range(0, x.size(1), block):
-        part = x[:, begin : begin + block].double().contiguous()
-        exact = torch.empty(graph.num_dst, part.size(1), dtype=torch.float64)
-        extension.aggregate(
-            graph.csr,
-            1 if reduce == "mean" else 0,
-            1,
-            False,
-            torch.get_num_threads(),
-            16,
-            4096,
-            0,
-            False,
-            part.size(1),
-            part.data_ptr(),
-            part.stride(0),
-            0 if values is None else values.data_ptr(),
-            1,
-            True,
-            0,
-            0,
-            exact.data_ptr(),
-            exact.stride(0),
-            0,
+        part = x[:, begin : begin + block].double()
+        exact = kernels.aggregate(
+            graph.csr, CpuPlan(), part, values, None, None, reduce == "mean", False, False
         )
         if exact.numel():
             worst = max(worst, float((exact - out[:, begin : begin + block].double()).abs().max()))

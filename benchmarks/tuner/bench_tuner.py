@@ -1,0 +1,227 @@
+"""What tuning gains, what its model knows, and what it costs.
+
+    python benchmarks/tuner/bench_tuner.py gain [--graphs arxiv,road] [--widths 32,128] [--budget 5]
+    python benchmarks/tuner/bench_tuner.py order [--graph twin:products] [--scale 0.1] [--widths 32,64]
+    python benchmarks/tuner/bench_tuner.py exhaustive [--graphs road] [--widths 64]
+    python benchmarks/tuner/bench_tuner.py store
+
+All take ``--threads N`` and ``--json FILE``.
+
+``gain``: default plan, the model's own choice without any measurement, and the tuned plan, each forward alone,
+raced in turns after the search is over, results compared first. ``order``: the plan tuned with every field free
+against the one tuned with the order of rows left as it is. ``exhaustive``: every combination of distance, piece
+and tile, against what the search and the model found among them. ``store``: reading a file of 200 plans.
+
+Figures are medians of the rounds of one run; ratios are default over tuned: above 1, tuning won.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import onehop
+from onehop import Graph, datasets, native
+from onehop.backends.cpu import CpuBackend
+from onehop.bench.graphs import workload
+from onehop.bench.stamp import stamp
+from onehop.bench.timing import geometric_mean, interleave
+from onehop.plans import CpuPlan, tuned
+from onehop.tuner import candidates
+from onehop.tuner.operations import FIELDS, operations
+from onehop.tuner.run import Report, Run
+from onehop.tuner.search import Budget
+
+ROUNDS = 9
+
+
+def calls(graph: Graph, width: int, plans: dict[str, CpuPlan]) -> dict[str, Callable[[], torch.Tensor]]:
+    """The sum with each plan, after all have given the same result."""
+    x = torch.randn(graph.num_src, width, generator=torch.Generator().manual_seed(1))
+
+    def call(plan: CpuPlan) -> Callable[[], torch.Tensor]:
+        return lambda: CpuBackend(plan).aggregate(graph, False, x, None, None, None, False, False)
+
+    ready = {name: call(plan) for name, plan in plans.items()}
+    first = ready[next(iter(ready))]()
+    for other in ready.values():
+        torch.testing.assert_close(other(), first, rtol=1e-4, atol=1e-3)
+    return ready
+
+
+def models_choice(graph: Graph, width: int, fields: tuple[str, ...] = FIELDS) -> tuple[CpuPlan, Any]:
+    """The plan that the cost model prefers, and the model."""
+    (operation,) = operations("aggregate", "sum", False)
+    case = tuned.case_of(graph, "sum", False, width, torch.float32)
+    budget = Budget(3600)
+    run = Run(graph, case, operation, torch.float32, False, fields, budget, Report(None, budget), None)
+    run.make_orders()
+    default = candidates.start(graph, operation, width, torch.float32)
+    return run.proposals(default)[0], run.model
+
+
+def gain(options: argparse.Namespace) -> dict[str, Any]:
+    """Default, model, tuned."""
+    rows = []
+    for name, width in itertools.product(options.graphs.split(","), map(int, options.widths.split(","))):
+        graph = workload(name).graph
+        result = onehop.tune(graph, width, backward=False, budget_s=options.budget, keep=False, again=True)
+        (entry,) = result.entries
+        (operation,) = operations("aggregate", "sum", False)
+        chosen, model = models_choice(graph, width)
+        default = candidates.start(graph, operation, width, torch.float32)
+        unordered = dataclasses.replace(result.plan, ordering="none")
+        plans = {"default": default, "tuned": result.plan, "model": chosen, "tuned, no order": unordered}
+        times = interleave(calls(graph, width, plans), ROUNDS)
+        medians = {key: value.median_s for key, value in times.items()}
+        best = min(medians.values())
+        rows.append(
+            {
+                "graph": name, "width": width, "plan": result.plan.to_dict(), "model_plan": chosen.to_dict(),
+                "seconds": {key: value.to_dict() for key, value in times.items()},
+                "over_default": medians["default"] / medians["tuned"],
+                "over_default_without_order": medians["default"] / medians["tuned, no order"],
+                "model_behind_best": medians["model"] / best,
+                "predicted_s": {key: model.predict(plan) for key, plan in plans.items()},
+                "tuning_s": result.seconds, "ordering_s": entry.ordering_s, "break_even": entry.break_even,
+                "tried": entry.tried,
+            }
+        )  # fmt: skip
+        r = rows[-1]
+        print(
+            f"{name:12} {width:4}  default {medians['default'] * 1e3:7.2f} ms  tuned {r['over_default']:.2f}x  "
+            f"without order {r['over_default_without_order']:.2f}x  model {r['model_behind_best']:.2f} of best  "
+            f"{result.seconds:4.1f} s, {entry.tried} plans  {result.plan.ordering}"
+            + (f" ({entry.ordering_s:.2f} s, pays after {entry.break_even})" if entry.ordering_s else ""),
+            flush=True,
+        )
+    summary = {
+        "tuned_over_default_geomean": geometric_mean(r["over_default"] for r in rows),
+        "tuned_over_default_least": min(r["over_default"] for r in rows),
+        "without_order_geomean": geometric_mean(r["over_default_without_order"] for r in rows),
+        "model_behind_best_mean": statistics.mean(r["model_behind_best"] for r in rows),
+    }
+    print(summary)
+    return {"cases": rows, "summary": summary}
+
+
+def order(options: argparse.Namespace) -> dict[str, Any]:
+    """Tuned with orders over tuned without."""
+    dataset = datasets.twin(options.graph.removeprefix("twin:"), scale=options.scale, features=False)
+    graph = Graph.from_edge_index(dataset.edge_index, num_nodes=dataset.num_nodes)
+    print(dataset.name, graph, flush=True)
+    rows = []
+    for width in map(int, options.widths.split(",")):
+        common = {"backward": False, "budget_s": options.budget, "keep": False, "again": True}
+        without = onehop.tune(graph, width, fields=[f for f in FIELDS if f != "ordering"], **common)
+        result = onehop.tune(graph, width, **common)
+        (entry,) = result.entries
+        times = interleave(calls(graph, width, {"without": without.plan, "with": result.plan}), ROUNDS)
+        saved = times["without"].median_s - times["with"].median_s
+        rows.append(
+            {
+                "width": width, "without": without.plan.to_dict(), "with": result.plan.to_dict(),
+                "seconds": {key: value.to_dict() for key, value in times.items()},
+                "ratio": times["without"].median_s / times["with"].median_s, "ordering_s": entry.ordering_s,
+                "break_even": entry.ordering_s / saved if saved > 0 else None,
+            }
+        )  # fmt: skip
+        r = rows[-1]
+        even = "never" if r["break_even"] is None else f"after {r['break_even']:.0f} calls"
+        print(
+            f"width {width:4}  without {times['without'].median_s * 1e3:7.1f} ms  with "
+            f"{times['with'].median_s * 1e3:7.1f} ms  {r['ratio']:.2f}x  {result.plan.ordering}, made in "
+            f"{entry.ordering_s:.2f} s, pays {even}",
+            flush=True,
+        )
+    return {"graph": dataset.name, "nodes": graph.num_dst, "edges": graph.num_edges, "cases": rows}
+
+
+def exhaustive(options: argparse.Namespace) -> dict[str, Any]:
+    """Every plan of three fields, measured; what search and model chose among them."""
+    fields = ("prefetch", "edges_per_item", "column_tile")
+    rows = []
+    for name, width in itertools.product(options.graphs.split(","), map(int, options.widths.split(","))):
+        graph = workload(name).graph
+        result = onehop.tune(
+            graph, width, fields=fields, backward=False, budget_s=options.budget, keep=False, again=True
+        )
+        chosen, _ = models_choice(graph, width, fields)
+        (operation,) = operations("aggregate", "sum", False)
+        default = candidates.start(graph, operation, width, torch.float32)
+        axes = candidates.axes(
+            graph, operation, width, torch.float32, native.threads(), native.extension.vector_bytes(), False
+        )
+        grid = [
+            dataclasses.replace(default, **dict(zip(fields, values, strict=True)))
+            for values in itertools.product(*(axes.get(f, (getattr(default, f),)) for f in fields))
+        ]
+        first = interleave(calls(graph, width, {str(plan): plan for plan in grid}), 2)
+        ranked = sorted(grid, key=lambda plan: first[str(plan)].min_s)
+        finalists = {str(plan): plan for plan in ranked[:4]} | {"search": result.plan, "model": chosen}
+        last = {key: value.median_s for key, value in interleave(calls(graph, width, finalists), 15).items()}
+        best = min(last.values())
+        rows.append(
+            {"graph": name, "width": width, "plans": len(grid), "best_s": best,
+             "search": last["search"] / best, "model": last["model"] / best}
+        )  # fmt: skip
+        print(
+            f"{name:12} {width:4}  {len(grid)} plans, best {best * 1e3:.2f} ms, search {last['search'] / best:.3f}, "
+            f"model {last['model'] / best:.3f}",
+            flush=True,
+        )
+    return {"cases": rows}
+
+
+def store(options: argparse.Namespace) -> dict[str, Any]:
+    """The first lookup of a process: reading the file; and the later ones."""
+    graph = workload("cora").graph
+    plan = CpuPlan(prefetch=3)
+    cases = [tuned.case_of(graph, "sum", bool(i % 2), 16 + i, torch.float32) for i in range(200)]
+    tuned.install([tuned.Tuned(case, plan, 1e-3, 1e-3, 2e-3) for case in cases])
+    loads = []
+    for _ in range(ROUNDS):
+        tuned.forget()
+        begin = time.perf_counter()
+        assert CpuBackend().prepare(graph, False, 16, torch.float32) == plan
+        loads.append(time.perf_counter() - begin)
+    begin = time.perf_counter()
+    for _ in range(10_000):
+        CpuBackend().prepare(graph, False, 16, torch.float32)
+    lookup = (time.perf_counter() - begin) / 10_000
+    print(f"first lookup, 200 plans: {statistics.median(loads) * 1e3:.2f} ms; later: {lookup * 1e6:.2f} us")
+    return {"load_s": statistics.median(loads), "lookup_s": lookup}
+
+
+def main() -> None:
+    """Runs one part."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("part", choices=("gain", "order", "exhaustive", "store"))
+    parser.add_argument("--graphs", default="arxiv,reddit-mini,road,cora")
+    parser.add_argument("--graph", default="twin:products")
+    parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--widths", default="16,32,64,128,256")
+    parser.add_argument("--budget", type=float, default=10.0)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    parts = {"gain": gain, "order": order, "exhaustive": exhaustive, "store": store}
+    content = parts[options.part](options)
+    if options.json:
+        options.json.write_text(
+            json.dumps({"command": options.part, "stamp": stamp(), **content}, indent=2) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+// Orders of a graph's rows.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <new>
+
+#include "arguments.hpp"
+#include "onehop/communities.hpp"
+#include "onehop/csr.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+void bind_reorder(nb::module_& m) {
+  m.def(
+      "with_rows",
+      [](const onehop::Csr& csr, Address order, bool wide_perm, int threads) {
+        auto result = onehop::with_rows(csr, static_cast<const int32_t*>(at(order)), wide_perm, threads);
+        if (result == nullptr) throw std::bad_alloc();
+        return result;
+      },
+      "csr"_a, "order"_a, "wide_perm"_a, "threads"_a, Released());
+  m.def(
+      "community_order",
+      [](const onehop::Csr& csr, Address order) { onehop::community_order(csr, static_cast<int32_t*>(at(order))); },
+      "csr"_a, "order"_a, Released());
+}

@@ -1,0 +1,106 @@
+"""``onehop tune``: the best plans for a graph, a curve over widths, and where this machine is best."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from onehop.bench.stamp import machine_line
+from onehop.cli import sources
+from onehop.cli.console import output, progress
+from onehop.cli.options import Json, Plot, Threads, numbers, set_threads
+from onehop.errors import ArgumentError
+from onehop.tuner import TuningResult
+from onehop.tuner.operations import OPS, REDUCTIONS
+from onehop.tuner.tuning import DEFAULT_BUDGET_S, tune as find_plans
+
+
+def tune(
+    graph: Annotated[str, typer.Option(help=f"A benchmark graph's name, or: {sources.GRAPH_HELP}")],
+    widths: Annotated[
+        str, typer.Option(help="Feature columns with commas, or FROM:TO for the powers of two.")
+    ] = "16:512",
+    op: Annotated[str, typer.Option(help=f"One of {', '.join(OPS)}.")] = "aggregate",
+    reduce: Annotated[str, typer.Option(help=f"Of aggregate: one of {', '.join(REDUCTIONS)}.")] = "sum",
+    backward: Annotated[bool, typer.Option(help="Tune the gradient too.")] = True,
+    budget: Annotated[
+        float | None, typer.Option(help=f"Seconds for everything; by default {DEFAULT_BUDGET_S:g} a width.")
+    ] = None,
+    lossy: Annotated[bool, typer.Option(help="Try 16 bits for features; not kept for later.")] = False,
+    again: Annotated[bool, typer.Option(help="Tune also what was tuned before.")] = False,
+    threads: Threads = None,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    """Finds the fastest plans for a graph on this machine and keeps them: all programs use them from then on.
+
+    Interrupted with Ctrl-C, it keeps what it has, and goes on from there when it is called again.
+    """
+    columns = _widths(widths)
+    set_threads(threads)
+    console = output()
+    console.print(machine_line())
+    with progress() as bar:
+        bar.describe(f"{graph}: making the graph")
+        found = sources.structure(graph).graph
+        result = find_plans(
+            found,
+            columns,
+            op,
+            reduce,
+            backward=backward,
+            budget_s=budget,
+            lossy=lossy,
+            again=again,
+            progress=bar.share,
+        )
+    console.print(_table(result))
+    console.print(str(result))
+    suggested = result.suggested_widths()
+    if suggested:
+        console.print(
+            f"Most columns a second on this machine: width {', '.join(map(str, suggested))} "
+            f"(all within 10 % of the best)."
+        )
+    if json is not None:
+        _write(json, result.to_json() + "\n")
+    if plot is not None:
+        result.plot(plot)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def _table(result: TuningResult) -> Table:
+    table = Table(
+        title=f"{result.op} {result.reduce}: milliseconds, medians", title_justify="left", header_style="bold"
+    )
+    for heading in ("width", "tuned", "default", "torch CSR", "over default", "over torch", "predicted"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for point in result.curve:
+        table.add_row(
+            str(point.width),
+            *(_ms(seconds) for seconds in (point.tuned_s, point.default_s, point.torch_s)),
+            *("-" if ratio is None else f"{ratio:.2f}x" for ratio in (point.over_default, point.over_torch)),
+            _ms(point.predicted_s),
+        )
+    return table
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.3g}"
+
+
+def _widths(text: str) -> list[int]:
+    first, colon, last = text.partition(":")
+    if not colon:
+        return numbers("widths", text)
+    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+        raise ArgumentError(f"widths: expected FROM:TO with 1 <= FROM <= TO, or a list, got {text!r}.")
+    found = [int(first)]
+    while found[-1] * 2 <= int(last):
+        found.append(found[-1] * 2)
+    return found

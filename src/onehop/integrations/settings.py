@@ -1,0 +1,63 @@
+"""What a patch does besides its fast paths: how ``patch()``'s arguments, and the environment, are settled."""
+
+from dataclasses import dataclass, replace
+
+from onehop import config
+from onehop.errors import ArgumentError
+
+TUNE_MODES = ("auto", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The choices of a patch.
+
+    Attributes:
+        keep_memory: Whether the C library keeps freed memory.
+        reuse: Whether aggregates of constant features are kept.
+        associate: Whether layers take the cheaper order of linear step and aggregation.
+        tune: "auto" or "never".
+        backend: The machine that sums and means run on, by the name of its backend; empty without one.
+    """
+
+    keep_memory: bool = False
+    reuse: bool = False
+    associate: bool = False
+    tune: str = "never"
+    backend: str = ""
+
+
+OFF = Settings()
+"""How things are without a patch."""
+
+
+def from_environment() -> Settings:
+    """What a patch does that is told nothing else."""
+    return Settings(keep_memory=config.keep_memory(), reuse=config.reuse(), associate=config.associate())
+
+
+def settled(
+    before: Settings,
+    keep_memory: bool | None,
+    reuse: bool | None,
+    associate: bool | None,
+    tune: str | None,
+    with_machine: bool,
+) -> Settings:
+    """The settings after a call of ``patch()``; None leaves a setting as it was.
+
+    With a machine, what keeps aggregations from it or changes their widths is off, unless asked for.
+
+    Raises:
+        ArgumentError: ``tune`` is something else, or ``reuse`` is asked for with a machine.
+    """
+    if tune is not None and tune not in TUNE_MODES:
+        raise ArgumentError(f"tune: expected one of {', '.join(TUNE_MODES)}, got {tune!r}.")
+    if with_machine:
+        if reuse:
+            raise ArgumentError(
+                "reuse: aggregates that are kept would not be counted on the machine; leave reuse away."
+            )
+        before = replace(before, reuse=False, associate=False)
+    given = {"keep_memory": keep_memory, "reuse": reuse, "associate": associate, "tune": tune}
+    return replace(before, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

@@ -1,0 +1,88 @@
+"""The values worth trying for each field of a plan: from the graph's figures and the caches there are."""
+
+import torch
+
+from onehop import processor
+from onehop.graph import Graph
+from onehop.plans import CpuPlan
+from onehop.plans.default import SERIAL_WORK, default_plan, fitting_tile
+from onehop.tuner.operations import Operation
+
+Axes = dict[str, tuple[int | bool | str, ...]]
+
+_PREFETCHES = (0, 4, 8, 16, 32, 64)
+_ITEMS = (512, 1024, 2048, 4096, 8192, 16384, 65536)
+_LINE_BYTES = 64
+# Tiles of fewer bytes of a row cost more to jump to than they are.
+_LEAST_TILE_BYTES = 128
+# Orders do not pay where one thread's cache holds x, or on graphs too small to notice.
+_LEAST_ORDERED_EDGES = 1 << 15
+_ORDERS = ("community", "rcm", "degree")
+# One thread is worth a try up to this many times the work below which the default takes one.
+_SERIAL_RANGE = 32
+
+
+def start(graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> CpuPlan:
+    """The default plan, where every search begins."""
+    sources, rows = (graph.num_src, graph.num_dst)
+    if operation.transposed:
+        sources, rows = rows, sources
+    return default_plan(sources, rows, graph.num_edges, width, dtype.itemsize)
+
+
+def axes(
+    graph: Graph,
+    operation: Operation,
+    width: int,
+    dtype: torch.dtype,
+    threads: int,
+    vector_bytes: int,
+    lossy: bool,
+) -> Axes:
+    """For each field that matters here the values to try, those with most at stake first.
+
+    Args:
+        graph: The graph.
+        operation: One of its directions.
+        width: Columns.
+        dtype: Of the features.
+        threads: torch's number.
+        vector_bytes: Of the kernels' registers.
+        lossy: Whether features may be rounded to 16 bits.
+    """
+    default = start(graph, operation, width, dtype)
+    sources = graph.num_dst if operation.transposed else graph.num_src
+    row_bytes, edges = width * dtype.itemsize, graph.num_edges
+    found: Axes = {}
+    if lossy and dtype == torch.float32:
+        found["storage"] = ("same", "bfloat16")
+    if edges >= _LEAST_ORDERED_EDGES and sources * row_bytes > processor.caches().get(2, 0):
+        found["ordering"] = ("none", *_ORDERS)
+    found["column_tile"] = _tiles(sources, edges, width, dtype.itemsize, default.column_tile)
+    found["prefetch"] = tuple(sorted({*_PREFETCHES, default.prefetch}))
+    if row_bytes % _LINE_BYTES == 0:
+        found["nontemporal"] = (False, True)
+    vectors = -(-row_bytes // vector_bytes)
+    # Half the registers and a quarter; other values cut rows into blocks no evener.
+    found["register_block"] = (0, *(block for block in (8, 4) if vectors > block))
+    # Fewer pieces than threads would leave some idle.
+    items = [size for size in _ITEMS if edges // size >= 4 * threads or size == default.edges_per_item]
+    found["edges_per_item"] = tuple(sorted({*items, default.edges_per_item}))
+    if threads > 1 and edges * width < _SERIAL_RANGE * SERIAL_WORK:
+        found["threads"] = (0, 1)
+    return {
+        name: values
+        for name, values in found.items()
+        if name in operation.axes and set(values) != {values[0]}
+    }
+
+
+def _tiles(sources: int, edges: int, width: int, itemsize: int, default: int) -> tuple[int, ...]:
+    """All columns at once, and even parts whose rows of x fit a cache better."""
+    line = _LINE_BYTES // itemsize
+    tiles = {0, default, fitting_tile(sources, edges, width, itemsize)}
+    for parts in (2, 3, 4, 8):
+        tile = -(-width // (parts * line)) * line
+        if tile * itemsize >= _LEAST_TILE_BYTES and tile < width:
+            tiles.add(tile)
+    return tuple(sorted(tiles))

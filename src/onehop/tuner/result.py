@@ -1,0 +1,189 @@
+"""What tuning found: plans, the curve over widths, and the picture."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onehop.errors import ArgumentError
+from onehop.plans import CpuPlan, store, tuned
+from onehop.plans.tuned import Tuned
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One width: medians of a call, or, with backward, of a call and its gradient together.
+
+    Attributes:
+        width: Columns.
+        tuned_s: With the tuned plans; None where nothing was measured.
+        default_s: With the default plans.
+        torch_s: With torch's sparse CSR; None where torch has no such operation.
+        predicted_s: What the cost model expects of the tuned plans.
+    """
+
+    width: int
+    tuned_s: float | None
+    default_s: float | None
+    torch_s: float | None
+    predicted_s: float
+
+    @property
+    def over_default(self) -> float | None:
+        """How many times faster than the default plans."""
+        return self.default_s / self.tuned_s if self.default_s and self.tuned_s else None
+
+    @property
+    def over_torch(self) -> float | None:
+        """How many times faster than torch's sparse CSR."""
+        return self.torch_s / self.tuned_s if self.torch_s and self.tuned_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class TuningResult:
+    """What :func:`onehop.tune` found.
+
+    Attributes:
+        op: What was tuned.
+        reduce: Likewise.
+        entries: A plan for each width and direction, forward before backward.
+        machine: Where it was tuned, as :func:`onehop.plans.store.machine` tells it.
+        seconds: What tuning took.
+    """
+
+    op: str
+    reduce: str
+    entries: tuple[Tuned, ...]
+    machine: dict[str, Any]
+    seconds: float
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The widths, as asked for."""
+        return tuple(dict.fromkeys(entry.case.width for entry in self.entries))
+
+    @property
+    def plans(self) -> dict[int, CpuPlan]:
+        """The forward plan of each width."""
+        return {entry.case.width: entry.plan for entry in self.entries if not entry.case.transposed}
+
+    @property
+    def plan(self) -> CpuPlan:
+        """The forward plan.
+
+        Raises:
+            ArgumentError: Several widths were tuned.
+        """
+        if len(self.widths) != 1:
+            raise ArgumentError(
+                f"plan: {len(self.widths)} widths were tuned; take plans[width], with one of "
+                f"{', '.join(map(str, self.widths))}."
+            )
+        return self.entries[0].plan
+
+    @property
+    def curve(self) -> tuple[CurvePoint, ...]:
+        """Times by width, both directions added up."""
+        return tuple(self._point(width) for width in self.widths)
+
+    def _point(self, width: int) -> CurvePoint:
+        parts = [entry for entry in self.entries if entry.case.width == width]
+        return CurvePoint(
+            width,
+            _total([entry.measured_s for entry in parts]),
+            _total([entry.default_s for entry in parts]),
+            _total([entry.baseline_s for entry in parts]),
+            sum(entry.predicted_s for entry in parts),
+        )
+
+    def suggested_widths(self, share: float = 0.9) -> tuple[int, ...]:
+        """Where this machine is best: widths with at least ``share`` of the most columns a second."""
+        rates = {p.width: p.width / p.tuned_s for p in self.curve if p.tuned_s}
+        most = max(rates.values(), default=0.0)
+        return tuple(width for width, rate in rates.items() if rate >= share * most)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draws the curve into a PNG file; needs matplotlib.
+
+        Raises:
+            ArgumentError: Nothing was measured.
+        """
+        from onehop.tuner.picture import draw
+
+        draw(self, Path(path))
+
+    def use(self) -> None:
+        """Puts the plans to use in this process, as :func:`onehop.tune` has done where they were tuned.
+
+        Raises:
+            ArgumentError: They were tuned on another machine.
+        """
+        if self.machine != store.machine():
+            raise ArgumentError(
+                f"result: tuned on {self.machine.get('processor', 'an unknown machine')}, and this is "
+                f"{store.machine()['processor']}: tune here with onehop.tune."
+            )
+        tuned.install(list(self.entries), keep=False)
+
+    def to_json(self) -> str:
+        """Everything, as a JSON object."""
+        curve = [
+            {
+                "width": p.width,
+                "tuned_s": p.tuned_s,
+                "default_s": p.default_s,
+                "torch_s": p.torch_s,
+                "predicted_s": p.predicted_s,
+                "over_default": p.over_default,
+                "over_torch": p.over_torch,
+            }
+            for p in self.curve
+        ]
+        return json.dumps(
+            {
+                "op": self.op,
+                "reduce": self.reduce,
+                "machine": self.machine,
+                "seconds": self.seconds,
+                "entries": [entry.to_dict() for entry in self.entries],
+                "curve": curve,
+            },
+            indent=2,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "TuningResult":
+        """The result that :meth:`to_json` wrote.
+
+        Raises:
+            ArgumentError: No JSON, or not of this kind.
+        """
+        try:
+            values = json.loads(text)
+            entries = tuple(Tuned.from_dict(entry) for entry in values["entries"])
+            return cls(values["op"], values["reduce"], entries, values["machine"], values["seconds"])
+        except json.JSONDecodeError as error:
+            raise ArgumentError(f"result: not JSON ({error}).") from error
+        except (KeyError, TypeError) as error:
+            raise ArgumentError(f"result: not a tuning result ({error}).") from error
+
+    def __str__(self) -> str:
+        """A line for each plan."""
+        lines = []
+        for entry in self.entries:
+            direction = "backward" if entry.case.transposed else "forward"
+            gain = "" if entry.speedup is None else f"{entry.speedup:.2f}x the default plan: "
+            lines.append(f"width {entry.case.width}, {direction}: {gain}{entry}")
+            if entry.ordering_s:
+                lines.append(
+                    f"  its order {entry.plan.ordering!r} takes {entry.ordering_s:.2f} s to make, "
+                    f"and has paid for itself after {entry.break_even} calls"
+                )
+        return "\n".join(lines)
+
+
+def _total(parts: Sequence[float | None]) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if parts and len(known) == len(parts) else None

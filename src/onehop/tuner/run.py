@@ -1,0 +1,190 @@
+"""One search: one direction of one operation at one width, with everything that belongs to it."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from onehop import native
+from onehop.graph import Graph
+from onehop.graph.reorder import ordered_csr
+from onehop.plans import CpuPlan
+from onehop.plans.tuned import Case, Tuned
+from onehop.tuner import baseline, candidates
+from onehop.tuner.cost_model import CostModel
+from onehop.tuner.operations import Operation
+from onehop.tuner.search import Budget, Search
+from onehop.tuner.speeds import speeds
+
+# Called with what is being done, and the share of the whole that is done, from 0 to 1.
+Progress = Callable[[str, float], None]
+
+# Calls shorter than this are repeated within one measurement.
+_SHORT_S = 2e-3
+# How many plans the model may propose to begin with.
+_PROPOSED = 3
+# An order is worth looking at if making it is expected to take no more of the time left than this.
+_ORDER_SHARE = 0.2
+_ORDER_S_PER_EDGE = 1.5e-7
+_BASELINE_ROUNDS = 3
+# What the model must promise of a value to be believed.
+_CONVINCING = 0.9
+
+
+class Report:
+    """What the caller is told of the progress."""
+
+    def __init__(self, progress: Progress | None, budget: Budget) -> None:
+        self._progress = progress
+        self._budget = budget
+        self._whole = max(budget.left(), 1e-9)
+        self.what = ""
+
+    def __call__(self, what: str, done: float) -> None:
+        """Says so."""
+        if self._progress is not None:
+            self._progress(what, done)
+
+    def tick(self) -> None:
+        """Another measurement is done."""
+        self(self.what, min(1.0, max(0.0, 1.0 - self._budget.left() / self._whole)))
+
+
+class Run:
+    """Tuning of one direction at one width."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        case: Case,
+        operation: Operation,
+        dtype: torch.dtype,
+        lossy: bool,
+        free: Sequence[str],
+        budget: Budget,
+        report: Report,
+        before: Tuned | None,
+    ) -> None:
+        self.graph, self.case, self.operation, self.dtype = graph, case, operation, dtype
+        self.budget, self.report, self.before = budget, report, before
+        self.order_seconds: dict[str, float] = {}
+        self.baseline_s: float | None = None
+        self.search: Search | None = None
+        self.had = set(graph.ordered)
+        vector_bytes = native.extension.vector_bytes()
+        everything = candidates.axes(graph, operation, case.width, dtype, case.threads, vector_bytes, lossy)
+        self.axes = {name: values for name, values in everything.items() if name in free}
+        self.model = CostModel(
+            graph,
+            operation.transposed,
+            case.width,
+            dtype.itemsize,
+            speeds(case.threads, case.isa),
+            vector_bytes,
+            operation.reads_two,
+            {},
+        )
+
+    def search_plans(self, op: str, reduce: str) -> None:
+        """Measures within the budget."""
+        default = candidates.start(self.graph, self.operation, self.case.width, self.dtype)
+        if self.budget.left() < self.model.predict(default):
+            self.search = self._new_search(default, lambda _: math.inf)
+            self.search.exhausted = True
+            return
+        call = self.operation.make(self.graph, self.case.width, self.dtype)
+        self.make_orders()
+        self.search = self._new_search(default, lambda plan: _timed(call, plan))
+        self.search.run([*self.proposals(default), *([self.before.plan] if self.before else [])])
+        self._time_baseline(op, reduce)
+
+    def _new_search(self, default: CpuPlan, measure: Callable[[CpuPlan], float]) -> Search:
+        return Search(default, self.axes, measure, self.model.predict, self.budget, self.report.tick)
+
+    def make_orders(self) -> None:
+        """Leaves the orders in the axes that can be made in time, and makes them."""
+        if "ordering" not in self.axes:
+            return
+        kept = ["none"]
+        for name in self.axes["ordering"][1:]:
+            assert isinstance(name, str)
+            if _ORDER_S_PER_EDGE * self.graph.num_edges > _ORDER_SHARE * self.budget.left():
+                continue
+            known = self.graph.orders.get(name)
+            begin = time.perf_counter()
+            ordered_csr(self.graph, name, self.operation.transposed)
+            # An order that was there already has to be made again in another process.
+            self.order_seconds[name] = time.perf_counter() - begin + (known.seconds if known else 0.0)
+            kept.append(name)
+            self.report.tick()
+        self.axes["ordering"] = tuple(kept)
+        if len(kept) == 1:
+            del self.axes["ordering"]
+
+    def proposals(self, default: CpuPlan) -> list[CpuPlan]:
+        """What the model thinks best: field by field from the default, and the steps on the way.
+
+        A field departs from the default where that promises more than the model errs.
+        """
+        best, steps = default, [default]
+        for name, values in self.axes.items():
+            options = [Search.replaced(best, name, value) for value in values]
+            promising = min(options, key=self.model.predict)
+            if self.model.predict(promising) < _CONVINCING * self.model.predict(best):
+                best = promising
+            steps.append(best)
+        return list(dict.fromkeys(reversed(steps)))[:_PROPOSED]
+
+    def _time_baseline(self, op: str, reduce: str) -> None:
+        call = baseline.torch_csr(
+            self.graph, op, reduce, self.operation.transposed, self.case.width, self.dtype
+        )
+        times: list[float] = []
+        while call is not None and len(times) < _BASELINE_ROUNDS:
+            begin = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - begin)
+            if self.budget.left() < times[-1]:
+                break
+        self.baseline_s = statistics.median(times) if times else None
+
+    def found(self) -> Tuned | None:
+        """What is known by now; None before the search began."""
+        search = self.search
+        if search is None:
+            return None
+        settled = {plan: statistics.median(times) for plan, times in search.settled.items() if times}
+        finished = bool(settled) and not search.exhausted
+        ordering = search.best.ordering
+        self._drop_orders(ordering)
+        return Tuned(
+            case=self.case,
+            plan=search.best,
+            predicted_s=self.model.predict(search.best),
+            measured_s=settled.get(search.best),
+            default_s=settled.get(search.default),
+            baseline_s=self.baseline_s,
+            ordering_s=self.order_seconds.get(ordering, 0.0),
+            tried=len(search.times),
+            finished=finished,
+        )
+
+    def _drop_orders(self, chosen: str) -> None:
+        """Frees the arrays of orders that were tried and not taken."""
+        for key in [key for key in self.graph.ordered if key not in self.had and key[0] != chosen]:
+            del self.graph.ordered[key]
+
+
+def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
+    begin = time.perf_counter()
+    call(plan)
+    once = time.perf_counter() - begin
+    if once >= _SHORT_S:
+        return once
+    repeats = math.ceil(_SHORT_S / max(once, 1e-7))
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        call(plan)
+    return (time.perf_counter() - begin) / repeats

@@ -1,0 +1,174 @@
+"""The search: from the model's best plans to the measured best, one field of the plan after the other.
+
+Plans are measured in turns, so that a slow moment of the machine meets all alike, and compared by their
+shortest times, which disturbances do not shorten. What is given up early is what others have left behind by a
+margin, or what the model thinks hopeless. In the end the winner must beat the default plan in a race of its
+own; otherwise the default stays.
+"""
+
+import dataclasses
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from onehop.plans import CpuPlan
+from onehop.tuner.candidates import Axes
+
+# A plan is left out of later rounds of a race when it is this much slower than the best.
+_BEHIND = 1.06
+# A new value must be this much better: less is noise.
+_GAIN = 1.01
+# The winner must be this much faster than the default, by the median of pairs.
+_WIN = 1.02
+# The model's word that a plan takes this many times as long as the best is taken without measuring.
+_HOPELESS = 1.6
+_FIRST_ROUNDS, _MORE_ROUNDS, _FINAL_ROUNDS = 2, 3, 9
+# Of the time there is, what the last race may have.
+_FINAL_SHARE = 0.25
+_MOST_PASSES = 3
+
+
+class Budget:
+    """Seconds that may be spent.
+
+    Args:
+        seconds: How many.
+        clock: What tells the time; None means the process's clock.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or time.perf_counter
+        self._end = self._clock() + seconds
+
+    def left(self) -> float:
+        """What is left; negative where more was spent."""
+        return self._end - self._clock()
+
+
+@dataclass(slots=True)
+class Search:
+    """One search, with what it knows so far: after an interruption that is still there.
+
+    Attributes:
+        default: The plan to beat.
+        axes: Values to try, by field.
+        measure: Seconds of one call of a plan.
+        predict: What the model expects.
+        budget: When to stop.
+        watch: Called after every measurement.
+        best: The best plan so far.
+        times: Every time of every plan.
+        settled: The last race's times of best and default plan; empty before it.
+        exhausted: Whether time ran out before the search ended.
+    """
+
+    default: CpuPlan
+    axes: Axes
+    measure: Callable[[CpuPlan], float]
+    predict: Callable[[CpuPlan], float]
+    budget: Budget
+    watch: Callable[[], None]
+    best: CpuPlan = field(init=False)
+    times: dict[CpuPlan, list[float]] = field(default_factory=dict)
+    settled: dict[CpuPlan, list[float]] = field(default_factory=dict)
+    exhausted: bool = False
+    _reserve: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The default is the best as long as nothing is known."""
+        self.best = self.default
+        self._reserve = max(0.0, self.budget.left()) * _FINAL_SHARE
+
+    def run(self, starts: Iterable[CpuPlan]) -> None:
+        """Searches from the best of ``starts`` and the default, until no field gives more or time is out."""
+        collecting = gc.isenabled()
+        gc.disable()  # a collection would be charged to whoever happens to run
+        try:
+            self.best = self._race([self.default, *starts])
+            for _ in range(_MOST_PASSES):
+                before = self.best
+                for name in self.axes:
+                    self.best = self._race([self.best, *self._variants(name)])
+                if self.best == before or self.exhausted:
+                    break
+            exhausted = self.exhausted
+            self._settle()
+            self.exhausted = exhausted  # a last race cut short is not a search cut short
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _variants(self, name: str) -> list[CpuPlan]:
+        own = getattr(self.best, name)
+        others = [self.replaced(self.best, name, value) for value in self.axes[name] if value != own]
+        expected = {plan: self.predict(plan) for plan in others}
+        limit = _HOPELESS * min([self.predict(self.best), *expected.values()])
+        return sorted((plan for plan in others if expected[plan] <= limit), key=expected.__getitem__)
+
+    @staticmethod
+    def replaced(plan: CpuPlan, name: str, value: object) -> CpuPlan:
+        """The plan with another value of one field."""
+        return dataclasses.replace(plan, **{name: value})  # type: ignore[arg-type]
+
+    def _race(self, plans: list[CpuPlan]) -> CpuPlan:
+        """The fastest; the first of them unless another is faster by more than noise."""
+        plans = list(dict.fromkeys(plans))
+        if len(plans) == 1:
+            return plans[0]
+        least = self._turns(plans, _FIRST_ROUNDS, {}, self._reserve)
+        limit = _BEHIND * min(least.values(), default=0.0)
+        kept = [plan for plan in plans if least.get(plan, limit + 1) <= limit]
+        if len(kept) > 1:
+            least = self._turns(kept, _MORE_ROUNDS, least, self._reserve)
+        fastest = min(kept, key=least.__getitem__) if kept else plans[0]
+        held = least.get(plans[0])
+        return fastest if held is not None and least[fastest] * _GAIN < held else plans[0]
+
+    def _turns(
+        self, plans: list[CpuPlan], rounds: int, least: dict[CpuPlan, float], reserve: float
+    ) -> dict[CpuPlan, float]:
+        least = dict(least)
+        for _ in range(rounds):
+            for plan in plans:
+                seconds = self._once(plan, reserve)
+                if seconds is None:
+                    return least
+                least[plan] = min(seconds, least.get(plan, seconds))
+        return least
+
+    def _once(self, plan: CpuPlan, reserve: float) -> float | None:
+        """One measurement; None where it would not end in time."""
+        known = self.times.get(plan) or self.times.get(self.default)
+        expected = statistics.median(known) if known else self.predict(plan)
+        if self.budget.left() - reserve < expected:
+            self.exhausted = True
+            return None
+        seconds = self.measure(plan)
+        self.times.setdefault(plan, []).append(seconds)
+        self.watch()
+        return seconds
+
+    def _settle(self) -> None:
+        """The last race: best against default, in pairs."""
+        if self.best == self.default:
+            self._pairs([self.default])
+            return
+        pairs = self._pairs([self.default, self.best])
+        ratios = [default / best for default, best in pairs]
+        # Without a single pair nothing is proven.
+        if not ratios or statistics.median(ratios) < _WIN or sorted(ratios)[len(ratios) // 4] < 1.0:
+            self.best = self.default
+
+    def _pairs(self, plans: list[CpuPlan]) -> list[tuple[float, ...]]:
+        found = []
+        for _ in range(_FINAL_ROUNDS):
+            times = [self._once(plan, 0.0) for plan in plans]
+            whole = tuple(seconds for seconds in times if seconds is not None)
+            if len(whole) < len(plans):
+                break
+            found.append(whole)
+        for place, plan in enumerate(plans):
+            self.settled[plan] = [times[place] for times in found]
+        return found

@@ -1,0 +1,100 @@
+"""What this machine takes to read a row, by where the row is, how long it is, and how early it is asked for.
+
+Measured in a fraction of a second when first needed, with the same gather that ``onehop bench limits`` uses,
+on buffers sized by the caches that the system tells of.
+"""
+
+import bisect
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from onehop import native, processor
+
+ROW_BYTES = (64, 256, 1024)
+PREFETCHES = (0, 4, 16, 64)
+_ROWS = 16384
+_REPEATS = 3
+_FLOAT_BYTES = 4
+# Random rows of a buffer this many times the last cache come from memory, all but one in four.
+_TIMES_CACHE, _MOST_BYTES = 4, 1 << 30
+# The buffer for memory where the system tells of no caches.
+_UNKNOWN_BYTES = 256 << 20
+# Cost of handing out a piece of work, and of waking a thread: upper ends of what OpenMP runtimes take.
+ITEM_S = 0.3e-6
+WAKE_S = 5e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """Times of one machine with one number of threads.
+
+    Attributes:
+        levels: Bytes of each cache, the nearest first; memory is the level after the last.
+        threads: How many threads read at the same time.
+        row_seconds: [levels + 1][ROW_BYTES][PREFETCHES]: seconds for each row, all threads together.
+        write_bps: Bytes a second of writes to memory, past the caches or not.
+    """
+
+    levels: tuple[int, ...]
+    threads: int
+    row_seconds: tuple[tuple[tuple[float, ...], ...], ...]
+    write_bps: float
+
+    def row_s(self, level: int, row_bytes: float, prefetch: int) -> float:
+        """Seconds to read a row: linear between the lengths measured, and between the distances."""
+        table = self.row_seconds[level]
+        after = min(max(bisect.bisect_left(ROW_BYTES, row_bytes), 1), len(ROW_BYTES) - 1)
+        low, high = ROW_BYTES[after - 1], ROW_BYTES[after]
+        near, far = _at(table[after - 1], prefetch), _at(table[after], prefetch)
+        # Shorter than the shortest: a row of one line is the least that is read.
+        share = max(0.0, (row_bytes - low) / (high - low))
+        return near + (far - near) * share
+
+
+@lru_cache(maxsize=16)
+def speeds(threads: int, isa: str) -> Speeds:
+    """The speeds of this machine with this many threads and this instruction set, measured once."""
+    caches = tuple(processor.caches().values())
+    largest = min(_TIMES_CACHE * caches[-1], _MOST_BYTES) if caches else _UNKNOWN_BYTES
+    buffer = torch.zeros(largest // _FLOAT_BYTES)
+    generator = torch.Generator().manual_seed(0)
+    sizes = [*(cache // 2 for cache in caches), largest]
+    rows = tuple(
+        tuple(_gathers(buffer, size, row, threads, generator) for row in ROW_BYTES) for size in sizes
+    )
+    write_s = min(_seconds(lambda: buffer.fill_(1.0)) for _ in range(_REPEATS))
+    return Speeds(caches, threads, rows, buffer.nbytes / write_s)
+
+
+def _gathers(
+    buffer: torch.Tensor, size: int, row_bytes: int, threads: int, generator: torch.Generator
+) -> tuple[float, ...]:
+    count = max(1, size // row_bytes)
+    index = torch.randint(count, (_ROWS,), generator=generator, dtype=torch.int32)
+
+    def gather(prefetch: int) -> Callable[[], float]:
+        return lambda: native.extension.gather_rows(
+            buffer.data_ptr(), row_bytes // _FLOAT_BYTES, index.data_ptr(), _ROWS, prefetch, threads
+        )
+
+    calls = [gather(prefetch) for prefetch in PREFETCHES]
+    calls[0]()
+    rounds = [[_seconds(call) for call in calls] for _ in range(_REPEATS)]
+    return tuple(min(times) / _ROWS for times in zip(*rounds, strict=True))
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def _at(by_prefetch: tuple[float, ...], prefetch: int) -> float:
+    after = min(max(bisect.bisect_left(PREFETCHES, prefetch), 1), len(PREFETCHES) - 1)
+    low, high = PREFETCHES[after - 1], PREFETCHES[after]
+    share = (prefetch - low) / (high - low)
+    return by_prefetch[after - 1] + (by_prefetch[after] - by_prefetch[after - 1]) * share

@@ -1,0 +1,135 @@
+"""``onehop.tune``: the best plans for a graph, found once and kept."""
+
+import multiprocessing
+import time
+from collections.abc import Sequence
+
+import torch
+
+from onehop import native
+from onehop.backends.cpu import CpuBackend
+from onehop.errors import ArgumentError, ConfigurationError
+from onehop.graph import Graph
+from onehop.plans import store, tuned
+from onehop.plans.tuned import Tuned
+from onehop.tuner.operations import FIELDS, operations
+from onehop.tuner.result import TuningResult
+from onehop.tuner.run import Progress, Report, Run
+from onehop.tuner.search import Budget
+
+DEFAULT_BUDGET_S = 10.0
+
+
+def tune(
+    graph: Graph,
+    width: int | Sequence[int] = 64,
+    op: str = "aggregate",
+    reduce: str = "sum",
+    *,
+    dtype: torch.dtype = torch.float32,
+    backward: bool = True,
+    budget_s: float | None = None,
+    lossy: bool = False,
+    fields: Sequence[str] | None = None,
+    again: bool = False,
+    keep: bool = True,
+    progress: Progress | None = None,
+) -> TuningResult:
+    """Finds the fastest plan for a graph, a width and an operation on this machine, and keeps it.
+
+    From then on ``aggregate``, the other operators and patched models use it, in this process and in later
+    ones (``ONEHOP_CACHE_DIR``), on every graph of the same figures, with the same number of threads and
+    instruction set. Results stay the same up to rounding. What was tuned before is not tuned again. If the
+    run is interrupted, what was found until then is kept, and the next one goes on from there.
+
+    Args:
+        graph: The graph.
+        width: Columns; or several numbers of columns, for a curve.
+        op: "aggregate", "sddmm", "edge_softmax" (width: heads) or "attention".
+        reduce: For "aggregate": "sum", "mean", "max" or "min"; sum and mean share plans, max and min too.
+        dtype: Of the features.
+        backward: Also tune the gradient to the features.
+        budget_s: Seconds for everything; None means 10 for each width.
+        lossy: Allow plans that round float32 features to 16 bits. Such plans are used in this process only.
+        fields: Names of the plan's fields that may differ from the default plan's; None means all. What is
+            found with some fields alone is used in this process only.
+        again: Tune also what was tuned before.
+        keep: Keep what was found on disk.
+        progress: Told what is being done and how much of the budget is used, 0 to 1.
+
+    Raises:
+        ArgumentError: An argument cannot be used.
+        ConfigurationError: Within ``torch.compile`` or in a forked process, where times mean nothing.
+    """
+    begin = time.perf_counter()
+    widths = _checked(graph, width, dtype, budget_s)
+    free = _free_fields(fields)
+    reason = unsuitable()
+    if reason is not None:
+        raise ConfigurationError(f"onehop.tune: {reason}.")
+    parts = operations(op, reduce, backward)
+    budget = Budget(DEFAULT_BUDGET_S * len(widths) if budget_s is None else budget_s)
+    report = Report(progress, budget)
+    entries: list[Tuned] = []
+    tasks = [(columns, part) for columns in widths for part in parts]
+    for place, (columns, operation) in enumerate(tasks):
+        case = tuned.case_of(graph, operation.name, operation.transposed, columns, dtype)
+        before = tuned.known(case)
+        if before is not None and before.finished and not again and not lossy and fields is None:
+            entries.append(before)
+            continue
+        report.what = f"width {columns}, {'backward' if operation.transposed else 'forward'}"
+        share = Budget(max(0.0, budget.left()) / (len(tasks) - place))
+        run = Run(graph, case, operation, dtype, lossy, free, share, report, None if again else before)
+        try:
+            run.search_plans(op, reduce)
+        finally:
+            # An interruption ends up here too: what is known by now is not lost.
+            found = run.found()
+            if found is not None:
+                whole = found.plan.storage == "same" and fields is None
+                tuned.install([found], keep and whole)
+        if found is not None:
+            entries.append(found)
+    report("done", 1.0)
+    return TuningResult(op, reduce, tuple(entries), store.machine(), time.perf_counter() - begin)
+
+
+def _free_fields(fields: Sequence[str] | None) -> tuple[str, ...]:
+    if fields is None:
+        return FIELDS
+    for name in fields:
+        if name not in FIELDS:
+            raise ArgumentError(f"fields: expected some of {', '.join(FIELDS)}, got {name!r}.")
+    return tuple(fields)
+
+
+def unsuitable() -> str | None:
+    """Why nothing must be tuned here; None if it may."""
+    if torch.compiler.is_compiling():
+        return "programs are tuned before they are compiled, not while torch.compile reads them"
+    if native.extension.in_forked_child() or multiprocessing.parent_process() is not None:
+        return "this is a worker process, which shares the machine with others: tune in the main process"
+    return None
+
+
+def _checked(
+    graph: object, width: int | Sequence[int], dtype: torch.dtype, budget_s: float | None
+) -> list[int]:
+    if not isinstance(graph, Graph):
+        raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
+    widths = [width] if isinstance(width, int) else list(width)
+    if not widths:
+        raise ArgumentError("width: expected at least one number of columns.")
+    for columns in widths:
+        if type(columns) is not int or columns < 1:
+            raise ArgumentError(f"width: expected integers of at least 1, got {columns!r}.")
+    reason = CpuBackend().refuse(torch.device("cpu"), dtype)
+    if reason is not None:
+        raise ArgumentError(f"dtype: the CPU backend {reason}.")
+    if budget_s is not None and not budget_s > 0:
+        raise ArgumentError(
+            f"budget_s: expected more than 0 seconds, got {budget_s}. Without a budget nothing can be "
+            f"measured; leave it out for {DEFAULT_BUDGET_S:g} seconds a width."
+        )
+    return list(dict.fromkeys(widths))

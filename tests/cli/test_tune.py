@@ -1,0 +1,52 @@
+import json
+
+import pytest
+
+from onehop.plans import tuned
+from tests.cli.running import onehop
+
+
+@pytest.fixture(autouse=True)
+def table(own_cache):
+    tuned.forget()
+    yield
+    tuned.forget()
+
+
+def test_tune_prints_the_curve_and_writes_it(tmp_path, edge_list, monkeypatch):
+    monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: 1e-3)
+    path, plot = tmp_path / "curve.json", tmp_path / "curve.png"
+    result = onehop(
+        *("tune", "--graph", edge_list, "--widths", "8:32", "--budget", 60, "--threads", 1),
+        *("--json", path, "--plot", plot),
+    )
+    assert result.exit_code == 0
+    assert "over default" in result.stdout
+    assert "width 16, backward" in result.stdout
+    assert "Most columns a second on this machine: width" in result.stdout
+    document = json.loads(path.read_text())
+    assert [point["width"] for point in document["curve"]] == [8, 16, 32]
+    assert document["curve"][0]["tuned_s"] > 0
+    assert plot.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_forward_alone(edge_list, tmp_path):
+    path = tmp_path / "found.json"
+    onehop("tune", "--graph", edge_list, "--widths", "8", "--no-backward", "--budget", 0.5, "--json", path)
+    assert [e["case"]["transposed"] for e in json.loads(path.read_text())["entries"]] == [False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--widths", "32:8"), "widths: expected FROM:TO with 1 <= FROM <= TO"),
+        (("--widths", "0"), "widths: expected numbers of at least 1"),
+        (("--budget", "0"), "budget_s: expected more than 0 seconds"),
+        (("--reduce", "median"), "reduce: expected one of"),
+        (("--op", "product"), "op: expected one of"),
+    ],
+)
+def test_mistakes_are_sentences(edge_list, arguments, message):
+    result = onehop("tune", "--graph", edge_list, *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr

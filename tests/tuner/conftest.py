@@ -1,0 +1,16 @@
+"""Every test has a store and a table of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onehop.plans import tuned
+
+
+@pytest.fixture(autouse=True)
+def table(own_cache: Path) -> Iterator[Path]:
+    """The folder of this test's store; what is tuned elsewhere is not known here, nor the other way round."""
+    tuned.forget()
+    yield own_cache
+    tuned.forget()

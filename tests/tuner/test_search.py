@@ -1,0 +1,152 @@
+"""The search on plans whose cost is a formula and whose time is a number: nothing is run."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+from onehop.plans import CpuPlan
+from onehop.tuner.search import Budget, Search
+
+DEFAULT = CpuPlan()
+AXES = {
+    "prefetch": (0, 4, 8, 16, 32, 64),
+    "edges_per_item": (1024, 4096, 16384),
+    "column_tile": (0, 32, 64),
+    "nontemporal": (False, True),
+}
+
+
+class Machine:
+    """Plans take what ``cost`` says, on a clock that nothing else moves."""
+
+    def __init__(self, cost, noise=()):
+        self.cost, self.now, self.calls = cost, 0.0, []
+        self.noise = itertools.cycle(noise or (1.0,))
+
+    def measure(self, plan):
+        self.calls.append(plan)
+        seconds = self.cost(plan) * next(self.noise)
+        self.now += seconds
+        return seconds
+
+    def search(self, seconds=1e9, axes=AXES, predict=None, watch=lambda: None):
+        budget = Budget(seconds, lambda: self.now)
+        return Search(DEFAULT, axes, self.measure, predict or self.cost, budget, watch)
+
+
+def bowl(plan):
+    """Best: 32 ahead, items of 16384, no tile, past the caches."""
+    ahead = 1 + abs(plan.prefetch - 32) / 64
+    pieces = 1 + 1000 / plan.edges_per_item
+    tile = 1.2 if plan.column_tile else 1.0
+    return ahead * pieces * tile * (0.9 if plan.nontemporal else 1.0)
+
+
+BEST = dataclasses.replace(DEFAULT, prefetch=32, edges_per_item=16384, nontemporal=True)
+
+
+def test_the_best_of_a_known_curve_is_found():
+    search = Machine(bowl).search()
+    search.run([])
+    assert search.best == BEST
+    assert not search.exhausted
+    assert search.settled[BEST][0] < search.settled[DEFAULT][0]
+
+
+def test_it_is_found_with_a_model_that_knows_nothing():
+    search = Machine(bowl).search(predict=lambda plan: 1.0)
+    search.run([])
+    assert search.best == BEST
+
+
+def test_it_is_found_through_noise():
+    search = Machine(bowl, noise=(1.0, 1.3, 1.02, 1.6, 1.0, 1.1, 1.005)).search()
+    search.run([])
+    assert bowl(search.best) <= 1.03 * bowl(BEST)
+
+
+def test_fields_that_depend_on_each_other_are_gone_over_again():
+    def cost(plan):
+        # Writing past the caches pays only with tiles, tiles only with a long distance.
+        cost = 2.0
+        if plan.prefetch == 64:
+            cost -= 0.3
+        if plan.prefetch == 64 and plan.column_tile == 64:
+            cost -= 0.5
+        if plan.nontemporal:
+            cost += -0.5 if plan.column_tile == 64 else 0.1
+        return cost
+
+    axes = {"nontemporal": (False, True), "column_tile": (0, 32, 64), "prefetch": (16, 64)}
+    search = Machine(cost).search(axes=axes)
+    search.run([])
+    assert cost(search.best) == pytest.approx(0.7)
+
+
+def test_where_all_plans_are_alike_the_default_stays():
+    search = Machine(lambda plan: 1.0, noise=(1.0, 1.01, 0.99)).search()
+    search.run([BEST])
+    assert search.best == DEFAULT
+
+
+def test_a_winner_by_chance_is_unmasked_in_the_last_race():
+    # Whatever is not the default seems fast once, and never again.
+    seen = set()
+
+    def cost(plan):
+        if plan == DEFAULT or plan in seen:
+            return 1.0
+        seen.add(plan)
+        return 0.5
+
+    search = Machine(cost).search(predict=lambda plan: 1.0)
+    search.run([])
+    assert search.best == DEFAULT
+
+
+def test_what_the_model_thinks_hopeless_is_not_measured():
+    machine = Machine(bowl)
+    search = machine.search(predict=lambda plan: 10.0 if plan.column_tile else 1.0)
+    search.run([])
+    assert not any(plan.column_tile for plan in machine.calls)
+
+
+@pytest.mark.parametrize("seconds", [3.0, 10.0, 40.0, 100.0])
+def test_the_budget_is_kept(seconds):
+    machine = Machine(bowl)
+    machine.search(seconds).run([])
+    assert machine.now <= seconds
+    assert machine.now > 0
+
+
+def test_time_running_out_is_told_and_the_last_race_still_run():
+    machine = Machine(bowl)
+    search = machine.search(25.0)
+    search.run([BEST])
+    assert search.exhausted
+    assert search.best == BEST
+    assert search.settled[DEFAULT]
+
+
+def test_no_time_at_all_measures_nothing():
+    machine = Machine(bowl)
+    search = machine.search(0.5)
+    search.run([BEST])
+    assert machine.calls == []
+    assert (search.best, search.exhausted) == (DEFAULT, True)
+
+
+def test_an_interruption_leaves_what_was_found():
+    machine = Machine(bowl)
+    left = iter(range(20))
+
+    def interrupt():
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    search = machine.search(watch=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        search.run([dataclasses.replace(DEFAULT, prefetch=32)])
+    assert search.best.prefetch == 32
+    assert sum(len(times) for times in search.times.values()) == 21
