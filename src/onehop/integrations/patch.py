@@ -216,6 +216,21 @@ def accelerate(function: Callable[P, R]) -> Callable[P, R]:
     Raises:
         ArgumentError: A generator or coroutine function, whose body runs after the call.
     """
+    return _patched_inside(function, None)
+
+
+def autotune(function: Callable[P, R]) -> Callable[P, R]:
+    """A decorator, as :func:`accelerate`, that also tunes the graphs that ``function`` uses again and again.
+
+    It is ``patch(tune="auto")`` while the function runs; plans that were found stay in use afterwards.
+
+    Raises:
+        ArgumentError: A generator or coroutine function, whose body runs after the call.
+    """
+    return _patched_inside(function, "auto")
+
+
+def _patched_inside(function: Callable[P, R], tune: str | None) -> Callable[P, R]:
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         raise ArgumentError(
             f"function: {function.__name__} is a generator or coroutine function, whose body runs later; "
@@ -224,7 +239,7 @@ def accelerate(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def patched_inside(*args: P.args, **kwargs: P.kwargs) -> R:
-        with patch():
+        with patch(tune=tune):
             return function(*args, **kwargs)
 
     return patched_inside
