@@ -16,7 +16,7 @@ PIP  := $(BIN)/python -m pip --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
 NATIVE  := CMakeLists.txt $(shell find csrc -type f)
-CHECKED := $(shell find csrc tests/native -name '*.cpp' -o -name '*.hpp')
+CHECKED := $(shell find csrc tests/native -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp')
 RESULTS := benchmarks/results
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"

@@ -37,3 +37,4 @@ inline onehop::Block slots_for(const onehop::WorkList& work, int64_t per_slot) {
 // One function an operator, each in the file of its name.
 void bind_attention(nanobind::module_& m);
 void bind_edge_softmax(nanobind::module_& m);
+void bind_rows(nanobind::module_& m);

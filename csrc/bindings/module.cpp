@@ -183,6 +183,7 @@ NB_MODULE(_native, m) {
 
   bind_attention(m);
   bind_edge_softmax(m);
+  bind_rows(m);
 
   m.def(
       "stream_read",

@@ -9,7 +9,6 @@
 // The gradient of gatv2's att is the sum of d leaky(z) over all edges, with z = query[i] + value[j] + edge. As
 // leaky(z) = leaky'(z) z, it is had from sums of d leaky'(z) over rows, times the rows, in both sweeps: work for
 // every node in place of every edge.
-#include "attention.hpp"
 #pragma once
 
 #include "attention.hpp"
@@ -32,6 +31,16 @@ struct EdgeNumbers {
     std::memset(weight, 0, static_cast<size_t>(heads * kBlockEdges) * sizeof(A));
   }
   static int64_t bytes(int64_t heads) { return 4 * Arena::bytes_of<A>(heads * kBlockEdges); }
+};
+
+// 1 for every head: sums go on from what is there.
+template <class A>
+struct Ones {
+  Block block;
+  A* value;
+  explicit Ones(int64_t heads) : block(heads * static_cast<int64_t>(sizeof(A))), value(block.as<A>()) {
+    for (int64_t head = 0; head < heads; ++head) value[head] = 1;
+  }
 };
 
 template <class A>

@@ -260,15 +260,6 @@ class DestinationSweep {
     }
   }
 
-  // 1 for every head: sums go on from what is there.
-  struct Ones {
-    Block block;
-    A* value;
-    explicit Ones(int64_t heads) : block(heads * static_cast<int64_t>(sizeof(A))), value(block.as<A>()) {
-      for (int64_t head = 0; head < heads; ++head) value[head] = 1;
-    }
-  };
-
   Scores<T> scores_;
   int64_t heads_, columns_, groups_, weight_numbers_;
   ScoreRows<DotTerm<T>, T> product_;
@@ -279,7 +270,7 @@ class DestinationSweep {
   SumSlopes<T, A> slopes_edge_;
   ScoreRows<DotTerm<A>, A> input_dots_;
   SumRows<A> weight_sums_;
-  Ones ones_{heads_};
+  Ones<A> ones_{heads_};
   int64_t thread_bytes_;
   Block scratch_;
   AttParts<A> att_parts_;

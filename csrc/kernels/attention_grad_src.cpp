@@ -213,14 +213,6 @@ class SourceSweep {
     }
   }
 
-  struct Ones {
-    Block block;
-    A* value;
-    explicit Ones(int64_t heads) : block(heads * static_cast<int64_t>(sizeof(A))), value(block.as<A>()) {
-      for (int64_t head = 0; head < heads; ++head) value[head] = 1;
-    }
-  };
-
   Scores<T> scores_;
   int64_t heads_, value_columns_, key_columns_, edge_bytes_;
   ScoreRows<LeakyTerm<T>, T> score_;
@@ -232,7 +224,7 @@ class SourceSweep {
   SumRows<T> sum_values_, sum_keys_;
   SumSlopes<T, T> slopes_;
   SumSlopes<T, A> slopes_edge_;
-  Ones ones_{heads_};
+  Ones<A> ones_{heads_};
   int64_t thread_bytes_;
   Block scratch_;
   AttParts<A> att_parts_;

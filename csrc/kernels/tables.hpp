@@ -10,6 +10,8 @@ void aggregate(const AggregateArgs& args);
 void extremum_grad_source(const ExtremumGradArgs& args);
 void extremum_grad_weight(const ExtremumGradArgs& args);
 void sddmm(const SddmmArgs& args);
+void copy_rows(const RowsArgs& args);
+void add_rows(const RowsArgs& args);
 void edge_softmax(const EdgeSoftmaxArgs& args);
 void edge_softmax_grad(const EdgeSoftmaxArgs& args);
 void attend(const AttendArgs& args);

@@ -123,6 +123,32 @@ def edge_softmax_grad(
     out: int,
     /,
 ) -> None: ...
+def copy_rows(
+    dtype: int,
+    threads: int,
+    prefetch: int,
+    index: int,
+    count: int,
+    wide_index: bool,
+    row_bytes: int,
+    matrix: int,
+    stride: int,
+    rows: int,
+    /,
+) -> None: ...
+def add_rows(
+    dtype: int,
+    threads: int,
+    prefetch: int,
+    index: int,
+    count: int,
+    wide_index: bool,
+    row_bytes: int,
+    matrix: int,
+    stride: int,
+    rows: int,
+    /,
+) -> None: ...
 
 class AttendCall:
     threads: int

@@ -11,6 +11,8 @@ variable                  meaning                                               
 ``ONEHOP_KEEP_MEMORY``    ``0``: ``patch()`` leaves the C library's memory policy alone  ``1``
 ``ONEHOP_REUSE``          ``0``: the patch computes aggregates of constant features      ``1``
                           every time
+``ONEHOP_ASSOCIATE``      ``0``: patched layers keep the order of linear step and        ``1``
+                          aggregation that they are written in
 ``ONEHOP_DISABLE``        ``1``: ``patch()`` does nothing                                ``0``
 ``ONEHOP_CHECK``          ``full``: the patch compares the contents of every             ``version``
                           ``edge_index`` with what it cached, not the version alone
@@ -49,6 +51,11 @@ def keep_memory() -> bool:
 def reuse() -> bool:
     """Whether the patch keeps aggregates of constant features."""
     return _flag("ONEHOP_REUSE", default=True)
+
+
+def associate() -> bool:
+    """Whether the patch lets layers multiply and aggregate in the cheaper order."""
+    return _flag("ONEHOP_ASSOCIATE", default=True)
 
 
 def disabled() -> bool:

@@ -77,6 +77,21 @@ struct SddmmArgs {
   int64_t out_stride;
 };
 
+// rows[i, :] = matrix[index[i], :], whatever a row's bytes mean; or matrix[index[i], :] += rows[i, :], for all i
+// in order, of float or double.
+struct RowsArgs {
+  int threads;
+  int prefetch;
+  DType dtype;  // for addition
+  int64_t count;
+  const void* index;  // int32 or int64 [count]
+  bool wide_index;
+  int64_t row_bytes;
+  void* matrix;  // its rows `stride` bytes apart
+  int64_t stride;
+  void* rows;  // [count], no gaps
+};
+
 // Softmax over every row's edges, for each head: out = exp(s - max s) / (sum of exp(s - max s) + 1e-16),
 // or, given the softmax a in place of the scores, and a gradient g: out = a (g - sum of a g).
 // All arrays are [edges, heads], without gaps, in the caller's edge order.
@@ -156,6 +171,8 @@ struct KernelTable {
   void (*extremum_grad_source)(const ExtremumGradArgs&);
   void (*extremum_grad_weight)(const ExtremumGradArgs&);
   void (*sddmm)(const SddmmArgs&);
+  void (*copy_rows)(const RowsArgs&);
+  void (*add_rows)(const RowsArgs&);
   void (*edge_softmax)(const EdgeSoftmaxArgs&);
   void (*edge_softmax_grad)(const EdgeSoftmaxArgs&);
   void (*attend)(const AttendArgs&);

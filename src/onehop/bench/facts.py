@@ -32,6 +32,7 @@ _SETTINGS: dict[str, Callable[[], object]] = {
     "ONEHOP_CACHE_BYTES": config.graph_cache_bytes,
     "ONEHOP_KEEP_MEMORY": config.keep_memory,
     "ONEHOP_REUSE": config.reuse,
+    "ONEHOP_ASSOCIATE": config.associate,
     "ONEHOP_DISABLE": config.disabled,
     "ONEHOP_CHECK": lambda: "full" if config.full_check() else "version",
     "ONEHOP_CACHE_DIR": lambda: str(config.cache_dir()),

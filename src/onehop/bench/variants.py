@@ -46,6 +46,7 @@ def _torch_csr(workload: Workload) -> Any:
 ONEHOP = Variant("onehop", _edge_index, lambda: onehop.patch())
 FRESH_MEMORY = Variant("onehop-fresh-memory", _edge_index, lambda: onehop.patch(keep_memory=False))
 NO_REUSE = Variant("onehop-no-reuse", _edge_index, lambda: onehop.patch(reuse=False))
+NO_ASSOCIATION = Variant("onehop-no-association", _edge_index, lambda: onehop.patch(associate=False))
 PYG = Variant("pyg-edge_index", _edge_index, makes_messages=True)
 TORCH_CSR = Variant("pyg-torch-csr", _torch_csr)
 SPARSE_TENSOR = Variant(
@@ -54,7 +55,7 @@ SPARSE_TENSOR = Variant(
     available=lambda: import_reason("torch_sparse"),
 )
 # Name of an ablation -> what shows it.
-ABLATIONS = {"keep_memory": FRESH_MEMORY, "reuse": NO_REUSE}
+ABLATIONS = {"keep_memory": FRESH_MEMORY, "reuse": NO_REUSE, "associate": NO_ASSOCIATION}
 
 
 def choose(ablations: list[str]) -> list[Variant]:

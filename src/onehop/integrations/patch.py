@@ -42,6 +42,10 @@ class Framework(Protocol):
         """Lets sums and means run on the backend of that name; empty means on the best there is."""
         ...
 
+    def associate(self, on: bool) -> None:
+        """Turns the choice of the cheaper order of linear step and aggregation on or off."""
+        ...
+
     def remove(self) -> None:
         """Puts theirs back."""
         ...
@@ -61,6 +65,7 @@ class _State:
     only: frozenset[str] | None
     keeping: bool
     reusing: bool
+    associating: bool
     backend: str
 
 
@@ -70,6 +75,7 @@ _installed = False
 _only: frozenset[str] | None = None
 _keeping = False
 _reusing = False
+_associating = False
 # The machine that sums and means run on, by the name of its backend; empty without one.
 _backend = ""
 
@@ -136,6 +142,7 @@ class Patch:
                 _put_in(self._before.only)
                 _keep_memory(self._before.keeping)
                 _reuse(self._before.reusing)
+                _associate(self._before.associating)
                 _run_on(self._before.backend)
             else:
                 unpatch()
@@ -149,6 +156,7 @@ def patch(
     only: str | Iterable[str] | None = None,
     keep_memory: bool | None = None,
     reuse: bool | None = None,
+    associate: bool | None = None,
     machine: Machine | None = None,
 ) -> Patch:
     """Lets PyG's layers run on onehop's kernels, wherever that gives the same result.
@@ -167,6 +175,9 @@ def patch(
             are unchanged, as in the first layer of full-batch training. None means that the environment
             variable ``ONEHOP_REUSE`` decides (default: yes), or, if a patch is in place, that nothing
             changes. With a machine nothing is kept, so that every aggregation is counted.
+        associate: Whether a layer may multiply by its weight before it aggregates, or after, in place of the
+            other way round, where fewer columns are aggregated then. None means that the environment variable
+            ``ONEHOP_ASSOCIATE`` decides (default: yes), or, if a patch is in place, that nothing changes.
         machine: A simulated machine, such as ``onehop.machines.pim.Machine()``, on which sums and means of
             the layers run, in inference and in training; everything else runs as without it. The handle's
             ``report`` adds up what its runs took. None means the machine of a patch in place, or none.
@@ -180,7 +191,7 @@ def patch(
         ConfigurationError: PyG is not installed, or too old.
     """
     with _lock:
-        before = _State(_installed, _only, _keeping, _reusing, _backend)
+        before = _State(_installed, _only, _keeping, _reusing, _associating, _backend)
         if machine is not None and reuse:
             raise ArgumentError(
                 "reuse: aggregates that are kept would not be counted on the machine; leave reuse away."
@@ -200,6 +211,10 @@ def patch(
             _reuse(False)
         elif not before.installed:
             _reuse(config.reuse())
+        if associate is not None:
+            _associate(associate)
+        elif not before.installed:
+            _associate(config.associate())
         if machine is None:
             return Patch(before, active=True)
         ledger = Ledger()
@@ -215,6 +230,7 @@ def unpatch() -> None:
             reports.forget_logged()
             _keep_memory(False)
             _reuse(False)
+            _associate(False)
             _run_on("")
 
 
@@ -275,6 +291,12 @@ def _reuse(on: bool) -> None:
     global _reusing
     _find_framework().reuse(on)
     _reusing = on
+
+
+def _associate(on: bool) -> None:
+    global _associating
+    _find_framework().associate(on)
+    _associating = on
 
 
 def _run_on(backend: str) -> None:

@@ -132,7 +132,7 @@ def plot_phases(reports: Mapping[str, Report], path: str | Path) -> None:
         ends = [end + time for end, time in zip(ends, times, strict=True)]
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=len(names), frameon=False)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(names), 5), frameon=False)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120, bbox_inches="tight")

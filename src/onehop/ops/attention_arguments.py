@@ -53,7 +53,7 @@ def check_edge(
     """Edge features and, if they came as a pair, what projects them; raises unless they fit."""
     if edge is None:
         return None, None
-    if isinstance(edge, tuple | list):
+    if isinstance(edge, (tuple, list)):
         if len(edge) != 2:
             raise ArgumentError(
                 f"edge: expected a tensor or the pair (features [E, K], weight [H * D, K]), "
@@ -99,19 +99,16 @@ def attend(
             dtype = torch.promote_types(dtype, operand.dtype)
     accumulator = torch.float64 if dtype == torch.float64 else torch.float32
 
-    def to(tensor: Tensor | None, wanted: torch.dtype) -> Tensor | None:
-        return None if tensor is None else tensor.to(wanted)
-
     features = accumulator if rule == "gat" else dtype
     out: Tensor
     out, _, weights = ATTEND(
         value.to(dtype),
-        to(key, features),
-        to(query, features),
-        to(att, accumulator),
-        to(edge, features),
-        to(edge_weight, accumulator),
-        to(mask, accumulator),
+        _to(key, features),
+        _to(query, features),
+        _to(att, accumulator),
+        _to(edge, features),
+        _to(edge_weight, accumulator),
+        _to(mask, accumulator),
         seed_tensor,
         graph.number,
         graph.num_dst,
@@ -125,15 +122,19 @@ def attend(
     return (out, weights.to(dtype)) if with_weights else out
 
 
+def _to(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    return None if tensor is None else tensor.to(dtype)
+
+
 def _number(name: str, value: Any) -> float:
-    if not isinstance(value, int | float):
+    if not isinstance(value, (int, float)):
         raise ArgumentError(f"{name}: expected a number, got {type(value).__name__}.")
     return float(value)
 
 
 def _seed(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
     """[1], int64, of the dropout; None where there is none."""
-    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
         raise ArgumentError(f"dropout: expected a probability in [0, 1), got {dropout!r}.")
     if dropout and edge_mask is not None:
         raise ArgumentError(

@@ -564,7 +564,11 @@ def test_the_rendered_edge_updater_keeps_its_name(x, edge_index):
 def test_torch_compile(make, x, edge_index):
     torch._dynamo.reset()
     conv = make()
-    expected = conv(x, edge_index)
+    try:
+        expected = torch.compile(conv, fullgraph=True, backend="eager")(x, edge_index)
+    except torch._dynamo.exc.Unsupported as error:  # torch 2.6, of PyG's way to drop self loops
+        pytest.skip(f"this torch does not compile the layer without the patch either: {error}")
+    torch._dynamo.reset()
     with onehop.patch():
         compiled = torch.compile(conv, fullgraph=True, backend="eager")
         close(compiled(x, edge_index), expected)

@@ -1,12 +1,13 @@
 """Sums that provably hold, and quantisation."""
 
+import numpy as np
 import pytest
 import torch
 
 import onehop
 from onehop import ArgumentError, Graph
 from onehop.machines.pim import Machine, PimPlan
-from onehop.machines.pim.numbers import accumulator, largest, multiply_bits, quantise
+from onehop.machines.pim.numbers import accumulator, degree_bound, largest, multiply_bits, quantise
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small
 
@@ -130,3 +131,31 @@ def test_bits_of_multiplies() -> None:
     assert multiply_bits(ones * 7, ones * 1000) == 3
     assert multiply_bits(torch.full((5,), 0.1), torch.ones(5)) == 1
     assert multiply_bits(torch.full((5,), 0.1), torch.full((5,), 0.3)) > 20
+
+
+def test_int64_features_of_single_edges_stay_in_range() -> None:
+    graph = Graph.from_edge_index(torch.tensor([[0], [1]]), 2)
+    x = torch.tensor([[1.0], [-3.0]], dtype=torch.float64)
+    out, _ = MACHINE.aggregate(graph, x, PimPlan(sp=1, ds=4, dtype="int64"))
+    assert out[1].item() == pytest.approx(1.0)
+
+
+def test_huge_weights_cannot_hide_an_overflow() -> None:
+    weight = torch.full((4,), 2**62)
+    graph, x = star(4), torch.ones(5, 1, dtype=torch.int64)
+    with pytest.raises(ArgumentError, match="scale the features down"):
+        MACHINE.aggregate(graph, x, PLAN, weight=weight)
+    with pytest.raises(ArgumentError, match="scale the features down"):
+        MACHINE.aggregate(graph, x, PLAN, weight=torch.full((4,), -(2**63)))
+    out, _ = MACHINE.aggregate(graph, x, PLAN, weight=torch.full((4,), -(2**60)))
+    assert out[0].item() == -(2**62)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64])
+def test_bounds_count_the_last_edge_before_empty_rows(dtype: type) -> None:
+    rowptr = np.array([0, 0, 1, 3, 3, 3])
+    weight = np.array([-1, 2, -5], dtype=dtype)
+    assert degree_bound(rowptr, weight) == pytest.approx(7, abs=1)
+    assert degree_bound(rowptr, weight) >= 7
+    assert degree_bound(rowptr, None) == 2
+    assert degree_bound(np.array([0, 0]), np.array([], dtype=dtype)) == 0

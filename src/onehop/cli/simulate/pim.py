@@ -19,10 +19,11 @@ from onehop.cli.options import Json, Plot, Threads, set_threads
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
 from onehop.machines.pim import Machine, PimConfig, PimPlan, PimReport, host, preset, presets, prior_art, tune
-from onehop.machines.pim.config import settable
 from onehop.machines.pim.layout import suitable_grids
 from onehop.machines.pim.numbers import TORCH_TYPES
+from onehop.machines.pim.shapes import Shapes
 from onehop.machines.pim.tuner import TuningResult
+from onehop.machines.pim.vary import names as variable, varied
 from onehop.machines.report import aligned, plot_phases
 
 _PLANS = "tuned, default, SPxDS such as 2x16, grande, sparsep, or a JSON file that PimPlan.to_json wrote"
@@ -78,7 +79,7 @@ def pim(
         _run_sweep(config, loaded, name, chosen, points, json, plot)
         return
     simulated = Machine(config)
-    found = chosen.on(simulated, loaded)
+    found = chosen.on(simulated, loaded, simulated.shapes(loaded))
     if model is not None:
         _run_model(simulated, loaded, name, found, model, layers, chosen, json, trace, plot)
         return
@@ -122,11 +123,11 @@ class _Chosen:
         self.plan, self.width, self.dtype = plan, width, dtype
         self.base = prior_art.PUBLISHED if published else PimPlan()
 
-    def on(self, machine: Machine, graph: Graph) -> _Found:
-        """The plan for a machine and a graph."""
+    def on(self, machine: Machine, graph: Graph, shapes: Shapes) -> _Found:
+        """The plan for a machine and a graph, whose shapes may be those that another machine counted."""
         config = machine.config
         if self.plan == "tuned":
-            found = tune(machine, graph, self.width, self.dtype, base=self.base)
+            found = tune(machine, shapes, self.width, self.dtype, base=self.base)
             return _Found(found.plan, found)
         if self.plan == "default":
             return _Found(machine.plan(graph, self.width, self.dtype))
@@ -134,7 +135,7 @@ class _Chosen:
             return _Found(prior_art.grande(config))
         if self.plan == "sparsep":
             kernel = machine.kernel(prior_art.PUBLISHED, self.dtype)
-            best = prior_art.best_sparsep(config, machine.shapes(graph), self.width, kernel)
+            best = prior_art.best_sparsep(config, shapes, self.width, kernel)
             return _Found(best or prior_art.sparsep(config, self.width, config.ranks))
         grid = re.fullmatch(r"(\d+)x(\d+)", self.plan)
         if grid:
@@ -231,7 +232,7 @@ def _run_model(
 
 def _sweep_points(text: str) -> tuple[str, list[float]]:
     name, equals, values = text.partition("=")
-    allowed = settable()
+    allowed = variable()
     if not equals or name not in allowed:
         raise ArgumentError(f"sweep: expected NAME=A:B or NAME=A,B,... with a NAME of {', '.join(allowed)}.")
     try:
@@ -249,20 +250,6 @@ def _sweep_points(text: str) -> tuple[str, list[float]]:
     return name, points
 
 
-def varied(config: PimConfig, name: str, value: float) -> PimConfig:
-    """The machine with another value; ranks grow with the cores, so that a rank stays what it is."""
-    if name == "cores":
-        cores = round(value)
-        return config.with_(cores=cores, ranks=max(round(config.ranks * cores / config.cores), 1))
-    default = {
-        field: getattr(part, field)
-        for part in (config, config.core, config.links, config.power)
-        for field in settable()
-        if hasattr(part, field)
-    }[name]
-    return config.with_(**{name: round(value) if isinstance(default, int) else value})
-
-
 def _run_sweep(
     config: PimConfig,
     graph: Graph,
@@ -274,13 +261,15 @@ def _run_sweep(
 ) -> None:
     reports: dict[str, PimReport] = {}
     entries, rows = [], []
+    # Counted once: only where the machine has other clusters is there more to count.
+    shapes = Machine(config).shapes(graph)
     for field, values in points:
         for value in values:
             machine = Machine(varied(config, field, value))
             label = f"{field}={value:g}"
             try:
-                found = chosen.on(machine, graph)
-                report = machine.simulate(graph, chosen.width, found.plan, chosen.dtype)
+                found = chosen.on(machine, graph, shapes)
+                report = machine.simulate(shapes, chosen.width, found.plan, chosen.dtype)
             except MachineMemoryError as error:
                 rows.append((label, "does not fit", "", ""))
                 entries.append({"name": field, "value": value, "error": str(error)})

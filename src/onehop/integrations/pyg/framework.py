@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch_geometric
-from torch_geometric.nn import GCNConv, MessagePassing
+from torch_geometric.nn import MessagePassing
 
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
-    association,
+    associations,
     eligibility,
     gcn_norm,
     hook,
@@ -74,6 +74,10 @@ class Pyg:
         """Where sums and means run, by the backend's name; empty means the best there is."""
         propagate.run_on(backend)
 
+    def associate(self, on: bool) -> None:
+        """Whether linear steps may change places with aggregations."""
+        associations.switch(on)
+
     def remove(self) -> None:
         """Puts theirs back."""
         propagate.switch(False)
@@ -108,7 +112,7 @@ def _rows() -> list[Row]:
         if theirs not in made:
             made[theirs] = makers[attribute](theirs)
         rows.append(Row(module, attribute, made[theirs], theirs))
-    rows.append(Row(GCNConv, "forward", association.associating(GCNConv.forward), GCNConv.forward))
+    rows.extend(associations.rows())
     rows.extend(
         Row(kind, "forward", pending.noting(kind.forward), kind.forward)
         for kind in classes_returning_weights()

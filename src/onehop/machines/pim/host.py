@@ -2,6 +2,7 @@
 
 import statistics
 import time
+import warnings
 
 import torch
 from torch import Tensor
@@ -28,7 +29,9 @@ def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: i
         # int32 where it can be: torch's faster kind.
         rowptr = graph.rowptr.int() if graph.num_edges < 2**31 else graph.rowptr
         col = graph.col if rowptr.dtype == torch.int32 else graph.col.long()
-        matrix = torch.sparse_csr_tensor(rowptr, col, values, size, check_invariants=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+            matrix = torch.sparse_csr_tensor(rowptr, col, values, size, check_invariants=False)
     else:
         row = torch.repeat_interleave(torch.arange(graph.num_dst), graph.in_degrees)
         indices = torch.stack([row, graph.col.long()])

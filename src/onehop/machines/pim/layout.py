@@ -52,7 +52,6 @@ class Layout:
     broadcast: bool
 
 
-@lru_cache(maxsize=4096)
 def _rank_starts(cores: int, ranks: int) -> tuple[int, ...]:
     least, more = divmod(cores, ranks)
     return tuple(rank * least + min(rank, more) for rank in range(ranks + 1))
@@ -70,46 +69,42 @@ def layout(config: PimConfig, plan: PimPlan, width: int) -> Layout:
             f"plan: tasklets must be at most {config.core.threads}, the threads of a core of {config.name}, "
             f"not {plan.tasklets}."
         )
-    starts = _rank_starts(config.cores, config.ranks)
     if plan.scheme == "grande":
-        return _grande(config, plan, width, starts)
+        return _grande(config, plan, width)
     number, ranks = plan.sp * plan.ds, config.ranks
     if number % ranks and ranks % number:
         raise ArgumentError(
             f"plan: sp * ds = {plan.sp} * {plan.ds} = {number} clusters cannot be placed on the {ranks} "
             f"ranks of {config.name}: their number must be a multiple or a divisor of {ranks}."
         )
-    per_rank, spanned = max(number // ranks, 1), max(ranks // number, 1)
+    per_rank = max(number // ranks, 1)
     if per_rank > config.cores // ranks:
         raise ArgumentError(
             f"plan: sp * ds = {number} clusters are more than the {config.cores} cores of {config.name} in "
             f"its {ranks} ranks allow: {config.cores // ranks} clusters a rank."
         )
+    return _grid(config.cores, ranks, plan.sp, plan.ds, width)
+
+
+# Candidates of a search share grids.
+@lru_cache(maxsize=256)
+def _grid(cores: int, ranks: int, sp: int, ds: int, width: int) -> Layout:
+    starts, number = _rank_starts(cores, ranks), sp * ds
+    per_rank, spanned = max(number // ranks, 1), max(ranks // number, 1)
     clusters = []
-    for part in range(plan.sp):
-        for dense in range(plan.ds):
-            index = part * plan.ds + dense
-            rank = index // per_rank * spanned
-            first, last = starts[rank], starts[rank + spanned]
-            least, more = divmod(last - first, per_rank)
-            place = index % per_rank
-            begin, end = columns(width, plan.ds, dense)
-            clusters.append(
-                Cluster(
-                    part,
-                    begin,
-                    end,
-                    rank,
-                    spanned,
-                    first + place * least + min(place, more),
-                    least + (place < more),
-                )
-            )
+    for index in range(number):
+        rank, place = index // per_rank * spanned, index % per_rank
+        first, last = starts[rank], starts[rank + spanned]
+        least, more = divmod(last - first, per_rank)
+        begin, end = columns(width, ds, index % ds)
+        first_core = first + place * least + min(place, more)
+        clusters.append(Cluster(index // ds, begin, end, rank, spanned, first_core, least + (place < more)))
     return Layout(tuple(clusters), broadcast=per_rank == 1)
 
 
-def _grande(config: PimConfig, plan: PimPlan, width: int, starts: tuple[int, ...]) -> Layout:
+def _grande(config: PimConfig, plan: PimPlan, width: int) -> Layout:
     """Every core a cluster of its own: all rows of its rank's block, for its few columns."""
+    starts = _rank_starts(config.cores, config.ranks)
     most = max(config.rank_cores)
     if plan.sp != config.ranks or plan.ds != most:
         raise ArgumentError(
@@ -157,9 +152,9 @@ def wide_enough(config: PimConfig, plan: PimPlan, width: int, dtype: str, sums: 
     """
     core = config.core
     widest = 0
-    for cluster in layout(config, plan, width).clusters:
-        for begin, end in round_slices(cluster, plan.rounds):
-            columns_here = end - begin
+    alike = {cluster.width: cluster for cluster in layout(config, plan, width).clusters}
+    for cluster in alike.values():
+        for columns_here in {end - begin for begin, end in round_slices(cluster, plan.rounds)}:
             for name, item in (("features", ITEM_BYTES[dtype]), ("sums", ITEM_BYTES[sums])):
                 size = columns_here * item
                 if size % core.alignment_bytes and not plan.pad:

@@ -291,7 +291,8 @@ def _quantised(x: Tensor, weight: Tensor | None, rowptr: np.ndarray, plan: PimPl
         found = quantise(weight.view(-1, 1), dtype, most, by_column=False)
         values, weight_factor = found.values.view(-1), float(found.factor)
     degree = max(degree_bound(rowptr, None if values is None else values.numpy()), 1)
-    most = largest(dtype)
+    # More steps than a float64 tells apart would be of no use.
+    most = min(largest(dtype), 1 << 52)
     if dtype in ("int32", "int64"):
         room = largest(plan.accumulator or dtype) // degree
         if room < largest("int8") and plan.accumulator is None and dtype == "int32":

@@ -8,7 +8,7 @@ import numpy as np
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel, mram_bytes, wram_bytes
-from onehop.machines.pim.layout import ITEM_BYTES, layout, round_slices, suitable_grids, wide_enough
+from onehop.machines.pim.layout import ITEM_BYTES, layout, suitable_grids, wide_enough
 from onehop.machines.pim.shapes import CutRule, Shapes
 from onehop.plans.pim import PimPlan
 
@@ -52,7 +52,8 @@ def need(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
     for cluster in placed:
         if not cluster.width:
             continue
-        key = (cluster.cores, max(end - begin for begin, end in round_slices(cluster, plan.rounds)))
+        # The first round is the widest.
+        key = (cluster.cores, -(-cluster.width // plan.rounds))
         if key not in seen:
             counts = shapes.counts(number, plan.column_cut, cut_rule(plan, kernel, cluster.cores))
             rows, edges = counts.core_rows.max(axis=1), counts.core_edges

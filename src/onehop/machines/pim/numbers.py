@@ -1,5 +1,6 @@
 """Number types in the machine: sums that provably hold, quantisation, and the bits of a multiply."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,7 +122,11 @@ def degree_bound(rowptr: np.ndarray, weight: np.ndarray | None) -> int:
         return int(np.diff(rowptr).max(initial=0))
     if not len(weight):
         return 0
-    # Magnitudes in 64 bits; those of the least int64 would not fit, which no quantised weight is.
+    if weight.dtype == np.int64:
+        # Sums of 64-bit magnitudes may not fit 64 bits; row by row in floats, rounded up a little.
+        starts = rowptr[:-1][np.diff(rowptr) > 0]
+        sums = np.add.reduceat(np.abs(weight.astype(np.float64)), starts)
+        return math.ceil(float(sums.max(initial=0.0)) * (1 + 1e-9))
     before = np.concatenate([[0], np.cumsum(np.abs(weight.astype(np.int64)))])
     return int((before[rowptr[1:]] - before[rowptr[:-1]]).max(initial=0))
 

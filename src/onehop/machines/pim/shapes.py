@@ -96,6 +96,10 @@ class Shapes(Protocol):
         """The counts."""
         ...
 
+    def largest_rows(self, parts: int, cut: str) -> np.ndarray:
+        """[parts]: edges of the row that has most."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class BalancedShapes:
@@ -114,6 +118,10 @@ class BalancedShapes:
     def part_columns(self, parts: int, cut: str) -> np.ndarray:
         """[parts]: columns of each part."""
         return np.diff(equal_bounds(self.num_src, parts))
+
+    def largest_rows(self, parts: int, cut: str) -> np.ndarray:
+        """[parts]: all rows are alike."""
+        return np.full(parts, self.num_edges / parts / max(self.num_dst, 1))
 
     def counts(self, parts: int, cut: str, rule: CutRule) -> Counts:
         """Equal numbers everywhere, fractions included."""
@@ -156,11 +164,13 @@ class Parts:
         bounds: [parts + 1], int64: the columns.
         positions: [parts, rows + 1], int64: where each row's edges of each part lie.
         filled: [parts, rows + 1], int32: rows before it that are not empty.
+        largest_row: [parts]: edges of the row that has most.
     """
 
     bounds: np.ndarray
     positions: np.ndarray
     filled: np.ndarray
+    largest_row: np.ndarray
 
     @property
     def nbytes(self) -> int:
@@ -188,6 +198,10 @@ class GraphShapes:
     def counts(self, parts: int, cut: str, rule: CutRule) -> Counts:
         """Counted on the graph."""
         return self._cut(parts, cut, rule)[1]
+
+    def largest_rows(self, parts: int, cut: str) -> np.ndarray:
+        """[parts]: edges of the row that has most."""
+        return self.parts(parts, cut).largest_row
 
     def cuts(self, parts: int, cut: str, rule: CutRule) -> Cuts:
         """Where the pieces lie."""
@@ -260,7 +274,8 @@ class GraphShapes:
             positions.ctypes.data,
             filled.ctypes.data,
         )
-        return Parts(bounds, positions, filled)
+        largest_row = np.array([np.diff(row).max(initial=0) for row in positions])
+        return Parts(bounds, positions, filled, largest_row)
 
     def _fill(self, parts: int, cut: str, with_origin: bool) -> tuple[Tensor, Tensor | None]:
         graph, found = self.graph, self.parts(parts, cut)

@@ -181,8 +181,10 @@ class _Run:
         floor = traffic / config.links.host_dram_gbps
         time = max(time, floor)
         if cleared:
+            # Before it is added to, the output is set to zero; if it is new, that is where its pages appear.
             size = self.shapes.num_dst * self.width * item
-            time, traffic = time + size / config.links.host_dram_gbps, traffic + size
+            fault = 0.0 if plan.reuse_buffers else config.links.page_fault_ns / config.links.page_bytes
+            time, traffic = time + size * (1 / config.links.host_dram_gbps + fault), traffic + size
         return time, traffic
 
 

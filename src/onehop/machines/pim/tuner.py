@@ -2,7 +2,8 @@
 
 The first step needs, for each way to cut the matrix, the largest numbers of edges and rows of a core, which
 cost a pass over the edges for each number of parts, and hardly anything else. It takes tasklets to be
-balanced, but for what cannot be shared: one row. The second step counts what falls to each tasklet.
+balanced, but for what they cannot share: the largest row, unless edges are cut exactly. The second step
+counts what falls to each tasklet, for the best candidates of all and of each way to balance.
 """
 
 import time
@@ -30,8 +31,9 @@ CUTS = ("equal", "edge")
 CLUSTERS_PER_RANK = (1, 2, 4)
 # More sparse parts than this mean more partial results than any graph was seen to be worth.
 _MOST_SPARSE_PARTS = 64
-# Candidates that are looked at in full.
-_FINALISTS = 16
+# Candidates that are looked at in full: of all, and of each way to balance.
+_FINALISTS = 8
+_FINALISTS_EACH = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class TuningResult:
         predicted_ns: What it takes.
         candidates: How many plans were considered.
         seconds: How long the search took.
-        ranking: The best plans of the first step with their estimates, best first.
+        ranking: The plans that were looked at in full, best first, with what was estimated before.
     """
 
     plan: PimPlan
@@ -77,28 +79,55 @@ def tune(
         ArgumentError: No plan fits the machine, whatever the grid.
     """
     began = time.perf_counter()
-    shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
     base = PimPlan(stream=False) if base is None else base
-    kernel = machine.kernel(base, dtype, weighted)
-    config = machine.config
-    plans = candidates(config, base)
-    estimator = _Estimator(config, shapes, width, kernel)
+    plans = candidates(machine.config, base)
+    ranked = rank(machine, graph, width, dtype, plans, weighted=weighted)
+    if not ranked and isinstance(graph, Graph):
+        # Nothing fits in one go; the default streams.
+        plan = machine.plan(graph, width, dtype, weighted)
+        ranked = [(plan, simulated_ns(machine, plan, graph, width, dtype, weighted), 0.0)]
+    if not ranked or not np.isfinite(ranked[0][1]):
+        raise ArgumentError(
+            f"width: no plan for {width} columns of {dtype} fits {machine.name}; use one with more memory."
+        )
+    best, best_ns, _ = ranked[0]
+    ranking = tuple((plan, estimate) for plan, _, estimate in ranked)
+    return TuningResult(best, best_ns, len(plans), time.perf_counter() - began, ranking)
+
+
+def rank(
+    machine: Machine,
+    graph: Graph | Shapes,
+    width: int,
+    dtype: str,
+    plans: list[PimPlan],
+    *,
+    weighted: bool = False,
+) -> list[tuple[PimPlan, float, float]]:
+    """The best of some plans.
+
+    Args:
+        machine: The machine.
+        graph: A graph, or its size.
+        width: Feature columns.
+        dtype: Of the features in the machine.
+        plans: To choose from; at least one, alike in what is not searched.
+        weighted: Whether edges have weights.
+
+    Returns:
+        Those that were looked at in full, with the time that they take and what was estimated first, in ns,
+        best first; none if none fits.
+    """
+    shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
+    kernel = machine.kernel(plans[0], dtype, weighted)
+    estimator = _Estimator(machine.config, shapes, width, kernel)
     estimates = np.array([estimator.estimate(plan) for plan in plans])
     order = [int(i) for i in np.argsort(estimates, kind="stable") if np.isfinite(estimates[i])]
-    best, best_ns = None, float("inf")
-    for index in order[:_FINALISTS]:
-        took = _simulated_ns(config, plans[index], shapes, width, kernel)
-        if took < best_ns:
-            best, best_ns = plans[index], took
-    if best is None:
-        plan = machine.plan(graph, width, dtype, weighted) if isinstance(graph, Graph) else None
-        if plan is None:
-            raise ArgumentError(
-                f"width: no plan for {width} columns of {dtype} fits {config.name}; use one with more memory."
-            )
-        best, best_ns = plan, simulate(config, plan, shapes, width, kernel).total_ns
-    ranking = tuple((plans[i], float(estimates[i])) for i in order[:_FINALISTS])
-    return TuningResult(best, best_ns, len(plans), time.perf_counter() - began, ranking)
+    looked_at = [
+        (plans[i], _simulated_ns(machine.config, plans[i], shapes, width, kernel), float(estimates[i]))
+        for i in _finalists(plans, order)
+    ]
+    return sorted((each for each in looked_at if np.isfinite(each[1])), key=lambda each: each[1])
 
 
 def exhaustive(
@@ -143,6 +172,26 @@ def candidates(config: PimConfig, base: PimPlan) -> list[PimPlan]:
     ]
 
 
+def _finalists(plans: list[PimPlan], order: list[int]) -> list[int]:
+    """The first of all, and the first of each way to balance, in order."""
+    chosen, seen = [], dict.fromkeys(SPLITS, 0)
+    for place, index in enumerate(order):
+        plan = plans[index]
+        split = (plan.format, plan.core_balance, plan.thread_balance)
+        if place < _FINALISTS or seen[split] < _FINALISTS_EACH:
+            chosen.append(index)
+            seen[split] += 1
+    return chosen
+
+
+def simulated_ns(
+    machine: Machine, plan: PimPlan, graph: Graph, width: int, dtype: str, weighted: bool = False
+) -> float:
+    """What a plan takes in full simulation; infinite if it does not fit."""
+    kernel = machine.kernel(plan, dtype, weighted)
+    return _simulated_ns(machine.config, plan, machine.shapes(graph), width, kernel)
+
+
 def _simulated_ns(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> float:
     try:
         return simulate(config, plan, shapes, width, kernel).total_ns
@@ -157,7 +206,7 @@ class _Estimator:
         self.config, self.shapes, self.width, self.kernel = config, shapes, width, kernel
         self._maxima: dict[tuple[int, str, int, bool, bool], tuple[np.ndarray, ...]] = {}
         self._moved: dict[tuple[int, int, str, str, str], tuple[float, int, float]] = {}
-        self._shared: dict[tuple[int, int, str, str, str, str], tuple[np.ndarray, np.ndarray]] = {}
+        self._shared: dict[tuple[int, int, str, str, str, str], tuple[np.ndarray, ...]] = {}
 
     def estimate(self, plan: PimPlan) -> float:
         """Nanoseconds; infinite if the plan does not fit."""
@@ -170,8 +219,13 @@ class _Estimator:
         key = (plan.sp, plan.ds, plan.column_cut, plan.format, plan.core_balance, plan.thread_balance)
         if key not in self._shared:
             most_edges, most_rows, _ = self._of(plan)
-            heaviest = np.unique([int(most_edges.argmax()), int(most_rows.argmax())])
-            self._shared[key] = (most_edges[heaviest], most_rows[heaviest])
+            rows = self.shapes.largest_rows(plan.sp, plan.column_cut)
+            rows = np.minimum(rows, most_edges)
+            if plan.format == "coo" and plan.thread_balance == "edge":
+                rows = np.zeros_like(rows)
+            # Parts that are the most in some respect: the slowest core is in one of these.
+            worst = np.unique([int(each.argmax()) for each in (most_edges, most_rows, rows)])
+            self._shared[key] = (most_edges[worst], most_rows[worst], rows[worst])
         counts = _evenly(plan.tasklets, *self._shared[key])
         cycles = core_cycles(config, plan, kernel, counts, slice_width)[0]
         return moving_ns + float(cycles.max()) * config.cycle_ns
@@ -229,12 +283,17 @@ class _Estimator:
         return self._maxima[key]
 
 
-def _evenly(tasklets: int, edges: np.ndarray, rows: np.ndarray) -> Counts:
-    """As if a core had the most edges and the most rows, and shared both out evenly among its tasklets."""
+def _evenly(tasklets: int, edges: np.ndarray, rows: np.ndarray, largest_row: np.ndarray) -> Counts:
+    """As if a core had the most edges, the most rows and the largest row, and shared out all but that row."""
+    first = np.maximum(edges / tasklets, largest_row)
+    others = (edges - first) / max(tasklets - 1, 1)
     shape = (len(edges), 1, tasklets)
+    spread = np.empty(shape)
+    spread[:, 0] = others[:, None]
+    spread[:, 0, 0] = first
     filled = np.minimum(rows, edges)
     return Counts(
-        np.broadcast_to((edges / tasklets)[:, None, None], shape),
+        spread,
         np.broadcast_to((rows / tasklets)[:, None, None], shape),
         np.broadcast_to((filled / tasklets)[:, None, None], shape),
         rows[:, None],

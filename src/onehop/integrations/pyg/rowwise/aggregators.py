@@ -134,9 +134,11 @@ def _powermean(rows: Rows, module: Any, semi: bool | None) -> Tensor:
         p = p.view(-1, module.channels)
     if isinstance(p, int | float) and p == 1:
         return rows.mean()
-    powers = x.clamp(min=module.min_value, max=module.max_value).pow(p)
+    # PyG 2.6 has the limits fixed.
+    least, most = getattr(module, "min_value", 0), getattr(module, "max_value", 100)
+    powers = x.clamp(min=least, max=most).pow(p)
     means = rows.reduced("mean", powers)
-    return means.clamp(min=module.min_value, max=module.max_value).pow(1.0 / p)
+    return means.clamp(min=least, max=most).pow(1.0 / p)
 
 
 def _theirs(rows: Rows, module: Any, semi: bool | None) -> Tensor:

@@ -12,7 +12,7 @@ from onehop.integrations.pyg.rowwise.aggregators import Rows
 from onehop.integrations.pyg.rowwise.arguments import Argument, Kind
 from onehop.integrations.pyg.rowwise.blocks import Block, Blocks, whole_block
 from onehop.integrations.pyg.rowwise.snapshot import Snapshot
-from onehop.ops.linear import AGGREGATE
+from onehop.kernels.cpu.rows import add_rows, take_rows
 
 
 @dataclass(slots=True)
@@ -93,53 +93,56 @@ class Choice:
     def __init__(self, graph: Graph, block: Block) -> None:
         self._graph = graph
         self._block = block
-        self._sources: Tensor | None = None
         self._targets: Tensor | None = None
-        self._numbers: Tensor | None = None
 
     @property
     def sources(self) -> Tensor:
-        """[edges], int64: the sending nodes."""
-        if self._sources is None:
-            self._sources = self._graph.col[slice(*self._block.edges)].long()
-        return self._sources
+        """[edges], int32: the sending nodes."""
+        return self._graph.col[slice(*self._block.edges)]
 
     @property
     def targets(self) -> Tensor:
-        """[edges], int64: the receiving nodes, counted from the block's first."""
+        """[edges], int32: the receiving nodes, counted from the block's first."""
         if self._targets is None:
             first, last = self._block.edges
-            self._targets = torch.repeat_interleave(self._block.graph.in_degrees, output_size=last - first)
+            rows = torch.arange(self._block.graph.num_dst, dtype=torch.int32)
+            self._targets = rows.repeat_interleave(self._block.graph.in_degrees, output_size=last - first)
         return self._targets
 
     @property
     def numbers(self) -> Tensor | None:
-        """[edges], int64: the edges' numbers; None where they are consecutive."""
+        """[edges], int32 or int64: the edges' numbers; None where they are consecutive."""
         perm = self._graph.perm
-        if self._numbers is None and perm is not None:
-            self._numbers = perm[slice(*self._block.edges)].long()
-        return self._numbers
+        return None if perm is None else perm[slice(*self._block.edges)]
 
     def rows(self, argument: Argument, operands: list[Tensor]) -> Any:
-        """An argument's rows."""
+        """An argument's rows; differentiable where a gradient is recorded."""
         kind = argument.kind
         if kind is Kind.VALUE:
             return argument.value
         if kind is Kind.SOURCE_NUMBER:
-            return self.sources
+            return self.sources.long()
         if kind is Kind.TARGET_NUMBER:
-            return self.targets + self._block.rows[0]
+            return self.targets.long() + self._block.rows[0]
         assert argument.at is not None
         operand = operands[argument.at]
-        if kind is Kind.SOURCE:
-            return operand.index_select(0, self.sources)
-        if kind is Kind.TARGET:
-            return operand[slice(*self._block.rows)].index_select(0, self.targets)
         if kind is Kind.WHOLE:
             return operand
+        if kind is Kind.SOURCE:
+            return _taken(operand, self.sources)
+        if kind is Kind.TARGET:
+            return _taken(operand[slice(*self._block.rows)], self.targets)
         if self.numbers is None:
             return operand[slice(*self._block.edges)]
-        return operand.index_select(0, self.numbers)
+        return _taken(operand, self.numbers)
+
+    def spread(self, rows: Tensor, mean: bool) -> Tensor:
+        """For every edge, the row that it goes to; its even share of that if ``mean``."""
+        if mean:
+            wide = _accumulator(rows.dtype)
+            shares = self._block.graph.inverse_in_degrees(wide).view(-1, *[1] * (rows.dim() - 1))
+            rows = (rows.to(wide) * (shares * self._block.share)).to(rows.dtype)
+        return take_rows(rows, self.targets)
 
     def gather_gradient(self, argument: Argument, rows: Tensor, gradients: list[Tensor | None]) -> None:
         """Adds the gradient of an argument's rows to that of its operand."""
@@ -148,21 +151,21 @@ class Choice:
         assert gradient is not None
         rows = rows.to(gradient.dtype)
         if argument.kind is Kind.SOURCE:
-            gradient.index_add_(0, self.sources, rows)
+            add_rows(gradient, self.sources, rows)
         elif argument.kind is Kind.TARGET:
-            summed = AGGREGATE(
-                rows.reshape(rows.size(0), -1),
-                None, None, None, self._block.graph.number, self._block.graph.num_dst,
-                False, False, False, "",
-            )  # fmt: skip
-            here = gradient[slice(*self._block.rows)]
-            here += summed.view_as(here)
+            add_rows(gradient[slice(*self._block.rows)], self.targets, rows)
         elif argument.kind is Kind.WHOLE:
             gradient += rows
         elif self.numbers is None:
             gradient[slice(*self._block.edges)] += rows
         else:
-            gradient.index_add_(0, self.numbers, rows)
+            add_rows(gradient, self.numbers, rows)
+
+
+def _taken(operand: Tensor, index: Tensor) -> Tensor:
+    if torch.is_grad_enabled() and operand.requires_grad:
+        return operand.index_select(0, index)
+    return take_rows(operand, index)
 
 
 class _Recomputed(torch.autograd.Function):
@@ -180,7 +183,7 @@ class _Recomputed(torch.autograd.Function):
         if torch.is_grad_enabled():
             return (None, None, *_differentiable(ctx.run, operands, parameters, needs, grad))
         gradients = [
-            torch.zeros_like(t, dtype=_accumulator(t.dtype)) if needed else None
+            torch.zeros(t.shape, dtype=_accumulator(t.dtype)) if needed else None
             for t, needed in zip(tensors, needs, strict=True)
         ]
         for block in ctx.run.blocks:
@@ -230,15 +233,8 @@ def _recompute(
         return out, leaves, here
     messages, leaves = run.messages(block, operands, needs)
     # The gradient of a sum is known: every message gets that of its row.
-    if run.linear == "mean" and not block.whole:
-        here = here * block.share
     with torch.no_grad():
-        spread = AGGREGATE(
-            here.reshape(here.size(0), -1),
-            None, None, None, block.graph.number, block.graph.num_src,
-            True, run.linear == "mean", False, "",
-        )  # fmt: skip
-    return messages, leaves, spread.view_as(messages)
+        return messages, leaves, Choice(run.graph, block).spread(here, run.linear == "mean")
 
 
 def _differentiable(

@@ -1,0 +1,145 @@
+"""The near-bank machine's model beside the tables measured on the real one.
+
+    python benchmarks/machines/pim_calibration.py [--json benchmarks/results/machines/pim_calibration.json]
+
+Tables measured on UPMEM: transfers of a core, edges done by a core, merge of the host (the constants of
+PyGim's repository). Totals: what its published cost function gives for balanced graphs, 256 columns of int32.
+No constant of the model was fitted to a total.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onehop import MachineMemoryError
+from onehop.bench.report import write_json
+from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upmem_v1a
+from onehop.machines.pim.costs import Kernel, core_cycles, interpolate
+from onehop.machines.pim.presets import (
+    ADDED_ROWS_PER_MS,
+    COPIED_ROWS_PER_MS,
+    DMA_BYTES,
+    DMA_READ_US,
+    DMA_WRITE_US,
+    EDGES_PER_MS,
+)
+from onehop.machines.pim.shapes import Counts
+
+MACHINE = Machine(upmem_v1a())
+# Nodes, edges, and total in ms by grid.
+TOTALS = {
+    "Reddit": (232_965, 114_615_892, {"1x32": 1759, "2x16": 1753, "4x8": 1941, "32x1": 5195}),
+    "ogbn-proteins": (132_534, 79_122_504, {"1x32": 1125, "2x16": 1123}),
+    "ogbn-arxiv": (169_343, 1_166_243, {"1x32": 526}),
+    "PubMed": (19_717, 88_648, {"1x32": 61}),
+}
+AMAZON = BalancedShapes(1_569_960, 1_569_960, 264_339_468)
+
+
+def kernel_cycles(width: int, tasklets: int) -> float:
+    """Cycles of a core for one edge, without rows."""
+    edges = np.full((1, 1, tasklets), 1e6 / tasklets)
+    counts = Counts(edges, np.zeros_like(edges), np.zeros_like(edges), np.zeros((1, 1)))
+    plan = PimPlan(tasklets=tasklets, unit_weights=False)
+    return (
+        float(core_cycles(MACHINE.config, plan, Kernel("int32", "int32", True), counts, width)[0][0, 0]) / 1e6
+    )
+
+
+def line(what: str, at: object, measured: float, model: float) -> dict[str, Any]:
+    """One comparison, printed."""
+    error = model / measured - 1
+    print(f"{what:34} {at!s:>16} {measured:>12.5g} {model:>12.5g} {100 * error:>+8.1f} %")
+    return {"what": what, "at": at, "measured": measured, "model": model, "relative_error": error}
+
+
+def calibration() -> list[dict[str, Any]]:
+    """Every comparison."""
+    core, links, mhz = MACHINE.config.core, MACHINE.config.links, MACHINE.config.core.clock_mhz
+    rows = []
+    for name, table, points in (
+        ("read", DMA_READ_US, core.dma_read_cycles),
+        ("write", DMA_WRITE_US, core.dma_write_cycles),
+    ):
+        for size, us in zip(DMA_BYTES, table, strict=True):
+            rows.append(
+                line(f"{name} of a core, us", f"{size} B", us, float(interpolate(points, size)) / mhz)
+            )
+    for width, rate in EDGES_PER_MS.items():
+        rows.append(line("edges a ms and core", f"width {width}", rate, mhz * 1e3 / kernel_cycles(width, 16)))
+    for threads in (1, 2, 4, 8, 11, 12, 16, 24):
+        rate = min(1.0, threads / core.reissue_cycles)
+        issued = kernel_cycles(32, 24) / kernel_cycles(32, threads)
+        rows.append(line("share of the issue rate, T/11", f"{threads} threads", rate, issued))
+    for name, table, (base, slope) in (
+        ("copied", COPIED_ROWS_PER_MS, links.copy_ns),
+        ("added", ADDED_ROWS_PER_MS, links.add_ns),
+    ):
+        for width, rate in table.items():
+            rows.append(
+                line(f"rows {name} a ms by the host", f"width {width}", rate, 1e6 / (base + slope * width))
+            )
+    for graph, (nodes, edges, totals) in TOTALS.items():
+        for grid, total in totals.items():
+            sp, ds = map(int, grid.split("x"))
+            size = BalancedShapes(nodes, nodes, edges)
+            report = MACHINE.simulate(size, 256, prior_art.published(sp, ds), "int32")
+            rows.append(line("published total, ms", f"{graph} {grid}", total, report.total_ms))
+    return rows
+
+
+def winners() -> dict[str, str]:
+    """The best grid of each graph."""
+    best = {}
+    for graph, (nodes, edges, _) in TOTALS.items():
+        size = BalancedShapes(nodes, nodes, edges)
+        totals = {
+            f"{sp}x{32 // sp}": MACHINE.simulate(
+                size, 256, prior_art.published(sp, 32 // sp), "int32"
+            ).total_ms
+            for sp in (1, 2, 4, 8, 16, 32)
+        }
+        best[graph] = min(totals, key=totals.__getitem__)
+        print(
+            f"best grid of {graph}: {best[graph]}  {', '.join(f'{g} {t:.0f} ms' for g, t in totals.items())}"
+        )
+    return best
+
+
+def memory() -> list[dict[str, Any]]:
+    """What fits of AmazonProducts, width 256, int32."""
+    plans = {f"{sp}x{32 // sp}": prior_art.published(sp, 32 // sp) for sp in (1, 2, 4, 8, 16, 32)}
+    facts = []
+    for name, plan, config in [
+        *((name, plan, MACHINE.config) for name, plan in plans.items()),
+        *((f"grande, {r} ranks", None, MACHINE.config.with_(ranks=r)) for r in (8, 16, 32)),
+    ]:
+        plan = prior_art.grande(config) if plan is None else plan
+        try:
+            need, fits = Machine(config).simulate(AMAZON, 256, plan, "int32").mram_bytes_max, True
+        except MachineMemoryError as error:
+            need, fits = error.need_bytes, False
+        print(
+            f"AmazonProducts {name:>18}: {need / 2**20:6.1f} MiB of 64, {'fits' if fits else 'does not fit'}"
+        )
+        facts.append({"plan": name, "need_mib": need / 2**20, "fits": fits})
+    return facts
+
+
+def main() -> None:
+    """Prints and writes everything."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    print(f"{'':34} {'':>16} {'measured':>12} {'model':>12} {'error':>10}")
+    found = {"calibration": calibration(), "winners": winners(), "amazon_products": memory()}
+    if options.json is not None:
+        write_json(options.json, "benchmarks/machines/pim_calibration.py", found)
+
+
+if __name__ == "__main__":
+    main()

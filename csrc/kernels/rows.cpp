@@ -1,0 +1,107 @@
+// Rows by their numbers: copied out of a matrix, and added into one.
+#include "sweep.hpp"
+#include "tables.hpp"
+
+namespace onehop {
+inline namespace ONEHOP_ISA {
+namespace {
+
+ONEHOP_INLINE void copy_row(char* to, const char* from, int64_t bytes) {
+  if (bytes < kVectorBytes) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+  int64_t at = 0;
+  for (; at + kVectorBytes <= bytes; at += kVectorBytes) {
+    store_raw<uint8_t, kVectorBytes>(to + at, load_raw<uint8_t, kVectorBytes>(from + at));
+  }
+  // The last vector overlaps the one before it where the bytes are no multiple of it.
+  at = bytes - kVectorBytes;
+  store_raw<uint8_t, kVectorBytes>(to + at, load_raw<uint8_t, kVectorBytes>(from + at));
+}
+
+// Numbers of a single element need no call for each.
+template <class Number, class Index>
+void copy_numbers(const RowsArgs& args, const Index* index, int64_t begin, int64_t end) {
+  const auto* from = static_cast<const char*>(args.matrix);
+  auto* to = static_cast<Number*>(args.rows);
+  for (int64_t i = begin; i < end; ++i) {
+    to[i] = load_raw<Number, 1>(from + static_cast<int64_t>(index[i]) * args.stride);
+  }
+}
+
+template <class Index>
+void copy_rows(const RowsArgs& args, int64_t begin, int64_t end) {
+  const auto* index = static_cast<const Index*>(args.index);
+  if (args.row_bytes == 4) return copy_numbers<uint32_t>(args, index, begin, end);
+  if (args.row_bytes == 8) return copy_numbers<uint64_t>(args, index, begin, end);
+  const auto* from = static_cast<const char*>(args.matrix);
+  auto* to = static_cast<char*>(args.rows);
+  for (int64_t i = begin; i < end; ++i) {
+    const char* coming = from + static_cast<int64_t>(index[smaller(i + args.prefetch, end - 1)]) * args.stride;
+    for (int64_t line = 0; line < args.row_bytes; line += kLineBytes) __builtin_prefetch(coming + line, 0, 3);
+    copy_row(to + i * args.row_bytes, from + static_cast<int64_t>(index[i]) * args.stride, args.row_bytes);
+  }
+}
+
+template <class T, int kLanes = kFullLanes<T>>
+ONEHOP_INLINE void add_columns(T* to, const T* from, int64_t columns) {
+  for (; columns >= kLanes; columns -= kLanes, to += kLanes, from += kLanes) {
+    store<T, kLanes>(to, load<T, kLanes>(to) + load<T, kLanes>(from));
+  }
+  if constexpr (kLanes > 1) add_columns<T, kLanes / 2>(to, from, columns);
+}
+
+// Adds the rows that belong to one share of the matrix, in their order, so that the number of shares does not
+// show in the result.
+template <class T, class Index>
+void add_share(const RowsArgs& args, int64_t share, int64_t shares) {
+  const auto* index = static_cast<const Index*>(args.index);
+  auto* to = static_cast<char*>(args.matrix);
+  const auto* from = static_cast<const char*>(args.rows);
+  const int64_t columns = args.row_bytes / static_cast<int64_t>(sizeof(T));
+  for (int64_t i = 0; i < args.count; ++i) {
+    const int64_t coming = index[smaller(i + args.prefetch, args.count - 1)];
+    if (coming % shares == share) {
+      for (int64_t line = 0; line < args.row_bytes; line += kLineBytes) {
+        __builtin_prefetch(to + coming * args.stride + line, 1, 3);
+      }
+    }
+    if (index[i] % shares != share) continue;
+    add_columns<T>(reinterpret_cast<T*>(to + static_cast<int64_t>(index[i]) * args.stride),
+                   reinterpret_cast<const T*>(from + i * args.row_bytes), columns);
+  }
+}
+
+template <class T>
+void add_rows_as(const RowsArgs& args) {
+  parallel_for(
+      args.threads, args.threads,
+      [](void* opaque, int64_t task, int) {
+        const auto& a = *static_cast<const RowsArgs*>(opaque);
+        a.wide_index ? add_share<T, int64_t>(a, task, a.threads) : add_share<T, int32_t>(a, task, a.threads);
+      },
+      const_cast<RowsArgs*>(&args));
+}
+
+// Rows of one piece of work.
+constexpr int64_t kRowsPerPiece = 1024;
+
+}  // namespace
+
+void copy_rows(const RowsArgs& args) {
+  parallel_for((args.count + kRowsPerPiece - 1) / kRowsPerPiece, args.threads,
+               [](void* opaque, int64_t task, int) {
+                 const auto& a = *static_cast<const RowsArgs*>(opaque);
+                 const int64_t begin = task * kRowsPerPiece, end = smaller(begin + kRowsPerPiece, a.count);
+                 a.wide_index ? copy_rows<int64_t>(a, begin, end) : copy_rows<int32_t>(a, begin, end);
+               },
+               const_cast<RowsArgs*>(&args));
+}
+
+void add_rows(const RowsArgs& args) {
+  args.dtype == DType::float64 ? add_rows_as<double>(args) : add_rows_as<float>(args);
+}
+
+}  // namespace ONEHOP_ISA
+}  // namespace onehop

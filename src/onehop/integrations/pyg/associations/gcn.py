@@ -1,0 +1,71 @@
+"""GCNConv, which multiplies before it aggregates.
+
+(A X) W pays where W widens the features, and where the features are constant, so that A X is the same every
+time and is kept (:mod:`onehop.integrations.pyg.reuse`): the layer then needs no aggregation any more.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.nn import GCNConv
+
+from onehop.integrations.pyg import propagate
+from onehop.integrations.pyg.associations import order
+from onehop.integrations.pyg.eligibility import ClassRecord
+from onehop.integrations.rows import stand_in
+
+_ROWS_DIM = -2
+
+
+def associating(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """GCNConv's ``forward``, which aggregates first where that pays."""
+    records: dict[type, ClassRecord] = {}
+    ours = _forward
+
+    def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
+        return ours(theirs, records, self, x, edge_index, edge_weight)
+
+    return stand_in(theirs, forward)
+
+
+def _forward(
+    theirs: Callable[..., Any],
+    records: dict[type, ClassRecord],
+    layer: Any,
+    x: Any,
+    edge_index: Any,
+    edge_weight: Any,
+) -> Any:
+    lin = layer._modules.get("lin")
+    if (
+        not order.may_choose(lin, x)
+        or lin.bias is not None
+        or type(edge_index) is not Tensor
+        or layer.node_dim != _ROWS_DIM
+        or type(layer).message is not GCNConv.message
+        or (layer.cached and layer._cached_edge_index is None)
+    ):
+        return theirs(layer, x, edge_index, edge_weight)
+    # Weights that PyG would normalise are new ones at every call.
+    constant = (edge_weight is None or not layer.normalize) and order.kept(
+        x, edge_weight, edge_index.size(-1)
+    )
+    if not constant and not order.aggregating_first_pays(x, lin.weight):
+        return theirs(layer, x, edge_index, edge_weight)
+    edges, weight = _edges(layer, x, edge_index, edge_weight)
+    task = propagate.task_of(records, layer, edges, {"x": x, "edge_weight": weight})
+    if not order.linear(task) or (constant and not task.is_constant()):
+        return theirs(layer, x, edge_index, edge_weight)
+    order.told(task, layer, "before")
+    out: Tensor = lin(task.run())
+    return out if layer.bias is None else out + layer.bias
+
+
+def _edges(layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Any, Any]:
+    """The edges and weights that GCNConv's own forward would aggregate with."""
+    if not layer.normalize:
+        return edge_index, edge_weight
+    if layer._cached_edge_index is not None:
+        return layer._cached_edge_index[0], layer._cached_edge_index[1]
+    return order.normalised(layer, x, edge_index, edge_weight, layer.add_self_loops, layer.improved)

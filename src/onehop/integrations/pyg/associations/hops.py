@@ -1,0 +1,92 @@
+"""SGConv and TAGConv, which aggregate several times and multiply at the end, or at every step.
+
+Where W makes the features narrower, A (... (A (X W))) pays; and the sum of A^k X W_k over k is then
+X W_0 + A (X W_1 + A (X W_2 + ...)), one aggregation of the narrow features for each step.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.nn import SGConv, TAGConv
+
+from onehop.integrations.pyg import propagate
+from onehop.integrations.pyg.associations import order
+from onehop.integrations.pyg.eligibility import ClassRecord
+from onehop.integrations.rows import stand_in
+
+
+def associating_sg(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """SGConv's ``forward``, which multiplies first where that pays."""
+    records: dict[type, ClassRecord] = {}
+    ours = _sg
+
+    def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
+        out = ours(records, self, x, edge_index, edge_weight)
+        return theirs(self, x, edge_index, edge_weight) if out is None else out
+
+    return stand_in(theirs, forward)
+
+
+def associating_tag(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """TAGConv's ``forward``, which multiplies first where that pays."""
+    records: dict[type, ClassRecord] = {}
+    ours = _tag
+
+    def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
+        out = ours(records, self, x, edge_index, edge_weight)
+        return theirs(self, x, edge_index, edge_weight) if out is None else out
+
+    return stand_in(theirs, forward)
+
+
+def _sg(
+    records: dict[type, ClassRecord], layer: Any, x: Any, edge_index: Any, edge_weight: Any
+) -> Tensor | None:
+    lin = layer._modules.get("lin")
+    if layer.cached or layer.K < 1 or type(layer).message is not SGConv.message:
+        return None
+    if not _pays([lin], x, edge_index, edge_weight):
+        return None
+    edges, weight = order.normalised(layer, x, edge_index, edge_weight, layer.add_self_loops)
+    task = propagate.task_of(records, layer, edges, {"x": x, "edge_weight": weight})
+    if not order.linear(task):
+        return None
+    out = F.linear(x, lin.weight)
+    for _ in range(layer.K):
+        order.told(task, layer, "after")
+        task.x = out
+        out = task.run()
+    return out if lin.bias is None else out + lin.bias
+
+
+def _tag(
+    records: dict[type, ClassRecord], layer: Any, x: Any, edge_index: Any, edge_weight: Any
+) -> Tensor | None:
+    lins = list(layer.lins)
+    if layer.K < 1 or type(layer).message is not TAGConv.message:
+        return None
+    if not _pays(lins, x, edge_index, edge_weight):
+        return None
+    edges, weight = edge_index, edge_weight
+    if layer.normalize:
+        edges, weight = order.normalised(layer, x, edge_index, edge_weight, add_self_loops=False)
+    task = propagate.task_of(records, layer, edges, {"x": x, "edge_weight": weight})
+    if not order.linear(task):
+        return None
+    out: Tensor = lins[-1](x)
+    for lin in reversed(lins[:-1]):
+        order.told(task, layer, "after")
+        task.x = out
+        out = task.run() + lin(x)
+    return out if layer.bias is None else out + layer.bias
+
+
+def _pays(lins: list[Any], x: Any, edge_index: Any, edge_weight: Any) -> bool:
+    return (
+        all(order.may_choose(lin, x) for lin in lins)
+        and type(edge_index) is Tensor
+        and order.multiplying_first_pays(x, lins[0].weight)
+        and not order.kept(x, edge_weight, edge_index.size(-1))
+    )

@@ -1,0 +1,102 @@
+"""Which order costs less, and whether a layer's linear step may be taken out of its place."""
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import UninitializedParameter
+from torch_geometric.nn.dense.linear import Linear
+
+from onehop.integrations import reports
+from onehop.integrations.pyg import reuse
+from onehop.integrations.pyg.eligibility import MODULE_HOOKS
+from onehop.integrations.pyg.propagate import Task
+
+_on = False
+
+
+def switch(on: bool) -> None:
+    """Turns the choice on or off; off, every layer keeps the order that PyG wrote down."""
+    global _on
+    _on = on
+
+
+def may_choose(lin: Any, x: Any) -> bool:
+    """Whether a linear step on these features, [N, F], can be done apart from its module unnoticed."""
+    return (
+        _on
+        and not torch.compiler.is_compiling()
+        and type(x) is Tensor
+        and x.dim() == 2
+        and type(lin) is Linear
+        and not isinstance(lin.weight, UninitializedParameter)
+        and lin.weight.dtype is x.dtype
+        and lin.weight.size(1) == x.size(1)
+        and "forward" not in lin.__dict__
+        and not any(lin.__dict__[name] for name in MODULE_HOOKS)
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def aggregating_first_pays(x: Tensor, weight: Tensor) -> bool:
+    """Whether (A X) W aggregates fewer columns than A (X W), forward and backward."""
+    first, last = _columns(x, weight)
+    return first < last
+
+
+def multiplying_first_pays(x: Tensor, weight: Tensor) -> bool:
+    """Whether A (X W) aggregates fewer columns than (A X) W, forward and backward."""
+    first, last = _columns(x, weight)
+    return last < first
+
+
+def _columns(x: Tensor, weight: Tensor) -> tuple[int, int]:
+    """Columns that are aggregated if A X comes first, and if X W does.
+
+    The gradient of an aggregation is one too; it is computed where what was aggregated needs a gradient.
+    """
+    recording = torch.is_grad_enabled()
+    of_x = recording and x.requires_grad
+    of_product = recording and (x.requires_grad or weight.requires_grad)
+    after, before = weight.shape
+    return before * (1 + of_x), after * (1 + of_product)
+
+
+def kept(x: Tensor, factor: Tensor | None, edges: int) -> bool:
+    """Whether the aggregate of these features is, or is about to be, kept: then it costs nothing."""
+    return reuse.constant(x, factor, edges) and reuse.met_before(x)
+
+
+def linear(task: Any) -> bool:
+    """Whether it is a task that goes with a linear step in either order."""
+    return (
+        isinstance(task, Task)
+        and task.reduce in ("sum", "mean")
+        and task.subtrahend is None
+        and task.x.dim() == 2
+    )
+
+
+def told(task: Task, layer: Any, order: str) -> None:
+    """Tells ``explain`` about it, with the order that was chosen."""
+    if reports.recording():
+        call = task.described(layer)
+        reports.record(dataclasses.replace(call, form=f"{call.form}, {order} its linear step"))
+
+
+def normalised(
+    layer: Any,
+    x: Tensor,
+    edge_index: Tensor,
+    edge_weight: Tensor | None,
+    add_self_loops: bool,
+    improved: bool = False,
+) -> tuple[Any, Any]:
+    """Edges and weights as GCN normalises them, from the memory that all layers share."""
+    from torch_geometric.nn.conv import gcn_conv
+
+    found = gcn_conv.gcn_norm(
+        edge_index, edge_weight, x.size(0), improved, add_self_loops, layer.flow, x.dtype
+    )
+    return found[0], found[1]

@@ -1,0 +1,87 @@
+"""SAGEConv and GraphConv, which aggregate, multiply, and add a product of the node's own features.
+
+A (X W) pays where W makes the features narrower, unless A X is kept.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.nn import GraphConv, SAGEConv
+
+from onehop.integrations.pyg import propagate
+from onehop.integrations.pyg.associations import order
+from onehop.integrations.pyg.eligibility import ClassRecord
+from onehop.integrations.rows import stand_in
+
+
+def associating_sage(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """SAGEConv's ``forward``, which multiplies first where that pays."""
+    records: dict[type, ClassRecord] = {}
+    summed, message = _summed, SAGEConv.message
+    root, normalise = _plus_root, F.normalize
+
+    def forward(self, x, edge_index, size=None):  # type: ignore[no-untyped-def]
+        out = None
+        if not self.project and type(self).message is message:
+            out = summed(records, self, "lin_l", x, edge_index, {"size": size}, None)
+        if out is None:
+            return theirs(self, x, edge_index, size)
+        if self.root_weight:
+            out = root(out, x, self.lin_r)
+        return normalise(out, p=2.0, dim=-1) if self.normalize else out
+
+    return stand_in(theirs, forward)
+
+
+def associating_graph_conv(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """GraphConv's ``forward``, which multiplies first where that pays."""
+    records: dict[type, ClassRecord] = {}
+    summed, root, message = _summed, _plus_root, GraphConv.message
+
+    def forward(self, x, edge_index, edge_weight=None, size=None):  # type: ignore[no-untyped-def]
+        out = None
+        if type(self).message is message:
+            operands = {"edge_weight": edge_weight, "size": size}
+            out = summed(records, self, "lin_rel", x, edge_index, operands, edge_weight)
+        if out is None:
+            return theirs(self, x, edge_index, edge_weight, size)
+        return root(out, x, self.lin_root)
+
+    return stand_in(theirs, forward)
+
+
+def _summed(
+    records: dict[type, ClassRecord],
+    layer: Any,
+    name: str,
+    x: Any,
+    edge_index: Any,
+    operands: dict[str, Any],
+    factor: Tensor | None,
+) -> Tensor | None:
+    """A (X W) and the bias; None where the layer's own order is as good, or has to be kept."""
+    ends = (x, x) if type(x) is Tensor else x
+    lin = layer._modules.get(name)
+    if (
+        type(ends) is not tuple
+        or len(ends) != 2
+        or type(edge_index) is not Tensor
+        or not order.may_choose(lin, ends[0])
+        or not order.multiplying_first_pays(ends[0], lin.weight)
+        or order.kept(ends[0], factor, edge_index.size(-1))
+    ):
+        return None
+    task = propagate.task_of(records, layer, edge_index, {"x": ends, **operands})
+    if not order.linear(task):
+        return None
+    order.told(task, layer, "after")
+    task.x = F.linear(ends[0], lin.weight)
+    out: Tensor = task.run()
+    return out if lin.bias is None else out + lin.bias
+
+
+def _plus_root(out: Tensor, x: Any, lin: Any) -> Tensor:
+    own = x if type(x) is Tensor else x[1]
+    return out if own is None else out + lin(own)

@@ -1,0 +1,56 @@
+"""Rows of a matrix by their numbers: copied out of it, and added into it."""
+
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.native import DTYPE_CODES, extension
+
+# Rows are asked for so many ahead.
+_PREFETCH = 16
+
+
+def take_rows(matrix: Tensor, index: Tensor) -> Tensor:
+    """``matrix[index]``, of a CPU tensor of any dtype, without a gradient.
+
+    Args:
+        matrix: [N, ...].
+        index: [n], int32 or int64, without gaps; numbers in range, which is not checked.
+
+    Returns:
+        [n, ...].
+    """
+    if not _dense(matrix):
+        return matrix.index_select(0, index)
+    out = torch.empty((index.numel(), *matrix.shape[1:]), dtype=matrix.dtype)
+    if out.numel():
+        extension.copy_rows(0, *_places(matrix, index, out))
+    return out
+
+
+def add_rows(matrix: Tensor, index: Tensor, rows: Tensor) -> None:
+    """``matrix[index[i]] += rows[i]`` for every i, in this order, whatever the number of threads.
+
+    Args:
+        matrix: [N, ...], float32 or float64, each row without gaps.
+        index: [n], int32 or int64, without gaps; numbers in range, which is not checked.
+        rows: [n, ...], of the same dtype.
+    """
+    rows = rows.contiguous()
+    if rows.numel():
+        extension.add_rows(DTYPE_CODES[matrix.dtype], *_places(matrix, index, rows))
+
+
+def _dense(matrix: Tensor) -> bool:
+    """Whether each row lies without gaps, however far the rows are apart."""
+    return matrix.is_contiguous() or (matrix.size(0) > 0 and matrix[0].is_contiguous())
+
+
+def _places(
+    matrix: Tensor, index: Tensor, rows: Tensor
+) -> tuple[int, int, int, int, bool, int, int, int, int]:
+    row_bytes = rows.nbytes // rows.size(0)
+    return (
+        native.threads(), _PREFETCH, index.data_ptr(), index.numel(), index.dtype == torch.int64, row_bytes,
+        matrix.data_ptr(), matrix.stride(0) * matrix.element_size(), rows.data_ptr(),
+    )  # fmt: skip

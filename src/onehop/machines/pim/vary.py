@@ -1,0 +1,75 @@
+"""Other values for a machine, by name: what a design study turns."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+from onehop.errors import ArgumentError
+from onehop.machines.pim.config import Links, PimConfig, settable
+
+# Beside the configuration's own values: several of them at once.
+TOGETHER = {
+    "host_links": "all rates between host and cores, times this",
+    "merge_speed": "the host's merging and its memory, times this",
+    "multiply_instructions": "of every multiply, whatever its bits: a multiplier in hardware has few",
+    "accumulate_instructions": "of every add in a loop",
+}
+
+
+def names() -> list[str]:
+    """What can be varied."""
+    return [*settable(), *TOGETHER]
+
+
+def varied(config: PimConfig, name: str, value: float) -> PimConfig:
+    """The machine with another value.
+
+    More or fewer cores come with as many more or fewer ranks, so that a rank stays what it is.
+
+    Args:
+        config: The machine.
+        name: One of :func:`names`.
+        value: The new value; for ``host_links`` and ``merge_speed`` a factor.
+
+    Raises:
+        ArgumentError: The name is unknown.
+        ConfigurationError: The value is out of its range.
+    """
+    links = config.links
+    match name:
+        case "cores":
+            cores = round(value)
+            return config.with_(cores=cores, ranks=max(round(config.ranks * cores / config.cores), 1))
+        case "host_links":
+            rates: dict[str, Any] = {
+                each.name: getattr(links, each.name) * value
+                for each in fields(Links)
+                if each.name in ("broadcast_gbps", "push_gbps") or each.name.startswith("rank_")
+            }
+            rates["pull_gbps"] = tuple((size, rate * value) for size, rate in links.pull_gbps)
+            # First touches of pages are a part of what pulling takes; they shrink with the rest.
+            rates["page_fault_ns"] = links.page_fault_ns / value
+            return config.with_(**rates)
+        case "merge_speed":
+            return config.with_(
+                copy_ns=tuple(ns / value for ns in links.copy_ns),
+                add_ns=tuple(ns / value for ns in links.add_ns),
+                host_dram_gbps=links.host_dram_gbps * value,
+            )
+        case "multiply_instructions":
+            return config.with_(
+                arithmetic={
+                    dtype: replace(costs, multiply_one=value, multiply_full=value)
+                    for dtype, costs in config.arithmetic.items()
+                }
+            )
+        case "accumulate_instructions":
+            return config.with_(
+                arithmetic={
+                    dtype: replace(costs, accumulate=value) for dtype, costs in config.arithmetic.items()
+                }
+            )
+    if name not in settable():
+        raise ArgumentError(f"vary: expected one of {', '.join(names())}, got {name!r}.")
+    parts = (config, config.core, config.links, config.power)
+    current = next(getattr(part, name) for part in parts if hasattr(part, name))
+    return config.with_(**{name: round(value) if isinstance(current, int) else value})

@@ -1,0 +1,201 @@
+"""Linear steps before or after the aggregation: same results, fewer columns, PyG's order where it must be."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import GCNConv, GraphConv, SAGEConv, SGConv, TAGConv
+
+import onehop
+from onehop.integrations.pyg import propagate
+
+NODES, EDGES, NARROW, WIDE = 40, 300, 5, 24
+
+# Layers whose other order is the cheaper one, and the width that is aggregated then.
+LAYERS = {
+    "GCN": lambda: GCNConv(NARROW, WIDE),
+    "GCN, no loops": lambda: GCNConv(NARROW, WIDE, add_self_loops=False, bias=False),
+    "GCN, improved": lambda: GCNConv(NARROW, WIDE, improved=True),
+    "GCN, not normalised": lambda: GCNConv(NARROW, WIDE, normalize=False),
+    "GCN, other flow": lambda: GCNConv(NARROW, WIDE, flow="target_to_source"),
+    "SAGE": lambda: SAGEConv(WIDE, NARROW),
+    "SAGE, sum": lambda: SAGEConv(WIDE, NARROW, aggr="sum"),
+    "SAGE, normalised": lambda: SAGEConv(WIDE, NARROW, normalize=True),
+    "SAGE, no root": lambda: SAGEConv(WIDE, NARROW, root_weight=False, bias=False),
+    "Graph": lambda: GraphConv(WIDE, NARROW),
+    "Graph, mean": lambda: GraphConv(WIDE, NARROW, aggr="mean", bias=False),
+    "SG": lambda: SGConv(WIDE, NARROW, K=3),
+    "SG, no loops": lambda: SGConv(WIDE, NARROW, K=1, add_self_loops=False, bias=False),
+    "TAG": lambda: TAGConv(WIDE, NARROW, K=3),
+    "TAG, not normalised": lambda: TAGConv(WIDE, NARROW, K=2, normalize=False, bias=False),
+}
+WEIGHTED = [name for name in LAYERS if not name.startswith("SAGE")]
+
+
+@pytest.fixture
+def edge_index() -> Tensor:
+    return torch.randint(NODES, (2, EDGES), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def widths(monkeypatch):
+    """The widths of the aggregations that are computed."""
+    seen = []
+    compute = propagate.Task._compute
+
+    def noting(self):
+        seen.append(self.x.size(-1))
+        return compute(self)
+
+    monkeypatch.setattr(propagate.Task, "_compute", noting)
+    return seen
+
+
+def features(layer) -> Tensor:
+    width = layer.in_channels[0] if isinstance(layer.in_channels, tuple) else layer.in_channels
+    return torch.randn(NODES, width, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+
+def results(layer, x: Tensor, *edges: Tensor) -> list[Tensor]:
+    layer.zero_grad()
+    x.grad = None
+    out = layer(x, *edges)
+    (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum().backward()
+    weights = [edge.grad for edge in edges if edge.requires_grad]
+    return [out.detach(), x.grad, *weights, *(parameter.grad for parameter in layer.parameters())]
+
+
+def close(got: list[Tensor], expected: list[Tensor]) -> None:
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5 * float(other.abs().max()))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_same_results_and_gradients_from_the_narrow_side(name, edge_index, widths):
+    layer = LAYERS[name]()
+    x = features(layer)
+    expected = [t.clone() for t in results(layer, x, edge_index)]
+    with onehop.patch():
+        close(results(layer, x, edge_index), expected)
+    assert set(widths) == {NARROW}
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_edge_weights_with_a_gradient(name, edge_index, widths):
+    layer = LAYERS[name]()
+    x = features(layer)
+    weight = torch.rand(EDGES, generator=torch.Generator().manual_seed(2)).requires_grad_()
+    expected = [t.clone() for t in results(layer, x, edge_index, weight)]
+    weight.grad = None
+    with onehop.patch():
+        close(results(layer, x, edge_index, weight), expected)
+    assert set(widths) == {NARROW}
+
+
+@pytest.mark.parametrize("kind", [SAGEConv, GraphConv])
+@pytest.mark.parametrize("own", [True, False], ids=["with the destinations' features", "without"])
+def test_bipartite_features(kind, own, widths):
+    edges = torch.stack([torch.randint(9, (50,)), torch.randint(6, (50,))])
+    layer = kind((WIDE, 7), NARROW)
+    x = (torch.randn(9, WIDE, requires_grad=True), torch.randn(6, 7) if own else None)
+    expected = layer(x, edges, size=(9, 6))
+    with onehop.patch():
+        torch.testing.assert_close(layer(x, edges, size=(9, 6)), expected, rtol=1e-4, atol=1e-5)
+    assert widths == [NARROW]
+
+
+@pytest.mark.parametrize(
+    ("make", "width"),
+    [
+        (lambda: GCNConv(WIDE, NARROW), NARROW),
+        (lambda: SAGEConv(NARROW, WIDE), NARROW),
+        (lambda: GraphConv(NARROW, WIDE), NARROW),
+        (lambda: GCNConv(NARROW, NARROW), NARROW),
+        (lambda: SAGEConv(WIDE, NARROW, aggr="max"), WIDE),
+        (lambda: SAGEConv(WIDE, NARROW, project=True), WIDE),
+    ],
+    ids=["GCN", "SAGE", "Graph", "a tie", "max", "projected"],
+)
+def test_pygs_order_where_it_is_cheaper_or_must_be(make, width, edge_index, widths):
+    layer = make()
+    with onehop.patch():
+        layer(features(layer), edge_index)
+        report = onehop.explain(layer, features(layer), edge_index)
+    assert set(widths) == {width}
+    assert "linear step" not in str(report)
+
+
+def test_features_without_a_gradient_weigh_half(edge_index, widths):
+    # (A X) W aggregates 6 columns, once; A (X W) 4 columns, forward and backward.
+    layer = SAGEConv(6, 4)
+    with onehop.patch():
+        layer(torch.randn(NODES, 6), edge_index).sum().backward()
+        assert widths == [6]
+        layer(torch.randn(NODES, 6, requires_grad=True), edge_index).sum().backward()
+        assert widths == [6, 4]
+        with torch.no_grad():
+            layer(torch.randn(NODES, 6), edge_index)
+        assert widths == [6, 4, 4]
+
+
+@pytest.mark.parametrize("name", ["GCN", "SAGE", "SG", "TAG"])
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_it_can_be_turned_off(name, how, edge_index, widths, monkeypatch):
+    layer = LAYERS[name]()
+    if how == "environment":
+        monkeypatch.setenv("ONEHOP_ASSOCIATE", "0")
+    with onehop.patch(associate=False if how == "argument" else None):
+        layer(features(layer), edge_index)
+    assert set(widths) == {WIDE}
+
+
+def test_leaving_the_block_puts_the_choice_back(edge_index, widths):
+    layer = LAYERS["SAGE"]()
+    with onehop.patch(associate=False):
+        with onehop.patch(associate=True):
+            layer(features(layer), edge_index)
+        layer(features(layer), edge_index)
+    assert widths == [NARROW, WIDE]
+
+
+@pytest.mark.parametrize("name", ["GCN", "SAGE", "SG", "TAG"])
+def test_explain_says_so(name, edge_index):
+    layer = LAYERS[name]()
+    with onehop.patch():
+        report = str(onehop.explain(layer, features(layer), edge_index))
+    assert ("before its linear step" if name == "GCN" else "after its linear step") in report
+
+
+@pytest.mark.parametrize(
+    ("name", "lin"), [("GCN", "lin"), ("SAGE", "lin_l"), ("SG", "lin"), ("TAG", "lins.0")]
+)
+def test_a_hooked_linear_step_stays_in_its_place(name, lin, edge_index, widths):
+    layer = LAYERS[name]()
+    shapes = []
+    layer.get_submodule(lin).register_forward_hook(
+        lambda module, given, out: shapes.append(given[0].shape[1])
+    )
+    with onehop.patch():
+        layer(features(layer), edge_index)
+    assert set(widths) == {WIDE}
+    assert shapes == [NARROW if name == "GCN" else WIDE]
+
+
+def test_a_cached_layer_still_caches(edge_index):
+    gcn, sg = GCNConv(NARROW, WIDE, cached=True), SGConv(WIDE, NARROW, cached=True)
+    with onehop.patch():
+        for layer in (gcn, sg):
+            layer(features(layer).detach(), edge_index)
+    assert gcn._cached_edge_index is not None
+    assert sg._cached_x is not None
+
+
+def test_an_overridden_message_is_kept(edge_index):
+    class Doubling(SAGEConv):
+        def message(self, x_j):
+            return 2 * x_j
+
+    layer = Doubling(WIDE, NARROW)
+    x = features(layer)
+    expected = layer(x, edge_index)
+    with onehop.patch():
+        torch.testing.assert_close(layer(x, edge_index), expected)

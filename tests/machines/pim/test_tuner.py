@@ -1,0 +1,78 @@
+"""The tuner: its plan against all others, its choices, its speed in candidates."""
+
+import pytest
+
+from onehop import ArgumentError, Graph
+from onehop.datasets import chung_lu
+from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, tune
+from onehop.machines.pim.tuner import candidates, exhaustive, simulated_ns
+from tests.machines.pim.graphs import HOSTILE
+from tests.machines.pim.machines import small
+
+MACHINE = Machine(small())
+SKEWED = Graph.from_edge_index(chung_lu(500, 6000, exponent=0.8), 500)
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(5, "int8"), (32, "int32"), (64, "float32")])
+def test_regret_is_small(width: int, dtype: str) -> None:
+    found = tune(MACHINE, SKEWED, width, dtype)
+    best = exhaustive(MACHINE, SKEWED, width, dtype)
+    assert found.candidates >= len(best) > 100
+    assert found.predicted_ns <= 1.05 * best[0][1]
+    assert found.predicted_ns == simulated_ns(MACHINE, found.plan, SKEWED, width, dtype)
+
+
+def test_estimates_are_near_the_simulation() -> None:
+    for plan, estimate in tune(MACHINE, SKEWED, 32, "int32").ranking:
+        took = simulated_ns(MACHINE, plan, SKEWED, 32, "int32")
+        assert 0.5 * took < estimate < 1.25 * took
+
+
+def test_what_is_not_searched_stays_as_it_was() -> None:
+    base = PimPlan(unit_weights=False, merge_threads=3, reader_bytes=64, accumulator="int64")
+    plan = tune(MACHINE, SKEWED, 16, "int32", base=base).plan
+    for name in ("unit_weights", "merge_threads", "reader_bytes", "accumulator"):
+        assert getattr(plan, name) == getattr(base, name)
+
+
+def test_tuned_is_no_worse_than_the_default_and_prior_art() -> None:
+    tuned = tune(MACHINE, SKEWED, 32, "int32", base=prior_art.PUBLISHED).predicted_ns
+    kernel = MACHINE.kernel(prior_art.PUBLISHED, "int32")
+    sparsep = prior_art.best_sparsep(MACHINE.config, MACHINE.shapes(SKEWED), 32, kernel)
+    assert sparsep is not None
+    for plan in (prior_art.grande(MACHINE.config), sparsep, prior_art.published(1, 4)):
+        assert tuned <= simulated_ns(MACHINE, plan, SKEWED, 32, "int32")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_any_graph_gets_a_plan(name: str) -> None:
+    found = tune(MACHINE, HOSTILE[name], 3, "float64")
+    assert found.predicted_ns > 0
+    assert simulated_ns(MACHINE, MACHINE.plan(HOSTILE[name], 3, "float64"), HOSTILE[name], 3, "float64") > 0
+
+
+def test_a_size_alone_can_be_tuned() -> None:
+    assert tune(MACHINE, BalancedShapes(1000, 1000, 5000), 64, "int32").plan.sp >= 1
+
+
+def test_where_nothing_fits_in_one_go_the_plan_streams() -> None:
+    tiny = Machine(small().with_(mram_bytes=1800))
+    plan = tune(tiny, HOSTILE["uniform"], 64, "int32").plan
+    assert plan.stream
+    assert tiny.simulate(HOSTILE["uniform"], 64, plan, "int32").mram_bytes_max <= 1800
+    with pytest.raises(ArgumentError, match="no plan"):
+        tune(tiny, BalancedShapes(10**6, 10**6, 10**7), 64, "int32")
+
+
+def test_candidates_cover_formats_balances_and_grids() -> None:
+    plans = candidates(MACHINE.config, PimPlan())
+    assert len(set(plans)) == len(plans)
+    for name, values in {
+        "format": {"csr", "coo"},
+        "core_balance": {"row", "edge"},
+        "thread_balance": {"row", "edge"},
+        "column_cut": {"equal", "edge"},
+        "tasklets": {8, 12, 16, 24},
+        "sp": {1, 2, 4, 8, 16},
+    }.items():
+        assert {getattr(plan, name) for plan in plans} == values

@@ -1,0 +1,175 @@
+"""Machines as backends of the operator, and under the patch."""
+
+import pytest
+import torch
+from torch.nn import Linear
+from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+
+import onehop
+from onehop import ArgumentError, BackendError, ConfigurationError, Graph
+from onehop.machines.pim import Machine, PimPlan
+from tests.machines.pim.machines import small
+
+EDGES = torch.randint(0, 40, (2, 300), generator=torch.Generator().manual_seed(0))
+GRAPH = Graph.from_edge_index(EDGES, 40)
+
+
+def leaves() -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    shapes = ((40, 6), (300,), (40,), (40,))
+    return [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_backend_gives_the_cpus_result_and_gradients(reduce: str) -> None:
+    results = []
+    for backend in ("cpu", "pim"):
+        x, weight, left, right = leaves()
+        out = onehop.aggregate(GRAPH, x, weight, reduce, left, right, backend=backend)
+        grads = torch.autograd.grad((out * out.detach().cos()).sum(), [x, weight, left, right])
+        results.append([out, *grads])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_heads_run_one_by_one() -> None:
+    x, weight = torch.randn(40, 3, 4), torch.randn(300, 3)
+    ours = onehop.aggregate(GRAPH, x, weight, backend="pim")
+    torch.testing.assert_close(ours, onehop.aggregate(GRAPH, x, weight))
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_what_machines_do_not_do_is_refused(reduce: str) -> None:
+    with pytest.raises(BackendError, match=f"{reduce} is not among"):
+        onehop.aggregate(GRAPH, torch.ones(40, 2), reduce=reduce, backend="pim")
+    with pytest.raises(BackendError, match="bfloat16"):
+        onehop.aggregate(GRAPH, torch.ones(40, 2, dtype=torch.bfloat16), backend="pim")
+    with pytest.raises(BackendError, match="edge softmax"):
+        onehop.edge_softmax(GRAPH, torch.ones(300), backend="pim")
+
+
+class Model(torch.nn.Module):
+    def __init__(self, *layers: torch.nn.Module) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x, EDGES).relu()
+        return x
+
+
+MODELS = {
+    "GCN": lambda: Model(GCNConv(6, 8), GCNConv(8, 3)),
+    "SAGE mean": lambda: Model(SAGEConv(6, 8), SAGEConv(8, 3)),
+    "SAGE sum": lambda: Model(SAGEConv(6, 8, aggr="sum"), SAGEConv(8, 3, aggr="sum")),
+    "GIN": lambda: Model(GINConv(Linear(6, 8)), GINConv(Linear(8, 3))),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_on_the_machine_equals_training_on_the_cpu(name: str) -> None:
+    losses, gradients = [], []
+    for machine in (None, Machine(small())):
+        torch.manual_seed(0)
+        model = MODELS[name]()
+        optimiser = torch.optim.SGD(model.parameters(), 0.01)
+        x = torch.randn(40, 6)
+        with onehop.patch(machine=machine) if machine else onehop.patch(reuse=False):
+            for _ in range(3):
+                optimiser.zero_grad()
+                loss = model(x).square().mean()
+                loss.backward()
+                optimiser.step()
+        losses.append(loss.detach())
+        gradients.append([p.grad for p in model.parameters()])
+    torch.testing.assert_close(losses[1], losses[0])
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_report_adds_up_layers_and_epochs() -> None:
+    torch.manual_seed(0)
+    model = MODELS["GCN"]()
+    x = torch.randn(40, 6)
+    with onehop.patch(machine=Machine(small())) as patch:
+        for _ in range(2):
+            model(x).sum().backward()
+        ledger = patch.report
+        assert set(ledger.by_layer()) == {"GCNConv 1", "GCNConv 2"}
+        # The first layer's features need no gradient, but its linear step comes first, so its sums do.
+        assert sum(entry.backward for entry in ledger.entries) == 4
+        assert len(ledger.entries) == 8
+        epochs = ledger.by_epoch()
+        assert len(epochs) == 2
+        assert sum(epochs[0].values()) == pytest.approx(sum(epochs[1].values()))
+        assert sum(map(sum, (e.values() for e in epochs))) == pytest.approx(ledger.total_ms)
+    assert len(patch.report.entries) == 8
+
+
+def test_quantised_machine_trains_nearly_alike() -> None:
+    torch.manual_seed(0)
+    model, x = MODELS["GCN"](), torch.randn(40, 6)
+    expected = model(x)
+    with onehop.patch(machine=Machine(small(), dtype="int16")) as patch:
+        out = model(x)
+        assert {entry.report.dtype for entry in patch.report.entries} == {"int16"}
+    assert (out - expected).abs().max() < 1e-2 * expected.abs().max()
+
+
+def test_other_layers_run_as_before() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(40, 6)
+    model = Model(GATConv(6, 4), SAGEConv(4, 2, aggr="max"))
+    expected = model(x)
+    with onehop.patch(machine=Machine(small())) as patch:
+        torch.testing.assert_close(model(x), expected)
+        assert patch.report.entries == []
+
+
+def test_features_that_the_machine_lacks_stay_on_the_host() -> None:
+    model, x = MODELS["SAGE mean"]().bfloat16(), torch.randn(40, 6).bfloat16()
+    with onehop.patch(machine=Machine(small())) as patch:
+        model(x)
+        assert patch.report.entries == []
+
+
+def test_the_patch_before_comes_back() -> None:
+    model, x = MODELS["GIN"](), torch.randn(40, 6)
+    with onehop.patch() as outer, onehop.patch(machine=Machine(small())) as inner:
+        model(x)
+        assert len(inner.report.entries) == 2
+        with pytest.raises(ConfigurationError, match="no simulated machine"):
+            _ = outer.report
+    assert onehop.patched() == ()
+    with onehop.patch():
+        model(x)
+    assert len(inner.report.entries) == 2
+
+
+def test_backward_after_the_patch_is_gone_is_still_counted() -> None:
+    model, x = MODELS["GCN"](), torch.randn(40, 6)
+    with onehop.patch(machine=Machine(small())) as patch:
+        loss = model(x).sum()
+    loss.backward()
+    assert sum(entry.backward for entry in patch.report.entries) == 2
+
+
+def test_keeping_aggregates_and_counting_them_exclude_each_other() -> None:
+    with pytest.raises(ArgumentError, match="reuse"):
+        onehop.patch(machine=Machine(small()), reuse=True)
+    assert onehop.patched() == ()
+
+
+def test_explain_names_the_machine() -> None:
+    model = MODELS["GCN"]()
+    with onehop.patch(machine=Machine(small())):
+        rows = onehop.explain(model, torch.randn(40, 6)).layers
+    assert all(row.fast and row.backend.startswith("machine-") and row.plan == "small" for row in rows)
+
+
+def test_a_plan_of_the_machine_is_used() -> None:
+    plan = PimPlan(sp=4, ds=1, format="coo")
+    with onehop.patch(machine=Machine(small(), plan)) as patch:
+        MODELS["SAGE sum"]()(torch.randn(40, 6))
+        assert {entry.report.plan for entry in patch.report.entries} == {plan}
