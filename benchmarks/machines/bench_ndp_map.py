@@ -1,6 +1,6 @@
 """The best pod by width, degree and ranks: the machine's adaptive rule, spelt out.
 
-    python benchmarks/machines/bench_ndp_map.py [--nodes 16384] [--json FILE] [--plot FILE]
+    python benchmarks/machines/bench_ndp_map.py [--nodes 65536] [--json FILE] [--plot FILE]
 
 Graphs whose edges are drawn evenly, in index order. Letters: R rank, D DIMM, C channel, 2 and 4 channels, S
 system.
@@ -64,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--nodes", type=int, default=16384)
+    parser.add_argument("--nodes", type=int, default=65536)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()

@@ -177,3 +177,14 @@ def test_a_plan_that_does_not_fit_streams_to_the_same_result() -> None:
     assert np.array_equal(out.double().numpy(), expected(graph, x, None))
     assert report.plan.rounds * report.plan.block_rounds > 1
     assert report.mram_bytes_max <= 2048
+
+
+def test_no_columns_and_no_nodes() -> None:
+    graph = HOSTILE["uniform"]
+    out, report = MACHINE.aggregate(graph, torch.ones(100, 0))
+    assert out.shape == (100, 0)
+    assert report.total_ns == 0
+    empty = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), 0)
+    out, report = MACHINE.aggregate(empty, torch.ones(0, 4))
+    assert out.shape == (0, 4)
+    assert report.bytes["retrieve"] == 0
