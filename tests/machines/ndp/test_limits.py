@@ -108,3 +108,13 @@ def test_a_cache_helps_the_baseline_alone():
     assert cached.baseline.hits == graph.num_edges - 4096
     assert cached.baseline.time_ns < plain.baseline.time_ns
     assert cached.time_ns == plain.time_ns
+
+
+def test_levels_of_the_dram_agree():
+    config, graph = load("grande_16"), circulant(2048, 32)
+    closed, curve = (
+        layer(config.change(dram={"level": level}), 256, "channel", graph).time_ns
+        for level in ("closed", "curve")
+    )
+    assert closed != curve
+    assert closed == pytest.approx(curve, rel=0.05)

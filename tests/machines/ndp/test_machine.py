@@ -80,6 +80,7 @@ def test_ranks_and_channels_add_up(graph, x):
         moved["bundle_read"] + moved["bundle_write"] + moved["outputs_read"] + moved["finals_write"]
     )
     assert sum(figures["windows_bound_by"].values()) == figures["windows"]
+    assert sum(count for _, count in figures["bounds"]) == figures["windows"]
     assert 0 <= figures["rows"]["row_hit_percent"] <= 100
     assert figures["energy_mj"] == pytest.approx(sum(figures["energy_parts_mj"].values()))
     assert abs(figures["dram_model_error_percent"]) < 3

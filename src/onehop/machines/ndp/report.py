@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from onehop.machines.dram import Access
@@ -51,6 +52,7 @@ def _retiling_ns(run: LayerRun) -> float:
 
 
 def _figures(found: LayerOutcome) -> dict[str, Any]:
+    """What only this machine reports; "bounds" is what bound each window, in runs of equal ones."""
     run = found.run
     workload, shape = run.traffic.workload, run.traffic.shape
     edges = workload.graph.num_edges
@@ -90,6 +92,7 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
         "window_targets": shape.window,
         "windows": len(run.schedule.ends_ns),
         "windows_bound_by": run.schedule.bound(),
+        "bounds": [[name, len(list(group))] for name, group in groupby(run.schedule.bounds())],
         "imbalance": spread(run.imbalance()),
         "rows": row_statistics(run),
         "ranks": rank_lines(run),

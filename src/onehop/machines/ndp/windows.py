@@ -109,20 +109,21 @@ class Schedule:
     busy_ns: Reals
     events: list[Event]
 
-    def bound(self) -> dict[str, int]:
-        """How many windows each path bound.
+    def bounds(self) -> list[str]:
+        """[W]: what bound each window.
 
-        ``host``: the busiest channel worked longer than the busiest rank. Else ``imbalance`` where the
-        busiest rank worked more than 1.25 times as long as the mean one, and ``dram`` where it did not.
+        "host": the busiest channel worked longer than the busiest rank. Else "imbalance" where the busiest
+        rank worked more than 1.25 times as long as the mean one, and "dram" where it did not.
         """
         channel, rank, mean = self.busy_ns.T
-        host = channel > rank
-        uneven = ~host & (rank > IMBALANCE * mean)
-        return {
-            "host": int(host.sum()),
-            "imbalance": int(uneven.sum()),
-            "dram": int(len(host) - host.sum() - uneven.sum()),
-        }
+        uneven = np.where(rank > IMBALANCE * mean, "imbalance", "dram")
+        found: list[str] = np.where(channel > rank, "host", uneven).tolist()
+        return found
+
+    def bound(self) -> dict[str, int]:
+        """How many windows were bound by what; see :meth:`bounds`."""
+        found = self.bounds()
+        return {name: found.count(name) for name in ("host", "imbalance", "dram")}
 
 
 def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
