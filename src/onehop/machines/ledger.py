@@ -16,7 +16,7 @@ class Entry:
         step: How many times the layer had run forward, this time included. In full-batch training one step is
             one epoch.
         backward: Whether it belongs to a gradient.
-        report: What it took.
+        report: What it took, without what grows with the machine (:meth:`Report.summary`).
     """
 
     layer: str
@@ -40,7 +40,7 @@ class Ledger:
         """Writes down a run."""
         if not backward:
             self._steps[layer] = self._steps.get(layer, 0) + 1
-        self.entries.append(Entry(layer, max(self._steps.get(layer, 0), 1), backward, report))
+        self.entries.append(Entry(layer, max(self._steps.get(layer, 0), 1), backward, report.summary()))
 
     def clear(self) -> None:
         """Forgets everything."""

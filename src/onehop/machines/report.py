@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,10 @@ class Report:
     def energy_mj(self) -> float:
         """Energy of the whole run."""
         return sum(self.energy_nj.values()) / 1e6
+
+    def summary(self) -> "Report":
+        """The same without what grows with the machine, such as the timeline: for keeping many reports."""
+        return replace(self, timeline=Trace())
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the timeline, fit for JSON: times in ms, energy in mJ."""

@@ -181,3 +181,12 @@ def test_random_multipliers_cost_more_than_ones() -> None:
         for weight in (small_weight, large_weight)
     ]
     assert times[0] < times[1]
+
+
+def test_summary_keeps_the_figures_and_not_what_grows() -> None:
+    full = report()
+    short = full.summary()
+    assert (short.total_ns, short.plan, short.bytes) == (full.total_ns, full.plan, full.bytes)
+    assert (short.core_busy_ns.size, short.tasklet_busy_ns.size, short.timeline.spans) == (0, 0, [])
+    assert set(full.as_dict()) - set(short.as_dict()) == {"core_busy_ms", "tasklet_busy_ms"}
+    assert "utilisation" in str(short)

@@ -1,11 +1,12 @@
 """What a run on a near-bank machine took."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from onehop.machines.report import Report
+from onehop.machines.trace import Trace
 from onehop.plans.pim import PimPlan
 
 PHASES = ("send", "broadcast", "kernel", "retrieve", "merge")
@@ -29,8 +30,8 @@ class PimReport(Report):
         mram_bytes_max: Of a bank, in the core that needs most.
         wram_bytes_max: Of working memory.
         prepare_ns: Sending the matrix, once for a graph; not part of the total.
-        core_busy_ns: [cores].
-        tasklet_busy_ns: [cores, tasklets]: how long each would take alone.
+        core_busy_ns: [cores]; empty in a summary.
+        tasklet_busy_ns: [cores, tasklets]: how long each would take alone; empty in a summary.
         output_max_abs_error: Largest difference to the exact result in float64; None if nothing was compared.
     """
 
@@ -46,6 +47,11 @@ class PimReport(Report):
     tasklet_busy_ns: np.ndarray = field(repr=False)
     output_max_abs_error: float | None = None
 
+    def summary(self) -> "PimReport":
+        """The same without timeline and busy times."""
+        nothing = np.empty(0)
+        return replace(self, timeline=Trace(), core_busy_ns=nothing, tasklet_busy_ns=nothing)
+
     def as_dict(self) -> dict[str, Any]:
         """Everything but the timeline, fit for JSON: times in ms, energy in mJ."""
         # Not super(): a class with slots is made anew by its decorator.
@@ -60,14 +66,14 @@ class PimReport(Report):
             dtype=self.dtype,
             accumulator=self.accumulator,
             prepare_ms=self.prepare_ns / 1e6,
-            core_busy_ms=_spread(self.core_busy_ns),
-            tasklet_busy_ms=_spread(self.tasklet_busy_ns),
         )
+        if self.core_busy_ns.size:
+            content["core_busy_ms"] = _spread(self.core_busy_ns)
+            content["tasklet_busy_ms"] = _spread(self.tasklet_busy_ns)
         return content
 
     def table(self) -> str:
         """The report as lines of plain text."""
-        busy = _spread(self.core_busy_ns)
         lines = [
             Report.table(self),
             "",
@@ -75,19 +81,19 @@ class PimReport(Report):
             f"types        {self.dtype} features, {self.accumulator} sums",
             f"utilisation  {100 * self.utilisation:.1f} % of peak in the kernel, "
             f"{100 * self.utilisation_total:.1f} % of the whole",
-            f"cores        busy {busy['mean']:.4g} ms on average, {busy['max']:.4g} ms at most",
             f"memory       {self.mram_bytes_max / 2**20:.1f} MiB of a bank, "
             f"{self.wram_bytes_max / 2**10:.1f} KiB of working memory",
             f"once         {self.prepare_ns / 1e6:.4g} ms to send the matrix",
         ]
+        if self.core_busy_ns.size:
+            busy = _spread(self.core_busy_ns)
+            lines.append(f"cores        busy {busy['mean']:.4g} ms on average, {busy['max']:.4g} ms at most")
         if self.output_max_abs_error is not None:
             lines.append(f"error        {self.output_max_abs_error:.3g} at most, against float64")
         return "\n".join(lines)
 
 
 def _spread(times_ns: np.ndarray) -> dict[str, float]:
-    if not times_ns.size:
-        return {"min": 0.0, "mean": 0.0, "max": 0.0}
     return {
         "min": float(times_ns.min()) / 1e6,
         "mean": float(times_ns.mean()) / 1e6,
