@@ -1,10 +1,9 @@
 """The choices of the CPU kernels."""
 
-import json
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
+from onehop.plans.plan import Plan
 
 # Column numbers are padded by this many entries (Csr::kPadding), so that reading ahead stays inside.
 MOST_PREFETCH = 64
@@ -15,7 +14,7 @@ STORAGES = ("same", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
-class CpuPlan:
+class CpuPlan(Plan):
     """How the CPU kernels go over a graph.
 
     All plans give the same result, up to the rounding of rows that are cut at other places; ``storage`` alone
@@ -67,39 +66,3 @@ class CpuPlan:
                 raise ArgumentError(
                     f"plan: {name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}."
                 )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields by name, ready for JSON."""
-        return asdict(self)
-
-    def to_json(self) -> str:
-        """The plan as a JSON object."""
-        return json.dumps(self.to_dict())
-
-    @classmethod
-    def from_json(cls, text: str) -> "CpuPlan":
-        """The plan that :meth:`to_json` wrote.
-
-        Raises:
-            ArgumentError: The text is no JSON object, or has a field that plans do not have.
-        """
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ArgumentError(f"plan: not JSON ({error}).") from error
-        return cls.from_dict(values)
-
-    @classmethod
-    def from_dict(cls, values: Any) -> "CpuPlan":
-        """The plan with these fields; those that are left out have their defaults.
-
-        Raises:
-            ArgumentError: Not a dictionary, or it has a field that plans do not have.
-        """
-        if not isinstance(values, dict):
-            raise ArgumentError(f"plan: expected a JSON object, got {type(values).__name__}.")
-        unknown = set(values) - {field.name for field in fields(cls)}
-        if unknown:
-            known = ", ".join(field.name for field in fields(cls))
-            raise ArgumentError(f"plan: unknown field {', '.join(sorted(unknown))}; a plan has {known}.")
-        return cls(**values)

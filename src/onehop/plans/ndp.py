@@ -1,9 +1,9 @@
 """The choices of the near-rank machine (:mod:`onehop.machines.ndp`)."""
 
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
+from onehop.plans.plan import Plan
 
 PODS = ("rank", "dimm", "channel", "2-channel", "4-channel", "system")
 MAPPINGS = ("adaptive", *PODS)
@@ -12,7 +12,7 @@ TILINGS = (*MERGES, "index", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class NdpPlan:
+class NdpPlan(Plan):
     """How a layer is laid out on the ranks, and in which order its targets are worked on.
 
     Attributes:
@@ -51,26 +51,3 @@ class NdpPlan:
     def reorders(self) -> bool:
         """Whether targets are worked on in another order than that of their numbers."""
         return self.retile in MERGES
-
-    def to_json(self) -> str:
-        """The plan as a JSON object."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "NdpPlan":
-        """The plan that :meth:`to_json` wrote.
-
-        Raises:
-            ArgumentError: The text is no JSON object, or has a field that plans do not have.
-        """
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ArgumentError(f"plan: not JSON ({error}).") from error
-        if not isinstance(values, dict):
-            raise ArgumentError(f"plan: expected a JSON object, got {type(values).__name__}.")
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise ArgumentError(f"plan: unknown field {', '.join(unknown)}; a plan has {', '.join(known)}.")
-        return cls(**values)

@@ -1,10 +1,9 @@
 """The choices of a run on a near-bank machine: how the matrix, the features and the threads are cut."""
 
-import json
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
+from onehop.plans.plan import Plan
 
 DTYPES = ("int8", "int16", "int32", "int64", "float32", "float64")
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -22,7 +21,7 @@ _FLAGS = ("asynchronous", "unit_weights", "reuse_buffers", "stream", "pad")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PimPlan:
+class PimPlan(Plan):
     """How one aggregation is spread over the cores of a near-bank machine.
 
     A cluster is the group of cores that share one part of the matrix and one part of the features: there are
@@ -108,36 +107,6 @@ class PimPlan:
         if type(reader) is not int or not 8 <= reader <= 1024 or reader & (reader - 1):
             # A refill moves two pages, and one transfer moves at most 2,048 bytes.
             raise ArgumentError(f"plan: reader_bytes must be a power of two from 8 to 1024, not {reader!r}.")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Every field, fit for JSON."""
-        return asdict(self)
-
-    def to_json(self) -> str:
-        """The plan as a JSON object."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "PimPlan":
-        """The plan that :meth:`to_json` wrote.
-
-        Raises:
-            ArgumentError: The text is no JSON object, or has a field that plans do not have.
-        """
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ArgumentError(f"plan: not JSON ({error}).") from error
-        if not isinstance(values, dict):
-            raise ArgumentError(f"plan: expected a JSON object, got {type(values).__name__}.")
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise ArgumentError(
-                f"plan: unknown field {', '.join(unknown)}; a plan for a near-bank machine has "
-                f"{', '.join(known)}."
-            )
-        return cls(**values)
 
     def __str__(self) -> str:
         """The main choices in one line."""

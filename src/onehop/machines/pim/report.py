@@ -61,7 +61,7 @@ class PimReport(Report):
             utilisation_total=self.utilisation_total,
             mram_bytes_max=self.mram_bytes_max,
             wram_bytes_max=self.wram_bytes_max,
-            plan=self.plan.as_dict(),
+            plan=self.plan.to_dict(),
             output_max_abs_error=self.output_max_abs_error,
             dtype=self.dtype,
             accumulator=self.accumulator,
