@@ -8,8 +8,8 @@
   (:meth:`~onehop.tuner.locality.Locality.miss_share` of that cache). The nearest cache's time stands for the
   arithmetic as well.
 - ``index``: 4 bytes an edge and 8 a row, at the speed of memory.
-- ``writes``: the result, twice where it passes through the caches to memory, once where it goes past them; and
-  where rows are visited in another order, the jump to each.
+- ``writes``: the result, twice where it passes through the caches to memory, once where it goes past them;
+  and where rows are visited in another order, the jump to each.
 - ``pieces``: handing out work, the idle end of the last round, and waking threads.
 
 Left out: pages (TLB), the banks of memory, and how rows fall onto sets of a cache. So the model ranks plans;
