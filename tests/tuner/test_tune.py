@@ -73,8 +73,10 @@ def test_results_are_the_same_with_and_without(graph, generator):
         ("attention", "sum", ["attention"]),
     ],
 )
-def test_every_operation_can_be_tuned(graph, op, reduce, operations):
-    result = onehop.tune(graph, 8, op, reduce, budget_s=0.3)
+def test_every_operation_can_be_tuned(graph, op, reduce, operations, monkeypatch):
+    # Run, but on a clock that no other program can disturb.
+    monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: 1e-3 * len(call(plan)) / 2000)
+    result = onehop.tune(graph, 8, op, reduce, budget_s=60)
     assert [entry.case.operation for entry in result.entries] == operations
     assert all(entry.tried for entry in result.entries)
 
