@@ -10,7 +10,8 @@ All take ``--threads N`` and ``--json FILE``.
 ``gain``: default plan, the model's own choice without any measurement, and the tuned plan, each forward
 alone, raced in turns after the search is over, results compared first. ``order``: the plan tuned with every
 field free against the one tuned with the order of rows left as it is. ``exhaustive``: every combination of
-distance, piece and tile, against what the search and the model found among them. ``store``: reading a file of 200 plans.
+distance, piece and tile, against what the search and the model found among them. ``store``: reading a file
+of 200 plans.
 
 Figures are medians of the rounds of one run; ratios are default over tuned: above 1, tuning won.
 """
