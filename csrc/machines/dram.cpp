@@ -159,21 +159,44 @@ class Simulation {
     return others.found() ? others.choice() : opened;
   }
 
-  // Offers some of the requests' next command, oldest first. `soonest`: before it none can be ready.
+  // Offers the first of some requests' next commands. `soonest`: before it none can be ready.
   template <class ReadyAt>
   void offer(First& first, Places& places, int64_t soonest, Command command, ReadyAt ready_at) {
     if (!first.open_at(later(soonest, places.floor))) return;
-    int64_t floor = kNever;
-    for (int32_t word = waiting_.first_word; word < waiting_.end_word; ++word) {
+    if (!places.known || soonest > places.first_ready) {
+      find_first(places, soonest, ready_at);
+    } else if (places.added != kNone) {
+      const int64_t ready = later(soonest, ready_at(waiting_.bank_of(places.added), places.added));
+      if (ready < places.first_ready || (ready == places.first_ready && places.added < places.first)) {
+        places.first = places.added;
+        places.first_ready = ready;
+      }
+    }
+    places.added = kNone;
+    if (places.first != kNone) first.offer(places.first_ready, places.first, command);
+  }
+
+  // Oldest first, so that of those ready in one clock the oldest is found.
+  template <class ReadyAt>
+  void find_first(Places& places, int64_t soonest, ReadyAt ready_at) {
+    int64_t first_ready = kNever;
+    int32_t first = kNone;
+    bool at_once = false;
+    for (int32_t word = waiting_.first_word; word < waiting_.end_word && !at_once; ++word) {
       for (uint64_t left = places.words[word]; left != 0; left &= left - 1) {
         const int32_t place = word * 64 + __builtin_ctzll(left);
         const int64_t ready = later(soonest, ready_at(waiting_.bank_of(place), place));
-        first.offer(ready, place, command);
-        if (ready == soonest) return;  // the rest is younger, and not ready sooner
-        floor = std::min(floor, ready);
+        const bool before = ready < first_ready;
+        first = before ? place : first;
+        first_ready = before ? ready : first_ready;
+        at_once = ready == soonest;
+        if (at_once) break;  // the rest is younger, and not ready sooner
       }
     }
-    places.floor = floor;
+    places.first = first;
+    places.first_ready = first_ready;
+    places.known = true;
+    if (!at_once) places.floor = first_ready;
   }
 
   // What holds in all ranks at least, and what holds in a bank's beyond it.
@@ -248,6 +271,8 @@ class Simulation {
       case kRefresh:
         put_down(kRefresh, refreshing_, -1, -1, -1, -1);
         device_.refresh(refreshing_, clock_);
+        forget(waiting_.closers);
+        forget(waiting_.openers);
         ++counts_.refreshes;
         ++refreshing_;
         --refreshes_due_;
@@ -260,6 +285,7 @@ class Simulation {
     count(request, counts_.row_misses);
     put_down(kActivate, request.bank, request.row, -1);
     device_.activate(request.bank, request.row, clock_);
+    forget(waiting_.openers);
     waiting_.row_opened(place);
     ++opened_in_[Device::rank_of(request.bank)];
     ++counts_.activations;
@@ -270,6 +296,7 @@ class Simulation {
     count(request, counts_.row_conflicts);
     put_down(kPrecharge, request.bank, -1, -1);
     device_.precharge(request.bank, clock_);
+    forget(waiting_.closers);
     waiting_.row_closed(request.bank);
   }
 
@@ -277,6 +304,8 @@ class Simulation {
     put_down(kPrechargeAll, rank, -1, -1, -1, -1);
     const uint64_t open = device_.open[rank];
     device_.precharge_all(rank, clock_);
+    forget(waiting_.closers);
+    forget(waiting_.openers);
     for (uint64_t left = open; left != 0; left &= left - 1) {
       waiting_.row_closed(rank * kMostBanks + __builtin_ctzll(left));
     }
@@ -292,6 +321,9 @@ class Simulation {
     }
     put_down(kind == kReads ? kRead : kWrite, request.bank, request.row, request.column);
     device_.access<kind>(request.bank, clock_);
+    forget(waiting_.hits);
+    forget(waiting_.opened);
+    forget(waiting_.closers);
     last_data_ = std::max(last_data_, clock_ + device_.far.data[kind]);
     if (kind == kReads) {
       ++counts_.reads;
@@ -301,6 +333,9 @@ class Simulation {
     }
     waiting_.served(place);
   }
+
+  // Other clocks hold for these than when the first of them was found.
+  static void forget(Places (&of_kind)[2]) { of_kind[kReads].known = of_kind[kWrites].known = false; }
 
   // A request is a hit, a miss or a conflict by its first command.
   static void count(Request& request, int64_t& as) {

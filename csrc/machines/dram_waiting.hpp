@@ -23,25 +23,38 @@ struct Request {
 inline constexpr int64_t kMostQueue = 256;
 inline constexpr int64_t kMostPlaces = 2 * (2 * kMostQueue + kMostRanks * kMostBanks);
 
-// Some of the places, a bit each. None of them is ready before `floor`.
+// Some of the places, a bit each, and which of them comes first. None of them is ready before `floor`. What was found
+// first stays so, while `known`, until the clock passes `first_ready`; one that was added since has to be compared.
 struct Places {
   uint64_t words[kMostPlaces / 64] = {};
   int64_t count = 0, floor = 0;
+  bool known = false;
+  int32_t first = kNone, added = kNone;
+  int64_t first_ready = 0;
 
   void add(int32_t place, int64_t ready) {
     uint64_t& word = words[place >> 6];
-    count += static_cast<int64_t>(~word >> (place & 63) & 1);
-    word |= uint64_t{1} << (place & 63);
+    const uint64_t bit = uint64_t{1} << (place & 63);
     floor = std::min(floor, ready);
+    if (word & bit) return;
+    word |= bit;
+    ++count;
+    known &= added == kNone;
+    added = place;
   }
   void drop(int32_t place) {
     uint64_t& word = words[place >> 6];
-    count -= static_cast<int64_t>(word >> (place & 63) & 1);
-    word &= ~(uint64_t{1} << (place & 63));
+    const uint64_t bit = uint64_t{1} << (place & 63);
+    if (!(word & bit)) return;
+    word &= ~bit;
+    --count;
+    known &= first != place;
+    if (added == place) added = kNone;
   }
   void clear(int32_t end_word) {
     std::fill(words, words + end_word, 0);
     count = 0;
+    known = false;
   }
 };
 
