@@ -19,9 +19,7 @@ TILES = [4, 8, 16, 32, 64, 128]
 
 def main() -> None:
     """Estimates both orders and prints a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description="Reads that tiles share in a graph too large to be kept.")
     parser.add_argument("--graph", default="papers")
     parser.add_argument("--strata", type=int, default=16)
     parser.add_argument("--json", type=Path)
@@ -39,7 +37,11 @@ def main() -> None:
     for line in lines:
         print(f"{line['order']:>6} {line['tile']:>4}  {line['percent']:6.3f} % +- {line['error']:.3f}")
     if options.json is not None:
-        write_json(options.json, {"graph": options.graph, "nodes": graph.num_nodes, "estimates": lines})
+        write_json(
+            options.json,
+            "papers_windows",
+            {"graph": options.graph, "nodes": graph.num_nodes, "estimates": lines},
+        )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from onehop.datasets.block_model import BlockModel
 from onehop.datasets.implicit_graph import ImplicitGraph
 
 MODEL = BlockModel(
-    num_nodes=150_000, num_pairs=600_000, tail=3.0, largest_degree=500, community=40.0, inside=0.7
+    num_nodes=100_000, num_pairs=400_000, tail=3.0, largest_degree=500, community=40.0, inside=0.7
 )
 
 
@@ -36,18 +36,17 @@ def saved(edges: tuple[np.ndarray, np.ndarray], order: np.ndarray, tile: int) ->
     return 100 * (1 - len(np.unique(place[row] * MODEL.num_nodes + col)) / len(row))
 
 
-@pytest.mark.parametrize("tile", [4, 32, 128])
-def test_index_order(graph: ImplicitGraph, edges: tuple[np.ndarray, np.ndarray], tile: int) -> None:
-    found = sampled_reads.index_order(graph, [tile], nodes=512)[tile]
-    exact = saved(edges, np.arange(MODEL.num_nodes), tile)
-    assert found.percent == pytest.approx(exact, abs=4 * found.error)
-    assert found.error < 0.2
+def test_index_order(graph: ImplicitGraph, edges: tuple[np.ndarray, np.ndarray]) -> None:
+    for tile, found in sampled_reads.index_order(graph, [4, 128], nodes=512).items():
+        exact = saved(edges, np.arange(MODEL.num_nodes), tile)
+        assert found.percent == pytest.approx(exact, abs=4 * found.error)
+        assert found.error < 0.2
 
 
 def test_row_order(graph: ImplicitGraph, edges: tuple[np.ndarray, np.ndarray]) -> None:
     _, first = np.unique(edges[1], return_index=True)
     order = edges[1][np.sort(first)]
-    found = sampled_reads.row_order(graph, [4, 32, 128], nodes=256, strata=8)
+    found = sampled_reads.row_order(graph, [4, 128], nodes=256, strata=8)
     for tile, estimate in found.items():
         exact = saved(edges, order, tile)
         assert exact > 5, "else there would be nothing to estimate"

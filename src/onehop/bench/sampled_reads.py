@@ -16,7 +16,7 @@ from onehop.datasets import Progress
 from onehop.datasets.implicit_graph import ImplicitGraph
 
 # Rows that are read at most for a window of the list.
-_ROWS = 3000
+_ROWS = 1000
 # Windows in each stratum: two, since their difference tells the error.
 _PER_STRATUM = 2
 
