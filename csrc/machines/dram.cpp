@@ -82,7 +82,6 @@ class Simulation {
       }
       if (clock == next_refresh_) {
         refreshes_due_ += controller_.ranks;
-        refreshing_ = 0;
         next_refresh_ += timing_.refi;
       }
       // Until when nothing comes in that could change the choice.
@@ -274,7 +273,7 @@ class Simulation {
         forget(waiting_.closers);
         forget(waiting_.openers);
         ++counts_.refreshes;
-        ++refreshing_;
+        refreshing_ = (refreshing_ + 1) % controller_.ranks;
         --refreshes_due_;
         break;
     }
