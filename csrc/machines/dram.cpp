@@ -20,36 +20,11 @@ struct Choice {
   int64_t clock = kNever;
   Command command = kRefresh;
   int32_t place = kNone;
-};
 
-// Finds the first of several commands, and of those of one clock the one whose request is oldest. Clocks from `from`
-// on and places are packed into one number, so that the choice costs no branch.
-class First {
- public:
-  // What is ready only at `until` is not found.
-  First(int64_t from, int64_t until) : from_(from), key_(static_cast<uint64_t>(until - from) << kPlaceBits) {}
-
-  void offer(int64_t ready, int32_t place, Command command) {
-    const uint64_t key = static_cast<uint64_t>(ready - from_) << kPlaceBits | static_cast<uint64_t>(place);
-    const bool better = key < key_;
-    key_ = better ? key : key_;
-    command_ = better ? command : command_;
+  // Of those ready in one clock the one whose request is oldest comes first.
+  void offer(int64_t ready, int32_t at, Command what) {
+    if (ready < clock || (ready == clock && at < place)) *this = {ready, what, at};
   }
-  // Whether a command that is ready then could be the first.
-  bool open_at(int64_t ready) const { return static_cast<uint64_t>(ready - from_) << kPlaceBits < key_; }
-
-  bool found() const { return command_ != kRefresh; }
-  Choice choice() const {
-    if (!found()) return {};
-    return {from_ + static_cast<int64_t>(key_ >> kPlaceBits), command_,
-            static_cast<int32_t>(key_ & ((uint64_t{1} << kPlaceBits) - 1))};
-  }
-
- private:
-  static constexpr int kPlaceBits = 20;
-  int64_t from_;
-  uint64_t key_;
-  Command command_ = kRefresh;
 };
 
 // one_rank: nothing depends on the rank, and the search need not ask for it.
@@ -82,7 +57,6 @@ class Simulation {
       }
       if (clock == next_refresh_) {
         refreshes_due_ += controller_.ranks;
-        refreshing_ = 0;
         next_refresh_ += timing_.refi;
       }
       // Until when nothing comes in that could change the choice.
@@ -104,6 +78,7 @@ class Simulation {
   struct Arrival {
     int64_t bank, row, column;
     int kind;
+    bool may_merge;  // whether a write to the same burst waited when it became the next to come
   };
 
   Arrival decode(int64_t burst, uint8_t write) const {
@@ -118,17 +93,16 @@ class Simulation {
       }
     }
     const int64_t bank = fields[0] * kMostBanks + fields[1] * controller_.banks_per_group + fields[2];
-    return {bank, fields[3], fields[4], write ? kWrites : kReads};
+    const bool may_merge = waiting_.size[kWrites] > 0 && waiting_.holds(kWrites, bank, fields[3], fields[4]);
+    return {bank, fields[3], fields[4], write ? kWrites : kReads, may_merge};
   }
 
-  bool written_soon(const Arrival& it) const {
-    return waiting_.size[kWrites] > 0 && waiting_.holds(kWrites, it.bank, it.row, it.column);
-  }
-  bool takes(const Arrival& it) const { return waiting_.size[it.kind] < controller_.queue || written_soon(it); }
+  bool merges(const Arrival& it) const { return it.may_merge && waiting_.holds(kWrites, it.bank, it.row, it.column); }
+  bool takes(const Arrival& it) const { return waiting_.size[it.kind] < controller_.queue || merges(it); }
 
   // Takes a request in, if its queue has room.
   bool arrive(const Arrival& it) {
-    if (written_soon(it)) {
+    if (merges(it)) {
       ++(it.kind == kReads ? counts_.forwarded : counts_.coalesced);
       return true;
     }
@@ -140,11 +114,10 @@ class Simulation {
   // The next command if nothing comes in: not before `from`.
   Choice choose(int64_t from) {
     const int64_t soonest = later(from, device_.bus);
-    First first(from, kNever);
-    for (int kind = 0; kind < waiting_.kinds; ++kind) {
-      if (waiting_.opened[kind].count > 0) offer_accesses(first, waiting_.opened[kind], soonest, kind);
+    Choice opened;
+    for (int kind = waiting_.begin_kind; kind < waiting_.end_kind; ++kind) {
+      if (waiting_.opened[kind].count > 0) offer_accesses(opened, waiting_.opened[kind], soonest, kind);
     }
-    const Choice opened = first.choice();
     if (refreshes_due_ > 0) {
       const Choice refresh = choose_refresh(soonest);
       return refresh.clock < opened.clock ? refresh : opened;
@@ -152,17 +125,17 @@ class Simulation {
     if (opened.clock == from) return opened;
     turn_to_writes_or_reads();
     const int kind = writing_ ? kWrites : kReads;
-    First others(from, opened.clock);
-    if (waiting_.hits[kind].count > 0) offer_accesses(others, waiting_.hits[kind], soonest, kind);
-    if (waiting_.closers[kind].count > 0) offer_precharges(others, waiting_.closers[kind], soonest);
-    if (waiting_.openers[kind].count > 0) offer_activations(others, waiting_.openers[kind], soonest);
-    return others.found() ? others.choice() : opened;
+    Choice other{opened.clock, kRefresh, kNone};
+    if (waiting_.hits[kind].count > 0) offer_accesses(other, waiting_.hits[kind], soonest, kind);
+    if (waiting_.closers[kind].count > 0) offer_precharges(other, waiting_.closers[kind], soonest);
+    if (waiting_.openers[kind].count > 0) offer_activations(other, waiting_.openers[kind], soonest);
+    return other.place != kNone ? other : opened;
   }
 
   // Offers the first of some requests' next commands. `soonest`: before it none can be ready.
   template <class ReadyAt>
-  void offer(First& first, Places& places, int64_t soonest, Command command, ReadyAt ready_at) {
-    if (!first.open_at(later(soonest, places.floor))) return;
+  void offer(Choice& choice, Places& places, int64_t soonest, Command command, ReadyAt ready_at) {
+    if (later(soonest, places.floor) > choice.clock) return;
     if (!places.known || soonest > places.first_ready) {
       find_first(places, soonest, ready_at);
     } else if (places.added != kNone) {
@@ -173,7 +146,7 @@ class Simulation {
       }
     }
     places.added = kNone;
-    if (places.first != kNone) first.offer(places.first_ready, places.first, command);
+    if (places.first != kNone) choice.offer(places.first_ready, places.first, command);
   }
 
   // Oldest first, so that of those ready in one clock the oldest is found.
@@ -210,29 +183,29 @@ class Simulation {
     return one_rank ? 0 : by_rank[Device::rank_of(bank)];
   }
 
-  void offer_accesses(First& first, Places& places, int64_t soonest, int kind) {
+  void offer_accesses(Choice& choice, Places& places, int64_t soonest, int kind) {
     const Device& d = device_;
     const int64_t* in_rank = d.rank_cas[kind];
     const int64_t* in_group = d.group_cas[kind];
     soonest = later(soonest, later(d.bus_cas[kind], least(in_rank)));
-    offer(first, places, soonest, kind == kReads ? kRead : kWrite, [&](int64_t bank, int32_t) {
+    offer(choice, places, soonest, kind == kReads ? kRead : kWrite, [&](int64_t bank, int32_t) {
       return later(in_rank_of(bank, in_rank), later(d.cas[bank], in_group[d.group_of(bank)]));
     });
   }
 
-  void offer_precharges(First& first, Places& places, int64_t soonest) {
+  void offer_precharges(Choice& choice, Places& places, int64_t soonest) {
     const Device& d = device_;
     soonest = later(soonest, least(d.rank_pre));
-    offer(first, places, soonest, kPrecharge, [&](int64_t bank, int32_t place) {
+    offer(choice, places, soonest, kPrecharge, [&](int64_t bank, int32_t place) {
       if (controller_.rows_first && waiting_.has_older_hit(waiting_[place])) return kNever;
       return later(in_rank_of(bank, d.rank_pre), d.pre[bank]);
     });
   }
 
-  void offer_activations(First& first, Places& places, int64_t soonest) {
+  void offer_activations(Choice& choice, Places& places, int64_t soonest) {
     const Device& d = device_;
     soonest = later(soonest, least(d.rank_act));
-    offer(first, places, soonest, kActivate, [&](int64_t bank, int32_t) {
+    offer(choice, places, soonest, kActivate, [&](int64_t bank, int32_t) {
       return later(in_rank_of(bank, d.rank_act), later(d.act[bank], d.group_act[d.group_of(bank)]));
     });
   }
@@ -274,7 +247,7 @@ class Simulation {
         forget(waiting_.closers);
         forget(waiting_.openers);
         ++counts_.refreshes;
-        ++refreshing_;
+        refreshing_ = (refreshing_ + 1) % controller_.ranks;
         --refreshes_due_;
         break;
     }

@@ -68,7 +68,7 @@ class Waiting {
   Places openers[2];                     // want a row opened
   Places opened[2];                      // had their row opened, and left the queue
   int32_t first_word = 0, end_word = 0;  // where places are in use
-  int kinds = 1;                         // 2 once there was a write
+  int begin_kind = 2, end_kind = 0;      // the kinds that there have been
 
   Waiting(const Device& device, int64_t queue)
       : device_(device),
@@ -98,7 +98,8 @@ class Waiting {
     first_word = std::min(first_word, place / 64);
     end_word = place / 64 + 1;
     ++size[kind];
-    kinds = std::max(kinds, kind + 1);
+    begin_kind = std::min(begin_kind, kind);
+    end_kind = std::max(end_kind, kind + 1);
     append(place);
   }
 
@@ -180,7 +181,7 @@ class Waiting {
 
   void row_changed(int64_t at) {
     Bank& bank = banks_[at];
-    for (int kind = 0; kind < kinds; ++kind) {
+    for (int kind = begin_kind; kind < end_kind; ++kind) {
       if (bank.hit[kind] != kNone) hits[kind].drop(bank.hit[kind]);
       if (bank.other[kind] != kNone) {
         closers[kind].drop(bank.other[kind]);
@@ -197,7 +198,7 @@ class Waiting {
   void file(int64_t at) {
     const Bank& bank = banks_[at];
     const bool open = device_.row[at] >= 0;
-    for (int kind = 0; kind < kinds; ++kind) {
+    for (int kind = begin_kind; kind < end_kind; ++kind) {
       if (bank.hit[kind] != kNone) hits[kind].add(bank.hit[kind], device_.cas[at]);
       const int32_t other = bank.other[kind];
       if (other == kNone) continue;

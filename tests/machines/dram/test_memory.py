@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from onehop.errors import ArgumentError
-from onehop.machines.dram import Access, DramReport, Memory, preset
+from onehop.machines.dram import Access, DramReport, Memory, check, preset
 from onehop.machines.dram.closed_form import lost_to_refresh
 from onehop.machines.dram.memory import LEVELS
 
@@ -133,6 +133,23 @@ def test_more_ranks_never_give_more_than_the_bus(level):
 def test_a_memory_that_cannot_be_is_refused(change, message):
     with pytest.raises(ArgumentError, match=f"^{message}"):
         Memory(**{"dram": DDR5, **change})
+
+
+def test_ranks_that_would_do_nothing_but_refresh_are_refused():
+    short = DDR5.with_timing(refi=1500)
+    with pytest.raises(ArgumentError, match="refreshing 64 in turn takes 3087 clocks of every 1500"):
+        Memory(short, ranks=64)
+    assert Memory(short, ranks=64, refresh=False).run(Access(), 500, "command").served == 500
+
+
+def test_refreshes_that_are_late_are_made_up_for_in_their_order():
+    """So many ranks, and so short a REFI, that refreshes take most of the time."""
+    memory = Memory(DDR5.with_timing(refi=1500, rfc=400), ranks=16)
+    run = memory.commands(memory.requests(Access(), 2000))
+    assert run.counts.reads == 2000
+    assert check(run.log, memory.dram) == []
+    refreshed = [command.rank for command in run.log if command.name == "REF"]
+    assert refreshed == [i % 16 for i in range(len(refreshed))]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError
 from onehop.machines.dram import command
-from onehop.machines.dram.access import Access
-from onehop.machines.dram.closed_form import Estimate, estimate
+from onehop.machines.dram.access import OPERATIONS, Access
+from onehop.machines.dram.closed_form import Estimate, estimate, lost_to_refresh
 from onehop.machines.dram.command import CommandRun
 from onehop.machines.dram.curve import Cost, Curve
 from onehop.machines.dram.device import Dram
@@ -58,6 +58,13 @@ class Memory:
         if self.scheduler not in SCHEDULERS:
             raise ArgumentError(
                 f"scheduler: expected one of {', '.join(SCHEDULERS)}, got {self.scheduler!r}."
+            )
+        lost = max(lost_to_refresh(self.dram.timing, op, self.ranks) for op in OPERATIONS)
+        if self.refresh and lost >= self.dram.timing.refi:
+            raise ArgumentError(
+                f"ranks: refreshing {self.ranks} in turn takes {lost} clocks of every "
+                f"{self.dram.timing.refi} (timing.refi), which leaves no time for work; take fewer ranks, a "
+                "longer refi, or refresh=False."
             )
 
     @property
