@@ -26,5 +26,12 @@ def test_patch_a_pyg_model() -> None:
     assert "same losses: yes" in run("02_patch_a_pyg_model.py")
 
 
+def test_tune_a_graph() -> None:
+    output = run("03_tune_a_graph.py")
+    assert "width 64, forward" in output
+    assert "same result: yes" in output
+
+
 def test_every_example_has_a_test() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"01_aggregate.py", "02_patch_a_pyg_model.py"}
+    names = {"01_aggregate.py", "02_patch_a_pyg_model.py", "03_tune_a_graph.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == names

@@ -10,8 +10,8 @@ All take ``--threads N`` and ``--json FILE``.
 ``gain``: default plan, the model's own choice without any measurement, and the tuned plan, each forward
 alone, raced in turns after the search is over, results compared first. ``order``: the plan tuned with every
 field free against the one tuned with the order of rows left as it is. ``exhaustive``: every combination of
-distance, piece and tile, against what the search and the model found among them. ``store``: reading a file
-of 200 plans.
+distance, piece and tile, against what the search and the model found among them. ``store``: reading a file of
+200 plans of 20 graphs.
 
 Figures are medians of the rounds of one run; ratios are default over tuned: above 1, tuning won.
 """
@@ -186,7 +186,9 @@ def store(options: argparse.Namespace) -> dict[str, Any]:
     """The first lookup of a process: reading the file; and the later ones."""
     graph = workload("cora").graph
     plan = CpuPlan(prefetch=3)
-    cases = [tuned.case_of(graph, "sum", bool(i % 2), 16 + i, torch.float32) for i in range(200)]
+    own = [tuned.case_of(graph, "sum", bool(i % 2), 16 + i, torch.float32) for i in range(10)]
+    others = [f"{n}x{n}{own[0].graph[own[0].graph.index(' edges') :]}" for n in range(1, 20)]
+    cases = own + [dataclasses.replace(case, graph=key) for key in others for case in own]
     tuned.install([tuned.Tuned(case, plan, 1e-3, 1e-3, 2e-3) for case in cases])
     loads = []
     for _ in range(ROUNDS):

@@ -173,7 +173,9 @@ class _Table:
     """Everything known in this process."""
 
     # Sizes of a graph -> what was tuned for such graphs: most graphs are dismissed by one lookup.
-    by_size: dict[tuple[int, int, int], list[Tuned]] = field(default_factory=dict)
+    by_size: dict[tuple[int, int, int], dict[Case, Tuned]] = field(default_factory=dict)
+    # The same as it was read; it is looked at when a graph of these sizes comes.
+    unread: dict[tuple[int, int, int], list[Any]] = field(default_factory=dict)
     # Graph -> (operation, transposed, width, dtype, threads, isa) -> what to use; None: nothing.
     uses: "weakref.WeakKeyDictionary[Graph, dict[tuple[Any, ...], _Use | None]]" = field(
         default_factory=weakref.WeakKeyDictionary
@@ -200,7 +202,8 @@ def find(
     """
     if not _table.loaded:
         _load()
-    if (graph.num_src, graph.num_dst, graph.num_edges) not in _table.by_size:
+    sizes = (graph.num_src, graph.num_dst, graph.num_edges)
+    if sizes not in _table.by_size and (sizes not in _table.unread or not _of_sizes(sizes)):
         return None
     uses = _table.uses.get(graph)
     if uses is None:
@@ -223,7 +226,7 @@ def _choose(graph: Graph, operation: str, transposed: bool, width: int, dtype: t
     wanted = case_of(graph, operation, transposed, width, dtype)
     fitting = [
         tuned
-        for tuned in _table.by_size[graph.num_src, graph.num_dst, graph.num_edges]
+        for tuned in _of_sizes((graph.num_src, graph.num_dst, graph.num_edges)).values()
         if tuned.measured_s is not None
         and dataclasses.replace(tuned.case, width=width) == wanted
         and max(width, tuned.case.width) <= NEAR_WIDTH * min(width, tuned.case.width)
@@ -249,7 +252,7 @@ def known(case: Case) -> Tuned | None:
     """What was tuned for exactly this."""
     if not _table.loaded:
         _load()
-    return next((t for t in _table.by_size.get(_sizes(case.graph), []) if t.case == case), None)
+    return _of_sizes(_sizes(case.graph)).get(case)
 
 
 def forget() -> None:
@@ -263,25 +266,43 @@ def _load() -> None:
     with _lock:
         if _table.loaded:
             return
-        if config.tuned():
-            _enter(_readable(store.load()))
         _table.loaded = True
+        if not config.tuned():
+            return
+        try:
+            for entry in store.load():
+                _table.unread.setdefault(_sizes(entry["case"]["graph"]), []).append(entry)
+        except (ArgumentError, KeyError, TypeError, AttributeError) as error:
+            _give_up(error)
 
 
-def _readable(entries: list[Any]) -> list[Tuned]:
-    found: list[Tuned] = []
-    try:
-        found.extend(Tuned.from_dict(entry) for entry in entries)
-    except ArgumentError as error:
-        store.set_aside(str(error))
-    return found
+def _of_sizes(sizes: tuple[int, int, int]) -> dict[Case, Tuned]:
+    """What was tuned for graphs of these sizes."""
+    with _lock:
+        found = _table.by_size.get(sizes, {})
+        if sizes in _table.unread:
+            try:
+                read = [Tuned.from_dict(entry) for entry in _table.unread.pop(sizes)]
+            except ArgumentError as error:
+                _give_up(error)
+                return found
+            # What was tuned in this process is newer than what was read.
+            found = {tuned.case: tuned for tuned in read} | found
+            _table.by_size[sizes] = found
+        return found
+
+
+def _give_up(error: Exception) -> None:
+    """The file is damaged: nothing more of it is used."""
+    _table.unread.clear()
+    store.set_aside(str(error))
 
 
 def _enter(found: list[Tuned]) -> None:
     for tuned in found:
-        entries = _table.by_size.setdefault(_sizes(tuned.case.graph), [])
-        entries[:] = [entry for entry in entries if entry.case != tuned.case]
-        entries.append(tuned)
+        sizes = _sizes(tuned.case.graph)
+        _of_sizes(sizes)
+        _table.by_size.setdefault(sizes, {})[tuned.case] = tuned
 
 
 def _sizes(key: str) -> tuple[int, int, int]:

@@ -29,6 +29,8 @@ CACHE_SHARE = 0.75
 _INDEX_BYTES, _POINTER_BYTES = 4, 8
 _LINE_BYTES = 64
 _BFLOAT16_BYTES = 2
+# No machine reads slower: speeds that were measured while others kept the machine busy are not believed.
+_SLOWEST_BPS = 1e9
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ class CostModel:
             time += time / max(items, threads) * (threads - 1) / 2 + passes * WAKE_S
         if plan.storage == "bfloat16":
             time += self.sources * self.width * (self.itemsize + itemsize) / speeds.write_bps
-        return time
+        return min(time, edges * self.width * itemsize / _SLOWEST_BPS + WAKE_S)
 
     def _row_s(self, plan: CpuPlan, tile_bytes: int) -> float:
         speeds, locality = self.speeds, self.locality(plan.ordering)

@@ -17,7 +17,7 @@ from onehop import native, processor
 ROW_BYTES = (64, 256, 1024)
 PREFETCHES = (0, 4, 16, 64)
 _ROWS = 16384
-_REPEATS = 3
+_REPEATS = 5
 _FLOAT_BYTES = 4
 # Random rows of a buffer this many times the last cache come from memory, all but one in four.
 _TIMES_CACHE, _MOST_BYTES = 4, 1 << 30
