@@ -277,3 +277,15 @@ def test_no_tuning_in_forked_workers(graph):
     worker.start()
     assert "tune in the main process" in queue.get(timeout=30)
     worker.join()
+
+
+def test_a_system_that_tells_of_no_caches_is_tuned_too(graph, monkeypatch):
+    monkeypatch.setattr("onehop.processor.caches", dict)
+    monkeypatch.setattr("onehop.processor.last_level_cache_bytes", lambda: 0)
+    monkeypatch.setattr("onehop.tuner.speeds._UNKNOWN_BYTES", 1 << 22)
+    pretend(monkeypatch, prefers_short_items)
+    speeds.cache_clear()
+    try:
+        assert onehop.tune(graph, 16, backward=False, budget_s=20).plan.edges_per_item == 512
+    finally:
+        speeds.cache_clear()
