@@ -1,5 +1,7 @@
 """Inner loops of the simulated machines (csrc/bindings/machines.cpp); onehop.machines checks what goes in."""
 
+from numpy import ndarray
+
 def bind_openmp(path: str) -> bool: ...
 
 PIM_MOST_COLUMNS: int
@@ -87,3 +89,21 @@ def block_between(
 def block_rows(
     pairs: int, count: int, number: int, nodes: int, rowptr: int, col: int, threads: int
 ) -> None: ...
+
+class ImplicitGraph:
+    bytes: int
+
+    def __init__(
+        self,
+        nodes: int,
+        seed: int,
+        offset: float,
+        shape: float,
+        beyond: float,
+        inside: float,
+        most_of_community: float,
+        starts: int,
+        communities: int,
+        threads: int,
+    ) -> None: ...
+    def rows(self, wanted: int, count: int, threads: int) -> tuple[ndarray, ndarray]: ...

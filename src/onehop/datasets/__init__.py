@@ -8,7 +8,7 @@ from onehop.datasets.dataset import Dataset, Progress
 from onehop.datasets.external import ogb, pyg
 from onehop.datasets.random_graphs import chung_lu, grid, undirected
 from onehop.datasets.sources import PREFIXES, load
-from onehop.datasets.twins import names, twin
+from onehop.datasets.twins import implicit, names, twin
 
 __all__ = [
     "PREFIXES",
@@ -16,6 +16,7 @@ __all__ = [
     "Progress",
     "chung_lu",
     "grid",
+    "implicit",
     "load",
     "names",
     "ogb",

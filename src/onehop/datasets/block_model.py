@@ -12,7 +12,7 @@ from onehop.datasets.random_graphs import distinct_pairs
 from onehop.errors import ArgumentError
 
 # The largest share of its community that a node is joined with. A hub finds its other neighbours outside.
-_MOST_OF_COMMUNITY = 0.95
+MOST_OF_COMMUNITY = 0.95
 # Making a pair takes about 40 bytes at the peak: 11 GB for so many.
 _MOST_PAIRS = 2**28
 # Communities are drawn in so many steps, between which progress is told.
@@ -85,7 +85,7 @@ class BlockModel:
             )
         rng = np.random.default_rng([seed, 2])
         native_seed = int(rng.integers(2**63))
-        starts = self._communities(rng, num_nodes)
+        starts = self.communities(rng, num_nodes)
         sizes = np.diff(starts)
         community = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         largest = min(self.largest_degree, num_nodes // 2)
@@ -119,7 +119,7 @@ class BlockModel:
         progress("sorting edges", 1.0)
         return Rows(rowptr, col, renumbered)
 
-    def _communities(self, rng: np.random.Generator, num_nodes: int) -> np.ndarray:
+    def communities(self, rng: np.random.Generator, num_nodes: int) -> np.ndarray:
         """[C + 1], int64: where each community's nodes begin."""
         # At least 1, so that there are never more communities than nodes; at most a quarter, so that there is
         # always room for edges between communities.
@@ -134,7 +134,7 @@ class BlockModel:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Pairs inside communities, [P'] packed as uint64, and the degree each node has from them, [N]."""
         sizes = np.diff(starts)
-        room = np.repeat(_MOST_OF_COMMUNITY * (sizes - 1), sizes)
+        room = np.repeat(MOST_OF_COMMUNITY * (sizes - 1), sizes)
         demand = np.minimum(self.inside * wanted, room)
         # The expected number is at most half the demand; ten standard deviations more is never reached.
         expected = demand.sum() / 2

@@ -18,6 +18,15 @@ def degrees(num_nodes: int, mean: float, exponent: float, largest: float) -> np.
     """
     if num_nodes == 0 or mean == 0:
         return np.zeros(num_nodes)
+    offset, shape, beyond = figures(mean, exponent, largest)
+    place = (np.arange(num_nodes) + 0.5) / num_nodes
+    quantiles = offset * ((1.0 - place * (1.0 - beyond)) ** (-1.0 / shape) - 1.0)
+    result: np.ndarray = quantiles * (mean / quantiles.mean())
+    return result
+
+
+def figures(mean: float, exponent: float, largest: float) -> tuple[float, float, float]:
+    """Offset and shape of the Lomax distribution, and the share of it that is cut off; as :func:`degrees`."""
     shape = exponent - 1.0
     # Means rise with the offset, from 0 to largest / 2.
     low, high = 1e-9 * mean, 1e4 * largest
@@ -27,11 +36,7 @@ def degrees(num_nodes: int, mean: float, exponent: float, largest: float) -> np.
             low = offset
         else:
             high = offset
-    beyond = (1.0 + largest / offset) ** -shape
-    place = (np.arange(num_nodes) + 0.5) / num_nodes
-    quantiles = offset * ((1.0 - place * (1.0 - beyond)) ** (-1.0 / shape) - 1.0)
-    result: np.ndarray = quantiles * (mean / quantiles.mean())
-    return result
+    return offset, shape, (1.0 + largest / offset) ** -shape
 
 
 def _mean(offset: float, shape: float, largest: float) -> float:

@@ -9,6 +9,7 @@ import torch
 from onehop.datasets import planted, splits, store
 from onehop.datasets.community_twins import COMMUNITY_TWINS, CommunityTwin
 from onehop.datasets.dataset import Dataset, Progress
+from onehop.datasets.implicit_graph import ImplicitGraph
 from onehop.datasets.random_graphs import grid
 from onehop.errors import ArgumentError
 
@@ -199,6 +200,26 @@ def names() -> list[str]:
     return sorted(_TWINS)
 
 
+def implicit(name: str, seed: int = 0) -> ImplicitGraph:
+    """A twin with communities at full size, of which any row can be computed and none is kept.
+
+    It follows the same figures as :func:`twin` (degrees, communities, shares), but is another graph. What it
+    is for: windows of graphs that fit no memory, as papers.
+
+    Args:
+        name: One of the twins with communities.
+        seed: The same seed gives the same graph.
+
+    Raises:
+        ArgumentError: No twin with communities has that name, or a negative seed.
+    """
+    if name not in COMMUNITY_TWINS:
+        raise ArgumentError(
+            f"name: no twin with communities is called {name!r}; there are {', '.join(COMMUNITY_TWINS)}."
+        )
+    return ImplicitGraph(COMMUNITY_TWINS[name].model, seed)
+
+
 def twin(
     name: str, seed: int = 0, scale: float = 1.0, progress: Progress | None = None, *, features: bool = True
 ) -> Dataset:
@@ -230,7 +251,8 @@ def twin(
     There are two of arxiv: ``arxiv`` has the skew and the labels, for training; ``arxiv-communities`` also
     has hubs and triangles, for whoever counts which nodes share neighbours.
 
-    papers fits no ordinary memory: ask for a part of it, ``scale=0.02`` say. A scale keeps degrees and
+    papers fits no ordinary memory: ask for a part of it, ``scale=0.02`` say, or for windows of
+    :func:`implicit`. A scale keeps degrees and
     communities as they are; only the hubs' share of all nodes grows.
 
     Args:

@@ -1,0 +1,79 @@
+"""A graph with communities that is too large to be kept: its rows are computed when they are asked for."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from onehop.datasets import degree_tail
+from onehop.datasets.block_model import MOST_OF_COMMUNITY, BlockModel
+from onehop.datasets.native import extension, threads
+from onehop.errors import ArgumentError, IndexRangeError
+
+
+class ImplicitGraph:
+    """A symmetric block model at full size, in about 6 bytes a node.
+
+    Whether two nodes of a community are joined, a hash of the pair says. Edges between communities are pairs
+    of stubs that a permutation without a table puts side by side. Either answer is the same from both ends.
+    Edges are about as many as the figures say, not exactly.
+
+    Args:
+        model: Figures of the graph, at scale 1.
+        seed: The same seed gives the same graph, bit for bit, with the same versions of numpy and of the C
+            library.
+
+    Raises:
+        ArgumentError: The seed is negative.
+    """
+
+    def __init__(self, model: BlockModel, seed: int = 0) -> None:
+        if seed < 0:
+            raise ArgumentError(f"seed: expected zero or more, got {seed}.")
+        rng = np.random.default_rng([seed, 5])
+        self.num_nodes = model.num_nodes
+        """Number of nodes."""
+        starts = model.communities(rng, model.num_nodes)
+        offset, shape, beyond = degree_tail.figures(
+            2 * model.num_pairs / model.num_nodes, model.tail, min(model.largest_degree, model.num_nodes // 2)
+        )
+        self._graph = extension.ImplicitGraph(
+            model.num_nodes,
+            int(rng.integers(2**63)),
+            offset,
+            shape,
+            beyond,
+            model.inside,
+            MOST_OF_COMMUNITY,
+            starts.ctypes.data,
+            len(starts) - 1,
+            threads(),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self._graph.bytes
+
+    def rows(self, nodes: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """The neighbours of these nodes.
+
+        Args:
+            nodes: [M], whole numbers from 0 to ``num_nodes - 1``.
+
+        Returns:
+            ``rowptr``, [M + 1], int64, and ``col``, int32: the neighbours, ascending for each node, without
+            the node itself and without repeats.
+
+        Raises:
+            ArgumentError: ``nodes`` is not a list of whole numbers.
+            IndexRangeError: There is no such node.
+        """
+        wanted = np.asarray(nodes)
+        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            raise ArgumentError(
+                f"nodes: expected a list of whole numbers, got shape {list(wanted.shape)} of {wanted.dtype}."
+            )
+        wanted = np.ascontiguousarray(wanted, dtype=np.int64)
+        outside = (wanted < 0) | (wanted >= self.num_nodes)
+        if outside.any():
+            raise IndexRangeError(f"nodes: {wanted[outside][0]} is not in [0, {self.num_nodes}).")
+        return self._graph.rows(wanted.ctypes.data, len(wanted), threads())
