@@ -53,7 +53,37 @@ def _fake(
     return x.new_empty((rows, x.size(1)), dtype=dtype)
 
 
+# (weight, src_scale, dst_scale); None where all three are.
+_Constants = tuple[Tensor | None, ...] | None
+
+
+class _OfFeatures(torch.autograd.Function):
+    """Where the features alone want a gradient, as in most layers.
+
+    Its arguments are few because torch looks at each of them in every call, which small graphs notice.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, constants: _Constants, rest: tuple[Any, ...]) -> Tensor:
+        if constants is not None:
+            ctx.save_for_backward(*constants)
+        ctx.of = (keep_alive(rest[0]), x.size(0), x.dtype, constants is not None, rest)
+        out: Tensor = below_autograd(AGGREGATE, _kernel, x, *(constants or (None, None, None)), *rest)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        _, sources, dtype, saved, (number, _, transposed, mean, _, backend) = ctx.of
+        weight, src_scale, dst_scale = ctx.saved_tensors if saved else (None, None, None)
+        grad_x = AGGREGATE(
+            grad, weight, dst_scale, src_scale, number, sources, not transposed, mean, True, backend
+        )
+        return grad_x if grad_x.dtype is dtype else grad_x.to(dtype), None, None
+
+
 class _Recorded(torch.autograd.Function):
+    """Where weights or scales want one too."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Any, src_scale: Any, dst_scale: Any, *rest: Any) -> Tensor:
         ctx.save_for_backward(
@@ -111,14 +141,16 @@ def _autograd(
     widen: bool,
     backend: str,
 ) -> Tensor:
-    if needs_grad(x, weight, src_scale, dst_scale):
-        out: Tensor = _Recorded.apply(
-            x, weight, src_scale, dst_scale, graph, rows, transposed, mean, widen, backend
-        )  # type: ignore[no-untyped-call]
-        return out
-    result: Tensor = below_autograd(
-        AGGREGATE, _kernel, x, weight, src_scale, dst_scale, graph, rows, transposed, mean, widen, backend
-    )
+    rest = (graph, rows, transposed, mean, widen, backend)
+    if needs_grad(weight, src_scale, dst_scale):
+        recorded: Tensor = _Recorded.apply(x, weight, src_scale, dst_scale, *rest)  # type: ignore[no-untyped-call]
+        return recorded
+    if needs_grad(x):
+        plain = weight is None and src_scale is None and dst_scale is None
+        constants = None if plain else (weight, src_scale, dst_scale)
+        recorded = _OfFeatures.apply(x, constants, rest)  # type: ignore[no-untyped-call]
+        return recorded
+    result: Tensor = below_autograd(AGGREGATE, _kernel, x, weight, src_scale, dst_scale, *rest)
     return result
 
 
