@@ -350,7 +350,7 @@ def test_a_file_cut_off_anywhere(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_with_damaged_bytes_is_refused_or_read(tmp_path: Path, kind: str, data: st.DataObject) -> None:
     damaged = bytearray(WHOLE[kind])

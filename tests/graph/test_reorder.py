@@ -23,7 +23,7 @@ def is_permutation(order, count):
     return order.dtype == torch.int32 and torch.equal(order.sort().values, torch.arange(count).int())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(edge_lists(), st.sampled_from(METHODS))
 def test_orders_are_permutations(case, method):
     edge_index, size = case
@@ -84,7 +84,7 @@ def test_bipartite_graphs_are_ordered_on_both_sides():
     assert changes(orders.dst % 2) == 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(edge_lists(), st.sampled_from(METHODS))
 def test_aggregates_of_the_renumbered_graph_are_the_same(case, method):
     edge_index, size = case

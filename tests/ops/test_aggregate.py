@@ -201,7 +201,7 @@ def test_edge_order_is_the_callers():
 
 
 @hypothesis.given(data=st.data())
-@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.settings(max_examples=60)
 def test_random_graphs(data):
     num_src = data.draw(st.integers(1, 30), label="num_src")
     num_dst = data.draw(st.integers(1, 30), label="num_dst")

@@ -40,7 +40,7 @@ def run(graph, plan, reduce, x, weight=None):
     return backend.extremum(graph, x, weight, reduce, False, False)[0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(edge_lists(), PLANS, WIDTHS, st.sampled_from(["sum", "mean", "max", "min"]), st.booleans())
 def test_every_plan_gives_the_reference(case, plan, width, reduce, weighted):
     edge_index, (num_src, num_dst) = case
@@ -52,7 +52,7 @@ def test_every_plan_gives_the_reference(case, plan, width, reduce, weighted):
     assert torch.equal(run(graph, plan, reduce, x, weight), expected)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(edge_lists(), PLANS, WIDTHS)
 def test_every_plan_gives_the_transposed_reference(case, plan, width):
     edge_index, (num_src, num_dst) = case

@@ -1,6 +1,7 @@
 """The backends that exist, and the one function that picks."""
 
 import itertools
+from functools import lru_cache
 
 import torch
 
@@ -69,15 +70,24 @@ def backend_for(device: torch.device, dtype: torch.dtype, name: str = "") -> Bac
         BackendError: The named backend refuses, or all do; the message says why.
     """
     if not name:
-        if _CPU.refuse(device, dtype) is None:
-            return _CPU
-        candidates = [backend for backend in _BACKENDS.values() if backend.name not in _BY_NAME]
-    elif (patched := _PATCHED.get(name.partition("/")[0])) is not None:
-        candidates = [patched.on_behalf_of(name.partition("/")[2])]
+        return _first_of(device, dtype)
+    if (patched := _PATCHED.get(name.partition("/")[0])) is not None:
+        candidates: list[Backend] = [patched.on_behalf_of(name.partition("/")[2])]
     elif name in _BACKENDS:
         candidates = [_BACKENDS[name]]
     else:
         raise ArgumentError(f"backend: {name!r} is unknown; there are {', '.join(_BACKENDS)}.")
+    return _willing(candidates, device, dtype)
+
+
+@lru_cache(maxsize=256)
+def _first_of(device: torch.device, dtype: torch.dtype) -> Backend:
+    """The first backend that can; remembered, since every call asks."""
+    candidates = [backend for backend in _BACKENDS.values() if backend.name not in _BY_NAME]
+    return _willing(candidates, device, dtype)
+
+
+def _willing(candidates: list[Backend], device: torch.device, dtype: torch.dtype) -> Backend:
     reasons = []
     for backend in candidates:
         reason = backend.refuse(device, dtype)

@@ -12,7 +12,7 @@ from onehop.backends import backend_for
 from onehop.backends.reference import attention_formula
 from onehop.graph import by_number
 from onehop.kernels.attention_operands import AttentionOperands, Rule
-from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
+from onehop.ops.library import Operator, keep_alive, needs_grad
 
 _OPERANDS = (
     "Tensor value, Tensor? key, Tensor query, Tensor? att, Tensor? edge, Tensor? edge_weight, Tensor? mask, "
@@ -78,7 +78,7 @@ class _Recorded(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
         common, with_weights = args[:_COMMON], args[_COMMON]
-        out, softmax, weights = below_autograd(ATTEND, _kernel, *args)
+        out, softmax, weights = ATTEND.unrecorded(*args)
         ctx.mark_non_differentiable(softmax)
         if not with_weights:
             ctx.mark_non_differentiable(weights)
@@ -123,26 +123,19 @@ def _differentiable_grads(
     return [next(found) if want else None for want in wanted]
 
 
-def _autograd(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
-    result: tuple[Tensor, Tensor, Tensor]
-    if needs_grad(*args[:_DIFFERENTIABLE]):
-        result = _Recorded.apply(*args)  # type: ignore[no-untyped-call]
-    else:
-        result = below_autograd(ATTEND, _kernel, *args)
-    return result
+def _record(*args: Any) -> tuple[Tensor, Tensor, Tensor] | None:
+    if not needs_grad(*args[:_DIFFERENTIABLE]):
+        return None
+    recorded: tuple[Tensor, Tensor, Tensor] = _Recorded.apply(*args)  # type: ignore[no-untyped-call]
+    return recorded
 
 
-def _grad_autograd(*args: Any) -> tuple[Tensor, ...]:
-    result: tuple[Tensor, ...] = below_autograd(ATTEND_GRAD, _grad_kernel, *args)
-    return result
-
-
-ATTEND = define(SCHEMA, _kernel, _fake, _autograd)
+ATTEND = Operator(SCHEMA, _kernel, _fake, _record)
 """(value, key, query, att, edge, edge_weight, mask, seed, graph number, rows, edges, rule, factor, dropout,
 backend, with_weights) -> output [rows, H, V], softmax [rows, 2, H], weights [E, H]
 
 ``seed`` is an int64 tensor of one element: a number would be frozen into a compiled program.
 """
-ATTEND_GRAD = define(GRAD_SCHEMA, _grad_kernel, _grad_fake, _grad_autograd)
+ATTEND_GRAD = Operator(GRAD_SCHEMA, _grad_kernel, _grad_fake)
 """(the first 15 of ATTEND, out, softmax, weights, grad, grad_weights, wanted) -> six gradients, empty where
 not wanted"""

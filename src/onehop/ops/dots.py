@@ -8,7 +8,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops import linear
-from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
+from onehop.ops.library import Operator, keep_alive, needs_grad
 
 SCHEMA = (
     "sddmm(Tensor dst, Tensor src, SymInt graph, SymInt edges, bool mean, bool widen, str backend) -> Tensor"
@@ -58,7 +58,7 @@ class _Recorded(torch.autograd.Function):
         ctx.save_for_backward(dst, src)
         ctx.number, ctx.mean, ctx.backend = graph, mean, backend
         ctx.graph = keep_alive(graph)
-        out: Tensor = below_autograd(SDDMM, _kernel, dst, src, graph, edges, mean, widen, backend)
+        out: Tensor = SDDMM.unrecorded(dst, src, graph, edges, mean, widen, backend)
         return out
 
     @staticmethod
@@ -83,17 +83,14 @@ def _weighted_sum(x: Tensor, weight: Tensor, rows: int, transposed: bool, ctx: A
     return out
 
 
-def _autograd(
-    dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str
-) -> Tensor:
-    if needs_grad(dst, src):
-        recorded: Tensor = _Recorded.apply(dst, src, graph, edges, mean, widen, backend)  # type: ignore[no-untyped-call]
-        return recorded
-    result: Tensor = below_autograd(SDDMM, _kernel, dst, src, graph, edges, mean, widen, backend)
-    return result
+def _record(dst: Tensor, src: Tensor, *rest: Any) -> Tensor | None:
+    if not needs_grad(dst, src):
+        return None
+    recorded: Tensor = _Recorded.apply(dst, src, *rest)  # type: ignore[no-untyped-call]
+    return recorded
 
 
-SDDMM = define(SCHEMA, _kernel, _fake, _autograd)
+SDDMM = Operator(SCHEMA, _kernel, _fake, _record)
 """(dst [num_dst, H, F], src [num_src, H, F], graph number, edges, mean, widen, backend) -> [E, H]
 
 With ``mean``, each product is divided by the number of edges of its destination.

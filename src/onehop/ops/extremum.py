@@ -7,7 +7,7 @@ from torch import Tensor
 
 from onehop.backends import backend_for
 from onehop.graph import by_number
-from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
+from onehop.ops.library import Operator, keep_alive, needs_grad
 from onehop.reference.aggregate import aggregate as reference_aggregate
 
 SCHEMA = (
@@ -104,9 +104,7 @@ class _Recorded(torch.autograd.Function):
         backend: str,
         adds: bool,
     ) -> tuple[Tensor, Tensor]:
-        out, ties = below_autograd(
-            EXTREMUM, _kernel, x, weight, graph, rows, reduce, widen, True, backend, adds
-        )
+        out, ties = EXTREMUM.unrecorded(x, weight, graph, rows, reduce, widen, True, backend, adds)
         ctx.mark_non_differentiable(ties)
         ctx.save_for_backward(x, weight, out, ties)
         ctx.number, ctx.reduce, ctx.backend, ctx.adds = graph, reduce, backend, adds
@@ -151,7 +149,7 @@ def _differentiable_grad(
     return [next(found) if need else None for need in ctx.needs_input_grad[:2]]
 
 
-def _autograd(
+def _record(
     x: Tensor,
     weight: Tensor | None,
     graph: int,
@@ -161,28 +159,20 @@ def _autograd(
     with_ties: bool,
     backend: str,
     adds: bool = False,
-) -> tuple[Tensor, Tensor]:
-    if needs_grad(x, weight):
-        recorded: tuple[Tensor, Tensor] = _Recorded.apply(  # type: ignore[no-untyped-call]
-            x, weight, graph, rows, reduce, widen, with_ties, backend, adds
-        )
-        return recorded
-    result: tuple[Tensor, Tensor] = below_autograd(
-        EXTREMUM, _kernel, x, weight, graph, rows, reduce, widen, with_ties, backend, adds
+) -> tuple[Tensor, Tensor] | None:
+    if not needs_grad(x, weight):
+        return None
+    recorded: tuple[Tensor, Tensor] = _Recorded.apply(  # type: ignore[no-untyped-call]
+        x, weight, graph, rows, reduce, widen, with_ties, backend, adds
     )
-    return result
+    return recorded
 
 
-def _grad_autograd(*args: Any) -> tuple[Tensor, Tensor]:
-    result: tuple[Tensor, Tensor] = below_autograd(EXTREMUM_GRAD, _grad_kernel, *args)
-    return result
-
-
-EXTREMUM = define(SCHEMA, _kernel, _fake, _autograd)
+EXTREMUM = Operator(SCHEMA, _kernel, _fake, _record)
 """(x, weight, graph number, rows, "max" or "min", widen, with_ties, backend, adds) -> [rows, F], ties
 
 ``adds``: messages are weight + x in place of weight * x.
 """
-EXTREMUM_GRAD = define(GRAD_SCHEMA, _grad_kernel, _grad_fake, _grad_autograd)
+EXTREMUM_GRAD = Operator(GRAD_SCHEMA, _grad_kernel, _grad_fake)
 """(grad, x, weight, extremum, ties, graph number, edges, for_x, for_weight, backend, adds) -> two
 gradients"""

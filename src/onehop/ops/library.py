@@ -2,8 +2,8 @@
 
 An operator takes its graph as a number (``Graph.number``), so that compiled programs can hold it. Each has
 three parts: a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides), a
-fake kernel that knows shapes alone, and a kernel for the Autograd key that records an autograd ``Function``
-when a gradient is wanted. Backward passes call the operators again, so that they can be differentiated too.
+fake kernel that knows shapes alone, and a way to record an autograd ``Function`` when a gradient is wanted.
+Backward passes call the operators again, so that they can be differentiated too.
 """
 
 from collections.abc import Callable
@@ -17,33 +17,52 @@ from onehop.graph import Graph, by_number
 LIBRARY = torch.library.Library("onehop", "DEF")
 
 
-def define(
-    schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], autograd: Callable[..., Any]
-) -> Callable[..., Any]:
-    """Registers an operator and returns how to call it.
+class Operator:
+    """A registered operator, and how to call it.
 
-    Plain tensors go straight to the Autograd kernel, for the dispatcher's turns would cost a small graph more
-    than its sums. Whatever a mode, a transform, a compiler or a profiler watches goes through the dispatcher.
+    Plain tensors go straight to the kernel, for the dispatcher's turns would cost a small graph more than its
+    sums. Whatever a mode, a transform, a compiler or a profiler watches goes through the dispatcher.
+
+    Args:
+        schema: As torch.library takes it.
+        kernel: For real tensors.
+        fake: For shapes alone.
+        record: Runs the operator as an autograd ``Function`` where a gradient is wanted, and returns None
+            where none is; None if the operator is never differentiated.
     """
-    name = schema[: schema.index("(")]
-    LIBRARY.define(schema)
-    LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"onehop::{name}", fake, lib=LIBRARY)
-    LIBRARY.impl(name, autograd, "Autograd")
-    operator: Callable[..., Any] = getattr(torch.ops.onehop, name).default
 
-    def call(x: Tensor, *args: Any) -> Any:
-        return autograd(x, *args) if _is_plain(x) else operator(x, *args)
+    def __init__(
+        self,
+        schema: str,
+        kernel: Callable[..., Any],
+        fake: Callable[..., Any],
+        record: Callable[..., Any] | None = None,
+    ) -> None:
+        name = schema[: schema.index("(")]
+        LIBRARY.define(schema)
+        LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"onehop::{name}", fake, lib=LIBRARY)
+        LIBRARY.impl(name, self._autograd, "Autograd")
+        self._kernel, self._record = kernel, record
+        self._dispatched: Callable[..., Any] = getattr(torch.ops.onehop, name).default
 
-    return call
+    def __call__(self, x: Tensor, *args: Any) -> Any:
+        """The operator's result, recorded if a gradient is wanted."""
+        if not _is_plain(x):
+            return self._dispatched(x, *args)
+        recorded = self._record(x, *args) if self._record is not None else None
+        return self._kernel(x, *args) if recorded is None else recorded
 
+    def unrecorded(self, x: Tensor, *args: Any) -> Any:
+        """The operator's result: what a ``Function`` records."""
+        if _is_plain(x):
+            return self._kernel(x, *args)
+        with torch._C._AutoDispatchBelowAutograd():
+            return self._dispatched(x, *args)
 
-def below_autograd(operator: Callable[..., Any], kernel: Callable[..., Any], x: Tensor, *args: Any) -> Any:
-    """The operator's result, unrecorded: what an Autograd kernel goes on with."""
-    if _is_plain(x):
-        return kernel(x, *args)
-    with torch._C._AutoDispatchBelowAutograd():
-        return operator(x, *args)
+    def _autograd(self, x: Tensor, *args: Any) -> Any:
+        recorded = self._record(x, *args) if self._record is not None else None
+        return self.unrecorded(x, *args) if recorded is None else recorded
 
 
 def _is_plain(x: Tensor) -> bool:

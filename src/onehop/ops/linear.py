@@ -13,7 +13,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops import dots
-from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
+from onehop.ops.library import Operator, keep_alive, needs_grad
 
 SCHEMA = (
     "aggregate(Tensor x, Tensor? weight, Tensor? src_scale, Tensor? dst_scale, SymInt graph, SymInt rows, "
@@ -68,7 +68,7 @@ class _OfFeatures(torch.autograd.Function):
         if constants is not None:
             ctx.save_for_backward(*constants)
         ctx.of = (keep_alive(rest[0]), x.size(0), x.dtype, constants is not None, rest)
-        out: Tensor = below_autograd(AGGREGATE, _kernel, x, *(constants or (None, None, None)), *rest)
+        out: Tensor = AGGREGATE.unrecorded(x, *(constants or (None, None, None)), *rest)
         return out
 
     @staticmethod
@@ -95,7 +95,7 @@ class _Recorded(torch.autograd.Function):
         ctx.rest = rest
         ctx.graph = keep_alive(rest[0])
         ctx.sources, ctx.dtype = x.size(0), x.dtype
-        out: Tensor = below_autograd(AGGREGATE, _kernel, x, weight, src_scale, dst_scale, *rest)
+        out: Tensor = AGGREGATE.unrecorded(x, weight, src_scale, dst_scale, *rest)
         return out
 
     @staticmethod
@@ -129,32 +129,20 @@ class _Recorded(torch.autograd.Function):
         return grad_x, grad_weight, grad_src, grad_dst, None, None, None, None, None, None
 
 
-def _autograd(
-    x: Tensor,
-    weight: Tensor | None,
-    src_scale: Tensor | None,
-    dst_scale: Tensor | None,
-    graph: int,
-    rows: int,
-    transposed: bool,
-    mean: bool,
-    widen: bool,
-    backend: str,
-) -> Tensor:
-    rest = (graph, rows, transposed, mean, widen, backend)
+def _record(
+    x: Tensor, weight: Tensor | None, src_scale: Tensor | None, dst_scale: Tensor | None, *rest: Any
+) -> Tensor | None:
+    recorded: Tensor | None = None
     if needs_grad(weight, src_scale, dst_scale):
-        recorded: Tensor = _Recorded.apply(x, weight, src_scale, dst_scale, *rest)  # type: ignore[no-untyped-call]
-        return recorded
-    if needs_grad(x):
+        recorded = _Recorded.apply(x, weight, src_scale, dst_scale, *rest)  # type: ignore[no-untyped-call]
+    elif needs_grad(x):
         plain = weight is None and src_scale is None and dst_scale is None
         constants = None if plain else (weight, src_scale, dst_scale)
         recorded = _OfFeatures.apply(x, constants, rest)  # type: ignore[no-untyped-call]
-        return recorded
-    result: Tensor = below_autograd(AGGREGATE, _kernel, x, weight, src_scale, dst_scale, *rest)
-    return result
+    return recorded
 
 
-AGGREGATE = define(SCHEMA, _kernel, _fake, _autograd)
+AGGREGATE = Operator(SCHEMA, _kernel, _fake, _record)
 """(x, weight, src_scale, dst_scale, graph number, rows, transposed, mean, widen, backend) -> [rows, F]
 
 The weight is [E], or [E, H] where F is a multiple of H.

@@ -8,7 +8,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops.dots import SDDMM
-from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
+from onehop.ops.library import Operator, keep_alive, needs_grad
 from onehop.ops.linear import AGGREGATE
 
 SCHEMA = "edge_softmax(Tensor scores, SymInt graph, SymInt sources, SymInt rows, str backend) -> Tensor"
@@ -38,7 +38,7 @@ def _grad_fake(softmax: Tensor, grad: Tensor, graph: int, sources: int, rows: in
 class _Recorded(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, graph: int, sources: int, rows: int, backend: str) -> Tensor:
-        out: Tensor = below_autograd(EDGE_SOFTMAX, _kernel, scores, graph, sources, rows, backend)
+        out: Tensor = EDGE_SOFTMAX.unrecorded(scores, graph, sources, rows, backend)
         ctx.save_for_backward(out)
         ctx.rest = (graph, sources, rows, backend)
         ctx.graph = keep_alive(graph)
@@ -64,7 +64,7 @@ class _RecordedGrad(torch.autograd.Function):
         ctx.save_for_backward(softmax, grad)
         ctx.rest = (graph, sources, rows, backend)
         ctx.graph = keep_alive(graph)
-        out: Tensor = below_autograd(EDGE_SOFTMAX_GRAD, _grad_kernel, softmax, grad, *ctx.rest)
+        out: Tensor = EDGE_SOFTMAX_GRAD.unrecorded(softmax, grad, *ctx.rest)
         return out
 
     @staticmethod
@@ -89,27 +89,21 @@ def _row_sums(values: Tensor, graph: int, sources: int, rows: int, backend: str)
     return spread.to(values.dtype)
 
 
-def _autograd(scores: Tensor, graph: int, sources: int, rows: int, backend: str) -> Tensor:
-    if needs_grad(scores):
-        recorded: Tensor = _Recorded.apply(scores, graph, sources, rows, backend)  # type: ignore[no-untyped-call]
-        return recorded
-    result: Tensor = below_autograd(EDGE_SOFTMAX, _kernel, scores, graph, sources, rows, backend)
-    return result
+def _record(scores: Tensor, *rest: Any) -> Tensor | None:
+    if not needs_grad(scores):
+        return None
+    recorded: Tensor = _Recorded.apply(scores, *rest)  # type: ignore[no-untyped-call]
+    return recorded
 
 
-def _grad_autograd(
-    softmax: Tensor, grad: Tensor, graph: int, sources: int, rows: int, backend: str
-) -> Tensor:
-    if needs_grad(softmax, grad):
-        recorded: Tensor = _RecordedGrad.apply(softmax, grad, graph, sources, rows, backend)  # type: ignore[no-untyped-call]
-        return recorded
-    result: Tensor = below_autograd(
-        EDGE_SOFTMAX_GRAD, _grad_kernel, softmax, grad, graph, sources, rows, backend
-    )
-    return result
+def _record_grad(softmax: Tensor, grad: Tensor, *rest: Any) -> Tensor | None:
+    if not needs_grad(softmax, grad):
+        return None
+    recorded: Tensor = _RecordedGrad.apply(softmax, grad, *rest)  # type: ignore[no-untyped-call]
+    return recorded
 
 
-EDGE_SOFTMAX = define(SCHEMA, _kernel, _fake, _autograd)
+EDGE_SOFTMAX = Operator(SCHEMA, _kernel, _fake, _record)
 """(scores [E, H], graph number, sources, rows, backend) -> [E, H]"""
-EDGE_SOFTMAX_GRAD = define(GRAD_SCHEMA, _grad_kernel, _grad_fake, _grad_autograd)
+EDGE_SOFTMAX_GRAD = Operator(GRAD_SCHEMA, _grad_kernel, _grad_fake, _record_grad)
 """(softmax [E, H], gradient [E, H] of the same dtype, graph number, sources, rows, backend) -> [E, H]"""

@@ -187,7 +187,7 @@ def test_every_timing_matters(name):
 small = DDR5.with_timing(refi=700, rfc=100)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 1000),
     write_share=st.sampled_from([0.0, 0.3, 0.7, 1.0]),

@@ -75,7 +75,7 @@ def test_results_on_hostile_graphs(case, topology):
         assert ((got - expected).abs() <= 1e-5 * allowed).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     nodes=st.integers(1, 60),
     edges=st.integers(0, 300),

@@ -81,7 +81,7 @@ def test_prior_art_gives_scipys_sums(name: str) -> None:
         check(HOSTILE[name], 11, "int32", prior_art.sparsep(MACHINE.config, 11, ranks_each), weighted=False)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_plan_on_any_graph_gives_scipys_sums(data: st.DataObject) -> None:
     sources, targets = data.draw(st.integers(1, 30)), data.draw(st.integers(1, 30))

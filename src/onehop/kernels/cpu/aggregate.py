@@ -90,15 +90,17 @@ def _run(
     width = x.size(1) // heads
     if width == 0:
         return
-    x_begin, out_begin, weight_begin, weight_step = x.data_ptr(), out.data_ptr(), address(weight), 0
+    x_begin, out_begin, weight_begin = x.data_ptr(), out.data_ptr(), address(weight)
+    x_step = out_step = weight_step = 0
     if weight is not None and heads > 1:
+        x_step, out_step = width * x.element_size(), width * out.element_size()
         weight_step = weight.stride(1) * weight.element_size()
     for head in range(heads):
         extension.aggregate(
             csr,
             reduce,
             DTYPE_CODES[x.dtype],
-            out.dtype != x.dtype,
+            out.dtype is not x.dtype,
             thread_count(plan),
             plan.prefetch,
             plan.edges_per_item,
@@ -106,7 +108,7 @@ def _run(
             plan.register_block,
             plan.nontemporal,
             width,
-            x_begin + head * width * x.element_size(),
+            x_begin + head * x_step,
             x.stride(0),
             weight_begin + head * weight_step,
             edge_stride(weight),
@@ -114,7 +116,7 @@ def _run(
             adds,
             address(src_scale),
             address(dst_scale),
-            out_begin + head * width * out.element_size(),
+            out_begin + head * out_step,
             out.stride(0),
             address(ties),
         )
