@@ -1,4 +1,4 @@
-"""Attention layers: fused where nobody asks for weights, weighted sums where somebody does, else PyG's."""
+"""Attention layers: fused, with weights where somebody asks for them; weighted sums; else PyG's."""
 
 import copy
 import io
@@ -97,13 +97,13 @@ def raised(function: Callable[[], object]) -> list[tuple[type, str]]:
 @pytest.mark.parametrize("asked", [True, False])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("featured", [False, True], ids=["plain", "edges"])
-def test_weights_that_are_asked_for_are_pygs(
+def test_weights_that_are_asked_for_come_with_the_fused_result(
     name, make, featured, dropout, asked, x, edge_index, edge_attr, gradients_of
 ):
     conv = make(dropout=dropout, edge_dim=3 if featured else None)
     extra = (edge_attr,) if featured else ()
     how = same(lambda: conv(x, edge_index, *extra, return_attention_weights=asked))
-    assert how == [BY_PYG if name != "Transformer" else "dot-product attention, fused, with weights"]
+    assert how == [f"{FUSED[name]}, with weights"]
 
     def call(model: torch.nn.Module, x: Tensor) -> Tensor:
         out, (_, weight) = model(x, edge_index, *extra, return_attention_weights=True)
@@ -120,7 +120,7 @@ def test_weights_that_are_asked_for_are_pygs(
 
 def test_weights_asked_for_by_position(x, edge_index):
     conv = gnn.GATConv(WIDTH, 4)
-    assert same(lambda: conv(x, edge_index, None, None, True)) == [BY_PYG]
+    assert same(lambda: conv(x, edge_index, None, None, True)) == ["GAT, fused, with weights"]
 
 
 def test_fa_returns_its_weights(x, edge_index):
@@ -371,7 +371,7 @@ class OwnAttention(gnn.SuperGATConv):
         (OwnMessage, [TOO_SMALL_FOR_BLOCKS]),
         (OwnEdgeUpdate, [BY_PYG]),
         (OwnForward, [BY_PYG]),
-        (CallsForward, [BY_PYG, "GAT, fused"]),
+        (CallsForward, ["GAT, fused, with weights", "GAT, fused"]),
         (OwnAttention, [TOO_SMALL_FOR_BLOCKS]),
     ],
 )

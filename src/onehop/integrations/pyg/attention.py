@@ -1,4 +1,4 @@
-"""The fast paths of attention layers: fused where nobody asks for weights, else a weighted sum for each head.
+"""The fast paths of attention layers: fused where that can be, else a weighted sum for each head.
 
 Every recipe checks its operands as PyG would, and returns what is left to do. What PyG would complain about
 is refused, so that PyG's own error appears. Numbers for each edge and head may be made, rows for each edge
@@ -143,17 +143,15 @@ def _fused_gat(
         return None
 
     def run() -> Tensor:
-        return gat(
-            graph,
-            source,
-            of_source,
-            of_target,
-            layer.negative_slope,
-            edge_score=None if extra is None else extra(),
-            edge_mask=_drawn(layer, graph, of_source),
-        )
+        operands = (graph, source, of_source, of_target, layer.negative_slope)
+        score, mask = None if extra is None else extra(), _drawn(layer, graph, of_source)
+        if not pending.asked:
+            return gat(*operands, edge_score=score, edge_mask=mask)
+        out, weights = gat(*operands, edge_score=score, edge_mask=mask, return_attention_weights=True)
+        pending.fill(weights)
+        return out
 
-    return AttentionTask("GAT, fused", "sum", graph, source, run)
+    return AttentionTask(_form("GAT, fused", pending.asked), "sum", graph, source, run)
 
 
 def _fused_gatv2(
@@ -177,17 +175,15 @@ def _fused_gatv2(
         return None
 
     def run() -> Tensor:
-        return gatv2(
-            graph,
-            source,
-            target,
-            layer.att[0],
-            layer.negative_slope,
-            edge=None if edge is None else edge(),
-            edge_mask=_drawn(layer, graph, source),
-        )
+        operands = (graph, source, target, layer.att[0], layer.negative_slope)
+        features, mask = None if edge is None else edge(), _drawn(layer, graph, source)
+        if not pending.asked:
+            return gatv2(*operands, edge=features, edge_mask=mask)
+        out, weights = gatv2(*operands, edge=features, edge_mask=mask, return_attention_weights=True)
+        pending.fill(weights)
+        return out
 
-    return AttentionTask("GATv2, fused", "sum", graph, source, run)
+    return AttentionTask(_form("GATv2, fused", pending.asked), "sum", graph, source, run)
 
 
 def _transformer(call: Propagation) -> AttentionTask | str:
@@ -223,8 +219,7 @@ def _transformer(call: Propagation) -> AttentionTask | str:
         out, layer._alpha = attention(*operands, edge=features, edge_mask=mask, return_attention_weights=True)
         return out
 
-    form = "dot-product attention, fused"
-    return AttentionTask(f"{form}, with weights" if asked else form, "sum", graph, value, run)
+    return AttentionTask(_form("dot-product attention, fused", asked), "sum", graph, value, run)
 
 
 def _agnn(call: Propagation) -> AttentionTask | str:
@@ -354,6 +349,10 @@ def _dtypes_reason(call: Propagation, dims: int, x: Any, *others: Any) -> str | 
     if dims == 2 and call.layer.node_dim not in (-2, 0):
         return "node_dim is not the first of two dimensions"
     return None
+
+
+def _form(fused: str, with_weights: bool) -> str:
+    return f"{fused}, with weights" if with_weights else fused
 
 
 def _can_fuse(call: Propagation, pending: Pending, names: set[str]) -> bool:

@@ -1,10 +1,11 @@
-"""Attention weights that are not computed yet, because nobody may want them.
+"""Attention weights that are not computed yet: ``propagate`` may do without them, or make them itself.
 
 GAT's layers compute a weight for every edge and head in ``edge_updater``, and give it to ``propagate``. A
 fused ``propagate`` needs no such tensor, but the layer returns it where its caller asks for it, and only
-``forward`` knows that. So a wrapper round ``forward`` notes that nobody asked, and ``edge_updater`` then
-hands over a :class:`Pending` in place of the weights. Only the wrapped ``propagate`` ever sees it: either it
-runs without weights, or it has PyG compute them and goes on as PyG does.
+``forward`` knows that. So a wrapper round ``forward`` notes who asks, and ``edge_updater`` then hands over a
+:class:`Pending` in place of the weights. The wrapped ``propagate`` either runs fused, and leaves the weights
+in it if somebody asked, or has PyG compute them and goes on as PyG does. Where ``forward`` would return the
+:class:`Pending`, its wrapper puts the weights in its place.
 """
 
 import inspect
@@ -21,8 +22,8 @@ Function = Callable[..., Any]
 
 _ASKED_BY = "return_attention_weights"
 
-# The layer whose forward is running and whose caller did not ask for weights.
-_unasked: ContextVar[Any] = ContextVar("onehop_unasked", default=None)
+# The layer whose forward is running, and whether its caller asked for weights.
+_running: ContextVar[tuple[Any, bool]] = ContextVar("onehop_attention_forward", default=(None, True))
 
 # What PyG's edge_update functions compute, by function object.
 _kinds: dict[Function, str] = {}
@@ -35,14 +36,16 @@ class Pending:
         kind: What its ``edge_update`` computes: "gat" or "gatv2".
         edge_index: What it was called with.
         operands: Likewise, by name.
+        asked: Whether the weights will be returned.
     """
 
-    __slots__ = ("_layer", "_theirs", "_weights", "edge_index", "kind", "operands")
+    __slots__ = ("_layer", "_theirs", "_weights", "asked", "edge_index", "kind", "operands")
 
     def __init__(
-        self, kind: str, theirs: Function, layer: Any, edge_index: Any, operands: dict[str, Any]
+        self, kind: str, theirs: Function, layer: Any, edge_index: Any, operands: dict[str, Any], asked: bool
     ) -> None:
         self.kind = kind
+        self.asked = asked
         self.edge_index = edge_index
         self.operands = operands
         self._theirs = theirs
@@ -54,6 +57,10 @@ class Pending:
         if self._weights is None:
             self._weights = self._theirs(self._layer, self.edge_index, **self.operands)
         return self._weights
+
+    def fill(self, weights: Tensor) -> None:
+        """Sets the weights, computed elsewhere: [E, H], with the dropout of this call."""
+        self._weights = weights
 
 
 def settled(operands: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +76,8 @@ def know(kinds: dict[Function, str]) -> None:
 
 def unasked(layer: Any) -> bool:
     """Whether the layer's forward is running, and nobody asked it for weights."""
-    return _unasked.get() is layer
+    running, asked = _running.get()
+    return running is layer and not asked
 
 
 def noting(theirs: Function) -> Function:
@@ -88,11 +96,20 @@ def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kw
     if torch.compiler.is_compiling():
         return theirs(layer, *args, **kwargs)
     asked = args[place] if len(args) > place else kwargs.get(_ASKED_BY)
-    before = _unasked.set(layer if asked is None else None)
+    before = _running.set((layer, asked is not None))
     try:
-        return theirs(layer, *args, **kwargs)
+        result = theirs(layer, *args, **kwargs)
     finally:
-        _unasked.reset(before)
+        _running.reset(before)
+    return result if asked is None else _with_weights(result)
+
+
+def _with_weights(result: Any) -> Any:
+    """What a ``forward`` returned, the weights no longer pending."""
+    match result:
+        case (out, (edge_index, Pending() as pending)):
+            return out, (edge_index, pending.compute())
+    return result
 
 
 def wrap_edge_updater(theirs: Function) -> Function:
@@ -110,15 +127,24 @@ def wrap_edge_updater(theirs: Function) -> Function:
 def _edge_updater(
     theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    if not torch.compiler.is_compiling() and _unasked.get() is layer and not args:
+    if torch.compiler.is_compiling():
+        return theirs(layer, edge_index, *args, **kwargs)
+    running, asked = _running.get()
+    if running is layer and not args:
         kind, state = _kinds.get(type(layer).edge_update), layer.__dict__
         if (
             kind is not None
+            # Into an adjacency matrix, PyG writes the weights itself.
+            and not (asked and not _is_plain(edge_index))
             and hasattr(type(layer).propagate, "onehop_theirs")
             and "propagate" not in state
             and "edge_update" not in state
             and not state["_edge_update_forward_pre_hooks"]
             and not state["_edge_update_forward_hooks"]
         ):
-            return Pending(kind, theirs, layer, edge_index, kwargs)
+            return Pending(kind, theirs, layer, edge_index, kwargs, asked)
     return theirs(layer, edge_index, *args, **kwargs)
+
+
+def _is_plain(edge_index: Any) -> bool:
+    return isinstance(edge_index, Tensor) and edge_index.layout is torch.strided
