@@ -51,7 +51,9 @@ def axes(
         lossy: Whether features may be rounded to 16 bits.
     """
     default = start(graph, operation, width, dtype)
-    sources = graph.num_dst if operation.transposed else graph.num_src
+    sources, rows = (graph.num_src, graph.num_dst)
+    if operation.transposed:
+        sources, rows = rows, sources
     row_bytes, edges = width * dtype.itemsize, graph.num_edges
     found: Axes = {}
     if lossy and dtype == torch.float32:
@@ -60,7 +62,8 @@ def axes(
         found["ordering"] = ("none", *_ORDERS)
     found["column_tile"] = _tiles(sources, edges, width, dtype.itemsize, default.column_tile)
     found["prefetch"] = tuple(sorted({*_PREFETCHES, default.prefetch}))
-    if row_bytes % _LINE_BYTES == 0:
+    # A result that the caches hold is read from them by what follows, which no measurement here would see.
+    if row_bytes % _LINE_BYTES == 0 and rows * row_bytes > processor.last_level_cache_bytes() // 2:
         found["nontemporal"] = (False, True)
     vectors = -(-row_bytes // vector_bytes)
     # Half the registers and a quarter; other values cut rows into blocks no evener.

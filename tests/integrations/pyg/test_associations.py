@@ -199,3 +199,16 @@ def test_an_overridden_message_is_kept(edge_index):
     expected = layer(x, edge_index)
     with onehop.patch():
         torch.testing.assert_close(layer(x, edge_index), expected)
+
+
+@pytest.mark.parametrize("kind", [GCNConv, SAGEConv])
+def test_an_overridden_propagate_is_called(kind, edge_index):
+    class Doubling(kind):
+        def propagate(self, *args, **kwargs):
+            return 2 * super().propagate(*args, **kwargs)
+
+    layer = Doubling(NARROW, WIDE) if kind is GCNConv else Doubling(WIDE, NARROW)
+    x = features(layer)
+    expected = layer(x, edge_index)
+    with onehop.patch():
+        torch.testing.assert_close(layer(x, edge_index), expected)

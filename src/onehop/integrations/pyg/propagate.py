@@ -197,7 +197,11 @@ class Task:
 
 def task_of(records: dict[type, ClassRecord], layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:
     """The task that a layer's ``propagate`` would run, or a sentence why there is none."""
-    return _prepare(records, layer, edge_index, (), kwargs) if _on else "the patch is off"
+    if not _on:
+        return "the patch is off"
+    if not hasattr(type(layer).propagate, "onehop_theirs") or "propagate" in layer.__dict__:
+        return "its propagate is its own"
+    return _prepare(records, layer, edge_index, (), kwargs)
 
 
 def _prepare(

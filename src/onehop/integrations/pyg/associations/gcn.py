@@ -12,6 +12,7 @@ from torch_geometric.nn import GCNConv
 
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
+from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.eligibility import ClassRecord
 from onehop.integrations.rows import stand_in
 
@@ -58,8 +59,7 @@ def _forward(
     if not order.linear(task) or (constant and not task.is_constant()):
         return theirs(layer, x, edge_index, edge_weight)
     order.told(task, layer, "before")
-    out: Tensor = lin(task.run())
-    return out if layer.bias is None else out + layer.bias
+    return product(task.run(), lin.weight, layer.bias)
 
 
 def _edges(layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Any, Any]:

@@ -7,12 +7,12 @@ X W_0 + A (X W_1 + A (X W_2 + ...)), one aggregation of the narrow features for 
 from collections.abc import Callable
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import SGConv, TAGConv
 
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
+from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.eligibility import ClassRecord
 from onehop.integrations.rows import stand_in
 
@@ -53,7 +53,7 @@ def _sg(
     task = propagate.task_of(records, layer, edges, {"x": x, "edge_weight": weight})
     if not order.linear(task):
         return None
-    out = F.linear(x, lin.weight)
+    out = product(x, lin.weight, None)
     for _ in range(layer.K):
         order.told(task, layer, "after")
         task.x = out
@@ -75,11 +75,11 @@ def _tag(
     task = propagate.task_of(records, layer, edges, {"x": x, "edge_weight": weight})
     if not order.linear(task):
         return None
-    out: Tensor = lins[-1](x)
+    out = product(x, lins[-1].weight, lins[-1].bias)
     for lin in reversed(lins[:-1]):
         order.told(task, layer, "after")
         task.x = out
-        out = task.run() + lin(x)
+        out = product(x, lin.weight, task.run())
     return out if layer.bias is None else out + layer.bias
 
 

@@ -78,11 +78,12 @@ def linear(task: Any) -> bool:
     )
 
 
-def told(task: Task, layer: Any, order: str) -> None:
-    """Tells ``explain`` about it, with the order that was chosen."""
+def told(task: Task, layer: Any, order: str | None) -> None:
+    """Tells ``explain`` about it, with the order that was chosen; None if it is the layer's own."""
     if reports.recording():
         call = task.described(layer)
-        reports.record(dataclasses.replace(call, form=f"{call.form}, {order} its linear step"))
+        form = call.form if order is None else f"{call.form}, {order} its linear step"
+        reports.record(dataclasses.replace(call, form=form))
 
 
 def normalised(

@@ -1,6 +1,7 @@
 """SAGEConv and GraphConv, which aggregate, multiply, and add a product of the node's own features.
 
-A (X W) pays where W makes the features narrower, unless A X is kept.
+A (X W) pays where W makes the features narrower, unless A X is kept. In either order the linear steps are
+those of :mod:`onehop.integrations.pyg.associations.product`.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from torch_geometric.nn import GraphConv, SAGEConv
 
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
+from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.eligibility import ClassRecord
 from onehop.integrations.rows import stand_in
 
@@ -61,7 +63,7 @@ def _summed(
     operands: dict[str, Any],
     factor: Tensor | None,
 ) -> Tensor | None:
-    """A (X W) and the bias; None where the layer's own order is as good, or has to be kept."""
+    """A (X W) or (A X) W, and the bias; None where the layer's linear step has to stay in its module."""
     ends = (x, x) if type(x) is Tensor else x
     lin = layer._modules.get(name)
     if (
@@ -69,19 +71,27 @@ def _summed(
         or len(ends) != 2
         or type(edge_index) is not Tensor
         or not order.may_choose(lin, ends[0])
-        or not order.multiplying_first_pays(ends[0], lin.weight)
-        or order.kept(ends[0], factor, edge_index.size(-1))
     ):
         return None
     task = propagate.task_of(records, layer, edge_index, {"x": ends, **operands})
     if not order.linear(task):
         return None
+    if order.kept(ends[0], factor, edge_index.size(-1)) or not order.multiplying_first_pays(
+        ends[0], lin.weight
+    ):
+        order.told(task, layer, None)
+        return product(task.run(), lin.weight, lin.bias)
     order.told(task, layer, "after")
-    task.x = F.linear(ends[0], lin.weight)
+    task.x = product(ends[0], lin.weight, None)
     out: Tensor = task.run()
     return out if lin.bias is None else out + lin.bias
 
 
 def _plus_root(out: Tensor, x: Any, lin: Any) -> Tensor:
     own = x if type(x) is Tensor else x[1]
-    return out if own is None else out + lin(own)
+    if own is None:
+        return out
+    if order.may_choose(lin, own) and lin.bias is None and own.dtype is out.dtype and len(own) == len(out):
+        return product(own, lin.weight, out)
+    added: Tensor = out + lin(own)
+    return added
