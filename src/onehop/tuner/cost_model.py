@@ -9,13 +9,14 @@
   arithmetic as well.
 - ``index``: 4 bytes an edge and 8 a row, at the speed of memory.
 - ``writes``: the result, twice where it passes through the caches to memory, once where it goes past them;
-  and where rows are visited in another order, the jump to each.
+  and where it passes through them in another order, the jump to each row.
 - ``pieces``: handing out work, the idle end of the last round, and waking threads.
 
 Left out: pages (TLB), the banks of memory, and how rows fall onto sets of a cache. So the model ranks plans;
 what they take is measured.
 """
 
+import math
 from dataclasses import dataclass
 
 from onehop.graph import Graph
@@ -96,12 +97,18 @@ class CostModel:
 
     def _row_s(self, plan: CpuPlan, tile_bytes: int) -> float:
         speeds, locality = self.speeds, self.locality(plan.ordering)
+        threads = min(plan.threads, speeds.threads) if plan.threads else speeds.threads
         read_bytes = max(tile_bytes, _LINE_BYTES)
         total, missed = 0.0, 1.0
         for level, size in enumerate(speeds.levels):
-            shared = level == len(speeds.levels) - 1
             rows = CACHE_SHARE * size / read_bytes
-            misses = min(missed, locality.miss_share(rows, speeds.threads if shared else 1))
+            if level == len(speeds.levels) - 1:
+                misses = locality.miss_share(rows, streams=threads)
+            else:
+                # The next piece is another thread's, but for one time in `threads`.
+                piece = plan.edges_per_item * threads / (threads - 1) if threads > 1 else math.inf
+                misses = locality.miss_share(rows, piece=piece)
+            misses = min(missed, misses)
             total += (missed - misses) * speeds.row_s(level, read_bytes, plan.prefetch)
             missed = misses
         total += missed * speeds.row_s(len(speeds.levels), read_bytes, plan.prefetch)
@@ -116,7 +123,7 @@ class CostModel:
         fits = bool(self.speeds.levels) and out_bytes <= CACHE_SHARE * self.speeds.levels[-1]
         times = 0.5 if fits and not past else 1.0 if past else 2.0
         jumps = 0.0
-        if plan.ordering != "none" and not fits:
+        if plan.ordering != "none" and not fits and not past:
             row_bytes = self.width * self.itemsize
             jumps = self.rows * self.speeds.row_s(len(self.speeds.levels), row_bytes, plan.prefetch)
         return times * out_bytes / self.speeds.write_bps + jumps
