@@ -10,6 +10,7 @@ from onehop.machines.ndp.counts import Workload
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.traffic import Traffic, sums
+from onehop.machines.ndp.windows import read_cost
 
 # GNNear maps like DIMM-pods; G-NMP cuts vertically or horizontally by vector size.
 PRIOR_PODS = ("dimm", "rank", "system")
@@ -58,11 +59,12 @@ def baseline(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: 
     bursts = -(-vector // BURST_BYTES)
     entries = int(config.host.llc_mib * 2**20) // vector
     read = graph.num_edges
-    if entries >= config.host.llc_ways:
-        read = workload.cache_misses(entries, config.host.llc_ways)
+    if entries:
+        read = workload.cache_misses(entries, min(entries, config.host.llc_ways))
     adjacency = -(-graph.num_edges * config.module.adjacency_entry_bytes // BURST_BYTES)
     features, written = read * bursts, graph.num_dst * bursts
-    stream, vectors = memory.stream(on_bus=True), memory.random(bursts, on_bus=True)
+    stream = memory.stream(on_bus=True)
+    vectors = memory.random(bursts, on_bus=True, runs=-(-graph.num_src // channels))
     out = memory.stream("write", on_bus=True)
     adjacency_ns, features_ns = adjacency * stream.ns / channels, features * vectors.ns / channels
     write_ns = written * out.ns / channels
@@ -139,7 +141,8 @@ def _prior(
     config: NdpConfig, workload: Workload, memory: MemoryTimes, pods: Pods, tile: int, width: int
 ) -> PriorRun:
     traffic = Traffic(config, workload, pods, width, tile, broadcast=False)
-    channels, per_byte = config.topology.channels, 1.0 / config.channel_gbps
+    topology, per_byte = config.topology, 1.0 / config.channel_gbps
+    channels = topology.channels
     bursts = pods.slice_bursts(width)
     columns = pods.slice_bytes(width) // ELEMENT_BYTES
 
@@ -150,15 +153,16 @@ def _prior(
     receivers = 1 if pods.inside_dimm else pods.in_channel
     pre = adjacency + of_pod * config.host.instruction_bytes * receivers * per_byte + config.control.poll_ns
 
-    read_ns = bursts * np.array([memory.random(int(n)).ns for n in bursts])
+    read_ns = bursts * np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
     unit_ns = -(-columns // config.module.lanes) * 1000.0 / config.module.clock_mhz
     work = np.maximum(traffic.pod_reads * read_ns, traffic.pod_edges * unit_ns)
     features = work.max(axis=1, initial=0.0) + memory.fill_ns
 
     touched = traffic.by_channel((traffic.output_bytes > 0).astype(np.int64))
     outputs = traffic.by_channel(traffic.output_bytes) * per_byte + touched * config.control.access_ns
+    in_channel = traffic.pod_nodes * topology.ranks_per_channel
     results = traffic.write_bursts * np.array(
-        [memory.random(int(n), "write", on_bus=True).ns for n in bursts]
+        [memory.random(int(n), "write", on_bus=True, runs=in_channel).ns for n in bursts]
     )
     results = sums(results, channels)
     reduce = traffic.output_bytes.sum(axis=1) / config.host.reduce_gbps
