@@ -119,12 +119,14 @@ def _load(
 ) -> tuple[Graph, list[int]]:
     """The graph, and the widths that its layers aggregate."""
     if source.startswith("twin:"):
-        content = datasets.load(source, seed, scale, bar.share, features=layers > 1)
+        # Their features' width is known without drawing them.
+        content = datasets.load(source, seed, scale, bar.share, features=False)
+        first = datasets.num_features(source.removeprefix("twin:"))
     elif scale != 1:
         raise ArgumentError("scale: only twins can be scaled; leave it away.")
     else:
         content = dataset(source)
-    first = content.num_features or width
+        first = content.num_features or width
     bar.describe("building the graph")
     structure = Graph.from_edge_index(content.edge_index, num_nodes=content.num_nodes)
     del content
@@ -180,11 +182,15 @@ def _errors(
 
 
 def _compare(content: dict[str, Any], found: list[LayerOutcome], mapping: str) -> None:
-    """Puts the host's, or the best prior machine's, times where the machine's own were."""
-    times = [
-        (one.baseline.time_ns if mapping == "baseline" else one.best_prior.serial_ns) / 1e6 for one in found
-    ]
+    """Puts the host's, or the best prior machine's, figures where the machine's own were."""
+    is_host = mapping == "baseline"
+    runs = [one.baseline if is_host else one.best_prior for one in found]
+    times = [(one.baseline.time_ns if is_host else one.best_prior.serial_ns) / 1e6 for one in found]
     total = sum(times)
+    content["bytes"] = {what: sum(run.bytes[what] for run in runs) for what in runs[0].bytes}
+    content["energy_mj"] = sum(sum(run.energy_nj.values()) for run in runs) / 1e6
+    edges = sum(one.run.traffic.workload.graph.num_edges for one in found)
+    content["read_reduction_percent"] = 100.0 * (1.0 - sum(run.reads for run in runs) / max(edges, 1))
     content["time_ms"] = total
     content["speedup_over_baseline"] = sum(one.baseline.time_ns for one in found) / 1e6 / total
     content["speedup_over_prior"] = sum(one.best_prior.serial_ns for one in found) / 1e6 / total

@@ -343,7 +343,10 @@ def load(source: str | Path) -> NdpConfig:
         raise ConfigurationError(
             f"machine: expected one of {', '.join(presets())}, or a TOML file, got {str(source)!r}."
         )
-    return NdpConfig.from_toml(path.read_text())
+    try:
+        return NdpConfig.from_toml(path.read_text())
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"machine: {path} is not text ({error}).") from error
 
 
 def _toml(value: object) -> str:

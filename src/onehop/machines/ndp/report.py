@@ -83,6 +83,8 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
                 "serial_ms": one.serial_ns / 1e6,
                 "overlapped_ms": one.overlapped_ns / 1e6,
                 **{f"{step}_ms": time / 1e6 for step, time in one.steps_ns.items()},
+                "bytes": dict(one.bytes),
+                "energy_mj": sum(one.energy_nj.values()) / 1e6,
             }
             for one in found.priors
         },
