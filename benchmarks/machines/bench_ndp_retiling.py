@@ -95,7 +95,7 @@ def main() -> None:
     )
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--graphs", default=",".join(GRAPHS))
-    parser.add_argument("--strata", type=int, default=16, help="parts of papers, with two windows each")
+    parser.add_argument("--strata", type=int, default=12, help="parts of papers, with two windows each")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()

@@ -212,6 +212,16 @@ def test_graphs_without_edges_and_nodes():
         json.dumps(report.as_dict(), allow_nan=False)
 
 
+def test_changed_machines_share_what_is_counted_where_they_may(graph):
+    machine, plan = Machine("grande_16"), NdpPlan()
+    counted = machine.workload(graph, plan)
+    assert machine.change(dram={"faw": 32}).workload(graph, plan) is counted
+    other = machine.change(module={"adjacency_entry_bytes": 4}, topology={"node_block": 32})
+    assert other.workload(graph, plan) is not counted
+    alone = Machine(other.config).layers(graph, [64], plan)[0]
+    assert other.layers(graph, [64], plan)[0].time_ns == alone.time_ns
+
+
 def test_counts_are_kept_for_other_mappings(graph):
     machine, plan = Machine("grande_16"), NdpPlan("rank")
     assert machine.workload(graph, plan) is machine.workload(graph, replace(plan, mapping="system", tile=4))

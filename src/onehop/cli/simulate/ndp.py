@@ -12,7 +12,7 @@ from onehop import datasets
 from onehop.bench.ndp_check import output_errors
 from onehop.bench.report import write_json
 from onehop.cli.console import Bar, output, progress
-from onehop.cli.options import Json, Plot, Threads, set_threads
+from onehop.cli.options import Json, Plot, Threads, numbers, set_threads
 from onehop.cli.sources import GRAPH_HELP, dataset
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
@@ -24,7 +24,6 @@ from onehop.plans.ndp import MAPPINGS, TILINGS, NdpPlan
 
 _COMPARED = ("baseline", "prior")
 _SWITCH = {"on": True, "off": False}
-_TILES = (4, 8, 16, 32, 64, 128)
 
 
 def ndp(
@@ -51,8 +50,9 @@ def ndp(
         ),
     ] = "sample",
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="All tiles and orders, with and without broadcast.")
+        bool, typer.Option("--sweep", help="All of --tiles, re-tiled and not, with and without broadcast.")
     ] = False,
+    tiles: Annotated[str, typer.Option(help="Of a sweep.")] = "4,8,16,32,64,128",
     gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False,
     threads: Threads = None,
     json: Json = None,
@@ -67,7 +67,7 @@ def ndp(
         console.print(toy.gantt(), markup=False)
         return
     set_threads(threads)
-    hardware = _machine(machine, faw)
+    hardware, swept = _machine(machine, faw), numbers("tiles", tiles)
     plan = NdpPlan(
         "adaptive" if mapping in _COMPARED else mapping,
         tile,
@@ -84,7 +84,7 @@ def ndp(
         found = hardware.layers(structure, widths, plan)
         content: dict[str, Any] = whole_report(found)
         if sweep:
-            content["sweep"] = _sweep(hardware, structure, widths, plan, bar)
+            content["sweep"] = _sweep(hardware, structure, widths, plan, swept, bar)
         errors = _errors(hardware, structure, plan, found, check, bar)
     content["output_max_abs_error"] = max(errors.values())
     content["output_errors"] = {"check": check, **errors}
@@ -136,13 +136,13 @@ def _load(
 
 
 def _sweep(
-    hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, bar: Bar
+    hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, tiles: list[int], bar: Bar
 ) -> list[dict[str, Any]]:
     """Times of all mappings over tiles, orders and broadcasting, and what tiling saves."""
     lines = []
     for retile in ("index", "rows"):
-        for number, tile in enumerate(_TILES):
-            bar.share(f"sweeping tiles, {retile}", number / len(_TILES))
+        for number, tile in enumerate(tiles):
+            bar.share(f"sweeping tiles, {retile}", number / len(tiles))
             reduction = hardware.workload(graph, replace(plan, retile=retile)).read_reduction_percent(tile)
             for broadcast in (True, False):
                 tried = replace(plan, retile=retile, tile=tile, broadcast=broadcast, mapping="adaptive")

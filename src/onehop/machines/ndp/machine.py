@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.ndp import functional
-from onehop.machines.ndp.config import NdpConfig, load
+from onehop.machines.ndp.config import NdpConfig, Topology, load
 from onehop.machines.ndp.counts import Workload
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.outcome import LayerOutcome, outcome
@@ -46,6 +47,23 @@ class Machine:
     def name(self) -> str:
         """Of its configuration."""
         return self.config.name
+
+    def change(self, **sections: dict[str, Any]) -> "Machine":
+        """The machine with other values, as ``machine.change(dram={"faw": "sheet"})``.
+
+        What was counted in graphs is shared with it where that does not depend on them: counting a large
+        graph takes longer than all else.
+
+        Args:
+            **sections: Keys of the configuration's sections, as :meth:`NdpConfig.change` takes them.
+
+        Raises:
+            ConfigurationError: A section or key that there is not, or a value that cannot be.
+        """
+        changed = Machine(self.config.change(**sections), self.plan)
+        if _counted(changed.config) == _counted(self.config):
+            changed._workloads = self._workloads
+        return changed
 
     def describe(self) -> str:
         """Channels, ranks and DRAM."""
@@ -183,3 +201,8 @@ class Machine:
         if not isinstance(plan, NdpPlan):
             raise ArgumentError(f"plan: expected an onehop.plans.NdpPlan, got {type(plan).__name__}.")
         return plan
+
+
+def _counted(config: NdpConfig) -> tuple[Topology, int]:
+    """What counts depend on."""
+    return config.topology, config.module.adjacency_entry_bytes
