@@ -101,7 +101,7 @@ def _parse(lines: Iterable[str], name: str, memory: Memory) -> Requests:
                 f"{name}, line {number}: expected channel 0, the one that is simulated, got {places[-1][0]}; "
                 "split the trace by channel."
             )
-        if max(places[-1]) >> 62:
+        if max(map(abs, places[-1])) >> 62:
             raise FileFormatError(f"{name}, line {number}: {rest!r} lies in no memory.")
         writes.append(write)
     if form is None:
