@@ -108,7 +108,7 @@ def draw(results: dict, path: Path) -> None:
     axes.set_xticks(range(len(results)), list(results))
     axes.set_ylabel("time, % of index order")
     axes.set_title("one layer by the order of nodes; above the bars: feature reads saved, %")
-    axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left")
+    figure.legend(frameon=False, fontsize=8, ncols=4, loc="outside lower center")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
