@@ -13,7 +13,7 @@ import torch
 
 from onehop.bench.report import write_json
 from onehop.graph import Graph
-from onehop.machines.ndp import DramChoice, Machine, NdpConfig, NdpPlan, Topology
+from onehop.machines.ndp import Machine, NdpConfig, NdpPlan, Topology
 
 WIDTHS = (16, 32, 64, 128, 256, 512, 1024)
 DEGREES = (4, 8, 16, 32, 64, 128, 256)
@@ -72,8 +72,9 @@ def main() -> None:
     graphs = {degree: even(options.nodes, degree) for degree in DEGREES}
     cells = []
     for name, topology in MACHINES.items():
+        counted = Machine(NdpConfig(name, topology))
         for faw in ("preset", "sheet"):
-            machine = Machine(NdpConfig(name, topology, DramChoice(faw=faw)))
+            machine = counted.change(dram={"faw": faw})
             print(f"{name}, tFAW {faw}: degree down, width {', '.join(map(str, WIDTHS))} across")
             for degree, graph in graphs.items():
                 letters = []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from onehop.bench.ndp_twins import GRAPHS, MEASURED
 from onehop.bench.report import write_json
-from onehop.machines.ndp import Machine, NdpPlan, load, whole_report
+from onehop.machines.ndp import Machine, NdpPlan, whole_report
 
 PUBLISHED = {
     "over_baseline": {"mean": 3.01, "best": 4.00},
@@ -31,8 +31,9 @@ def measure(name: str, scale: float, hidden: int, seed: int) -> list[dict]:
     """All cases of one graph."""
     graph = GRAPHS[name].graph(scale, seed)
     lines = []
+    machines = {machine_name: Machine(machine_name) for machine_name, _, _ in CASES}
     for machine_name, faw, llc_mib in CASES:
-        machine = Machine(load(machine_name).change(dram={"faw": faw}, host={"llc_mib": llc_mib}))
+        machine = machines[machine_name].change(dram={"faw": faw}, host={"llc_mib": llc_mib})
         for retile in ("rows", "index"):
             layers = machine.layers(graph, GRAPHS[name].widths(hidden), NdpPlan(retile=retile), record=0)
             whole = whole_report(layers)

@@ -57,6 +57,8 @@ def test_a_device_may_come_from_a_file_and_timings_from_the_command_line(tmp_pat
     [
         (["--preset", "DDR6"], "preset: expected one of"),
         (["--preset", "absent.toml"], "absent.toml: no such file"),
+        (["--trace", "/"], "/: cannot be read or written"),
+        (["--json", "/proc/none/out.json"], "/proc/none"),
         (["--pattern", "zigzag"], "pattern: expected one of"),
         (["--run-bytes", "0"], "run_bytes: expected"),
         (["--requests", "0"], "requests: expected"),

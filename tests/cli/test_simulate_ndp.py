@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 from tests.cli.running import onehop
@@ -49,6 +50,16 @@ def test_what_it_is_compared_with_can_be_asked_for(mapping, tmp_path):
     key = f"speedup_over_{mapping}"
     assert content[key] == pytest.approx(1.0)
     assert content["layers"][0]["mapping"].startswith(mapping)
+    own = content["layers"][0]["report"]
+    compared = own["baseline"] if mapping == "baseline" else min(own["prior"].values(), key=_serial)
+    assert content["bytes"] == compared["bytes"]
+    assert content["energy_mj"] == pytest.approx(compared["energy_mj"])
+    # The host has no tiles, prior machines take targets by number.
+    assert (content["read_reduction_percent"] == 0) == (mapping == "baseline")
+
+
+def _serial(found):
+    return found["serial_ms"]
 
 
 def test_sweep_trace_and_plot(tmp_path):
@@ -68,6 +79,24 @@ def test_sweep_trace_and_plot(tmp_path):
     assert "broadcast off" in output
 
 
+def test_a_sweep_takes_the_tiles_that_it_is_given(tmp_path):
+    content, _ = simulated(tmp_path / "ndp.json", *SMALL, "--sweep", "--tiles", "8,32", "--width", 16)
+    assert [line["tile"] for line in content["sweep"]] == [8, 8, 32, 32] * 2
+    assert {line["retile"] for line in content["sweep"]} == {"index", "rows"}
+    for line in content["sweep"]:
+        assert line["time_ms"] == pytest.approx(min(line["candidates_ms"].values()))
+
+
+def test_a_graph_whose_edges_name_no_node_is_refused(tmp_path):
+    path = tmp_path / "bad.npz"
+    labels, features = np.zeros(3, dtype=np.int64), np.zeros((3, 2), dtype=np.float32)
+    np.savez(path, edges=np.array([[0, 1], [7, 2]]), node_labels=labels, node_features=features)
+    result = onehop("simulate", "ndp", "--graph", path)
+    assert result.exit_code == 2
+    assert "7" in result.output
+    assert "Traceback" not in result.output
+
+
 def test_gantt():
     result = onehop("simulate", "ndp", "--gantt")
     assert "(e) system-pod, bundles broadcast: 24 ns" in result.output
@@ -85,6 +114,9 @@ def test_gantt():
         (("--check", "none"), "check"),
         (("--faw", "short"), "faw"),
         (("--scale", -1), "scale"),
+        (("--tiles", "4,some"), "tiles"),
+        (("--graph", "twin:nobody"), "nobody"),
+        (("--json", "/proc/none/out.json"), "/proc/none"),
     ],
     ids=str,
 )

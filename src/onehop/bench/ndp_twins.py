@@ -17,18 +17,16 @@ class Published:
         classes: Its classes.
         aggregation_percent: Share of aggregation in a GCN's time on the paper's Xeon; None where it gives
             none.
-        scale: At which the twin fits into memory here.
     """
 
     twin: str
     features: int
     classes: int
     aggregation_percent: float | None
-    scale: float = 1.0
 
     def graph(self, scale: float = 1.0, seed: int = 0) -> Graph:
-        """The twin with self loops, at a part of its own scale."""
-        found = datasets.load(f"twin:{self.twin}", seed, self.scale * scale, features=False)
+        """The twin with self loops; ``scale`` multiplies its nodes and edges."""
+        found = datasets.load(f"twin:{self.twin}", seed, scale, features=False)
         structure = Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes)
         del found
         return with_self_loops(structure)
@@ -43,7 +41,7 @@ GRAPHS = {
     "amazon": Published("amazon", 96, 22, 74.0),
     "mag": Published("mag", 128, 349, 64.0),
     "products": Published("products", 100, 47, 91.0),
-    "papers": Published("papers", 128, 172, None, scale=0.02),
+    "papers": Published("papers", 128, 172, None),
 }
 # Those whose speed-ups the paper gives.
 MEASURED = ("arxiv", "amazon", "mag", "products")

@@ -23,6 +23,8 @@ class Sentences(TyperGroup):
             sentence = str(error)
         except FileNotFoundError as error:
             sentence = str(error) if error.filename is None else f"{error.filename}: no such file."
+        except (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError) as error:
+            sentence = f"{error.filename}: cannot be read or written ({error.strerror})."
         typer.echo(f"onehop: {sentence}", err=True)
         raise typer.Exit(BAD_REQUEST)
 

@@ -8,7 +8,7 @@ from onehop.datasets.dataset import Dataset, Progress
 from onehop.datasets.external import ogb, pyg
 from onehop.datasets.random_graphs import chung_lu, grid, undirected
 from onehop.datasets.sources import PREFIXES, load
-from onehop.datasets.twins import implicit, names, twin
+from onehop.datasets.twins import implicit, names, num_features, twin
 
 __all__ = [
     "PREFIXES",
@@ -19,6 +19,7 @@ __all__ = [
     "implicit",
     "load",
     "names",
+    "num_features",
     "ogb",
     "pyg",
     "twin",

@@ -200,6 +200,22 @@ def names() -> list[str]:
     return sorted(_TWINS)
 
 
+def num_features(name: str) -> int:
+    """Features of a twin, without making it.
+
+    Args:
+        name: One of :func:`names`.
+
+    Raises:
+        ArgumentError: No twin of that name.
+    """
+    if name not in _TWINS:
+        raise ArgumentError(f"name: no twin is called {name!r}; there are {', '.join(names())}.")
+    figures = _TWINS[name]
+    # Roads have a feature for each class.
+    return figures.num_classes if isinstance(figures, _Road) else figures.width
+
+
 def implicit(name: str, seed: int = 0) -> ImplicitGraph:
     """A twin with communities at full size, of which any row can be computed and none is kept.
 

@@ -154,11 +154,34 @@ def test_refreshes_that_are_late_are_made_up_for_in_their_order():
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"pattern": "zigzag"}, "pattern"), ({"run_bytes": 0}, "run_bytes"), ({"op": "erase"}, "op")],
+    [
+        ({"pattern": "zigzag"}, "pattern"),
+        ({"run_bytes": 0}, "run_bytes"),
+        ({"op": "erase"}, "op"),
+        ({"span_bytes": 0}, "span_bytes"),
+        ({"span_bytes": 1.5}, "span_bytes"),
+    ],
 )
 def test_traffic_that_cannot_be_is_refused(change, message):
     with pytest.raises(ArgumentError, match=f"^{message}"):
         Access(**change)
+
+
+def test_runs_stay_inside_their_span():
+    access = Access("random", 256, span_bytes=64 * 1024)
+    requests = MEMORY.requests(access, 4000)
+    assert requests.bursts.max() == 1023
+    assert len(np.unique(requests.bursts)) > 900
+    # 16 rows of 4 KiB, in as many banks: all are soon open.
+    assert MEMORY.run(access, 4000, "command").row_hits > 3500
+    assert MEMORY.requests(Access("random", 256, span_bytes=1), 9).bursts.max() < 4
+
+
+@pytest.mark.parametrize("level", ["command", "curve"])
+def test_a_small_span_finds_rows_open(level):
+    small, large = (MEMORY.cost(Access("random", 64, span_bytes=size), level) for size in (1 << 16, 1 << 30))
+    assert small.activations < 0.1 < 0.99 < large.activations
+    assert small.cycles < large.cycles
 
 
 @pytest.mark.parametrize("requests", [0, -5, 2.0, None])

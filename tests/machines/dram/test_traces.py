@@ -57,12 +57,21 @@ def test_addresses_may_be_decimal_and_lines_empty(tmp_path):
         ("R 0,0,x,0,0,0\n", "line 1: expected numbers"),
         ("LD 0x10000000000\n", "bursts from 0 to"),
         ("LD -64\n", "bursts from 0 to"),
+        ("LD 0xffffffffffffffffffffffff\n", "line 1: .* lies in no memory"),
+        ("R 0,0,0,0,0,0\nR 1,0,0,0,0,0\n", "line 2: expected channel 0"),
     ],
 )
 def test_a_file_that_is_no_trace_is_refused(tmp_path, text, message):
     path = tmp_path / "bad.trace"
     path.write_text(text)
     with pytest.raises(FileFormatError, match=f"bad.trace.*{message}"):
+        read_trace(path, MEMORY)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "binary.trace"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(FileFormatError, match=r"binary\.trace: not text"):
         read_trace(path, MEMORY)
 
 

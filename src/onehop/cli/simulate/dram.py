@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from onehop.bench.report import write_json
-from onehop.cli.console import output
+from onehop.cli.console import output, progress
 from onehop.cli.options import Json, names
 from onehop.errors import ArgumentError
 from onehop.machines.dram import (
@@ -62,15 +62,15 @@ def dram(
     """DRAM alone: how long so many bursts take, which rows they find open, and the energy."""
     memory = Memory(_device(preset_name, timing), ranks, layout, queue, refresh, scheduler)
     access = Access(pattern, run_bytes, op)
-    recorded = None if trace is None else read_trace(trace, memory)
-    if export is not None:
-        write_trace(export, recorded or memory.requests(access, requests, seed), memory, export_format)
-    if recorded is None:
-        report = memory.run(access, requests, level, seed)
-    elif level == "command":
-        report = memory.serve(recorded)
-    else:
+    if trace is not None and level != "command":
         raise ArgumentError(f"level: expected command, which alone knows recorded requests, got {level!r}.")
+    with progress(what="reading requests") as bar:
+        recorded = None if trace is None else read_trace(trace, memory)
+        if export is not None:
+            bar.describe("writing requests")
+            write_trace(export, recorded or memory.requests(access, requests, seed), memory, export_format)
+        bar.describe("serving requests")
+        report = memory.run(access, requests, level, seed) if recorded is None else memory.serve(recorded)
     runs = f" of {run_bytes} B" if pattern == "random" else ""
     what = f"{pattern} {op}s{runs}" if trace is None else str(trace)
     output().print(_table(report, f"{report.dram}, {what}, {layout}, {ranks} rank" + "s" * (ranks > 1)))

@@ -12,7 +12,7 @@ from onehop import datasets
 from onehop.bench.ndp_check import output_errors
 from onehop.bench.report import write_json
 from onehop.cli.console import Bar, output, progress
-from onehop.cli.options import Json, Plot, Threads, set_threads
+from onehop.cli.options import Json, Plot, Threads, numbers, set_threads
 from onehop.cli.sources import GRAPH_HELP, dataset
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
@@ -24,7 +24,6 @@ from onehop.plans.ndp import MAPPINGS, TILINGS, NdpPlan
 
 _COMPARED = ("baseline", "prior")
 _SWITCH = {"on": True, "off": False}
-_TILES = (4, 8, 16, 32, 64, 128)
 
 
 def ndp(
@@ -51,8 +50,9 @@ def ndp(
         ),
     ] = "sample",
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="All tiles and orders, with and without broadcast.")
+        bool, typer.Option("--sweep", help="All of --tiles, re-tiled and not, with and without broadcast.")
     ] = False,
+    tiles: Annotated[str, typer.Option(help="Of a sweep.")] = "4,8,16,32,64,128",
     gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False,
     threads: Threads = None,
     json: Json = None,
@@ -67,7 +67,7 @@ def ndp(
         console.print(toy.gantt(), markup=False)
         return
     set_threads(threads)
-    hardware = _machine(machine, faw)
+    hardware, swept = _machine(machine, faw), numbers("tiles", tiles)
     plan = NdpPlan(
         "adaptive" if mapping in _COMPARED else mapping,
         tile,
@@ -84,7 +84,7 @@ def ndp(
         found = hardware.layers(structure, widths, plan)
         content: dict[str, Any] = whole_report(found)
         if sweep:
-            content["sweep"] = _sweep(hardware, structure, widths, plan, bar)
+            content["sweep"] = _sweep(hardware, structure, widths, plan, swept, bar)
         errors = _errors(hardware, structure, plan, found, check, bar)
     content["output_max_abs_error"] = max(errors.values())
     content["output_errors"] = {"check": check, **errors}
@@ -119,12 +119,14 @@ def _load(
 ) -> tuple[Graph, list[int]]:
     """The graph, and the widths that its layers aggregate."""
     if source.startswith("twin:"):
-        content = datasets.load(source, seed, scale, bar.share, features=layers > 1)
+        # Their features' width is known without drawing them.
+        content = datasets.load(source, seed, scale, bar.share, features=False)
+        first = datasets.num_features(source.removeprefix("twin:"))
     elif scale != 1:
         raise ArgumentError("scale: only twins can be scaled; leave it away.")
     else:
         content = dataset(source)
-    first = content.num_features or width
+        first = content.num_features or width
     bar.describe("building the graph")
     structure = Graph.from_edge_index(content.edge_index, num_nodes=content.num_nodes)
     del content
@@ -134,13 +136,13 @@ def _load(
 
 
 def _sweep(
-    hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, bar: Bar
+    hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, tiles: list[int], bar: Bar
 ) -> list[dict[str, Any]]:
     """Times of all mappings over tiles, orders and broadcasting, and what tiling saves."""
     lines = []
     for retile in ("index", "rows"):
-        for number, tile in enumerate(_TILES):
-            bar.share(f"sweeping tiles, {retile}", number / len(_TILES))
+        for number, tile in enumerate(tiles):
+            bar.share(f"sweeping tiles, {retile}", number / len(tiles))
             reduction = hardware.workload(graph, replace(plan, retile=retile)).read_reduction_percent(tile)
             for broadcast in (True, False):
                 tried = replace(plan, retile=retile, tile=tile, broadcast=broadcast, mapping="adaptive")
@@ -180,11 +182,15 @@ def _errors(
 
 
 def _compare(content: dict[str, Any], found: list[LayerOutcome], mapping: str) -> None:
-    """Puts the host's, or the best prior machine's, times where the machine's own were."""
-    times = [
-        (one.baseline.time_ns if mapping == "baseline" else one.best_prior.serial_ns) / 1e6 for one in found
-    ]
+    """Puts the host's, or the best prior machine's, figures where the machine's own were."""
+    is_host = mapping == "baseline"
+    runs = [one.baseline if is_host else one.best_prior for one in found]
+    times = [(one.baseline.time_ns if is_host else one.best_prior.serial_ns) / 1e6 for one in found]
     total = sum(times)
+    content["bytes"] = {what: sum(run.bytes[what] for run in runs) for what in runs[0].bytes}
+    content["energy_mj"] = sum(sum(run.energy_nj.values()) for run in runs) / 1e6
+    edges = sum(one.run.traffic.workload.graph.num_edges for one in found)
+    content["read_reduction_percent"] = 100.0 * (1.0 - sum(run.reads for run in runs) / max(edges, 1))
     content["time_ms"] = total
     content["speedup_over_baseline"] = sum(one.baseline.time_ns for one in found) / 1e6 / total
     content["speedup_over_prior"] = sum(one.best_prior.serial_ns for one in found) / 1e6 / total

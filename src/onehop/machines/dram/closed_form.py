@@ -25,21 +25,6 @@ _PLACES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """What the closed form says of a kind of traffic.
-
-    Attributes:
-        burst_cycles: Clocks a burst, refresh included.
-        bursts_per_activation: Bursts that a row opening serves.
-        fill_cycles: Clocks from the first command to the end of the first data.
-    """
-
-    burst_cycles: float
-    bursts_per_activation: float
-    fill_cycles: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Shape:
     """How a run lies in the banks.
 
@@ -56,8 +41,8 @@ class _Shape:
     long: bool
 
 
-def estimate(dram: Dram, access: Access, layout: Layout, ranks: int, queue: int, refresh: bool) -> Estimate:
-    """The closed form's figures for traffic without an end.
+def burst_cycles(dram: Dram, access: Access, layout: Layout, ranks: int, queue: int, refresh: bool) -> float:
+    """Clocks a burst in traffic without an end.
 
     Args:
         dram: The device.
@@ -79,7 +64,7 @@ def estimate(dram: Dram, access: Access, layout: Layout, ranks: int, queue: int,
     commands = timing.command_clocks + (timing.command_clocks + 1) / shape.per_row
     burst = max(timing.bl, columns, rows, commands)
     share = 1.0 - lost_to_refresh(timing, access.op, ranks) / timing.refi if refresh else 1.0
-    return Estimate(burst / share, shape.per_row, timing.rcd + timing.cl + timing.bl)
+    return burst / share
 
 
 def lost_to_refresh(timing: Timing, op: str, ranks: int) -> int:

@@ -59,7 +59,10 @@ def load(path: str | Path) -> Dram:
         ArgumentError: A value cannot be.
         OSError: The file cannot be read.
     """
-    return from_toml(Path(path).read_text(), str(path))
+    try:
+        return from_toml(Path(path).read_text(), str(path))
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path}: not text ({error}).") from error
 
 
 def _check_keys(where: str, values: dict[str, Any], expected: list[str]) -> None:

@@ -1,15 +1,15 @@
 """One interface to the three levels: ranks behind a bus, and how long traffic to them takes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError
-from onehop.machines.dram import command
+from onehop.machines.dram import closed_form, command
 from onehop.machines.dram.access import OPERATIONS, Access
-from onehop.machines.dram.closed_form import Estimate, estimate, lost_to_refresh
+from onehop.machines.dram.closed_form import lost_to_refresh
 from onehop.machines.dram.command import CommandRun
 from onehop.machines.dram.curve import Cost, Curve
 from onehop.machines.dram.device import Dram
@@ -78,7 +78,22 @@ class Memory:
         Raises:
             ArgumentError: There is no such level.
         """
-        return _cost(self, access, level).cycles
+        return _closed(self, access) if level == "closed" else self.cost(access, level).cycles
+
+    def cost(self, access: Access, level: str = "closed") -> Cost:
+        """Clocks, row openings and row misses a burst in traffic without an end.
+
+        No formula has the row openings: which rows a controller closes under waiting requests depends on all
+        that waits. The closed form counts them as the other levels do, in a run of single commands, kept.
+
+        Args:
+            access: The traffic.
+            level: ``closed``, ``curve`` or ``command``.
+
+        Raises:
+            ArgumentError: There is no such level.
+        """
+        return _cost(self, access, level)
 
     def gbps(self, access: Access, level: str = "closed") -> float:
         """Bandwidth in 1e9 bytes a second, whole bursts counted."""
@@ -173,26 +188,21 @@ def _check_count(requests: int) -> None:
 def _cost(memory: Memory, access: Access, level: str) -> Cost:
     """What a burst costs at a level."""
     if level == "closed":
-        return _closed(memory, access)
+        return replace(_measured(memory, access), cycles=_closed(memory, access))
     if level == "command":
         return _measured(memory, access)
     if level == "curve":
         if access.pattern == "sequential":
             return _measured(memory, access)
-        return _curve(memory, access.op).at(access.run_bursts(memory.dram.organisation))
+        return _curve(memory, access.op, access.span_bytes).at(access.run_bursts(memory.dram.organisation))
     raise ArgumentError(f"level: expected one of {', '.join(LEVELS)}, got {level!r}.")
 
 
 @lru_cache(maxsize=4096)
-def _closed(memory: Memory, access: Access) -> Cost:
-    found: Estimate = estimate(
+def _closed(memory: Memory, access: Access) -> float:
+    return closed_form.burst_cycles(
         memory.dram, access, memory.address_layout, memory.ranks, memory.queue, memory.refresh
     )
-    activations = 1.0 / found.bursts_per_activation
-    # After a refresh every bank is closed; whoever comes to it first finds no row open.
-    banks = memory.ranks * memory.dram.organisation.banks
-    misses = banks * found.burst_cycles / memory.dram.timing.refi if memory.refresh else 0.0
-    return Cost(found.burst_cycles, activations, min(misses, activations))
 
 
 @lru_cache(maxsize=1024)
@@ -202,9 +212,11 @@ def _measured(memory: Memory, access: Access) -> Cost:
 
 
 @lru_cache(maxsize=256)
-def _curve(memory: Memory, op: str) -> Curve:
+def _curve(memory: Memory, op: str, span_bytes: int | None) -> Curve:
     """From a burst to four rows, in powers of two: beyond that runs are like sequential traffic."""
     shape = memory.dram.organisation
     lengths = [1 << i for i in range((4 * shape.row_bursts).bit_length())]
-    points = [_measured(memory, Access("random", length * shape.burst_bytes, op)) for length in lengths]
+    points = [
+        _measured(memory, Access("random", length * shape.burst_bytes, op, span_bytes)) for length in lengths
+    ]
     return Curve(tuple(lengths), tuple(points))

@@ -78,6 +78,9 @@ def generate(access: Access, organisation: Organisation, layout: Layout, count: 
                 f"run_bytes: expected at most the {layout.bursts * organisation.burst_bytes} bytes of the "
                 f"ranks, got {access.run_bytes}."
             )
-        starts = np.random.default_rng(seed).integers(0, layout.bursts // run, size=-(-count // run)) * run
+        space = layout.bursts
+        if access.span_bytes is not None:
+            space = min(space, max(run, -(-access.span_bytes // organisation.burst_bytes)))
+        starts = np.random.default_rng(seed).integers(0, space // run, size=-(-count // run)) * run
         bursts = (starts[:, None] + np.arange(run)).reshape(-1)[:count]
     return Requests(bursts, np.full(count, access.op == "write", dtype=np.uint8))

@@ -69,7 +69,10 @@ def read_trace(path: str | Path, memory: Memory) -> Requests:
         OSError: The file cannot be read.
     """
     with Path(path).open() as file:
-        return _parse(file, str(path), memory)
+        try:
+            return _parse(file, str(path), memory)
+        except UnicodeDecodeError as error:
+            raise FileFormatError(f"{path}: not text ({error}).") from error
 
 
 def _parse(lines: Iterable[str], name: str, memory: Memory) -> Requests:
@@ -93,6 +96,13 @@ def _parse(lines: Iterable[str], name: str, memory: Memory) -> Requests:
             raise FileFormatError(
                 f"{name}, line {number}: expected channel, {', '.join(FIELDS)}, got {rest!r}."
             )
+        if form == "read_write" and places[-1][0] != 0:
+            raise FileFormatError(
+                f"{name}, line {number}: expected channel 0, the one that is simulated, got {places[-1][0]}; "
+                "split the trace by channel."
+            )
+        if max(map(abs, places[-1])) >> 62:
+            raise FileFormatError(f"{name}, line {number}: {rest!r} lies in no memory.")
         writes.append(write)
     if form is None:
         raise FileFormatError(f"{name}: expected at least one request, got none.")

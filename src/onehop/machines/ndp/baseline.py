@@ -10,6 +10,7 @@ from onehop.machines.ndp.counts import Workload
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.traffic import Traffic, sums
+from onehop.machines.ndp.windows import read_cost
 
 # GNNear maps like DIMM-pods; G-NMP cuts vertically or horizontally by vector size.
 PRIOR_PODS = ("dimm", "rank", "system")
@@ -23,7 +24,8 @@ class BaselineRun:
         adjacency_ns: Reading the adjacency.
         features_ns: Reading feature vectors.
         write_ns: Writing results.
-        hits: Reads that the cache option served.
+        reads: Feature vectors read from DRAM.
+        hits: Those that the cache option served.
         bytes: Over the channels, by what they are.
         energy_nj: Of DRAM and channels; what the host's cores draw is not known.
     """
@@ -31,6 +33,7 @@ class BaselineRun:
     adjacency_ns: float
     features_ns: float
     write_ns: float
+    reads: int
     hits: int
     bytes: dict[str, int]
     energy_nj: dict[str, float]
@@ -58,11 +61,12 @@ def baseline(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: 
     bursts = -(-vector // BURST_BYTES)
     entries = int(config.host.llc_mib * 2**20) // vector
     read = graph.num_edges
-    if entries >= config.host.llc_ways:
-        read = workload.cache_misses(entries, config.host.llc_ways)
+    if entries:
+        read = workload.cache_misses(entries, min(entries, config.host.llc_ways))
     adjacency = -(-graph.num_edges * config.module.adjacency_entry_bytes // BURST_BYTES)
     features, written = read * bursts, graph.num_dst * bursts
-    stream, vectors = memory.stream(on_bus=True), memory.random(bursts, on_bus=True)
+    stream = memory.stream(on_bus=True)
+    vectors = memory.random(bursts, on_bus=True, runs=-(-graph.num_src // channels))
     out = memory.stream("write", on_bus=True)
     adjacency_ns, features_ns = adjacency * stream.ns / channels, features * vectors.ns / channels
     write_ns = written * out.ns / channels
@@ -76,6 +80,7 @@ def baseline(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: 
         adjacency_ns,
         features_ns,
         write_ns,
+        reads=read,
         hits=graph.num_edges - read,
         bytes={
             "adjacency_read": adjacency * BURST_BYTES,
@@ -99,12 +104,18 @@ class PriorRun:
         serial_ns: Its steps one after another in every window, as the paper draws prior work.
         overlapped_ns: In every window the longest of its steps, as GNNear's own model has it.
         steps_ns: Sums over the windows: "pre", "features", "post".
+        reads: Feature vectors read, over all pods.
+        bytes: Over all channels and ranks, by what they are.
+        energy_nj: Of DRAM, both paths, units and buffers, over the serial time.
     """
 
     mapping: str
     serial_ns: float
     overlapped_ns: float
     steps_ns: dict[str, float]
+    reads: int
+    bytes: dict[str, int]
+    energy_nj: dict[str, float]
 
 
 def prior(
@@ -139,7 +150,8 @@ def _prior(
     config: NdpConfig, workload: Workload, memory: MemoryTimes, pods: Pods, tile: int, width: int
 ) -> PriorRun:
     traffic = Traffic(config, workload, pods, width, tile, broadcast=False)
-    channels, per_byte = config.topology.channels, 1.0 / config.channel_gbps
+    topology, per_byte = config.topology, 1.0 / config.channel_gbps
+    channels = topology.channels
     bursts = pods.slice_bursts(width)
     columns = pods.slice_bytes(width) // ELEMENT_BYTES
 
@@ -150,23 +162,57 @@ def _prior(
     receivers = 1 if pods.inside_dimm else pods.in_channel
     pre = adjacency + of_pod * config.host.instruction_bytes * receivers * per_byte + config.control.poll_ns
 
-    read_ns = bursts * np.array([memory.random(int(n)).ns for n in bursts])
+    read_ns = bursts * np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
     unit_ns = -(-columns // config.module.lanes) * 1000.0 / config.module.clock_mhz
     work = np.maximum(traffic.pod_reads * read_ns, traffic.pod_edges * unit_ns)
     features = work.max(axis=1, initial=0.0) + memory.fill_ns
 
     touched = traffic.by_channel((traffic.output_bytes > 0).astype(np.int64))
     outputs = traffic.by_channel(traffic.output_bytes) * per_byte + touched * config.control.access_ns
+    in_channel = traffic.pod_nodes * topology.ranks_per_channel
     results = traffic.write_bursts * np.array(
-        [memory.random(int(n), "write", on_bus=True).ns for n in bursts]
+        [memory.random(int(n), "write", on_bus=True, runs=in_channel).ns for n in bursts]
     )
     results = sums(results, channels)
     reduce = traffic.output_bytes.sum(axis=1) / config.host.reduce_gbps
     post = np.maximum(outputs.max(axis=1, initial=0.0), reduce) + results.max(axis=1, initial=0.0)
     post += config.control.poll_ns
+    serial_ns = float((pre + features + post).sum())
+    moved = {
+        "adjacency_read": int((-(-traffic.adjacency_bytes.sum(axis=1) // BURST_BYTES)).sum()) * BURST_BYTES,
+        "instructions": int(of_pod.sum()) * config.host.instruction_bytes * receivers * channels,
+        "feature_read": int(traffic.feature_bursts.sum()) * BURST_BYTES,
+        "outputs_read": int(traffic.output_bytes.sum()),
+        "results_write": int(traffic.write_bursts.sum()) * BURST_BYTES,
+    }
     return PriorRun(
         pods.name,
-        float((pre + features + post).sum()),
+        serial_ns,
         float(np.maximum(np.maximum(pre, features), post).sum()),
         {"pre": float(pre.sum()), "features": float(features.sum()), "post": float(post.sum())},
+        int(traffic.counts.reads.sum()),
+        moved,
+        _prior_energy_nj(traffic, memory, moved, serial_ns),
     )
+
+
+def _prior_energy_nj(
+    traffic: Traffic, memory: MemoryTimes, moved: dict[str, int], time_ns: float
+) -> dict[str, float]:
+    """Energy by who spends it: features come over the DRAM-path, everything else over the channels."""
+    config, bursts = traffic.config, traffic.pods.slice_bursts(traffic.width)
+    adjacency, results = moved["adjacency_read"] / BURST_BYTES, moved["results_write"] / BURST_BYTES
+    features = traffic.feature_bursts.sum(axis=0)
+    opened = sum(features[r] * read_cost(traffic, memory, int(n)).activations for r, n in enumerate(bursts))
+    opened += adjacency * memory.stream(on_bus=True).activations
+    opened += results * memory.random(int(bursts.max()), "write", on_bus=True).activations
+    commands = energy.Commands(adjacency + float(features.sum()), results, float(opened))
+    over_channel = sum(size for what, size in moved.items() if what != "feature_read")
+    local = float(features.sum())
+    products = float(traffic.workload.graph.num_edges) * traffic.width
+    buffered = moved["feature_read"] + moved["instructions"] + moved["outputs_read"]
+    return {
+        **energy.dram_nj(commands, memory, config.topology.ranks, time_ns),
+        **energy.path_nj(config.energy, over_channel, local),
+        **energy.unit_nj(config.energy, products, buffered),
+    }

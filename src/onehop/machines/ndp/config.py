@@ -19,7 +19,7 @@ MOST_RANKS = 255
 # tFAW of Micron's DDR5 sheet for 1 KiB pages, as gem5's interface file has it: 32 clocks at every grade.
 SHEET_FAW_CLOCKS = 32
 FAW_WORDS = ("preset", "sheet")
-DRAM_LEVELS = ("closed", "curve")
+DRAM_LEVELS = ("command", "curve", "closed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +76,22 @@ class DramChoice:
         layout: Address layout inside a rank. The default keeps four bursts in a row of a bank and then goes
             on to the next bank group: slices of 128 bytes and more are read, and consecutive slices written,
             at the bus's pace. The paper does not say.
-        level: ``closed`` or ``curve``: how times of traffic are found.
+        level: How times of traffic are found: ``command``, by a run of single commands for each kind of
+            traffic, a few hundredths of a second once; ``curve`` or ``closed``, see
+            :class:`onehop.machines.dram.Memory`.
     """
 
     preset: str = "DDR5_4800AN"
     faw: str | int = "preset"
     layout: str = "column:2, bank_group, bank, column, rank, row"
-    level: str = "closed"
+    level: str = "command"
 
     def __post_init__(self) -> None:
         """Checks every field."""
         if self.level not in DRAM_LEVELS:
-            raise ConfigurationError(f"dram.level: expected {' or '.join(DRAM_LEVELS)}, got {self.level!r}.")
+            raise ConfigurationError(
+                f"dram.level: expected one of {', '.join(DRAM_LEVELS)}, got {self.level!r}."
+            )
         is_clocks = type(self.faw) is int and self.faw >= 1
         if not is_clocks and self.faw not in FAW_WORDS:
             raise ConfigurationError(
@@ -339,7 +343,10 @@ def load(source: str | Path) -> NdpConfig:
         raise ConfigurationError(
             f"machine: expected one of {', '.join(presets())}, or a TOML file, got {str(source)!r}."
         )
-    return NdpConfig.from_toml(path.read_text())
+    try:
+        return NdpConfig.from_toml(path.read_text())
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"machine: {path} is not text ({error}).") from error
 
 
 def _toml(value: object) -> str:

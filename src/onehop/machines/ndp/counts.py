@@ -108,6 +108,7 @@ class Workload:
         self.retile, self.batch = retile, batch
         self.owner = owners(topology, graph.num_src)
         self._counted: dict[tuple[int, int], Counts] = {}
+        self._missed: dict[tuple[int, int], int] = {}
         if self.reorders and graph.num_src != graph.num_dst:
             raise ArgumentError(
                 f"plan: re-tiling lists sources as targets, and this graph has {graph.num_src} sources and "
@@ -143,8 +144,10 @@ class Workload:
 
     def cache_misses(self, entries: int, ways: int) -> int:
         """Reads that miss a cache of so many feature vectors, with targets in order of work."""
-        misses: int = extension.ndp_cache_misses(self._native(self.order), entries, ways)
-        return misses
+        key = (entries, ways)
+        if key not in self._missed:
+            self._missed[key] = extension.ndp_cache_misses(self._native(self.order), entries, ways)
+        return self._missed[key]
 
     def read_reduction_percent(self, tile: int) -> float:
         """Feature vectors that tiling need not read again, in percent of the edges: the paper's Figure 7."""

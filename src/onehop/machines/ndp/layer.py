@@ -11,7 +11,7 @@ from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Po
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
 from onehop.machines.ndp.traffic import Traffic, sums
-from onehop.machines.ndp.windows import Reals, Schedule, run, times_of
+from onehop.machines.ndp.windows import Reals, Schedule, adjacency_cost, read_cost, run, times_of, write_cost
 from onehop.plans.ndp import NdpPlan
 
 
@@ -39,50 +39,59 @@ class LayerRun:
         return self.traffic.pods.name
 
     @property
+    def retiling_ns(self) -> float:
+        """What re-tiling adds to the time; 0 but in a first layer."""
+        return 0.0 if self.retiling is None else self.retiling.time_ns
+
+    @property
     def time_ns(self) -> float:
         """All of it."""
-        return sum(self.phases_ns().values())
+        return self.control_ns + self.retiling_ns + self.schedule.total_ns
 
     def phases_ns(self) -> dict[str, float]:
-        """What each phase adds to the time.
+        """What each phase adds to the time; they sum to :attr:`time_ns`.
 
         The windows' time is what a rank is busy on average, by phase; then how much longer the busiest rank
-        of each window is; then the rest, in which ranks wait for the Host-path.
+        of each window is, as far as others do not work ahead meanwhile; then the rest, in which ranks wait
+        for the Host-path.
         """
         mean = self.schedule.rank_busy_ns.mean(axis=0)
-        slowest = float(self.schedule.busy_ns[:, 1].sum())
-        busy = float(self.schedule.busy_ns[:, 2].sum())
+        busy = float(mean[:3].sum())
+        waits = max(0.0, self.schedule.total_ns - busy)
+        imbalance = min(waits, float(self.schedule.busy_ns[:, 1].sum()) - busy)
         return {
             "control": self.control_ns,
-            "re-tiling": 0.0 if self.retiling is None else self.retiling.time_ns,
+            "re-tiling": self.retiling_ns,
             "adjacency": float(mean[0]),
             "features": float(mean[1]),
             "write-back": float(mean[2]),
-            "imbalance": slowest - busy,
-            "host": max(0.0, self.schedule.total_ns - slowest),
+            "imbalance": imbalance,
+            "host": waits - imbalance,
         }
 
     def bytes(self) -> dict[str, int]:
         """Bytes moved, by what they are."""
         return {**self.traffic.totals(), **({} if self.retiling is None else self.retiling.bytes)}
 
+    def commands_by_rank(self) -> tuple[Reals, Reals, Reals]:
+        """Bursts read, bursts written and rows opened, [R] each, without re-tiling."""
+        traffic, memory = self.traffic, self.memory
+        adjacency, features = self.by_rank(traffic.adjacency_bursts), self.by_rank(traffic.feature_bursts)
+        writes = self.by_rank(traffic.write_bursts)
+        lists = float(traffic.list_bytes.sum()) / BURST_BYTES
+        bursts = traffic.pods.slice_bursts(traffic.width)
+        of_read = np.array([read_cost(traffic, memory, int(n)).activations for n in bursts])
+        of_write = np.array([write_cost(traffic, memory, int(n)).activations for n in bursts])
+        of_adjacency = adjacency_cost(traffic, memory).activations
+        opened = features * of_read + writes * of_write + adjacency * of_adjacency
+        opened += lists * memory.stream().activations
+        read = np.asarray(adjacency + lists + features, dtype=np.float64)
+        return read, writes.astype(np.float64), np.asarray(opened, dtype=np.float64)
+
     def commands(self) -> energy.Commands:
         """DRAM commands over all ranks."""
-        traffic, memory = self.traffic, self.memory
-        adjacency = float(traffic.adjacency_bursts.sum())
-        lists = float(traffic.list_bytes.sum()) * traffic.config.topology.ranks / BURST_BYTES
-        features, writes = self.by_rank(traffic.feature_bursts), self.by_rank(traffic.write_bursts)
-        bursts = traffic.pods.slice_bursts(traffic.width)
-        opened = sum(
-            features[r] * memory.random(int(bursts[r])).activations
-            + writes[r] * memory.random(int(bursts[r]), "write").activations
-            for r in range(len(bursts))
-        )
-        of_adjacency = (memory.random(1) if traffic.listed else memory.stream()).activations
-        opened += adjacency * of_adjacency + lists * memory.stream().activations
-        all_of_it = energy.Commands(
-            adjacency + lists + float(features.sum()), float(writes.sum()), float(opened)
-        )
+        of_ranks = self.commands_by_rank()
+        all_of_it = energy.Commands(*(float(each.sum()) for each in of_ranks))
         if self.retiling is not None:
             extra = self.retiling
             all_of_it += energy.Commands(extra.bursts_read, extra.bursts_written, extra.activations)
@@ -107,7 +116,9 @@ class LayerRun:
         return {
             **energy.dram_nj(commands, self.memory, config.topology.ranks, self.time_ns),
             **energy.path_nj(config.energy, over_channel, bursts),
-            **energy.unit_nj(config.energy, products, over_channel + bursts * BURST_BYTES),
+            **energy.unit_nj(
+                config.energy, products, over_channel + moved["bundle_in_dimm"] + bursts * BURST_BYTES
+            ),
         }
 
     def imbalance(self) -> Reals:
@@ -160,7 +171,9 @@ def simulate(
         memory,
         schedule,
         control.start_ns + control.poll_ns + flush,
-        retiling.cost(config, workload, memory) if first and workload.reorders else None,
+        retiling.cost(config, workload, memory, traffic.counts.edges.sum(axis=0))
+        if first and workload.reorders
+        else None,
     )
 
 
@@ -177,8 +190,10 @@ def row_statistics(run_of: LayerRun) -> dict[str, float]:
 
 
 def rank_lines(run_of: LayerRun) -> list[dict[str, float]]:
-    """For each rank: busy time by phase in ms, bytes, useful bytes, bandwidth over the run."""
+    """For each rank: busy time by phase in ms, bytes, useful bytes, rows, bandwidth over the run."""
     traffic, busy = run_of.traffic, run_of.schedule.rank_busy_ns / 1e6
+    *bursts, opened = run_of.commands_by_rank()
+    moved = np.maximum(sum(bursts), 1)
     slice_bytes = traffic.pods.slice_bytes(traffic.width)
     read = (
         run_of.by_rank(traffic.adjacency_bursts) + run_of.by_rank(traffic.feature_bursts)
@@ -198,6 +213,8 @@ def rank_lines(run_of: LayerRun) -> list[dict[str, float]]:
             "unit_bound_ms": float(busy[rank, 3]),
             "bytes": int(read[rank] + written[rank]),
             "useful_bytes": int(useful[rank]),
+            "activations": float(opened[rank]),
+            "row_hit_percent": float(100 * (1 - opened[rank] / moved[rank])),
             "gbps": float((read[rank] + written[rank]) / total_ns),
             "percent_of_peak": float(100 * (read[rank] + written[rank]) / total_ns / peak),
         }

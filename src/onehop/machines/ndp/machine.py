@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.ndp import functional
-from onehop.machines.ndp.config import NdpConfig, load
+from onehop.machines.ndp.config import NdpConfig, Topology, load
 from onehop.machines.ndp.counts import Workload
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.outcome import LayerOutcome, outcome
@@ -30,12 +31,14 @@ class Machine:
 
     Args:
         config: A machine's name, the path of a TOML file, or a configuration.
-        plan: What runs use that name no plan; None means the plan's own defaults.
+        plan: What runs use that name no plan; None means the plan's own defaults, in index order for graphs
+            whose sources and destinations are not the same nodes, as those of sampled neighbourhoods: they
+            cannot be re-tiled.
     """
 
     def __init__(self, config: str | Path | NdpConfig = "grande_16", plan: NdpPlan | None = None) -> None:
         self.config = config if isinstance(config, NdpConfig) else load(config)
-        self.plan = NdpPlan() if plan is None else plan
+        self.plan = plan
         self.memory = MemoryTimes.of(self.config)
         self._workloads: OrderedDict[tuple[int, str, int], Workload] = OrderedDict()
         self._retiled: set[tuple[int, str, int]] = set()
@@ -44,6 +47,23 @@ class Machine:
     def name(self) -> str:
         """Of its configuration."""
         return self.config.name
+
+    def change(self, **sections: dict[str, Any]) -> "Machine":
+        """The machine with other values, as ``machine.change(dram={"faw": "sheet"})``.
+
+        What was counted in graphs is shared with it where that does not depend on them: counting a large
+        graph takes longer than all else.
+
+        Args:
+            **sections: Keys of the configuration's sections, as :meth:`NdpConfig.change` takes them.
+
+        Raises:
+            ConfigurationError: A section or key that there is not, or a value that cannot be.
+        """
+        changed = Machine(self.config.change(**sections), self.plan)
+        if _counted(changed.config) == _counted(self.config):
+            changed._workloads = self._workloads
+        return changed
 
     def describe(self) -> str:
         """Channels, ranks and DRAM."""
@@ -90,7 +110,7 @@ class Machine:
             ArgumentError: A shape, dtype or plan does not fit, or a buffer cannot hold one output slice.
             ConfigurationError: The machine's ranks cannot be divided as the plan's mapping has it.
         """
-        plan = self._checked(plan)
+        plan = self._checked(plan, graph)
         if not isinstance(x, Tensor) or x.dim() != 2 or x.size(0) != graph.num_src:
             shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
             raise ArgumentError(f"x: expected shape [{graph.num_src}, F], the graph's sources, got {shape}.")
@@ -133,7 +153,7 @@ class Machine:
             ArgumentError: A width or the plan does not fit, or a buffer cannot hold one output slice.
             ConfigurationError: The machine's ranks cannot be divided as the plan's mapping has it.
         """
-        plan = self._checked(plan)
+        plan = self._checked(plan, graph)
         self.forget()
         return [self._layer(graph, width, plan, record) for width in widths]
 
@@ -143,7 +163,7 @@ class Machine:
 
     def workload(self, graph: Graph, plan: NdpPlan | None = None) -> Workload:
         """The graph on this machine's ranks in the plan's order; what was counted in it is kept."""
-        plan = self._checked(plan)
+        plan = self._checked(plan, graph)
         key = (graph.number, plan.retile, plan.batch if plan.reorders else 0)
         if key not in self._workloads:
             self._workloads[key] = Workload(
@@ -174,9 +194,15 @@ class Machine:
         self._retiled.add(key)
         return found
 
-    def _checked(self, plan: NdpPlan | None) -> NdpPlan:
+    def _checked(self, plan: NdpPlan | None, graph: Graph) -> NdpPlan:
+        plan = self.plan if plan is None else plan
         if plan is None:
-            return self.plan
+            return NdpPlan() if graph.num_src == graph.num_dst else NdpPlan(retile="index")
         if not isinstance(plan, NdpPlan):
             raise ArgumentError(f"plan: expected an onehop.plans.NdpPlan, got {type(plan).__name__}.")
         return plan
+
+
+def _counted(config: NdpConfig) -> tuple[Topology, int]:
+    """What counts depend on."""
+    return config.topology, config.module.adjacency_entry_bytes

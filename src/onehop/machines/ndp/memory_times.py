@@ -7,9 +7,6 @@ from onehop.machines.dram import Access, Dram, Memory
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.mapping import BURST_BYTES
 
-# Bursts over which activations are averaged.
-_SAMPLE = 100_000
-
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -59,9 +56,18 @@ class MemoryTimes:
         timing = self.device.timing
         return (timing.rcd + timing.cl + timing.bl) * timing.clock_ps / 1000.0
 
-    def random(self, bursts: int, op: str = "read", *, on_bus: bool = False) -> Cost:
-        """Runs of so many bursts at random places."""
-        return _cost(self._of(on_bus), Access("random", max(bursts, 1) * BURST_BYTES, op), self.level)
+    def random(self, bursts: int, op: str = "read", *, on_bus: bool = False, runs: int | None = None) -> Cost:
+        """Runs of so many bursts at random places.
+
+        Args:
+            bursts: Of a run.
+            op: ``read`` or ``write``.
+            on_bus: Over the channel; else by the rank's own module.
+            runs: How many places there are, one after another; None means that they fill the memory.
+        """
+        run_bytes = max(bursts, 1) * BURST_BYTES
+        span = None if runs is None else max(runs, 1) * run_bytes
+        return _cost(self._of(on_bus), Access("random", run_bytes, op, span), self.level)
 
     def stream(self, op: str = "read", *, on_bus: bool = False) -> Cost:
         """Burst after burst."""
@@ -73,5 +79,5 @@ class MemoryTimes:
 
 @lru_cache(maxsize=4096)
 def _cost(memory: Memory, access: Access, level: str) -> Cost:
-    ns = memory.burst_cycles(access, level) * memory.dram.timing.clock_ps / 1000.0
-    return Cost(ns, memory.run(access, _SAMPLE, "closed").activations / _SAMPLE)
+    found = memory.cost(access, level)
+    return Cost(found.cycles * memory.dram.timing.clock_ps / 1000.0, found.activations)

@@ -1,6 +1,6 @@
 """A layer on the machine: all candidates' times, the mapping chosen, and what it is compared with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onehop.errors import ArgumentError
 from onehop.machines.ndp.baseline import BaselineRun, PriorRun, baseline, prior
@@ -25,6 +25,7 @@ class LayerOutcome:
         impossible: Mappings whose slices no buffer can hold, with the reason.
         baseline: The host alone.
         priors: Prior near-data machines.
+        index_order_ns: The chosen mapping's time if targets came by number; None where they do.
     """
 
     plan: NdpPlan
@@ -34,6 +35,7 @@ class LayerOutcome:
     impossible: dict[str, str]
     baseline: BaselineRun
     priors: list[PriorRun]
+    index_order_ns: float | None
 
     @property
     def time_ns(self) -> float:
@@ -103,6 +105,10 @@ def outcome(
     if not runs:
         raise ArgumentError(next(iter(impossible.values())))
     chosen = runs[asked] if asked in runs else min(runs.values(), key=lambda run: run.time_ns)
+    by_index = None
+    if workload.reorders:
+        untiled = replace(plan, retile="index")
+        by_index = simulate(config, by_number, memory, chosen.traffic.pods, untiled, width, first=False)
     return LayerOutcome(
         plan,
         width,
@@ -111,4 +117,5 @@ def outcome(
         impossible,
         baseline(config, by_number, memory, width),
         prior(config, by_number, memory, plan.tile, width),
+        None if by_index is None else by_index.time_ns,
     )

@@ -5,9 +5,8 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from onehop.machines.dram import Access
+from onehop.machines.ndp import window_reads
 from onehop.machines.ndp.layer import LayerRun, channel_lines, rank_lines, row_statistics, spread
-from onehop.machines.ndp.mapping import BURST_BYTES
 from onehop.machines.ndp.outcome import LayerOutcome
 from onehop.machines.ndp.timeline import trace
 from onehop.machines.report import Report
@@ -22,7 +21,7 @@ def layer_report(found: LayerOutcome) -> Report:
         bytes=run.bytes(),
         energy_nj=run.energy_nj(),
         figures=_figures(found),
-        timeline=trace(run.schedule.events, run.control_ns + _retiling_ns(run)),
+        timeline=trace(run.schedule.events, run.control_ns, run.retiling_ns),
     )
 
 
@@ -39,16 +38,17 @@ def verdict(run: LayerRun) -> str:
     return f"{names[path]} bounds {100 * bound[path] / windows:.0f} % of {windows} windows{note}"
 
 
-def dram_model_error_percent(run: LayerRun) -> float:
-    """How far the feature reads' time a burst lies from that of commands one by one, in percent."""
-    bursts = int(run.traffic.pods.slice_bursts(run.traffic.width).max())
-    access = Access("random", bursts * BURST_BYTES)
-    by_command = run.memory.rank.burst_cycles(access, "command")
-    return 100.0 * (run.memory.rank.burst_cycles(access, run.memory.level) / by_command - 1.0)
-
-
-def _retiling_ns(run: LayerRun) -> float:
-    return 0.0 if run.retiling is None else run.retiling.time_ns
+def _retiling(found: LayerOutcome) -> dict[str, Any] | None:
+    """What re-tiling cost, and what it gains in every layer; None in index order."""
+    if found.index_order_ns is None:
+        return None
+    run = found.run
+    return {
+        "cost_ms": run.retiling_ns / 1e6,
+        "cost": None if run.retiling is None else asdict(run.retiling),
+        "index_order_ms": found.index_order_ns / 1e6,
+        "gain_ms": (found.index_order_ns - (run.time_ns - run.retiling_ns)) / 1e6,
+    }
 
 
 def _figures(found: LayerOutcome) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
         "speedup_over_prior": prior.serial_ns / max(found.time_ns, 1e-9),
         "speedup_over_overlapped_prior": found.best_overlapped_prior_ns / max(found.time_ns, 1e-9),
         "read_reduction_percent": 100.0 * (1.0 - reads / edges) if edges else 0.0,
-        "dram_model_error_percent": dram_model_error_percent(run),
+        "dram_model_error_percent": window_reads.model_error_percent(run),
         "candidates_ms": found.candidates_ms(),
         "impossible": dict(found.impossible),
         "baseline": {
@@ -83,10 +83,12 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
                 "serial_ms": one.serial_ns / 1e6,
                 "overlapped_ms": one.overlapped_ns / 1e6,
                 **{f"{step}_ms": time / 1e6 for step, time in one.steps_ns.items()},
+                "bytes": dict(one.bytes),
+                "energy_mj": sum(one.energy_nj.values()) / 1e6,
             }
             for one in found.priors
         },
-        "retiling": None if run.retiling is None else asdict(run.retiling),
+        "retiling": _retiling(found),
         "plan": asdict(found.plan),
         "tile": shape.tile,
         "window_targets": shape.window,

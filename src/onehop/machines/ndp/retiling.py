@@ -6,7 +6,7 @@ import numpy as np
 
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import Workload
-from onehop.machines.ndp.mapping import BURST_BYTES
+from onehop.machines.ndp.mapping import BURST_BYTES, Integers
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.traffic import NODE_BYTES
 
@@ -38,17 +38,25 @@ class RetilingCost:
     activations: float
 
 
-def cost(config: NdpConfig, workload: Workload, memory: MemoryTimes) -> RetilingCost:
-    """What re-tiling the graph costs; nothing where its targets come by number."""
+def cost(config: NdpConfig, workload: Workload, memory: MemoryTimes, edges_of_rank: Integers) -> RetilingCost:
+    """What re-tiling the graph costs; nothing where its targets come by number.
+
+    Args:
+        config: The machine.
+        workload: The graph on its ranks.
+        memory: The DRAM's times.
+        edges_of_rank: [R]: edges of each rank's part of the adjacency.
+    """
     topology = config.topology
     if not workload.reorders or workload.graph.num_dst == 0:
         return RetilingCost(0.0, 0.0, 0.0, {}, 0.0, 0.0, 0.0)
     nodes = workload.graph.num_dst
-    edges_of_rank = np.bincount(workload.owner[workload.graph.col.numpy()], minlength=topology.ranks)
     nodes_of_rank = np.bincount(workload.owner, minlength=topology.ranks)
 
     stream, stream_out = memory.stream(), memory.stream("write")
-    flag, flag_out = memory.random(1), memory.random(1, "write")
+    # A bit for each node that is dealt to the rank.
+    flags = -(-int(nodes_of_rank.max()) // (8 * BURST_BYTES))
+    flag, flag_out = memory.random(1, runs=flags), memory.random(1, "write", runs=flags)
     scanned = edges_of_rank * config.module.adjacency_entry_bytes / BURST_BYTES
     flags_read = edges_of_rank * (1.0 if config.module.flags_in_dram else 0.0)
     flags_written = nodes_of_rank * (1.0 if config.module.flags_in_dram else 0.0)

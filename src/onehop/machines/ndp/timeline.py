@@ -27,9 +27,20 @@ _MARKS = {
 }
 
 
-def trace(events: Iterable[Event], start_ns: float = 0.0) -> Trace:
-    """The events as lanes of ranks (the DRAM-path) and channels (the Host-path)."""
+def trace(events: Iterable[Event], control_ns: float = 0.0, retiling_ns: float = 0.0) -> Trace:
+    """The events as lanes of ranks (the DRAM-path) and channels (the Host-path).
+
+    Args:
+        events: Of the windows, from 0 on.
+        control_ns: Before them: flush, start and status.
+        retiling_ns: Before them: re-tiling.
+    """
     spans = Trace()
+    if control_ns:
+        spans.add("before windows", "control", 0.0, control_ns)
+    if retiling_ns:
+        spans.add("before windows", "re-tiling", control_ns, retiling_ns)
+    start_ns = control_ns + retiling_ns
     for event in events:
         lane = f"Host-path/channel {event.where}" if event.on_channel else f"DRAM-path/rank {event.where}"
         duration = event.end_ns - event.start_ns

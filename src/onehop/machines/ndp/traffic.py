@@ -127,6 +127,16 @@ class Traffic:
         """[W, R]: bursts of final slices written to DRAM."""
         return pods_rows(self.counts, self.pods) * self.pods.slice_bursts(self.width)
 
+    @cached_property
+    def bundle_nodes(self) -> int:
+        """Nodes whose slices the reads for one bundle are among: those dealt to its rank, at most."""
+        return int(np.bincount(self.workload.owner, minlength=1).max(initial=0))
+
+    @cached_property
+    def pod_nodes(self) -> int:
+        """Nodes whose slices a rank holds, at most."""
+        return self.bundle_nodes * self.pods.size
+
     def by_channel(self, values: Integers) -> Integers:
         """[W, C]: sums over the ranks of each channel."""
         topology = self.config.topology

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.machines.native import extension
-from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.memory_times import Cost, MemoryTimes
 from onehop.machines.ndp.traffic import Traffic, sums
 
 Reals = NDArray[np.float64]
@@ -126,6 +126,30 @@ class Schedule:
         return {name: found.count(name) for name in ("host", "imbalance", "dram")}
 
 
+def adjacency_cost(traffic: Traffic, memory: MemoryTimes) -> Cost:
+    """A burst of the adjacency: from tile lists each target's part is a read of its own."""
+    return memory.random(1) if traffic.listed else memory.stream()
+
+
+def write_cost(traffic: Traffic, memory: MemoryTimes, bursts: int) -> Cost:
+    """A burst of final slices of so many bursts each.
+
+    By number, a rank's targets of a window lie side by side in it, however nodes are dealt.
+    """
+    if not traffic.workload.reorders:
+        return memory.stream("write")
+    return memory.random(bursts, "write", runs=traffic.pod_nodes)
+
+
+def read_cost(traffic: Traffic, memory: MemoryTimes, bursts: int) -> Cost:
+    """A burst of feature slices of so many bursts each, for one bundle.
+
+    A rank has the slices of its pod's nodes one after another, those dealt to the pod's first rank first. In
+    the order of their numbers a bundle's slices, every so manieth one, would fall onto a few banks alone.
+    """
+    return memory.random(bursts, runs=traffic.bundle_nodes)
+
+
 def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
     """The durations of a layer's windows."""
     config, pods = traffic.config, traffic.pods
@@ -134,16 +158,11 @@ def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
     per_channel_byte = 1.0 / config.channel_gbps
     stream, fill = memory.stream(), memory.fill_ns
 
-    adjacency_cost = memory.random(1) if traffic.listed else stream
     list_bursts = traffic.list_bytes[:, None] / 64.0
-    adjacency = traffic.adjacency_bursts * adjacency_cost.ns + list_bursts * stream.ns
+    adjacency = traffic.adjacency_bursts * adjacency_cost(traffic, memory).ns + list_bursts * stream.ns
     adjacency += fill * (traffic.adjacency_bursts > 0)
-    by_bursts = {int(n): memory.random(int(n)).ns for n in np.unique(bursts)}
-    writes = {int(n): memory.random(int(n), "write").ns for n in np.unique(bursts)}
-    if not traffic.workload.reorders and traffic.workload.topology.node_block in (0, 1):
-        # The rank's targets of a window have consecutive numbers there.
-        writes = dict.fromkeys(writes, memory.stream("write").ns)
-    write_ns = np.array([writes[int(n)] for n in bursts])
+    read_ns = np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
+    write_ns = np.array([write_cost(traffic, memory, int(n)).ns for n in bursts])
 
     def host(values: NDArray[np.int64], copies: int = 1) -> Reals:
         """Over one channel; every separate transfer has its own access."""
@@ -163,7 +182,7 @@ def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
         adjacency=adjacency,
         reads=traffic.counts.reads.astype(np.float64),
         edges=traffic.counts.edges.astype(np.float64),
-        read_ns=bursts * np.array([by_bursts[int(n)] for n in bursts]),
+        read_ns=bursts * read_ns,
         unit_ns=(-(-columns // module.lanes) * 1000.0 / module.clock_mhz).astype(np.float64),
         bundle_out=host(traffic.bundle_out_bytes),
         bundle_in=bundle_in,

@@ -1,0 +1,81 @@
+"""Feature reads of single windows as requests, to hold the model of the DRAM against single commands."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onehop.machines.dram import Requests
+from onehop.machines.ndp.layer import LayerRun
+from onehop.machines.ndp.mapping import Integers
+from onehop.machines.ndp.windows import read_cost
+
+# Windows of a layer that are looked at, and requests of a window at most.
+_WINDOWS, _REQUESTS = 4, 50_000
+
+
+def window_reads(run: LayerRun, window: int, rank: int) -> Requests:
+    """The bursts that a rank reads of its feature slices in a window, in its order.
+
+    Bundle by bundle; in each the tiles in order, and in a tile every source once, where it is first needed.
+    A rank has the slices of its pod's nodes one after another, each from a burst on, those dealt to the pod's
+    first rank first (:func:`~.windows.read_cost` says why).
+
+    Args:
+        run: The layer.
+        window: Number of the window.
+        rank: Number of the rank.
+    """
+    traffic = run.traffic
+    workload, pods, shape = traffic.workload, traffic.pods, traffic.shape
+    first = rank // pods.size * pods.size
+    in_pod = (workload.owner >= first) & (workload.owner < first + pods.size)
+    nodes = np.flatnonzero(in_pod)
+    place = np.zeros(workload.graph.num_src, dtype=np.int64)
+    place[nodes[np.argsort(workload.owner[nodes], kind="stable")]] = np.arange(len(nodes))
+
+    targets = np.arange(window * shape.window, min((window + 1) * shape.window, workload.graph.num_dst))
+    tile = (targets - targets[:1]) // shape.tile
+    if workload.order is not None:
+        targets = workload.order[targets].astype(np.int64)
+    source, tile = _edges(run, targets, tile)
+    kept = in_pod[source]
+    source, tile = source[kept], tile[kept]
+    if workload.retile != "none":
+        _, once = np.unique(tile * np.int64(workload.graph.num_src) + source, return_index=True)
+        source = source[np.sort(once)]
+    source = source[np.argsort(workload.owner[source], kind="stable")]
+    bursts = int(pods.slice_bursts(traffic.width)[rank])
+    starts = place[source] * bursts % (run.memory.rank.address_layout.bursts - bursts)
+    wanted = (starts[:, None] + np.arange(bursts)).reshape(-1)
+    return Requests(wanted, np.zeros(len(wanted), dtype=np.uint8))
+
+
+def model_error_percent(run: LayerRun) -> float:
+    """How far the modelled time of the feature reads of a few windows lies from single commands', in percent.
+
+    The windows are spread over the layer, and of each the rank that reads most is taken; of very long ones
+    the beginning. 0 where nothing is read.
+    """
+    counts = run.traffic.pod_reads
+    if not counts.sum():
+        return 0.0
+    windows = np.unique(np.linspace(0, len(counts) - 1, _WINDOWS).astype(np.int64))
+    clock_ns, modelled, found = run.memory.device.timing.clock_ps / 1000.0, 0.0, 0.0
+    for window in windows.tolist():
+        rank = int(counts[window].argmax())
+        requests = window_reads(run, window, rank)
+        if not len(requests):
+            continue
+        requests = Requests(requests.bursts[:_REQUESTS], requests.writes[:_REQUESTS])
+        bursts = int(run.traffic.pods.slice_bursts(run.traffic.width)[rank])
+        modelled += len(requests) * read_cost(run.traffic, run.memory, bursts).ns + run.memory.fill_ns
+        found += run.memory.rank.commands(requests, log=False).counts.cycles * clock_ns
+    return 100.0 * (modelled / found - 1.0) if found else 0.0
+
+
+def _edges(run: LayerRun, targets: Integers, tile: Integers) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Source and tile of every edge of the targets, in order."""
+    graph = run.traffic.workload.graph
+    rowptr, col = graph.rowptr.numpy(), graph.col.numpy()
+    counts = rowptr[targets + 1] - rowptr[targets]
+    begins = np.repeat(rowptr[targets] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    return col[begins + np.arange(int(counts.sum()))], np.repeat(tile, counts)

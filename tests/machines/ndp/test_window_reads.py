@@ -1,0 +1,76 @@
+"""Feature reads of windows: which bursts they are, and that the model of the DRAM is right about them."""
+
+import pytest
+
+from onehop.machines.dram import Memory
+from onehop.machines.ndp import Machine, NdpPlan, load
+from onehop.machines.ndp.window_reads import model_error_percent, window_reads
+from tests.machines.ndp.graphs import random_graph
+
+
+def run_of(graph, width, mapping, retile="rows", config=None, tile=16):
+    machine = Machine(config or "grande_16")
+    return machine.layers(graph, [width], NdpPlan(mapping, retile=retile, tile=tile), record=0)[0].run
+
+
+def naive(run, window, rank):
+    """Bundle by bundle, tile by tile, a source once a tile."""
+    work, pods, shape = run.traffic.workload, run.traffic.pods, run.traffic.shape
+    graph, first = work.graph, rank // pods.size * pods.size
+    order = list(range(graph.num_dst)) if work.order is None else work.order.tolist()
+    rowptr, col, owner = graph.rowptr.tolist(), graph.col.tolist(), work.owner.tolist()
+    dealt = [[n for n in range(graph.num_src) if owner[n] == first + j] for j in range(pods.size)]
+    place = {node: i for i, node in enumerate(node for bundle in dealt for node in bundle)}
+    bursts, out = int(pods.slice_bursts(run.traffic.width)[rank]), []
+    targets = order[window * shape.window : (window + 1) * shape.window]
+    for bundle in range(first, first + pods.size):
+        for begin in range(0, len(targets), shape.tile):
+            seen = set()
+            for target in targets[begin : begin + shape.tile]:
+                for source in col[rowptr[target] : rowptr[target + 1]]:
+                    if owner[source] == bundle and (source not in seen or work.retile == "none"):
+                        seen.add(source)
+                        out += [place[source] * bursts + i for i in range(bursts)]
+    return out
+
+
+@pytest.mark.parametrize("retile", ["rows", "index", "none"])
+@pytest.mark.parametrize("mapping", ["rank", "dimm", "channel", "system"])
+def test_bursts_are_those_of_the_bundles_in_order(mapping, retile):
+    run = run_of(random_graph(300, 3000, seed=4), 40, mapping, retile)
+    for window in (0, len(run.schedule.ends_ns) - 1):
+        for rank in (0, 5, 15):
+            found = window_reads(run, window, rank)
+            assert found.bursts.tolist() == naive(run, window, rank)
+            assert not found.writes.any()
+
+
+@pytest.mark.parametrize("mapping", ["rank", "2-channel", "system"])
+def test_bursts_of_all_windows_are_the_traffic(mapping):
+    run = run_of(random_graph(700, 9000), 100, mapping)
+    for rank in (0, 9):
+        counts = [len(window_reads(run, window, rank)) for window in range(len(run.schedule.ends_ns))]
+        assert counts == run.traffic.feature_bursts[:, rank].tolist()
+
+
+@pytest.mark.parametrize("faw", ["preset", "sheet"])
+@pytest.mark.parametrize("mapping", ["dimm", "channel", "system"])
+def test_the_model_is_right_about_windows(mapping, faw):
+    config = load("grande_16").change(dram={"faw": faw})
+    run = run_of(random_graph(20_000, 300_000), 256, mapping, "index", config, tile=128)
+    assert abs(model_error_percent(run)) < 4
+
+
+def test_a_model_that_is_wrong_is_found(monkeypatch):
+    run = run_of(random_graph(20_000, 300_000), 256, "channel", "index", tile=128)
+    right, commands = model_error_percent(run), Memory.commands
+
+    def slower(memory, requests, log=True):
+        return commands(Memory(memory.dram.with_timing(faw=400), 1, memory.layout), requests, log=log)
+
+    monkeypatch.setattr(Memory, "commands", slower)
+    assert model_error_percent(run) < right - 10
+
+
+def test_without_reads_there_is_no_error():
+    assert model_error_percent(run_of(random_graph(30, 0), 16, "rank")) == 0
