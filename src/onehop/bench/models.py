@@ -133,6 +133,7 @@ def measure_model(
                 result.skipped[variant.name] = reason
                 continue
             training = Training(model, task, hidden, edges=variant.edges(workload))
+            variant.prepare(training.model)
             with variant.context():
                 result.losses[variant.name] = [training.epoch() for _ in range(CHECKED_EPOCHS)]
             runs[variant.name] = (variant, training)
