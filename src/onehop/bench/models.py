@@ -134,8 +134,12 @@ def measure_model(
                 continue
             training = Training(model, task, hidden, edges=variant.edges(workload))
             variant.prepare(training.model)
-            with variant.context():
-                result.losses[variant.name] = [training.epoch() for _ in range(CHECKED_EPOCHS)]
+            try:
+                with variant.context():
+                    result.losses[variant.name] = [training.epoch() for _ in range(CHECKED_EPOCHS)]
+            except RuntimeError as error:
+                result.wrong[variant.name] = f"fails to train: {str(error).splitlines()[0]}"
+                continue
             runs[variant.name] = (variant, training)
     _compare(result, runs)
     seconds: dict[str, list[float]] = {name: [] for name in runs}
