@@ -71,6 +71,16 @@ def test_a_variant_with_other_losses_is_reported_and_not_timed():
     assert result.speedup() is None
 
 
+def test_a_variant_that_fails_is_reported_and_not_timed():
+    def fail():
+        raise RuntimeError("expected Long\nbut found Float")
+
+    failing = Variant("failing", lambda small: small.edge_index, fail)
+    result = measure_model(task(), simple_workload(), "gcn", 8, [PYG, failing], rounds=1)
+    assert result.wrong == {"failing": "fails to train: expected Long"}
+    assert list(result.times) == ["pyg-edge_index"]
+
+
 def test_a_variant_that_needs_too_much_memory_is_left_out():
     result = measure_model(task(), simple_workload(), "gcn", 8, [ONEHOP, PYG], rounds=1, memory_bytes=1000)
     assert "GB of messages" in result.skipped["pyg-edge_index"]

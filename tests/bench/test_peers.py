@@ -9,6 +9,8 @@ from onehop.errors import ArgumentError
 from tests.bench.small_graphs import workload
 
 EVERYONE = {Onehop.name: Onehop(), **PEERS}
+# It gives rows without edges the number that it begins with, the lowest or highest of float32.
+KNOWN_WRONG = {("isplib", "max"), ("isplib", "min")}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -21,6 +23,9 @@ def test_peers_compute_what_the_reference_does(name, operation):
         pytest.skip(f"{name}: {reason}")
     with beta_warnings_ignored():
         call = peer.build(case)
+        if (name, operation) in KNOWN_WRONG:
+            assert "off the reference" in Oracle(case).judge(call())
+            return
         assert Oracle(case).judge(call()) is None
         assert Oracle(case).judge(call()) is None  # a second call finds nothing left over
 

@@ -25,6 +25,7 @@ BAD = {
     "graph": (["bench", "ops", "--graphs", "nowhere.mtx"], "nowhere.mtx"),
     "hidden": (["bench", "models", "--hidden", "x"], "hidden: expected numbers"),
     "ablation": (["bench", "models", "--ablation", "simd"], "ablation: expected some of keep_memory"),
+    "model's peer": (["bench", "models", "--peers", "cupy"], "peers: expected some of pyg-edge_index"),
     "row length": (["bench", "limits", "--widths", "20"], "multiples of 16"),
 }
 

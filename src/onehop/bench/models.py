@@ -133,8 +133,13 @@ def measure_model(
                 result.skipped[variant.name] = reason
                 continue
             training = Training(model, task, hidden, edges=variant.edges(workload))
-            with variant.context():
-                result.losses[variant.name] = [training.epoch() for _ in range(CHECKED_EPOCHS)]
+            variant.prepare(training.model)
+            try:
+                with variant.context():
+                    result.losses[variant.name] = [training.epoch() for _ in range(CHECKED_EPOCHS)]
+            except RuntimeError as error:
+                result.wrong[variant.name] = f"fails to train: {str(error).splitlines()[0]}"
+                continue
             runs[variant.name] = (variant, training)
     _compare(result, runs)
     seconds: dict[str, list[float]] = {name: [] for name in runs}

@@ -25,8 +25,8 @@ BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, GREY = (
     "#C8B900",
     "#7F7F7F",
 )
-_COLOURS = (SKY, SKY, BLUE, BLUE, RED, ORANGE, GREY, GREEN, PINK, YELLOW)
-_MARKERS = ("o", "v", "o", "v", "X", "s", "P", "^", "D", "*")
+_COLOURS = (SKY, SKY, BLUE, BLUE, RED, ORANGE, GREY, GREEN, PINK, PINK, YELLOW)
+_MARKERS = ("o", "v", "o", "v", "X", "s", "P", "^", "D", "h", "*")
 _DPI = 150
 
 
@@ -76,9 +76,9 @@ def plot_models(results: Sequence[ModelResult], machine: str, path: Path) -> Non
     """A panel for each graph: bars of an epoch's time, with the speed-up over plain PyG above onehop's."""
     graphs = list(dict.fromkeys(r.graph for r in results))
     names = list(dict.fromkeys(name for r in results for name in r.times))
-    colours = dict(zip(names, (BLUE, SKY, ORANGE, GREEN, PINK), strict=False))
-    if PYG.name in colours:
-        colours[PYG.name] = RED
+    others = [name for name in names if name != PYG.name]
+    colours = dict(zip(others, (BLUE, SKY, ORANGE, GREEN, PINK, YELLOW, GREY), strict=False))
+    colours[PYG.name] = RED
     most = max(len([r for r in results if r.graph == graph]) for graph in graphs)
     width = max(0.28 * most * (len(names) + 1) + 1.5, 6.5)
     figure = Figure(figsize=(width, 2.6 * len(graphs) + 1.2), layout="constrained")

@@ -24,6 +24,7 @@ SHORT = {
     "pyg-EdgeIndex": "PyG\nEdgeIndex",
     "pyg-torch-csr": "PyG\ntorch csr",
     "pyg-SparseTensor": "PyG\nSparseT.",
+    "pyg-isplib": "PyG\niSpLib",
     "onehop-fresh-memory": "onehop\nfresh mem.",
     "torch_sparse": "torch_\nsparse",
 }

@@ -21,6 +21,7 @@ PACKAGES = (
     "numba",
     "torch_sparse",
     "torch_scatter",
+    "isplib",
     "dgl",
     "triton",
     "ogb",

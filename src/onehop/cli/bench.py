@@ -78,6 +78,9 @@ def bench_models(
     ] = "gcn,sage,gin,gat,gatv2,transformer",
     hidden: Annotated[str, typer.Option(help="Widths between the layers, with commas.")] = "32,128",
     ablation: Annotated[str, typer.Option(help=f"With commas: {', '.join(variants.ABLATIONS)}.")] = "",
+    against: Annotated[
+        str, typer.Option("--peers", help=f"With commas, or all: {', '.join(variants.PEERS)}.")
+    ] = "all",
     rounds: Rounds = 3,
     threads: Threads = None,
     json: Json = None,
@@ -85,7 +88,7 @@ def bench_models(
 ) -> None:
     """Whole training epochs (forward, backward, Adam) of two-layer PyG models, losses compared first."""
     widths, chosen = numbers("hidden", hidden), one_of("models", model_names, MODELS)
-    ways = variants.choose(names(ablation))
+    ways = variants.choose(names(ablation), None if against == "all" else names(against))
     set_threads(threads)
     console = output()
     console.print(machine_line())

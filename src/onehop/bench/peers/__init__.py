@@ -4,6 +4,7 @@ import torch
 
 from onehop.bench.peers.base import Peer
 from onehop.bench.peers.dgl import Dgl
+from onehop.bench.peers.isplib import Isplib
 from onehop.bench.peers.numba_loop import NumbaLoop
 from onehop.bench.peers.ours import Onehop
 from onehop.bench.peers.pyg import PygEdgeIndex, PygScatter
@@ -26,6 +27,7 @@ PEERS: dict[str, Peer] = {
         ScipyCsr(),
         NumbaLoop(),
         TorchSparse(),
+        Isplib(),
         Dgl(),
     )
 }

@@ -1,0 +1,80 @@
+"""iSpLib: FusedMM's kernels, generated for one machine, in place of torch_sparse's product."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from onehop.bench.cases import Case
+from onehop.bench.peers.base import import_reason
+from onehop.bench.peers.sparse_tensor import sparse_tensor
+
+# What iSpLib sets in torch_geometric.typing to lead PyG to torch_sparse's product. It takes back neither
+# where PyG lacks one of them, as PyG 2.8 does.
+_FLAGS = ("WITH_PT2", "WITH_PT20")
+
+
+class Isplib:
+    """``torch_sparse.matmul`` as iSpLib replaces it. The number of threads is fixed when it is built."""
+
+    name = "isplib"
+
+    def available(self) -> str | None:
+        """Needs isplib, torch_sparse and torch_geometric."""
+        return isplib_reason()
+
+    def refuse(self, case: Case) -> str | None:
+        """Has every operation."""
+        return None
+
+    def extra_bytes(self, case: Case) -> int:
+        """Nothing for each edge and column."""
+        return 0
+
+    def build(self, case: Case) -> Callable[[], Tensor]:
+        """Sorts the edges; iSpLib fills its caches at the first call."""
+        forget()
+        weight, reduce = case.weight, case.reduce
+        key = f"SparseTensor {case.weighted}"
+        matrix = case.workload.once(key, lambda: sparse_tensor(case.workload, weight))
+        with patched() as matmul:
+            product = matmul
+
+        def forward(x: Tensor) -> Tensor:
+            result: Tensor | tuple[Tensor, Tensor] = product(matrix, x, reduce)
+            return result[0] if isinstance(result, tuple) else result  # max and min tell where they were
+
+        return case.call(forward)
+
+
+def isplib_reason() -> str | None:
+    """Why iSpLib cannot be used here; None if it can."""
+    return import_reason("torch_geometric.typing", "isplib")
+
+
+def forget() -> None:
+    """Empties iSpLib's caches: it knows graphs by their addresses, which another may have by now."""
+    from isplib import iSpLibPlugin
+
+    for cache in (iSpLibPlugin.cache, iSpLibPlugin.value_cache, iSpLibPlugin.row_cache):
+        cache.clear()
+
+
+@contextmanager
+def patched() -> Iterator[Callable[..., Any]]:
+    """Puts iSpLib in place of torch_sparse's product, and of torch's; gives it, and takes all of it back."""
+    import torch_geometric.typing
+    import torch_sparse
+    from isplib import iSpLibPlugin
+
+    flags = vars(torch_geometric.typing)
+    before = {name: flags[name] for name in _FLAGS if name in flags}
+    iSpLibPlugin.patch_pyg()
+    try:
+        yield torch_sparse.matmul
+    finally:
+        iSpLibPlugin.unpatch_pyg()
+        for name in _FLAGS:
+            flags.pop(name, None)
+        flags.update(before)
