@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from onehop.kernels.cpu import generated
 from onehop.plans import tuned
 
 
@@ -12,5 +13,7 @@ from onehop.plans import tuned
 def table(own_cache: Path) -> Iterator[Path]:
     """The folder of this test's store; what is tuned elsewhere is not known here, nor the other way round."""
     tuned.forget()
+    generated.forget()
     yield own_cache
     tuned.forget()
+    generated.forget()

@@ -4,6 +4,7 @@ from onehop.kernels.cpu.aggregate import aggregate, extremum, extremum_grad_sour
 from onehop.kernels.cpu.attention import attend, attend_grad
 from onehop.kernels.cpu.edge_softmax import edge_softmax, edge_softmax_grad
 from onehop.kernels.cpu.ordered_weights import in_graph_order
+from onehop.kernels.cpu.pairs import pairs
 from onehop.kernels.cpu.sddmm import sddmm
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "extremum_grad_source",
     "extremum_grad_weight",
     "in_graph_order",
+    "pairs",
     "sddmm",
 ]

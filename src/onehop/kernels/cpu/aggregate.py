@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop.kernels.cpu import generated
 from onehop.kernels.cpu.layout import accumulator, address, edge_stride, rows, thread_count
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
@@ -117,6 +118,7 @@ def _run(
             out_begin + head * width * out.element_size(),
             out.stride(0),
             address(ties),
+            generated.address(plan.generated) if plan.generated else 0,
         )
 
 
