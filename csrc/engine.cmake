@@ -39,7 +39,7 @@ function(onehop_add_engine target)
   foreach(isa ${onehop_isas})
     set(library kernels_${isa})
     add_library(${library} OBJECT ${onehop_csrc}/kernels/edge_softmax.cpp ${onehop_csrc}/kernels/extremum.cpp
-                                  ${onehop_csrc}/kernels/limits.cpp ${onehop_csrc}/kernels/pairs.cpp
+                                  ${onehop_csrc}/kernels/limits.cpp ${onehop_csrc}/kernels/fusedmm.cpp
                                   ${onehop_csrc}/kernels/rows.cpp ${onehop_csrc}/kernels/sddmm.cpp
                                   ${onehop_csrc}/kernels/table.cpp)
     set(parts ${library})

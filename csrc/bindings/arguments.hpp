@@ -38,6 +38,6 @@ inline onehop::Block slots_for(const onehop::WorkList& work, int64_t per_slot) {
 void bind_attention(nanobind::module_& m);
 void bind_edge_softmax(nanobind::module_& m);
 void bind_generated(nanobind::module_& m);
-void bind_pairs(nanobind::module_& m);
+void bind_fusedmm(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
 void bind_reorder(nanobind::module_& m);

@@ -189,7 +189,7 @@ NB_MODULE(_native, m) {
   bind_attention(m);
   bind_edge_softmax(m);
   bind_generated(m);
-  bind_pairs(m);
+  bind_fusedmm(m);
   bind_rows(m);
   bind_reorder(m);
 

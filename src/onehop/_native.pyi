@@ -116,7 +116,7 @@ def sddmm(
     out_stride: int,
     /,
 ) -> None: ...
-def pairs(
+def fusedmm(
     csr: Csr,
     rule: int,
     dtype: int,

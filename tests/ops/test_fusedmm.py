@@ -63,7 +63,7 @@ def test_cut_rows_on_every_instruction_set(isa, kernel, edges_per_item):
     before = native.extension.selected_isa()
     try:
         native.extension.select_isa(isa)
-        out = CpuBackend(CpuPlan(edges_per_item=edges_per_item)).pairs(graph, dst, src, kernel, 0.5)
+        out = CpuBackend(CpuPlan(edges_per_item=edges_per_item)).fusedmm(graph, dst, src, kernel, 0.5)
     finally:
         native.extension.select_isa(before)
     torch.testing.assert_close(
@@ -133,7 +133,7 @@ def test_opcheck(kernel):
     generator = torch.Generator().manual_seed(0)
     dst, src = (torch.randn(graph.num_src, 3, generator=generator, requires_grad=True) for _ in range(2))
     args = (dst, src, graph.number, graph.num_edges, kernel, 0.5, "")
-    torch.library.opcheck(torch.ops.onehop.pairs.default, args)
+    torch.library.opcheck(torch.ops.onehop.fusedmm.default, args)
 
 
 def test_a_machine_refuses():

@@ -92,7 +92,7 @@ struct SddmmArgs {
 enum class PairRule : int { dot, sigmoid, tdist };
 
 // out[r, :] = the sum over the edges of r of weight(r, c(e)) * message(r, c(e)).
-struct PairsArgs {
+struct FusedmmArgs {
   const Csr* csr;
   const WorkList* work;
   PairRule rule;
@@ -203,7 +203,7 @@ struct KernelTable {
   void (*extremum_grad_source)(const ExtremumGradArgs&);
   void (*extremum_grad_weight)(const ExtremumGradArgs&);
   void (*sddmm)(const SddmmArgs&);
-  void (*pairs)(const PairsArgs&);
+  void (*fusedmm)(const FusedmmArgs&);
   void (*copy_rows)(const RowsArgs&);
   void (*add_rows)(const RowsArgs&);
   void (*edge_softmax)(const EdgeSoftmaxArgs&);

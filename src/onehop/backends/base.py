@@ -92,7 +92,7 @@ class Backend(Protocol):
         """[E, H]: a dot product for every edge and head."""
         ...
 
-    def pairs(self, graph: Graph, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
+    def fusedmm(self, graph: Graph, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
         """[num_dst, F]: sums over edges that are weighed by their ends (see :func:`onehop.fusedmm`)."""
         ...
 

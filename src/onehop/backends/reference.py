@@ -121,7 +121,7 @@ class ReferenceBackend:
         out = reference.sddmm(_edges(graph, src), _wide(dst), _wide(src))
         return out if widen else out.to(src.dtype)
 
-    def pairs(self, graph: Graph, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
+    def fusedmm(self, graph: Graph, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
         """[num_dst, F]: one row an edge, weighed by its ends."""
         return reference.fusedmm(_edges(graph, src), _wide(dst), _wide(src), rule, factor).to(src.dtype)
 

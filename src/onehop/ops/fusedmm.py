@@ -8,7 +8,7 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import check_features, check_graph
-from onehop.ops.pairs import PAIRS
+from onehop.ops.pairs import FUSEDMM
 
 KERNELS = ("sigmoid", "tdist", "dot")
 
@@ -62,5 +62,5 @@ def fusedmm(
     if dst.dtype != src.dtype:
         dtype = torch.promote_types(dst.dtype, src.dtype)
         dst, src = dst.to(dtype), src.to(dtype)
-    out: Tensor = PAIRS(dst, src, graph.number, graph.num_edges, kernel, float(scale), backend or "")
+    out: Tensor = FUSEDMM(dst, src, graph.number, graph.num_edges, kernel, float(scale), backend or "")
     return out

@@ -1,4 +1,4 @@
-"""Sums over edges that are weighed by their two ends: ``onehop::pairs``.
+"""Sums over edges that are weighed by their two ends: ``onehop::fusedmm``.
 
 Forward, everything happens in one pass, and nothing is kept for edges. Backward, the weights are computed
 once more from products and sums that have derivatives of their own: some numbers an edge, nothing of edges
@@ -16,14 +16,15 @@ from onehop.ops import dots, linear
 from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
 
 SCHEMA = (
-    "pairs(Tensor dst, Tensor src, SymInt graph, SymInt edges, str rule, float factor, str backend) -> Tensor"
+    "fusedmm(Tensor dst, Tensor src, SymInt graph, SymInt edges, str rule, float factor, str backend) "
+    "-> Tensor"
 )
 
 
 def _kernel(
     dst: Tensor, src: Tensor, graph: int, edges: int, rule: str, factor: float, backend: str
 ) -> Tensor:
-    return backend_for(src.device, src.dtype, backend).pairs(by_number(graph), dst, src, rule, factor)
+    return backend_for(src.device, src.dtype, backend).fusedmm(by_number(graph), dst, src, rule, factor)
 
 
 def _fake(dst: Tensor, src: Tensor, graph: int, edges: int, rule: str, factor: float, backend: str) -> Tensor:
@@ -38,7 +39,7 @@ class _Recorded(torch.autograd.Function):
         ctx.save_for_backward(dst, src)
         ctx.rest = (graph, edges, rule, factor, backend)
         ctx.graph = keep_alive(graph)
-        out: Tensor = below_autograd(PAIRS, _kernel, dst, src, *ctx.rest)
+        out: Tensor = below_autograd(FUSEDMM, _kernel, dst, src, *ctx.rest)
         return out
 
     @staticmethod
@@ -93,9 +94,9 @@ def _autograd(
     if needs_grad(dst, src):
         recorded: Tensor = _Recorded.apply(dst, src, graph, edges, rule, factor, backend)  # type: ignore[no-untyped-call]
         return recorded
-    result: Tensor = below_autograd(PAIRS, _kernel, dst, src, graph, edges, rule, factor, backend)
+    result: Tensor = below_autograd(FUSEDMM, _kernel, dst, src, graph, edges, rule, factor, backend)
     return result
 
 
-PAIRS = define(SCHEMA, _kernel, _fake, _autograd)
+FUSEDMM = define(SCHEMA, _kernel, _fake, _autograd)
 """(dst [num_dst, F], src [num_src, F], graph number, edges, rule, factor, backend) -> [num_dst, F]"""

@@ -12,7 +12,7 @@ from onehop.plans import CpuPlan
 _RULES = {"dot": 0, "sigmoid": 1, "tdist": 2}
 
 
-def pairs(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
+def fusedmm(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
     """Each edge's message times its weight, summed over each row, in one pass.
 
     Args:
@@ -32,7 +32,7 @@ def pairs(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, rule: str, factor: 
     if width == 0:
         return out
     left, right = rows(dst), rows(src)
-    extension.pairs(
+    extension.fusedmm(
         csr,
         _RULES[rule],
         DTYPE_CODES[src.dtype],

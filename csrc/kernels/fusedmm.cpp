@@ -111,7 +111,7 @@ ONEHOP_INLINE void weigh(A* scores, int64_t edges, A factor) {
 
 // The sum over the edges [e, edge_end) of a row, into sums [width].
 template <class T, PairRule kRule>
-void sum_edges(const PairsArgs& args, const BlockCut<Acc<T>, kMostVectors>& blocks, int64_t row, int64_t e,
+void sum_edges(const FusedmmArgs& args, const BlockCut<Acc<T>, kMostVectors>& blocks, int64_t row, int64_t e,
                int64_t edge_end, Acc<T>* sums) {
   using A = Acc<T>;
   const int64_t row_bytes = args.width * static_cast<int64_t>(sizeof(T));
@@ -142,7 +142,7 @@ void sum_edges(const PairsArgs& args, const BlockCut<Acc<T>, kMostVectors>& bloc
 }
 
 template <class T, PairRule kRule>
-void run(const PairsArgs& args) {
+void run(const FusedmmArgs& args) {
   using A = Acc<T>;
   const WorkList& work = *args.work;
   const int64_t* rowptr = args.csr->rowptr_data();
@@ -183,7 +183,7 @@ void run(const PairsArgs& args) {
 
 }  // namespace
 
-void pairs(const PairsArgs& args) {
+void fusedmm(const FusedmmArgs& args) {
   with_type(args.dtype, [&]<class T>(T) {
     switch (args.rule) {
       case PairRule::dot:
