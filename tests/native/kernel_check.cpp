@@ -373,8 +373,8 @@ void check_fusedmm(const std::string& isa, const std::vector<Graph>& graphs) {
   using A = typename Number<T>::Acc;
   // Powers of e are not exact, and products add up as many roundings as there are columns.
   constexpr double kRelative = Kind<T>::kRounding + 2000 * Kind<A>::kRounding;
+  Group group(isa + " " + Kind<T>::kName, "fusedmm");
   for (const auto rule : {onehop::PairRule::dot, onehop::PairRule::sigmoid, onehop::PairRule::tdist}) {
-    Group group(isa + " " + Kind<T>::kName, "fusedmm " + std::to_string(static_cast<int>(rule)));
     for_settings(graphs, [&](const Setting& s) {
       if (s.out_is_acc) return;
       Random random{static_cast<uint64_t>(s.width)};

@@ -5,6 +5,7 @@ import multiprocessing
 
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 
 from onehop import ArgumentError, Graph, native, processor
 from onehop.backends.cpu import CpuBackend
@@ -13,8 +14,10 @@ from onehop.kernels.cpu import generated
 from onehop.plans import CpuPlan
 from onehop.tuner.codegen import CodegenError, Spec, build, find_compiler
 from onehop.tuner.codegen.check import wrong_result
+from tests.graph.strategies import edge_lists
 from tests.ops.hostile_graphs import HOSTILE
 from tests.tuner.fake_compilers import REAL, calls, fake_compiler
+from tests.tuner.test_plan_axes import PLANS
 
 needs_compiler = pytest.mark.skipif(REAL is None, reason="no C++ compiler is installed")
 TIMEOUT_S = 120.0
@@ -84,6 +87,33 @@ SPECS = [
 def test_every_choice_gives_the_reference(wanted):
     plan = CpuPlan(generated=make(wanted), prefetch=wanted.prefetch)
     assert wrong_result(plan, wanted.kind, wanted.columns, getattr(torch, wanted.dtype)) is None
+
+
+@pytest.fixture(scope="module")
+def kept_kernel(tmp_path_factory):
+    """A kernel for all examples of a test, and the cache folder that it lies in."""
+    folder = str(tmp_path_factory.mktemp("kernels"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONEHOP_CACHE_DIR", folder)
+        return make(spec(dtype="float64", chains=2)), folder
+
+
+@needs_compiler
+@settings(max_examples=25, deadline=None)
+@given(edge_lists(), PLANS, st.sampled_from(["sum", "mean"]), st.booleans())
+def test_every_plan_with_a_generated_kernel_gives_the_reference(kept_kernel, case, plan, reduce, weighted):
+    edge_index, (num_src, num_dst) = case
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    x, weight = operands(graph, 17)
+    weight = weight if weighted else None
+    name, folder = kept_kernel
+    args = (x, weight, None, None, reduce == "mean", False)
+    expected = ReferenceBackend().aggregate(graph, False, *args)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONEHOP_CACHE_DIR", folder)
+        assert generated.why_not(name) is None
+        backend = CpuBackend(dataclasses.replace(plan, column_tile=0, generated=name))
+        torch.testing.assert_close(backend.aggregate(graph, False, *args), expected, rtol=1e-14, atol=0)
 
 
 @needs_compiler

@@ -12,6 +12,7 @@ from onehop.backends.cpu import CpuBackend
 from onehop.integrations.tuning import plan_text
 from onehop.kernels.cpu import generated
 from onehop.plans import tuned
+from onehop.tuner.codegen import CodegenError
 from onehop.tuner.speeds import speeds
 from tests.tuner.fake_compilers import REAL, calls, fake_compiler
 
@@ -141,6 +142,33 @@ def test_bad_compilers_are_told_of_and_the_built_in_kernel_used(graph, pretend, 
     assert result.plan.generated == ""
     assert message in result.entries[0].codegen
     assert list(generated.path_of("any").parent.iterdir()) == []
+
+
+def test_a_compiler_that_hangs_is_stopped_and_not_called_again(graph, pretend, compiler, monkeypatch):
+    log = compiler("hanging")
+    pretend(faster)
+    monkeypatch.setattr("onehop.tuner.generation._LONGEST_COMPILE_S", 0.2)
+    result = tune(graph)
+    assert "was stopped: it was not done after 0.2 s" in result.entries[0].codegen
+    assert (result.plan.generated, calls(log)) == ("", 1)
+
+
+def test_a_fault_after_the_first_kernels_leaves_them_in_the_race(graph, pretend, monkeypatch):
+    pretend(faster)
+    first = tune(graph)
+    made = []
+
+    def build_once(spec, program, timeout_s):
+        made.append(spec)
+        if len(made) > 1:
+            raise CodegenError("out of ink")
+        return first.plan.generated
+
+    monkeypatch.setattr("onehop.tuner.generation.build", build_once)
+    result = tune(graph, again=True)
+    assert result.plan.generated == first.plan.generated
+    assert result.entries[0].codegen == "generated kernel, 2.00x the best built-in one (out of ink)"
+    assert len(made) == 2
 
 
 def test_what_was_generated_is_made_again_when_it_is_lost_but_by_tuning_alone(

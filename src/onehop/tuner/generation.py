@@ -47,7 +47,7 @@ class Generation:
         self.built_in = dataclasses.replace(search.best, generated="")
         self.dtype = torch.bfloat16 if self.built_in.storage == "bfloat16" else dtype
         self.specs: dict[CpuPlan, Spec] = {}
-        self.faults: list[str] = []
+        self.fault = ""
         self._dtype_of_result = dtype
         self._expected: Tensor | None = None
 
@@ -68,14 +68,14 @@ class Generation:
         if best != self.built_in:
             best = self._fastest(best, compiler, self._variants(self.specs[best]))
         if not self.specs:
-            why = "; ".join(dict.fromkeys(self.faults)) or "there was no time left"
+            why = self.fault or "there was no time left"
             return f"no kernel was generated: {why}; the built-in ones are used", False
-        faults = f" ({'; '.join(dict.fromkeys(self.faults))})" if self.faults else ""
+        fault = f" ({self.fault})" if self.fault else ""
         ratio = self.search.settle_against(self.built_in, best)
         if self.search.best == best != self.built_in:
-            return f"generated kernel, {ratio:.2f}x the best built-in one{faults}", True
+            return f"generated kernel, {ratio:.2f}x the best built-in one{fault}", True
         told = "" if ratio is None else f", the best {ratio:.2f}x the built-in one"
-        return f"{len(self.specs)} generated kernels measured{told}: the built-in one is used{faults}", True
+        return f"{len(self.specs)} generated kernels measured{told}: the built-in one is used{fault}", True
 
     def _fastest(self, best: CpuPlan, compiler: Compiler, specs: list[Spec]) -> CpuPlan:
         ready = [plan for spec in specs if (plan := self._ready(compiler, spec)) is not None]
@@ -111,14 +111,17 @@ class Generation:
         ]
 
     def _ready(self, compiler: Compiler, spec: Spec) -> CpuPlan | None:
-        """The plan with this kernel; None if there is no time for it, or something is wrong with it."""
+        """The plan with this kernel; None if there is no time for it, or something is wrong with it.
+
+        A compiler that was at fault once is not called again.
+        """
         left = self.search.seconds_left()
-        if left <= 0:
+        if left <= 0 or self.fault:
             return None
         try:
             name = build(spec, compiler, min(left, _LONGEST_COMPILE_S))
         except CodegenError as error:
-            self.faults.append(str(error))
+            self.fault = str(error)
             return None
         plan = dataclasses.replace(self.built_in, generated=name, prefetch=spec.prefetch)
         wrong = wrong_result(plan, self.case.operation, self.case.width, self.dtype)
@@ -126,7 +129,7 @@ class Generation:
             wrong = "a sum over this graph" if self.case.operation == "sum" else "an extremum over this graph"
         if wrong is not None:
             discard(name)
-            self.faults.append(f"the compiler {compiler.command[0]} made a kernel that gets {wrong} wrong")
+            self.fault = f"the compiler {compiler.command[0]} made a kernel that gets {wrong} wrong"
             return None
         self.specs[plan] = spec
         self.search.watch()
