@@ -8,7 +8,7 @@ from onehop.plans.plan import Plan
 
 # Column numbers are padded by this many entries (Csr::kPadding), so that reading ahead stays inside.
 MOST_PREFETCH = 64
-# Vectors that the kernels hold at most (kMostVectors in csrc/kernels/sweep.hpp); fewer with AVX2.
+# Vectors that the kernels hold at most (kMostVectors in csrc/kernels/blocks.hpp); fewer with AVX2.
 MOST_REGISTER_BLOCK = 16
 ORDERINGS = ("none", "degree", "rcm", "community", "metis")
 STORAGES = ("same", "bfloat16")

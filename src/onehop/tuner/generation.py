@@ -64,12 +64,13 @@ class Generation:
         except CodegenError as error:
             return f"no kernel was generated: {error}; the built-in ones are used", False
         self.search.open_again()
-        best = self._fastest(self.built_in, compiler, self._first())
-        if best != self.built_in:
-            best = self._fastest(best, compiler, self._variants(self.specs[best]))
-        if not self.specs:
+        first = self._ready_of(compiler, self._first())
+        if not first:
             why = self.fault or "there was no time left"
             return f"no kernel was generated: {why}; the built-in ones are used", False
+        base = self.search.faster(first[0], first[1:])
+        more = self._ready_of(compiler, self._variants(self.specs[base]))
+        best = self.search.faster(self.built_in, [base, *more])
         fault = f" ({self.fault})" if self.fault else ""
         ratio = self.search.settle_against(self.built_in, best)
         if self.search.best == best != self.built_in:
@@ -77,9 +78,8 @@ class Generation:
         told = "" if ratio is None else f", the best {ratio:.2f}x the built-in one"
         return f"{len(self.specs)} generated kernels measured{told}: the built-in one is used{fault}", True
 
-    def _fastest(self, best: CpuPlan, compiler: Compiler, specs: list[Spec]) -> CpuPlan:
-        ready = [plan for spec in specs if (plan := self._ready(compiler, spec)) is not None]
-        return self.search.faster(best, ready)
+    def _ready_of(self, compiler: Compiler, specs: list[Spec]) -> list[CpuPlan]:
+        return [plan for spec in specs if (plan := self._ready(compiler, spec)) is not None]
 
     def _first(self) -> list[Spec]:
         """Everything fixed as the plan has it, with one chain and with more."""
