@@ -12,6 +12,7 @@ from onehop.backends.cpu import CpuBackend
 from onehop.integrations.tuning import plan_text
 from onehop.kernels.cpu import generated
 from onehop.plans import tuned
+from onehop.tuner import generation
 from onehop.tuner.codegen import CodegenError
 from onehop.tuner.speeds import speeds
 from tests.tuner.fake_compilers import REAL, calls, fake_compiler
@@ -29,6 +30,19 @@ def graph():
 @pytest.fixture(scope="module", autouse=True)
 def _calibrated():
     speeds(torch.get_num_threads(), onehop.native.extension.selected_isa())
+
+
+@pytest.fixture
+def every_choice():
+    """For tests that wait for all kernels to be compiled."""
+
+
+@pytest.fixture(autouse=True)
+def _one_kernel(request, monkeypatch):
+    """One kernel a search, unless a test is about the others."""
+    if "every_choice" not in request.fixturenames:
+        monkeypatch.setattr(generation, "_CHAINS", (1,))
+        monkeypatch.setattr(generation.Generation, "_variants", lambda self, spec: [])
 
 
 @pytest.fixture
@@ -82,6 +96,22 @@ def test_a_faster_kernel_is_chosen_kept_and_used(graph, pretend, generator):
     assert "generated kernel, 2.00x" in text(graph)
     assert "so the built-in one runs" not in text(graph)
     assert "its generated kernel is for width 16 alone, so the built-in one runs" in text(graph, 18)
+
+
+def test_chains_hints_and_distances_are_tried(graph, pretend, every_choice):
+    tried = set()
+
+    def cost(plan):
+        tried.add(plan.generated)
+        return (2e-3 if "-x2-" not in plan.generated else 1.5e-3) - ("-nta-" in plan.generated) * 0.5e-3
+
+    pretend(cost)
+    result = tune(graph)
+    assert "-nta-x2-" in result.plan.generated
+    names = [name.split("-") for name in tried if name]
+    assert {name[5] for name in names} == {"x1", "x2", "x4"}
+    assert {name[4] for name in names} == {"t0", "t1", "t2", "nta"}
+    assert len({name[3] for name in names}) == 3
 
 
 @pytest.mark.parametrize(("reduce", "kind"), [("mean", "sum"), ("max", "extremum"), ("min", "extremum")])
@@ -147,7 +177,7 @@ def test_bad_compilers_are_told_of_and_the_built_in_kernel_used(graph, pretend, 
 def test_a_compiler_that_hangs_is_stopped_and_not_called_again(graph, pretend, compiler, monkeypatch):
     log = compiler("hanging")
     pretend(faster)
-    monkeypatch.setattr("onehop.tuner.generation._LONGEST_COMPILE_S", 0.2)
+    monkeypatch.setattr(generation, "_LONGEST_COMPILE_S", 0.2)
     result = tune(graph)
     assert "was stopped: it was not done after 0.2 s" in result.entries[0].codegen
     assert (result.plan.generated, calls(log)) == ("", 1)
@@ -164,7 +194,8 @@ def test_a_fault_after_the_first_kernels_leaves_them_in_the_race(graph, pretend,
             raise CodegenError("out of ink")
         return first.plan.generated
 
-    monkeypatch.setattr("onehop.tuner.generation.build", build_once)
+    monkeypatch.setattr(generation, "_CHAINS", (1, 2, 4))
+    monkeypatch.setattr(generation, "build", build_once)
     result = tune(graph, again=True)
     assert result.plan.generated == first.plan.generated
     assert result.entries[0].codegen == "generated kernel, 2.00x the best built-in one (out of ink)"

@@ -11,6 +11,7 @@ and the processor that it was compiled for, the object's length in 8 bytes, and 
 import hashlib
 import json
 import logging
+import os
 import struct
 from pathlib import Path
 
@@ -65,13 +66,28 @@ def _take(name: str) -> tuple[int, str]:
     file = path_of(name)
     what = f"generated kernel {name}"
     try:
-        reason = _refusal(file.read_bytes())
+        contents = file.read_bytes()
     except OSError as error:
         return 0, f"{what} cannot be read ({error.strerror or error})"
+    reason = _refusal(contents)
     if reason is not None:
         return 0, f"{what} {reason}"
-    found, reason = extension.load_generated(str(file))
+    # What was checked is what is loaded: whatever happens to the file, a copy in memory stays as it is. Its
+    # number stays taken, for the loader knows libraries by their path.
+    copy = os.memfd_create(name)
+    with open(copy, "wb", closefd=False) as memory:
+        memory.write(_library(contents))
+    found, reason = extension.load_generated(f"/proc/self/fd/{copy}")
+    if reason:
+        os.close(copy)
     return found, f"{what} cannot be loaded ({reason})" if reason else ""
+
+
+def _library(contents: bytes) -> bytes:
+    """A file's contents without what it is checked by."""
+    end = len(contents) - len(_MARK) - _LENGTH.size
+    (length,) = _LENGTH.unpack_from(contents, end)
+    return contents[: max(0, end - length)]
 
 
 def _refusal(contents: bytes) -> str | None:
@@ -79,8 +95,7 @@ def _refusal(contents: bytes) -> str | None:
     end = len(contents) - len(_MARK) - _LENGTH.size
     if end < 0 or not contents.endswith(_MARK):
         return "is truncated or damaged"
-    (length,) = _LENGTH.unpack_from(contents, end)
-    library = contents[: max(0, end - length)]
+    library = _library(contents)
     try:
         told = json.loads(contents[len(library) : end])
     except ValueError:
