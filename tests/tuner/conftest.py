@@ -13,7 +13,7 @@ from onehop.plans import tuned
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine decides no test: compilers may take as long as they take."""
     monkeypatch.setattr("onehop.tuner.codegen.compiler._VERSION_S", 1e5)
-    monkeypatch.setattr("onehop.tuner.codegen.build._TRIAL_S", 1e5)
+    monkeypatch.setattr("onehop.tuner.codegen.builder._TRIAL_S", 1e5)
     monkeypatch.setattr("onehop.tuner.generation._LONGEST_COMPILE_S", 1e5)
 
 

@@ -137,7 +137,7 @@ def test_it_is_what_runs(with_compiler, generator, monkeypatch, tmp_path):
     with_compiler("wrong")
     content = tmp_path / "content.py"
     content.write_text("")
-    monkeypatch.setattr("onehop.tuner.codegen.build._TRIAL", content)  # finds nothing wrong
+    monkeypatch.setattr("onehop.tuner.codegen.builder._TRIAL", content)  # finds nothing wrong
     graph = Graph.from_edge_index(torch.randint(0, 30, (2, 200), generator=generator), num_nodes=30)
     plan = CpuPlan(generated=make(spec(width=8)))
     right = CpuBackend(CpuPlan())

@@ -15,7 +15,7 @@ from onehop.plans import CpuPlan
 from onehop.plans.cpu import MOST_PREFETCH
 from onehop.plans.tuned import Case
 from onehop.tuner.codegen import CodegenError, Compiler, Spec, build, find_compiler
-from onehop.tuner.codegen.build import discard
+from onehop.tuner.codegen.builder import discard
 from onehop.tuner.codegen.check import wrong_result
 from onehop.tuner.search import Search
 

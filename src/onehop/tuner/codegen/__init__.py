@@ -1,6 +1,6 @@
 """Kernels for one width, dtype and graph: written, compiled, tried and kept on this machine."""
 
-from onehop.tuner.codegen.build import build
+from onehop.tuner.codegen.builder import build
 from onehop.tuner.codegen.compiler import CodegenError, Compiler, find_compiler
 from onehop.tuner.codegen.spec import Spec
 
