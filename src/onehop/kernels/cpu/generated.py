@@ -78,8 +78,6 @@ def _take(name: str) -> tuple[int, str]:
     with open(copy, "wb", closefd=False) as memory:
         memory.write(_library(contents))
     found, reason = extension.load_generated(f"/proc/self/fd/{copy}")
-    if reason:
-        os.close(copy)
     return found, f"{what} cannot be loaded ({reason})" if reason else ""
 
 
