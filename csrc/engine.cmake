@@ -39,8 +39,8 @@ function(onehop_add_engine target)
   foreach(isa ${onehop_isas})
     set(library kernels_${isa})
     add_library(${library} OBJECT ${onehop_csrc}/kernels/edge_softmax.cpp ${onehop_csrc}/kernels/extremum.cpp
-                                  ${onehop_csrc}/kernels/limits.cpp ${onehop_csrc}/kernels/rows.cpp
-                                  ${onehop_csrc}/kernels/sddmm.cpp
+                                  ${onehop_csrc}/kernels/limits.cpp ${onehop_csrc}/kernels/fusedmm.cpp
+                                  ${onehop_csrc}/kernels/rows.cpp ${onehop_csrc}/kernels/sddmm.cpp
                                   ${onehop_csrc}/kernels/table.cpp)
     set(parts ${library})
     foreach(type ${ONEHOP_TYPES})
@@ -58,4 +58,30 @@ function(onehop_add_engine target)
       target_sources(${target} PRIVATE $<TARGET_OBJECTS:${part}>)
     endforeach()
   endforeach()
+endfunction()
+
+# Puts the text of the headers that kernels are generated from at run time into the extension, so that it is always
+# the text that the built-in kernels were compiled from.
+function(onehop_embed_templates target)
+  set(entries "")
+  foreach(name simd blocks generated aggregate_rows generated_kernel)
+    set(file ${onehop_csrc}/kernels/${name}.hpp)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(READ ${file} text)
+    string(APPEND entries "    {\"${name}.hpp\", R\"onehop(${text})onehop\"},\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/templates/templates.hpp @ONLY CONTENT
+"#pragma once
+
+namespace onehop {
+
+inline constexpr struct {
+  const char* name;
+  const char* text;
+} kTemplates[] = {
+@entries@};
+
+}  // namespace onehop
+")
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/templates)
 endfunction()

@@ -3,6 +3,7 @@
     python benchmarks/tuner/bench_tuner.py gain [--graphs arxiv,road] [--widths 32,128] [--budget 5]
     python benchmarks/tuner/bench_tuner.py order [--graph twin:products] [--scale 0.1] [--widths 32,64]
     python benchmarks/tuner/bench_tuner.py exhaustive [--graphs road] [--widths 64]
+    python benchmarks/tuner/bench_tuner.py codegen [--graphs arxiv,road] [--widths 16,64]
     python benchmarks/tuner/bench_tuner.py store
 
 All take ``--threads N`` and ``--json FILE``.
@@ -10,7 +11,8 @@ All take ``--threads N`` and ``--json FILE``.
 ``gain``: default plan, the model's own choice without any measurement, and the tuned plan, each forward
 alone, raced in turns after the search is over, results compared first. ``order``: the plan tuned with every
 field free against the one tuned with the order of rows left as it is. ``exhaustive``: every combination of
-distance, piece and tile, against what the search and the model found among them. ``store``: reading a file of
+distance, piece and tile, against what the search and the model found among them. ``codegen``: the plan
+with a generated kernel, where one won, against the same with the built-in one. ``store``: reading a file of
 200 plans of 20 graphs.
 
 Figures are medians of the rounds of one run; ratios are default over tuned: above 1, tuning won.
@@ -182,6 +184,34 @@ def exhaustive(options: argparse.Namespace) -> dict[str, Any]:
     return {"cases": rows}
 
 
+def codegen(options: argparse.Namespace) -> dict[str, Any]:
+    """Generated kernels against built-in ones, other fields alike; 1.0 where none won."""
+    rows = []
+    for name, width in itertools.product(options.graphs.split(","), map(int, options.widths.split(","))):
+        graph = workload(name).graph
+        result = onehop.tune(
+            graph, width, backward=False, budget_s=options.budget, keep=False, again=True, codegen=True
+        )
+        (entry,) = result.entries
+        built_in = dataclasses.replace(result.plan, generated="")
+        times = interleave(calls(graph, width, {"built-in": built_in, "generated": result.plan}), ROUNDS)
+        ratio = times["built-in"].median_s / times["generated"].median_s if result.plan.generated else 1.0
+        rows.append(
+            {
+                "graph": name, "width": width, "plan": result.plan.to_dict(), "told": entry.codegen,
+                "seconds": {key: value.to_dict() for key, value in times.items()}, "ratio": ratio,
+                "tuning_s": result.seconds,
+            }
+        )  # fmt: skip
+        print(
+            f"{name:12} {width:4}  built-in {times['built-in'].median_s * 1e3:7.2f} ms  {ratio:.3f}x  "
+            f"{result.seconds:4.1f} s  {entry.codegen}",
+            flush=True,
+        )
+    print(f"geometric mean {geometric_mean(row['ratio'] for row in rows):.3f}x")
+    return {"cases": rows}
+
+
 def store(options: argparse.Namespace) -> dict[str, Any]:
     """The first lookup of a process: reading the file; and the later ones."""
     graph = workload("cora").graph
@@ -209,7 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("gain", "order", "exhaustive", "store"))
+    parser.add_argument("part", choices=("gain", "order", "exhaustive", "codegen", "store"))
     parser.add_argument("--graphs", default="arxiv,reddit-mini,road,cora")
     parser.add_argument("--graph", default="twin:products")
     parser.add_argument("--scale", type=float, default=0.1)
@@ -219,7 +249,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    parts = {"gain": gain, "order": order, "exhaustive": exhaustive, "store": store}
+    parts = {"gain": gain, "order": order, "exhaustive": exhaustive, "codegen": codegen, "store": store}
     content = parts[options.part](options)
     if options.json:
         options.json.write_text(

@@ -114,7 +114,7 @@ NB_MODULE(_native, m) {
       [](const onehop::Csr& csr, int reduce, int dtype, bool out_is_acc, int threads, int prefetch,
          int64_t edges_per_item, int64_t column_tile, int register_block, bool nontemporal, int64_t width, Address x,
          int64_t x_stride, Address weight, int64_t weight_stride, bool weight_in_graph_order, bool weight_adds,
-         Address col_scale, Address row_scale, Address out, int64_t out_stride, Address ties) {
+         Address col_scale, Address row_scale, Address out, int64_t out_stride, Address ties, Address generated) {
         const auto& work = csr.work(edges_per_item);
         const auto slots = slots_for(work, width * acc_bytes(dtype) * (ties != 0 ? 2 : 1));
         onehop::kernels().aggregate({&csr,
@@ -139,7 +139,8 @@ NB_MODULE(_native, m) {
                                      at(out),
                                      out_stride,
                                      at(ties),
-                                     slots.data()});
+                                     slots.data(),
+                                     static_cast<const onehop::Generated*>(at(generated))});
       },
       Released());
 
@@ -187,6 +188,8 @@ NB_MODULE(_native, m) {
 
   bind_attention(m);
   bind_edge_softmax(m);
+  bind_generated(m);
+  bind_fusedmm(m);
   bind_rows(m);
   bind_reorder(m);
 

@@ -270,8 +270,8 @@ ONEHOP_INLINE Vector<A, kLanes> smaller_of(Vector<A, kLanes> a, Vector<A, kLanes
   return a < b ? a : b;
 }
 
-ONEHOP_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-ONEHOP_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+ONEHOP_INLINE constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+ONEHOP_INLINE constexpr int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 }  // namespace ONEHOP_ISA
 }  // namespace onehop

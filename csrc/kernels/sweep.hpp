@@ -1,74 +1,13 @@
-// What all kernels share: a row's columns cut into register blocks, weights laid out for a piece of work,
-// and the walk over the rows of a piece, cut rows included.
+// What all kernels share: weights laid out for a piece of work, and the walk over the rows of a piece, cut rows
+// included.
 #pragma once
 
+#include "blocks.hpp"
 #include "onehop/kernels.hpp"
 #include "onehop/parallel.hpp"
-#include "simd.hpp"
 
 namespace onehop {
 inline namespace ONEHOP_ISA {
-
-// Accumulators that fit beside operands in the register file (16 registers, 32 with AVX-512 and on Arm).
-#if defined(__AVX512F__) || defined(__aarch64__)
-inline constexpr int kMostVectors = 16;
-#else
-inline constexpr int kMostVectors = 8;
-#endif
-
-inline constexpr int kLineBytes = 64;
-
-// A block of columns, held in `vectors` registers of `lanes` lanes. Where the columns are no multiple of the
-// lanes, the last vector begins earlier and overlaps the one before it: it computes some columns twice, with
-// the same result, and needs neither masks nor a scalar tail.
-struct ColumnBlock {
-  int64_t begin, columns;
-  int lanes, vectors;
-};
-
-template <class A>
-inline constexpr int kFullLanes = kVectorBytes / static_cast<int>(sizeof(A));
-
-template <class A>
-ONEHOP_INLINE ColumnBlock column_block(int64_t begin, int64_t columns) {
-  int lanes = kFullLanes<A>;
-  while (lanes > columns) lanes /= 2;
-  return {begin, columns, lanes, static_cast<int>((columns + lanes - 1) / lanes)};
-}
-
-// The block number `index` of `columns` columns cut into blocks of even size, of at most kVectors full vectors, or
-// of `vectors`, where that is less.
-template <class A, int kVectors>
-struct BlockCut {
-  int64_t columns, blocks, step;
-  explicit BlockCut(int64_t all, int64_t vectors = kVectors) : columns(all) {
-    const int64_t most = smaller(vectors, kVectors) * kFullLanes<A>;
-    blocks = (all + most - 1) / most;
-    const int64_t even = (all + blocks - 1) / blocks;
-    step = (even + kFullLanes<A> - 1) / kFullLanes<A> * kFullLanes<A>;
-  }
-  ColumnBlock operator[](int64_t index) const {
-    return column_block<A>(index * step, smaller(step, columns - index * step));
-  }
-};
-
-// Calls visit.template operator()<lanes, vectors>() with the block's numbers as constants.
-template <class A, int kVectors, int kLanes = kFullLanes<A>, int kCount = 1, class Visit>
-ONEHOP_INLINE auto with_block(const ColumnBlock& block, const Visit& visit) {
-  if constexpr (kLanes == kFullLanes<A> && kCount < kVectors) {
-    if (block.lanes == kLanes && block.vectors == kCount) return visit.template operator()<kLanes, kCount>();
-    if (block.lanes == kLanes) return with_block<A, kVectors, kLanes, kCount + 1>(block, visit);
-    return with_block<A, kVectors, kLanes / 2, 1>(block, visit);
-  } else if constexpr (kLanes == kFullLanes<A>) {
-    return visit.template operator()<kLanes, kCount>();
-  } else if constexpr (kLanes > 1) {
-    if (block.lanes == kLanes && block.vectors == 1) return visit.template operator()<kLanes, 1>();
-    if (block.lanes == kLanes) return visit.template operator()<kLanes, 2>();
-    return with_block<A, kVectors, kLanes / 2, 1>(block, visit);
-  } else {
-    return visit.template operator()<1, 1>();
-  }
-}
 
 // Calls visit(T{}) for the type that `dtype` names.
 template <class Visit>
@@ -89,19 +28,6 @@ ONEHOP_INLINE void with_type(DType dtype, const Visit& visit) {
 ONEHOP_INLINE int64_t edge_number(const Csr& csr, int64_t e) {
   if (!csr.perm) return e;
   return csr.perm_is_wide ? csr.perm.as<int64_t>()[e] : csr.perm.as<int32_t>()[e];
-}
-
-// Where vector v of a block begins, counted in columns from the block's begin.
-template <int kLanes, int kVectors>
-ONEHOP_INLINE int64_t vector_begin(int v, int64_t columns) {
-  return v < kVectors - 1 ? int64_t{v} * kLanes : columns - kLanes;
-}
-
-// Asks for the cache lines of `bytes` bytes from `address` on.
-template <int64_t kBytes>
-ONEHOP_INLINE void prefetch_lines(const char* address) {
-#pragma GCC unroll 32
-  for (int64_t offset = 0; offset < kBytes; offset += kLineBytes) __builtin_prefetch(address + offset, 0, 3);
 }
 
 // The weight of every edge of a piece, in the graph's order: the given weight (in the caller's order, if

@@ -38,6 +38,7 @@ const KernelTable& ONEHOP_JOIN(table_of_, ONEHOP_ISA)() {
       .extremum_grad_source = extremum_grad_source,
       .extremum_grad_weight = extremum_grad_weight,
       .sddmm = sddmm,
+      .fusedmm = fusedmm,
       .copy_rows = copy_rows,
       .add_rows = add_rows,
       .edge_softmax = edge_softmax,

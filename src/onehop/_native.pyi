@@ -59,6 +59,7 @@ def aggregate(
     out: int,
     out_stride: int,
     ties: int,
+    generated: int,
     /,
 ) -> None: ...
 def extremum_grad_source(
@@ -115,6 +116,24 @@ def sddmm(
     out_stride: int,
     /,
 ) -> None: ...
+def fusedmm(
+    csr: Csr,
+    rule: int,
+    dtype: int,
+    threads: int,
+    prefetch: int,
+    edges_per_item: int,
+    factor: float,
+    width: int,
+    row_vectors: int,
+    row_stride: int,
+    col_vectors: int,
+    col_stride: int,
+    out: int,
+    /,
+) -> None: ...
+def kernel_templates() -> list[tuple[str, str]]: ...
+def load_generated(path: str) -> tuple[int, str]: ...
 def edge_softmax(
     csr: Csr, dtype: int, threads: int, edges_per_item: int, heads: int, scores: int, out: int, /
 ) -> None: ...

@@ -12,13 +12,13 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 @lru_cache
 def name() -> str:
     """The processor's name, as the system gives it; the architecture where it gives none."""
-    if _DESCRIPTION.exists():
-        with _DESCRIPTION.open() as lines:
-            # Line by line: the whole file takes milliseconds to make where there are many cores.
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    return _described("model name") or platform.processor() or platform.machine()
+
+
+@lru_cache
+def features() -> str:
+    """The instructions that it has, as the system names them; empty where it does not."""
+    return _described("flags") or _described("Features")
 
 
 @lru_cache
@@ -35,6 +35,17 @@ def caches() -> dict[int, int]:
 def last_level_cache_bytes() -> int:
     """Size of the largest cache that the first core reads through; 0 where the system does not say."""
     return max(caches().values(), default=0)
+
+
+def _described(field: str) -> str:
+    """What the system says of the first core; empty where it does not."""
+    if _DESCRIPTION.exists():
+        with _DESCRIPTION.open() as lines:
+            # Line by line: the whole file takes milliseconds to make where there are many cores.
+            for line in lines:
+                if line.startswith(field):
+                    return line.split(":", 1)[1].strip()
+    return ""
 
 
 def _bytes(text: str) -> int:

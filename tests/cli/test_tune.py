@@ -36,6 +36,15 @@ def test_forward_alone(edge_list, tmp_path):
     assert [e["case"]["transposed"] for e in json.loads(path.read_text())["entries"]] == [False]
 
 
+def test_kernels_are_generated_on_request(edge_list, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))  # where no compiler is
+    monkeypatch.delenv("CXX", raising=False)
+    arguments = ("tune", "--graph", edge_list, "--widths", "8", "--no-backward", "--budget", 1)
+    told = "no kernel was generated: no C++ compiler was found"
+    assert told in " ".join(onehop(*arguments, "--codegen").stdout.split())
+    assert "kernel was generated" not in onehop(*arguments, "--again").stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -368,6 +368,53 @@ void check_sddmm(const std::string& isa, const std::vector<Graph>& graphs) {
   });
 }
 
+template <class T>
+void check_fusedmm(const std::string& isa, const std::vector<Graph>& graphs) {
+  using A = typename Number<T>::Acc;
+  // Powers of e are not exact, and products add up as many roundings as there are columns.
+  constexpr double kRelative = Kind<T>::kRounding + 2000 * Kind<A>::kRounding;
+  Group group(isa + " " + Kind<T>::kName, "fusedmm");
+  for (const auto rule : {onehop::PairRule::dot, onehop::PairRule::sigmoid, onehop::PairRule::tdist}) {
+    for_settings(graphs, [&](const Setting& s) {
+      if (s.out_is_acc) return;
+      Random random{static_cast<uint64_t>(s.width)};
+      const Graph& g = s.graph;
+      const auto dst = features<T>(random, g.rows, s.width, 1), src = features<T>(random, g.cols, s.width, 2);
+      const auto& work = g.csr->work(s.edges_per_item);
+      std::vector<A> slots(static_cast<size_t>(work.slots * s.width));
+      Matrix<T> out(g.rows, s.width, 0);
+      const double factor = 0.01;
+      onehop::kernels().fusedmm({g.csr.get(), &work, rule, Kind<T>::kCode, s.threads, 16, factor, s.width,
+                                 dst.data.data(), dst.stride, src.data.data(), src.stride, out.data.data(),
+                                 slots.data()});
+      std::vector<double> want(static_cast<size_t>(g.rows * s.width)), magnitude(want.size());
+      for (size_t e = 0; e < static_cast<size_t>(g.edges()); ++e) {
+        double dot = 0, distance = 0;
+        for (int64_t c = 0; c < s.width; ++c) {
+          const double x = dst.value(g.row[e], c), y = src.value(g.col[e], c);
+          dot += x * y;
+          distance += (x - y) * (x - y);
+        }
+        const bool apart = rule == onehop::PairRule::tdist;
+        const double weight = apart                               ? 1 / (1 + factor * distance)
+                              : rule == onehop::PairRule::sigmoid ? 1 / (1 + std::exp(-factor * dot))
+                                                                  : factor * dot;
+        for (int64_t c = 0; c < s.width; ++c) {
+          const size_t place = static_cast<size_t>(g.row[e] * s.width + c);
+          const double y = src.value(g.col[e], c);
+          const double part = weight * (apart ? dst.value(g.row[e], c) - y : y);
+          want[place] += part;
+          magnitude[place] += std::abs(part);
+        }
+      }
+      for (size_t i = 0; i < want.size(); ++i) {
+        const auto at = static_cast<int64_t>(i);
+        group.compare_within(s.text(), at, out.value(at / s.width, at % s.width), want[i], kRelative * magnitude[i]);
+      }
+    });
+  }
+}
+
 // Powers of e are not exact: some roundings of the accumulator are allowed, and the last one of the output.
 template <class T>
 void check_edge_softmax(const std::string& isa, const std::vector<Graph>& graphs) {
@@ -465,6 +512,7 @@ void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
   check_aggregate<T>(isa, graphs, Reduce::min, "min");
   check_extremum_grad<T>(isa, graphs);
   check_sddmm<T>(isa, graphs);
+  check_fusedmm<T>(isa, graphs);
   check_edge_softmax<T>(isa, graphs);
   check_attention<T>(isa, graphs);
 }

@@ -18,6 +18,7 @@ OPERATORS = (
     "extremum_grad_source",
     "extremum_grad_weight",
     "sddmm",
+    "fusedmm",
     "edge_softmax",
     "edge_softmax_grad",
     "attend",

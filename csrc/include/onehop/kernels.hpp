@@ -7,6 +7,8 @@
 
 namespace onehop {
 
+struct Generated;
+
 enum class DType : int { float32, float64, bfloat16, float16 };
 enum class Reduce : int { sum, mean, max, min };
 
@@ -36,8 +38,9 @@ struct AggregateArgs {
   const void* row_scale;  // acc [rows]
   void* out;              // [rows, width], rows out_stride apart
   int64_t out_stride;
-  void* ties;   // acc [rows, width], max and min only: how many edges reach the extremum
-  void* slots;  // acc [2, work->slots, width]: pieces of cut rows, and of their ties
+  void* ties;                  // acc [rows, width], max and min only: how many edges reach the extremum
+  void* slots;                 // acc [2, work->slots, width]: pieces of cut rows, and of their ties
+  const Generated* generated;  // a kernel for exactly this width and type, used where it fits
 };
 
 // The gradient of max and min with respect to x, on the transposed graph:
@@ -80,6 +83,30 @@ struct SddmmArgs {
   int64_t col_stride;
   void* out;
   int64_t out_stride;
+};
+
+// How a pair of rows x (of the destination) and y (of the source) is weighed, and what is added up:
+// dot       factor * x.y                              times y
+// sigmoid   1 / (1 + exp(-factor * x.y))              times y
+// tdist     1 / (1 + factor * |x - y|^2)              times x - y
+enum class PairRule : int { dot, sigmoid, tdist };
+
+// out[r, :] = the sum over the edges of r of weight(r, c(e)) * message(r, c(e)).
+struct FusedmmArgs {
+  const Csr* csr;
+  const WorkList* work;
+  PairRule rule;
+  DType dtype;
+  int threads;
+  int prefetch;
+  double factor;
+  int64_t width;
+  const void* row_vectors;  // [rows, width], rows row_stride apart
+  int64_t row_stride;
+  const void* col_vectors;  // [cols, width]
+  int64_t col_stride;
+  void* out;    // [rows, width], no gaps
+  void* slots;  // acc [work->slots, width]: pieces of cut rows
 };
 
 // rows[i, :] = matrix[index[i], :], whatever a row's bytes mean; or matrix[index[i], :] += rows[i, :], for all i
@@ -176,6 +203,7 @@ struct KernelTable {
   void (*extremum_grad_source)(const ExtremumGradArgs&);
   void (*extremum_grad_weight)(const ExtremumGradArgs&);
   void (*sddmm)(const SddmmArgs&);
+  void (*fusedmm)(const FusedmmArgs&);
   void (*copy_rows)(const RowsArgs&);
   void (*add_rows)(const RowsArgs&);
   void (*edge_softmax)(const EdgeSoftmaxArgs&);

@@ -92,6 +92,10 @@ class Backend(Protocol):
         """[E, H]: a dot product for every edge and head."""
         ...
 
+    def fusedmm(self, graph: Graph, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
+        """[num_dst, F]: sums over edges that are weighed by their ends (see :func:`onehop.fusedmm`)."""
+        ...
+
     def attend(
         self, graph: Graph, operands: AttentionOperands, with_weights: bool
     ) -> tuple[Tensor, Tensor, Tensor]:

@@ -146,6 +146,11 @@ class CpuBackend:
         plan = self.plan_for(graph, "sddmm", False, src.size(2), src.dtype)
         return kernels.sddmm(graph.csr, plan, dst, src, widen)
 
+    def fusedmm(self, graph: Graph, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
+        """[num_dst, F]: sums over edges that are weighed by their ends; tuned as products of edges are."""
+        plan = self.plan_for(graph, "sddmm", False, src.size(1), src.dtype)
+        return kernels.fusedmm(graph.csr, plan, dst, src, rule, factor)
+
     def attend(
         self, graph: Graph, operands: AttentionOperands, with_weights: bool
     ) -> tuple[Tensor, Tensor, Tensor]:

@@ -172,6 +172,10 @@ class MachineBackend:
         """[E, H]: a dot product for every edge and head, on the host: gradients to edge weights need it."""
         return _HOST.sddmm(graph, dst.cpu(), src.cpu(), mean, widen).to(src.device)
 
+    def fusedmm(self, graph: Graph, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
+        """Raises: machines add."""
+        raise self._cannot("weights from both ends of edges are")
+
     def attend(
         self, graph: Graph, operands: AttentionOperands, with_weights: bool
     ) -> tuple[Tensor, Tensor, Tensor]:

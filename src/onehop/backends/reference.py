@@ -121,6 +121,10 @@ class ReferenceBackend:
         out = reference.sddmm(_edges(graph, src), _wide(dst), _wide(src))
         return out if widen else out.to(src.dtype)
 
+    def fusedmm(self, graph: Graph, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
+        """[num_dst, F]: one row an edge, weighed by its ends."""
+        return reference.fusedmm(_edges(graph, src), _wide(dst), _wide(src), rule, factor).to(src.dtype)
+
     def attend(
         self, graph: Graph, operands: AttentionOperands, with_weights: bool
     ) -> tuple[Tensor, Tensor, Tensor]:

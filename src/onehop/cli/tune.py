@@ -29,6 +29,9 @@ def tune(
     ] = None,
     lossy: Annotated[bool, typer.Option(help="Try 16 bits for features; not kept for later.")] = False,
     again: Annotated[bool, typer.Option(help="Tune also what was tuned before.")] = False,
+    codegen: Annotated[
+        bool, typer.Option(help="Generate kernels too, where a C++ compiler is there; doubles the time.")
+    ] = False,
     threads: Threads = None,
     json: Json = None,
     plot: Plot = None,
@@ -53,6 +56,7 @@ def tune(
             budget_s=budget,
             lossy=lossy,
             again=again,
+            codegen=codegen,
             progress=bar.share,
         )
     console.print(_table(result))

@@ -7,6 +7,7 @@ import torch
 from onehop.backends import Backend
 from onehop.graph import Graph
 from onehop.integrations import reports
+from onehop.kernels.cpu import generated
 from onehop.plans import tuned
 from onehop.tuner.tuning import tune, unsuitable
 
@@ -51,8 +52,19 @@ def plan_text(backend: Backend, graph: Graph, reduce: str, width: int, dtype: to
     if backend.name == "cpu":
         found = tuned.find(graph, _operation(reduce), False, width, dtype)
         if found is not None:
-            return str(found[1])
+            return str(found[1]) + _of_generated(found[1], width)
     return str(backend.prepare(graph, False, width, dtype))
+
+
+def _of_generated(entry: tuned.Tuned, width: int) -> str:
+    """Why the plan's generated kernel does not run here, where it has one and that is so."""
+    name = entry.plan.generated
+    if not name:
+        return ""
+    if width != entry.case.width:
+        return f"; its generated kernel is for width {entry.case.width} alone, so the built-in one runs"
+    reason = generated.why_not(name)
+    return "" if reason is None else f"; {reason}, so the built-in one runs"
 
 
 def _operation(reduce: str) -> str:

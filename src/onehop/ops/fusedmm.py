@@ -1,32 +1,42 @@
-"""Dot products and their weighted sums in one call: what graph embeddings iterate."""
+"""Products of the ends of edges and their weighted sums in one pass: what graph embeddings iterate."""
 
+import math
+
+import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.ops.aggregate import aggregate
 from onehop.ops.checks import check_features, check_graph
-from onehop.ops.sddmm import sddmm
+from onehop.ops.pairs import FUSEDMM
 
-KERNELS = ("sigmoid", "tdist")
+KERNELS = ("sigmoid", "tdist", "dot")
 
 
-def fusedmm(graph: Graph, dst: Tensor, src: Tensor, kernel: str, *, backend: str | None = None) -> Tensor:
+def fusedmm(
+    graph: Graph, dst: Tensor, src: Tensor, kernel: str, *, scale: float = 1.0, backend: str | None = None
+) -> Tensor:
     """Weighs every edge by its ends, and sums over each destination's edges.
 
-    - ``"sigmoid"``: ``out[i] = sum over j of sigmoid(dst[i] . src[j]) * src[j]``
-    - ``"tdist"``: ``out[i] = sum over j of (dst[i] - src[j]) / (1 + |dst[i] - src[j]|^2)``
+    - ``"sigmoid"``: ``out[i] = sum over j of sigmoid(scale * dst[i] . src[j]) * src[j]``
+    - ``"tdist"``: ``out[i] = sum over j of (dst[i] - src[j]) / (1 + scale * |dst[i] - src[j]|^2)``
+    - ``"dot"``: ``out[i] = sum over j of scale * (dst[i] . src[j]) * src[j]``
 
-    The attractive forces of embeddings by a logistic model and by Student's t-distribution, as in M. Rahman,
+    The forces of graph embeddings by a logistic model and by Student's t-distribution, as in M. Rahman,
     M. Sujon, A. Azad, "FusedMM: a unified SDDMM-SpMM kernel for graph embedding and graph neural networks",
-    IPDPS 2021. There is one number an edge between the two halves, and nothing of edges times width, forward
-    or backward.
+    IPDPS 2021. The programs published with it multiply the force of the t-distribution by -2, and take the
+    logistic one as ``(1 - sigmoid) * src``: that is ``-2 * fusedmm(..., "tdist")``, and ``aggregate(graph,
+    src) - fusedmm(..., "sigmoid")``.
+
+    Forward is one pass that keeps nothing for edges; backward has some numbers an edge. Nothing of edges
+    times width is made.
 
     Args:
         graph: The graph.
         dst: [num_dst, F], float32, float64, bfloat16 or float16. Differentiable.
         src: [num_src, F]. Differentiable. The same tensor may be given twice.
-        kernel: "sigmoid" or "tdist".
+        kernel: "sigmoid", "tdist" or "dot".
+        scale: A finite number.
         backend: Who runs it, by name; None means the best that can.
 
     Returns:
@@ -45,12 +55,12 @@ def fusedmm(graph: Graph, dst: Tensor, src: Tensor, kernel: str, *, backend: str
         raise ArgumentError(
             f"dst, src: expected matrices of the same width, got {list(dst.shape)} and {list(src.shape)}."
         )
-    dots = sddmm(graph, dst, src, backend=backend)
-    if kernel == "sigmoid":
-        return aggregate(graph, src, dots, multiply="sigmoid", backend=backend)
-    source, target = graph.edge_index().to(dst.device)
-    squares = dst.square().sum(1).index_select(0, target) + src.square().sum(1).index_select(0, source)
-    # The distance of equal vectors may come out a little below 0.
-    weight = (1 + (squares - 2 * dots).clamp(min=0)).reciprocal()
-    total = aggregate(graph, weight.new_ones(graph.num_src, 1), weight, backend=backend)
-    return total * dst - aggregate(graph, src, weight, backend=backend)
+    if dst.device != src.device:
+        raise ArgumentError(f"dst, src: expected one device, got {dst.device} and {src.device}.")
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
+        raise ArgumentError(f"scale: expected a finite number, got {scale!r}.")
+    if dst.dtype != src.dtype:
+        dtype = torch.promote_types(dst.dtype, src.dtype)
+        dst, src = dst.to(dtype), src.to(dtype)
+    out: Tensor = FUSEDMM(dst, src, graph.number, graph.num_edges, kernel, float(scale), backend or "")
+    return out

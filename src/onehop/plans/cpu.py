@@ -1,5 +1,6 @@
 """The choices of the CPU kernels."""
 
+import re
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
@@ -7,10 +8,12 @@ from onehop.plans.plan import Plan
 
 # Column numbers are padded by this many entries (Csr::kPadding), so that reading ahead stays inside.
 MOST_PREFETCH = 64
-# Vectors that the kernels hold at most (kMostVectors in csrc/kernels/sweep.hpp); fewer with AVX2.
+# Vectors that the kernels hold at most (kMostVectors in csrc/kernels/blocks.hpp); fewer with AVX2.
 MOST_REGISTER_BLOCK = 16
 ORDERINGS = ("none", "degree", "rcm", "community", "metis")
 STORAGES = ("same", "bfloat16")
+# A name becomes the name of a file.
+_GENERATED = re.compile(r"[a-z0-9-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class CpuPlan(Plan):
             neither features nor results are moved. Of aggregation alone.
         storage: What sources are read as: "same" (as they come), or "bfloat16", which halves the traffic
             of float32 and loses 16 bits of every number. Of sums and means alone.
+        generated: Name of a kernel that was generated for one width and dtype, and is used for these; empty
+            means the built-in kernels. Of aggregation alone. Made by ``onehop.tune(..., codegen=True)``.
     """
 
     edges_per_item: int = 4096
@@ -44,6 +49,7 @@ class CpuPlan(Plan):
     threads: int = 0
     ordering: str = "none"
     storage: str = "same"
+    generated: str = ""
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -66,3 +72,7 @@ class CpuPlan(Plan):
                 raise ArgumentError(
                     f"plan: {name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}."
                 )
+        if not isinstance(self.generated, str) or not _GENERATED.fullmatch(self.generated):
+            raise ArgumentError(
+                f"plan: generated must be a kernel's name, of a-z, 0-9 and -, not {self.generated!r}."
+            )

@@ -78,6 +78,8 @@ class Tuned:
         ordering_s: What computing the plan's order took; 0 without one.
         tried: How many plans were measured.
         finished: Whether the search came to its end, so that tuning again would find no more.
+        codegen: What came of generating kernels, as a sentence; empty where nobody asked for that.
+        raced: Whether generated kernels were measured.
     """
 
     case: Case
@@ -89,6 +91,8 @@ class Tuned:
     ordering_s: float = 0.0
     tried: int = 0
     finished: bool = True
+    codegen: str = ""
+    raced: bool = False
 
     @property
     def speedup(self) -> float | None:
@@ -129,7 +133,8 @@ class Tuned:
             told.append(f"default plan {_ms(self.default_s)}")
         if self.baseline_s is not None:
             told.append(f"torch CSR {_ms(self.baseline_s)}")
-        return f"{self.plan}, {', '.join(told)} (of {self.tried} plans measured)"
+        made = f"; {self.codegen}" if self.codegen else ""
+        return f"{self.plan}, {', '.join(told)} (of {self.tried} plans measured{made})"
 
 
 def _ms(seconds: float) -> str:

@@ -1,5 +1,6 @@
 """One search: one direction of one operation at one width, with everything that belongs to it."""
 
+import dataclasses
 import math
 import statistics
 import time
@@ -14,6 +15,7 @@ from onehop.plans import CpuPlan
 from onehop.plans.tuned import Case, Tuned
 from onehop.tuner import baseline, candidates
 from onehop.tuner.cost_model import CostModel
+from onehop.tuner.generation import Generation
 from onehop.tuner.operations import Operation
 from onehop.tuner.search import Budget, Search
 from onehop.tuner.speeds import speeds
@@ -29,6 +31,8 @@ _PROPOSED = 3
 _ORDER_SHARE = 0.25
 _ORDER_S_PER_EDGE = 1.5e-7
 _BASELINE_ROUNDS = 3
+# What the search may have of the time where kernels are to be generated afterwards.
+_SEARCH_SHARE = 0.5
 # What the model must promise of a value to be believed.
 _CONVINCING = 0.9
 
@@ -66,12 +70,15 @@ class Run:
         budget: Budget,
         report: Report,
         before: Tuned | None,
+        codegen: bool = False,
     ) -> None:
         self.graph, self.case, self.operation, self.dtype = graph, case, operation, dtype
         self.budget, self.report, self.before = budget, report, before
         self.order_seconds: dict[str, float] = {}
         self.baseline_s: float | None = None
         self.search: Search | None = None
+        self.codegen = codegen
+        self.generation_told, self.generation_raced = "", False
         self.had = set(graph.ordered)
         vector_bytes = native.extension.vector_bytes()
         everything = candidates.axes(graph, operation, case.width, dtype, case.threads, vector_bytes, lossy)
@@ -93,15 +100,23 @@ class Run:
         if self.budget.left() < self.model.predict(default):
             self.search = self._new_search(default, lambda _: math.inf)
             self.search.exhausted = True
+            if self.codegen:
+                self.generation_told = "no kernel was generated: there was no time left"
             return
         call = self.operation.make(self.graph, self.case.width, self.dtype)
         self.make_orders()
         self.search = self._new_search(default, lambda plan: _timed(call, plan))
-        self.search.run([*self.proposals(default), *([self.before.plan] if self.before else [])])
+        earlier = [dataclasses.replace(self.before.plan, generated="")] if self.before else []
+        self.search.run([*self.proposals(default), *earlier])
         self._time_baseline(op, reduce)
+        if self.codegen:
+            self.search.budget = self.budget
+            generation = Generation(self.case, self.search, call, self.dtype)
+            self.generation_told, self.generation_raced = generation.run()
 
     def _new_search(self, default: CpuPlan, measure: Callable[[CpuPlan], float]) -> Search:
-        return Search(default, self.axes, measure, self.model.predict, self.budget, self.report.tick)
+        share = Budget(_SEARCH_SHARE * self.budget.left()) if self.codegen else self.budget
+        return Search(default, self.axes, measure, self.model.predict, share, self.report.tick)
 
     def make_orders(self) -> None:
         """Leaves the orders in the axes that can be made in time, and makes them."""
@@ -170,6 +185,8 @@ class Run:
             ordering_s=self.order_seconds.get(ordering, 0.0),
             tried=len(search.times),
             finished=finished,
+            codegen=self.generation_told,
+            raced=self.generation_raced,
         )
 
     def _drop_orders(self, chosen: str) -> None:

@@ -100,6 +100,42 @@ class Search:
             if collecting:
                 gc.enable()
 
+    def open_again(self) -> None:
+        """Further plans come to a search that is over, in what is left of the budget."""
+        self._reserve = max(0.0, self.budget.left()) * _FINAL_SHARE
+
+    def seconds_left(self) -> float:
+        """What is left of the budget without what the last race may have."""
+        return self.budget.left() - self._reserve
+
+    def faster(self, best: CpuPlan, others: list[CpuPlan]) -> CpuPlan:
+        """The fastest of these; ``best`` unless another is faster by more than noise."""
+        exhausted = self.exhausted
+        winner = self._race([best, *others])
+        self.exhausted = exhausted
+        return winner
+
+    def settle_against(self, held: CpuPlan, challenger: CpuPlan) -> float | None:
+        """The last race once more, with the default, the plan that was best and one that seems faster.
+
+        Returns:
+            How many times faster the challenger was, by the median; None if that was not measured. It becomes
+            the best if it proves itself.
+        """
+        if challenger == held:
+            return None
+        exhausted = self.exhausted
+        earlier = dict(self.settled)
+        rounds = self._pairs(list(dict.fromkeys([self.default, held, challenger])))
+        self.exhausted = exhausted
+        ratios = [times[-2] / times[-1] for times in rounds]
+        if not ratios:
+            self.settled = earlier
+            return None
+        if _proven(ratios):
+            self.best = challenger
+        return statistics.median(ratios)
+
     def _variants(self, name: str) -> list[CpuPlan]:
         own = getattr(self.best, name)
         others = [self.replaced(self.best, name, value) for value in self.axes[name] if value != own]
@@ -157,8 +193,7 @@ class Search:
             return
         pairs = self._pairs([self.default, self.best])
         ratios = [default / best for default, best in pairs]
-        # Without a single pair nothing is proven.
-        if not ratios or statistics.median(ratios) < _WIN or sorted(ratios)[len(ratios) // 4] < 1.0:
+        if not _proven(ratios):
             self.best = self.default
 
     def _pairs(self, plans: list[CpuPlan]) -> list[tuple[float, ...]]:
@@ -172,3 +207,8 @@ class Search:
         for place, plan in enumerate(plans):
             self.settled[plan] = [times[place] for times in found]
         return found
+
+
+def _proven(ratios: list[float]) -> bool:
+    """Whether a plan won: by the median, and in three of four pairs; without a single pair nothing is."""
+    return bool(ratios) and statistics.median(ratios) >= _WIN and sorted(ratios)[len(ratios) // 4] >= 1.0

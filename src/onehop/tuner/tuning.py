@@ -10,6 +10,7 @@ from onehop import native
 from onehop.backends.cpu import CpuBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.graph import Graph
+from onehop.kernels.cpu import generated
 from onehop.plans import store, tuned
 from onehop.plans.tuned import Tuned
 from onehop.tuner.operations import FIELDS, operations
@@ -33,6 +34,7 @@ def tune(
     fields: Sequence[str] | None = None,
     again: bool = False,
     keep: bool = True,
+    codegen: bool = False,
     progress: Progress | None = None,
 ) -> TuningResult:
     """Finds the fastest plan for a graph, a width and an operation on this machine, and keeps it.
@@ -49,12 +51,17 @@ def tune(
         reduce: For "aggregate": "sum", "mean", "max" or "min"; sum and mean share plans, max and min too.
         dtype: Of the features.
         backward: Also tune the gradient to the features.
-        budget_s: Seconds for everything; None means 10 for each width.
+        budget_s: Seconds for everything; None means 10 for each width, and as many again with ``codegen``.
         lossy: Allow plans that round float32 features to 16 bits. Such plans are used in this process only.
         fields: Names of the plan's fields that may differ from the default plan's; None means all. What is
             found with some fields alone is used in this process only.
         again: Tune also what was tuned before.
         keep: Keep what was found on disk.
+        codegen: Also generate kernels for exactly this width, dtype and graph, where a C++ compiler is there
+            (``$CXX``, c++, g++ or clang++). They are compiled for this processor, tried in a process of their
+            own, compared with the reference, kept in the folder ``kernels`` below the cache folder, and used
+            only where they beat the best built-in kernel in a race. What came of it is told in the result's
+            :attr:`~onehop.plans.tuned.Tuned.codegen`. Of "aggregate" alone.
         progress: Told what is being done and how much of the budget is used, 0 to 1.
 
     Raises:
@@ -68,19 +75,22 @@ def tune(
     if reason is not None:
         raise ConfigurationError(f"onehop.tune: {reason}.")
     parts = operations(op, reduce, backward)
-    budget = Budget(DEFAULT_BUDGET_S * len(widths) if budget_s is None else budget_s)
+    usual = DEFAULT_BUDGET_S * len(widths) * (2 if codegen else 1)
+    budget = Budget(usual if budget_s is None else budget_s)
     report = Report(progress, budget)
     entries: list[Tuned] = []
     tasks = [(columns, part) for columns in widths for part in parts]
     for place, (columns, operation) in enumerate(tasks):
         case = tuned.case_of(graph, operation.name, operation.transposed, columns, dtype)
         before = tuned.known(case)
-        if before is not None and before.finished and not again and not lossy and fields is None:
+        if before is not None and not (again or lossy or fields is not None or _is_due(before, codegen)):
             entries.append(before)
             continue
         report.what = f"width {columns}, {'backward' if operation.transposed else 'forward'}"
         share = Budget(max(0.0, budget.left()) / (len(tasks) - place))
-        run = Run(graph, case, operation, dtype, lossy, free, share, report, None if again else before)
+        run = Run(
+            graph, case, operation, dtype, lossy, free, share, report, None if again else before, codegen
+        )
         try:
             run.search_plans(op, reduce)
         finally:
@@ -93,6 +103,14 @@ def tune(
             entries.append(found)
     report("done", 1.0)
     return TuningResult(op, reduce, tuple(entries), store.machine(), time.perf_counter() - begin)
+
+
+def _is_due(before: Tuned, codegen: bool) -> bool:
+    """Whether there is something left to find where this was found before."""
+    if not before.finished:
+        return True
+    lost = before.plan.generated and generated.why_not(before.plan.generated) is not None
+    return codegen and (not before.raced or bool(lost))
 
 
 def _free_fields(fields: Sequence[str] | None) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop.kernels.cpu import generated
 from onehop.kernels.cpu.layout import accumulator, address, edge_stride, rows, thread_count
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
@@ -119,6 +120,7 @@ def _run(
             out_begin + head * out_step,
             out.stride(0),
             address(ties),
+            generated.address(plan.generated) if plan.generated else 0,
         )
 
 

@@ -1,0 +1,7 @@
+"""Kernels for one width, dtype and graph: written, compiled, tried and kept on this machine."""
+
+from onehop.tuner.codegen.builder import build
+from onehop.tuner.codegen.compiler import CodegenError, Compiler, find_compiler
+from onehop.tuner.codegen.spec import Spec
+
+__all__ = ["CodegenError", "Compiler", "Spec", "build", "find_compiler"]

@@ -1,0 +1,61 @@
+"""A generated kernel against the reference, through everything that lies between it and an operator."""
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from onehop.backends.cpu import CpuBackend
+from onehop.backends.reference import ReferenceBackend
+from onehop.graph import Graph
+from onehop.plans import CpuPlan
+
+_NODES, _HUB, _EDGES = 40, 300, 500
+# Of the results' magnitude: sums of some hundred numbers, in float32 at least.
+_TOLERANCE = 1e-5
+
+
+def wrong_result(plan: CpuPlan, kind: str, width: int, dtype: torch.dtype) -> str | None:
+    """What the plan's kernel computes wrongly; None if it computes as the reference does.
+
+    The graph has a hub that is cut, empty rows, and edges that come several times; features have a NaN.
+
+    Args:
+        plan: Names the kernel.
+        kind: "sum" or "extremum".
+        width: Columns.
+        dtype: Of the features, as the kernel reads them.
+    """
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(0, _NODES // 2, (2, _EDGES), generator=generator)
+    edges[1, :_HUB] = 3
+    graph = Graph.from_edge_index(edges, num_nodes=_NODES)
+    x = torch.randn(_NODES, width, generator=generator).to(dtype)
+    acc = torch.float64 if dtype == torch.float64 else torch.float32
+    weight, scale = (torch.rand(n, generator=generator, dtype=acc) + 0.5 for n in (_EDGES, _NODES))
+    # Small pieces cut the hub; no order, for orders are made for the graph that is tuned.
+    small = dataclasses.replace(plan, edges_per_item=64, ordering="none", storage="same")
+    ours, theirs = CpuBackend(small), ReferenceBackend()
+    if kind == "sum":
+        for what, args in {
+            "a sum": (x, None, None, None, False, True),
+            "a weighted sum": (x, weight, None, None, False, True),
+            "a scaled sum": (x, None, scale, scale, False, True),
+            "a mean": (x, None, None, None, True, True),
+        }.items():
+            if _differ(ours.aggregate(graph, False, *args), theirs.aggregate(graph, False, *args)):
+                return what
+        return None
+    x[5, width // 2] = float("nan")
+    for reduce in ("max", "min"):
+        for factor in (None, weight):
+            for ties in (False, True):
+                found, exact = (b.extremum(graph, x, factor, reduce, True, ties) for b in (ours, theirs))
+                if any(_differ(a, b) for a, b in zip(found, exact, strict=True)):
+                    return f"a{'' if factor is None else ' weighted'} {reduce}"
+    return None
+
+
+def _differ(found: Tensor, exact: Tensor) -> bool:
+    tolerance = _TOLERANCE * (1 + exact.nan_to_num().abs().max().item()) if exact.numel() else 0.0
+    return not torch.allclose(found, exact.to(found.dtype), rtol=0, atol=tolerance, equal_nan=True)

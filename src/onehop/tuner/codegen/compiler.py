@@ -1,0 +1,114 @@
+"""The C++ compiler of this machine, if there is one."""
+
+import os
+import platform
+import shlex
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from onehop import native
+from onehop.errors import OnehopError
+
+_NAMES = ("c++", "g++", "clang++")
+# Long enough for a slow disk; a compiler that does not tell its version by then hangs.
+_VERSION_S = 10.0
+_COMMON = ("-std=gnu++20", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fvisibility=hidden", "-w")
+# Of an instruction set that was asked for although the processor has a better one (csrc/engine.cmake).
+_LEVELS = {
+    "portable": (),
+    "avx2": ("-mavx2", "-mfma", "-mf16c", "-mtune=native"),
+    "avx512": ("-march=native", "-mprefer-vector-width=512"),
+    "neon": ("-mcpu=native",),
+}
+_SHOWN_CHARACTERS = 300
+
+
+class CodegenError(OnehopError, RuntimeError):
+    """A kernel could not be made: the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A compiler that answered.
+
+    Attributes:
+        command: The program, and what ``CXX`` gives it.
+        version: The first line of what it says of itself.
+    """
+
+    command: tuple[str, ...]
+    version: str
+
+    def flags(self) -> tuple[str, ...]:
+        """For this processor, or for the instruction set that is selected in place of its best."""
+        isa = native.extension.selected_isa()
+        best = isa == native.extension.available_isas()[0]
+        if best and platform.machine() in ("x86_64", "AMD64"):
+            return (*_COMMON, "-march=native", "-mprefer-vector-width=512")
+        return (*_COMMON, *_LEVELS[isa])
+
+    def compile(self, source: Path, library: Path, timeout_s: float) -> None:
+        """Makes a shared library of a source file.
+
+        Raises:
+            CodegenError: It failed, or was not done in time.
+        """
+        run(
+            [*self.command, *self.flags(), str(source), "-o", str(library)],
+            timeout_s,
+            f"the compiler {self.command[0]}",
+        )
+        if not library.exists():
+            raise CodegenError(f"the compiler {self.command[0]} said that all is well, and made no library")
+
+
+def find_compiler() -> Compiler:
+    """The first of ``$CXX``, c++, g++ and clang++ that is there.
+
+    Raises:
+        CodegenError: None is there, or it does not answer.
+    """
+    chosen = os.environ.get("CXX", "")
+    commands = [shlex.split(chosen)] if chosen.strip() else []
+    for command in [*commands, *([name] for name in _NAMES)]:
+        if shutil.which(command[0]) is not None:
+            told = run([*command, "--version"], _VERSION_S, f"the compiler {command[0]}")
+            return Compiler(tuple(command), (told.splitlines() or [""])[0])
+    where = f"neither $CXX ({chosen}) nor" if commands else "none of"
+    raise CodegenError(f"no C++ compiler was found ({where} {', '.join(_NAMES)} is there)")
+
+
+def run(command: list[str], timeout_s: float, what: str) -> str:
+    """What a program prints; all that it started ends with it.
+
+    Raises:
+        CodegenError: It cannot be started, fails, or is not done in time.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise CodegenError(f"{what} cannot be started ({error.strerror or error})") from error
+    try:
+        printed, _ = process.communicate(timeout=max(timeout_s, 0.0))
+    except subprocess.TimeoutExpired as error:
+        raise CodegenError(f"{what} was stopped: it was not done after {timeout_s:.1f} s") from error
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    if process.returncode:
+        shown = " ".join(printed.split())[:_SHOWN_CHARACTERS]
+        how = f"code {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
+        raise CodegenError(f"{what} failed with {how}: {shown or 'it printed nothing'}")
+    return printed

@@ -1,0 +1,76 @@
+"""What a kernel is generated for, and its source text."""
+
+import re
+from dataclasses import dataclass
+
+from onehop import native
+
+# How long rows that are asked for ahead are worth keeping: the last argument of __builtin_prefetch. On x86
+# these are the hints T0, T1, T2 and NTA.
+KEEP = {"t0": 3, "t1": 2, "t2": 1, "nta": 0}
+# Types of csrc/kernels/simd.hpp, and numbers of onehop::DType.
+_TYPES = {
+    "float32": ("float", 0),
+    "float64": ("double", 1),
+    "bfloat16": ("onehop::bfloat16", 2),
+    "float16": ("onehop::float16", 3),
+}
+_INCLUDE = re.compile(r'^#(include "|pragma once).*\n', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """Everything that is fixed when a kernel is compiled.
+
+    Attributes:
+        kind: "sum" (mean too; of rows as they are, times a weight, times the source's scale) or "extremum"
+            (max and min, with and without ties; of rows as they are and times a weight).
+        dtype: Of the features as they are read.
+        columns: Of one pass over the graph.
+        stride: Numbers from one row of the features to the next.
+        prefetch: How many edges ahead a row is asked for; 0: never.
+        keep: How long such a row is worth keeping, one of :data:`KEEP`.
+        chains: Sums that a row's edges are dealt out to; of sums alone.
+        block: Most vectors of a row that are held in registers at a time.
+    """
+
+    kind: str
+    dtype: str
+    columns: int
+    stride: int
+    prefetch: int
+    keep: str = "t0"
+    chains: int = 1
+    block: int = 8
+
+    @property
+    def title(self) -> str:
+        """What it is, as the beginning of a file's name."""
+        return (
+            f"{self.kind}-{self.dtype}-{self.columns}of{self.stride}-p{self.prefetch}-{self.keep}"
+            f"-x{self.chains}-b{self.block}"
+        )
+
+    def source(self) -> str:
+        """The whole source: the templates of the built-in kernels, then what is fixed, then the table."""
+        type_name, number = _TYPES[self.dtype]
+        headers = "".join(_INCLUDE.sub("", text) for _, text in native.extension.kernel_templates())
+        return f"""\
+// {self.title}
+#define ONEHOP_ISA generated
+{headers}
+namespace onehop {{
+inline namespace ONEHOP_ISA {{
+
+struct Fixed {{
+  static constexpr int64_t kColumns = {self.columns}, kStride = {self.stride};
+  static constexpr int kPrefetch = {self.prefetch}, kKeep = {KEEP[self.keep]};
+  static constexpr int kChains = {self.chains}, kBlock = {self.block};
+}};
+
+}}  // namespace ONEHOP_ISA
+}}  // namespace onehop
+
+extern "C" __attribute__((visibility("default"))) constexpr onehop::Generated onehop_generated =
+    onehop::generated_{self.kind}<{type_name}, onehop::Fixed>({number});
+"""

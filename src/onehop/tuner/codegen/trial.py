@@ -1,0 +1,162 @@
+"""Runs a kernel that was just compiled on a small graph, in a process that may die of it.
+
+    python -I trial.py LIBRARY sum|extremum DTYPE
+
+Ends with 0 if all results are right; otherwise says what is wrong. It knows ctypes alone: no onehop, no
+torch, which would take longer to load than the compiler takes. Its ``Job`` is that of
+csrc/kernels/aggregate_rows.hpp, ``Generated`` that of csrc/kernels/generated.hpp. All numbers are small and
+whole, so results are exact.
+"""
+
+import ctypes
+import struct
+import sys
+from collections.abc import Sequence
+
+Rows = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+Part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)
+NONE, WEIGHT, TERM, SCALE = range(4)
+PADDING = 64  # entries of `col` that may be read ahead
+GUARD = 77.0
+# Sources of each row: a hub, an empty row, one edge, the same edge again and again, and a few.
+SOURCES = [[(7 * i * i + 3) % 11 for i in range(67)], [], [4], [9] * 5, [0, 3, 10], [], [1, 2, 1, 8]]
+NODES = 11
+
+
+class Sweeps(ctypes.Structure):
+    """onehop::GeneratedSweeps."""
+
+    _fields_ = (("rows", ctypes.c_void_p), ("part", ctypes.c_void_p))
+
+
+class Generated(ctypes.Structure):
+    """onehop::Generated."""
+
+    _fields_ = (
+        ("version", ctypes.c_int32),
+        ("job_bytes", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("columns", ctypes.c_int64),
+        ("stride", ctypes.c_int64),
+        ("sweeps", Sweeps * 4 * 2 * 3),
+    )
+
+
+class Job(ctypes.Structure):
+    """onehop::Job."""
+
+    _fields_ = (
+        ("rowptr", ctypes.c_void_p),
+        ("col", ctypes.c_void_p),
+        ("x", ctypes.c_void_p),
+        ("x_stride", ctypes.c_int64),
+        ("weight", ctypes.c_void_p),
+        ("weight_stride", ctypes.c_int64),
+        ("perm", ctypes.c_void_p),
+        ("col_scale", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("out_stride", ctypes.c_int64),
+        ("out_is_acc", ctypes.c_bool),
+        ("ties", ctypes.c_void_p),
+        ("slots", ctypes.c_void_p),
+        ("tie_slots", ctypes.c_void_p),
+        ("width", ctypes.c_int64),
+        ("row_of", ctypes.c_void_p),
+        ("row_scale", ctypes.c_void_p),
+        ("mean", ctypes.c_bool),
+        ("nontemporal", ctypes.c_bool),
+        ("prefetch", ctypes.c_int),
+    )
+
+
+def feature(node: int, column: int) -> int:
+    """A small whole number of either sign."""
+    return (node * 5 + column * 3 + node * column) % 9 - 4
+
+
+def number(value: float, dtype: str) -> bytes:
+    """A number as features hold it."""
+    if dtype == "bfloat16":
+        return struct.pack("<f", value)[2:]  # small whole numbers lose nothing
+    return struct.pack({"float32": "<f", "float64": "<d", "float16": "<e"}[dtype], value)
+
+
+def expected(edges: Sequence[int], first: int, column: int, kind: int, factor: int) -> tuple[float, float]:
+    """The result of a row, and how many edges reach it; ``first``: number of its first edge."""
+    messages = [
+        feature(node, column) * (1 if factor == NONE else e % 3 + 1 if factor == WEIGHT else node % 2 + 1)
+        for e, node in enumerate(edges, first)
+    ]
+    if kind == 0:
+        return float(sum(messages)), 0.0
+    if not messages:
+        return 0.0, 0.0
+    best = max(messages) if kind == 1 else min(messages)
+    return float(best), float(messages.count(best))
+
+
+def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str) -> str | None:
+    """What is wrong with one of the sweeps; None if nothing is."""
+    sweeps = table.sweeps[kind][with_ties][factor]
+    if not (sweeps.rows and sweeps.part):
+        return "a part of the kernel is missing"
+    acc = ctypes.c_double if dtype == "float64" else ctypes.c_float
+    columns, stride, rows = table.columns, table.stride, len(SOURCES)
+    edges = [node for row in SOURCES for node in row]
+    rowptr = [sum(map(len, SOURCES[:row])) for row in range(rows + 1)]
+    # Columns are taken from an odd place on, if the stride leaves one, and the result lies between guards.
+    begin = min(stride - columns, 3)
+    values = b"".join(number(feature(n, c), dtype) for n in range(NODES) for c in range(stride))
+    x = ctypes.create_string_buffer(values, len(values) + 64)
+    width = stride
+    out = (acc * ((rows + 1) * width))(*[GUARD] * ((rows + 1) * width))
+    ties = (acc * ((rows + 1) * width))(*[GUARD] * ((rows + 1) * width))
+    slots, tie_slots = (acc * width)(*[GUARD] * width), (acc * width)(*[GUARD] * width)
+    keep = (
+        (ctypes.c_int64 * (rows + 1))(*rowptr),
+        (ctypes.c_int32 * (len(edges) + PADDING))(*edges),
+        (acc * (len(edges) + PADDING))(*[e % 3 + 1 for e in range(len(edges))]),
+        (acc * NODES)(*[node % 2 + 1 for node in range(NODES)]),
+    )
+    at = ctypes.addressof
+    job = Job(
+        rowptr=at(keep[0]), col=at(keep[1]), x=at(x), x_stride=stride, out=at(out), out_stride=width,
+        out_is_acc=True, ties=at(ties), slots=at(slots), tie_slots=at(tie_slots), width=width, prefetch=1,
+        weight=at(keep[2]) if factor == WEIGHT else None, weight_stride=1,
+        col_scale=at(keep[3]) if factor == SCALE else None,
+    )  # fmt: skip
+    Rows(sweeps.rows)(at(job), 0, rows, begin)
+    Part(sweeps.part)(at(job), 2, rowptr[1], begin, 0)  # the hub without its first two edges
+    for row in range(rows + 1):
+        for column in range(width):
+            inside = row < rows and begin <= column < begin + columns
+            want = expected(SOURCES[row], rowptr[row], column, kind, factor) if inside else (GUARD, GUARD)
+            place = row * width + column
+            if out[place] != want[0] or (with_ties and ties[place] != want[1]):
+                return f"row {row}, column {column}: {out[place]} in place of {want[0]}"
+    for column in range(begin, begin + columns):
+        want = expected(SOURCES[0][2:], 2, column, kind, factor)
+        if slots[column] != want[0] or (with_ties and tie_slots[column] != want[1]):
+            return f"a cut row, column {column}: {slots[column]} in place of {want[0]}"
+    return None
+
+
+def main(path: str, kind: str, dtype: str) -> str | None:
+    """What is wrong with a library; None if nothing is."""
+    table = Generated.in_dll(ctypes.CDLL(path), "onehop_generated")
+    if table.job_bytes != ctypes.sizeof(Job):
+        return f"a job has {table.job_bytes} bytes in place of {ctypes.sizeof(Job)}"
+    cases: list[tuple[int, bool, int]] = [(0, False, factor) for factor in (NONE, WEIGHT, SCALE)]
+    if kind == "extremum":
+        cases = [(k, ties, factor) for k in (1, 2) for ties in (False, True) for factor in (NONE, WEIGHT)]
+    for case in cases:
+        wrong = check(table, *case, dtype)
+        if wrong is not None:
+            return wrong
+    return None
+
+
+if __name__ == "__main__":
+    found = main(*sys.argv[1:])
+    if found is not None:
+        sys.exit(f"its results are wrong: {found}")

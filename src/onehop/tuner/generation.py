@@ -1,0 +1,145 @@
+"""Generated kernels as further candidates: what to fix, and the race against the built-in ones.
+
+What a kernel fixes beyond width and dtype is measured, and follows from the class of the graph: the distance
+and the hint of prefetching from where its rows lie, the number of chains from how many edges they have.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.plans import CpuPlan
+from onehop.plans.cpu import MOST_PREFETCH
+from onehop.plans.tuned import Case
+from onehop.tuner.codegen import CodegenError, Compiler, Spec, build, find_compiler
+from onehop.tuner.codegen.builder import discard
+from onehop.tuner.codegen.check import wrong_result
+from onehop.tuner.search import Search
+
+# Operations whose kernels have a template.
+KINDS = ("sum", "extremum")
+# Registers that sums may fill: all but what addresses, factors and messages need.
+_REGISTERS, _MORE_REGISTERS, _SPARE_REGISTERS = 16, 32, 4
+# Several chains pay where a row has so few vectors that the next addition would wait for the one before it.
+_CHAINED_VECTORS, _CHAINS = 4, (1, 2, 4)
+_KEEPS = ("t1", "t2", "nta")
+_LONGEST_COMPILE_S = 60.0
+_TOLERANCE = 1e-4
+
+
+class Generation:
+    """One attempt, for one direction at one width, beside the plan that a search ended with.
+
+    Args:
+        case: What the search was for.
+        search: A search that is over.
+        call: What it measured.
+        dtype: Of the features.
+    """
+
+    def __init__(
+        self, case: Case, search: Search, call: Callable[[CpuPlan], Tensor], dtype: torch.dtype
+    ) -> None:
+        self.case, self.search, self.call = case, search, call
+        self.built_in = dataclasses.replace(search.best, generated="")
+        self.dtype = torch.bfloat16 if self.built_in.storage == "bfloat16" else dtype
+        self.specs: dict[CpuPlan, Spec] = {}
+        self.fault = ""
+        self._dtype_of_result = dtype
+        self._expected: Tensor | None = None
+
+    def run(self) -> tuple[str, bool]:
+        """Makes kernels and races them; the search's best plan names one of them if it won.
+
+        Returns:
+            What came of it, as a sentence, and whether one was measured.
+        """
+        if self.case.operation not in KINDS:
+            return f"kernels are generated for sums and extrema, not for {self.case.operation}", False
+        try:
+            compiler = find_compiler()
+        except CodegenError as error:
+            return f"no kernel was generated: {error}; the built-in ones are used", False
+        self.search.open_again()
+        first = self._ready_of(compiler, self._first())
+        if not first:
+            why = self.fault or "there was no time left"
+            return f"no kernel was generated: {why}; the built-in ones are used", False
+        base = self.search.faster(first[0], first[1:])
+        more = self._ready_of(compiler, self._variants(self.specs[base]))
+        best = self.search.faster(self.built_in, [base, *more])
+        fault = f" ({self.fault})" if self.fault else ""
+        ratio = self.search.settle_against(self.built_in, best)
+        if self.search.best == best != self.built_in:
+            return f"generated kernel, {ratio:.2f}x the best built-in one{fault}", True
+        told = "" if ratio is None else f", the best {ratio:.2f}x the built-in one"
+        return f"{len(self.specs)} generated kernels measured{told}: the built-in one is used{fault}", True
+
+    def _ready_of(self, compiler: Compiler, specs: list[Spec]) -> list[CpuPlan]:
+        return [plan for spec in specs if (plan := self._ready(compiler, spec)) is not None]
+
+    def _first(self) -> list[Spec]:
+        """Everything fixed as the plan has it, with one chain and with more."""
+        columns = self.built_in.column_tile or self.case.width
+        columns = min(columns, self.case.width)
+        vector_bytes = native.extension.vector_bytes()
+        acc_bytes = 8 if self.dtype == torch.float64 else 4
+        vectors = -(-columns * acc_bytes // vector_bytes)
+        many = self.case.isa in ("avx512", "neon")
+        room = (_MORE_REGISTERS if many else _REGISTERS) - _SPARE_REGISTERS
+        plain = Spec(
+            self.case.operation,
+            str(self.dtype).removeprefix("torch."),
+            columns,
+            self.case.width,
+            self.built_in.prefetch,
+            block=room,
+        )
+        if self.case.operation != "sum" or vectors > _CHAINED_VECTORS:
+            return [plain]
+        return [dataclasses.replace(plain, chains=n, block=room // n) for n in _CHAINS if vectors * n <= room]
+
+    def _variants(self, spec: Spec) -> list[Spec]:
+        """Other hints and distances."""
+        distances = {min(2 * spec.prefetch, MOST_PREFETCH), spec.prefetch // 2} - {spec.prefetch}
+        return [
+            *(dataclasses.replace(spec, keep=keep) for keep in _KEEPS if spec.prefetch),
+            *(dataclasses.replace(spec, prefetch=distance) for distance in sorted(distances, reverse=True)),
+        ]
+
+    def _ready(self, compiler: Compiler, spec: Spec) -> CpuPlan | None:
+        """The plan with this kernel; None if there is no time for it, or something is wrong with it.
+
+        A compiler that was at fault once is not called again.
+        """
+        left = self.search.seconds_left()
+        if left <= 0 or self.fault:
+            return None
+        try:
+            name = build(spec, compiler, min(left, _LONGEST_COMPILE_S))
+        except CodegenError as error:
+            self.fault = str(error)
+            return None
+        plan = dataclasses.replace(self.built_in, generated=name, prefetch=spec.prefetch)
+        wrong = wrong_result(plan, self.case.operation, self.case.width, self.dtype)
+        if wrong is None and not self._agrees(plan):
+            wrong = "a sum over this graph" if self.case.operation == "sum" else "an extremum over this graph"
+        if wrong is not None:
+            discard(name)
+            self.fault = f"the compiler {compiler.command[0]} made a kernel that gets {wrong} wrong"
+            return None
+        self.specs[plan] = spec
+        self.search.watch()
+        return plan
+
+    def _agrees(self, plan: CpuPlan) -> bool:
+        if self._expected is None:
+            self._expected = self.call(self.built_in).double()
+        found = self.call(plan).double()
+        scale = self._expected.abs().max().item() if found.numel() else 0.0
+        # 16-bit results are rounded once, sums of either order to neighbouring numbers.
+        tolerance = max(_TOLERANCE, 2 * torch.finfo(self._dtype_of_result).eps) * (1 + scale)
+        return torch.allclose(found, self._expected, rtol=0, atol=tolerance)
