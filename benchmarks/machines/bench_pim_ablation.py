@@ -1,6 +1,6 @@
 """What each improvement over the published kernels, merge and partition gains, alone and among the others.
 
-    python benchmarks/machines/pim_ablation.py [--graphs proteins,arxiv] [--scale 1]
+    python benchmarks/machines/bench_pim_ablation.py [--graphs proteins,arxiv] [--scale 1]
         [--json benchmarks/results/machines/pim_ablation.json]
 
 "alone" adds one improvement to published Parallelism Fusion, "without" takes one from all of them. Each time
@@ -117,7 +117,7 @@ def main() -> None:
         rows = [row for row in rows if row["graph"] != name] + ablation(name, o.scale, o.width, o.dtype)
     found = {"ablation": rows, "streaming": streaming(), "options": {k: str(v) for k, v in vars(o).items()}}
     if o.json is not None:
-        write_json(o.json, "benchmarks/machines/pim_ablation.py", found)
+        write_json(o.json, "benchmarks/machines/bench_pim_ablation.py", found)
 
 
 if __name__ == "__main__":

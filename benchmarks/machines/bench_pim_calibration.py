@@ -1,6 +1,6 @@
 """The near-bank machine's model beside the tables measured on the real one.
 
-    python benchmarks/machines/pim_calibration.py [--json benchmarks/results/machines/pim_calibration.json]
+    python benchmarks/machines/bench_pim_calibration.py [--json benchmarks/results/machines/pim_calibration.json]
 
 Tables measured on UPMEM: transfers of a core, edges done by a core, merge of the host (the constants of
 PyGim's repository). Totals: what its published cost function gives for balanced graphs, 256 columns of int32.
@@ -138,7 +138,7 @@ def main() -> None:
     print(f"{'':34} {'':>16} {'measured':>12} {'model':>12} {'error':>10}")
     found = {"calibration": calibration(), "winners": winners(), "amazon_products": memory()}
     if options.json is not None:
-        write_json(options.json, "benchmarks/machines/pim_calibration.py", found)
+        write_json(options.json, "benchmarks/machines/bench_pim_calibration.py", found)
 
 
 if __name__ == "__main__":

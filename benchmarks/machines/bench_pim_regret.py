@@ -1,6 +1,6 @@
 """How far the tuner's plans are from the best of all candidates.
 
-    python benchmarks/machines/pim_regret.py [--only NUMBER]
+    python benchmarks/machines/bench_pim_regret.py [--only NUMBER]
         [--json benchmarks/results/machines/pim_regret.json]
 
 Regret is the time of the tuner's plan over that of the best plan, less one, both in full simulation. Cases
@@ -118,7 +118,7 @@ def main() -> None:
     print(summary(cases))
     if options.json is not None:
         write_json(
-            options.json, "benchmarks/machines/pim_regret.py", {"summary": summary(cases), "cases": cases}
+            options.json, "benchmarks/machines/bench_pim_regret.py", {"summary": summary(cases), "cases": cases}
         )
 
 

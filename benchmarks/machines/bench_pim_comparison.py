@@ -1,6 +1,6 @@
 """Inference of whole models: tuned Parallelism Fusion beside GraNDe-style and SparseP-style plans, and torch.
 
-    python benchmarks/machines/pim_comparison.py [--graphs reddit,proteins,arxiv] [--scale 1] [--width 256]
+    python benchmarks/machines/bench_pim_comparison.py [--graphs reddit,proteins,arxiv] [--scale 1] [--width 256]
         [--layers 2] [--dtype int32] [--json benchmarks/results/machines/pim_comparison.json]
 
 Aggregation is simulated, combination is measured on the machine that this runs on and is the same for all
@@ -186,11 +186,11 @@ def main() -> None:
         found = combination(options.width, options.layers)
         print(found)
         if options.json is not None:
-            write_json(options.json, "benchmarks/machines/pim_comparison.py --only-combination", found)
+            write_json(options.json, "benchmarks/machines/bench_pim_comparison.py --only-combination", found)
         return
     found = compare(options, print)
     if options.json is not None:
-        write_json(options.json, "benchmarks/machines/pim_comparison.py", found)
+        write_json(options.json, "benchmarks/machines/bench_pim_comparison.py", found)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Draws sweeps that ``onehop simulate pim --sweep ... --json FILE`` wrote, those of one graph in one picture.
 
-    python benchmarks/machines/pim_design.py SWEEP.json [SWEEP.json ...] --json FILE --plot FILE
+    python benchmarks/machines/bench_pim_design.py SWEEP.json [SWEEP.json ...] --json FILE --plot FILE
 
 The JSON file holds all entries, as the command wrote them.
 """
