@@ -1,7 +1,7 @@
 """Inference of whole models: tuned Parallelism Fusion beside GraNDe-style and SparseP-style plans, and torch.
 
-    python benchmarks/machines/bench_pim_comparison.py [--graphs reddit,proteins,arxiv] [--scale 1] [--width 256]
-        [--layers 2] [--dtype int32] [--json benchmarks/results/machines/pim_comparison.json]
+    python benchmarks/machines/bench_pim_comparison.py [--graphs reddit,proteins,arxiv] [--scale 1]
+        [--width 256] [--layers 2] [--dtype int32] [--json benchmarks/results/machines/pim_comparison.json]
 
 Aggregation is simulated, combination is measured on the machine that this runs on and is the same for all
 plans. That the plans give the right sums is checked on a small part of the same twin first. "published" means
