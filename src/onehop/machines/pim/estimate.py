@@ -1,5 +1,6 @@
 """What many plans take, about: from what the busiest cores of each part have, many plans at a time."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +42,7 @@ class Estimator:
         groups: dict[tuple[str, str, int], list[int]] = defaultdict(list)
         for at, plan in enumerate(plans):
             moving_ns, bank = self._transfers(plan)
-            slice_width = -(-self.width // plan.ds)
+            slice_width = self._slice_width(plan)
             if not np.isfinite(moving_ns) or bank > self.config.core.mram_bytes:
                 continue
             if wram_bytes(self.config, plan, self.kernel, slice_width) > self.config.core.wram_bytes:
@@ -51,7 +52,12 @@ class Estimator:
         for (_, _, slice_width), members in groups.items():
             slowest = self._kernels([plans[at] for at in members], slice_width)
             found[members] += slowest * self.config.cycle_ns
+        found *= [plan.rounds for plan in plans]
         return found
+
+    def _slice_width(self, plan: PimPlan) -> int:
+        """Feature columns of a cluster in one pass."""
+        return math.ceil(math.ceil(self.width / plan.ds) / plan.rounds)
 
     def _kernels(self, plans: Sequence[PimPlan], slice_width: int) -> np.ndarray:
         """[plans]: cycles of the slowest core; for plans with the same kernel."""
@@ -88,7 +94,7 @@ class Estimator:
     def _move(self, plan: PimPlan) -> tuple[float, float]:
         config, kernel, width = self.config, self.kernel, self.width
         item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
-        slice_width = -(-width // plan.ds)
+        slice_width = self._slice_width(plan)
         filled = padded(slice_width, min(item, sum_item), config.core.alignment_bytes)
         misaligned = slice_width * item % config.core.alignment_bytes and not plan.pad
         if misaligned or filled * max(item, sum_item) > config.core.dma_most_bytes:
@@ -98,7 +104,7 @@ class Estimator:
         part_columns = self.shapes.part_columns(plan.sp, plan.column_cut)
         bank = mram_bytes(config, plan, kernel, slice_width, part_columns, most_rows, most_edges).max()
         # Where the width gives some clusters nothing to do.
-        busy_dense = -(-width // max(slice_width, 1))
+        busy_dense = -(-width // max(-(-width // plan.ds), 1))
         share = busy_dense / plan.ds
         delivered = config.cores / plan.sp * float(part_columns.sum()) * filled * item * share
         per_rank, spanned = max(number // ranks, 1), max(ranks // number, 1)
