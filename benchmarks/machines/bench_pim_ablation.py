@@ -175,7 +175,11 @@ def main() -> None:
             for width in widths:
                 rows = [row for row in rows if (row["graph"], row["width"]) != (name, width)]
                 rows += ablation(name, o.scale, width, o.dtype, bar)
-    found = {"ablation": rows, "streaming": streaming(), "options": {k: str(v) for k, v in vars(o).items()}}
+    found = {
+        "ablation": rows,
+        "streaming": streaming(),
+        "options": {k: v for k, v in vars(o).items() if not isinstance(v, Path)},
+    }
     if o.json is not None:
         write_json(o.json, "benchmarks/machines/bench_pim_ablation.py", found)
 

@@ -188,7 +188,7 @@ class PimConfig:
     def rank_cores(self) -> tuple[int, ...]:
         """Cores of each rank: the first ones have one more where they do not divide evenly."""
         least, more = divmod(self.cores, self.ranks)
-        return tuple(least + (rank < more) for rank in range(self.ranks))
+        return (least + 1,) * more + (least,) * (self.ranks - more)
 
     @property
     def cycle_ns(self) -> float:
