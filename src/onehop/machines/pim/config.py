@@ -165,6 +165,12 @@ class PimConfig:
         """Checks every value."""
         if not self.name or not isinstance(self.name, str):
             raise ConfigurationError(f"name: expected a text, got {self.name!r}.")
+        for name in ("cores", "ranks"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ConfigurationError(f"{name}: expected an integer of at least 1, got {value!r}.")
+        if not isinstance(self.estimate, bool):
+            raise ConfigurationError(f"estimate: expected true or false, got {self.estimate!r}.")
         if not 1 <= self.ranks <= self.cores:
             raise ConfigurationError(
                 f"ranks: expected 1 to {self.cores}, the number of cores, got {self.ranks}."
@@ -272,9 +278,6 @@ class PimConfig:
         missing = [name for name in ("name", "cores", "ranks") if name not in values]
         if missing:
             raise ConfigurationError(f"machine: {', '.join(missing)} must be given.")
-        for name in ("cores", "ranks"):
-            if type(values[name]) is not int:
-                raise ConfigurationError(f"{name}: expected an integer, got {values[name]!r}.")
         return cls(**values)
 
     @classmethod
