@@ -34,6 +34,11 @@ void fill(Address rowptr, Address col, int64_t rows, Address part_of, int parts,
              threads, at<int64_t>(positions), at<int32_t>(part_col), at<int64_t>(origin));
 }
 
+void count_hubs(Address col, Address marks, Address begins, Address ends, int64_t count, int threads, Address out) {
+  count_marked(at<int32_t>(col), at<uint8_t>(marks), at<int64_t>(begins), at<int64_t>(ends), count, threads,
+               at<int64_t>(out));
+}
+
 void cut(Address positions, Address filled, int64_t rows, int cores, int tasklets, bool coo, bool cores_by_edge,
          bool threads_by_edge, int64_t row_granule, Address core_rows, Address tasklet_table) {
   cut_part(at<int64_t>(positions), at<int32_t>(filled), rows,
@@ -64,6 +69,8 @@ void bind_pim(nb::module_& m) {
         "filled"_a, Released());
   m.def("pim_fill_parts", &fill, "rowptr"_a, "col"_a, "rows"_a, "part_of"_a, "parts"_a, "first_column"_a, "threads"_a,
         "positions"_a, "part_col"_a, "origin"_a, Released());
+  m.def("pim_count_marked", &count_hubs, "col"_a, "marks"_a, "begins"_a, "ends"_a, "count"_a, "threads"_a, "out"_a,
+        Released());
   m.def("pim_cut_part", &cut, "positions"_a, "filled"_a, "rows"_a, "cores"_a, "tasklets"_a, "coo"_a, "cores_by_edge"_a,
         "threads_by_edge"_a, "row_granule"_a, "core_rows"_a, "tasklet_table"_a, Released());
   m.def("pim_execute", &run, "x_type"_a, "sum_type"_a, "positions"_a, "col"_a, "weight"_a, "x"_a, "columns"_a,

@@ -132,6 +132,21 @@ int64_t row_of(const int64_t* positions, int64_t rows, int64_t edge) {
   return low;
 }
 
+struct Marked {
+  const int32_t* col;
+  const uint8_t* marks;
+  const int64_t* begins;
+  const int64_t* ends;
+  int64_t* out;
+};
+
+void count_range(void* context, int64_t range, int) {
+  const Marked& m = *static_cast<Marked*>(context);
+  int64_t count = 0;
+  for (int64_t e = m.begins[range]; e < m.ends[range]; ++e) count += m.marks[m.col[e]];
+  m.out[range] = count;
+}
+
 struct Piece {
   int64_t edge_begin, edge_end, row_begin, row_end;
 };
@@ -168,6 +183,12 @@ void fill_parts(const int64_t* rowptr, const int32_t* col, int64_t rows, const u
                 int64_t* origin) {
   Split split{rowptr, col, rows, part_of, parts, first_column, nullptr, nullptr, positions, part_col, origin};
   parallel_for((rows + kRowsPerTask - 1) / kRowsPerTask, threads, fill_rows, &split);
+}
+
+void count_marked(const int32_t* col, const uint8_t* marks, const int64_t* begins, const int64_t* ends, int64_t count,
+                  int threads, int64_t* out) {
+  Marked marked{col, marks, begins, ends, out};
+  parallel_for(count, threads, count_range, &marked);
 }
 
 void cut_part(const int64_t* positions, const int32_t* filled, int64_t rows, const Cut& cut, int64_t* core_rows,

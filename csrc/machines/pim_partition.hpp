@@ -14,6 +14,10 @@ void count_parts(const int64_t* rowptr, const int32_t* col, int64_t rows, const 
 void fill_parts(const int64_t* rowptr, const int32_t* col, int64_t rows, const uint16_t* part_of, int parts,
                 const int32_t* first_column, int threads, const int64_t* positions, int32_t* part_col, int64_t* origin);
 
+// For each of `count` ranges of edges, how many have a column that is marked.
+void count_marked(const int32_t* col, const uint8_t* marks, const int64_t* begins, const int64_t* ends, int64_t count,
+                  int threads, int64_t* out);
+
 struct Cut {
   int cores;
   int tasklets;

@@ -46,6 +46,9 @@ def pim_fill_parts(
     part_col: int,
     origin: int,
 ) -> None: ...
+def pim_count_marked(
+    col: int, marks: int, begins: int, ends: int, count: int, threads: int, out: int
+) -> None: ...
 def pim_cut_part(
     positions: int,
     filled: int,

@@ -88,14 +88,16 @@ def test_models(edge_list: Path, machine: Path, tmp_path: Path, model: str) -> N
     assert written["output_max_abs_error"] < 1e-3
     layers = sum(layer["total_ms"] for layer in written["layers"])
     assert written["total_ms"] == pytest.approx(written["host_ms"] + layers)
-    assert trace.exists()
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert sum(event["name"] == "retrieve" for event in events) == 3
+    assert max(event["ts"] + event["dur"] for event in events) == pytest.approx(1e3 * layers)
     assert plot.exists()
 
 
 def test_sweep(edge_list: Path, machine: Path, tmp_path: Path) -> None:
     file, plot = tmp_path / "out.json", tmp_path / "p.png"
     arguments = ["--graph", edge_list, "--machine", machine, "--width", 8, "--plan", "default"]
-    sweeps = ["--sweep", "cores=9:36", "--sweep", "clock_mhz=175,350", "--sweep", "mram_bytes=64"]
+    sweeps = ["--sweep", "cores=9:37", "--sweep", "clock_mhz=175,350", "--sweep", "mram_bytes=64"]
     result = onehop("simulate", "pim", *arguments, *sweeps, "--json", file, "--plot", plot)
     assert result.exit_code == 0, result.output
     entries = json.loads(file.read_text())["sweep"]
@@ -103,12 +105,13 @@ def test_sweep(edge_list: Path, machine: Path, tmp_path: Path) -> None:
         ("cores", 9),
         ("cores", 18),
         ("cores", 36),
+        ("cores", 37),
         ("clock_mhz", 175),
         ("clock_mhz", 350),
         ("mram_bytes", 64),
     ]
     assert "core" in entries[-1]["error"]
-    assert entries[4]["phases_ms"]["kernel"] < entries[3]["phases_ms"]["kernel"]
+    assert entries[5]["phases_ms"]["kernel"] < entries[4]["phases_ms"]["kernel"]
     assert plot.exists()
 
 
@@ -135,6 +138,10 @@ def test_plan_from_a_file(edge_list: Path, machine: Path, tmp_path: Path) -> Non
         (["--sweep", "cores=2:1"], "0 < A <= B"),
         (["--sweep", "cores"], "sweep: expected"),
         (["--sweep", "cores=1:2", "--model", "gcn"], "give one of them"),
+        (["--sweep", "cores=1:2", "--trace", "t.json"], "no timeline"),
+        (["--sweep", "clock_mhz=350,0"], "clock_mhz: expected more than 0"),
+        (["--host", "--model", "gcn"], "beside one aggregation"),
+        (["--plan", "."], "plan: expected tuned"),
     ],
 )
 def test_bad_requests_are_one_sentence(edge_list: Path, arguments: list[str], message: str) -> None:

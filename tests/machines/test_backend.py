@@ -1,8 +1,14 @@
 """Machines as backends of the operator, and under the patch."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch.nn import Linear
+from torch.utils import backend_registration
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 
 import onehop
@@ -86,6 +92,25 @@ def test_training_on_the_machine_equals_training_on_the_cpu(name: str) -> None:
     torch.testing.assert_close(losses[1], losses[0])
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="this torch cannot have a device that is written in Python",
+)
+def test_models_train_on_the_machine_with_tensors_on_another_device() -> None:
+    """In a process of its own: see the program."""
+    root = Path(__file__).parents[2]
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.machines.on_another_device"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [*(f"{name} trained" for name in MODELS), "the rest refused"]
 
 
 def test_report_adds_up_layers_and_epochs() -> None:

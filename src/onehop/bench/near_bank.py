@@ -76,13 +76,14 @@ class ModelRun:
     Attributes:
         host_ms: Combination, measured on this machine.
         reports: Of the aggregations, one a layer.
-        max_abs_error: Largest difference of the output to the network with exact sums, relative to its
-            largest magnitude; None if the aggregations were not computed.
+        max_abs_error: Largest difference of the output to the network with exact sums.
+        max_abs_output: Its largest magnitude.
     """
 
     host_ms: float
     reports: tuple[PimReport, ...]
-    max_abs_error: float | None
+    max_abs_error: float
+    max_abs_output: float
 
     @property
     def total_ms(self) -> float:
@@ -150,5 +151,5 @@ def run(
     network.eval()
     with torch.inference_mode():
         out, expected = network(x, on_machine), network(x, exact)
-    error = float((out - expected).abs().max() / expected.abs().max().clamp_(min=1e-30))
-    return ModelRun(host_ms, tuple(reports), error)
+    error, largest = (float(each.abs().max()) if each.numel() else 0.0 for each in (out - expected, expected))
+    return ModelRun(host_ms, tuple(reports), error, largest)

@@ -15,9 +15,29 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "column_cut": ("equal", "edge"),
     "merge_order": ("block", "row"),
     "scale": ("tensor", "column"),
+    "reader": ("block", "paged"),
+    "clear": ("shared", "first"),
+    "fold": ("tree", "serial"),
 }
-_LEAST = {"sp": 1, "ds": 1, "tasklets": 1, "rounds": 1, "block_rounds": 1, "merge_threads": 1}
-_FLAGS = ("asynchronous", "unit_weights", "reuse_buffers", "stream", "pad")
+_LEAST = {
+    "sp": 1,
+    "ds": 1,
+    "tasklets": 1,
+    "rounds": 1,
+    "block_rounds": 1,
+    "merge_threads": 1,
+    "write_bytes": 0,
+    "hub_bytes": 0,
+}
+_FLAGS = (
+    "asynchronous",
+    "unit_weights",
+    "reuse_buffers",
+    "stream",
+    "pad",
+    "double_buffer",
+    "pipelined",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +58,24 @@ class PimPlan(Plan):
         sync: How tasklets that share a row add up (COO with thread balance "edge"): "lock_free" or
             "coarse_lock".
         tasklets: Threads of a core.
-        reader_bytes: Bytes that a sequential reader of indices or values consumes per refill.
+        reader_bytes: Half of the working memory that a sequential reader of indices or values has.
+        reader: How it is used: "block", all of it is filled at once, and every byte is moved once; "paged",
+            the vendor's way: two pages, both fetched whenever the reader comes to the end of one.
+        clear: Who sets the results of COO to zero: all tasklets ("shared"), or the "first" alone.
+        fold: How lock-free COO adds up tasklets' first rows: by the first tasklet alone ("serial"), or
+            pairwise in a "tree".
+        write_bytes: CSR: finished rows wait in working memory until so many bytes of them can be written at
+            once; 0 means that each row is written when it is finished.
+        hub_bytes: Working memory of a core for the features of the sources with most edges, which are then
+            not fetched for every edge; 0 means that there is none.
+        double_buffer: A tasklet fetches the next features while it adds up; only where a core's transfers run
+            in the background (:attr:`Core.background_transfers`).
         column_cut: "equal" blocks of columns, or blocks with about equally many "edge"s.
         unit_weights: Without edge weights, use kernels that neither hold nor multiply by values of one.
         asynchronous: Each rank starts when its own data are there; False puts a barrier between the phases.
         merge_order: Order in which the host merges: "block", core by core, or "row", row by row.
         merge_threads: Threads of the host that merge.
+        pipelined: With several rounds, the host merges one while the cores' kernels of the next run.
         reuse_buffers: The host's result buffers are kept from call to call, so that their pages are there.
         rounds: A cluster does its feature columns in so many passes.
         block_rounds: A cluster does its block of the matrix in so many passes, and gets the matrix's pieces
@@ -70,11 +102,18 @@ class PimPlan(Plan):
     sync: str = "lock_free"
     tasklets: int = 16
     reader_bytes: int = 32
+    reader: str = "block"
+    clear: str = "shared"
+    fold: str = "tree"
+    write_bytes: int = 0
+    hub_bytes: int = 0
+    double_buffer: bool = False
     column_cut: str = "equal"
     unit_weights: bool = True
     asynchronous: bool = True
     merge_order: str = "block"
     merge_threads: int = 1
+    pipelined: bool = False
     reuse_buffers: bool = False
     rounds: int = 1
     block_rounds: int = 1

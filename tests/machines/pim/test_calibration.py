@@ -1,13 +1,18 @@
 """The model against the tables measured on the real machine: nothing here was fitted to totals."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from onehop.machines.pim import BalancedShapes, Machine, PimPlan, presets, prior_art, upmem_v1a
+from onehop.machines.pim import BalancedShapes, Machine, preset, presets, prior_art, upmem_v1a
 from onehop.machines.pim.costs import Kernel, core_cycles, interpolate
-from onehop.machines.pim.links import broadcast_ns
+from onehop.machines.pim.links import broadcast_ns, merge_ns, retrieve_ns
 from onehop.machines.pim.presets import (
+    ADD_FIT_NS,
     ADDED_ROWS_PER_MS,
     COPIED_ROWS_PER_MS,
+    COPY_FIT_NS,
     DMA_BYTES,
     DMA_READ_US,
     DMA_WRITE_US,
@@ -29,13 +34,11 @@ PUBLISHED = {
 
 
 def cycles_per_edge(width: int, tasklets: int = 16) -> float:
-    import numpy as np
-
     edges = 1e6
     shape = (1, 1, tasklets)
     share = np.full(shape, edges / tasklets)
     none = np.zeros(shape)
-    plan = PimPlan(tasklets=tasklets, unit_weights=False)
+    plan = replace(prior_art.PUBLISHED, tasklets=tasklets)
     counts = Counts(share, none, none, np.zeros((1, 1)))
     return float(core_cycles(CONFIG, plan, MULTIPLYING, counts, width)[0][0, 0]) / edges
 
@@ -64,24 +67,37 @@ def test_published_linear_law_agrees_for_large_transfers(law: str) -> None:
 
 def test_issue_rate_rises_to_eleven_threads_and_no_further() -> None:
     rates = {t: 1 / cycles_per_edge(32, t) for t in (1, 2, 4, 8, 11, 12, 16, 24)}
-    for threads in (2, 4, 8):
-        assert rates[threads] / rates[1] == pytest.approx(threads, rel=0.05)
-    assert rates[24] == pytest.approx(rates[16], rel=0.01)
-    assert rates[16] > 0.99 * rates[11] * 0.9
+    for threads in (1, 2, 4, 8):
+        assert rates[threads] / rates[24] == pytest.approx(threads / 11, rel=0.03)
+    # Transfers, in which a tasklet waits, take the eleventh thread a little from the full rate.
+    assert rates[11] == pytest.approx(rates[24], rel=0.03)
+    assert rates[12] == rates[16] == rates[24]
 
 
 def test_host_links() -> None:
     gigabyte = 1e9
     assert gigabyte / (broadcast_ns(CONFIG, gigabyte) - CONFIG.links.call_us * 1e3) == pytest.approx(43.73)
     for size, rate in zip(PULL_KB, PULL_GBPS, strict=True):
-        assert float(interpolate(CONFIG.links.pull_gbps, size)) == rate
+        took = retrieve_ns(CONFIG, np.full(CONFIG.ranks, size * 1024.0), reuse_buffers=False)
+        assert size * 1024 * CONFIG.cores / (took - CONFIG.links.call_us * 1e3) == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(("law", "table"), [("copy_ns", COPIED_ROWS_PER_MS), ("add_ns", ADDED_ROWS_PER_MS)])
 def test_merge_rates(law: str, table: dict[int, float]) -> None:
-    base, slope = getattr(CONFIG.links, law)
     for width, rows_per_ms in table.items():
-        assert 1e6 / (base + slope * width) == pytest.approx(rows_per_ms, rel=0.10)
+        took = merge_ns(CONFIG.links, [rows_per_ms], [width], [law == "add_ns"], threads=1)
+        assert took == pytest.approx(1e6, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("law", "fit"), [("copy_ns", COPY_FIT_NS), ("add_ns", ADD_FIT_NS)], ids=["copy", "add"]
+)
+def test_merge_rates_beyond_the_table_are_those_of_the_published_fit(
+    law: str, fit: tuple[float, float]
+) -> None:
+    for width in (8, 16, 32, 64, 256):
+        expected = fit[0] + fit[1] * width
+        assert float(interpolate(getattr(CONFIG.links, law), width)) == pytest.approx(expected, rel=0.07)
 
 
 def simulated_ms(name: str, sp: int, ds: int) -> float:
@@ -104,15 +120,12 @@ def test_sparse_graphs_want_one_sparse_part(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["reddit", "proteins"])
-def test_dense_graphs_hardly_tell_one_from_two_sparse_parts(name: str) -> None:
+def test_dense_graphs_want_two_sparse_parts_by_a_hair(name: str) -> None:
     one, two = simulated_ms(name, 1, 32), simulated_ms(name, 2, 16)
-    assert one == pytest.approx(two, rel=0.01)
-    assert max(one, two) < simulated_ms(name, 4, 8)
+    assert 0.99 * one < two < one < simulated_ms(name, 4, 8)
 
 
 @pytest.mark.parametrize("name", presets())
 def test_every_preset_runs(name: str) -> None:
-    from onehop.machines.pim import preset
-
     report = Machine(preset(name)).simulate(BalancedShapes(10_000, 10_000, 100_000), 64, None, "float32")
     assert report.total_ns > 0

@@ -5,7 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from onehop.machines.pim.shapes import CutRule, GraphShapes, edge_bounds, equal_bounds
+from onehop.machines.pim.counted import GraphShapes
+from onehop.machines.pim.shapes import CutRule, edge_bounds, equal_bounds
 from tests.machines.pim.graphs import HOSTILE
 
 RULES = [

@@ -3,7 +3,7 @@
 import json as json_module
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,8 +25,10 @@ from onehop.machines.pim.shapes import Shapes
 from onehop.machines.pim.tuner import TuningResult
 from onehop.machines.pim.vary import names as variable, varied
 from onehop.machines.report import aligned, plot_phases
+from onehop.machines.trace import Trace
 
 _PLANS = "tuned, default, SPxDS such as 2x16, grande, sparsep, or a JSON file that PimPlan.to_json wrote"
+_NAMED_PLANS = ("tuned", "default", "grande", "sparsep")
 # Features are small whole numbers, so that sums of any type can be compared exactly.
 _LARGEST_FEATURE = 8
 
@@ -52,7 +54,8 @@ def pim(
     sweep: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=A:B|A,B,...", help="Vary a value of the machine; A:B doubles from A to B."
+            metavar="NAME=A:B|A,B,...",
+            help="Vary a value of the machine: A:B is A, 2A, 4A, ... and B. Names: see docs/machines/pim.md.",
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help=f"A whole model: {', '.join(near_bank.KINDS)}.")] = None,
@@ -68,25 +71,35 @@ def pim(
     set_threads(threads)
     if dtype not in TORCH_TYPES:
         raise ArgumentError(f"dtype: expected one of {', '.join(TORCH_TYPES)}, got {dtype!r}.")
+    if model is not None and model not in near_bank.KINDS:
+        raise ArgumentError(f"model: expected one of {', '.join(near_bank.KINDS)}, got {model!r}.")
     if sweep and model is not None:
         raise ArgumentError("sweep, model: give one of them.")
+    if sweep and trace is not None:
+        raise ArgumentError("trace: a sweep has no timeline; leave --trace or --sweep away.")
+    if host_too and (sweep or model is not None):
+        raise ArgumentError("host: torch is measured beside one aggregation; leave --sweep and --model away.")
     points = [_sweep_points(text) for text in sweep or []]
     config = PimConfig.load(machine) if Path(machine).exists() else preset(machine)
+    chosen = _Chosen(plan, published, width, dtype, config)
     loaded, name = _load(graph, scale)
-    chosen = _Chosen(plan, published, width, dtype)
     console = output()
     if points:
         _run_sweep(config, loaded, name, chosen, points, json, plot)
         return
     simulated = Machine(config)
-    found = chosen.on(simulated, loaded, simulated.shapes(loaded))
     if model is not None:
-        _run_model(simulated, loaded, name, found, model, layers, chosen, json, trace, plot)
+        _run_model(simulated, loaded, name, model, layers, chosen, json, trace, plot)
         return
-    x = features(loaded.num_src, width, dtype)
-    out, report = simulated.aggregate(loaded, x, found.plan)
-    error = host.largest_error(loaded, x, None, "sum", out)
-    report = replace(report, output_max_abs_error=error)
+    with progress(3, "finding a plan") as bar:
+        found = chosen.on(simulated, loaded, simulated.shapes(loaded))
+        bar.advance()
+        bar.describe("aggregating")
+        x = features(loaded.num_src, width, dtype)
+        out, report = simulated.aggregate(loaded, x, found.plan)
+        bar.advance()
+        bar.describe("comparing with float64")
+        report = replace(report, output_max_abs_error=host.largest_error(loaded, x, None, "sum", out))
     console.print(f"{name}, width {width}, {dtype}", markup=False)
     console.print(report.table(), markup=False)
     content: dict[str, Any] = {**report.as_dict(), "graph": _facts(loaded, name), "width": width}
@@ -108,23 +121,37 @@ def pim(
         report.plot(plot)
 
 
+@dataclass(frozen=True)
 class _Found:
     """A plan, and how it was found."""
 
-    def __init__(self, plan: PimPlan, tuning: TuningResult | None = None) -> None:
-        self.plan = plan
-        self.tuning = tuning
+    plan: PimPlan
+    tuning: TuningResult | None = None
 
 
 class _Chosen:
-    """What the options say of the plan."""
+    """What the options say of the plan; what they say wrong is told before a graph is loaded."""
 
-    def __init__(self, plan: str, published: bool, width: int, dtype: str) -> None:
+    def __init__(self, plan: str, published: bool, width: int, dtype: str, config: PimConfig) -> None:
         self.plan, self.width, self.dtype = plan, width, dtype
         self.base = prior_art.PUBLISHED if published else PimPlan()
+        self._given: PimPlan | None = None
+        if plan in _NAMED_PLANS:
+            return
+        grid = re.fullmatch(r"(\d+)x(\d+)", plan)
+        if grid:
+            tasklets = min(self.base.tasklets, config.core.threads)
+            self._given = replace(self.base, sp=int(grid[1]), ds=int(grid[2]), tasklets=tasklets)
+        elif Path(plan).is_file():
+            self._given = PimPlan.from_json(Path(plan).read_text())
+        else:
+            grids = ", ".join(f"{sp}x{ds}" for sp, ds in suitable_grids(config))
+            raise ArgumentError(f"plan: expected {_PLANS}, got {plan!r}; grids of {config.name}: {grids}.")
 
     def on(self, machine: Machine, graph: Graph, shapes: Shapes) -> _Found:
         """The plan for a machine and a graph, whose shapes may be those that another machine counted."""
+        if self._given is not None:
+            return _Found(self._given)
         config = machine.config
         if self.plan == "tuned":
             found = tune(machine, shapes, self.width, self.dtype, base=self.base)
@@ -133,18 +160,10 @@ class _Chosen:
             return _Found(machine.plan(graph, self.width, self.dtype))
         if self.plan == "grande":
             return _Found(prior_art.grande(config))
-        if self.plan == "sparsep":
-            kernel = machine.kernel(prior_art.PUBLISHED, self.dtype)
-            best = prior_art.best_sparsep(config, shapes, self.width, kernel)
-            return _Found(best or prior_art.sparsep(config, self.width, config.ranks))
-        grid = re.fullmatch(r"(\d+)x(\d+)", self.plan)
-        if grid:
-            tasklets = min(self.base.tasklets, config.core.threads)
-            return _Found(replace(self.base, sp=int(grid[1]), ds=int(grid[2]), tasklets=tasklets))
-        if Path(self.plan).exists():
-            return _Found(PimPlan.from_json(Path(self.plan).read_text()))
-        grids = ", ".join(f"{sp}x{ds}" for sp, ds in suitable_grids(config))
-        raise ArgumentError(f"plan: expected {_PLANS}, got {self.plan!r}; grids of {config.name}: {grids}.")
+        kernel = machine.kernel(prior_art.PUBLISHED, self.dtype)
+        best = prior_art.best_sparsep(config, shapes, self.width, kernel)
+        # Where none fits, the one that is then refused says what it needs.
+        return _Found(best or prior_art.sparsep(config, self.width, config.ranks))
 
 
 def features(rows: int, width: int, dtype: str) -> Tensor:
@@ -182,7 +201,6 @@ def _run_model(
     machine: Machine,
     graph: Graph,
     name: str,
-    found: _Found,
     kind: str,
     layers: int,
     chosen: _Chosen,
@@ -193,8 +211,11 @@ def _run_model(
     torch.manual_seed(0)
     network = near_bank.Network(kind, chosen.width, chosen.width, chosen.width, layers).eval()
     x = features(graph.num_src, chosen.width, "float32") / _LARGEST_FEATURE
-    plan = replace(found.plan, dtype=chosen.dtype)
-    ran = near_bank.run(machine, graph, network, x, plan, near_bank.combination_ms(network, x))
+    with progress(2, "finding a plan") as bar:
+        plan = replace(chosen.on(machine, graph, machine.shapes(graph)).plan, dtype=chosen.dtype)
+        bar.advance()
+        bar.describe("running the model")
+        ran = near_bank.run(machine, graph, network, x, plan, near_bank.combination_ms(network, x))
     first = ran.reports[0]
     console = output()
     rows = [
@@ -207,7 +228,7 @@ def _run_model(
         *lines,
         f"combination on this host  {ran.host_ms:.4g} ms",
         f"whole model               {ran.total_ms:.4g} ms",
-        f"error of the output       {ran.max_abs_error:.3g} of its largest value",
+        f"error of the output       {ran.max_abs_error:.3g}, where the largest is {ran.max_abs_output:.3g}",
     ):
         console.print(line, markup=False)
     content = {
@@ -225,7 +246,10 @@ def _run_model(
     }
     _write(json, content)
     if trace is not None:
-        first.trace(trace)
+        whole = Trace()
+        for report in ran.reports:
+            whole.spans += report.timeline.shift(whole.end_ns).spans
+        whole.write(trace)
     if plot is not None:
         plot_phases({f"layer {i + 1}": report for i, report in enumerate(ran.reports)}, plot)
 
@@ -240,7 +264,8 @@ def _sweep_points(text: str) -> tuple[str, list[float]]:
             low, high = (float(each) for each in values.split(":"))
             if not 0 < low <= high:
                 raise ValueError
-            points = [high / 2**i for i in range(int(math.log2(high / low) + 1e-9) + 1)][::-1]
+            doublings = math.ceil(math.log2(high / low) - 1e-9)
+            points = [*(low * 2**i for i in range(doublings)), high]
         else:
             points = [float(each) for each in values.split(",")]
     except ValueError as error:
@@ -263,10 +288,14 @@ def _run_sweep(
     entries, rows = [], []
     # Counted once: only where the machine has other clusters is there more to count.
     shapes = Machine(config).shapes(graph)
-    for field, values in points:
-        for value in values:
-            machine = Machine(varied(config, field, value))
+    # All machines first: a bad value is to be told before the first has run.
+    machines = [
+        (field, value, Machine(varied(config, field, value))) for field, values in points for value in values
+    ]
+    with progress(len(machines), "machines") as bar:
+        for field, value, machine in machines:
             label = f"{field}={value:g}"
+            bar.describe(label)
             try:
                 found = chosen.on(machine, graph, shapes)
                 report = machine.simulate(shapes, chosen.width, found.plan, chosen.dtype)
@@ -274,6 +303,8 @@ def _run_sweep(
                 rows.append((label, "does not fit", "", ""))
                 entries.append({"name": field, "value": value, "error": str(error)})
                 continue
+            finally:
+                bar.advance()
             reports[label] = report
             entries.append({"name": field, "value": value, **report.as_dict()})
             grid = f"{report.plan.sp}x{report.plan.ds}"

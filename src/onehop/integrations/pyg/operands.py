@@ -17,8 +17,10 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 LEFT_TO_PYG = "PyG is left to report what does not fit"
 
 
-def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tensor, list[int | None]] | str:
-    """The [2, E] tensor of the edges and the sizes that the caller gave."""
+def edges_of(
+    layer: Any, edge_index: Any, size: Any, fuses: bool, anywhere: bool = False
+) -> tuple[Tensor, list[int | None]] | str:
+    """The [2, E] tensor of the edges and the sizes that the caller gave; on the CPU unless ``anywhere``."""
     if type(edge_index) is Tensor:
         data = edge_index
         if data.layout is not torch.strided:
@@ -37,7 +39,7 @@ def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tenso
         sizes = [edge_index.num_rows, edge_index.num_cols]
     else:
         return f"edge_index is of type {type(edge_index).__name__}"
-    if not data.is_cpu:
+    if not data.is_cpu and not anywhere:
         return "edge_index is not on the CPU"
     if (
         (data.dtype is not torch.int64 and data.dtype is not torch.int32)
@@ -48,7 +50,9 @@ def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tenso
     return data, sizes
 
 
-def source_of(layer: Any, operand: Any, sizes: list[int | None], forwards: bool) -> Tensor | str:
+def source_of(
+    layer: Any, operand: Any, sizes: list[int | None], forwards: bool, anywhere: bool = False
+) -> Tensor | str:
     """The features that are gathered; notes the numbers of rows in ``sizes`` as PyG does."""
     dim = layer.node_dim
     if isinstance(operand, tuple | list):
@@ -57,7 +61,7 @@ def source_of(layer: Any, operand: Any, sizes: list[int | None], forwards: bool)
         source, target = operand
         if not forwards and target is not source:
             return "bipartite features meet flow='target_to_source'"
-        reason = features_reason(source, dim)
+        reason = features_reason(source, dim, anywhere)
         if reason is not None:
             return reason
         if not fits(sizes, 0, source.size(dim)):
@@ -68,7 +72,7 @@ def source_of(layer: Any, operand: Any, sizes: list[int | None], forwards: bool)
             if not fits(sizes, 1, target.size(dim)):
                 return LEFT_TO_PYG
         return source  # type: ignore[no-any-return]
-    reason = features_reason(operand, dim)
+    reason = features_reason(operand, dim, anywhere)
     if reason is not None:
         return reason
     if not fits(sizes, 0 if forwards else 1, operand.size(dim)):
@@ -76,13 +80,13 @@ def source_of(layer: Any, operand: Any, sizes: list[int | None], forwards: bool)
     return operand  # type: ignore[no-any-return]
 
 
-def features_reason(x: Any, node_dim: int) -> str | None:
-    """Why such features have no fast path; None if they have."""
+def features_reason(x: Any, node_dim: int, anywhere: bool = False) -> str | None:
+    """Why such features have no fast path, which is for the CPU's unless ``anywhere``; None if they have."""
     if type(x) is not Tensor and type(x) is not Parameter:
         return f"the features are of type {type(x).__name__}"
     if x.dtype not in FLOATS:
         return "the features are not floating-point numbers of 16, 32 or 64 bits"
-    if not x.is_cpu:
+    if not x.is_cpu and not anywhere:
         return "the features are not on the CPU"
     if x.layout is not torch.strided:
         return "the features are sparse"
@@ -92,14 +96,16 @@ def features_reason(x: Any, node_dim: int) -> str | None:
     return None
 
 
-def weight_of(form: Form, kwargs: dict[str, Any], edges: int) -> tuple[Tensor | None, str | None]:
+def weight_of(
+    form: Form, kwargs: dict[str, Any], edges: int, anywhere: bool = False
+) -> tuple[Tensor | None, str | None]:
     """The weight, one number an edge, or None; in the second place, why it has no fast path."""
     weight = kwargs[form.weight] if form.weight is not None else None
     if weight is None:
         return None, "PyG is left to report the missing weight" if form.weight_required else None
     if type(weight) is not Tensor and type(weight) is not Parameter:
         return None, f"the edge weight is of type {type(weight).__name__}"
-    if weight.dtype not in FLOATS or not weight.is_cpu or weight.layout is not torch.strided:
+    if weight.dtype not in FLOATS or not (weight.is_cpu or anywhere) or weight.layout is not torch.strided:
         return None, "the edge weight is not a dense floating-point tensor on the CPU"
     if weight.dim() == 2 and weight.size(1) == 1:
         weight = weight.squeeze(1)
@@ -109,10 +115,16 @@ def weight_of(form: Form, kwargs: dict[str, Any], edges: int) -> tuple[Tensor | 
 
 
 def difference_reason(
-    layer: Any, subtrahend: Any, source: Tensor, reduce: str, sizes: list[int | None], forwards: bool
+    layer: Any,
+    subtrahend: Any,
+    source: Tensor,
+    reduce: str,
+    sizes: list[int | None],
+    forwards: bool,
+    anywhere: bool = False,
 ) -> str | None:
     """Why a message that subtracts the destinations' features has no fast path; None if it has."""
-    reason = features_reason(subtrahend, layer.node_dim)
+    reason = features_reason(subtrahend, layer.node_dim, anywhere)
     if reason is not None:
         return reason
     if not fits(sizes, 1 if forwards else 0, subtrahend.size(layer.node_dim)):

@@ -15,7 +15,13 @@ from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.attention import AttentionTask, Propagation, prepare
 from onehop.integrations.pyg.eligibility import ClassRecord, context_reason, layer_reason, reduction
 from onehop.integrations.pyg.graphs import graph_of, scales_of
-from onehop.integrations.pyg.operands import difference_reason, edges_of, source_of, weight_of
+from onehop.integrations.pyg.operands import (
+    LEFT_TO_PYG,
+    difference_reason,
+    edges_of,
+    source_of,
+    weight_of,
+)
 from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.recognise import Attention, Form
 from onehop.integrations.pyg.rowwise.task import BlockTask, in_blocks_instead
@@ -229,23 +235,30 @@ def _prepare(
     assert form is not None
     if args or not _names_fit(form, kwargs):
         return "propagate gets other operands than the message needs"
-    edges = edges_of(layer, edge_index, kwargs.get("size"), record.fuses)
+    # A simulated machine gets its data through the host's memory, wherever they are.
+    anywhere = _machine != "" and not isinstance(form, Attention)
+    edges = edges_of(layer, edge_index, kwargs.get("size"), record.fuses, anywhere)
     if isinstance(edges, str):
         return edges
     data, sizes = edges
     if isinstance(form, Attention):
         return prepare(form.kind, Propagation(layer, reduce, edge_index, data, sizes, kwargs))
     forwards = layer.flow == "source_to_target"
-    x = source_of(layer, kwargs[form.source], sizes, forwards)
+    x = source_of(layer, kwargs[form.source], sizes, forwards, anywhere)
     if isinstance(x, str):
         return x
-    weight, reason = weight_of(form, kwargs, data.size(1))
+    weight, reason = weight_of(form, kwargs, data.size(1), anywhere)
     if reason is not None:
         return reason
+    backend = _backend_of(layer, x, reduce)
+    if x.device != data.device or (weight is not None and weight.device != x.device):
+        return LEFT_TO_PYG
+    if not x.is_cpu and not backend:
+        return "the features are not on the CPU, and the machine does not take them"
     subtrahend = None
     if form.subtract is not None:
         subtrahend = kwargs[form.subtract]
-        reason = difference_reason(layer, subtrahend, x, reduce, sizes, forwards)
+        reason = difference_reason(layer, subtrahend, x, reduce, sizes, forwards, anywhere)
         if reason is not None:
             return reason
     receiving = 1 if forwards else 0
@@ -261,7 +274,7 @@ def _prepare(
         scale = scales_of(weight, data, num_src, graph.num_dst, x.dtype)
         if scale is not None:
             weight = None
-    return Task(form, reduce, graph, x, weight, scale, subtrahend, _backend_of(layer, x, reduce))
+    return Task(form, reduce, graph, x, weight, scale, subtrahend, backend)
 
 
 def _names_fit(form: Form | Attention, kwargs: dict[str, Any]) -> bool:

@@ -55,6 +55,7 @@ class Core:
         dma_write_cycles: The same, to the bank.
         dma_most_bytes: Of one transfer.
         alignment_bytes: Every transfer's address and size is a multiple.
+        background_transfers: Whether a tasklet goes on while its transfer runs; UPMEM's wait.
     """
 
     clock_mhz: float = 350.0
@@ -72,6 +73,7 @@ class Core:
     dma_write_cycles: Points = ((8, 65.0), (2048, 1085.0))
     dma_most_bytes: int = 2048
     alignment_bytes: int = 8
+    background_transfers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ class Links:
         rank_push_gbps: What one rank takes.
         rank_pull_gbps: What one rank gives.
         call_us: Latency of a transfer or a launch.
-        copy_ns: Merging, first part: base and slope in the width of a row's slice of 4-byte values.
-        add_ns: Merging, further parts.
+        copy_ns: Merging a row's slice of the first part, by its number of 4-byte values.
+        add_ns: Merging one of a further part.
         host_dram_gbps: What the host's memory moves: no number of threads merges faster.
         host_line_bytes: Its cache line: what a narrow slice moves at least.
         page_bytes: The host's page, and
@@ -106,8 +108,8 @@ class Links:
     rank_push_gbps: float = 6.68
     rank_pull_gbps: float = 4.74
     call_us: float = 30.0
-    copy_ns: tuple[float, float] = (27.8, 2.14)
-    add_ns: tuple[float, float] = (20.3, 1.36)
+    copy_ns: Points = ((1, 29.94), (512, 1123.48))
+    add_ns: Points = ((1, 21.66), (512, 716.62))
     host_dram_gbps: float = 23.1
     host_line_bytes: int = 64
     page_bytes: int = 4096
@@ -163,6 +165,12 @@ class PimConfig:
         """Checks every value."""
         if not self.name or not isinstance(self.name, str):
             raise ConfigurationError(f"name: expected a text, got {self.name!r}.")
+        for name in ("cores", "ranks"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ConfigurationError(f"{name}: expected an integer of at least 1, got {value!r}.")
+        if not isinstance(self.estimate, bool):
+            raise ConfigurationError(f"estimate: expected true or false, got {self.estimate!r}.")
         if not 1 <= self.ranks <= self.cores:
             raise ConfigurationError(
                 f"ranks: expected 1 to {self.cores}, the number of cores, got {self.ranks}."
@@ -186,7 +194,7 @@ class PimConfig:
     def rank_cores(self) -> tuple[int, ...]:
         """Cores of each rank: the first ones have one more where they do not divide evenly."""
         least, more = divmod(self.cores, self.ranks)
-        return tuple(least + (rank < more) for rank in range(self.ranks))
+        return (least + 1,) * more + (least,) * (self.ranks - more)
 
     @property
     def cycle_ns(self) -> float:
@@ -270,9 +278,6 @@ class PimConfig:
         missing = [name for name in ("name", "cores", "ranks") if name not in values]
         if missing:
             raise ConfigurationError(f"machine: {', '.join(missing)} must be given.")
-        for name in ("cores", "ranks"):
-            if type(values[name]) is not int:
-                raise ConfigurationError(f"{name}: expected an integer, got {values[name]!r}.")
         return cls(**values)
 
     @classmethod
@@ -312,14 +317,17 @@ def settable() -> list[str]:
     """The names that :meth:`PimConfig.with_` takes and that are single numbers."""
     names = ["cores", "ranks"]
     for part in (Core(), Links(), Power()):
-        names += [each.name for each in fields(part) if isinstance(getattr(part, each.name), int | float)]
+        names += [each.name for each in fields(part) if type(getattr(part, each.name)) in (int, float)]
     return names
 
 
 def _check_values(part: str, table: Any) -> None:
     for each in fields(table):
         value = getattr(table, each.name)
-        if isinstance(value, tuple):
+        if each.type is bool:
+            if not isinstance(value, bool):
+                raise ConfigurationError(f"{part}.{each.name}: expected true or false, got {value!r}.")
+        elif isinstance(value, tuple):
             _check_points(f"{part}.{each.name}", value)
         elif (
             isinstance(value, bool)

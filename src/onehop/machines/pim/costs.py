@@ -1,4 +1,4 @@
-"""Time and memory of one core's kernel, from what falls to its tasklets.
+"""Time of one core's kernel, from what falls to its tasklets.
 
 A core issues one instruction a cycle at most, a tasklet one every ``reissue_cycles``, and it serves one
 transfer at a time. So a kernel takes the longest of: all instructions; the busiest tasklet's instructions,
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onehop.machines.pim.config import Arithmetic, PimConfig, Points
+from onehop.machines.pim.config import Arithmetic, Core, PimConfig, Points
 from onehop.machines.pim.layout import ITEM_BYTES, padded
 from onehop.machines.pim.shapes import Counts
 from onehop.plans.pim import PimPlan
 
-# A sequential reader keeps two pages, and fetches both whenever it comes to the end of one.
-_READER_PAGES = 2
+# A sequential reader has two pages of working memory.
+READER_PAGES = 2
+# Is a source among the hubs? A compare and a branch (assumption), for the host gives hubs the lowest numbers.
+_HUB_INSTRUCTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,49 +59,98 @@ def arithmetic_instructions(config: PimConfig, kernel: Kernel) -> float:
     return accumulate + multiply_instructions(config.arithmetic[kernel.dtype], kernel.value_bits)
 
 
+def hub_rows(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
+    """How many sources' features a core keeps in its working memory."""
+    return plan.hub_bytes // (_filled(config, kernel, width) * ITEM_BYTES[kernel.dtype])
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Cycles of transfers of one row, and instructions of writing one.
+
+    Attributes:
+        read: Of its features.
+        write: Of its sums.
+        read_sums: Of sums that are added to.
+        instructions: For its bounds, its clearing, and starting the write.
+    """
+
+    read: float
+    write: float
+    read_sums: float
+    instructions: float
+
+
 def tasklet_cycles(
     config: PimConfig, plan: PimPlan, kernel: Kernel, counts: Counts, width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Instructions, and cycles of transfers, of every tasklet; and cycles that a core spends one by one.
+    """Instructions and cycles of transfers of every tasklet; and cycles of a core before and after its edges.
 
     Returns:
-        [..., cores, tasklets] twice, and [..., cores].
+        [parts, cores, tasklets] twice, and [parts, cores].
     """
     core = config.core
     item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
-    filled_width = padded(width, min(item, sum_item), core.alignment_bytes)
-    read = float(interpolate(core.dma_read_cycles, filled_width * item))
-    write = float(interpolate(core.dma_write_cycles, filled_width * sum_item))
-    read_sum = float(interpolate(core.dma_read_cycles, filled_width * sum_item))
-    refill = float(interpolate(core.dma_read_cycles, _READER_PAGES * plan.reader_bytes))
-    index, value = refill / (plan.reader_bytes / 4), refill / (plan.reader_bytes / item)
+    filled_width = _filled(config, kernel, width)
+    row = _Row(
+        float(interpolate(core.dma_read_cycles, filled_width * item)),
+        float(interpolate(core.dma_write_cycles, filled_width * sum_item)),
+        float(interpolate(core.dma_read_cycles, filled_width * sum_item)),
+        core.row_instructions + width * core.row_element_instructions,
+    )
+    refill = float(interpolate(core.dma_read_cycles, READER_PAGES * plan.reader_bytes))
+    consumed = plan.reader_bytes * (READER_PAGES if plan.reader == "block" else 1)
+    index, value = refill * 4 / consumed, refill * item / consumed
 
     element = core.element_instructions + arithmetic_instructions(config, kernel)
     instructions = counts.edges * (core.edge_instructions + width * element)
-    transfers = counts.edges * (read + index + (value if kernel.multiplies else 0.0))
-    one_by_one = np.zeros(counts.core_rows.shape)
-    row = core.row_instructions + width * core.row_element_instructions
-    fold = write + read_sum + core.reissue_cycles * width * config.arithmetic[kernel.sums].accumulate
+    transfers = counts.edges * (row.read + index + (value if kernel.multiplies else 0.0))
+    aside = np.zeros(counts.core_rows.shape)
+    if counts.hub_edges is not None:
+        instructions = instructions + counts.edges * _HUB_INSTRUCTIONS
+        transfers = transfers - counts.hub_edges * row.read
+        # Hubs come first, so that they are fetched together.
+        aside = aside + _bulk_read(core, hub_rows(config, plan, kernel, width) * filled_width * item)
     if plan.format == "csr":
-        instructions = instructions + counts.rows * row
-        transfers = transfers + counts.rows * (write + index)
-        return instructions, transfers, one_by_one
-    # The third stream, of rows; results are set to zero by the first tasklet alone.
+        together = max(plan.write_bytes // (filled_width * sum_item), 1)
+        written = float(interpolate(core.dma_write_cycles, together * filled_width * sum_item)) / together
+        instructions = instructions + counts.rows * row.instructions
+        transfers = transfers + counts.rows * (written + index)
+        return instructions, transfers, aside
+    # The third stream, of rows.
     transfers = transfers + counts.edges * index
-    instructions = instructions + counts.filled * row
-    one_by_one = counts.core_rows * (write + core.reissue_cycles * row)
-    busy = (counts.edges > 0).sum(axis=-1)
+    instructions = instructions + counts.filled * row.instructions
+    cleared: float | np.ndarray = core.reissue_cycles * row.instructions + row.write
+    if plan.clear == "shared":
+        cleared = np.maximum(max(row.instructions, row.write), cleared / counts.tasklets)
+    aside = aside + counts.core_rows * cleared
     if plan.thread_balance == "row":
-        transfers = transfers + counts.filled * write
-    elif plan.sync == "lock_free":
-        # First rows are kept aside and folded one by one, last rows are added to what is there.
-        transfers = transfers + np.maximum(counts.filled - 1, 0) * write + (counts.filled > 1) * read_sum
-        one_by_one = one_by_one + busy * fold
-    else:
+        return instructions, transfers + counts.filled * row.write, aside
+    own, after = _shared_rows(config, plan, kernel, counts, width, row)
+    return instructions, transfers + own, aside + after
+
+
+def _shared_rows(
+    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: Counts, width: int, row: _Row
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cycles where tasklets share rows: of each one's transfers, and of what follows for the whole core."""
+    reissue = config.core.reissue_cycles
+    adds = width * config.arithmetic[kernel.sums].accumulate
+    busy = counts.of_core((counts.edges > 0).astype(np.float64))
+    one_by_one = busy * (row.write + row.read_sums + reissue * adds)
+    others = np.maximum(counts.filled - 1, 0)
+    if plan.sync == "coarse_lock":
         # First rows one by one under the lock, all others added to what is there.
-        transfers = transfers + np.maximum(counts.filled - 1, 0) * (write + read_sum)
-        one_by_one = one_by_one + busy * fold
-    return instructions, transfers, one_by_one
+        return others * (row.write + row.read_sums), one_by_one
+    # First rows are kept aside, last rows are added to what is there.
+    own = others * row.write + (counts.filled > 1) * row.read_sums
+    if plan.fold == "serial":
+        return own, one_by_one
+    # Level by level, pairs of tasklets add at the same time; then each row is added to what is there, of
+    # which there are at most as many as tasklets. A level costs what a row does beside (assumption).
+    levels = np.ceil(np.log2(np.maximum(busy, 1)))
+    level = np.maximum(reissue, busy / 2) * (config.core.row_instructions + adds)
+    return own, levels * level + busy * (row.write + row.read_sums)
 
 
 def core_cycles(
@@ -108,57 +159,21 @@ def core_cycles(
     """Cycles of every core's kernel, and for how many each tasklet is busy.
 
     Returns:
-        [..., cores], and [..., cores, tasklets].
+        [parts, cores], and [parts, cores, tasklets].
     """
-    instructions, transfers, one_by_one = tasklet_cycles(config, plan, kernel, counts, width)
-    alone = instructions * config.core.reissue_cycles + transfers
-    together = np.maximum(np.maximum(instructions.sum(axis=-1), transfers.sum(axis=-1)), alone.max(axis=-1))
-    return one_by_one + together, alone
+    instructions, transfers, aside = tasklet_cycles(config, plan, kernel, counts, width)
+    spread = instructions * config.core.reissue_cycles
+    alone = np.maximum(spread, transfers) if plan.double_buffer else spread + transfers
+    together = np.maximum(counts.of_core(instructions), counts.of_core(transfers))
+    return aside + np.maximum(together, alone.max(axis=-1)), alone
 
 
-def mram_bytes(
-    config: PimConfig,
-    plan: PimPlan,
-    kernel: Kernel,
-    width: int,
-    columns: np.ndarray,
-    rows: np.ndarray,
-    edges: np.ndarray,
-) -> np.ndarray:
-    """Bytes that a core's bank must hold: results, features, indices, values; everything filled up.
-
-    Args:
-        config: The machine.
-        plan: The plan.
-        kernel: The kernel.
-        width: Feature columns of a pass.
-        columns: Rows of features: columns of the part.
-        rows: Most rows of results of a core of the cluster.
-        edges: Most edges of one.
-    """
-    item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
-    align = config.core.alignment_bytes
-    filled_width = padded(width, min(item, sum_item), align)
-    step = max(align // item, 2)
-    need = rows * filled_width * sum_item + columns * filled_width * item
-    if plan.format == "csr":
-        pointers = np.ceil((rows + 1) / step) * step
-        need = need + 4 * pointers + 4 * np.ceil(edges / 2) * 2
-    else:
-        need = need + 8 * np.ceil(edges / step) * step
-    if kernel.multiplies:
-        need = need + item * np.ceil(edges / step) * step
-    found: np.ndarray = np.ceil(need).astype(np.int64)
-    return found
+def _filled(config: PimConfig, kernel: Kernel, width: int) -> int:
+    least = min(ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums])
+    return padded(width, least, config.core.alignment_bytes)
 
 
-def wram_bytes(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
-    """Bytes of working memory: a row of features, a row of sums, readers and a stack for every tasklet."""
-    item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
-    filled_width = padded(width, min(item, sum_item), config.core.alignment_bytes)
-    streams = 2 + kernel.multiplies
-    each = filled_width * (item + sum_item) + streams * _READER_PAGES * plan.reader_bytes
-    each += config.core.stack_bytes
-    if plan.format == "coo" and plan.thread_balance == "edge" and plan.sync == "lock_free":
-        each += filled_width * sum_item
-    return plan.tasklets * each
+def _bulk_read(core: Core, size: int) -> float:
+    whole, rest = divmod(size, core.dma_most_bytes)
+    cycles = whole * interpolate(core.dma_read_cycles, core.dma_most_bytes)
+    return float(cycles + (interpolate(core.dma_read_cycles, rest) if rest else 0.0))

@@ -10,10 +10,10 @@ from onehop import native
 from onehop.machines.native import extension
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
+from onehop.machines.pim.counted import GraphShapes
 from onehop.machines.pim.layout import Cluster, layout
 from onehop.machines.pim.memory import cut_rule
 from onehop.machines.pim.numbers import TORCH_TYPES
-from onehop.machines.pim.shapes import GraphShapes
 from onehop.plans.pim import PimPlan
 
 # Numbers of onehop::pim::Number in csrc/machines/pim_execute.hpp.

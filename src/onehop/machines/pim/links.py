@@ -46,8 +46,7 @@ def merge_ns(
     """Of copying or adding so many rows of slices of so many 4-byte values, by so many threads."""
     time = 0.0
     for count, width, add in zip(rows, widths, adds, strict=True):
-        base, slope = links.add_ns if add else links.copy_ns
-        time += count * (base + slope * width)
+        time += count * float(interpolate(links.add_ns if add else links.copy_ns, width))
     return time / threads
 
 

@@ -2,7 +2,6 @@
 
 import weakref
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +11,9 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
+from onehop.machines.pim.counted import GraphShapes
 from onehop.machines.pim.defaults import default_plan
 from onehop.machines.pim.execute import execute
-from onehop.machines.pim.memory import check_memory
 from onehop.machines.pim.numbers import (
     INTEGERS,
     NAMES,
@@ -27,7 +26,7 @@ from onehop.machines.pim.numbers import (
 )
 from onehop.machines.pim.presets import upmem_v1a
 from onehop.machines.pim.report import PimReport
-from onehop.machines.pim.shapes import BalancedShapes, GraphShapes, Shapes, shapes_of
+from onehop.machines.pim.shapes import BalancedShapes, Shapes
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
@@ -49,7 +48,7 @@ class Machine:
         self.config = upmem_v1a() if config is None else config
         self._plan = plan
         self._dtype = dtype
-        self._shapes: weakref.WeakKeyDictionary[Graph, Any] = weakref.WeakKeyDictionary()
+        self._shapes: weakref.WeakKeyDictionary[Graph, GraphShapes] = weakref.WeakKeyDictionary()
         for name in {dtype, plan.dtype if plan is not None else None} - {None}:
             self._check_dtype(str(name))
 
@@ -76,7 +75,10 @@ class Machine:
 
     def shapes(self, graph: Graph) -> GraphShapes:
         """How a graph falls to cores and tasklets, kept with the graph."""
-        return shapes_of(graph, self._shapes)
+        found = self._shapes.get(graph)
+        if found is None:
+            found = self._shapes[graph] = GraphShapes(graph)
+        return found
 
     def plan(self, graph: Graph, width: int, dtype: str = "float32", weighted: bool = False) -> PimPlan:
         """The plan for a graph where none is given: the best grid if everything was balanced.
@@ -182,8 +184,8 @@ class Machine:
         kernel = self.kernel(chosen, dtype, weighted, prepared.sums, bits)
         shapes = self.shapes(graph)
         report = simulate(self.config, chosen, shapes, x.size(1), kernel)
-        run, _ = check_memory(self.config, chosen, shapes, x.size(1), kernel)
-        out = execute(self.config, run, shapes, kernel, prepared.x, prepared.weight)
+        # The report's plan: it may have got more rounds than the one that was chosen.
+        out = execute(self.config, report.plan, shapes, kernel, prepared.x, prepared.weight)
         return _finish(graph, inputs, prepared, out), report
 
     def _check_dtype(self, dtype: str) -> None:

@@ -7,7 +7,8 @@ import numpy as np
 
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.machines.pim.config import PimConfig
-from onehop.machines.pim.costs import Kernel, mram_bytes, wram_bytes
+from onehop.machines.pim.costs import Kernel
+from onehop.machines.pim.footprint import mram_bytes, wram_bytes
 from onehop.machines.pim.layout import ITEM_BYTES, layout, suitable_grids, wide_enough
 from onehop.machines.pim.shapes import CutRule, Shapes
 from onehop.plans.pim import PimPlan
@@ -67,7 +68,7 @@ def need(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
         sparse += int(matrix[own].sum()) * cluster.cores
         if most > worst:
             worst, worst_core = most, cluster.first_core
-    widest = max((key[1] for key in seen), default=0)
+    widest = max((key[1] for key in seen), default=1)
     return Need(max(worst, 0), wram_bytes(config, plan, kernel, widest), worst_core, sparse)
 
 

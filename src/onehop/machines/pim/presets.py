@@ -22,14 +22,20 @@ from onehop.machines.pim.config import Arithmetic, Core, Links, PimConfig, Point
 DMA_BYTES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 DMA_READ_US = (0.1882, 0.2116, 0.2551, 0.2601, 0.3698, 0.6018, 0.9283, 1.6649, 3.2829)
 DMA_WRITE_US = (0.1370, 0.1548, 0.1519, 0.2060, 0.4120, 0.4721, 0.8861, 1.6284, 3.2686)
+# R: GB/s delivered to all cores together.
+BROADCAST_GBPS = 43.73
 # R: GB/s from the cores to the host, by kilobytes of each core's block.
 PULL_KB = (64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448, 480)
 PULL_GBPS = (4.84, 4.96, 4.49, 4.99, 5.13, 5.35, 4.12, 5.76, 5.08, 5.87, 5.68, 5.87, 6.06, 6.35)
 # R: edges done in a millisecond by one core, int32, by width of the slice. For calibration alone.
 EDGES_PER_MS = {2: 3527.26, 4: 3033.81, 8: 1762.68, 16: 963.18, 32: 507.20}
-# R: rows merged in a millisecond by the host, int32, by width of the slice. For calibration alone.
+# R: rows merged in a millisecond by the host, int32, by width of the slice.
 COPIED_ROWS_PER_MS = {2: 28413.6, 4: 27390.1, 8: 23207.0, 16: 17066.6, 32: 10168.7}
 ADDED_ROWS_PER_MS = {4: 36849.0, 8: 32651.4, 16: 24902.4, 32: 15506.3}
+
+# D: fits of these two, for the widths that they lack: ns a row, base and slope in its values.
+COPY_FIT_NS, ADD_FIT_NS = (27.8, 2.14), (20.3, 1.36)
+_WIDEST = 512.0
 
 # The machine on which R was measured ran at this clock: D, from 624 MB/s in transfers of 2 KB, which is 1.8
 # of the 2 bytes a cycle that S states.
@@ -40,6 +46,14 @@ def _cycles(microseconds: tuple[float, ...]) -> Points:
     return tuple(
         (size, round(us * _MEASURED_MHZ, 2)) for size, us in zip(DMA_BYTES, microseconds, strict=True)
     )
+
+
+def _merge_ns(rows_per_ms: dict[int, float], fit: tuple[float, float]) -> Points:
+    """The table, and what is outside of it by the fit: R has no rate of adding slices of two values."""
+    base, slope = fit
+    outside = {width: base + slope * width for width in (2, _WIDEST) if width not in rows_per_ms}
+    inside = {width: round(1e6 / rate, 2) for width, rate in rows_per_ms.items()}
+    return tuple(sorted((float(width), ns) for width, ns in (inside | outside).items()))
 
 
 # Between the published law of 77 (read) or 61 (write) plus half a cycle a byte (P) and R's table, this is the
@@ -79,15 +93,15 @@ _UPMEM_ARITHMETIC = {
 }
 
 _UPMEM_LINKS = Links(
-    broadcast_gbps=43.73,  # R
+    broadcast_gbps=BROADCAST_GBPS,  # R
     push_gbps=8.9,  # M: what a server reached, on three channels
     pull_gbps=tuple(zip(map(float, PULL_KB), PULL_GBPS, strict=True)),  # R
     rank_broadcast_gbps=16.88,  # P, from memory
     rank_push_gbps=6.68,  # P
     rank_pull_gbps=4.74,  # P, from memory
     call_us=30.0,  # a third-party note, for a copy of 4 KB; the latency of a launch is not published
-    copy_ns=(27.8, 2.14),  # D: fit of R's copied rows per millisecond
-    add_ns=(20.3, 1.36),  # D: fit of R's added rows per millisecond
+    copy_ns=_merge_ns(COPIED_ROWS_PER_MS, COPY_FIT_NS),  # R up to 32 values, D beyond
+    add_ns=_merge_ns(ADDED_ROWS_PER_MS, ADD_FIT_NS),  # likewise
     host_dram_gbps=23.1,  # R
     host_line_bytes=64,
     page_bytes=4096,

@@ -10,9 +10,11 @@ from onehop.machines.pim.shapes import Shapes
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
-# What PyGim's kernels and host code do in every plan: values of one are multiplied by, one thread merges into
-# new buffers.
-PUBLISHED = PimPlan(unit_weights=False, merge_threads=1, reuse_buffers=False)
+# What PyGim's kernels and host code do in every plan: values of one are multiplied by, readers fetch each
+# byte twice, one tasklet clears and folds, one thread merges into new buffers.
+PUBLISHED = PimPlan(
+    unit_weights=False, reader="paged", clear="first", fold="serial", merge_threads=1, reuse_buffers=False
+)
 
 
 def published(sp: int, ds: int) -> PimPlan:

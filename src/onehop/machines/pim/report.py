@@ -29,7 +29,7 @@ class PimReport(Report):
         utilisation_total: The same over the whole run.
         mram_bytes_max: Of a bank, in the core that needs most.
         wram_bytes_max: Of working memory.
-        prepare_ns: Sending the matrix, once for a graph; not part of the total.
+        prepare_ns: Sending the matrix, once for a graph; not part of the total. 0 where every call sends it.
         core_busy_ns: [cores]; empty in a summary.
         tasklet_busy_ns: [cores, tasklets]: how long each would take alone; empty in a summary.
         output_max_abs_error: Largest difference to the exact result in float64; None if nothing was compared.

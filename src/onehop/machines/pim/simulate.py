@@ -1,13 +1,14 @@
 """The time of a run: passes over clusters, each with five phases, from the counts of a plan."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from onehop.machines.pim import links
 from onehop.machines.pim.config import PimConfig
-from onehop.machines.pim.costs import Kernel, core_cycles
+from onehop.machines.pim.costs import Kernel, core_cycles, hub_rows
 from onehop.machines.pim.layout import ITEM_BYTES, Cluster, Layout, layout, padded, round_slices, wide_enough
 from onehop.machines.pim.memory import Need, check_memory, cut_rule
 from onehop.machines.pim.report import PHASES, PimReport
@@ -29,6 +30,7 @@ class _Pass:
     moved: dict[str, int]
     rank_start_ns: np.ndarray
     rank_kernel_ns: np.ndarray
+    hidden_merge_ns: float = 0.0
 
 
 def simulate(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> PimReport:
@@ -83,7 +85,13 @@ class _Run:
         """[parts, cores] and [parts, cores, tasklets]: of the kernel."""
         key = (cores, width)
         if key not in self._cycles:
-            self._cycles[key] = core_cycles(self.config, self.plan, self.kernel, self.counts(cores), width)
+            counts = self.counts(cores)
+            hubs = hub_rows(self.config, self.plan, self.kernel, width)
+            if hubs:
+                rule = cut_rule(self.plan, self.kernel, cores)
+                found = self.shapes.hub_edges(self.parts, self.plan.column_cut, rule, hubs)
+                counts = replace(counts, hub_edges=found)
+            self._cycles[key] = core_cycles(self.config, self.plan, self.kernel, counts, width)
         return self._cycles[key]
 
     def passes(self) -> Iterator[_Pass]:
@@ -197,24 +205,41 @@ def _alike(clusters: Sequence[Cluster], widths: Sequence[int]) -> dict[tuple[int
     return groups
 
 
+def _send_pieces(config: PimConfig, done: list[_Pass], sparse_bytes: int) -> None:
+    """The pieces of the matrix displace one another, so every call sends them all."""
+    firsts = [each for at, each in enumerate(done) if not at or done[at - 1].block != each.block]
+    for number, each in enumerate(firsts):
+        size = sparse_bytes * (number + 1) // len(firsts) - sparse_bytes * number // len(firsts)
+        took = links.push_ns(config, size)
+        each.phases["send"] += took
+        each.moved["send"] += size
+        each.rank_start_ns = each.rank_start_ns + took
+
+
+def _hide_merges(done: list[_Pass]) -> None:
+    """Merges of all passes but the last run while the kernels of the next do, as far as these last."""
+    for each, following in pairwise(done):
+        each.hidden_merge_ns = min(each.phases["merge"], following.phases["kernel"])
+        each.phases["merge"] -= each.hidden_merge_ns
+
+
 def _report(run: _Run, done: list[_Pass], needed: Need) -> PimReport:
     config, plan, kernel = run.config, run.plan, run.kernel
+    if plan.block_rounds > 1:
+        _send_pieces(config, done, needed.sparse_bytes)
+    if plan.pipelined:
+        _hide_merges(done)
     phases = {name: sum(each.phases[name] for each in done) for name in PHASES}
     keys = ("send", "broadcast", "retrieve", "merge", "padding", "core_to_core")
     moved = {name: sum(each.moved[name] for each in done) for name in keys}
-    once = links.push_ns(config, needed.sparse_bytes)
-    if plan.block_rounds > 1:
-        # The pieces of the matrix displace one another, so every call sends them all.
-        phases["send"] += once
-        moved["send"] += needed.sparse_bytes
     moved["matrix"] = needed.sparse_bytes
     total = sum(phases.values())
     power = config.power
-    host = total - phases["kernel"]
+    host = total - phases["kernel"] + sum(each.hidden_merge_ns for each in done)
     energy = {
         "cores": power.core_w * float(run.core_busy.sum()),
         "ranks": power.rank_w * config.ranks * total,
-        "host": power.host_w * host + power.host_idle_w * phases["kernel"],
+        "host": power.host_w * host + power.host_idle_w * (total - host),
     }
     operations = (1.0 + kernel.multiplies) * run.shapes.num_edges * run.width
     peak = config.peak_gops(kernel.dtype, kernel.multiplies)
@@ -231,7 +256,7 @@ def _report(run: _Run, done: list[_Pass], needed: Need) -> PimReport:
         utilisation_total=operations / total / peak if total else 0.0,
         mram_bytes_max=needed.mram_bytes,
         wram_bytes_max=needed.wram_bytes,
-        prepare_ns=once,
+        prepare_ns=links.push_ns(config, needed.sparse_bytes) if plan.block_rounds == 1 else 0.0,
         core_busy_ns=run.core_busy,
         tasklet_busy_ns=run.tasklet_busy,
     )
@@ -254,6 +279,9 @@ def _timeline(config: PimConfig, done: list[_Pass]) -> Trace:
                     round=number,
                     cores=config.rank_cores[rank],
                 )
+        hidden = done[number - 1].hidden_merge_ns if number else 0.0
+        if hidden:
+            trace.add("host/merge", "merge", now, hidden, round=number - 1)
         now += each.phases["kernel"]
         trace.add(
             "host/link", "retrieve", now, each.phases["retrieve"], bytes=each.moved["retrieve"], round=number

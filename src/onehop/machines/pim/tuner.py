@@ -1,8 +1,7 @@
 """Finds the best plan for a graph: all candidates from what the busiest cores have, the best few in full.
 
-The first step needs, for each way to cut the matrix, the largest numbers of edges and rows of a core, which
-cost a pass over the edges for each number of parts, and hardly anything else. It takes tasklets to be
-balanced, but for what they cannot share: the largest row, unless edges are cut exactly. The second step
+The first step (estimate.py) needs, for each way to cut the matrix, the largest numbers of edges and rows of a
+core, which cost a pass over the edges for each number of parts, and hardly anything else. The second step
 counts what falls to each tasklet, for the best candidates of all and of each way to balance.
 """
 
@@ -14,13 +13,12 @@ import numpy as np
 
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
-from onehop.machines.pim import links
 from onehop.machines.pim.config import PimConfig
-from onehop.machines.pim.costs import Kernel, core_cycles, mram_bytes, wram_bytes
-from onehop.machines.pim.layout import ITEM_BYTES, padded, suitable_grids
+from onehop.machines.pim.costs import Kernel
+from onehop.machines.pim.estimate import Estimator
+from onehop.machines.pim.layout import suitable_grids
 from onehop.machines.pim.machine import Machine
-from onehop.machines.pim.memory import cut_rule
-from onehop.machines.pim.shapes import Counts, Shapes
+from onehop.machines.pim.shapes import BalancedShapes, Shapes
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
@@ -32,8 +30,10 @@ CLUSTERS_PER_RANK = (1, 2, 4)
 # More sparse parts than this mean more partial results than any graph was seen to be worth.
 _MOST_SPARSE_PARTS = 64
 # Candidates that are looked at in full: of all, and of each way to balance.
-_FINALISTS = 8
-_FINALISTS_EACH = 2
+_FINALISTS = 6
+_FINALISTS_EACH = 1
+# By how much a plan must be slower than the best to be left out, if it was balanced.
+_HOPELESS = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,7 @@ def rank(
     """
     shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
     kernel = machine.kernel(plans[0], dtype, weighted)
-    estimator = _Estimator(machine.config, shapes, width, kernel)
-    estimates = np.array([estimator.estimate(plan) for plan in plans])
+    estimates = _estimates(machine.config, shapes, width, kernel, plans)
     order = [int(i) for i in np.argsort(estimates, kind="stable") if np.isfinite(estimates[i])]
     looked_at = [
         (plans[i], _simulated_ns(machine.config, plans[i], shapes, width, kernel), float(estimates[i]))
@@ -172,6 +171,40 @@ def candidates(config: PimConfig, base: PimPlan) -> list[PimPlan]:
     ]
 
 
+def _estimates(
+    config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, plans: list[PimPlan]
+) -> np.ndarray:
+    """[plans]: nanoseconds; infinite for those that do not fit, or have hopelessly many or few sparse parts.
+
+    To count a graph by its parts is most of the work. So numbers of parts are tried in the order of what they
+    would take if all was balanced, which no graph beats by much, until that is worse than what was found.
+    """
+    by_parts: dict[int, list[int]] = {}
+    for at, plan in enumerate(plans):
+        by_parts.setdefault(plan.sp, []).append(at)
+    size = BalancedShapes(shapes.num_src, shapes.num_dst, shapes.num_edges)
+    balanced = Estimator(config, size, width, kernel)
+    floors = {sp: balanced.estimates(_representatives(plans, own)).min() for sp, own in by_parts.items()}
+    counted = Estimator(config, shapes, width, kernel)
+    found = np.full(len(plans), np.inf)
+    for sp in sorted(by_parts, key=floors.__getitem__):
+        if floors[sp] > _HOPELESS * found.min():
+            break
+        found[by_parts[sp]] = counted.estimates([plans[at] for at in by_parts[sp]])
+    return found
+
+
+def _representatives(plans: list[PimPlan], which: list[int]) -> list[PimPlan]:
+    """One for each grid, format and core balance: the others take the same where all is balanced."""
+    first: dict[tuple[int, str, str], PimPlan] = {}
+    for at in which:
+        plan = plans[at]
+        known = first.setdefault((plan.ds, plan.format, plan.core_balance), plan)
+        if plan.tasklets > known.tasklets:
+            first[plan.ds, plan.format, plan.core_balance] = plan
+    return list(first.values())
+
+
 def _finalists(plans: list[PimPlan], order: list[int]) -> list[int]:
     """The first of all, and the first of each way to balance, in order."""
     chosen, seen = [], dict.fromkeys(SPLITS, 0)
@@ -197,104 +230,3 @@ def _simulated_ns(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, 
         return simulate(config, plan, shapes, width, kernel).total_ns
     except (ArgumentError, MachineMemoryError):
         return float("inf")
-
-
-class _Estimator:
-    """Estimates from maxima, with what candidates share computed once."""
-
-    def __init__(self, config: PimConfig, shapes: Shapes, width: int, kernel: Kernel) -> None:
-        self.config, self.shapes, self.width, self.kernel = config, shapes, width, kernel
-        self._maxima: dict[tuple[int, str, int, bool, bool], tuple[np.ndarray, ...]] = {}
-        self._moved: dict[tuple[int, int, str, str, str], tuple[float, int, float]] = {}
-        self._shared: dict[tuple[int, int, str, str, str, str], tuple[np.ndarray, ...]] = {}
-
-    def estimate(self, plan: PimPlan) -> float:
-        """Nanoseconds; infinite if the plan does not fit."""
-        config, kernel = self.config, self.kernel
-        moving_ns, slice_width, bank = self._moving(plan)
-        if not np.isfinite(moving_ns) or bank > config.core.mram_bytes:
-            return float("inf")
-        if wram_bytes(config, plan, kernel, slice_width) > config.core.wram_bytes:
-            return float("inf")
-        key = (plan.sp, plan.ds, plan.column_cut, plan.format, plan.core_balance, plan.thread_balance)
-        if key not in self._shared:
-            most_edges, most_rows, _ = self._of(plan)
-            rows = self.shapes.largest_rows(plan.sp, plan.column_cut)
-            rows = np.minimum(rows, most_edges)
-            if plan.format == "coo" and plan.thread_balance == "edge":
-                rows = np.zeros_like(rows)
-            # Parts that are the most in some respect: the slowest core is in one of these.
-            worst = np.unique([int(each.argmax()) for each in (most_edges, most_rows, rows)])
-            self._shared[key] = (most_edges[worst], most_rows[worst], rows[worst])
-        counts = _evenly(plan.tasklets, *self._shared[key])
-        cycles = core_cycles(config, plan, kernel, counts, slice_width)[0]
-        return moving_ns + float(cycles.max()) * config.cycle_ns
-
-    def _moving(self, plan: PimPlan) -> tuple[float, int, float]:
-        """What tasklets have no part in: time of transfers and merge, columns of a slice, bank bytes."""
-        key = (plan.sp, plan.ds, plan.column_cut, plan.format, plan.core_balance)
-        if key not in self._moved:
-            self._moved[key] = self._transfers(plan)
-        return self._moved[key]
-
-    def _transfers(self, plan: PimPlan) -> tuple[float, int, float]:
-        config, kernel, width = self.config, self.kernel, self.width
-        item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
-        slice_width = -(-width // plan.ds)
-        filled = padded(slice_width, min(item, sum_item), config.core.alignment_bytes)
-        misaligned = slice_width * item % config.core.alignment_bytes and not plan.pad
-        if misaligned or filled * max(item, sum_item) > config.core.dma_most_bytes:
-            return float("inf"), slice_width, 0.0
-        number, ranks = plan.sp * plan.ds, config.ranks
-        most_edges, most_rows, all_rows = self._of(plan)
-        part_columns = self.shapes.part_columns(plan.sp, plan.column_cut)
-        bank = mram_bytes(config, plan, kernel, slice_width, part_columns, most_rows, most_edges).max()
-        # Where the width gives some clusters nothing to do.
-        busy_dense = -(-width // max(slice_width, 1))
-        share = busy_dense / plan.ds
-        delivered = config.cores / plan.sp * float(part_columns.sum()) * filled * item * share
-        per_rank, spanned = max(number // ranks, 1), max(ranks // number, 1)
-        blocks = np.repeat(most_rows * filled * sum_item, plan.ds)
-        rank_blocks = np.repeat(blocks.reshape(-1, per_rank).max(axis=1), spanned) * share
-        straddling = plan.format == "coo" and plan.core_balance == "edge"
-        slices = sum_item / 4 * slice_width
-        rows = (float(all_rows[0]) * busy_dense, float(all_rows[1:].sum()) * busy_dense)
-        transfer = links.broadcast_ns if number <= ranks else links.push_ns
-        moving = (
-            transfer(config, delivered)
-            + links.retrieve_ns(config, rank_blocks, plan.reuse_buffers)
-            + links.merge_ns(config.links, rows, (slices, slices), (straddling, True), plan.merge_threads)
-        )
-        return moving, slice_width, float(bank)
-
-    def _of(self, plan: PimPlan) -> tuple[np.ndarray, ...]:
-        """[parts] each: most edges of a core, most rows, rows of all cores."""
-        cores = max(self.config.cores // (plan.sp * plan.ds), 1)
-        by_edge, coo = plan.core_balance == "edge", plan.format == "coo"
-        # COO's "row" is CSR's "edge": the same greedy cut between rows.
-        straddling, greedy = coo and by_edge, by_edge or coo
-        key = (plan.sp, plan.column_cut, cores, straddling, greedy)
-        if key not in self._maxima:
-            form, balance = ("coo", "edge") if straddling else ("csr", "edge" if greedy else "row")
-            single = replace(plan, format=form, core_balance=balance, thread_balance="row", tasklets=1)
-            counts = self.shapes.counts(plan.sp, plan.column_cut, cut_rule(single, self.kernel, cores))
-            rows = counts.core_rows
-            self._maxima[key] = (counts.core_edges.max(axis=1), rows.max(axis=1), rows.sum(axis=1))
-        return self._maxima[key]
-
-
-def _evenly(tasklets: int, edges: np.ndarray, rows: np.ndarray, largest_row: np.ndarray) -> Counts:
-    """As if a core had the most edges, the most rows and the largest row, and shared out all but that row."""
-    first = np.maximum(edges / tasklets, largest_row)
-    others = (edges - first) / max(tasklets - 1, 1)
-    shape = (len(edges), 1, tasklets)
-    spread = np.empty(shape)
-    spread[:, 0] = others[:, None]
-    spread[:, 0, 0] = first
-    filled = np.minimum(rows, edges)
-    return Counts(
-        spread,
-        np.broadcast_to((rows / tasklets)[:, None, None], shape),
-        np.broadcast_to((filled / tasklets)[:, None, None], shape),
-        rows[:, None],
-    )

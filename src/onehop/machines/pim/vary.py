@@ -51,8 +51,8 @@ def varied(config: PimConfig, name: str, value: float) -> PimConfig:
             return config.with_(**rates)
         case "merge_speed":
             return config.with_(
-                copy_ns=tuple(ns / value for ns in links.copy_ns),
-                add_ns=tuple(ns / value for ns in links.add_ns),
+                copy_ns=tuple((width, ns / value) for width, ns in links.copy_ns),
+                add_ns=tuple((width, ns / value) for width, ns in links.add_ns),
                 host_dram_gbps=links.host_dram_gbps * value,
             )
         case "multiply_instructions":

@@ -1,6 +1,7 @@
 """The near-bank machine's model beside the tables measured on the real one.
 
-    python benchmarks/machines/pim_calibration.py [--json benchmarks/results/machines/pim_calibration.json]
+    python benchmarks/machines/bench_pim_calibration.py
+        [--json benchmarks/results/machines/pim_calibration.json]
 
 Tables measured on UPMEM: transfers of a core, edges done by a core, merge of the host (the constants of
 PyGim's repository). Totals: what its published cost function gives for balanced graphs, 256 columns of int32.
@@ -8,6 +9,7 @@ No constant of the model was fitted to a total.
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,19 @@ import numpy as np
 
 from onehop import MachineMemoryError
 from onehop.bench.report import write_json
-from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upmem_v1a
+from onehop.machines.pim import BalancedShapes, Machine, prior_art, upmem_v1a
 from onehop.machines.pim.costs import Kernel, core_cycles, interpolate
+from onehop.machines.pim.links import broadcast_ns, retrieve_ns
 from onehop.machines.pim.presets import (
     ADDED_ROWS_PER_MS,
+    BROADCAST_GBPS,
     COPIED_ROWS_PER_MS,
     DMA_BYTES,
     DMA_READ_US,
     DMA_WRITE_US,
     EDGES_PER_MS,
+    PULL_GBPS,
+    PULL_KB,
 )
 from onehop.machines.pim.shapes import Counts
 
@@ -42,7 +48,7 @@ def kernel_cycles(width: int, tasklets: int) -> float:
     """Cycles of a core for one edge, without rows."""
     edges = np.full((1, 1, tasklets), 1e6 / tasklets)
     counts = Counts(edges, np.zeros_like(edges), np.zeros_like(edges), np.zeros((1, 1)))
-    plan = PimPlan(tasklets=tasklets, unit_weights=False)
+    plan = replace(prior_art.PUBLISHED, tasklets=tasklets)
     return (
         float(core_cycles(MACHINE.config, plan, Kernel("int32", "int32", True), counts, width)[0][0, 0]) / 1e6
     )
@@ -73,13 +79,25 @@ def calibration() -> list[dict[str, Any]]:
         rate = min(1.0, threads / core.reissue_cycles)
         issued = kernel_cycles(32, 24) / kernel_cycles(32, threads)
         rows.append(line("share of the issue rate, T/11", f"{threads} threads", rate, issued))
-    for name, table, (base, slope) in (
+    took = broadcast_ns(MACHINE.config, 8e9)
+    rows.append(line("broadcast, GB/s delivered", "8 GB", BROADCAST_GBPS, 8e9 / took))
+    for kilobytes, rate in zip(PULL_KB, PULL_GBPS, strict=True):
+        block = kilobytes * 1024.0
+        took = retrieve_ns(MACHINE.config, np.full(MACHINE.config.ranks, block), reuse_buffers=False)
+        pulled = block * MACHINE.config.cores / took
+        rows.append(line("pulled from all cores, GB/s", f"{kilobytes} KB each", rate, pulled))
+    for name, table, points in (
         ("copied", COPIED_ROWS_PER_MS, links.copy_ns),
         ("added", ADDED_ROWS_PER_MS, links.add_ns),
     ):
         for width, rate in table.items():
             rows.append(
-                line(f"rows {name} a ms by the host", f"width {width}", rate, 1e6 / (base + slope * width))
+                line(
+                    f"rows {name} a ms by the host",
+                    f"width {width}",
+                    rate,
+                    1e6 / float(interpolate(points, width)),
+                )
             )
     for graph, (nodes, edges, totals) in TOTALS.items():
         for grid, total in totals.items():
@@ -138,7 +156,7 @@ def main() -> None:
     print(f"{'':34} {'':>16} {'measured':>12} {'model':>12} {'error':>10}")
     found = {"calibration": calibration(), "winners": winners(), "amazon_products": memory()}
     if options.json is not None:
-        write_json(options.json, "benchmarks/machines/pim_calibration.py", found)
+        write_json(options.json, "benchmarks/machines/bench_pim_calibration.py", found)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Accuracy of a trained GCN on Cora when its sums run on a near-bank machine in integers.
 
-    ONEHOP_DATA=... python benchmarks/machines/pim_quantisation.py [--seeds 5]
+    ONEHOP_DATA=... python benchmarks/machines/bench_pim_quantisation.py [--seeds 5]
         [--json benchmarks/results/machines/pim_quantisation.json]
 
 The model is trained in float32 on the CPU, then asked on the machine with each dtype; the second figure
@@ -93,7 +93,7 @@ def main() -> None:
         spread = f"{100 * min(entry['asked']):.1f} to {100 * max(entry['asked']):.1f}"
         print(f"{name:18} {100 * statistics.mean(entry['asked']):.2f} % ({spread}){trained}")
     if options.json is not None:
-        write_json(options.json, "benchmarks/machines/pim_quantisation.py", {"accuracy": found})
+        write_json(options.json, "benchmarks/machines/bench_pim_quantisation.py", {"accuracy": found})
 
 
 if __name__ == "__main__":

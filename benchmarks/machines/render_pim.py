@@ -1,0 +1,277 @@
+"""Puts the near-bank results into docs/machines/pim-results.md, between its markers.
+
+    python benchmarks/machines/render_pim.py
+
+Reads benchmarks/results/machines/pim_*.json, as the bench_pim_*.py beside this file write them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = Path("docs") / "machines" / "pim-results.md"
+LABELS = {
+    "published": "PaF, published",
+    "improved": "PaF, improved",
+    "grande": "GraNDe-style",
+    "sparsep": "SparseP-style",
+}
+
+Document = dict[str, Any]
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[object]], words: int = 1) -> str:
+    """A Markdown table; the first ``words`` columns are left-aligned."""
+    headings = list(headings)
+    rule = ["---" if column < words else "---:" for column in range(len(headings))]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (headings, rule, *rows))
+
+
+def calibration(read: Callable[[str], Document]) -> str:
+    """Each table's worst point; all of the rate and of the totals."""
+    found = read("calibration")["calibration"]
+    rows = []
+    for what in dict.fromkeys(line["what"] for line in found):
+        lines = [line for line in found if line["what"] == what]
+        if what.split()[0] not in ("edges", "published"):
+            worst = max(lines, key=lambda line: abs(line["relative_error"]))
+            worst = (
+                {**worst, "at": f"{len(lines)} points, worst at {worst['at']}"} if len(lines) > 1 else worst
+            )
+            lines = [worst]
+        rows += [
+            (
+                what,
+                line["at"],
+                f"{line['measured']:.5g}",
+                f"{line['model']:.5g}",
+                f"{100 * line['relative_error']:+.1f} %",
+            )
+            for line in lines
+        ]
+    best = ", ".join(f"{graph} {grid}" for graph, grid in read("calibration")["winners"].items())
+    return (
+        table(("figure", "at", "measured", "model", "error"), rows, 2)
+        + f"\n\nBest grids of the model: {best}."
+    )
+
+
+def memory(read: Callable[[str], Document]) -> str:
+    """What fits of AmazonProducts."""
+    rows = [
+        (fact["plan"], f"{fact['need_mib']:.1f}", "yes" if fact["fits"] else "no")
+        for fact in read("calibration")["amazon_products"]
+    ]
+    return table(("plan", "MiB of 64", "fits"), rows)
+
+
+def aggregation(read: Callable[[str], Document]) -> str:
+    """One aggregation under each plan, graph by graph."""
+    rows = []
+    for graph, case in {case["graph"]: case for case in read("comparison")["cases"]}.items():
+        for label, report in case["aggregation"].items():
+            ms, plan = report["phases_ms"], report["plan"]
+            rows.append(
+                (
+                    graph,
+                    LABELS[label],
+                    f"{report['total_ms']:.0f}",
+                    *(
+                        f"{each:.0f}"
+                        for each in (ms["send"] + ms["broadcast"], ms["kernel"], ms["retrieve"], ms["merge"])
+                    ),
+                    f"{report['energy_mj'] / 1e3:.0f}",
+                    f"{100 * report['utilisation']:.0f} %",
+                    f"{plan['sp']}x{plan['ds']} {plan['format']}",
+                )
+            )
+    return table(
+        ("twin", "plan", "ms", "to the cores", "kernel", "retrieve", "merge", "J", "utilisation", "grid"),
+        rows,
+        2,
+    )
+
+
+def models(read: Callable[[str], Document]) -> str:
+    """Whole models."""
+    rows = []
+    for case in read("comparison")["cases"]:
+        better, whole = case["better_prior"], case["whole"]
+        row = [
+            case["graph"],
+            case["model"],
+            f"{case['combination_ms']:.0f}",
+            f"{whole[better]['ms']:.0f} ({better})",
+        ]
+        for label in ("published", "improved"):
+            ratios = case["ratios"][label]
+            row += [f"{whole[label]['ms']:.0f}", f"{ratios['speedup']:.2f}x", f"{ratios['energy']:.2f}x"]
+        rows.append(row)
+    headings = (
+        "twin",
+        "model",
+        "combination, ms",
+        "better prior, ms",
+        "published PaF, ms",
+        "speed-up",
+        "energy",
+    )
+    return table((*headings, "improved PaF, ms", "speed-up", "energy"), rows, 2)
+
+
+def summary(read: Callable[[str], Document]) -> str:
+    """Mean and best, beside the paper's."""
+    found, paper = read("comparison")["summary"], read("comparison")["paper"]
+
+    def pair(entry: Document) -> str:
+        return f"{entry['mean']:.2f}x / {entry['best']:.2f}x"
+
+    rows = [
+        (name, theirs, *(pair(found[f"{label} {key}"]) for label in ("published", "improved")))
+        for name, key, theirs in (
+            ("speed-up, whole model", "speedup", f"{paper['speedup_mean']}x / {paper['speedup_best']:.2f}x"),
+            ("speed-up, aggregation alone", "aggregation_speedup", ""),
+            ("energy, whole model", "energy", f"{paper['energy_mean']}x / {paper['energy_best']}x"),
+        )
+    ]
+    return table(("mean / best", "the paper's abstract", "published PaF", "improved PaF"), rows)
+
+
+def host(read: Callable[[str], Document]) -> str:
+    """Torch beside it."""
+    cases = {case["graph"]: case["torch_ms"] for case in read("comparison")["cases"]}
+    rows = [
+        (graph, dtype, f"{ms / 1e3:.2f}") for graph, times in cases.items() for dtype, ms in times.items()
+    ]
+    return table(("twin", "dtype", "torch here, s"), rows, 2)
+
+
+def regret(read: Callable[[str], Document]) -> str:
+    """The tuner's figures."""
+    found = read("regret")["summary"]
+    rows = [
+        ("cases", found["cases"], "200"),
+        ("candidates in each", found["candidates"], ""),
+        ("regret, mean", f"{100 * found['regret_mean']:.3f} %", "1 %"),
+        ("regret, worst", f"{100 * found['regret_worst']:.2f} %", "5 %"),
+        ("time, of simulating all candidates, mean", f"{100 * found['time_share_mean']:.1f} %", "5 %"),
+        ("the same, worst", f"{100 * found['time_share_worst']:.1f} %", "5 %"),
+    ]
+    return table(("", "found", "asked"), rows)
+
+
+def ablation(read: Callable[[str], Document]) -> str:
+    """Every improvement alone and among the others."""
+    entries = read("ablation")["ablation"]
+    blocks = []
+    for key in dict.fromkeys((e["graph"], e["width"]) for e in entries):
+        own = [e for e in entries if (e["graph"], e["width"]) == key]
+        none, kept = (next(e["ms"] for e in own if e["what"] == what) for what in ("published", "kept"))
+        rows = []
+        for each in own:
+            if "alone_ms" not in each:
+                continue
+            alone, before, after = each["alone_ms"], each["without_ms"], each["with_ms"]
+            others = f"{before:.0f} -> {after:.0f} ({before / after:.2f}x)"
+            kept_too = "yes" if each["kept"] else "no"
+            rows.append((each["what"], f"{alone:.0f} ({none / alone:.2f}x)", others, kept_too))
+        blocks.append(
+            f"**{key[0]}, {key[1]} columns**: published {none:.0f} ms, all that are kept {kept:.0f} ms "
+            f"({none / kept:.2f}x)\n\n"
+            + table(("improvement", "alone, ms", "among the others, ms", "kept"), rows)
+        )
+    return "\n\n".join(blocks)
+
+
+def streaming(read: Callable[[str], Document]) -> str:
+    """AmazonProducts in rounds."""
+    rows = [
+        (row["grid"], f"{row['rounds']} x {row['block_rounds']}", f"{row['ms']:.0f}", f"{row['mib']:.1f}")
+        for row in read("ablation")["streaming"]
+    ]
+    return table(("grid", "rounds of columns x of blocks", "ms", "MiB of a bank"), rows)
+
+
+def design(read: Callable[[str], Document]) -> str:
+    """The sweeps of both graphs, side by side."""
+    sweeps = [read(f"design_{graph}")["sweep"] for graph in ("proteins", "arxiv")]
+    bases = [next(e for e in sweep if (e["name"], e["value"]) == ("cores", 1992)) for sweep in sweeps]
+    rows = []
+    for entries in zip(*sweeps, strict=True):
+        row = [f"`{entries[0]['name']}={entries[0]['value']:g}`"]
+        for entry, base in zip(entries, bases, strict=True):
+            speedup, energy = (base[key] / entry[key] for key in ("total_ms", "energy_mj"))
+            plan = entry["plan"]
+            row += [
+                f"{entry['total_ms']:.0f} ({speedup:.2f}x)",
+                f"{energy:.2f}x",
+                f"{plan['sp']}x{plan['ds']}",
+            ]
+        rows.append(row)
+    return table(("machine", "proteins, ms", "energy", "grid", "arxiv, ms", "energy", "grid"), rows)
+
+
+def quantisation(read: Callable[[str], Document]) -> str:
+    """Accuracy on Cora."""
+    rows = []
+    for name, entry in read("quantisation")["accuracy"].items():
+        asked, trained = entry["asked"], entry.get("trained")
+        mean = 100 * sum(asked) / len(asked)
+        spread = f"{100 * min(asked):.1f} to {100 * max(asked):.1f}"
+        rows.append((name, f"{mean:.2f} % ({spread})", f"{100 * trained[0]:.1f} %" if trained else ""))
+    return table(("in the machine", "asked there", "trained there"), rows)
+
+
+SECTIONS = (
+    calibration,
+    memory,
+    aggregation,
+    models,
+    summary,
+    host,
+    regret,
+    ablation,
+    streaming,
+    design,
+    quantisation,
+)
+
+
+def rendered(page: str, read: Callable[[str], Document]) -> str:
+    """The page with all sections as the results say.
+
+    Raises:
+        SystemExit: A marker is missing.
+    """
+    for section in SECTIONS:
+        name = section.__name__
+        pattern = re.compile(f"(<!-- {name}: begin -->\n).*?(\n<!-- {name}: end -->)", flags=re.DOTALL)
+        if len(pattern.findall(page)) != 1:
+            raise SystemExit(f"{PAGE}: expected the markers of {name} once.")
+        content = section(read)
+        page = pattern.sub(lambda match, content=content: match[1] + content + match[2], page)
+    return page
+
+
+def results(root: Path) -> Callable[[str], Document]:
+    """Reads a result by its name."""
+
+    def read(name: str) -> Document:
+        path = root / "benchmarks" / "results" / "machines" / f"pim_{name}.json"
+        document: Document = json.loads(path.read_text())
+        return document
+
+    return read
+
+
+def main(root: Path = ROOT) -> None:
+    """Rewrites the page."""
+    page = root / PAGE
+    page.write_text(rendered(page.read_text(), results(root)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""What falls to each core and tasklet, counted on a graph."""
+
+import weakref
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.machines.native import extension
+from onehop.machines.pim.shapes import Counts, CutRule, edge_bounds, equal_bounds
+
+# How far the kernel reads columns ahead, at least.
+_PADDING = 16
+# Bytes of counts that a graph's shapes may keep.
+_KEPT_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Where the pieces of each part lie, as the native code writes and reads it.
+
+    Attributes:
+        core_rows: [parts, 2, cores], int64.
+        tasklets: [parts, 5, cores, tasklets], int64: edge begin, edge end, row begin, row end, filled.
+    """
+
+    core_rows: np.ndarray
+    tasklets: np.ndarray
+
+    def counts(self) -> Counts:
+        """The sizes of the pieces."""
+        t = self.tasklets
+        return Counts(
+            t[:, 1] - t[:, 0], t[:, 3] - t[:, 2], t[:, 4], self.core_rows[:, 1] - self.core_rows[:, 0]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A graph cut into blocks of columns.
+
+    Attributes:
+        bounds: [parts + 1], int64: the columns.
+        positions: [parts, rows + 1], int64: where each row's edges of each part lie.
+        filled: [parts, rows + 1], int32: rows before it that are not empty.
+        largest_row: [parts]: edges of the row that has most.
+    """
+
+    bounds: np.ndarray
+    positions: np.ndarray
+    filled: np.ndarray
+    largest_row: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.positions.nbytes + self.filled.nbytes
+
+
+class GraphShapes:
+    """Counts of a graph, which are kept while there is room."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.num_src, self.num_dst, self.num_edges = graph.num_src, graph.num_dst, graph.num_edges
+        # Not the graph itself: what is kept with a graph must not keep it.
+        self._graph = weakref.ref(graph)
+        self._parts: OrderedDict[tuple[int, str], Parts] = OrderedDict()
+        self._cuts: OrderedDict[tuple[int, str, CutRule], tuple[Cuts, Counts]] = OrderedDict()
+        self._cuts_bytes = 0
+        self._columns: tuple[tuple[int, str, bool], Tensor, Tensor | None] | None = None
+        self._out_degrees: np.ndarray | None = None
+
+    def part_columns(self, parts: int, cut: str) -> np.ndarray:
+        """[parts]: columns of each part."""
+        return np.diff(self.bounds(parts, cut))
+
+    def counts(self, parts: int, cut: str, rule: CutRule) -> Counts:
+        """Counted on the graph."""
+        return self._cut(parts, cut, rule)[1]
+
+    def largest_rows(self, parts: int, cut: str) -> np.ndarray:
+        """[parts]: edges of the row that has most."""
+        return self.parts(parts, cut).largest_row
+
+    def hub_edges(self, parts: int, cut: str, rule: CutRule, hubs: int) -> np.ndarray:
+        """[parts, cores, tasklets]: edges from the ``hubs`` sources of each part that have most."""
+        bounds, tasklets = self.bounds(parts, cut), self.cuts(parts, cut, rule).tasklets
+        col, _ = self.columns(parts, cut, with_origin=False)
+        found = np.empty((parts, rule.cores, rule.tasklets), dtype=np.int64)
+        for part in range(parts):
+            degrees = self.out_degrees[bounds[part] : bounds[part + 1]]
+            marks = np.zeros(len(degrees), dtype=np.uint8)
+            marks[np.argsort(-degrees, kind="stable")[:hubs]] = 1
+            begins, ends = np.ascontiguousarray(tasklets[part, 0]), np.ascontiguousarray(tasklets[part, 1])
+            extension.pim_count_marked(
+                col.data_ptr(),
+                marks.ctypes.data,
+                begins.ctypes.data,
+                ends.ctypes.data,
+                begins.size,
+                native.threads(),
+                found[part].ctypes.data,
+            )
+        return found
+
+    def cuts(self, parts: int, cut: str, rule: CutRule) -> Cuts:
+        """Where the pieces lie."""
+        return self._cut(parts, cut, rule)[0]
+
+    def bounds(self, parts: int, cut: str) -> np.ndarray:
+        """[parts + 1]: the columns at which the parts begin."""
+        if cut == "equal":
+            return equal_bounds(self.num_src, parts)
+        return edge_bounds(self.out_degrees, parts)
+
+    @property
+    def out_degrees(self) -> np.ndarray:
+        """[num_src]: edges of each source."""
+        if self._out_degrees is None:
+            self._out_degrees = self.graph.out_degrees.numpy()
+        return self._out_degrees
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        graph = self._graph()
+        if graph is None:
+            raise ArgumentError("graph: it is gone; keep the Graph while its shapes are in use.")
+        return graph
+
+    def parts(self, parts: int, cut: str) -> Parts:
+        """The graph cut by columns."""
+        key = (parts, cut)
+        if key not in self._parts:
+            self._parts[key] = self._count(parts, cut)
+            while sum(p.nbytes for p in self._parts.values()) > _KEPT_BYTES and len(self._parts) > 1:
+                self._parts.popitem(last=False)
+        self._parts.move_to_end(key)
+        return self._parts[key]
+
+    def columns(self, parts: int, cut: str, with_origin: bool) -> tuple[Tensor, Tensor | None]:
+        """The edges, part by part.
+
+        Returns:
+            [E + padding], int32: columns, counted from their part's first; and, if asked for, [E], int64: the
+            edges' places in the graph's order.
+        """
+        key = (parts, cut, with_origin)
+        if self._columns is None or self._columns[0] != key:
+            self._columns = None
+            self._columns = (key, *self._fill(parts, cut, with_origin))
+        return self._columns[1], self._columns[2]
+
+    def _cut(self, parts: int, cut: str, rule: CutRule) -> tuple[Cuts, Counts]:
+        key = (parts, cut, rule)
+        if key not in self._cuts:
+            cuts = cut_parts(self.parts(parts, cut), self.num_dst, rule)
+            self._cuts[key] = (cuts, cuts.counts())
+            self._cuts_bytes += cuts.tasklets.nbytes
+            while self._cuts_bytes > _KEPT_BYTES // 4 and len(self._cuts) > 1:
+                self._cuts_bytes -= self._cuts.popitem(last=False)[1][0].tasklets.nbytes
+        return self._cuts[key]
+
+    def _part_of(self, bounds: np.ndarray) -> np.ndarray:
+        return np.repeat(np.arange(len(bounds) - 1, dtype=np.uint16), np.diff(bounds))
+
+    def _count(self, parts: int, cut: str) -> Parts:
+        graph, bounds = self.graph, self.bounds(parts, cut)
+        positions = np.empty((parts, self.num_dst + 1), dtype=np.int64)
+        filled = np.empty((parts, self.num_dst + 1), dtype=np.int32)
+        part_of = self._part_of(bounds)
+        extension.pim_count_parts(
+            graph.rowptr.data_ptr(),
+            graph.col.data_ptr(),
+            self.num_dst,
+            part_of.ctypes.data,
+            parts,
+            native.threads(),
+            positions.ctypes.data,
+            filled.ctypes.data,
+        )
+        largest_row = np.array([np.diff(row).max(initial=0) for row in positions])
+        return Parts(bounds, positions, filled, largest_row)
+
+    def _fill(self, parts: int, cut: str, with_origin: bool) -> tuple[Tensor, Tensor | None]:
+        graph, found = self.graph, self.parts(parts, cut)
+        part_of, first = self._part_of(found.bounds), found.bounds[:-1].astype(np.int32)
+        col = torch.zeros(self.num_edges + _PADDING, dtype=torch.int32)
+        origin = torch.empty(self.num_edges, dtype=torch.int64) if with_origin else None
+        extension.pim_fill_parts(
+            graph.rowptr.data_ptr(),
+            graph.col.data_ptr(),
+            self.num_dst,
+            part_of.ctypes.data,
+            parts,
+            first.ctypes.data,
+            native.threads(),
+            found.positions.ctypes.data,
+            col.data_ptr(),
+            0 if origin is None else origin.data_ptr(),
+        )
+        return col, origin
+
+
+def cut_parts(parts: Parts, rows: int, rule: CutRule) -> Cuts:
+    """Cuts every part by a rule."""
+    number = len(parts.bounds) - 1
+    core_rows = np.empty((number, 2, rule.cores), dtype=np.int64)
+    tasklets = np.empty((number, 5, rule.cores, rule.tasklets), dtype=np.int64)
+    for part in range(number):
+        extension.pim_cut_part(
+            parts.positions[part].ctypes.data,
+            parts.filled[part].ctypes.data,
+            rows,
+            rule.cores,
+            rule.tasklets,
+            rule.coo,
+            rule.cores_by_edge,
+            rule.threads_by_edge,
+            rule.row_granule,
+            core_rows[part].ctypes.data,
+            tasklets[part].ctypes.data,
+        )
+    return Cuts(core_rows, tasklets)

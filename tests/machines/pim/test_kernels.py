@@ -1,0 +1,152 @@
+"""What kernels can do better than the published ones: where it helps, what it costs, where it is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from onehop import ArgumentError, MachineMemoryError
+from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art
+from onehop.machines.pim.costs import core_cycles
+from onehop.machines.pim.footprint import wram_bytes
+from onehop.machines.pim.shapes import Counts
+from tests.machines.pim.graphs import HOSTILE
+from tests.machines.pim.machines import small
+
+MACHINE = Machine(small())
+BACKGROUND = Machine(small().with_(background_transfers=True))
+GRAPH = HOSTILE["hub"]
+# One column a slice: there, cores wait for transfers.
+NARROW = PimPlan(sp=1, ds=4, reader="paged", clear="first", fold="serial")
+COO = replace(NARROW, format="coo")
+
+
+def kernel_ns(plan: PimPlan, width: int, machine: Machine) -> float:
+    return machine.simulate(GRAPH, width, plan, "int32").phases_ns["kernel"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "better", "machine", "width"),
+    [
+        (NARROW, {"reader": "block"}, MACHINE, 4),
+        (NARROW, {"write_bytes": 512}, MACHINE, 4),
+        (NARROW, {"hub_bytes": 256}, MACHINE, 4),
+        (NARROW, {"double_buffer": True}, BACKGROUND, 4),
+        (COO, {"clear": "shared"}, MACHINE, 4),
+        (COO, {"fold": "tree"}, MACHINE, 64),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_each_shortens_the_kernel_and_changes_no_number(
+    plan: PimPlan, better: dict, machine: Machine, width: int
+) -> None:
+    improved = replace(plan, **better)
+    assert kernel_ns(improved, width, machine) < kernel_ns(plan, width, machine)
+    x = torch.randint(-5, 6, (GRAPH.num_src, width), dtype=torch.int32)
+    assert torch.equal(machine.aggregate(GRAPH, x, improved)[0], machine.aggregate(GRAPH, x, plan)[0])
+
+
+def test_hubs_cost_a_look_at_every_edge_where_cores_wait_for_nothing() -> None:
+    size, machine = BalancedShapes(10_000, 10_000, 10_000_000), Machine()
+    plan = PimPlan(sp=1, ds=32)
+    plain, hubs = (
+        machine.simulate(size, 1024, each, "int32").phases_ns["kernel"]
+        for each in (plan, replace(plan, hub_bytes=8192))
+    )
+    assert plain < hubs < 1.02 * plain
+
+
+def counts(edges: list[int], rows: list[int]) -> Counts:
+    each, own = np.array([[edges]], dtype=float), np.array([[rows]], dtype=float)
+    return Counts(each, own, own, own.sum(axis=2))
+
+
+def cycles(plan: PimPlan, found: Counts, width: int) -> float:
+    kernel = MACHINE.kernel(plan, "int32")
+    return float(core_cycles(MACHINE.config, plan, kernel, found, width)[0][0, 0])
+
+
+def test_a_tree_of_sixteen_has_four_levels() -> None:
+    core, adds = MACHINE.config.core, 8 * 6.0
+    found = counts([5] * 16, [1] * 16)
+    serial = cycles(replace(COO, fold="serial"), found, 8)
+    tree = cycles(replace(COO, fold="tree"), found, 8)
+    level = core.reissue_cycles * (core.row_instructions + adds)
+    assert serial - tree == pytest.approx(16 * core.reissue_cycles * adds - 4 * level)
+
+
+def test_rows_that_wait_are_written_at_once() -> None:
+    points = dict(MACHINE.config.core.dma_write_cycles)
+    # One tasklet, two rows of 8 values, 32 bytes each: two writes of 32, or one of 64.
+    found = counts([1], [2])
+    apart, together = (cycles(replace(NARROW, write_bytes=size), found, 8) for size in (0, 64))
+    assert apart - together == pytest.approx(2 * points[32] - points[64])
+
+
+def test_working_memory_counts_what_waits() -> None:
+    kernel = MACHINE.kernel(NARROW, "int32")
+
+    def need(**fields: object) -> int:
+        return wram_bytes(MACHINE.config, replace(NARROW, **fields), kernel, 8)
+
+    plain = need()
+    assert need(hub_bytes=1000) - plain == 1000 // 32 * 32
+    assert need(write_bytes=128) - plain == 16 * 3 * 32
+    assert need(double_buffer=True) - plain == 16 * 32
+    with pytest.raises(MachineMemoryError, match="WRAM"):
+        MACHINE.simulate(GRAPH, 4, replace(NARROW, hub_bytes=1 << 16), "int32")
+
+
+def test_cores_that_wait_for_transfers_have_no_double_buffers() -> None:
+    plan = replace(NARROW, double_buffer=True)
+    with pytest.raises(ArgumentError, match="background_transfers"):
+        MACHINE.simulate(GRAPH, 4, plan, "int32")
+
+
+def test_one_write_is_one_transfer() -> None:
+    with pytest.raises(ArgumentError, match="write_bytes must be at most 2048"):
+        MACHINE.simulate(GRAPH, 4, replace(NARROW, write_bytes=4096), "int32")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"reader": "both"}, {"clear": "none"}, {"fold": "ring"}, {"hub_bytes": -1}, {"write_bytes": 0.5}],
+)
+def test_bad_fields(fields: dict) -> None:
+    with pytest.raises(ArgumentError, match=next(iter(fields))):
+        PimPlan(**fields)
+
+
+def test_merges_hide_behind_the_next_rounds_kernels() -> None:
+    plan = PimPlan(sp=2, ds=2, rounds=3)
+    plain = MACHINE.simulate(GRAPH, 24, plan, "int32")
+    hidden = MACHINE.simulate(GRAPH, 24, replace(plan, pipelined=True), "int32")
+    saved = plain.phases_ns["merge"] - hidden.phases_ns["merge"]
+    # Three rounds alike: two of their merges are hidden, for here they are shorter than kernels.
+    assert saved == pytest.approx(2 / 3 * plain.phases_ns["merge"])
+    assert {k: v for k, v in hidden.phases_ns.items() if k != "merge"} == {
+        k: v for k, v in plain.phases_ns.items() if k != "merge"
+    }
+    assert hidden.timeline.end_ns == pytest.approx(hidden.total_ns)
+    assert hidden.energy_nj["host"] == pytest.approx(plain.energy_nj["host"])
+    once = replace(plan, rounds=1)
+    assert (
+        MACHINE.simulate(GRAPH, 24, replace(once, pipelined=True), "int32").total_ns
+        == MACHINE.simulate(GRAPH, 24, once, "int32").total_ns
+    )
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_pieces_of_the_matrix_are_sent_in_their_rounds(rounds: int) -> None:
+    found = MACHINE.simulate(GRAPH, 16, PimPlan(sp=1, ds=4, block_rounds=3, rounds=rounds), "int32")
+    assert found.timeline.end_ns == pytest.approx(found.total_ns)
+    arguments = 4 * (8 + 2 * 16) * MACHINE.config.cores * 3 * rounds
+    assert found.bytes["send"] == found.bytes["matrix"] + arguments
+    assert found.prepare_ns == 0
+
+
+def test_published_kernels_have_none_of_this() -> None:
+    plan = prior_art.PUBLISHED
+    assert (plan.reader, plan.clear, plan.fold) == ("paged", "first", "serial")
+    assert (plan.write_bytes, plan.hub_bytes, plan.double_buffer, plan.unit_weights) == (0, 0, False, False)
