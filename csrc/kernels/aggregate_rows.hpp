@@ -14,8 +14,8 @@ inline namespace ONEHOP_ISA {
 struct Open {
   static constexpr int64_t kStride = 0;  // between rows of x; 0: the job's
   static constexpr int kPrefetch = -1;   // how many edges ahead a row is asked for; -1: the job's
-  static constexpr int kKeep = 3;        // how long rows are worth keeping (prefetch_lines)
-  static constexpr int kChains = 1;      // sums that a row's edges are dealt out to, added up in the end
+  static constexpr int kKeep = kKeepRows;
+  static constexpr int kChains = 1;  // sums that a row's edges are dealt out to, added up in the end
 };
 
 // One call, as a piece of work sees it: pointers of the right types, for the columns of one pass.

@@ -162,7 +162,7 @@ void add_edge_rows(const Gathered<T>& rows, int64_t edges, int64_t width, const 
   for (int64_t i = 0; i < edges; ++i, edge += width, out += width) {
     const T* coming = rows.row(i + rows.ahead);
     for (int64_t c = 0; c < width; c += kLineBytes / static_cast<int64_t>(sizeof(T))) {
-      __builtin_prefetch(coming + c, 0, 3);
+      __builtin_prefetch(coming + c, 0, kKeepRows);
     }
     const T* row = rows.row(i);
     for (int64_t c = 0; c < width; ++c) out[c] = load<T, 1>(row + c) + edge[c];

@@ -29,7 +29,7 @@ struct Gathered {
     if (ahead == 0) return;
     const S* coming = row(e + ahead) + begin;
     prefetch_lines<kBytes>(reinterpret_cast<const char*>(coming));
-    if constexpr (kBytes % kLineBytes != 0 && kBytes > 4) __builtin_prefetch(coming + columns - 1, 0, 3);
+    if constexpr (kBytes % kLineBytes != 0 && kBytes > 4) __builtin_prefetch(coming + columns - 1, 0, kKeepRows);
   }
 };
 

@@ -76,10 +76,13 @@ ONEHOP_INLINE int64_t vector_begin(int v, int64_t columns) {
   return v < kVectors - 1 ? int64_t{v} * kLanes : columns - kLanes;
 }
 
+// How long rows that are asked for are worth keeping, from 3 (in all caches) to 0 (used once). Rows go to the second
+// cache: many more of its lines can be on their way at a time than of the first one's. Sums over 2.4 M edges of a
+// graph with 169,343 nodes take 27 ms in place of 47 at width 128, 14 in place of 18 at 64, the same at 16.
+inline constexpr int kKeepRows = 2;
+
 // Asks for the cache lines of `bytes` bytes from `address` on.
-//
-// `kKeep`: how long they are worth keeping, from 3 (in all caches) to 0 (used once).
-template <int64_t kBytes, int kKeep = 3>
+template <int64_t kBytes, int kKeep = kKeepRows>
 ONEHOP_INLINE void prefetch_lines(const char* address) {
 #pragma GCC unroll 32
   for (int64_t offset = 0; offset < kBytes; offset += kLineBytes) __builtin_prefetch(address + offset, 0, kKeep);

@@ -52,7 +52,7 @@ struct PickBlock {
     for (; e < edge_end; ++e) {
       const T* coming = pairs.sources + pairs.col[e + pairs.prefetch] * pairs.stride;
       prefetch_lines<kBlockBytes>(reinterpret_cast<const char*>(coming));
-      if constexpr (kBlockBytes % kLineBytes != 0) __builtin_prefetch(coming + pairs.columns - 1, 0, 3);
+      if constexpr (kBlockBytes % kLineBytes != 0) __builtin_prefetch(coming + pairs.columns - 1, 0, kKeepRows);
       const T* source = pairs.sources + pairs.col[e] * pairs.stride;
       *scores++ += compare<T, kRule, kLanes, kVectors>(pairs.row, source, pairs.columns);
     }

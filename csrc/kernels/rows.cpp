@@ -39,7 +39,7 @@ void copy_rows(const RowsArgs& args, int64_t begin, int64_t end) {
   auto* to = static_cast<char*>(args.rows);
   for (int64_t i = begin; i < end; ++i) {
     const char* coming = from + static_cast<int64_t>(index[smaller(i + args.prefetch, end - 1)]) * args.stride;
-    for (int64_t line = 0; line < args.row_bytes; line += kLineBytes) __builtin_prefetch(coming + line, 0, 3);
+    for (int64_t line = 0; line < args.row_bytes; line += kLineBytes) __builtin_prefetch(coming + line, 0, kKeepRows);
     copy_row(to + i * args.row_bytes, from + static_cast<int64_t>(index[i]) * args.stride, args.row_bytes);
   }
 }

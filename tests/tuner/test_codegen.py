@@ -69,7 +69,7 @@ SPECS = [
     spec(width=1),
     spec(width=3, chains=4, keep="nta"),
     spec(width=17, prefetch=0),
-    spec(width=63, keep="t1", prefetch=64),
+    spec(width=63, keep="t0", prefetch=64),
     spec(width=64, chains=4, block=7),
     spec(width=100, block=3, keep="t2"),
     spec(width=33, dtype="float64", chains=2),

@@ -13,7 +13,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops import dots, linear
-from onehop.ops.library import below_autograd, define, keep_alive, needs_grad
+from onehop.ops.library import Operator, keep_alive, needs_grad
 
 SCHEMA = (
     "fusedmm(Tensor dst, Tensor src, SymInt graph, SymInt edges, str rule, float factor, str backend) "
@@ -39,7 +39,7 @@ class _Recorded(torch.autograd.Function):
         ctx.save_for_backward(dst, src)
         ctx.rest = (graph, edges, rule, factor, backend)
         ctx.graph = keep_alive(graph)
-        out: Tensor = below_autograd(FUSEDMM, _kernel, dst, src, *ctx.rest)
+        out: Tensor = FUSEDMM.unrecorded(dst, src, *ctx.rest)
         return out
 
     @staticmethod
@@ -88,15 +88,12 @@ def _dots(left: Tensor, right: Tensor, graph: int, edges: int, backend: str) -> 
     return out.squeeze(1)
 
 
-def _autograd(
-    dst: Tensor, src: Tensor, graph: int, edges: int, rule: str, factor: float, backend: str
-) -> Tensor:
-    if needs_grad(dst, src):
-        recorded: Tensor = _Recorded.apply(dst, src, graph, edges, rule, factor, backend)  # type: ignore[no-untyped-call]
-        return recorded
-    result: Tensor = below_autograd(FUSEDMM, _kernel, dst, src, graph, edges, rule, factor, backend)
-    return result
+def _record(dst: Tensor, src: Tensor, *rest: Any) -> Tensor | None:
+    if not needs_grad(dst, src):
+        return None
+    recorded: Tensor = _Recorded.apply(dst, src, *rest)  # type: ignore[no-untyped-call]
+    return recorded
 
 
-FUSEDMM = define(SCHEMA, _kernel, _fake, _autograd)
+FUSEDMM = Operator(SCHEMA, _kernel, _fake, _record)
 """(dst [num_dst, F], src [num_src, F], graph number, edges, rule, factor, backend) -> [num_dst, F]"""

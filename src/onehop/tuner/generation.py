@@ -25,7 +25,7 @@ KINDS = ("sum", "extremum")
 _REGISTERS, _MORE_REGISTERS, _SPARE_REGISTERS = 16, 32, 4
 # Several chains pay where a row has so few vectors that the next addition would wait for the one before it.
 _CHAINED_VECTORS, _CHAINS = 4, (1, 2, 4)
-_KEEPS = ("t1", "t2", "nta")
+_KEEPS = ("t0", "t2", "nta")
 _LONGEST_COMPILE_S = 60.0
 _TOLERANCE = 1e-4
 

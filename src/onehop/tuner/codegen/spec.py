@@ -39,7 +39,7 @@ class Spec:
     columns: int
     stride: int
     prefetch: int
-    keep: str = "t0"
+    keep: str = "t1"
     chains: int = 1
     block: int = 8
 
