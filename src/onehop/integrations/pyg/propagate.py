@@ -78,6 +78,7 @@ def wrap(theirs: Propagate) -> Propagate:
 
     wrapped = stand_in(theirs, propagate)
     wrapped.onehop_theirs = theirs  # type: ignore[attr-defined]
+    wrapped.onehop_records = records  # type: ignore[attr-defined]
     return wrapped
 
 
@@ -201,11 +202,12 @@ class Task:
         return reports.Call(layer, None, form, self.reduce, backend.name, plan)
 
 
-def task_of(records: dict[type, ClassRecord], layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:
+def task_of(layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:
     """The task that a layer's ``propagate`` would run, or a sentence why there is none."""
     if not _on:
         return "the patch is off"
-    if not hasattr(type(layer).propagate, "onehop_theirs") or "propagate" in layer.__dict__:
+    records = getattr(type(layer).propagate, "onehop_records", None)
+    if records is None or "propagate" in layer.__dict__:
         return "its propagate is its own"
     return _prepare(records, layer, edge_index, (), kwargs)
 

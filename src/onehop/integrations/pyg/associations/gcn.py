@@ -13,7 +13,6 @@ from torch_geometric.nn import GCNConv
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
-from onehop.integrations.pyg.eligibility import ClassRecord
 from onehop.integrations.rows import stand_in
 
 _ROWS_DIM = -2
@@ -21,18 +20,16 @@ _ROWS_DIM = -2
 
 def associating(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """GCNConv's ``forward``, which aggregates first where that pays."""
-    records: dict[type, ClassRecord] = {}
     ours = _forward
 
     def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
-        return ours(theirs, records, self, x, edge_index, edge_weight)
+        return ours(theirs, self, x, edge_index, edge_weight)
 
     return stand_in(theirs, forward)
 
 
 def _forward(
     theirs: Callable[..., Any],
-    records: dict[type, ClassRecord],
     layer: Any,
     x: Any,
     edge_index: Any,
@@ -55,7 +52,7 @@ def _forward(
     if not constant and not order.aggregating_first_pays(x, lin.weight):
         return theirs(layer, x, edge_index, edge_weight)
     edges, weight = _edges(layer, x, edge_index, edge_weight)
-    task = propagate.task_of(records, layer, edges, {"x": x, "edge_weight": weight})
+    task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
     if not order.linear(task) or (constant and not task.is_constant()):
         return theirs(layer, x, edge_index, edge_weight)
     order.told(task, layer, "before")

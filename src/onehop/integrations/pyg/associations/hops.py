@@ -13,17 +13,15 @@ from torch_geometric.nn import SGConv, TAGConv
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
-from onehop.integrations.pyg.eligibility import ClassRecord
 from onehop.integrations.rows import stand_in
 
 
 def associating_sg(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """SGConv's ``forward``, which multiplies first where that pays."""
-    records: dict[type, ClassRecord] = {}
     ours = _sg
 
     def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
-        out = ours(records, self, x, edge_index, edge_weight)
+        out = ours(self, x, edge_index, edge_weight)
         return theirs(self, x, edge_index, edge_weight) if out is None else out
 
     return stand_in(theirs, forward)
@@ -31,26 +29,23 @@ def associating_sg(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 def associating_tag(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """TAGConv's ``forward``, which multiplies first where that pays."""
-    records: dict[type, ClassRecord] = {}
     ours = _tag
 
     def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
-        out = ours(records, self, x, edge_index, edge_weight)
+        out = ours(self, x, edge_index, edge_weight)
         return theirs(self, x, edge_index, edge_weight) if out is None else out
 
     return stand_in(theirs, forward)
 
 
-def _sg(
-    records: dict[type, ClassRecord], layer: Any, x: Any, edge_index: Any, edge_weight: Any
-) -> Tensor | None:
+def _sg(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
     lin = layer._modules.get("lin")
     if layer.cached or layer.K < 1 or type(layer).message is not SGConv.message:
         return None
     if not _pays([lin], x, edge_index, edge_weight):
         return None
     edges, weight = order.normalised(layer, x, edge_index, edge_weight, layer.add_self_loops)
-    task = propagate.task_of(records, layer, edges, {"x": x, "edge_weight": weight})
+    task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
     if not order.linear(task):
         return None
     out = product(x, lin.weight, None)
@@ -61,9 +56,7 @@ def _sg(
     return out if lin.bias is None else out + lin.bias
 
 
-def _tag(
-    records: dict[type, ClassRecord], layer: Any, x: Any, edge_index: Any, edge_weight: Any
-) -> Tensor | None:
+def _tag(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
     lins = list(layer.lins)
     if layer.K < 1 or type(layer).message is not TAGConv.message:
         return None
@@ -72,7 +65,7 @@ def _tag(
     edges, weight = edge_index, edge_weight
     if layer.normalize:
         edges, weight = order.normalised(layer, x, edge_index, edge_weight, add_self_loops=False)
-    task = propagate.task_of(records, layer, edges, {"x": x, "edge_weight": weight})
+    task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
     if not order.linear(task):
         return None
     out = product(x, lins[-1].weight, lins[-1].bias)

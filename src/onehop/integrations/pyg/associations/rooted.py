@@ -14,20 +14,18 @@ from torch_geometric.nn import GraphConv, SAGEConv
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
-from onehop.integrations.pyg.eligibility import ClassRecord
 from onehop.integrations.rows import stand_in
 
 
 def associating_sage(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """SAGEConv's ``forward``, which multiplies first where that pays."""
-    records: dict[type, ClassRecord] = {}
     summed, message = _summed, SAGEConv.message
     root, normalise = _plus_root, F.normalize
 
     def forward(self, x, edge_index, size=None):  # type: ignore[no-untyped-def]
         out = None
         if not self.project and type(self).message is message:
-            out = summed(records, self, "lin_l", x, edge_index, {"size": size}, None)
+            out = summed(self, "lin_l", x, edge_index, {"size": size}, None)
         if out is None:
             return theirs(self, x, edge_index, size)
         if self.root_weight:
@@ -39,14 +37,13 @@ def associating_sage(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 def associating_graph_conv(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """GraphConv's ``forward``, which multiplies first where that pays."""
-    records: dict[type, ClassRecord] = {}
     summed, root, message = _summed, _plus_root, GraphConv.message
 
     def forward(self, x, edge_index, edge_weight=None, size=None):  # type: ignore[no-untyped-def]
         out = None
         if type(self).message is message:
             operands = {"edge_weight": edge_weight, "size": size}
-            out = summed(records, self, "lin_rel", x, edge_index, operands, edge_weight)
+            out = summed(self, "lin_rel", x, edge_index, operands, edge_weight)
         if out is None:
             return theirs(self, x, edge_index, edge_weight, size)
         return root(out, x, self.lin_root)
@@ -55,7 +52,6 @@ def associating_graph_conv(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _summed(
-    records: dict[type, ClassRecord],
     layer: Any,
     name: str,
     x: Any,
@@ -73,7 +69,7 @@ def _summed(
         or not order.may_choose(lin, ends[0])
     ):
         return None
-    task = propagate.task_of(records, layer, edge_index, {"x": ends, **operands})
+    task = propagate.task_of(layer, edge_index, {"x": ends, **operands})
     if not order.linear(task):
         return None
     if order.kept(ends[0], factor, edge_index.size(-1)) or not order.multiplying_first_pays(
