@@ -1,12 +1,14 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iterator>
 #include <map>
 #include <mutex>
 
 #include "onehop/block.hpp"
+#include "onehop/process_memory.hpp"
 
 namespace onehop {
 namespace {
@@ -16,6 +18,11 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kSmallest = int64_t{1} << 20;
 // A kept block may be this much larger than what is asked for (1/8), so that it stays of use to other sizes.
 constexpr int64_t kSlack = 8;
+// The C library may keep this share of what the pool may, and this much in any case. It is looked at when a
+// large block is taken: whoever takes none has little to give back.
+constexpr int64_t kShareOfLimit = 4;
+constexpr int64_t kKeptInAnyCase = int64_t{256} << 20;
+constexpr int64_t kLarge = int64_t{16} << 20;
 
 struct Pool {
   std::mutex mutex;
@@ -82,6 +89,7 @@ void* pool_take(int64_t bytes, int64_t* capacity) {
   }
   const int64_t wanted = round_up(bytes, kHugePage);
   Pool& p = pool();
+  if (wanted >= kLarge) bound_kept_memory(std::max(pool_info().limit_bytes / kShareOfLimit, kKeptInAnyCase));
   {
     const std::lock_guard<std::mutex> lock(p.mutex);
     if (void* data = p.reuse(wanted, capacity)) {

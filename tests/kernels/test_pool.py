@@ -7,6 +7,7 @@ import torch
 
 import onehop
 from onehop import Graph, native
+from onehop.bench.memory import resident_bytes
 
 LARGE = (1 << 20,)  # float32: 4 MiB
 
@@ -123,3 +124,19 @@ def test_repeated_aggregation_maps_nothing_new():
 def test_freed_memory_can_be_kept_and_given_back():
     assert native.extension.keep_freed_memory(True)
     assert native.extension.keep_freed_memory(False)
+
+
+def test_freed_memory_is_kept_up_to_a_share_of_the_pools_limit():
+    assert native.extension.keep_freed_memory(True)
+    try:
+        freed = [torch.ones(4 << 20) for _ in range(40)]  # 640 MiB
+        full = resident_bytes()
+        del freed
+        native.extension.pool_set_limit(4 << 30)
+        native.empty((4 << 20,), torch.float32)
+        assert resident_bytes() > full - (16 << 20)
+        native.extension.pool_set_limit(0)
+        native.empty((4 << 20,), torch.float32)
+        assert resident_bytes() < full - (500 << 20)
+    finally:
+        native.extension.keep_freed_memory(False)

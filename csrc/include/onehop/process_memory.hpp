@@ -1,6 +1,8 @@
 // Whether the C library gives freed memory back to the system.
 #pragma once
 
+#include <cstdint>
+
 namespace onehop {
 
 // With `keep`, freed memory of any size stays with the process, so that the next large tensor finds its pages
@@ -10,5 +12,8 @@ bool keep_freed_memory(bool keep);
 
 // Gives back what is free at this moment.
 void trim_memory();
+
+// Where freed memory is kept: gives it back if it is more than this.
+void bound_kept_memory(int64_t most_bytes);
 
 }  // namespace onehop
