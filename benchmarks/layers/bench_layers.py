@@ -37,6 +37,8 @@ LAYERS = (*ATTENTION, "gine", "resgated", "pna")
 TOLERANCE = 1e-3
 # A turn lasts about so long, so that small graphs are timed over many passes.
 TURN_S = 0.5
+# What takes longer is timed once a turn.
+LONG_S = 5.0
 
 
 def pyg_layer(name: str, degrees: Tensor) -> tuple[torch.nn.Module, int, int]:
@@ -124,9 +126,9 @@ def timed(call: Callable[[], object]) -> float:
     """Median seconds of a call."""
     begin = time.perf_counter()
     call()
-    repeats = max(1, min(200, int(TURN_S / (time.perf_counter() - begin))))
+    first = time.perf_counter() - begin
     seconds = []
-    for _ in range(max(3, repeats) if repeats > 1 else 1):
+    for _ in range(max(3, min(200, int(TURN_S / first))) if first < LONG_S else 1):
         begin = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - begin)
