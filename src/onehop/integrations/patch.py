@@ -129,10 +129,12 @@ def patch(
             variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes). Without effect outside glibc.
         reuse: Whether PyG's layers keep aggregates of features that need no gradient, and give them back
             while the features are unchanged, as in the first layer of full-batch training. At first
-            ``ONEHOP_REUSE`` decides (default: yes). With a machine nothing is kept, so that every aggregation is counted.
+            ``ONEHOP_REUSE`` decides (default: yes). With a machine nothing is kept, so that every aggregation
+            is counted.
         associate: Whether a layer of PyG may multiply by its weight before it aggregates, or after, in place
-            of the other way round, where fewer columns are aggregated then. At first ``ONEHOP_ASSOCIATE`` decides
-            (default: yes); with a machine it is no, so that the machine aggregates what the model says.
+            of the other way round, where fewer columns are aggregated then. At first ``ONEHOP_ASSOCIATE``
+            decides (default: yes); with a machine it is no, so that the machine aggregates what the model
+            says.
         tune: "auto" lets a graph that was met five times at one width be tuned (:func:`onehop.tune`), between
             two calls, for at most three seconds; mini-batches, each a graph of its own, are not. "never", as
             at first, uses what was tuned before alone.

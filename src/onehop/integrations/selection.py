@@ -128,8 +128,8 @@ def _dgl() -> Framework:
             importlib.import_module("dgl")
         except (ImportError, OSError) as error:
             raise ConfigurationError(
-                f"onehop.patch(): dgl is installed and cannot be imported ({error}). Its wheels are each made "
-                f"for some releases of torch: install one that goes with yours, until 'import dgl' works."
+                f"onehop.patch(): dgl is installed and cannot be imported ({error}). Its wheels are each "
+                f"made for some releases of torch: install one made for yours, until 'import dgl' works."
             ) from error
     from onehop.integrations.dgl.framework import Dgl
 

@@ -23,6 +23,7 @@ MODULES = ("dgl.ops", "dgl.ops.spmm", "dgl.ops.sddmm", "dgl.ops.edge_softmax")
 
 def snapshot() -> dict[str, object]:
     kept = {f"{m}.{name}": value for m in MODULES for name, value in vars(sys.modules[m]).items()}
+    kept["relation"] = vars(dgl.heterograph_index.HeteroGraphIndex)["get_relation_graph"]
     kinds = [kind for kind in vars(dnn.conv).values() if isinstance(kind, type)]
     return kept | {kind.__qualname__: vars(kind).get("forward") for kind in kinds}
 
@@ -137,6 +138,21 @@ def test_graph_is_made_once_and_dies_with_dgls():
         assert graphs.structure_of(g._graph) is first
         assert onehop.cache_info().entries == 1
         del first
+    del g
+    gc.collect()
+    assert onehop.cache_info().entries == 0
+
+
+def test_update_all_finds_the_graph_again():
+    g = GRAPHS["random"]()
+    g.ndata["x"] = torch.ones(30, 2)
+    onehop.clear_cache()
+    before = onehop.cache_info()
+    with onehop.patch(only="dgl"):
+        for _ in range(3):
+            g.update_all(dgl.function.copy_u("x", "m"), dgl.function.sum("m", "y"))
+    after = onehop.cache_info()
+    assert (after.entries, after.misses - before.misses, after.hits - before.hits) == (1, 1, 2)
     del g
     gc.collect()
     assert onehop.cache_info().entries == 0

@@ -8,7 +8,7 @@ import dgl.nn.pytorch.conv as convs
 import torch
 
 from onehop.errors import ConfigurationError
-from onehop.integrations.dgl import attention, edges, messages, running
+from onehop.integrations.dgl import attention, edges, graphs, messages, running
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Row
 from onehop.integrations.settings import Settings
@@ -81,12 +81,19 @@ def _operators() -> list[Row]:
     spmm, sddmm, softmax = (sys.modules[f"dgl.ops.{name}"] for name in ("spmm", "sddmm", "edge_softmax"))
     gspmm, gsddmm = messages.fast_gspmm(spmm.gspmm), edges.fast_gsddmm(sddmm.gsddmm)
     inner = softmax.edge_softmax_internal
+    index = sys.modules["dgl.heterograph_index"].HeteroGraphIndex
     return [
         Row(spmm, "gspmm", gspmm, spmm.gspmm),
         Row(dgl.ops, "gspmm", gspmm, dgl.ops.gspmm),
         Row(sddmm, "gsddmm", gsddmm, sddmm.gsddmm),
         Row(dgl.ops, "gsddmm", gsddmm, dgl.ops.gsddmm),
         Row(softmax, "edge_softmax_internal", edges.fast_edge_softmax(inner), inner),
+        Row(
+            index,
+            "get_relation_graph",
+            graphs.remembering(index.get_relation_graph),
+            index.get_relation_graph,
+        ),
     ]
 
 

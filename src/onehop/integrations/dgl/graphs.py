@@ -4,9 +4,13 @@ A DGLGraph is a thin cover: what holds the edges is its index, ``g._graph``, whi
 changes a graph gives it a new index, and ``local_var`` shares the old one. So an index needs no version, and
 what was made from it lives in the cache of recognised tensors, under a tensor that stands for the index and
 dies with it.
+
+``update_all`` works on a relation of the graph, even if there is but one, and has a new index made for it in
+every call. While patched an index remembers those of its relations, which are as unchanging as it is.
 """
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +20,25 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE
+from onehop.integrations.dgl import running
+from onehop.integrations.rows import stand_in
 
 _REST = "dgl"
 
+
+class _Record:
+    """What is kept beside an index: the tensor that stands for it, and the indices of its relations."""
+
+    __slots__ = ("relations", "tensor")
+
+    def __init__(self) -> None:
+        with torch.inference_mode(False):
+            self.tensor = torch.empty(0)
+        self.relations: dict[int, Any] = {}
+
+
 # By id, with a weak reference to tell a new index at an old address: DGL's objects cannot be hashed.
-_stand_ins: dict[int, tuple["weakref.ref[Any]", Tensor]] = {}
+_records: dict[int, tuple["weakref.ref[Any]", _Record]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +65,8 @@ def structure_of(index: Any) -> Structure | None:
     Returns:
         None if there are too many nodes.
     """
-    stand_in = _stand_in(index)
-    found: Structure | None = CACHE.find(stand_in, _REST)
+    standing = _record(index).tensor
+    found: Structure | None = CACHE.find(standing, _REST)
     if found is not None:
         return found
     kind_src, kind_dst = index.metagraph.find_edge(0)
@@ -62,23 +80,40 @@ def structure_of(index: Any) -> Structure | None:
             return None
         empty = graph.in_degrees == 0
         structure = Structure(graph, empty if bool(empty.any()) else None)
-    CACHE.store(stand_in, _REST, structure)
+    CACHE.store(standing, _REST, structure)
     return structure
 
 
-def _stand_in(index: Any) -> Tensor:
-    """An empty tensor that lives as long as the index."""
+def remembering(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """``HeteroGraphIndex.get_relation_graph`` with a memory."""
+    ours = _relation
+
+    def get_relation_graph(self, etype):  # type: ignore[no-untyped-def]
+        return ours(theirs, self, etype)
+
+    return stand_in(theirs, get_relation_graph)
+
+
+def _relation(theirs: Callable[..., Any], index: Any, etype: int) -> Any:
+    if not running.is_on():
+        return theirs(index, etype)
+    relations = _record(index).relations
+    if etype not in relations:
+        relations[etype] = theirs(index, etype)
+    return relations[etype]
+
+
+def _record(index: Any) -> _Record:
     key = id(index)
-    found = _stand_ins.get(key)
+    found = _records.get(key)
     if found is not None and found[0]() is index:
         return found[1]
 
     def forget(dead: "weakref.ref[Any]") -> None:
-        entry = _stand_ins.get(key)
+        entry = _records.get(key)
         if entry is not None and entry[0] is dead:
-            del _stand_ins[key]
+            del _records[key]
 
-    with torch.inference_mode(False):
-        made = torch.empty(0)
-    _stand_ins[key] = (weakref.ref(index, forget), made)
-    return made
+    record = _Record()
+    _records[key] = (weakref.ref(index, forget), record)
+    return record
