@@ -40,7 +40,7 @@ test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverag
 # DGL's newest release in the registry was made for older releases of torch, so it stays out of .venv. It lies in
 # a folder of its own and sees the packages of .venv; the tests help it to be imported.
 test-dgl: $(MADE)/develop $(MADE)/onehop .venv-dgl/.made  ## the tests of DGL's patch, beside DGL 2.1.0
-	$(call say,pytest, with DGL)
+	$(call say,pytest beside DGL)
 	PYTHONPATH=.venv-dgl $(BIN)/python -m pytest tests/integrations/dgl --cov=src/onehop/integrations/dgl --cov-branch \
 	  --cov-config=/dev/null --cov-report=term --cov-fail-under=90 $(ARGS)
 

@@ -160,6 +160,23 @@ def test_features_of_the_wrong_length_are_reported_by_dgl(kind):
         layer(GRAPHS["random"](), torch.ones(29, IN))
 
 
+@pytest.mark.parametrize("call", [{}, {"graph": None}, {"other": 1}], ids=["nothing", "no graph", "unknown"])
+def test_calls_that_do_not_fit_are_reported_by_python(call):
+    layer = dnn.GATConv(IN, OUT, HEADS)
+    with pytest.raises((TypeError, AttributeError)) as expected:
+        layer(**call)
+    with onehop.patch(only="dgl"), pytest.raises(expected.type) as found:
+        layer(**call)
+    assert str(found.value) == str(expected.value)
+
+
+def test_features_with_another_dimension_in_front(same_as_dgl):
+    torch.manual_seed(0)
+    layer, g = attention("GATConv", "plain"), GRAPHS["random"]()
+    reasons = same_as_dgl(lambda layer, x: layer(g, x), layer, x=features(30, 2, IN))
+    assert reasons[0] == "the features have more than two dimensions"
+
+
 def test_subclass_with_a_forward_of_its_own(same_as_dgl):
     class Mine(dnn.GATConv):
         def forward(self, graph, feat):

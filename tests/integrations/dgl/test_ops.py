@@ -165,6 +165,20 @@ def test_refusals_give_dgls_result_and_a_sentence(case):
     assert sentence in calls[0].reason
 
 
+def test_autocast_is_left_to_dgl():
+    g, x = GRAPHS["random"](), features(30, 3, dtype=torch.float32)
+    with onehop.patch(only="dgl"), reports.recorded() as calls, torch.autocast("cpu"):
+        dgl.ops.copy_u_sum(g, x)
+    assert "autocast" in calls[0].reason
+
+
+def test_functorch_is_left_to_dgl():
+    g, x = GRAPHS["random"](), features(30, 3)
+    with onehop.patch(only="dgl"), reports.recorded() as calls, pytest.raises(RuntimeError):
+        torch.func.vmap(lambda x: dgl.ops.copy_u_sum(g, x))(x.expand(2, 30, 3))
+    assert "functorch" in calls[0].reason
+
+
 def test_several_types_of_edges_are_left_to_dgl():
     g = several_types()
     lists = [torch.ones(9, 2), torch.ones(9, 2)]
