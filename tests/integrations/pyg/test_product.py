@@ -145,3 +145,12 @@ def test_leaves_without_edges_are_left_out_of_the_product(kind, bipartite, monke
     assert lengths == [9]
     for name, want in expected.items():
         torch.testing.assert_close(found[name], want)
+
+
+@pytest.mark.usefixtures("blocks_of_four_rows")
+def test_derivatives_of_the_product_added_to_the_first_rows():
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(13, IN), (OUT, IN), (9, 2), (OUT, 2), (OUT,)]
+    operands = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
+    assert torch.autograd.gradcheck(prefix_product, operands)
+    assert torch.autograd.gradgradcheck(prefix_product, operands)
