@@ -24,10 +24,10 @@ MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS))
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test lint format bench results wheel clean
+.PHONY: help demo test test-dgl lint format bench results wheel clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
 
 demo: $(MADE)/demo $(MADE)/onehop  ## train six PyG models with and without onehop (3 minutes)
 	$(call say,onehop demo)
@@ -36,6 +36,13 @@ demo: $(MADE)/demo $(MADE)/onehop  ## train six PyG models with and without oneh
 test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverage
 	$(call say,pytest)
 	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90 $(ARGS)
+
+# DGL's newest release in the registry was made for older releases of torch, so it stays out of .venv. It lies in
+# a folder of its own and sees the packages of .venv; the tests help it to be imported.
+test-dgl: $(MADE)/develop $(MADE)/onehop .venv-dgl/.made  ## the tests of DGL's patch, beside DGL 2.1.0
+	$(call say,pytest beside DGL)
+	PYTHONPATH=.venv-dgl $(BIN)/python -m pytest tests/integrations/dgl --cov=src/onehop/integrations/dgl --cov-branch \
+	  --cov-config=/dev/null --cov-report=term --cov-fail-under=90 $(ARGS)
 
 lint: $(MADE)/develop $(MADE)/onehop  ## formatting, style, types, import arrows
 	$(call say,ruff)
@@ -74,7 +81,7 @@ wheel: $(MADE)/demo  ## dist/*.whl
 	@ls -l dist/*.whl
 
 clean:  ## remove the environment and all that was built
-	rm -rf .venv build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-dgl build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # --- the environment -------------------------------------------------------------------------------------
 
@@ -95,6 +102,12 @@ $(MADE)/develop $(MADE)/demo: $(MADE)/venv pyproject.toml constraints.txt script
 	$(BIN)/python scripts/requirements.py $(EXTRAS) > $(MADE)/requirements.txt
 	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements.txt
 	@touch $@ $(if $(filter develop,$(@F)),$(MADE)/demo)
+
+.venv-dgl/.made: constraints.txt | $(MADE)/develop
+	$(call say,installing DGL 2.1.0)
+	@rm -rf .venv-dgl
+	$(PIP) install --progress-bar off --no-deps --target .venv-dgl -c constraints.txt dgl pandas
+	@touch $@
 
 # Editable: Python is read from src. Objects stay in build/, so only what changed is compiled again.
 $(MADE)/onehop: $(NATIVE) pyproject.toml constraints.txt | $(MADE)/demo

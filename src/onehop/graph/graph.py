@@ -36,7 +36,7 @@ class Graph:
     of the ``edge_index`` (or matrix) that the graph was made from. Edges that appear twice stay two edges.
     The graph's arrays are copies of its own; later writes to the caller's tensors do not reach them.
 
-    Make one with :meth:`from_edge_index`, :meth:`from_csr`, :meth:`from_scipy` or :meth:`load`.
+    Make one with :meth:`from_edge_index`, ``from_csr``, ``from_scipy``, ``from_dgl`` or :meth:`load`.
     """
 
     __slots__ = (
@@ -179,6 +179,14 @@ class Graph:
             coo = matrix.tocoo()
             row, col = np.asarray(coo.row, dtype=np.int64), np.asarray(coo.col, dtype=np.int64)
         return cls(_build(torch.from_numpy(row), torch.from_numpy(col), num_dst, num_src))
+
+    @classmethod
+    def from_dgl(cls, graph: Any) -> "Graph":
+        """A graph from a DGLGraph with one type of edges: see :mod:`onehop.graph.dgl_edges`."""
+        from onehop.graph import dgl_edges
+
+        edge_index, size = dgl_edges.edges_of(graph)
+        return cls.from_edge_index(edge_index, size=size)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Graph":

@@ -59,7 +59,7 @@ class Explanation:
     def __str__(self) -> str:
         """The table."""
         if not self.layers:
-            return "The model has no layers of PyG."
+            return "The model has no layers of PyG or DGL."
         rows = [(row.name or "(model)", row.kind, str(row.calls), _path(row)) for row in self.layers]
         widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(3)]
         lines = [_line(row, widths) for row in (_HEADINGS, *rows)]
@@ -74,7 +74,7 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
     without one it tells what :func:`onehop.patch` would do.
 
     Args:
-        model: A module with PyG layers.
+        model: A module with layers of PyG or DGL.
         *inputs: What to call it with.
         **kwargs: Likewise.
 

@@ -2,18 +2,18 @@
 
 import contextlib
 import functools
-import importlib.util
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from onehop import config, native
 from onehop.backends import register_machine
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports, tuning
+from onehop.integrations.selection import PYG, Selection, made, select
 from onehop.integrations.settings import OFF, Settings, from_environment, settled
 from onehop.machines.base import Machine
 from onehop.machines.ledger import Ledger
@@ -22,46 +22,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Framework(Protocol):
-    """What can be patched."""
-
-    name: str
-
-    def layers(self) -> tuple[str, ...]:
-        """The layer names that ``only`` may list."""
-        ...
-
-    def install(self, only: frozenset[str] | None) -> None:
-        """Puts ours in place; again, with other names, changes the selection."""
-        ...
-
-    def apply(self, settings: Settings) -> None:
-        """Follows the settings, as far as they concern a framework."""
-        ...
-
-    def remove(self) -> None:
-        """Puts theirs back."""
-        ...
-
-    def replaced(self) -> list[str]:
-        """The dotted names of what is ours now."""
-        ...
-
-    def silence(self, module: Any) -> str | None:
-        """Why a layer of this framework never reached the patch; None if the module is no such layer."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _State:
-    installed: bool
-    only: frozenset[str] | None
+    selection: Selection | None
     settings: Settings
+
+    @property
+    def installed(self) -> bool:
+        """Whether a patch is in place."""
+        return self.selection is not None
 
 
 _lock = threading.RLock()
-_framework: Framework | None = None
-_state = _State(False, None, OFF)
+_state = _State(None, OFF)
 
 
 class Patch:
@@ -102,14 +75,14 @@ class Patch:
         """Inside the block, everything is as the framework made it, as for code that reads sources."""
         with _lock:
             before = _state
-            if before.installed:
+            if before.selection is not None:
                 _put_back()
         try:
             yield
         finally:
             with _lock:
-                if before.installed:
-                    _put_in(before.only)
+                if before.selection is not None:
+                    _put_in(before.selection)
 
     def __enter__(self) -> "Patch":
         """Itself."""
@@ -122,8 +95,8 @@ class Patch:
         if not self._active:
             return
         with _lock:
-            if self._before.installed:
-                _put_in(self._before.only)
+            if self._before.selection is not None:
+                _put_in(self._before.selection)
                 _apply(self._before.settings)
             else:
                 unpatch()
@@ -141,28 +114,32 @@ def patch(
     tune: str | None = None,
     machine: Machine | None = None,
 ) -> Patch:
-    """Lets PyG's layers run on onehop's kernels, wherever that gives the same result.
+    """Lets PyG's and DGL's layers run on onehop's kernels, wherever that gives the same result.
 
-    Models need not change, and may be made before or after. Layers that onehop cannot run go PyG's own way;
+    Models need not change, and may be made before or after. PyG is patched where it is installed, DGL where
+    it has been imported. Layers that onehop cannot run go their framework's own way;
     :func:`onehop.explain` says which, and why, and so does one INFO line a class and reason in the log
     ``onehop``. Calling it again changes ``only``, and what else is given; None leaves a setting as it is.
 
     Args:
-        only: Names of layer classes, such as "GCNConv"; their subclasses count too. None means all.
+        only: Names of layer classes, such as "GCNConv"; their subclasses count too. "pyg" and "dgl" stand
+            for these frameworks alone, and go with names of their layers; "dgl" imports DGL. None means all.
         keep_memory: Whether the C library keeps freed memory in the process while patched, instead of giving
             it back to the system and faulting it in anew for each large tensor. At first the environment
             variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes). Without effect outside glibc.
-        reuse: Whether aggregates of features that need no gradient are kept and given back while the features
-            are unchanged, as in the first layer of full-batch training. At first ``ONEHOP_REUSE`` decides
-            (default: yes). With a machine nothing is kept, so that every aggregation is counted.
-        associate: Whether a layer may multiply by its weight before it aggregates, or after, in place of the
-            other way round, where fewer columns are aggregated then. At first ``ONEHOP_ASSOCIATE`` decides
-            (default: yes); with a machine it is no, so that the machine aggregates what the model says.
+        reuse: Whether PyG's layers keep aggregates of features that need no gradient, and give them back
+            while the features are unchanged, as in the first layer of full-batch training. At first
+            ``ONEHOP_REUSE`` decides (default: yes). With a machine nothing is kept, so that every aggregation
+            is counted.
+        associate: Whether a layer of PyG may multiply by its weight before it aggregates, or after, in place
+            of the other way round, where fewer columns are aggregated then. At first ``ONEHOP_ASSOCIATE``
+            decides (default: yes); with a machine it is no, so that the machine aggregates what the model
+            says.
         tune: "auto" lets a graph that was met five times at one width be tuned (:func:`onehop.tune`), between
             two calls, for at most three seconds; mini-batches, each a graph of its own, are not. "never", as
             at first, uses what was tuned before alone.
         machine: A simulated machine, such as ``onehop.machines.pim.Machine()``, on which sums and means of
-            the layers run, in inference and in training; everything else runs as without it. The handle's
+            PyG's layers run, in inference and in training; everything else runs as without it. The handle's
             ``report`` adds up what its runs took. None means the machine of a patch in place, or none.
 
     Returns:
@@ -170,9 +147,9 @@ def patch(
         inactive.
 
     Raises:
-        ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is something else, or ``reuse``
-            is asked for with a machine.
-        ConfigurationError: PyG is not installed, or too old.
+        ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is something else, ``reuse`` is
+            asked for with a machine, or a machine without PyG.
+        ConfigurationError: There is no framework, or one that is asked for cannot be imported or is too old.
     """
     with _lock:
         before = _state
@@ -181,7 +158,10 @@ def patch(
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
-        _put_in(_names(only, _find_framework()))
+        selection = select(only)
+        if machine is not None and all(each.name != PYG for each in selection.frameworks):
+            raise ArgumentError("machine: simulated machines run PyG's layers alone; leave machine away.")
+        _put_in(selection)
         ledger = None
         if machine is not None:
             ledger = Ledger()
@@ -202,12 +182,17 @@ def unpatch() -> None:
 def patched() -> tuple[str, ...]:
     """The dotted names of everything that is replaced now; empty without a patch."""
     with _lock:
-        return tuple(_framework.replaced()) if _framework is not None and _state.installed else ()
+        selection = _state.selection
+        if selection is None:
+            return ()
+        return tuple(name for framework in selection.frameworks for name in framework.replaced())
 
 
 def silence(module: Any) -> str | None:
     """Why a layer never reached the patch that is in place; None if the module is no layer of a framework."""
-    return None if _framework is None else _framework.silence(module)
+    selection = _state.selection
+    reasons = [] if selection is None else [each.silence(module) for each in selection.frameworks]
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def accelerate(function: Callable[P, R]) -> Callable[P, R]:
@@ -245,17 +230,21 @@ def _patched_inside(function: Callable[P, R], tune: str | None) -> Callable[P, R
     return patched_inside
 
 
-def _put_in(only: frozenset[str] | None) -> None:
+def _put_in(selection: Selection) -> None:
     global _state
-    _find_framework().install(only)
-    _state = replace(_state, installed=True, only=only)
+    for framework in made():
+        if framework not in selection.frameworks:
+            framework.remove()
+    for framework in selection.frameworks:
+        framework.install(selection.layers)
+    _state = replace(_state, selection=selection)
 
 
 def _put_back() -> None:
     global _state
-    if _framework is not None:
-        _framework.remove()
-    _state = replace(_state, installed=False, only=None)
+    for framework in made():
+        framework.remove()
+    _state = replace(_state, selection=None)
 
 
 def _apply(settings: Settings) -> None:
@@ -264,31 +253,6 @@ def _apply(settings: Settings) -> None:
     if settings.keep_memory != _state.settings.keep_memory:
         native.extension.keep_freed_memory(settings.keep_memory)
     tuning.switch(settings.tune == "auto")
-    _find_framework().apply(settings)
+    for framework in made():
+        framework.apply(settings)
     _state = replace(_state, settings=settings)
-
-
-def _find_framework() -> Framework:
-    global _framework
-    if _framework is None:
-        if importlib.util.find_spec("torch_geometric") is None:
-            raise ConfigurationError(
-                "onehop.patch() found nothing to patch: torch_geometric is not installed. "
-                "Install it with: pip install 'onehop[pyg]'"
-            )
-        from onehop.integrations.pyg.framework import Pyg
-
-        _framework = Pyg()
-    return _framework
-
-
-def _names(only: str | Iterable[str] | None, framework: Framework) -> frozenset[str] | None:
-    if only is None:
-        return None
-    names = frozenset([only] if isinstance(only, str) else only)
-    unknown: list[Any] = sorted(str(name) for name in names if name not in framework.layers())
-    if unknown:
-        raise ArgumentError(
-            f"only: {', '.join(unknown)} has no fast path; there are {', '.join(framework.layers())}."
-        )
-    return names

@@ -6,8 +6,8 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv, GraphConv, SAGEConv
 
 import onehop
-from onehop.integrations.pyg.associations import product as module
-from onehop.integrations.pyg.associations.product import product
+from onehop.integrations.pyg.associations import product as module, rooted
+from onehop.integrations.pyg.associations.product import prefix_product, product
 
 ROWS, IN, OUT = 37, 5, 3
 
@@ -96,3 +96,61 @@ def test_layers_with_blocks(make):
     with onehop.patch():
         for got, want in zip(gradients(), expected, strict=True):
             torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("top", [0, 9, ROWS])
+@pytest.mark.usefixtures("blocks_of_four_rows")
+def test_product_added_to_the_first_rows(top, bias):
+    shapes = [(ROWS, IN), (OUT, IN), (top, 4), (OUT, 4), *([(OUT,)] if bias else [])]
+    generator = torch.Generator().manual_seed(0)
+    operands = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
+    x, weight, extra, extra_weight = operands[:4]
+    expected = formula(x, weight, operands[4] if bias else None)
+    expected = expected + torch.cat([extra @ extra_weight.t(), expected.new_zeros(ROWS - top, OUT)])
+    out = prefix_product(x, weight, extra, extra_weight, operands[4] if bias else None)
+    torch.testing.assert_close(out, expected)
+    upstream = torch.randn_like(expected)
+    found = torch.autograd.grad(out, operands, upstream)
+    for got, want in zip(found, torch.autograd.grad(expected, operands, upstream), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("kind", [SAGEConv, GraphConv])
+@pytest.mark.parametrize("bipartite", [False, True], ids=["one kind of nodes", "two"])
+def test_leaves_without_edges_are_left_out_of_the_product(kind, bipartite, monkeypatch, gradients_of):
+    monkeypatch.setattr(rooted, "_LEAST_ROWS", 8)
+    lengths = []
+    plain = rooted.prefix_product
+
+    def spy(own, weight, top, *rest):
+        lengths.append(len(top))
+        return plain(own, weight, top, *rest)
+
+    monkeypatch.setattr(rooted, "prefix_product", spy)
+    generator = torch.Generator().manual_seed(0)
+    edge_index = torch.stack(
+        [torch.randint(0, 40, (60,), generator=generator), torch.randint(0, 9, (60,), generator=generator)]
+    )
+    edge_index[1, 0] = 8
+    torch.manual_seed(0)
+    layer, x = kind(IN, OUT + 8).double(), torch.randn(40, IN, generator=generator).double()
+
+    def call(layer, x):
+        return layer((x, x[:30] * 2) if bipartite else x, edge_index)
+
+    expected = gradients_of(layer, call, x=x)
+    with onehop.patch():
+        found = gradients_of(layer, call, x=x)
+    assert lengths == [9]
+    for name, want in expected.items():
+        torch.testing.assert_close(found[name], want)
+
+
+@pytest.mark.usefixtures("blocks_of_four_rows")
+def test_derivatives_of_the_product_added_to_the_first_rows():
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(13, IN), (OUT, IN), (9, 2), (OUT, 2), (OUT,)]
+    operands = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
+    assert torch.autograd.gradcheck(prefix_product, operands)
+    assert torch.autograd.gradgradcheck(prefix_product, operands)

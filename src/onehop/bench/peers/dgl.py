@@ -20,7 +20,7 @@ class Dgl:
 
     def available(self) -> str | None:
         """Needs dgl."""
-        _prepare_import()
+        help_import()
         return import_reason("dgl")
 
     def refuse(self, case: Case) -> str | None:
@@ -67,7 +67,7 @@ def _graph(workload: Workload) -> Any:
     return graph
 
 
-def _prepare_import() -> None:
+def help_import() -> None:
     """Lets DGL 2.1.0 be imported beside a torch newer than 2.2, without its sampler.
 
     Its compiled sampler, ``dgl.graphbolt``, was built for torch 2.0 to 2.2 and fails to load; aggregation

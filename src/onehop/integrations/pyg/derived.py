@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from onehop.graph.identity import CACHE
-from onehop.integrations.pyg.eligibility import context_reason
+from onehop.integrations.contexts import context_reason
 
 
 @dataclass(frozen=True, slots=True)

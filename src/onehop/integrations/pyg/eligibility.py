@@ -7,7 +7,6 @@ when somebody replaces one of its functions.
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.nn.modules import module as torch_module
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
@@ -171,16 +170,3 @@ def reduction(layer: Any) -> tuple[str, str | None]:
 def global_hooks() -> bool:
     """Whether torch has hooks for every module."""
     return any(getattr(torch_module, name) for name in _GLOBAL_HOOKS)
-
-
-def context_reason() -> str | None:
-    """Why nothing can take the fast path now; None if it can."""
-    if torch._C._are_functorch_transforms_active():
-        return "a functorch transform (vmap, grad, jvp) is at work"
-    if torch._C._len_torch_dispatch_stack():
-        return "a torch dispatch mode is at work"
-    if torch.autograd.forward_ad._current_level >= 0:
-        return "forward-mode differentiation is at work"
-    if torch._C._get_tracing_state() is not None:
-        return "torch.jit.trace is at work"
-    return None

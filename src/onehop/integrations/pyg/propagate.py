@@ -11,9 +11,10 @@ from torch import Tensor
 from onehop.backends import backend_for, refusal
 from onehop.graph import Graph
 from onehop.integrations import reports, tuning
+from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.attention import AttentionTask, Propagation, prepare
-from onehop.integrations.pyg.eligibility import ClassRecord, context_reason, layer_reason, reduction
+from onehop.integrations.pyg.eligibility import ClassRecord, layer_reason, reduction
 from onehop.integrations.pyg.graphs import graph_of, scales_of
 from onehop.integrations.pyg.operands import (
     LEFT_TO_PYG,

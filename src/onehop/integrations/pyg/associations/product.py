@@ -43,6 +43,29 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out
 
 
+def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, bias: Tensor | None) -> Tensor:
+    """X W^T + b, and T V^T added to its first rows.
+
+    Args:
+        x: [N, K].
+        weight: [M, K], of the same dtype.
+        top: [n, L], n at most N.
+        top_weight: [M, L].
+        bias: [M]; None means 0.
+
+    Returns:
+        [N, M].
+    """
+    operands = (x, weight, top, top_weight, bias)
+    if torch._C._are_functorch_transforms_active() or any(
+        each is not None and each.dtype is not x.dtype for each in operands
+    ):
+        extra = product(top, top_weight, None)
+        return product(x, weight, bias) + F.pad(extra, (0, 0, 0, x.size(0) - top.size(0)))
+    out: Tensor = _PrefixProduct.apply(*operands)  # type: ignore[no-untyped-call]
+    return out
+
+
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return F.linear(x, weight) if bias is None else torch.addmm(bias, x, weight.t())
 
@@ -62,8 +85,34 @@ class _Product(torch.autograd.Function):
         return grad @ weight if for_x else None, _over_rows(grad, x) if for_weight else None, to_bias
 
 
+class _PrefixProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, bias: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, top, top_weight)
+        out = _product(x, weight, bias)
+        out[: top.size(0)].addmm_(top, top_weight.t())
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, top, top_weight = ctx.saved_tensors
+        for_x, for_weight, for_top, for_top_weight, for_bias = ctx.needs_input_grad
+        of_top = grad[: top.size(0)]
+        return (
+            grad @ weight if for_x else None,
+            _over_rows(grad, x) if for_weight else None,
+            of_top @ top_weight if for_top else None,
+            _over_rows(of_top, top) if for_top_weight else None,
+            grad.sum(0) if for_bias else None,
+        )
+
+
 def _over_rows(left: Tensor, right: Tensor) -> Tensor:
     """[M, K]: left^T right, for [N, M] and [N, K]."""
+    if left.size(0) < _LEAST_ROWS:
+        return left.t() @ right
     blocks = left.size(0) // _BLOCK_ROWS
     whole = blocks * _BLOCK_ROWS
     shape = (blocks, _BLOCK_ROWS, -1)

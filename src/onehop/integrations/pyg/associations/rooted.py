@@ -1,35 +1,39 @@
 """SAGEConv and GraphConv, which aggregate, multiply, and add a product of the node's own features.
 
 A (X W) pays where W makes the features narrower, unless A X is kept. In either order the linear steps are
-those of :mod:`onehop.integrations.pyg.associations.product`.
+those of :mod:`onehop.integrations.pyg.associations.product`. In a sampled mini-batch most nodes are leaves,
+which have no edges, and come last: of (A X) W the rows before them are multiplied alone.
 """
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import GraphConv, SAGEConv
 
+from onehop.graph import Graph
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
-from onehop.integrations.pyg.associations.product import product
+from onehop.integrations.pyg.associations.product import prefix_product, product
 from onehop.integrations.rows import stand_in
+
+# With fewer rows, or more of them to multiply, there is little to save.
+_LEAST_ROWS, _LARGEST_SHARE = 4096, 0.75
 
 
 def associating_sage(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """SAGEConv's ``forward``, which multiplies first where that pays."""
-    summed, message = _summed, SAGEConv.message
-    root, normalise = _plus_root, F.normalize
+    both, message, normalise = _both, SAGEConv.message, F.normalize
 
     def forward(self, x, edge_index, size=None):  # type: ignore[no-untyped-def]
         out = None
         if not self.project and type(self).message is message:
-            out = summed(self, "lin_l", x, edge_index, {"size": size}, None)
+            root = self.lin_r if self.root_weight else None
+            out = both(self, "lin_l", root, x, edge_index, {"size": size}, None)
         if out is None:
             return theirs(self, x, edge_index, size)
-        if self.root_weight:
-            out = root(out, x, self.lin_r)
         return normalise(out, p=2.0, dim=-1) if self.normalize else out
 
     return stand_in(theirs, forward)
@@ -37,29 +41,31 @@ def associating_sage(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 def associating_graph_conv(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """GraphConv's ``forward``, which multiplies first where that pays."""
-    summed, root, message = _summed, _plus_root, GraphConv.message
+    both, message = _both, GraphConv.message
 
     def forward(self, x, edge_index, edge_weight=None, size=None):  # type: ignore[no-untyped-def]
         out = None
         if type(self).message is message:
             operands = {"edge_weight": edge_weight, "size": size}
-            out = summed(self, "lin_rel", x, edge_index, operands, edge_weight)
-        if out is None:
-            return theirs(self, x, edge_index, edge_weight, size)
-        return root(out, x, self.lin_root)
+            out = both(self, "lin_rel", self.lin_root, x, edge_index, operands, edge_weight)
+        return theirs(self, x, edge_index, edge_weight, size) if out is None else out
 
     return stand_in(theirs, forward)
 
 
-def _summed(
+def _both(
     layer: Any,
     name: str,
+    root: Any,
     x: Any,
     edge_index: Any,
     operands: dict[str, Any],
     factor: Tensor | None,
 ) -> Tensor | None:
-    """A (X W) or (A X) W, and the bias; None where the layer's linear step has to stay in its module."""
+    """A (X W) or (A X) W, the bias, and the product of ``root``, a module or None, with the own features.
+
+    None where the layer's linear step has to stay in its module.
+    """
     ends = (x, x) if type(x) is Tensor else x
     lin = layer._modules.get(name)
     if (
@@ -76,18 +82,40 @@ def _summed(
         ends[0], lin.weight
     ):
         order.told(task, layer, None)
-        return product(task.run(), lin.weight, lin.bias)
+        summed, own = task.run(), ends[1]
+        rows = _rows_before_leaves(task.graph)
+        if rows is not None and _joins(root, own, summed):
+            return prefix_product(own, root.weight, summed[:rows], lin.weight, lin.bias)
+        return _plus_root(product(summed, lin.weight, lin.bias), ends[1], root)
     order.told(task, layer, "after")
     task.x = product(ends[0], lin.weight, None)
     out: Tensor = task.run()
-    return out if lin.bias is None else out + lin.bias
+    return _plus_root(out if lin.bias is None else out + lin.bias, ends[1], root)
 
 
-def _plus_root(out: Tensor, x: Any, lin: Any) -> Tensor:
-    own = x if type(x) is Tensor else x[1]
-    if own is None:
+def _rows_before_leaves(graph: Graph) -> int | None:
+    """After how many destinations none has edges; None unless those that follow are worth leaving out."""
+    if graph.num_dst < _LEAST_ROWS:
+        return None
+    rows = int(torch.searchsorted(graph.rowptr, graph.num_edges))
+    return rows if rows < graph.num_dst * _LARGEST_SHARE else None
+
+
+def _joins(root: Any, own: Any, out: Tensor) -> bool:
+    """Whether the product with the own features can be made here, and added to rows such as these."""
+    return (
+        root is not None
+        and order.may_choose(root, own)
+        and root.bias is None
+        and own.dtype is out.dtype
+        and len(own) == len(out)
+    )
+
+
+def _plus_root(out: Tensor, own: Any, root: Any) -> Tensor:
+    if own is None or root is None:
         return out
-    if order.may_choose(lin, own) and lin.bias is None and own.dtype is out.dtype and len(own) == len(out):
-        return product(own, lin.weight, out)
-    added: Tensor = out + lin(own)
+    if _joins(root, own, out):
+        return product(own, root.weight, out)
+    added: Tensor = out + root(own)
     return added

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
 from onehop.integrations import reports
-from onehop.integrations.pyg.eligibility import REDUCTIONS, ClassRecord, context_reason, state_reason
+from onehop.integrations.contexts import context_reason
+from onehop.integrations.pyg.eligibility import REDUCTIONS, ClassRecord, state_reason
 from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.operands import FLOATS, edges_of
 from onehop.integrations.pyg.rowwise import policy

@@ -1,0 +1,35 @@
+"""The edges of a DGLGraph, which is known by its methods alone: DGL itself is not imported."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+
+
+def edges_of(graph: Any) -> tuple[Tensor, tuple[int, int]]:
+    """The edges of a DGLGraph, or of a DGL block, in the order of their numbers.
+
+    That is the order of ``graph.edata``, so ``graph.edata["w"]`` is a weight as it is.
+
+    Args:
+        graph: With one type of edges; of several, give one relation: ``graph[etype]``. From other devices the
+            edges are copied to the CPU.
+
+    Returns:
+        [2, E], sources above destinations, and (num_src, num_dst).
+
+    Raises:
+        ArgumentError: Not a DGLGraph, or one with several types of edges.
+    """
+    etypes = getattr(graph, "canonical_etypes", None)
+    if etypes is None or not hasattr(graph, "num_src_nodes"):
+        raise ArgumentError(f"graph: expected a DGLGraph, got {type(graph).__name__}.")
+    if len(etypes) != 1:
+        raise ArgumentError(
+            f"graph: expected a DGLGraph with one type of edges, got {len(etypes)}; give one relation of it: "
+            f"graph[etype]."
+        )
+    edge_index = torch.stack(graph.edges(form="uv", order="eid")).cpu()
+    return edge_index, (graph.num_src_nodes(), graph.num_dst_nodes())

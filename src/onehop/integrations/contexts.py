@@ -1,0 +1,16 @@
+"""When torch itself is in a state in which no fast path applies, whatever the framework."""
+
+import torch
+
+
+def context_reason() -> str | None:
+    """Why nothing can take the fast path now; None if it can."""
+    if torch._C._are_functorch_transforms_active():
+        return "a functorch transform (vmap, grad, jvp) is at work"
+    if torch._C._len_torch_dispatch_stack():
+        return "a torch dispatch mode is at work"
+    if torch.autograd.forward_ad._current_level >= 0:
+        return "forward-mode differentiation is at work"
+    if torch._C._get_tracing_state() is not None:
+        return "torch.jit.trace is at work"
+    return None

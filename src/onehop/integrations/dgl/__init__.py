@@ -1,0 +1,1 @@
+"""DGL: sums, extrema, products and softmaxes over edges underneath its layers, and fused attention."""

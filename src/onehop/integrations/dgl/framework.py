@@ -1,0 +1,115 @@
+"""DGL as a framework that can be patched."""
+
+import sys
+from typing import Any
+
+import dgl
+import dgl.nn.pytorch.conv as convs
+import torch
+
+from onehop.errors import ConfigurationError
+from onehop.integrations.dgl import attention, edges, graphs, messages, running
+from onehop.integrations.reports import LOGGER
+from onehop.integrations.rows import Row
+from onehop.integrations.settings import Settings
+
+_TESTED = (2, 1)
+
+# Layers whose aggregation takes the fast path, as far as their options allow.
+LAYERS = ("DotGatConv", "GATConv", "GATv2Conv", "GINConv", "GraphConv", "SAGEConv")
+_FUSED = {"GATConv": attention.fused_gat, "GATv2Conv": attention.fused_gatv2}
+
+
+class Dgl:
+    """The Deep Graph Library: what is replaced in it, and how it is put back."""
+
+    name = "dgl"
+
+    def __init__(self) -> None:
+        version = tuple(int(part) for part in dgl.__version__.split(".")[:2])
+        if version < _TESTED:
+            raise ConfigurationError(
+                f"dgl {dgl.__version__} is too old for onehop.patch(), which needs 2.1. Upgrade it, or leave "
+                f"DGL alone with onehop.patch(only='pyg')."
+            )
+        if version > _TESTED:
+            LOGGER.warning(
+                "onehop.patch() was tested with dgl 2.1, and this is %s: compare results.", dgl.__version__
+            )
+        if dgl.backend.backend_name != "pytorch":
+            raise ConfigurationError(
+                f"dgl runs on {dgl.backend.backend_name}, and onehop.patch() needs its backend for PyTorch: "
+                f"set DGLBACKEND=pytorch before dgl is imported."
+            )
+        self._rows: list[Row] = []
+
+    def layers(self) -> tuple[str, ...]:
+        """The names that ``patch(only=...)`` takes."""
+        return LAYERS
+
+    def install(self, only: frozenset[str] | None) -> None:
+        """Puts ours in place, for the named layers; None means all, and calls outside layers."""
+        running.switch(True, only)
+        if not self._rows:
+            self._rows = [*_operators(), *_forwards()]
+            for row in self._rows:
+                row.install()
+
+    def apply(self, settings: Settings) -> None:
+        """Nothing: what is settled for the whole process is settled elsewhere, the rest concerns PyG."""
+
+    def remove(self) -> None:
+        """Puts theirs back."""
+        running.switch(False)
+        for row in reversed(self._rows):
+            row.restore()
+        self._rows = []
+
+    def replaced(self) -> list[str]:
+        """The dotted names of everything that is ours now."""
+        return [row.name for row in self._rows]
+
+    def silence(self, module: Any) -> str | None:
+        """Why a layer never called an operator that is ours; None if the module is no layer."""
+        if not isinstance(module, tuple(_layer_classes())):
+            return None
+        return "it called none of DGL's operators that onehop has"
+
+
+def _operators() -> list[Row]:
+    # The function edge_softmax hides the module of that name; only sys.modules has all three.
+    spmm, sddmm, softmax = (sys.modules[f"dgl.ops.{name}"] for name in ("spmm", "sddmm", "edge_softmax"))
+    gspmm, gsddmm = messages.fast_gspmm(spmm.gspmm), edges.fast_gsddmm(sddmm.gsddmm)
+    inner = softmax.edge_softmax_internal
+    index = sys.modules["dgl.heterograph_index"].HeteroGraphIndex
+    return [
+        Row(spmm, "gspmm", gspmm, spmm.gspmm),
+        Row(dgl.ops, "gspmm", gspmm, dgl.ops.gspmm),
+        Row(sddmm, "gsddmm", gsddmm, sddmm.gsddmm),
+        Row(dgl.ops, "gsddmm", gsddmm, dgl.ops.gsddmm),
+        Row(softmax, "edge_softmax_internal", edges.fast_edge_softmax(inner), inner),
+        Row(
+            index,
+            "get_relation_graph",
+            graphs.remembering(index.get_relation_graph),
+            index.get_relation_graph,
+        ),
+    ]
+
+
+def _forwards() -> list[Row]:
+    return [
+        Row(kind, "forward", running.noting(kind.forward, _FUSED.get(kind.__name__)), kind.forward)
+        for kind in _layer_classes()
+        if "forward" in vars(kind)
+    ]
+
+
+def _layer_classes() -> list[Any]:
+    return [
+        kind
+        for kind in vars(convs).values()
+        if isinstance(kind, type)
+        and issubclass(kind, torch.nn.Module)
+        and kind.__module__.startswith(f"{convs.__name__}.")
+    ]

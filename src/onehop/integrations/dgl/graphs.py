@@ -1,0 +1,119 @@
+"""The graph behind a DGL graph, made once and found again.
+
+A DGLGraph is a thin cover: what holds the edges is its index, ``g._graph``, which never changes. Whatever
+changes a graph gives it a new index, and ``local_var`` shares the old one. So an index needs no version, and
+what was made from it lives in the cache of recognised tensors, under a tensor that stands for the index and
+dies with it.
+
+``update_all`` works on a relation of the graph, even if there is but one, and has a new index made for it in
+every call. While patched an index remembers those of its relations, which are as unchanging as it is.
+"""
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.graph.identity import CACHE
+from onehop.integrations.dgl import running
+from onehop.integrations.rows import stand_in
+
+_REST = "dgl"
+
+
+class _Record:
+    """What is kept beside an index: the tensor that stands for it, and the indices of its relations."""
+
+    __slots__ = ("relations", "tensor")
+
+    def __init__(self) -> None:
+        with torch.inference_mode(False):
+            self.tensor = torch.empty(0)
+        self.relations: dict[int, Any] = {}
+
+
+# By id, with a weak reference to tell a new index at an old address: DGL's objects cannot be hashed.
+_records: dict[int, tuple["weakref.ref[Any]", _Record]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What is known of an index with one type of edges.
+
+    Attributes:
+        graph: Its edges; their order is that of the edge numbers.
+        empty: [num_dst], which destinations have no edges; None if all have some.
+    """
+
+    graph: Graph
+    empty: Tensor | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        return self.graph.nbytes + (0 if self.empty is None else self.empty.nbytes)
+
+
+def structure_of(index: Any) -> Structure | None:
+    """The structure of ``g._graph``, on the CPU, with one type of edges.
+
+    Returns:
+        None if there are too many nodes.
+    """
+    standing = _record(index).tensor
+    found: Structure | None = CACHE.find(standing, _REST)
+    if found is not None:
+        return found
+    kind_src, kind_dst = index.metagraph.find_edge(0)
+    source, target, _ = index.edges(0, "eid")
+    size = (index.num_nodes(kind_src), index.num_nodes(kind_dst))
+    # Tensors made in inference mode could not be used outside it, where they will be found again.
+    with torch.inference_mode(False), torch.no_grad():
+        try:
+            graph = Graph.from_edge_index(torch.stack([source, target]), size=size)
+        except ArgumentError:
+            return None
+        empty = graph.in_degrees == 0
+        structure = Structure(graph, empty if bool(empty.any()) else None)
+    CACHE.store(standing, _REST, structure)
+    return structure
+
+
+def remembering(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """``HeteroGraphIndex.get_relation_graph`` with a memory."""
+    ours = _relation
+
+    def get_relation_graph(self, etype):  # type: ignore[no-untyped-def]
+        return ours(theirs, self, etype)
+
+    return stand_in(theirs, get_relation_graph)
+
+
+def _relation(theirs: Callable[..., Any], index: Any, etype: int) -> Any:
+    if not running.is_on():
+        return theirs(index, etype)
+    relations = _record(index).relations
+    if etype not in relations:
+        relations[etype] = theirs(index, etype)
+    return relations[etype]
+
+
+def _record(index: Any) -> _Record:
+    key = id(index)
+    found = _records.get(key)
+    if found is not None and found[0]() is index:
+        return found[1]
+
+    def forget(dead: "weakref.ref[Any]") -> None:
+        entry = _records.get(key)
+        if entry is not None and entry[0] is dead:
+            del _records[key]
+
+    record = _Record()
+    _records[key] = (weakref.ref(index, forget), record)
+    return record

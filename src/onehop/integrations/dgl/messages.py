@@ -1,0 +1,139 @@
+"""``dgl.ops.gspmm``: messages made and reduced in one pass, which is what ``update_all`` comes down to."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.backends import backend_for
+from onehop.integrations import reports, tuning
+from onehop.integrations.dgl import running
+from onehop.integrations.dgl.graphs import Structure
+from onehop.integrations.dgl.operands import LEFT_TO_DGL, structure_for, tensor_reason
+from onehop.integrations.rows import stand_in
+from onehop.ops import aggregate
+from onehop.ops.library import needs_grad
+
+Function = Callable[..., Any]
+
+# What DGL returns for destinations without edges.
+_OF_EMPTY = {"max": -math.inf, "min": math.inf}
+
+_ONE_WINNER = "the gradient of max and min goes to one edge in DGL, and to all that tie in onehop"
+
+
+def fast_gspmm(theirs: Function) -> Function:
+    """DGL's ``gspmm`` on onehop's kernels where they do the same."""
+    ours = _gspmm
+
+    def gspmm(g, op, reduce_op, lhs_data, rhs_data):  # type: ignore[no-untyped-def]
+        return ours(theirs, g, op, reduce_op, lhs_data, rhs_data)
+
+    return stand_in(theirs, gspmm)
+
+
+def _gspmm(theirs: Function, g: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Any:
+    if not running.is_on():
+        return theirs(g, op, reduce_op, lhs, rhs)
+    task = _prepare(g._graph, op, reduce_op, lhs, rhs)
+    out = task if isinstance(task, str) else task.run()
+    if isinstance(out, str):
+        reports.refuse(running.layer(), out)
+        return theirs(g, op, reduce_op, lhs, rhs)
+    return out
+
+
+@dataclass(slots=True)
+class Task:
+    """One reduction, ready to run.
+
+    Attributes:
+        structure: Over which edges.
+        reduce: "sum", "mean", "max" or "min".
+        x: [num_src, F], or [num_src, H, D].
+        weight: [E], or [E, H]; None means 1.
+        shape: Of a row of the result.
+    """
+
+    structure: Structure
+    reduce: str
+    x: Tensor
+    weight: Tensor | None
+    shape: tuple[int, ...]
+
+    def run(self) -> Tensor | str:
+        """The reduced messages; or why DGL has to make them after all."""
+        graph = self.structure.graph
+        width = self.x.numel() // max(graph.num_src, 1)
+        backward = torch.is_grad_enabled() and self.x.requires_grad
+        tuning.saw(graph, self.reduce, width, self.x.dtype, backward)
+        out = aggregate(graph, self.x, self.weight, self.reduce)
+        fill = _OF_EMPTY.get(self.reduce)
+        if fill is not None:
+            # The sum is NaN where any entry is.
+            if bool(out.sum().isnan()):
+                return "the features have NaN or both infinities, and DGL passes over NaN in max and min"
+            if self.structure.empty is not None and graph.num_edges:
+                out[self.structure.empty] = fill
+        if reports.recording():
+            reports.record(self._described(width))
+        return out.reshape(graph.num_dst, *self.shape)
+
+    def _described(self, width: int) -> reports.Call:
+        form = "source" if self.weight is None else "source * weight"
+        if self.weight is not None and self.weight.dim() == 2:
+            form += " for each head"
+        backend = backend_for(self.x.device, self.x.dtype)
+        plan = tuning.plan_text(backend, self.structure.graph, self.reduce, width, self.x.dtype)
+        return reports.Call(running.layer(), None, form, self.reduce, backend.name, plan)
+
+
+def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Task | str:
+    """The task, or the sentence why there is none."""
+    if op not in ("copy_lhs", "mul", "div") or reduce_op not in ("sum", "mean", "max", "min"):
+        return f"messages of {op} and {reduce_op} have no kernel of onehop's"
+    structure = structure_for(index)
+    if isinstance(structure, str):
+        return structure
+    graph = structure.graph
+    reason = tensor_reason("nodes' features", lhs, graph.num_src)
+    if reason is not None:
+        return reason
+    weight = None
+    x, shape = lhs, tuple(lhs.shape[1:])
+    if op != "copy_lhs":
+        reason = tensor_reason("edges' features", rhs, graph.num_edges)
+        if reason is not None:
+            return reason
+        if rhs.dtype is not lhs.dtype:
+            return LEFT_TO_DGL
+        found = _weighted(lhs, rhs)
+        if found is None:
+            return "the edges' features are neither one number an edge nor one an edge and head"
+        x, weight, shape = found
+        if op == "div":
+            weight = 1.0 / weight
+    if reduce_op in _OF_EMPTY and needs_grad(x, weight):
+        return _ONE_WINNER
+    if x.dim() != 3 or weight is None or weight.dim() != 2:
+        x = x.reshape(graph.num_src, math.prod(shape))
+    return Task(structure, reduce_op, x, weight, shape)
+
+
+def _weighted(lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]] | None:
+    """Features and weights as onehop takes them, and the shape of a row of the result.
+
+    As in DGL, the one with fewer dimensions is widened behind the first.
+    """
+    dims = max(lhs.dim(), rhs.dim())
+    shape = (1,) * (dims - lhs.dim()) + tuple(lhs.shape[1:])
+    of_edge = (1,) * (dims - rhs.dim()) + tuple(rhs.shape[1:])
+    if math.prod(of_edge) == 1:
+        return lhs, rhs.reshape(rhs.size(0)), shape
+    if of_edge[-1] == 1 and of_edge[:-1] == shape[:-1]:
+        heads = math.prod(of_edge)
+        return lhs.reshape(lhs.size(0), heads, shape[-1]), rhs.reshape(rhs.size(0), heads), shape
+    return None

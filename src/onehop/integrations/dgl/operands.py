@@ -1,0 +1,45 @@
+"""The conditions on an operator's graph and its tensors: each comes with the sentence that says why not."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from onehop.integrations.contexts import context_reason
+from onehop.integrations.dgl.graphs import Structure, structure_of
+from onehop.integrations.dgl.running import selection_reason
+
+FLOATS = (torch.float32, torch.float64)
+
+LEFT_TO_DGL = "DGL is left to report what does not fit"
+
+
+def structure_for(index: Any) -> Structure | str:
+    """The structure of ``g._graph``, or why its operators go DGL's own way."""
+    reason = selection_reason() or context_reason()
+    if reason is not None:
+        return reason
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled():
+        return "autocast decides on the dtypes of its operands"
+    if index.number_of_etypes() != 1:
+        return f"its graph has {index.number_of_etypes()} types of edges, and onehop takes one at a time"
+    if index.ctx.device_type != _CPU:
+        return "its graph is not on the CPU"
+    return structure_of(index) or "its graph has too many nodes"
+
+
+_CPU = 1  # of DLPack
+
+
+def tensor_reason(name: str, x: Any, rows: int) -> str | None:
+    """Why a tensor with one row a node, or an edge, has no fast path; None if it has."""
+    if type(x) is not Tensor and type(x) is not Parameter:
+        return f"the {name} are of type {type(x).__name__}"
+    if x.dtype not in FLOATS:
+        return f"the {name} are {str(x.dtype).removeprefix('torch.')}, not float32 or float64"
+    if not x.is_cpu or x.layout is not torch.strided:
+        return f"the {name} are not a dense tensor on the CPU"
+    if x.dim() == 0 or x.size(0) != rows:
+        return LEFT_TO_DGL
+    return None

@@ -1,0 +1,136 @@
+"""Which frameworks and which of their layers a patch is for: what ``patch(only=...)`` names."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from onehop.errors import ArgumentError, ConfigurationError
+from onehop.integrations.settings import Settings
+
+PYG, DGL = "pyg", "dgl"
+
+
+class Framework(Protocol):
+    """What can be patched."""
+
+    name: str
+
+    def layers(self) -> tuple[str, ...]:
+        """The layer names that ``only`` may list."""
+        ...
+
+    def install(self, only: frozenset[str] | None) -> None:
+        """Puts ours in place; again, with other names, changes the selection."""
+        ...
+
+    def apply(self, settings: Settings) -> None:
+        """Follows the settings, as far as they concern a framework."""
+        ...
+
+    def remove(self) -> None:
+        """Puts theirs back."""
+        ...
+
+    def replaced(self) -> list[str]:
+        """The dotted names of what is ours now."""
+        ...
+
+    def silence(self, module: Any) -> str | None:
+        """Why a layer of this framework never reached the patch; None if the module is no such layer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a patch is for.
+
+    Attributes:
+        frameworks: Whose layers.
+        layers: The names of their classes; None means all.
+    """
+
+    frameworks: tuple[Framework, ...]
+    layers: frozenset[str] | None
+
+
+_made: dict[str, Framework] = {}
+
+
+def made() -> tuple[Framework, ...]:
+    """The frameworks that were ever patched in this process."""
+    return tuple(_made.values())
+
+
+def select(only: str | Iterable[str] | None) -> Selection:
+    """What ``patch(only=...)`` asks for.
+
+    Args:
+        only: "pyg", "dgl", or names of layer classes. Without a framework among them: PyG if it is
+            installed, and DGL if it has been imported.
+
+    Raises:
+        ArgumentError: A layer that has no fast path in these frameworks.
+        ConfigurationError: There is no framework, or one that is asked for cannot be used.
+    """
+    names = frozenset([only] if isinstance(only, str) else () if only is None else only)
+    asked = [name for name in (PYG, DGL) if name in names]
+    frameworks = tuple(_make(name) for name in asked or _present())
+    layers = names - {PYG, DGL}
+    if not layers:
+        return Selection(frameworks, None)
+    known = tuple(dict.fromkeys(name for framework in frameworks for name in framework.layers()))
+    unknown: list[Any] = sorted(str(name) for name in layers if name not in known)
+    if unknown:
+        raise ArgumentError(f"only: {', '.join(unknown)} has no fast path; there are {', '.join(known)}.")
+    having = tuple(each for each in frameworks if not layers.isdisjoint(each.layers()))
+    return Selection(having, layers)
+
+
+def _present() -> list[str]:
+    present = [PYG] if importlib.util.find_spec("torch_geometric") is not None else []
+    # One that is installed and not imported is left so: that takes seconds, and its layers are not in use.
+    if "dgl" in sys.modules:
+        present.append(DGL)
+    if not present:
+        raise ConfigurationError(
+            "onehop.patch() found nothing to patch: torch_geometric is not installed, and DGL has not been "
+            "imported. Install PyG with: pip install 'onehop[pyg]'; or import dgl first."
+        )
+    return present
+
+
+def _make(name: str) -> Framework:
+    if name not in _made:
+        _made[name] = _pyg() if name == PYG else _dgl()
+    return _made[name]
+
+
+def _pyg() -> Framework:
+    if importlib.util.find_spec("torch_geometric") is None:
+        raise ConfigurationError(
+            "onehop.patch(): torch_geometric is not installed. Install it with: pip install 'onehop[pyg]'"
+        )
+    from onehop.integrations.pyg.framework import Pyg
+
+    return Pyg()
+
+
+def _dgl() -> Framework:
+    if "dgl" not in sys.modules:
+        if importlib.util.find_spec("dgl") is None:
+            raise ConfigurationError(
+                "onehop.patch(): dgl is not installed. Install it with: pip install 'onehop[dgl]'"
+            )
+        try:
+            importlib.import_module("dgl")
+        except (ImportError, OSError) as error:
+            raise ConfigurationError(
+                f"onehop.patch(): dgl is installed and cannot be imported ({error}). Its wheels are each "
+                f"made for some releases of torch: install one made for yours, until 'import dgl' works."
+            ) from error
+    from onehop.integrations.dgl.framework import Dgl
+
+    return Dgl()
