@@ -39,6 +39,7 @@ def start(
     prefixes: list[list[str]] | None = None,
     address: str = "127.0.0.1",
     interface: str | None = None,
+    stdin: int | None = None,
 ) -> list[subprocess.Popen[str]]:
     """One process a rank; ``prefixes`` are commands to run each under, such as ``ip netns exec``."""
     environment = os.environ | {
@@ -53,6 +54,7 @@ def start(
         subprocess.Popen(
             [*(prefixes[rank] if prefixes else []), sys.executable, str(WORKERS / script), *arguments],
             env=environment | {"RANK": str(rank)},
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -74,9 +74,12 @@ def _metis(graph: Graph, parts: int) -> Tensor:
     ends = torch.stack([source[kept], target[kept]])
     both = Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), graph.num_dst)
     work = (1 + graph.in_degrees).tolist()
-    _, found = pymetis.part_graph(
-        parts, xadj=both.rowptr.tolist(), adjncy=both.col.tolist(), vweights=work, recursive=False
-    )
+    starts, neighbours = both.rowptr.tolist(), both.col.tolist()
+    if hasattr(pymetis, "CSRAdjacency"):  # newer versions warn of the other way
+        adjacency = pymetis.CSRAdjacency(starts, neighbours)
+        _, found = pymetis.part_graph(parts, adjacency, vweights=work, recursive=False)
+    else:
+        _, found = pymetis.part_graph(parts, xadj=starts, adjncy=neighbours, vweights=work, recursive=False)
     return torch.tensor(found, dtype=torch.int32)
 
 
