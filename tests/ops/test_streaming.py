@@ -1,6 +1,6 @@
 """Aggregation of files, tile by tile, against the same in memory."""
 
-from pathlib import json
+import json
 import os
 import resource
 import subprocess
@@ -164,8 +164,7 @@ def test_damaged_files_leave_the_earlier_result(graph: Graph, tmp_path: Path) ->
 
 def child(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
+        [sys.executable, "-c", f"import os, onehop\nos.chdir({str(folder)!r})\n{code}"],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
