@@ -4,11 +4,11 @@
         [--width 128] [--share 3.0] [--json FILE]
 
 The graph has random sources, so that no order of the rows spares a read. Features are stored by columns
-(Fortran order). The process that aggregates is put into a control group with a third of the bytes of graph and
-features, libraries and page cache included, where control groups can be made; elsewhere its data segment is
-limited, beside what its libraries take. The page cache is emptied of the files before each step. The disk's own
-times are those of reading graph and features once, in order, and of writing as many bytes as the result has.
-Sampled rows of the result are checked. The folder needs room for features and result, twice
+(Fortran order). The process that aggregates is put into a control group with a third of the bytes of graph
+and features, libraries and page cache included, where control groups can be made; elsewhere its data segment
+is limited, beside what its libraries take. The page cache is emptied of the files before each step. The
+disk's own times are those of reading graph and features once, in order, and of writing as many bytes as the
+result has. Sampled rows of the result are checked. The folder needs room for features and result, twice
 ``nodes * width * 4`` bytes.
 """
 

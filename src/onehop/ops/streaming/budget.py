@@ -5,7 +5,7 @@ import resource
 from pathlib import Path
 
 # Of what is free; the rest is for the page cache and for others.
-_SHARE = 0.5
+_SHARE = 0.75
 _CGROUPS = (
     # Version 2, and version 1.
     ("/sys/fs/cgroup", "", "memory.max", "memory.current"),
@@ -14,7 +14,10 @@ _CGROUPS = (
 
 
 def default_bytes() -> int:
-    """Half of what this process may still take: of free memory, its control group, and its own limits."""
+    """Three quarters of what this process may still take.
+
+    By the free memory, the limit of its control group, and its own limits.
+    """
     free = [_available()]
     for folder, controller, limit, used in _CGROUPS:
         group = Path(folder + _own_cgroup(controller))

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -96,28 +97,39 @@ class MatrixFile:
         A column-major file is read there alone; a row-major one as a whole.
         """
         out = torch.empty(self.rows, last - first, dtype=self.torch_dtype)
-        size = self.dtype.itemsize
-        if self.by_columns:
-            step = max(piece_bytes // ((last - first) * size), 1)
-            for begin in range(0, self.rows, step):
-                end = min(begin + step, self.rows)
-                piece = torch.empty(last - first, end - begin, dtype=self.torch_dtype)
-                for column in range(first, last):
-                    self._read(file, (column * self.rows + begin) * size, piece[column - first])
-                for row in range(0, end - begin, _TURN_ROWS):
-                    stop = min(row + _TURN_ROWS, end - begin)
-                    out[begin + row : begin + stop] = piece[:, row:stop].t()
-            return out
-        step = max(piece_bytes // max(self.columns * size, 1), 1)
-        for begin in range(0, self.rows, step):
-            end = min(begin + step, self.rows)
-            if last - first == self.columns:
-                self._read(file, begin * self.columns * size, out[begin:end])
-                continue
-            piece = torch.empty(end - begin, self.columns, dtype=self.torch_dtype)
-            self._read(file, begin * self.columns * size, piece)
-            out[begin:end] = piece[:, first:last]
+        # Two pieces at a time: one is read while the other is put into its place.
+        stored = last - first if self.by_columns else self.columns
+        step = max(piece_bytes // 2 // max(stored * self.dtype.itemsize, 1), 1)
+        load = self._turned if self.by_columns else self._cut
+
+        def one(begin: int) -> None:
+            load(file, first, begin, out[begin : begin + step])
+
+        with ThreadPoolExecutor(2, "onehop-panel") as readers:
+            for _ in readers.map(one, range(0, self.rows, step)):
+                pass
         return out
+
+    def _turned(self, file: BinaryIO, first: int, begin: int, out: Tensor) -> None:
+        """Some rows of some columns of a column-major file."""
+        rows, columns = out.shape
+        piece = torch.empty(columns, rows, dtype=self.torch_dtype)
+        for number in range(columns):
+            place = ((first + number) * self.rows + begin) * self.dtype.itemsize
+            self._read(file, place, piece[number])
+        for row in range(0, rows, _TURN_ROWS):
+            out[row : row + _TURN_ROWS] = piece[:, row : row + _TURN_ROWS].t()
+
+    def _cut(self, file: BinaryIO, first: int, begin: int, out: Tensor) -> None:
+        """The same of a row-major file, of which whole rows are read."""
+        rows, columns = out.shape
+        place = begin * self.columns * self.dtype.itemsize
+        if columns == self.columns:
+            self._read(file, place, out)
+            return
+        piece = torch.empty(rows, self.columns, dtype=self.torch_dtype)
+        self._read(file, place, piece)
+        out.copy_(piece[:, first : first + columns])
 
     def put(self, file: BinaryIO, row: int, first: int, block: Tensor) -> None:
         """Writes a block from a row and a column on; in a row-major file it has all columns.

@@ -23,6 +23,9 @@ from onehop.ops.streaming.tiles import Tiling, row_tiles, tiling
 # A note of the progress forces what was written to the disk: after so many bytes.
 _NOTE_BYTES = 256 << 20
 
+# First row, graph of the tile, weights of its edges.
+_Piece = tuple[int, Graph, Tensor | None]
+
 
 def aggregate(
     graph: StoredGraph,
@@ -128,21 +131,20 @@ def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Ten
 
 def _read_ahead(
     graph: StoredGraph, weight: MatrixFile | None, tiles: Tiling, reader: ThreadPoolExecutor
-) -> Iterator[tuple[int, Graph, Tensor | None]]:
-    """(first row, graph of the tile, weights of its edges), the next one being read meanwhile."""
+) -> Iterator[_Piece]:
+    """The tiles, the next one being read meanwhile."""
     with graph.col_file.open("rb") as columns:
         factors = None if weight is None else weight.path.open("rb")
         try:
             offset = graph.col_file.stat().st_size - 4 * graph.num_edges
-            ahead: Future[tuple[Tensor, Tensor | None]] | None = None
-            before: tuple[int, int, np.ndarray] | None = None
+            ahead: Future[_Piece] | None = None
             for tile in row_tiles(graph, tiles):
-                following = reader.submit(_read, tile[2], columns, offset, factors, weight)
-                if before is not None and ahead is not None:
-                    yield _made(graph, before, *ahead.result())
-                before, ahead = tile, following
-            if before is not None and ahead is not None:
-                yield _made(graph, before, *ahead.result())
+                following = reader.submit(_made, graph, tile, columns, offset, factors, weight)
+                if ahead is not None:
+                    yield ahead.result()
+                ahead = following
+            if ahead is not None:
+                yield ahead.result()
         finally:
             if factors is not None:
                 factors.close()
@@ -166,12 +168,18 @@ def _read(
 
 
 def _made(
-    graph: StoredGraph, tile: tuple[int, int, np.ndarray], col: Tensor, weight: Tensor | None
-) -> tuple[int, Graph, Tensor | None]:
+    graph: StoredGraph,
+    tile: tuple[int, int, np.ndarray],
+    columns: BinaryIO,
+    offset: int,
+    factors: BinaryIO | None,
+    weight: MatrixFile | None,
+) -> _Piece:
     begin, _, pointers = tile
+    col, values = _read(pointers, columns, offset, factors, weight)
     rowptr = torch.from_numpy(pointers - pointers[0])
     try:
-        return begin, Graph.from_csr(rowptr, col, graph.num_src), weight
+        return begin, Graph.from_csr(rowptr, col, graph.num_src), values
     except IndexRangeError as error:
         raise FileFormatError(
             f"{graph.col_file}: a source is not in [0, {graph.num_src}) ({error}). Store the graph again."

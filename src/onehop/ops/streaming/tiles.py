@@ -19,7 +19,7 @@ from onehop.ops.streaming.matrix_file import MatrixFile, read_into
 _EDGE_BYTES = 28
 _WEIGHT_BYTES = 16
 # Of the budget: for the panel's features, for the pieces they are read in, and for tiles.
-_PANEL, _PIECES = 0.6, 0.1
+_PANEL, _PIECES = 0.75, 0.05
 _ROWPTR_PIECE = 1 << 20
 
 
