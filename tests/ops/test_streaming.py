@@ -165,7 +165,8 @@ def test_damaged_files_leave_the_earlier_result(graph: Graph, tmp_path: Path) ->
 def child(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", f"import os, onehop\nos.chdir({str(folder)!r})\n{code}"],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        # One heap for all threads, so that what one gave back is of use to the others.
+        env=os.environ | {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -89,7 +89,7 @@ def aggregate(
             files, as paths or memory-mapped. Tiles are read, reduced and written; the result has the bits of
             one in memory, and appears when it is whole. A run that was interrupted goes on where it stopped
             when it is called again with the same arguments. No scales, no gradients.
-        memory: With ``out``, the bytes that it may take; None means three quarters of what
+        memory: With ``out``, the bytes that it may take; None means six tenths of what
             this process may still take.
 
     Returns:

@@ -4,8 +4,8 @@ import os
 import resource
 from pathlib import Path
 
-# Of what is free; the rest is for the page cache and for others.
-_SHARE = 0.75
+# Of what is free; the rest is for threads, what the allocator keeps back, the page cache and others.
+_SHARE = 0.6
 _CGROUPS = (
     # Version 2, and version 1.
     ("/sys/fs/cgroup", "", "memory.max", "memory.current"),
@@ -14,7 +14,7 @@ _CGROUPS = (
 
 
 def default_bytes() -> int:
-    """Three quarters of what this process may still take.
+    """Six tenths of what this process may still take.
 
     By the free memory, the limit of its control group, and its own limits.
     """

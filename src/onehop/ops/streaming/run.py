@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onehop import native
 from onehop.errors import ArgumentError, FileFormatError, IndexRangeError
 from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
@@ -113,6 +114,8 @@ def _run(
                     unfinished.note(written.fileno(), number)
                     unnoted = 0
             del panel
+            # Results of this panel have sizes that the next one may have no use for.
+            native.extension.pool_clear()
         if waiting is not None:
             waiting.result()
         if unnoted:
