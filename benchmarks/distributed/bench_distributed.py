@@ -53,6 +53,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
         graph = distributed.DistributedGraph.from_edge_index(edge_index, nodes, method=options.method)
         edges, x, y = graph.edge_index, x[graph.owned_nodes], y[graph.owned_nodes]
     prepared = time.perf_counter() - begin
+    link_gbps = None if graph is None or dist.get_world_size() < 2 else link()
     waited = [0.0]
     wait = Messages.wait
 
@@ -93,7 +94,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
                 "sent_bytes": sent[-1],
                 "spread": (max(seconds[1:]) - min(seconds[1:])) / statistics.median(seconds[1:]),
             }
-    result: dict[str, object] = {"models": found, "prepare_s": prepared}
+    result: dict[str, object] = {"models": found, "prepare_s": prepared, "link_gbps": link_gbps}
     if graph is not None:
         part = graph.part
         result |= {
@@ -106,6 +107,23 @@ def train(options: argparse.Namespace) -> dict[str, object]:
         dist.barrier()
         dist.destroy_process_group()
     return result
+
+
+def link() -> float:
+    """Gigabytes a second from rank 0 to rank 1 while as many come back; other ranks wait."""
+    rank, size = dist.get_rank(), 64 << 20
+    out, back = torch.zeros(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8)
+    best = 0.0
+    for _ in range(3):
+        dist.barrier()
+        if rank < 2:
+            begin = time.perf_counter()
+            works = [dist.irecv(back, 1 - rank), dist.isend(out, 1 - rank)]
+            for work in works:
+                work.wait()
+            best = max(best, size / (time.perf_counter() - begin) / 1e9)
+    dist.barrier()
+    return best
 
 
 def launch(processes: int, alone: bool) -> list[dict]:
@@ -129,6 +147,21 @@ def launch(processes: int, alone: bool) -> list[dict]:
     if any(process.returncode for process in started):
         raise SystemExit(f"a process of {processes} failed; see above")
     return [json.loads(text.splitlines()[-1]) for text in said]
+
+
+def predict(count: str, ranks: list[dict], alone_s: float, models: list[dict]) -> float:
+    """What the cost model says: the work of one process, divided among the cores that there are; messages."""
+    if count == "alone":
+        return alone_s
+    cores = min(len(ranks), len(os.sched_getaffinity(0)))
+    # Processes that share a core take turns; then the mean counts, and not the largest part.
+    edges = [rank["edges"] for rank in ranks]
+    largest = max(edges) if cores == len(ranks) else sum(edges) / cores
+    compute_s = alone_s * largest / sum(edges)
+    if len(ranks) == 1:
+        return compute_s
+    sent = sum(model["sent_bytes"] for model in models) / cores
+    return max(compute_s, sent / (ranks[0]["link_gbps"] * 1e9))
 
 
 def main() -> None:
@@ -164,9 +197,11 @@ def main() -> None:
             )
             if not error < TOLERANCE:
                 raise SystemExit(f"{name} on {count} processes: losses differ by {error:.1e}")
+            predicted = predict(count, ranks, exact[name]["epoch_s"], models)
             rows.append(
                 {
                     "model": name,
+                    "predicted_s": predicted,
                     "processes": count,
                     "epoch_s": max(model["epoch_s"] for model in models),
                     "waiting_s": max(model["waiting_s"] for model in models),
@@ -177,7 +212,8 @@ def main() -> None:
             )
             row = rows[-1]
             print(
-                f"{name:12} {count:>6}: epoch {row['epoch_s'] * 1e3:8.1f} ms, of which waiting at most "
+                f"{name:12} {count:>6}: epoch {row['epoch_s'] * 1e3:8.1f} ms (model: "
+                f"{predicted * 1e3:8.1f}), of which waiting at most "
                 f"{row['waiting_s'] * 1e3:7.1f}, {row['sent_bytes'] / 1e6:8.2f} MB sent, "
                 f"losses within {error:.0e}"
             )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from onehop.distributed import cost
 from tests.distributed.launch import run
 
 pytest.importorskip("torch_geometric")
@@ -47,6 +48,13 @@ def test_bytes_of_an_epoch(reports: list[dict]) -> None:
         sent = sum(report["sent"][name] for report in reports)
         # GCN normalises once for a graph, when degrees are sent, and the graph has been met before.
         assert sent == EPOCHS * reports[0]["cut"] * columns * 8, name
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_the_model_of_traffic_is_exact(reports: list[dict], model: str) -> None:
+    columns = cost.columns(model, FEATURES, HIDDEN, CLASSES)
+    expected = EPOCHS * cost.traffic_bytes(reports[0]["cut"], columns, 8)
+    assert sum(report["sent"][model] for report in reports) == expected
 
 
 def test_explain_says_where_it_ran(reports: list[dict]) -> None:
