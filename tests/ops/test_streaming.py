@@ -99,16 +99,16 @@ def test_an_interrupted_run_goes_on(
 ) -> None:
     x = features(tmp_path / "x.npy", NODES, 63, order)
     stored = graph.save(tmp_path / "graph")
-    monkeypatch.setattr("onehop.ops.streaming.run._NOTE_BYTES", 1)
+    monkeypatch.setattr("onehop.ops.streaming.run._SYNC_BYTES", 1)
     arguments = {"out": tmp_path / "out.npy", "memory": SMALL}
     written = []
     put = MatrixFile.put
 
-    def until_the_plug_is_pulled(self, file, row, first, block):
+    def until_the_plug_is_pulled(self, file, row, first, block, sync):
         if len(written) == stop:
             raise Stop
         written.append((row, first))
-        put(self, file, row, first, block)
+        put(self, file, row, first, block, sync)
 
     monkeypatch.setattr(MatrixFile, "put", until_the_plug_is_pulled)
     for stop in (9, 25):
@@ -128,7 +128,7 @@ def test_a_run_of_something_else_is_not_gone_on_from(
 ) -> None:
     x = features(tmp_path / "x.npy", NODES, 63)
     stored = graph.save(tmp_path / "graph")
-    monkeypatch.setattr("onehop.ops.streaming.run._NOTE_BYTES", 1)
+    monkeypatch.setattr("onehop.ops.streaming.run._SYNC_BYTES", 1)
     with monkeypatch.context() as patch:
         patch.setattr(progress.Unfinished, "finish", lambda self: (_ for _ in ()).throw(Stop))
         with pytest.raises(Stop):

@@ -47,6 +47,7 @@ class DistributedGraph:
 
     Attributes:
         part: What this process has.
+        exchange: Sends its rows to those who need them.
     """
 
     def __init__(self, part: Part, exchange: Exchange, folder: files.Folder | None = None) -> None:

@@ -91,24 +91,22 @@ class MatrixFile:
         """Bytes of the numbers."""
         return self.rows * self.columns * self.dtype.itemsize
 
-    def panel(self, file: BinaryIO, first: int, last: int, piece_bytes: int) -> Tensor:
-        """[rows, last - first]: some columns of all rows, read in pieces of at most so many bytes.
+    def load(self, file: BinaryIO, first: int, out: Tensor, piece_bytes: int) -> None:
+        """Fills ``out``, [rows, .], with columns from ``first`` on, read in pieces of so many bytes.
 
         A column-major file is read there alone; a row-major one as a whole.
         """
-        out = torch.empty(self.rows, last - first, dtype=self.torch_dtype)
         # Two pieces at a time: one is read while the other is put into its place.
-        stored = last - first if self.by_columns else self.columns
+        stored = out.size(1) if self.by_columns else self.columns
         step = max(piece_bytes // 2 // max(stored * self.dtype.itemsize, 1), 1)
-        load = self._turned if self.by_columns else self._cut
+        fill = self._turned if self.by_columns else self._cut
 
         def one(begin: int) -> None:
-            load(file, first, begin, out[begin : begin + step])
+            fill(file, first, begin, out[begin : begin + step])
 
         with ThreadPoolExecutor(2, "onehop-panel") as readers:
             for _ in readers.map(one, range(0, self.rows, step)):
                 pass
-        return out
 
     def _turned(self, file: BinaryIO, first: int, begin: int, out: Tensor) -> None:
         """Some rows of some columns of a column-major file."""
@@ -131,8 +129,10 @@ class MatrixFile:
         self._read(file, place, piece)
         out.copy_(piece[:, first : first + columns])
 
-    def put(self, file: BinaryIO, row: int, first: int, block: Tensor) -> None:
+    def put(self, file: BinaryIO, row: int, first: int, block: Tensor, sync: bool) -> None:
         """Writes a block from a row and a column on; in a row-major file it has all columns.
+
+        With ``sync`` it returns when all that was written is on the disk, and no longer in memory.
 
         Raises:
             StorageError: The disk is full, or the file may not grow.
@@ -145,6 +145,9 @@ class MatrixFile:
                     _write(file, self.offset + ((first + number) * self.rows + row) * size, turned[number])
             else:
                 _write(file, self.offset + row * self.columns * size, block)
+            if sync:
+                os.fdatasync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _read(self, file: BinaryIO, place: int, into: Tensor) -> None:
         read_into(file, self.offset + place, into)

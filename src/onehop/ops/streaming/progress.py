@@ -49,10 +49,9 @@ class Unfinished:
             self.path.unlink(missing_ok=True)
             raise
 
-    def note(self, file: int, done: int) -> None:
-        """Notes that so many tiles are on the disk, and sees to it that they are."""
+    def note(self, done: int) -> None:
+        """Notes that so many tiles are on the disk."""
         with writing(self.path, 0):
-            os.fdatasync(file)
             beside = self._note.with_name(self._note.name + ".tmp")
             beside.write_text(json.dumps({"what": self._what, "done": done}))
             beside.replace(self._note)

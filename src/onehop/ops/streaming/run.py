@@ -21,8 +21,8 @@ from onehop.ops.streaming.matrix_file import MatrixFile, read_into
 from onehop.ops.streaming.progress import Unfinished
 from onehop.ops.streaming.tiles import Tiling, row_tiles, tiling
 
-# A note of the progress forces what was written to the disk: after so many bytes.
-_NOTE_BYTES = 256 << 20
+# So much of the result may wait in the page cache, where it takes memory from everything else.
+_SYNC_BYTES = 32 << 20
 
 # First row, graph of the tile, weights of its edges.
 _Piece = tuple[int, Graph, Tensor | None]
@@ -84,7 +84,7 @@ def _run(
     result: MatrixFile,
 ) -> None:
     in_a_panel = sum(1 for _ in row_tiles(graph, tiles))
-    number = unnoted = 0
+    number = unsynced = due = 0
     with (
         ThreadPoolExecutor(1, "onehop-read") as reader,
         ThreadPoolExecutor(1, "onehop-write") as writer,
@@ -92,34 +92,34 @@ def _run(
         result.path.open("r+b") as written,
     ):
         waiting: Future[None] | None = None
+        # One for all panels: what an allocator keeps of the last one must not come on top of the next.
+        room = torch.empty(x.rows * tiles.columns, dtype=x.torch_dtype)
         for first in range(0, x.columns, tiles.columns):
             last = min(first + tiles.columns, x.columns)
             if number + in_a_panel <= unfinished.done:
                 number += in_a_panel
                 continue
-            panel: Tensor | None = None
+            panel, loaded = room[: x.rows * (last - first)].view(x.rows, last - first), False
             for begin, piece, factor in _read_ahead(graph, weight, tiles, reader):
                 number += 1
                 if number <= unfinished.done:
                     continue
-                if panel is None:
-                    panel = x.panel(features, first, last, tiles.piece_bytes)
+                if not loaded:
+                    x.load(features, first, panel, tiles.piece_bytes)
+                    loaded = True
                 block = _reduced(piece, panel, factor, reduce)
                 if waiting is not None:
                     waiting.result()
-                waiting = writer.submit(result.put, written, begin, first, block)
-                unnoted += block.nbytes
-                if unnoted >= _NOTE_BYTES:
-                    waiting.result()
-                    unfinished.note(written.fileno(), number)
-                    unnoted = 0
-            del panel
+                if due:
+                    unfinished.note(due)
+                unsynced += block.nbytes
+                sync = unsynced >= _SYNC_BYTES
+                waiting = writer.submit(result.put, written, begin, first, block, sync)
+                unsynced, due = (0, number) if sync else (unsynced, 0)
             # Results of this panel have sizes that the next one may have no use for.
             native.extension.pool_clear()
         if waiting is not None:
             waiting.result()
-        if unnoted:
-            unfinished.note(written.fileno(), number)
 
 
 def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
