@@ -2,10 +2,11 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -91,42 +92,50 @@ class MatrixFile:
         """Bytes of the numbers."""
         return self.rows * self.columns * self.dtype.itemsize
 
-    def load(self, file: BinaryIO, first: int, out: Tensor, piece_bytes: int) -> None:
-        """Fills ``out``, [rows, .], with columns from ``first`` on, read in pieces of so many bytes.
+    def load(self, file: BinaryIO, first: int, out: Tensor, pieces: Sequence[Tensor]) -> None:
+        """Fills ``out``, [rows, .], with columns from ``first`` on.
 
         A column-major file is read there alone; a row-major one as a whole.
+
+        Args:
+            file: This file, open.
+            first: Column.
+            out: Contiguous, of this file's dtype.
+            pieces: Vectors of that dtype and of one length, at least that of a row of the file. One is read
+                while another is put into its place.
         """
-        # Two pieces at a time: one is read while the other is put into its place.
         stored = out.size(1) if self.by_columns else self.columns
-        step = max(piece_bytes // 2 // max(stored * self.dtype.itemsize, 1), 1)
+        step = pieces[0].numel() // max(stored, 1)
         fill = self._turned if self.by_columns else self._cut
+        free: SimpleQueue[Tensor] = SimpleQueue()
+        for piece in pieces:
+            free.put(piece)
 
         def one(begin: int) -> None:
-            fill(file, first, begin, out[begin : begin + step])
+            piece = free.get()
+            rows = min(step, self.rows - begin)
+            fill(file, first, begin, out[begin : begin + rows], piece[: rows * stored])
+            free.put(piece)
 
-        with ThreadPoolExecutor(2, "onehop-panel") as readers:
+        with ThreadPoolExecutor(len(pieces), "onehop-panel") as readers:
             for _ in readers.map(one, range(0, self.rows, step)):
                 pass
 
-    def _turned(self, file: BinaryIO, first: int, begin: int, out: Tensor) -> None:
+    def _turned(self, file: BinaryIO, first: int, begin: int, out: Tensor, piece: Tensor) -> None:
         """Some rows of some columns of a column-major file."""
         rows, columns = out.shape
-        piece = torch.empty(columns, rows, dtype=self.torch_dtype)
+        piece = piece.view(columns, rows)
         for number in range(columns):
             place = ((first + number) * self.rows + begin) * self.dtype.itemsize
             self._read(file, place, piece[number])
         for row in range(0, rows, _TURN_ROWS):
             out[row : row + _TURN_ROWS] = piece[:, row : row + _TURN_ROWS].t()
 
-    def _cut(self, file: BinaryIO, first: int, begin: int, out: Tensor) -> None:
+    def _cut(self, file: BinaryIO, first: int, begin: int, out: Tensor, piece: Tensor) -> None:
         """The same of a row-major file, of which whole rows are read."""
         rows, columns = out.shape
-        place = begin * self.columns * self.dtype.itemsize
-        if columns == self.columns:
-            self._read(file, place, out)
-            return
-        piece = torch.empty(rows, self.columns, dtype=self.torch_dtype)
-        self._read(file, place, piece)
+        piece = piece.view(rows, self.columns)
+        self._read(file, begin * self.columns * self.dtype.itemsize, piece)
         out.copy_(piece[:, first : first + columns])
 
     def put(self, file: BinaryIO, row: int, first: int, block: Tensor, sync: bool) -> None:

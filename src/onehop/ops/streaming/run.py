@@ -92,8 +92,11 @@ def _run(
         result.path.open("r+b") as written,
     ):
         waiting: Future[None] | None = None
-        # One for all panels: what an allocator keeps of the last one must not come on top of the next.
+        # The same for all panels: what an allocator keeps of the last one must not come on top of the next.
         room = torch.empty(x.rows * tiles.columns, dtype=x.torch_dtype)
+        least = tiles.columns if x.by_columns else x.columns
+        length = max(tiles.piece_bytes // 2 // x.dtype.itemsize, least)
+        pieces = [torch.empty(length, dtype=x.torch_dtype) for _ in range(2)]
         for first in range(0, x.columns, tiles.columns):
             last = min(first + tiles.columns, x.columns)
             if number + in_a_panel <= unfinished.done:
@@ -105,7 +108,7 @@ def _run(
                 if number <= unfinished.done:
                     continue
                 if not loaded:
-                    x.load(features, first, panel, tiles.piece_bytes)
+                    x.load(features, first, panel, pieces)
                     loaded = True
                 block = _reduced(piece, panel, factor, reduce)
                 if waiting is not None:
