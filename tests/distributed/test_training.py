@@ -19,12 +19,6 @@ COLUMNS = {
 }
 
 
-@pytest.fixture(scope="module")
-def alone() -> dict[str, list[float]]:
-    """Losses of PyG itself, without onehop, in one process."""
-    return run("training_worker.py", 1, "alone")[0]
-
-
 @pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda n: f"{n}-processes")
 def reports(request: pytest.FixtureRequest) -> list[dict]:
     return run("training_worker.py", request.param, "together")

@@ -37,10 +37,8 @@ def hosts() -> Iterator[list[str]]:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
-def test_training_over_a_wire(hosts: list[str]) -> None:
-    pytest.importorskip("torch_geometric")
+def test_training_over_a_wire(hosts: list[str], alone: dict[str, list[float]]) -> None:
     prefixes = [["ip", "netns", "exec", name] for name in hosts]
-    alone = run("training_worker.py", 1, "alone")[0]
     for report in run(
         "training_worker.py", 2, "together", prefixes=prefixes, address="10.83.0.1", interface="wire"
     ):
