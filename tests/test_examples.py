@@ -32,6 +32,28 @@ def test_tune_a_graph() -> None:
     assert "same result: yes" in output
 
 
+def test_distributed_training_and_resuming(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += [str(EXAMPLES / "04_distributed_training.py"), "--folder", str(tmp_path)]
+    lines: list[list[str]] = []
+    for epochs in ("3", "5"):
+        done = subprocess.run([*command, "--epochs", epochs], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        lines.append(done.stdout.splitlines())
+    first, second = lines
+    assert first[0].startswith("20000 nodes in 2 parts")
+    assert second[0] == "resumed after epoch 3"
+    losses = [float(line.split()[3].rstrip(",")) for line in (*first[1:], *second[1:])]
+    assert len(losses) == 5
+    assert losses == sorted(losses, reverse=True)
+
+
 def test_every_example_has_a_test() -> None:
-    names = {"01_aggregate.py", "02_patch_a_pyg_model.py", "03_tune_a_graph.py"}
+    names = {
+        "01_aggregate.py",
+        "02_patch_a_pyg_model.py",
+        "03_tune_a_graph.py",
+        "04_distributed_training.py",
+    }
     assert {path.name for path in EXAMPLES.glob("*.py")} == names

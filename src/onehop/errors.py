@@ -29,6 +29,14 @@ class DatasetError(OnehopError, RuntimeError):
     """A data set cannot be had: a package is not installed, or a download failed."""
 
 
+class StorageError(OnehopError, OSError):
+    """A result cannot be written: the disk is full, or the file may not be that large."""
+
+
+class CommunicationError(OnehopError, RuntimeError):
+    """Another process of a distributed job ended, or did not answer in time."""
+
+
 class MachineMemoryError(OnehopError, MemoryError):
     """A plan needs more memory than a core of a simulated machine has.
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onehop.graph.orders import Orders
     from onehop.graph.reorder import Reordering
     from onehop.graph.statistics import GraphStatistics
+    from onehop.graph.stored import StoredGraph
 
 # Node numbers are kept in 32 bits.
 MOST_NODES = 2**31 - 1
@@ -141,7 +142,9 @@ class Graph:
             )
         num_dst = rowptr.numel() - 1
         num_src, num_dst = _checked_counts(num_dst if num_src is None else num_src, num_dst)
-        target = torch.repeat_interleave(torch.arange(num_dst, dtype=col.dtype), counts)
+        # NumPy's takes a twentieth of the time of torch.repeat_interleave.
+        rows = torch.arange(num_dst, dtype=col.dtype).numpy()
+        target = torch.from_numpy(np.repeat(rows, counts.numpy()))
         return cls(_build(target, col, num_dst, num_src))
 
     @classmethod
@@ -279,6 +282,19 @@ class Graph:
         result = torch.empty_like(ordered)
         result[:, self.perm.long()] = ordered
         return result
+
+    def save(self, folder: str | os.PathLike[str]) -> "StoredGraph":
+        """Stores the graph in a new folder, its edges in the order of ``perm``; see :func:`.stored.write`."""
+        from onehop.graph import stored
+
+        return stored.save(self, folder)
+
+    @staticmethod
+    def open(folder: str | os.PathLike[str]) -> "StoredGraph":
+        """A graph that stays on disk; see :meth:`onehop.graph.stored.StoredGraph.open`."""
+        from onehop.graph.stored import StoredGraph
+
+        return StoredGraph.open(folder)
 
     def to_scipy(self, weight: Tensor | None = None) -> scipy.sparse.coo_array:
         """The graph as a SciPy COO array of shape (num_dst, num_src), in the caller's edge order.

@@ -1,11 +1,17 @@
 """Neighbour aggregation: sum, mean, max and min over the sources of every destination."""
 
+import os
+from pathlib import Path
+from typing import cast, overload
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.ops import extremum, linear
+from onehop.graph.stored import StoredGraph
+from onehop.ops import extremum, linear, streaming
 from onehop.ops.checks import check_features, check_graph, check_head_weight, check_vector
 from onehop.ops.semiring import check_multiply, factor_or_term, sum_of_terms
 
@@ -15,6 +21,11 @@ REDUCTIONS = ("sum", "mean", "max", "min")
 _PLAIN = (torch.float32, torch.float64)
 
 
+Stored = str | os.PathLike[str] | np.memmap
+"""A matrix in a .npy file: its path, or all of it memory-mapped."""
+
+
+@overload
 def aggregate(
     graph: Graph,
     x: Tensor,
@@ -25,7 +36,30 @@ def aggregate(
     *,
     multiply: str = "mul",
     backend: str | None = None,
-) -> Tensor:
+) -> Tensor: ...
+@overload
+def aggregate(
+    graph: StoredGraph,
+    x: Stored,
+    weight: Stored | None = None,
+    reduce: str = "sum",
+    *,
+    out: str | os.PathLike[str],
+    memory: int | None = None,
+) -> Path: ...
+def aggregate(
+    graph: Graph | StoredGraph,
+    x: Tensor | Stored,
+    weight: Tensor | Stored | None = None,
+    reduce: str = "sum",
+    src_scale: Tensor | None = None,
+    dst_scale: Tensor | None = None,
+    *,
+    multiply: str = "mul",
+    backend: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    memory: int | None = None,
+) -> Tensor | Path:
     """Reduces, for every destination, the rows of its sources.
 
     ``out[i] = dst_scale[i] * reduce over edges e = (j -> i) of weight[e] * src_scale[j] * x[j]``
@@ -50,16 +84,72 @@ def aggregate(
             m - w, "copy" m (the weight is left out), "sigmoid" sigmoid(w) * m. With ``reduce`` it makes the
             semirings of FusedMM: ("add", "min") finds shortest paths, ("mul", "max") most reliable ones.
         backend: Who runs it, by name; None means the best that can (``onehop info`` lists them).
+        out: Where to write the result, for what does not fit into memory: then ``graph`` is one that
+            ``Graph.open`` opened, and ``x`` [num_src, F], float32 or float64, and ``weight`` [E] are .npy
+            files, as paths or memory-mapped. Tiles are read, reduced and written; the result has the bits of
+            one in memory, and appears when it is whole. A run that was interrupted goes on where it stopped
+            when it is called again with the same arguments. No scales, no gradients.
+        memory: With ``out``, the bytes that it may take; None means six tenths of what
+            this process may still take.
 
     Returns:
-        [num_dst, F] or [num_dst, ...], of the promoted dtype of x, weight and scales.
+        [num_dst, F] or [num_dst, ...], of the promoted dtype of x, weight and scales; with ``out`` its
+        path. The file is in Fortran order if that of ``x`` is, or if its columns did not fit at once.
 
     Raises:
         ArgumentError: A shape, dtype or device does not fit, or ``reduce`` or ``multiply`` is unknown.
         BackendError: No backend runs on such tensors.
+        FileFormatError: A file is truncated or holds something else.
+        FileNotFoundError: There is no such file.
+        StorageError: The result cannot be written.
     """
+    if out is not None or isinstance(graph, StoredGraph):
+        return _to_file(graph, x, weight, reduce, out, memory, (src_scale, dst_scale, multiply, backend))
     check_graph(graph)
-    check_features("x", x, graph.num_src, "sources")
+    if memory is not None:
+        raise ArgumentError("memory: it goes with out alone; tensors in memory need no budget.")
+    # The checks say what else they may be.
+    features, factor = cast(Tensor, x), cast(Tensor | None, weight)
+    check_features("x", features, graph.num_src, "sources")
+    return _in_memory(graph, features, factor, reduce, src_scale, dst_scale, multiply, backend)
+
+
+def _to_file(
+    graph: object,
+    x: object,
+    weight: object,
+    reduce: str,
+    out: str | os.PathLike[str] | None,
+    memory: int | None,
+    rest: tuple[Tensor | None, Tensor | None, str, str | None],
+) -> Path:
+    """Checks what goes with ``out``, and streams."""
+    if not isinstance(graph, StoredGraph):
+        raise ArgumentError(
+            f"graph: with out, expected a graph on disk, got {type(graph).__name__}; graph.save(folder) "
+            "stores one, and Graph.open(folder) opens it."
+        )
+    if out is None:
+        raise ArgumentError(
+            "out: a graph on disk is aggregated into a file; give its path, or take graph.load()."
+        )
+    if reduce not in REDUCTIONS:
+        raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
+    if rest != (None, None, "mul", None):
+        raise ArgumentError("src_scale, dst_scale, multiply, backend: none goes with out; leave them out.")
+    return streaming.aggregate(graph, x, weight, reduce, out, memory)
+
+
+def _in_memory(
+    graph: Graph,
+    x: Tensor,
+    weight: Tensor | None,
+    reduce: str,
+    src_scale: Tensor | None,
+    dst_scale: Tensor | None,
+    multiply: str,
+    backend: str | None,
+) -> Tensor:
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
     widen = adds = False

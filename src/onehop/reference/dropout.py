@@ -24,7 +24,9 @@ def mix(x: Tensor) -> Tensor:
     return x ^ (x >> 16)
 
 
-def dropout_mask(edges: int, heads: int, probability: float, seed: int, dtype: torch.dtype) -> Tensor:
+def dropout_mask(
+    edges: int | Tensor, heads: int, probability: float, seed: int, dtype: torch.dtype
+) -> Tensor:
     """What each edge's weight is multiplied by: 0, or 1 / (1 - probability).
 
     With the halves (low, high) of 64-bit numbers: ``base = mix(mix(seed.low) ^ seed.high)``; for head h
@@ -32,7 +34,8 @@ def dropout_mask(edges: int, heads: int, probability: float, seed: int, dtype: t
     ``mix(mix(e.low ^ first) + (second ^ e.high))`` is at least ``probability * 2^32``. All modulo 2^32.
 
     Args:
-        edges: Number of edges; an edge's number is its place in the caller's order.
+        edges: Number of edges; an edge's number is its place in the caller's order. Or the numbers
+            themselves, [E], int64, where some of a graph's edges are asked for.
         heads: Number of heads.
         probability: Of being dropped, in [0, 1).
         seed: In [0, 2^63).
@@ -45,6 +48,7 @@ def dropout_mask(edges: int, heads: int, probability: float, seed: int, dtype: t
     base = mix(mix(word[:1]) ^ word[1:])
     first = mix((base + torch.arange(heads) * _STEP) & _WORD)
     second = mix((first + _STEP) & _WORD)
-    edge = torch.arange(edges).unsqueeze(1)
+    numbers = edges if isinstance(edges, Tensor) else torch.arange(edges)
+    edge = numbers.unsqueeze(1)
     noise = mix((mix((edge & _WORD) ^ first) + (second ^ (edge >> 32))) & _WORD)
     return (noise >= int(probability * 2**32)).to(dtype) / (1 - probability)

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop.distributed.graph import LocalEdges
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.graphs import note_scales
+from onehop.integrations.pyg.parts import normalised
 from onehop.integrations.rows import stand_in
 
 Normalise = Callable[..., Any]
@@ -46,6 +48,8 @@ def _normalise(
     flow: str,
     dtype: Any,
 ) -> Any:
+    if type(edge_index) is LocalEdges:
+        return normalised(edge_index, edge_weight, improved, add_self_loops, flow, dtype)
     if torch.compiler.is_compiling() or not can_remember(edge_index):
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
     if edge_weight is None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from onehop.backends import backend_for, refusal
+from onehop.distributed.graph import LocalEdges
 from onehop.graph import Graph
 from onehop.integrations import reports, tuning
 from onehop.integrations.contexts import context_reason
@@ -23,6 +24,7 @@ from onehop.integrations.pyg.operands import (
     source_of,
     weight_of,
 )
+from onehop.integrations.pyg.parts import propagate_part
 from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.recognise import Attention, Form
 from onehop.integrations.pyg.rowwise.task import BlockTask, in_blocks_instead
@@ -95,6 +97,8 @@ def _propagate(
         return theirs(layer, edge_index, *args, **kwargs)
     if not _on:
         return theirs(layer, edge_index, *args, **settled(kwargs))
+    if type(edge_index) is LocalEdges:
+        return propagate_part(records, layer, edge_index, args, kwargs)
     task: Task | AttentionTask | BlockTask | str = _prepare(records, layer, edge_index, args, kwargs)
     if isinstance(task, str):
         kwargs = settled(kwargs)

@@ -1,0 +1,239 @@
+"""A sum over a graph and features that are three times the memory of the process, beside the disk itself.
+
+    python benchmarks/outofcore/bench_out_of_core.py --folder FOLDER [--nodes 12000000] [--degree 8]
+        [--width 128] [--share 3.0] [--json FILE]
+
+The graph has random sources, so that no order of the rows spares a read. Features are stored by columns
+(Fortran order). The process that aggregates is put into a control group with a third of the bytes of graph
+and features, libraries and page cache included, where control groups can be made; elsewhere its data segment
+is limited, beside what its libraries take. The page cache is emptied of the files before each step. The
+disk's own times are those of reading graph and features once, in order, and of writing as many bytes as the
+result has. Sampled rows of the result are checked. The folder needs room for features and result, twice
+``nodes * width * 4`` bytes.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import onehop
+from onehop.bench.report import write_json
+from onehop.bench.stamp import machine_line
+from onehop.graph import stored
+
+BLOCK = 1 << 23
+CHECKED = 2_000
+
+
+def blocks(nodes: int, degree: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Rows of random sources, a million edges at a time."""
+    generator = torch.Generator().manual_seed(0)
+    step = max((1 << 20) // degree, 1)
+    for begin in range(0, nodes, step):
+        rows = min(step, nodes - begin)
+        col = torch.randint(0, nodes, (rows * degree,), generator=generator, dtype=torch.int32)
+        yield torch.full((rows,), degree), col
+
+
+def prepare(folder: Path, nodes: int, degree: int, width: int) -> list[Path]:
+    """Writes graph and features where they are not there yet; the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    graph, x = folder / f"graph-{nodes}-{degree}", folder / f"x-{nodes}-{width}.npy"
+    if not graph.exists():
+        stored.write(graph, nodes, blocks(nodes, degree))
+    if not x.exists():
+        beside = x.with_suffix(".tmp")
+        with beside.open("wb") as file:
+            header = {"descr": "<f4", "fortran_order": True, "shape": (nodes, width)}
+            np.lib.format.write_array_header_1_0(file, header)
+            rng = np.random.default_rng(1)
+            for _ in range(width):
+                rng.standard_normal(nodes, dtype=np.float32).tofile(file)
+        beside.rename(x)
+    return [graph / "rowptr.npy", graph / "col.npy", x]
+
+
+def forget(files: list[Path]) -> None:
+    """Writes out what is waiting, and empties the page cache of the files."""
+    for file in files:
+        if file.exists():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+                os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read_once(files: list[Path]) -> float:
+    """Seconds of reading all of the files in order."""
+    forget(files)
+    buffer = bytearray(BLOCK)
+    begin = time.perf_counter()
+    for file in files:
+        with file.open("rb", buffering=0) as handle:
+            place = 0
+            while count := handle.readinto(buffer):
+                os.posix_fadvise(handle.fileno(), place, count, os.POSIX_FADV_DONTNEED)
+                place += count
+    return time.perf_counter() - begin
+
+
+def write_once(file: Path, size: int) -> float:
+    """Seconds of writing so many bytes, until they are on the disk."""
+    block = os.urandom(BLOCK)
+    begin = time.perf_counter()
+    with file.open("wb", buffering=0) as handle:
+        for _ in range(-(-size // BLOCK)):
+            handle.write(block)
+        os.fsync(handle.fileno())
+    seconds = time.perf_counter() - begin
+    file.unlink()
+    return seconds
+
+
+def child(options: argparse.Namespace) -> None:
+    """The limited process."""
+    if options.limit_data:
+        import resource
+
+        status = Path("/proc/self/status").read_text().splitlines()
+        taken = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
+        limit = taken + options.limit_data
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    begin = time.perf_counter()
+    onehop.aggregate(onehop.Graph.open(options.graph), options.x, out=options.out)
+    seconds = time.perf_counter() - begin
+    used = Path("/proc/self/io").read_text().splitlines()
+    io = {line.split(":")[0]: int(line.split()[1]) for line in used}
+    print(json.dumps({"seconds": seconds, "read_bytes": io["read_bytes"], "write_bytes": io["write_bytes"]}))
+
+
+def control_group(limit: int) -> tuple[Path, Path] | None:
+    """A new control group with that much memory, and its file of processes; None where none can be made."""
+    for root, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = Path(root) / f"onehop-{os.getpid()}"
+        try:
+            group.mkdir()
+            (group / name).write_text(str(limit))
+        except OSError:
+            shutil.rmtree(group, ignore_errors=True)
+            continue
+        return group, group / "cgroup.procs"
+    return None
+
+
+def limited(limit: int, arguments: list[str]) -> tuple[dict, str, int | None]:
+    """Runs the child with so much memory: what it says, how it was limited, its peak."""
+    command = [sys.executable, __file__, "--child", *arguments]
+    found = control_group(limit)
+    if found is None:
+        done = subprocess.run([*command, "--limit-data", str(limit)], stdout=subprocess.PIPE, check=True)
+        return json.loads(done.stdout), "data segment beside the libraries'", None
+    group, processes = found
+    try:
+        # A shell that joins the group, and becomes the program.
+        joining = ["sh", "-c", f'echo $$ > {processes} && exec "$@"', "sh", *command]
+        done = subprocess.run(joining, stdout=subprocess.PIPE, check=True)
+        peak = group / "memory.max_usage_in_bytes"
+        return (
+            json.loads(done.stdout),
+            "control group, libraries and page cache included",
+            int(peak.read_text()) if peak.exists() else None,
+        )
+    finally:
+        group.rmdir()
+
+
+def check(graph: Path, x: Path, out: Path) -> float:
+    """The largest error of sampled rows, against float64."""
+    g = onehop.Graph.open(graph)
+    features, result = np.load(x, mmap_mode="r"), np.load(out, mmap_mode="r")
+    rows = np.random.default_rng(2).integers(0, g.num_dst, CHECKED)
+    rowptr, col = g.rowptr, g.col
+    worst = 0.0
+    columns = np.random.default_rng(3).integers(0, features.shape[1], 4)
+    for column in columns:
+        whole = np.array(features[:, column])
+        for row in rows:
+            exact = whole[col[rowptr[row] : rowptr[row + 1]]].sum(dtype=np.float64)
+            worst = max(worst, abs(float(result[row, column]) - exact))
+    return worst
+
+
+def main() -> None:
+    """Prepares, measures, checks, prints, writes."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--nodes", type=int, default=12_000_000)
+    parser.add_argument("--degree", type=int, default=8)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--share", type=float, default=3.0)
+    parser.add_argument("--prepare", action="store_true", help="write graph and features, and stop")
+    parser.add_argument("--json", type=Path)
+    for name in ("--graph", "--x", "--out"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument("--limit-data", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options)
+        return
+    if options.folder is None:
+        parser.error("--folder is needed: a place with room on the disk to be measured")
+    files = prepare(options.folder, options.nodes, options.degree, options.width)
+    if options.prepare:
+        return
+    print(machine_line())
+    inputs = sum(file.stat().st_size for file in files)
+    limit = int(inputs / options.share)
+    out = options.folder / "out.npy"
+    reading = read_once(files)
+    result_bytes = options.nodes * options.width * 4
+    writing = write_once(out, result_bytes)
+    forget(files)
+    said, how, peak = limited(
+        limit, ["--graph", str(files[0].parent), "--x", str(files[2]), "--out", str(out)]
+    )
+    forget([out])
+    error = check(files[0].parent, files[2], out)
+    out.unlink()
+    if not error < 1e-4:
+        raise SystemExit(f"the result is wrong: off by {error}")
+    moved = said["read_bytes"] + said["write_bytes"]
+    own = reading * said["read_bytes"] / inputs + writing * said["write_bytes"] / result_bytes
+    results = {
+        "input_bytes": inputs,
+        "result_bytes": result_bytes,
+        "limit_bytes": limit,
+        "limited_by": how,
+        "peak_bytes": peak,
+        "disk_read_s": reading,
+        "disk_write_s": writing,
+        "disk_read_gbps": inputs / reading / 1e9,
+        "disk_write_gbps": result_bytes / writing / 1e9,
+        "seconds": said["seconds"],
+        "read_bytes": said["read_bytes"],
+        "write_bytes": said["write_bytes"],
+        "gbps": moved / said["seconds"] / 1e9,
+        "over_reading_once": said["seconds"] / reading,
+        "over_the_disk_for_the_bytes_moved": said["seconds"] / own,
+        "largest_error": error,
+    }
+    for name, value in results.items():
+        print(f"{name:36} {value:,.3f}" if isinstance(value, float) else f"{name:36} {value}")
+    if options.json:
+        chosen = {name: getattr(options, name) for name in ("nodes", "degree", "width", "share")}
+        write_json(options.json, "bench out of core", {**chosen, **results})
+
+
+if __name__ == "__main__":
+    main()

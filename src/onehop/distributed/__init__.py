@@ -1,0 +1,9 @@
+"""One graph over many processes, on torch.distributed; start them with torchrun."""
+
+from onehop.distributed.aggregate import aggregate as aggregate
+from onehop.distributed.attention import attention as attention, gat as gat, gatv2 as gatv2
+from onehop.distributed.exchange import Traffic as Traffic
+from onehop.distributed.files import save as save
+from onehop.distributed.graph import DistributedGraph as DistributedGraph
+from onehop.distributed.partition import partition as partition
+from onehop.distributed.training import add_gradients as add_gradients, total as total

@@ -1,0 +1,102 @@
+"""Neighbour aggregation over many processes."""
+
+import torch
+from torch import Tensor
+
+from onehop.distributed.checks import check_part, check_rows
+from onehop.distributed.graph import DistributedGraph
+from onehop.distributed.part import Split
+from onehop.errors import ArgumentError
+from onehop.ops.aggregate import REDUCTIONS, aggregate as aggregate_here
+from onehop.ops.checks import check_vector
+
+# Two partial sums of 16 bits would be rounded once more than one.
+_EXACT = (torch.float32, torch.float64)
+
+
+def aggregate(
+    graph: DistributedGraph,
+    x: Tensor,
+    weight: Tensor | None = None,
+    reduce: str = "sum",
+    src_scale: Tensor | None = None,
+    dst_scale: Tensor | None = None,
+) -> Tensor:
+    """Reduces, for every node that this process owns, the rows of its sources, wherever they are.
+
+    :func:`onehop.aggregate` over the whole graph, of which each process computes its own rows. Sums and means
+    add up the owned sources while the others' rows are on their way, and then those; max and min do first the
+    rows that need no others. The same partition gives the same bits; another number of processes adds in
+    another order.
+
+    Args:
+        graph: This process's part.
+        x: [n, F] or [n, ...], a row for each of ``graph.owned_nodes``. Differentiable: gradients of rows that
+            were sent come back.
+        weight: [e], an entry for each of ``graph.owned_edges``; None means 1. Differentiable.
+        reduce: "sum", "mean", "max" or "min".
+        src_scale: [n]; None means 1. Differentiable.
+        dst_scale: [n]; None means 1. Differentiable.
+
+    Returns:
+        [n, F] or [n, ...].
+
+    Raises:
+        ArgumentError: A shape or dtype does not fit.
+        CommunicationError: Another process ended or did not answer.
+    """
+    check_part(graph)
+    check_rows("x", x, graph)
+    if reduce not in REDUCTIONS:
+        raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
+    if weight is not None:
+        check_vector("weight", weight, graph.num_edges, "edges that end in owned nodes", x)
+    for name, scale in (("src_scale", src_scale), ("dst_scale", dst_scale)):
+        if scale is not None:
+            check_vector(name, scale, graph.num_nodes, "owned nodes", x)
+    rows = x.flatten(1)
+    if src_scale is not None:
+        rows = rows * src_scale.unsqueeze(-1)
+    if reduce in ("sum", "mean") and rows.dtype in _EXACT:
+        out = _summed(graph, rows, weight, reduce == "mean", dst_scale)
+    else:
+        out = _by_rows(graph, rows, weight, reduce)
+        if dst_scale is not None:
+            out = out * dst_scale.unsqueeze(-1)
+    return out if x.dim() == 2 else out.reshape(x.shape)
+
+
+def _summed(
+    graph: DistributedGraph, x: Tensor, weight: Tensor | None, mean: bool, dst_scale: Tensor | None
+) -> Tensor:
+    """The sum over owned sources, and the sum over the others."""
+    split = graph.by_source
+    if mean:
+        share = graph.derived(("mean", x.dtype), lambda: _inverse_degrees(graph, x))
+        dst_scale = share if dst_scale is None else share * dst_scale
+    first, second = split_weight(split, weight)
+    pending = graph.exchange.begin(x)
+    here = aggregate_here(split.first, x, first, dst_scale=dst_scale)
+    halo = pending.end()
+    return here + aggregate_here(split.second, halo, second, dst_scale=dst_scale)
+
+
+def _by_rows(graph: DistributedGraph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
+    """The rows that need no others, and the other rows, each in one piece."""
+    split = graph.by_row
+    first, second = split_weight(split, weight)
+    pending = graph.exchange.begin(x)
+    inner = aggregate_here(split.first, x, first, reduce)
+    outer = aggregate_here(split.second, torch.cat([x, pending.end()]), second, reduce)
+    return torch.cat([inner, outer])
+
+
+def split_weight(split: Split, weight: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The values of the edges of either graph."""
+    if weight is None:
+        return None, None
+    return weight.index_select(0, split.of_first), weight.index_select(0, split.of_second)
+
+
+def _inverse_degrees(graph: DistributedGraph, like: Tensor) -> Tensor:
+    return graph.in_degrees.clamp_(min=1).to(like.dtype).reciprocal_()

@@ -1,0 +1,198 @@
+"""Attention over many processes: rows that need no others first, then the rest."""
+
+import torch
+from torch import Tensor
+
+from onehop.distributed.aggregate import split_weight
+from onehop.distributed.checks import check_part, check_rows
+from onehop.distributed.graph import DistributedGraph
+from onehop.errors import ArgumentError
+from onehop.ops import attention as attention_here, gat as gat_here, gatv2 as gatv2_here
+from onehop.reference.dropout import dropout_mask
+
+
+def gat(
+    graph: DistributedGraph,
+    x: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+) -> Tensor:
+    """:func:`onehop.gat` over the whole graph, of which each process computes its own rows.
+
+    Args:
+        graph: This process's part.
+        x: [n, H, D], a row for each of ``graph.owned_nodes``. Differentiable.
+        score_src: [n, H], of the dtype of x. Differentiable.
+        score_dst: [n, H]. Differentiable.
+        negative_slope: Of the leaky relu.
+        dropout: As in :func:`onehop.gat`.
+        edge_mask: [e, H], for each of ``graph.owned_edges``, multiplies the softmaxed weights; None means 1.
+        seed: Of the dropout. With the same seed on every rank, the mask is that of :func:`onehop.gat` in one
+            process. None draws one on each rank for itself.
+
+    Returns:
+        [n, H, D].
+
+    Raises:
+        ArgumentError: A shape or dtype does not fit.
+        CommunicationError: Another process ended or did not answer.
+    """
+    check_part(graph)
+    _check_heads(graph, x=x)
+    heads, width = x.shape[1:]
+    for name, score in (("score_src", score_src), ("score_dst", score_dst)):
+        check_rows(name, score, graph)
+        if score.shape[1:] != (heads,) or score.dtype != x.dtype:
+            raise ArgumentError(
+                f"{name}: expected {x.dtype} of shape [n, {heads}], got {score.dtype} {list(score.shape)}."
+            )
+    split, inner = graph.by_row, graph.part.inner_rows
+    mask = _mask(graph, heads, dropout, edge_mask, seed, x.dtype)
+    first, second = split_weight(split, mask)
+    # One message a node: its row and its scores.
+    pending = graph.exchange.begin(torch.cat([x.flatten(1), score_src], 1))
+    near = gat_here(split.first, x, score_src, score_dst[:inner], negative_slope, edge_mask=first)
+    halo = pending.end()
+    far = gat_here(
+        split.second,
+        torch.cat([x, halo[:, : heads * width].unflatten(1, (heads, width))]),
+        torch.cat([score_src, halo[:, heads * width :]]),
+        score_dst[inner:],
+        negative_slope,
+        edge_mask=second,
+    )
+    return torch.cat([near, far])
+
+
+def gatv2(
+    graph: DistributedGraph,
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+) -> Tensor:
+    """:func:`onehop.gatv2` over the whole graph, of which each process computes its own rows.
+
+    Args:
+        graph: This process's part.
+        x_src: [n, H, D], a row for each of ``graph.owned_nodes``. Differentiable.
+        x_dst: [n, H, D]. Differentiable.
+        att: [H, D], the same on every rank. Differentiable: each rank gets the part of its own rows.
+        negative_slope: Of the leaky relu.
+        dropout: As in :func:`onehop.gatv2`.
+        edge_mask: As in :func:`gat`.
+        seed: As in :func:`gat`.
+
+    Returns:
+        [n, H, D].
+
+    Raises:
+        ArgumentError: A shape or dtype does not fit.
+        CommunicationError: Another process ended or did not answer.
+    """
+    check_part(graph)
+    _check_heads(graph, x_src=x_src, x_dst=x_dst)
+    split, inner = graph.by_row, graph.part.inner_rows
+    mask = _mask(graph, x_src.size(1), dropout, edge_mask, seed, x_src.dtype)
+    first, second = split_weight(split, mask)
+    pending = graph.exchange.begin(x_src.flatten(1))
+    near = gatv2_here(split.first, x_src, x_dst[:inner], att, negative_slope, edge_mask=first)
+    sources = torch.cat([x_src, pending.end().unflatten(1, tuple(x_src.shape[1:]))])
+    far = gatv2_here(split.second, sources, x_dst[inner:], att, negative_slope, edge_mask=second)
+    return torch.cat([near, far])
+
+
+def attention(
+    graph: DistributedGraph,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    *,
+    edge_mask: Tensor | None = None,
+    seed: int | None = None,
+) -> Tensor:
+    """:func:`onehop.attention` over the whole graph, of which each process computes its own rows.
+
+    Args:
+        graph: This process's part.
+        query: [n, H, D], a row for each of ``graph.owned_nodes``. Differentiable.
+        key: [n, H, D]. Differentiable.
+        value: [n, H, V], of the dtype of the key. Differentiable.
+        scale: None means 1 / sqrt(D).
+        dropout: As in :func:`onehop.attention`.
+        edge_mask: As in :func:`gat`.
+        seed: As in :func:`gat`.
+
+    Returns:
+        [n, H, V].
+
+    Raises:
+        ArgumentError: A shape or dtype does not fit.
+        CommunicationError: Another process ended or did not answer.
+    """
+    check_part(graph)
+    _check_heads(graph, query=query, key=key, value=value)
+    if key.dtype != value.dtype:
+        raise ArgumentError(f"value: expected the key's dtype {key.dtype}, got {value.dtype}; convert it.")
+    split, inner = graph.by_row, graph.part.inner_rows
+    mask = _mask(graph, query.size(1), dropout, edge_mask, seed, query.dtype)
+    first, second = split_weight(split, mask)
+    columns = key[0].numel() if len(key) else key.size(1) * key.size(2)
+    # One message a node: its key and its value.
+    pending = graph.exchange.begin(torch.cat([key.flatten(1), value.flatten(1)], 1))
+    near = attention_here(split.first, query[:inner], key, value, scale, edge_mask=first)
+    halo = pending.end()
+    keys = torch.cat([key, halo[:, :columns].unflatten(1, tuple(key.shape[1:]))])
+    values = torch.cat([value, halo[:, columns:].unflatten(1, tuple(value.shape[1:]))])
+    far = attention_here(split.second, query[inner:], keys, values, scale, edge_mask=second)
+    return torch.cat([near, far])
+
+
+def _check_heads(graph: DistributedGraph, **tensors: Tensor) -> None:
+    heads = None
+    for name, tensor in tensors.items():
+        check_rows(name, tensor, graph)
+        if tensor.dim() != 3 or heads not in (None, tensor.size(1)):
+            raise ArgumentError(
+                f"{name}: expected [n, H, D] with the same H in all operands, got {list(tensor.shape)}."
+            )
+        heads = tensor.size(1)
+
+
+def _mask(
+    graph: DistributedGraph,
+    heads: int,
+    dropout: float,
+    edge_mask: Tensor | None,
+    seed: int | None,
+    dtype: torch.dtype,
+) -> Tensor | None:
+    """[e, H]: what the weights are multiplied by; None means 1."""
+    if not 0 <= dropout < 1:
+        raise ArgumentError(f"dropout: expected a probability in [0, 1), got {dropout!r}.")
+    if edge_mask is not None and dropout:
+        raise ArgumentError("edge_mask, dropout: give one of them.")
+    if edge_mask is not None:
+        if edge_mask.shape != (graph.num_edges, heads):
+            raise ArgumentError(
+                f"edge_mask: expected [{graph.num_edges}, {heads}], one for each edge that ends in an owned "
+                f"node and head, got {list(edge_mask.shape)}."
+            )
+        return edge_mask
+    if dropout == 0:
+        return None
+    if seed is None:
+        seed = int(torch.randint(2**63 - 1, ()))
+    # By the whole graph's numbers of the edges, so that all processes draw what one would.
+    return dropout_mask(graph.owned_edges, heads, dropout, seed, dtype)

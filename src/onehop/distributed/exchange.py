@@ -1,0 +1,189 @@
+"""Rows that other processes need, sent while this one computes; gradients go back the same way.
+
+``begin`` posts the messages and returns at once; ``end`` waits for them. In the backward pass it is the other
+way round: the gradient of ``end`` posts, the gradient of ``begin`` waits. Torch runs the gradient of what was
+computed between the two in between, because it was recorded in between.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from onehop.distributed.part import Part
+from onehop.errors import CommunicationError
+
+# Messages of one exchange have one tag; torch's backends take small ones.
+_TAGS = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What one process has sent and received.
+
+    Attributes:
+        sent_bytes: Bytes of rows, and of gradients of rows, that left this process.
+        received_bytes: Bytes that arrived.
+        exchanges: How often.
+    """
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    exchanges: int = 0
+
+
+class Messages:
+    """Messages under way."""
+
+    def __init__(self, works: list[Any], received: Tensor, kept: Tensor, peers: list[int]) -> None:
+        self._works = works
+        self._received = received
+        self._kept = kept  # what is being sent must live until it is
+        self._peers = peers
+
+    def wait(self) -> Tensor:
+        """What was received.
+
+        Raises:
+            CommunicationError: Another process ended, or did not answer within the group's timeout.
+        """
+        try:
+            for work in self._works:
+                work.wait()
+        except RuntimeError as error:
+            raise failed(f"exchanging rows with ranks {self._peers}", error) from error
+        return self._received
+
+
+def failed(doing: str, error: RuntimeError) -> CommunicationError:
+    """What torch said, as an instruction."""
+    reason = str(error).strip().splitlines() or [type(error).__name__]
+    return CommunicationError(
+        f"rank {dist.get_rank()}, {doing}: another process ended or did not answer within the timeout of "
+        f"init_process_group ({reason[0]}). Look for the first error among the other ranks; this job cannot "
+        "go on, so start it again from its last checkpoint."
+    )
+
+
+class Exchange:
+    """Sends owned rows to the processes that have edges from them.
+
+    Args:
+        part: What this process has.
+        group: The processes; None means all.
+    """
+
+    def __init__(self, part: Part, group: dist.ProcessGroup | None) -> None:
+        self.group = group
+        self.traffic = Traffic()
+        self._rank = part.rank
+        self._send_rows = part.send_rows
+        self._send_counts = part.send_counts.tolist()
+        self._halo_counts = part.halo_counts.tolist()
+        self._number = 0
+
+    def begin(self, x: Tensor) -> "Pending":
+        """Posts the rows of ``x``, [n, F], that others need."""
+        pending = Pending(self)
+        pending.token = _Begin.apply(x, pending)  # type: ignore[no-untyped-call]
+        return pending
+
+    def values(self, x: Tensor) -> Tensor:
+        """[h, F]: the halo's rows of ``x``, [n, F]; nothing is computed meanwhile."""
+        return self.begin(x).end()
+
+    def forwards(self, x: Tensor) -> Messages:
+        """Owned rows to those who need them."""
+        return self._post(x.index_select(0, self._send_rows), self._send_counts, self._halo_counts)
+
+    def backwards(self, grad: Tensor) -> Messages:
+        """Gradients of halo rows to their owners."""
+        return self._post(grad.contiguous(), self._halo_counts, self._send_counts)
+
+    def added(self, x_like: tuple[int, ...], grads: Tensor) -> Tensor:
+        """The gradients that came back, added up for each owned row, in the order of the ranks."""
+        total = grads.new_zeros(x_like)
+        rows = self._send_rows.split(self._send_counts)
+        # A process names each row once, so that every addition in it goes to a row of its own.
+        for each, part in zip(rows, grads.split(self._send_counts), strict=True):
+            total.index_add_(0, each, part)
+        return total
+
+    def _post(self, out: Tensor, out_counts: list[int], in_counts: list[int]) -> Messages:
+        received = out.new_empty((sum(in_counts), out.size(1)))
+        self._number = (self._number + 1) % _TAGS
+        operations = []
+        peers = set()
+        # As bytes: not every backend knows every dtype.
+        incoming = received.view(torch.uint8).split(in_counts)
+        outgoing = out.view(torch.uint8).split(out_counts)
+        for kind, messages in ((dist.irecv, incoming), (dist.isend, outgoing)):
+            for peer, message in enumerate(messages):
+                if message.numel():
+                    peers.add(peer)
+                    operations.append(
+                        dist.P2POp(kind, message, group=self.group, tag=self._number, group_peer=peer)
+                    )
+        try:
+            works = dist.batch_isend_irecv(operations) if operations else []
+        except RuntimeError as error:
+            raise failed(f"posting rows to ranks {sorted(peers)}", error) from error
+        self.traffic = Traffic(
+            self.traffic.sent_bytes + out.nbytes,
+            self.traffic.received_bytes + received.nbytes,
+            self.traffic.exchanges + 1,
+        )
+        return Messages(works, received, out, sorted(peers))
+
+
+class Pending:
+    """An exchange between its two halves."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.token: Tensor | None = None
+        self.messages: Messages | None = None
+        self.gradients: Messages | None = None
+
+    def end(self) -> Tensor:
+        """[h, F]: waits for the halo's rows."""
+        # Not kept here any longer: the token's gradient holds this object.
+        token, self.token = self.token, None
+        halo: Tensor = _End.apply(token, self)  # type: ignore[no-untyped-call]
+        return halo
+
+
+class _Begin(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, pending: Pending) -> Tensor:
+        ctx.pending, ctx.shape = pending, tuple(x.shape)
+        pending.messages = pending.exchange.forwards(x)
+        # It stands for the rows on their way, and takes their gradient's place in the backward pass.
+        return x.new_empty(())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
+        pending = ctx.pending
+        grads = pending.gradients.wait()
+        pending.gradients = None
+        return pending.exchange.added(ctx.shape, grads), None
+
+
+class _End(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, token: Tensor, pending: Pending) -> Tensor:
+        ctx.pending = pending
+        assert pending.messages is not None
+        halo = pending.messages.wait()
+        pending.messages = None
+        return halo
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        pending = ctx.pending
+        pending.gradients = pending.exchange.backwards(grad)
+        return grad.new_zeros(()), None

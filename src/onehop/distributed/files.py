@@ -1,0 +1,196 @@
+"""A partitioned graph on disk: one folder a part, so that each process reads its own alone.
+
+``meta.json`` tells what it is. ``part-00003/`` has a ``.npy`` file for each array of part 3 and, under
+``tensors/``, its rows of the tensors that were stored with the graph.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onehop.distributed.agreement import fingerprint
+from onehop.distributed.part import ARRAYS, Division, Part
+from onehop.distributed.partition import partition
+from onehop.errors import ArgumentError, FileFormatError
+from onehop.graph import Graph
+
+_FORMAT = "onehop partitioned graph 1"
+_META = "meta.json"
+_WHOLE = ("num_nodes", "num_edges", "cut_edges", "cut_rows", "identity")
+
+
+def save(
+    folder: str | os.PathLike[str],
+    edge_index: Tensor,
+    num_nodes: int | None = None,
+    *,
+    parts: int,
+    method: str = "auto",
+    seed: int = 0,
+    tensors: Mapping[str, Tensor] | None = None,
+) -> dict[str, Any]:
+    """Divides a graph, and writes a folder that :meth:`DistributedGraph.open` reads part by part.
+
+    It is done once, in one process, which needs the list of edges in memory. The folder appears when all of
+    it has been written.
+
+    Args:
+        folder: Where; it must not exist.
+        edge_index: [2, E], int32 or int64, on the CPU.
+        num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
+        parts: For how many processes.
+        method: See :func:`onehop.distributed.partition`.
+        seed: Likewise.
+        tensors: Tensors [N, ...] by name, such as features and labels, to be divided in the same way.
+
+    Returns:
+        What ``meta.json`` holds: numbers of nodes and edges, ``cut_edges`` and ``cut_rows``.
+
+    Raises:
+        ArgumentError: The folder exists, or an argument does not fit.
+        IndexRangeError: A node number is negative or too large.
+        OSError: The disk is full, or not writable.
+    """
+    goal = Path(folder)
+    if goal.exists():
+        raise ArgumentError(f"folder: {goal} exists; remove it or give another name.")
+    graph = Graph.from_edge_index(edge_index, num_nodes)
+    for name, tensor in (tensors or {}).items():
+        if not name.isidentifier() or tensor.dim() == 0 or tensor.size(0) != graph.num_dst:
+            raise ArgumentError(
+                f"tensors: expected names like 'x' and a row for each of {graph.num_dst} nodes, got {name!r} "
+                f"of shape {list(tensor.shape)}."
+            )
+    owner = partition(graph, parts, method, seed)
+    division = Division(edge_index, owner, parts, fingerprint(edge_index, owner))
+    beside = goal.with_name(f"{goal.name}.{os.getpid()}.tmp")
+    try:
+        meta: dict[str, Any] = {"format": _FORMAT, "parts": parts, "method": method, "seed": seed}
+        for rank in range(parts):
+            part = division.part(rank)
+            inside = beside / _name(rank)
+            (inside / "tensors").mkdir(parents=True)
+            for name in ARRAYS:
+                np.save(inside / f"{name}.npy", getattr(part, name).numpy())
+            for name, tensor in (tensors or {}).items():
+                np.save(inside / "tensors" / f"{name}.npy", tensor[part.owned_nodes].numpy())
+            meta.update({name: getattr(part, name) for name in _WHOLE})
+            meta.setdefault("inner_rows", []).append(part.inner_rows)
+            meta.setdefault("owned_rows", []).append(len(part.owned_nodes))
+        (beside / _META).write_text(json.dumps(meta, indent=2) + "\n")
+        beside.rename(goal)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    return meta
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Folder:
+    """One part's folder.
+
+    Attributes:
+        path: Of the whole.
+        rank: Which part.
+        meta: What ``meta.json`` holds.
+    """
+
+    path: Path
+    rank: int
+    meta: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str], rank: int, parts: int) -> "Folder":
+        """The part of one of so many processes; see :meth:`DistributedGraph.open` for the errors."""
+        path = Path(folder)
+        if not path.is_dir():
+            raise FileNotFoundError(f"{path}: there is no such folder; onehop.distributed.save() writes one.")
+        try:
+            meta = json.loads((path / _META).read_text())
+            written = int(meta["parts"])
+            whole = [int(meta[name]) for name in _WHOLE]
+            lists = [len(meta[name]) for name in ("inner_rows", "owned_rows")]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FileFormatError(
+                f"{path}: expected a folder written by onehop.distributed.save(), and its {_META} cannot be "
+                f"used ({error})."
+            ) from error
+        if meta.get("format") != _FORMAT or min(whole) < 0 or lists != [written, written]:
+            raise FileFormatError(f"{path / _META}: expected {_FORMAT!r}, got {meta.get('format')!r}.")
+        if written != parts:
+            raise ArgumentError(
+                f"folder: {path} was written for {written} processes, and this job has {parts}. Start "
+                f"{written} processes, or save the graph again with parts={parts}."
+            )
+        return cls(path, rank, meta)
+
+    def part(self) -> Part:
+        """The part, checked: its numbers cannot lead outside its arrays."""
+        arrays = {name: self._array(Path(f"{name}.npy")) for name in ARRAYS}
+        part = Part(
+            rank=self.rank,
+            parts=self.meta["parts"],
+            inner_rows=self.meta["inner_rows"][self.rank],
+            **{name: self.meta[name] for name in _WHOLE},
+            **arrays,  # type: ignore[arg-type]
+        )
+        rows, halo = len(part.owned_nodes), len(part.halo_nodes)
+        bounds = {
+            "owned_nodes": part.num_nodes,
+            "halo_nodes": part.num_nodes,
+            "halo_counts": halo + 1,
+            "send_counts": len(part.send_rows) + 1,
+            "send_rows": rows,
+            "source": rows + halo,
+            "target": rows,
+            "edge_numbers": part.num_edges,
+        }
+        for name, bound in bounds.items():
+            array, kind = arrays[name], torch.int32 if name in ("source", "target") else torch.int64
+            outside = array.numel() > 0 and not 0 <= int(array.min()) <= int(array.max()) < bound
+            if array.dim() != 1 or array.dtype != kind or outside:
+                raise self._damaged(f"{name}.npy", f"{kind} numbers in [0, {bound})")
+        agree = (
+            len(part.source) == len(part.target) == len(part.edge_numbers)
+            and len(part.halo_counts) == len(part.send_counts) == part.parts
+            and int(part.halo_counts.sum()) == halo
+            and int(part.send_counts.sum()) == len(part.send_rows)
+            and rows == self.meta["owned_rows"][self.rank]
+            and not bool((part.source[part.target < part.inner_rows] >= rows).any())
+        )
+        if not agree:
+            raise self._damaged("*.npy", f"arrays that fit each other and {_META}")
+        return part
+
+    def tensor(self, name: str, rows: int) -> Tensor:
+        """[rows, ...]: the part's rows of a tensor."""
+        tensor = self._array(Path("tensors") / f"{name}.npy")
+        if tensor.dim() == 0 or tensor.size(0) != rows:
+            raise self._damaged(f"tensors/{name}.npy", f"a row for each of {rows} nodes")
+        return tensor
+
+    def _array(self, inside: Path) -> Tensor:
+        file = self.path / _name(self.rank) / inside
+        if not file.exists():
+            raise FileNotFoundError(f"{file}: there is no such file; was the folder copied as a whole?")
+        try:
+            return torch.from_numpy(np.load(file, allow_pickle=False))
+        except (ValueError, EOFError, OSError, TypeError) as error:
+            raise self._damaged(inside, f"a whole .npy file ({error})") from error
+
+    def _damaged(self, inside: str | Path, expected: str) -> FileFormatError:
+        return FileFormatError(
+            f"{self.path / _name(self.rank) / inside}: expected {expected}. Copy or save the folder again."
+        )
+
+
+def _name(rank: int) -> str:
+    return f"part-{rank:05d}"

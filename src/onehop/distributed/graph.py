@@ -1,0 +1,269 @@
+"""One graph over many processes: each has its own rows, and the edges that end there."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from onehop.distributed import files
+from onehop.distributed.agreement import fingerprint, from_first, gathered, place, same, together
+from onehop.distributed.exchange import Exchange, Traffic
+from onehop.distributed.part import Division, Part, Split, split_by_row, split_by_source
+from onehop.distributed.partition import partition
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+
+
+class LocalEdges(torch.Tensor):
+    """The edges of one part as a tensor [2, e], for layers that take an ``edge_index``.
+
+    The patch knows it by its class; whatever is computed from it is a plain tensor.
+    """
+
+    graph: "DistributedGraph"
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def of(graph: "DistributedGraph") -> "LocalEdges":
+        """The edges of a graph's part."""
+        ends = torch.stack([graph.part.source, graph.part.target]).long()
+        edges: LocalEdges = torch.Tensor._make_subclass(LocalEdges, ends)
+        edges.graph = graph
+        return edges
+
+
+class DistributedGraph:
+    """The part of a graph that this process has, and the way to the others.
+
+    Every process calls the same functions in the same order. Features and results have a row for each of
+    ``owned_nodes``; values of edges have an entry for each of ``owned_edges``.
+
+    Make one with :meth:`from_edge_index` or :meth:`open`.
+
+    Attributes:
+        part: What this process has.
+        exchange: Sends its rows to those who need them.
+    """
+
+    def __init__(self, part: Part, exchange: Exchange, folder: files.Folder | None = None) -> None:
+        self.part = part
+        self.exchange = exchange
+        self._folder = folder
+        self._edge_index: LocalEdges | None = None
+        self._splits: dict[str, Split] = {}
+        self._derived: dict[Hashable, Any] = {}
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index: Tensor,
+        num_nodes: int | None = None,
+        *,
+        method: str = "auto",
+        seed: int = 0,
+        owner: Tensor | None = None,
+        group: dist.ProcessGroup | None = None,
+    ) -> "DistributedGraph":
+        """The part of this process, where every process has the whole list of edges.
+
+        Args:
+            edge_index: [2, E], int32 or int64, on the CPU: sources above destinations; the same on every
+                rank.
+            num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
+            method: How nodes are divided: see :func:`onehop.distributed.partition`. Rank 0 does it.
+            seed: Of the division.
+            owner: [N], integers: the rank that owns each node, in place of ``method``; the same on every
+                rank.
+            group: The processes; None means all.
+
+        Raises:
+            ArgumentError: The graphs of the ranks differ, or an argument does not fit.
+            CommunicationError: Another process ended or did not answer.
+            ConfigurationError: There is no process group, or no METIS where it was asked for.
+            IndexRangeError: A node number is negative or too large.
+        """
+        rank, parts = place(group)
+        doing = "DistributedGraph.from_edge_index"
+        whole = together(doing, lambda: Graph.from_edge_index(edge_index, num_nodes), group)
+        nodes = whole.num_dst
+        given = None if owner is None else together(doing, lambda: _checked(owner, nodes, parts), group)
+        mark = fingerprint(edge_index) if given is None else fingerprint(edge_index, given)
+        same(
+            "edge_index, num_nodes or owner",
+            gathered(doing, (nodes, mark), group),
+            "Give every rank the same graph; each takes its own rows of it.",
+        )
+        if given is None:
+            given = from_first(doing, lambda: partition(whole, parts, method, seed), nodes, group)
+        division = Division(edge_index, given, parts, fingerprint(edge_index, given))
+        part = division.part(rank)
+        return cls(part, Exchange(part, group))
+
+    @classmethod
+    def open(
+        cls, folder: str | os.PathLike[str], *, group: dist.ProcessGroup | None = None
+    ) -> "DistributedGraph":
+        """The part of this process from a folder that :func:`onehop.distributed.save` wrote.
+
+        Each process reads its own part alone.
+
+        Raises:
+            ArgumentError: The folder was written for another number of processes, or the ranks' folders
+                differ.
+            CommunicationError: Another process ended or did not answer.
+            ConfigurationError: There is no process group.
+            FileFormatError: The folder holds no partitioned graph, or a file in it is damaged.
+            FileNotFoundError: There is no such folder, or no such part in it.
+        """
+        rank, parts = place(group)
+        doing = "DistributedGraph.open"
+        found = together(doing, lambda: files.Folder.open(folder, rank, parts), group)
+        part = together(doing, found.part, group)
+        same(
+            "the partition",
+            gathered(doing, part.identity, group),
+            "Give every rank a copy of the same folder; save() writes it once, for all.",
+        )
+        return cls(part, Exchange(part, group), found)
+
+    @property
+    def rank(self) -> int:
+        """This process."""
+        return self.part.rank
+
+    @property
+    def owned_nodes(self) -> Tensor:
+        """[n], int64: the graph's numbers of the rows that this process owns."""
+        return self.part.owned_nodes
+
+    @property
+    def owned_edges(self) -> Tensor:
+        """[e], int64: the graph's numbers of the edges that end in those rows."""
+        return self.part.edge_numbers
+
+    @property
+    def num_nodes(self) -> int:
+        """How many rows this process owns."""
+        return len(self.part.owned_nodes)
+
+    @property
+    def num_edges(self) -> int:
+        """How many edges end in them."""
+        return len(self.part.target)
+
+    @property
+    def num_halo(self) -> int:
+        """How many rows of other processes they need."""
+        return len(self.part.halo_nodes)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What this process has sent and received since :meth:`reset_traffic`."""
+        return self.exchange.traffic
+
+    def reset_traffic(self) -> None:
+        """Counts from zero."""
+        self.exchange.traffic = Traffic()
+
+    @property
+    def edge_index(self) -> LocalEdges:
+        """[2, e], int64: what layers of PyG take in place of the whole graph's, under ``onehop.patch()``.
+
+        Row 1 has owned rows, row 0 owned rows and, from ``num_nodes`` on, rows of others.
+        """
+        if self._edge_index is None:
+            self._edge_index = LocalEdges.of(self)
+        return self._edge_index
+
+    def load(self, name: str) -> Tensor:
+        """[n, ...]: this process's rows of a tensor that :func:`onehop.distributed.save` stored.
+
+        Raises:
+            ArgumentError: The graph was not opened from a folder.
+            FileFormatError: The file is damaged, or has another number of rows.
+            FileNotFoundError: There is no such tensor.
+        """
+        if self._folder is None:
+            raise ArgumentError(
+                "load: this graph was not opened from a folder; index your tensor with owned_nodes instead."
+            )
+        return self._folder.tensor(name, self.num_nodes)
+
+    @property
+    def by_source(self) -> Split:
+        """Edges from owned rows, and the others."""
+        part = self.part
+        return self._split("source", lambda: split_by_source(part.source, part.target, *self._rows))
+
+    @property
+    def by_row(self) -> Split:
+        """Edges of rows that need no others, and edges of the other rows."""
+        part = self.part
+        return self._split(
+            "row", lambda: split_by_row(part.source, part.target, *self._rows, part.inner_rows)
+        )
+
+    @property
+    def in_degrees(self) -> Tensor:
+        """[n], int64: how many edges end in each owned row."""
+        return torch.bincount(self.part.target, minlength=self.num_nodes)
+
+    def without_self_loops(self) -> "DistributedGraph":
+        """The graph without edges from a node to itself."""
+        kept = self.part.source != self.part.target
+        return self._with(self.part.source[kept], self.part.target[kept], self.part.edge_numbers[kept])
+
+    def with_self_loops(self) -> "DistributedGraph":
+        """The graph with one more edge from every node to itself, numbered after all others, by node."""
+        rows = torch.arange(self.num_nodes, dtype=torch.int32)
+        return self._with(
+            torch.cat([self.part.source, rows]),
+            torch.cat([self.part.target, rows]),
+            torch.cat([self.part.edge_numbers, self.part.num_edges + self.part.owned_nodes]),
+        )
+
+    def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What ``make`` made of this graph, once."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        return self._derived[key]
+
+    def __repr__(self) -> str:
+        """The part and the whole."""
+        return (
+            f"DistributedGraph(rank {self.part.rank} of {self.part.parts}: {self.num_nodes} of "
+            f"{self.part.num_nodes} nodes, {self.num_edges} of {self.part.num_edges} edges, {self.num_halo} "
+            f"rows from others)"
+        )
+
+    @property
+    def _rows(self) -> tuple[int, int]:
+        return self.num_nodes, self.num_halo
+
+    def _split(self, name: str, make: Callable[[], Split]) -> Split:
+        if name not in self._splits:
+            self._splits[name] = make()
+        return self._splits[name]
+
+    def _with(self, source: Tensor, target: Tensor, numbers: Tensor) -> "DistributedGraph":
+        part = dataclasses.replace(self.part, source=source, target=target, edge_numbers=numbers)
+        return DistributedGraph(part, self.exchange, self._folder)
+
+
+def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
+    if (
+        not isinstance(owner, Tensor)
+        or owner.shape != (nodes,)
+        or owner.dtype not in (torch.int32, torch.int64)
+    ):
+        raise ArgumentError(f"owner: expected an int32 or int64 tensor [{nodes}], a rank for each node.")
+    if nodes and (int(owner.min()) < 0 or int(owner.max()) >= parts):
+        raise ArgumentError(
+            f"owner: expected ranks from 0 to {parts - 1}, got {int(owner.min())} to {int(owner.max())}."
+        )
+    return owner.int()

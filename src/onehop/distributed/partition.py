@@ -1,0 +1,141 @@
+"""Which process owns which node: parts of equal work with few rows to send between them."""
+
+import importlib.util
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError, ConfigurationError
+from onehop.graph import Graph
+from onehop.graph.orders import node_orders
+
+METHODS = ("auto", "metis", "greedy")
+
+# Rounds of moving single nodes; most of what they gain is gained in the first four.
+_ROUNDS = 12
+# A part may do this much more work than the mean.
+_IMBALANCE = 1.05
+# Counts of neighbours, nodes times parts, are made for so many at a time.
+_COUNTS = 1 << 24
+
+
+def partition(graph: Graph, parts: int, method: str = "auto", seed: int = 0) -> Tensor:
+    """The part of every node.
+
+    "greedy" cuts the order of communities (:mod:`onehop.graph.orders`) into pieces of equal work, then moves
+    nodes to the part where most of their neighbours are, as long as that part has room. The work of a node is
+    1 + its in-degree. The same graph, number of parts and seed give the same parts.
+
+    Args:
+        graph: With as many destinations as sources.
+        parts: How many.
+        method: "metis" (needs pymetis), "greedy", or "auto": METIS where it is installed, else greedy.
+        seed: Of the greedy method's chance.
+
+    Returns:
+        [N], int32, from 0 to ``parts`` - 1.
+
+    Raises:
+        ArgumentError: The graph is bipartite, or there are fewer than one part, or the method is unknown.
+        ConfigurationError: "metis" without pymetis.
+    """
+    if graph.num_src != graph.num_dst:
+        raise ArgumentError(
+            f"graph: expected as many sources as destinations, got {graph.num_src} and {graph.num_dst}."
+        )
+    if parts < 1:
+        raise ArgumentError(f"parts: expected one or more, got {parts}.")
+    if method not in METHODS:
+        raise ArgumentError(f"method: expected one of {', '.join(METHODS)}, got {method!r}.")
+    installed = importlib.util.find_spec("pymetis") is not None
+    if method == "metis" and not installed:
+        raise ConfigurationError(
+            "method 'metis': pymetis is not installed. Install it with: pip install 'onehop[partition]', or "
+            "take 'greedy'."
+        )
+    if parts == 1 or graph.num_edges == 0:
+        return (
+            torch.arange(graph.num_dst).mul_(parts).div_(max(graph.num_dst, 1), rounding_mode="floor").int()
+        )
+    return _metis(graph, parts) if installed and method != "greedy" else _greedy(graph, parts, seed)
+
+
+def cut_edges(graph: Graph, part: Tensor) -> int:
+    """How many edges have their ends in different parts."""
+    target = torch.repeat_interleave(part, graph.in_degrees)
+    return int((part[graph.col.long()] != target).sum())
+
+
+def _metis(graph: Graph, parts: int) -> Tensor:
+    import pymetis
+
+    source, target = graph.edge_index()
+    kept = source != target  # METIS wants no loops
+    ends = torch.stack([source[kept], target[kept]])
+    both = Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), graph.num_dst)
+    work = (1 + graph.in_degrees).tolist()
+    starts, neighbours = both.rowptr.tolist(), both.col.tolist()
+    if hasattr(pymetis, "CSRAdjacency"):  # newer versions warn of the other way
+        adjacency = pymetis.CSRAdjacency(starts, neighbours)
+        _, found = pymetis.part_graph(parts, adjacency, vweights=work, recursive=False)
+    else:
+        _, found = pymetis.part_graph(parts, xadj=starts, adjncy=neighbours, vweights=work, recursive=False)
+    return torch.tensor(found, dtype=torch.int32)
+
+
+def _greedy(graph: Graph, parts: int, seed: int) -> Tensor:
+    chance = torch.Generator().manual_seed(seed)
+    work = 1 + graph.in_degrees
+    most = int(work.sum()) / parts * _IMBALANCE
+    part = _pieces(graph, work, parts)
+    best, fewest = part, cut_edges(graph, part)
+    turned = graph.transpose()
+    for _ in range(_ROUNDS):
+        part = part.clone()
+        # Half of the nodes in each round: neighbours that all moved at once would only change places.
+        may_move = torch.rand(len(part), generator=chance) < 0.5
+        gain, goal = _gains(graph, turned, part, parts)
+        _move(part, goal, gain.masked_fill_(~may_move, 0), work, most, parts)
+        now = cut_edges(graph, part)
+        if now >= fewest:
+            break
+        best, fewest = part, now
+    return best
+
+
+def _pieces(graph: Graph, work: Tensor, parts: int) -> Tensor:
+    """The order of communities in pieces of equal work."""
+    order = node_orders(graph, "community").dst.long()
+    before = work[order].cumsum(0) - work[order]
+    part = torch.empty(len(order), dtype=torch.int32)
+    part[order] = (before * parts // int(work.sum())).int()
+    return part
+
+
+def _gains(graph: Graph, turned: Graph, part: Tensor, parts: int) -> tuple[Tensor, Tensor]:
+    """For every node: the part with most of its neighbours, and how many more they are than in its own."""
+    nodes = len(part)
+    gain, goal = torch.empty(nodes, dtype=torch.int64), torch.empty(nodes, dtype=torch.int64)
+    step = max(_COUNTS // parts, 1)
+    for begin in range(0, nodes, step):
+        end = min(begin + step, nodes)
+        counts = torch.zeros((end - begin) * parts, dtype=torch.int64)
+        for each in (graph, turned):
+            first, last = int(each.rowptr[begin]), int(each.rowptr[end])
+            degrees = each.rowptr[begin : end + 1].diff()
+            row = torch.repeat_interleave(torch.arange(end - begin), degrees)
+            key = row * parts + part[each.col[first:last].long()]
+            counts += torch.bincount(key, minlength=len(counts))
+        table = counts.view(-1, parts)
+        most, goal[begin:end] = table.max(1)
+        gain[begin:end] = most - table.gather(1, part[begin:end, None].long()).squeeze(1)
+    return gain, goal
+
+
+def _move(part: Tensor, goal: Tensor, gain: Tensor, work: Tensor, most: float, parts: int) -> None:
+    """Moves nodes, those that gain most first, into parts that have room."""
+    load = torch.zeros(parts, dtype=torch.int64).index_add_(0, part.long(), work)
+    for number in range(parts):
+        wanted = ((goal == number) & (gain > 0)).nonzero().squeeze(1)
+        wanted = wanted[gain[wanted].sort(descending=True, stable=True).indices]
+        part[wanted[work[wanted].cumsum(0) + load[number] <= most]] = number

@@ -1,0 +1,188 @@
+"""Layers on one process's part of a graph: an ``edge_index`` of the class LocalEdges.
+
+What the layers do to an ``edge_index`` before they propagate, GCN's normalisation and self loops, is done to
+the part, with degrees from all processes. There is nothing to fall back on: PyG would aggregate the part
+alone, so what cannot be run is an error.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import dropout
+
+from onehop.distributed import aggregate, attention, gat, gatv2
+from onehop.distributed.graph import DistributedGraph, LocalEdges
+from onehop.errors import ArgumentError
+from onehop.integrations import reports
+from onehop.integrations.pyg.eligibility import ClassRecord, context_reason, layer_reason, reduction
+from onehop.integrations.pyg.operands import features_reason, source_of, weight_of
+from onehop.integrations.pyg.pending import Pending
+from onehop.integrations.pyg.recognise import Attention, Form
+
+
+def propagate_part(
+    records: dict[type, ClassRecord],
+    layer: Any,
+    edge_index: LocalEdges,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Tensor:
+    """A layer's propagation over all processes: the rows of this one.
+
+    Raises:
+        ArgumentError: The layer, or what it is given, has no path over several processes.
+    """
+    kind = type(layer)
+    record = records.get(kind)
+    if record is None or not record.holds(kind):
+        record = records[kind] = ClassRecord(kind)
+    graph = edge_index.graph
+    reduce, reason = reduction(layer)
+    reason = layer_reason(layer, record) or reason or context_reason()
+    if reason is None and (args or layer.flow != "source_to_target" or kwargs.get("size") is not None):
+        reason = "flow='target_to_source', a size, or operands by place"
+    if reason is not None:
+        raise refused(layer, reason)
+    form = record.form
+    if isinstance(form, Attention):
+        name, out = _attend(layer, form, graph, reduce, kwargs)
+    else:
+        assert form is not None
+        name, out = form.name, _aggregate(layer, form, graph, edge_index, reduce, kwargs)
+    if reports.recording():
+        where = f"rank {graph.rank} of {graph.part.parts}"
+        reports.record(reports.Call(layer, None, f"{name}, over processes", reduce, "distributed", where))
+    return out
+
+
+def refused(layer: Any, reason: str) -> ArgumentError:
+    """The error for what has no path over several processes."""
+    return ArgumentError(
+        f"edge_index: {type(layer).__name__} cannot run on a DistributedGraph's edges: {reason}. Use the "
+        "functions of onehop.distributed, or one process with the whole graph."
+    )
+
+
+def _aggregate(
+    layer: Any, form: Form, graph: DistributedGraph, edges: Tensor, reduce: str, operands: dict[str, Any]
+) -> Tensor:
+    if form.source not in operands or form.subtract is not None:
+        raise refused(layer, "its message needs the destinations' features too")
+    x = source_of(layer, operands[form.source], [graph.num_nodes, graph.num_nodes], forwards=True)
+    if isinstance(x, str):
+        raise refused(layer, f"{x}, or they are not a row for each of {graph.num_nodes} owned nodes")
+    weight, reason = weight_of(form, operands, graph.num_edges)
+    if reason is not None:
+        raise refused(layer, reason)
+    if x.dim() != 2:
+        raise refused(layer, "the features have three dimensions")
+    return aggregate(graph, x, weight, reduce)
+
+
+def _attend(
+    layer: Any, form: Attention, graph: DistributedGraph, reduce: str, operands: dict[str, Any]
+) -> tuple[str, Tensor]:
+    if reduce != "sum":
+        raise refused(layer, "its aggregation is not a sum")
+    if form.kind == "transformer":
+        query, key, value = (operands[name] for name in ("query", "key", "value"))
+        if operands.get("edge_attr") is not None or layer.lin_edge is not None:
+            raise refused(layer, "it has features of edges")
+        mask = _drawn(layer, graph, key)
+        return "dot-product attention", attention(graph, query, key, value, edge_mask=mask)
+    pending = operands.get("alpha")
+    if type(pending) is not Pending or pending.asked:
+        raise refused(layer, "its attention weights are made outside, or asked for")
+    source, target = operands["x"]
+    if pending.operands.get("edge_attr") is not None or (target is None and pending.kind == "gatv2"):
+        raise refused(layer, "it has features of edges, or none of destinations")
+    if features_reason(source.flatten(1), 0) is not None:
+        raise refused(layer, "the features are not a dense floating-point tensor on the CPU")
+    mask = _drawn(layer, graph, source)
+    if pending.kind == "gatv2":
+        out = gatv2(graph, source, target, layer.att[0], layer.negative_slope, edge_mask=mask)
+        return "GATv2", out
+    of_source, of_target = pending.operands["alpha"]
+    return "GAT", gat(graph, source, of_source, of_target, layer.negative_slope, edge_mask=mask)
+
+
+def _drawn(layer: Any, graph: DistributedGraph, like: Tensor) -> Tensor | None:
+    """[e, H]: the factors of the layer's dropout, drawn on this process for itself; None for none."""
+    if not layer.training or layer.dropout == 0:
+        return None
+    return dropout(like.new_ones(graph.num_edges, like.size(1)), p=layer.dropout, training=True)
+
+
+def rewritten_loops(name: str, edge_index: LocalEdges, edge_attr: Any) -> tuple[LocalEdges, None]:
+    """PyG's ``add_self_loops`` and ``remove_self_loops`` for a part.
+
+    Raises:
+        ArgumentError: There are features of edges.
+    """
+    if edge_attr is not None:
+        raise ArgumentError(
+            f"edge_attr: {name} on a DistributedGraph's edges takes none; leave features of edges out."
+        )
+    graph = edge_index.graph
+    make = graph.with_self_loops if name == "add_self_loops" else graph.without_self_loops
+    derived: DistributedGraph = graph.derived(name, make)
+    return derived.edge_index, None
+
+
+def normalised(
+    edge_index: LocalEdges,
+    edge_weight: Tensor | None,
+    improved: bool,
+    add_self_loops: bool,
+    flow: str,
+    dtype: torch.dtype | None,
+) -> tuple[LocalEdges, Tensor]:
+    """GCN's normalisation of a part, after ``torch_geometric.nn.conv.gcn_conv.gcn_norm``.
+
+    Raises:
+        ArgumentError: ``flow`` is not "source_to_target", or the weight is not one number an edge.
+    """
+    graph = edge_index.graph
+    if flow != "source_to_target":
+        raise ArgumentError("flow: 'target_to_source' has no path over several processes; flip the edges.")
+    if edge_weight is not None:
+        if edge_weight.shape != (graph.num_edges,):
+            raise ArgumentError(
+                f"edge_weight: expected an entry for each of the {graph.num_edges} edges that end in nodes "
+                f"of rank {graph.rank} (weight[graph.owned_edges]), got shape {list(edge_weight.shape)}."
+            )
+        return _weighted(graph, edge_weight, improved, add_self_loops)
+    key = ("gcn_norm", improved, add_self_loops, dtype)
+
+    def make() -> tuple[LocalEdges, Tensor]:
+        with torch.inference_mode(False), torch.no_grad():
+            ones = torch.ones(graph.num_edges, dtype=dtype)
+            return _weighted(graph, ones, improved, add_self_loops)
+
+    found: tuple[LocalEdges, Tensor] = graph.derived(key, make)
+    return found
+
+
+def _weighted(
+    graph: DistributedGraph, weight: Tensor, improved: bool, add_self_loops: bool
+) -> tuple[LocalEdges, Tensor]:
+    """The edges, and weight / sqrt(degree of the source * degree of the destination)."""
+    if add_self_loops:
+        weight = _with_loops(graph, weight, 2.0 if improved else 1.0)
+        plain: DistributedGraph = graph.derived("remove_self_loops", graph.without_self_loops)
+        graph = plain.derived("add_self_loops", plain.with_self_loops)
+    source, target = graph.part.source.long(), graph.part.target.long()
+    degree = weight.new_zeros(graph.num_nodes).index_add(0, target, weight)
+    scale = degree.pow(-0.5)
+    scale = scale.masked_fill(scale == float("inf"), 0)
+    everywhere = torch.cat([scale, graph.exchange.values(scale.unsqueeze(1)).squeeze(1)])
+    return graph.edge_index, everywhere[source] * weight * scale[target]
+
+
+def _with_loops(graph: DistributedGraph, weight: Tensor, fill: float) -> Tensor:
+    """The weights without those of loops, then a loop's for every node: its last loop's, or ``fill``."""
+    loop = graph.part.source == graph.part.target
+    of_loops = weight.new_full((graph.num_nodes,), fill)
+    of_loops[graph.part.target[loop].long()] = weight[loop]
+    return torch.cat([weight[~loop], of_loops])

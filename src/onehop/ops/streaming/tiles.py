@@ -1,0 +1,93 @@
+"""How a streamed aggregation is cut: panels of columns, and in each of them tiles of rows.
+
+The features of a panel's columns are in memory for all sources; the edges pass by, tile after tile, once for
+each panel. Every row is reduced in one piece, so results have the bits of an aggregation in memory.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from onehop.errors import ArgumentError, FileFormatError
+from onehop.graph.stored import StoredGraph
+from onehop.ops.streaming.matrix_file import MatrixFile, read_into
+
+# Bytes in memory for each edge of a tile: as read ahead (4), as 64-bit destinations and sources while the
+# tile's graph is made (16), and in that graph (8).
+_EDGE_BYTES = 28
+_WEIGHT_BYTES = 16
+# Of the budget: for the panel's features, for the pieces they are read in, and for tiles.
+_PANEL, _PIECES = 0.75, 0.05
+_ROWPTR_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The plan.
+
+    Attributes:
+        columns: Of a panel.
+        edges: Of a tile, at most, unless one row has more.
+        rows: Of a tile, at most.
+        piece_bytes: Features are read in pieces of so many.
+    """
+
+    columns: int
+    edges: int
+    rows: int
+    piece_bytes: int
+
+
+def tiling(graph: StoredGraph, x: MatrixFile, weighted: bool, memory: int) -> Tiling:
+    """The fewest panels that a budget of memory, in bytes, allows.
+
+    Raises:
+        ArgumentError: The budget does not hold one column.
+    """
+    size = x.dtype.itemsize
+    column = max(graph.num_src, 1) * size
+    columns = min(int(memory * _PANEL) // column, max(x.columns, 1))
+    piece = int(memory * _PIECES)
+    rest = memory - piece - columns * column
+    per_edge = _EDGE_BYTES + (_WEIGHT_BYTES if weighted else 0)
+    # A row's result, the one that is being written, and the pointers.
+    per_row = 3 * columns * size + 24
+    if columns < 1 or rest < 2 * (per_edge + per_row):
+        need = int(column / _PANEL) + 4096
+        raise ArgumentError(
+            f"memory: {memory} bytes do not hold one column of {graph.num_src} sources; {need} are needed."
+        )
+    # Fewer columns leave panels of equal width.
+    panels = -(-max(x.columns, 1) // columns)
+    columns = -(-max(x.columns, 1) // panels)
+    return Tiling(columns, max(rest // 2 // per_edge, 1), max(rest // 2 // per_row, 1), max(piece, 4096))
+
+
+def row_tiles(graph: StoredGraph, tiles: Tiling) -> Iterator[tuple[int, int, np.ndarray]]:
+    """(first row, one past the last, rowptr of them [rows + 1]), for all rows in order.
+
+    Raises:
+        FileFormatError: ``rowptr`` does not ascend, or its file is truncated.
+    """
+    with graph.rowptr_file.open("rb") as file:
+        offset = graph.rowptr_file.stat().st_size - 8 * (graph.num_dst + 1)
+        row = 0
+        while row < graph.num_dst:
+            count = min(tiles.rows, _ROWPTR_PIECE, graph.num_dst - row)
+            piece = torch.empty(count + 1, dtype=torch.int64)
+            read_into(file, offset + 8 * row, piece)
+            pointers = piece.numpy()
+            if (np.diff(pointers) < 0).any() or pointers[-1] > graph.num_edges or pointers[0] < 0:
+                raise FileFormatError(
+                    f"{graph.rowptr_file}: expected entries that ascend to {graph.num_edges}; store the "
+                    "graph again."
+                )
+            begin = 0
+            while begin < count:
+                end = int(np.searchsorted(pointers, pointers[begin] + tiles.edges, side="right")) - 1
+                end = min(max(end, begin + 1), count)
+                yield row + begin, row + end, pointers[begin : end + 1]
+                begin = end
+            row += count

@@ -1,0 +1,50 @@
+"""The model of time and traffic: what it counts, and what it says at its ends."""
+
+import pytest
+import torch
+
+from onehop import ArgumentError
+from onehop.distributed import cost
+from onehop.distributed.part import Division
+
+EPOCH = cost.Epoch(nodes=1e6, edges=1e7, features=100, hidden=64, columns=200)
+HOST = cost.Host(gathered_gbps=10, network_gbps=1, memory_bytes=1e10)
+
+
+def test_columns_of_models() -> None:
+    assert cost.columns("gcn", 128, 64, 40) == 208
+    assert cost.columns("gatv2", 128, 64, 40) == 208
+    assert cost.columns("sage", 128, 64, 40) == 256
+    with pytest.raises(ArgumentError, match="gcn, sage or gatv2"):
+        cost.columns("gin", 1, 1, 1)
+
+
+@pytest.mark.parametrize("parts", [2, 5, 16])
+def test_rows_cut_by_chance(parts: int) -> None:
+    # Every node has the same number of edges, for which the formula is exact in the mean.
+    nodes, degree = 3000, 6
+    generator = torch.Generator().manual_seed(0)
+    source = torch.arange(nodes).repeat(degree)
+    target = torch.randint(0, nodes, (nodes * degree,), generator=generator)
+    owner = torch.randint(0, parts, (nodes,), generator=generator).int()
+    found = Division(torch.stack([source, target]), owner, parts, 0).part(0).cut_rows
+    assert found == pytest.approx(cost.cut_rows_by_chance(nodes, nodes * degree, parts), rel=0.03)
+    assert cost.cut_rows_by_chance(nodes, nodes * degree, 1) == 0
+
+
+def test_one_host_computes_and_sends_nothing() -> None:
+    alone = cost.estimate(EPOCH, HOST, 1, 0, imbalance=1)
+    assert alone.epoch_s == alone.compute_s == pytest.approx(1e7 * 200 * 4 / 10e9)
+    assert (alone.network_s, alone.sent_bytes, alone.binds) == (0, 0, "compute")
+
+
+def test_what_binds() -> None:
+    rows = cost.cut_rows_by_chance(EPOCH.nodes, EPOCH.edges, 8)
+    many = cost.estimate(EPOCH, HOST, 8, rows)
+    assert many.binds == "network"
+    assert many.epoch_s == many.network_s > many.compute_s
+    faster = cost.Host(gathered_gbps=10, network_gbps=100, memory_bytes=1e10)
+    assert cost.estimate(EPOCH, faster, 8, rows).binds == "compute"
+    small = cost.Host(gathered_gbps=10, network_gbps=100, memory_bytes=1e6)
+    assert cost.estimate(EPOCH, small, 8, rows).binds == "memory"
+    assert not cost.estimate(EPOCH, small, 8, rows).fits

@@ -1,0 +1,154 @@
+"""How nodes are divided, and what is stored of it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import onehop
+from onehop import ArgumentError, ConfigurationError, FileFormatError, Graph
+from onehop.datasets import planted
+from onehop.distributed import DistributedGraph, partition, save
+from onehop.distributed.files import Folder
+from onehop.distributed.part import Division
+from onehop.distributed.partition import cut_edges
+from tests.distributed.cases import NODES, hostile
+
+
+@pytest.fixture(scope="module")
+def communities() -> Graph:
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.repeat(np.arange(40), 50))
+    edge_index = planted.edges(rng, labels, num_pairs=20_000, exponent=0.0, same_class=0.9)
+    return Graph.from_edge_index(edge_index, len(labels))
+
+
+@pytest.mark.parametrize("parts", [2, 3, 8])
+def test_greedy_is_balanced_and_cuts_less_than_chance(communities: Graph, parts: int) -> None:
+    part = partition(communities, parts, "greedy")
+    assert part.dtype == torch.int32
+    work = torch.bincount(part.long(), 1 + communities.in_degrees.double(), minlength=parts)
+    assert float(work.max() / work.mean()) < 1.06
+    by_chance = communities.num_edges * (1 - 1 / parts)
+    assert cut_edges(communities, part) < 0.35 * by_chance
+
+
+def test_greedy_repeats(communities: Graph) -> None:
+    first, second = (partition(communities, 4, "greedy", seed=3) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("method", ["greedy", "metis"])
+def test_hostile_graph(method: str) -> None:
+    if method == "metis":
+        pytest.importorskip("pymetis")
+    part = partition(Graph.from_edge_index(hostile(), NODES), 4, method)
+    assert len(part) == NODES
+    assert 0 <= int(part.min()) <= int(part.max()) < 4
+
+
+def test_metis_cuts_less_than_chance(communities: Graph) -> None:
+    pytest.importorskip("pymetis")
+    part = partition(communities, 4, "metis")
+    assert cut_edges(communities, part) < 0.35 * 0.75 * communities.num_edges
+
+
+def test_bad_arguments(communities: Graph) -> None:
+    bipartite = Graph.from_edge_index(torch.tensor([[0], [1]]), size=(1, 2))
+    with pytest.raises(ArgumentError, match="as many sources as destinations"):
+        partition(bipartite, 2)
+    with pytest.raises(ArgumentError, match="expected one of auto, metis, greedy"):
+        partition(communities, 2, "fast")
+    with pytest.raises(ArgumentError, match="one or more, got 0"):
+        partition(communities, 0)
+
+
+def test_metis_that_is_not_there(communities: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match="pip install 'onehop\\[partition\\]'"):
+        partition(communities, 2, "metis")
+    assert cut_edges(communities, partition(communities, 2)) > 0
+
+
+def test_parts_hold_every_edge_once_and_halos_fit_each_other() -> None:
+    edge_index = hostile()
+    owner = partition(Graph.from_edge_index(edge_index, NODES), 3, "greedy")
+    division = Division(edge_index, owner, 3, 0)
+    parts = [division.part(rank) for rank in range(3)]
+    assert torch.equal(torch.cat([p.edge_numbers for p in parts]).sort().values, torch.arange(500))
+    for part in parts:
+        everywhere = torch.cat([part.owned_nodes, part.halo_nodes])
+        ends = torch.stack([everywhere[part.source.long()], everywhere[part.target.long()]])
+        assert torch.equal(ends, edge_index[:, part.edge_numbers])
+        assert not bool((part.source[part.target < part.inner_rows] >= len(part.owned_nodes)).any())
+        for other in parts:
+            sent = part.owned_nodes[part.send_rows].split(part.send_counts.tolist())[other.rank]
+            received = other.halo_nodes.split(other.halo_counts.tolist())[part.rank]
+            assert torch.equal(sent, received)
+    crossing = owner[edge_index[0]] != owner[edge_index[1]]
+    assert parts[0].cut_edges == int(crossing.sum())
+    pairs = torch.stack([edge_index[0], owner[edge_index[1]].long()])[:, crossing].unique(dim=1)
+    assert parts[0].cut_rows == pairs.size(1) == sum(len(p.halo_nodes) for p in parts)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    save(tmp_path / "graph", hostile(), NODES, parts=2, method="greedy", tensors={"x": torch.ones(NODES, 3)})
+    return tmp_path / "graph"
+
+
+def test_a_process_reads_its_own_part_alone(folder: Path) -> None:
+    for file in (folder / "part-00001").glob("*.npy"):
+        file.unlink()
+    part = Folder.open(folder, 0, 2).part()
+    assert len(part.owned_nodes) == json.loads((folder / "meta.json").read_text())["owned_rows"][0]
+
+
+@pytest.mark.parametrize("name", ["source", "halo_counts", "owned_nodes"])
+def test_damaged_arrays(folder: Path, name: str) -> None:
+    file = folder / "part-00000" / f"{name}.npy"
+    stored = np.load(file)
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(FileFormatError, match=r"expected a whole \.npy file"):
+        Folder.open(folder, 0, 2).part()
+    stored[0] = 10**6
+    np.save(file, stored)
+    with pytest.raises(FileFormatError, match="Copy or save the folder again"):
+        Folder.open(folder, 0, 2).part()
+    file.unlink()
+    with pytest.raises(FileNotFoundError, match="copied as a whole"):
+        Folder.open(folder, 0, 2).part()
+
+
+def test_folders_that_are_none(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match=r"meta\.json cannot be used"):
+        Folder.open(tmp_path, 0, 2)
+    (folder / "meta.json").write_text("{}")
+    with pytest.raises(FileFormatError, match=r"meta\.json cannot be used"):
+        Folder.open(folder, 0, 2)
+
+
+def test_tensor_with_other_rows(folder: Path) -> None:
+    found = Folder.open(folder, 0, 2)
+    with pytest.raises(FileFormatError, match="a row for each of 5 nodes"):
+        found.tensor("x", 5)
+    with pytest.raises(FileNotFoundError):
+        found.tensor("y", 5)
+
+
+def test_saving_refuses_and_leaves_nothing_half_done(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="exists; remove it"):
+        save(folder, hostile(), NODES, parts=2)
+    with pytest.raises(ArgumentError, match="a row for each of 60 nodes"):
+        save(tmp_path / "new", hostile(), NODES, parts=2, tensors={"x": torch.ones(3, 2)})
+    parameter = torch.ones(NODES, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"requires.grad"):
+        save(tmp_path / "new", hostile(), NODES, parts=2, tensors={"x": parameter})
+    assert [path.name for path in tmp_path.iterdir()] == ["graph"]
+
+
+def test_without_a_process_group() -> None:
+    with pytest.raises(onehop.ConfigurationError, match="start the program with torchrun"):
+        DistributedGraph.from_edge_index(hostile(), NODES)
