@@ -12,7 +12,8 @@ from onehop.integrations.dgl import running
 from onehop.integrations.dgl.graphs import Structure
 from onehop.integrations.dgl.operands import LEFT_TO_DGL, structure_for, tensor_reason
 from onehop.integrations.rows import stand_in
-from onehop.ops import edge_softmax, sddmm
+from onehop.ops.edge_softmax import edge_softmax
+from onehop.ops.sddmm import sddmm
 
 Function = Callable[..., Any]
 

@@ -15,7 +15,8 @@ from onehop.distributed import aggregate, attention, gat, gatv2
 from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.errors import ArgumentError
 from onehop.integrations import reports
-from onehop.integrations.pyg.eligibility import ClassRecord, context_reason, layer_reason, reduction
+from onehop.integrations.contexts import context_reason
+from onehop.integrations.pyg.eligibility import ClassRecord, layer_reason, reduction
 from onehop.integrations.pyg.operands import features_reason, source_of, weight_of
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.recognise import Attention, Form
