@@ -40,7 +40,7 @@ from onehop.plans import CpuPlan, tuned
 from onehop.tuner import candidates
 from onehop.tuner.operations import FIELDS, operations
 from onehop.tuner.run import Report, Run
-from onehop.tuner.search import Budget
+from onehop.tuner.search import Budget, finish
 
 ROUNDS = 9
 
@@ -65,7 +65,7 @@ def models_choice(graph: Graph, width: int, fields: tuple[str, ...] = FIELDS) ->
     case = tuned.case_of(graph, "sum", False, width, torch.float32)
     budget = Budget(3600)
     run = Run(graph, case, operation, torch.float32, False, fields, budget, Report(None, budget), None)
-    run.make_orders()
+    finish(run.make_orders())
     default = candidates.start(graph, operation, width, torch.float32)
     return run.proposals(default)[0], run.model
 

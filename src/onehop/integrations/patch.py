@@ -158,9 +158,11 @@ def patch(
         associate: Whether a layer may multiply by its weight before it aggregates, or after, in place of the
             other way round, where fewer columns are aggregated then. At first ``ONEHOP_ASSOCIATE`` decides
             (default: yes); with a machine it is no, so that the machine aggregates what the model says.
-        tune: "auto" lets a graph that was met five times at one width be tuned (:func:`onehop.tune`), between
-            two calls, for at most three seconds; mini-batches, each a graph of its own, are not. "never", as
-            at first, uses what was tuned before alone.
+        tune: "auto" lets a graph that was met five times at one width be tuned (:func:`onehop.tune`), for at
+            most three seconds, in slices: from then on each call waits for 50 ms of it, or for one
+            measurement where that takes longer, until it is done. What was found is kept if the program ends
+            before. Mini-batches, each a graph of its own, are not tuned. "never", as at first, uses what was
+            tuned before alone.
         machine: A simulated machine, such as ``onehop.machines.pim.Machine()``, on which sums and means of
             the layers run, in inference and in training; everything else runs as without it. The handle's
             ``report`` adds up what its runs took. None means the machine of a patch in place, or none.
@@ -196,6 +198,7 @@ def unpatch() -> None:
         if _state.installed:
             _put_back()
             reports.forget_logged()
+            tuning.give_up()
             _apply(OFF)
 
 
