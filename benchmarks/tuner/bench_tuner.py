@@ -4,6 +4,7 @@
     python benchmarks/tuner/bench_tuner.py order [--graph twin:products] [--scale 0.1] [--widths 32,64]
     python benchmarks/tuner/bench_tuner.py exhaustive [--graphs road] [--widths 64]
     python benchmarks/tuner/bench_tuner.py codegen [--graphs arxiv,road] [--widths 16,64]
+    python benchmarks/tuner/bench_tuner.py field --field index --values int32,int16 [--graphs reddit-mini]
     python benchmarks/tuner/bench_tuner.py store
 
 All take ``--threads N`` and ``--json FILE``.
@@ -12,7 +13,8 @@ All take ``--threads N`` and ``--json FILE``.
 alone, raced in turns after the search is over, results compared first. ``order``: the plan tuned with every
 field free against the one tuned with the order of rows left as it is. ``exhaustive``: every combination of
 distance, piece and tile, against what the search and the model found among them. ``codegen``: the plan
-with a generated kernel, where one won, against the same with the built-in one. ``store``: reading a file of
+with a generated kernel, where one won, against the same with the built-in one. ``field``: the default plan
+with each value of one field, raced in turns. ``store``: reading a file of
 200 plans of 20 graphs.
 
 Figures are medians of the rounds of one run; ratios are default over tuned: above 1, tuning won.
@@ -212,6 +214,29 @@ def codegen(options: argparse.Namespace) -> dict[str, Any]:
     return {"cases": rows}
 
 
+def field(options: argparse.Namespace) -> dict[str, Any]:
+    """The default plan with each value of one field: how many times faster than with the first."""
+    values = [int(text) if text.isdigit() else text for text in options.values.split(",")]
+    rows = []
+    for name, width in itertools.product(options.graphs.split(","), map(int, options.widths.split(","))):
+        graph = workload(name).graph
+        (operation,) = operations("aggregate", "sum", False)
+        default = candidates.start(graph, operation, width, torch.float32)
+        plans = {str(value): dataclasses.replace(default, **{options.field: value}) for value in values}
+        times = interleave(calls(graph, width, plans), 2 * ROUNDS)
+        first = times[str(values[0])].median_s
+        ratios = {key: first / value.median_s for key, value in times.items()}
+        rows.append(
+            {
+                "graph": name, "width": width, "ratios": ratios,
+                "seconds": {key: value.to_dict() for key, value in times.items()},
+            }
+        )  # fmt: skip
+        told = "  ".join(f"{key} {ratio:.3f}x" for key, ratio in ratios.items())
+        print(f"{name:12} {width:4}  {first * 1e3:7.2f} ms  {told}", flush=True)
+    return {"field": options.field, "cases": rows}
+
+
 def store(options: argparse.Namespace) -> dict[str, Any]:
     """The first lookup of a process: reading the file; and the later ones."""
     graph = workload("cora").graph
@@ -234,12 +259,19 @@ def store(options: argparse.Namespace) -> dict[str, Any]:
     return {"load_s": statistics.median(loads), "lookup_s": lookup}
 
 
+PARTS = {
+    "gain": gain, "order": order, "exhaustive": exhaustive, "codegen": codegen, "field": field, "store": store
+}  # fmt: skip
+
+
 def main() -> None:
     """Runs one part."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("gain", "order", "exhaustive", "codegen", "store"))
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--field", default="index")
+    parser.add_argument("--values", default="int32,int16")
     parser.add_argument("--graphs", default="arxiv,reddit-mini,road,cora")
     parser.add_argument("--graph", default="twin:products")
     parser.add_argument("--scale", type=float, default=0.1)
@@ -249,8 +281,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    parts = {"gain": gain, "order": order, "exhaustive": exhaustive, "codegen": codegen, "store": store}
-    content = parts[options.part](options)
+    content = PARTS[options.part](options)
     if options.json:
         options.json.write_text(
             json.dumps({"command": options.part, "stamp": stamp(), **content}, indent=2) + "\n"

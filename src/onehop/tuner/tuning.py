@@ -1,7 +1,6 @@
 """``onehop.tune``: the best plans for a graph, found once and kept."""
 
 import multiprocessing
-import time
 from collections.abc import Callable, Sequence
 
 import torch
@@ -102,14 +101,13 @@ def tuning_steps(
     keep: bool = True,
     codegen: bool = False,
     progress: Progress | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] | None = None,
 ) -> Steps[TuningResult]:
     """:func:`tune`, a little at a time: stops after every measurement, and returns the result in the end.
 
     The arguments are those of :func:`tune`; ``clock`` tells the seconds of the budget, and may stand still
-    between two steps.
+    between two steps; None means the process's clock.
     """
-    begin = clock()
     widths = _checked(graph, width, dtype, budget_s)
     free = _free_fields(fields)
     reason = unsuitable()
@@ -117,7 +115,8 @@ def tuning_steps(
         raise ConfigurationError(f"onehop.tune: {reason}.")
     parts = operations(op, reduce, backward)
     usual = DEFAULT_BUDGET_S * len(widths) * (2 if codegen else 1)
-    budget = Budget(usual if budget_s is None else budget_s, clock)
+    whole_s = usual if budget_s is None else budget_s
+    budget = Budget(whole_s, clock)
     report = Report(progress, budget)
     entries: list[Tuned] = []
     tasks = [(columns, part) for columns in widths for part in parts]
@@ -143,7 +142,7 @@ def tuning_steps(
         if found is not None:
             entries.append(found)
     report("done", 1.0)
-    return TuningResult(op, reduce, tuple(entries), store.machine(), clock() - begin)
+    return TuningResult(op, reduce, tuple(entries), store.machine(), whole_s - budget.left())
 
 
 def _is_due(before: Tuned, codegen: bool) -> bool:
