@@ -98,7 +98,7 @@ def test_an_interrupted_run_is_continued(graph, monkeypatch):
 
     def cost(plan):
         calls.append(plan)
-        if len(calls) == 150:
+        if len(calls) == 250:
             raise KeyboardInterrupt
         return prefers_short_items(plan)
 
@@ -125,7 +125,7 @@ def test_an_unproven_plan_begins_the_next_search(graph, monkeypatch):
     def spied(self, starts):
         starts = list(starts)
         began.append(starts)
-        run(self, starts)
+        return run(self, starts)
 
     monkeypatch.setattr(Search, "run", spied)
     pretend(monkeypatch, lambda plan: 1.0)
@@ -277,7 +277,7 @@ def test_the_curve_is_drawn(graph, tmp_path, monkeypatch):
         ({"width": [8, 2.5]}, "got 2.5"),
         ({"op": "gather"}, "op: expected one of aggregate, sddmm, edge_softmax, attention, got 'gather'"),
         ({"reduce": "median"}, "reduce: expected one of sum, mean, max, min, got 'median'"),
-        ({"fields": ["tiles"]}, "fields: expected some of prefetch, edges_per_item, .*, got 'tiles'"),
+        ({"fields": ["tiles"]}, "fields: expected some of prefetch, prefetch_hint, .*, got 'tiles'"),
         ({"budget_s": 0}, "budget_s: expected more than 0 seconds, got 0"),
         ({"budget_s": float("nan")}, "budget_s: expected more than 0 seconds"),
         ({"dtype": torch.int32}, "dtype: the CPU backend computes in float32"),

@@ -126,7 +126,7 @@ class Patch:
                 _put_in(self._before.only)
                 _apply(self._before.settings)
             else:
-                unpatch()
+                _take_away()
 
     def __repr__(self) -> str:
         """Whether it is in place."""
@@ -193,13 +193,13 @@ def patch(
 
 
 def unpatch() -> None:
-    """Puts back everything that :func:`patch` replaced, and the C library's memory policy."""
+    """Puts back everything that :func:`patch` replaced, and the C library's memory policy.
+
+    Tuning that is half done ends, too; what it found is kept.
+    """
     with _lock:
-        if _state.installed:
-            _put_back()
-            reports.forget_logged()
-            tuning.give_up()
-            _apply(OFF)
+        _take_away()
+    tuning.give_up()
 
 
 def patched() -> tuple[str, ...]:
@@ -252,6 +252,13 @@ def _put_in(only: frozenset[str] | None) -> None:
     global _state
     _find_framework().install(only)
     _state = replace(_state, installed=True, only=only)
+
+
+def _take_away() -> None:
+    if _state.installed:
+        _put_back()
+        reports.forget_logged()
+        _apply(OFF)
 
 
 def _put_back() -> None:

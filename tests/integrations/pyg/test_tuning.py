@@ -161,7 +161,7 @@ def test_one_width_is_tuned_after_the_other(edges, monkeypatch, clock):
     log = []
     monkeypatch.setattr(tuning, "tuning_steps", steps_of([1.0] * 2, clock, log))
     edge_index = edges(20, 20, 60)
-    with onehop.patch(tune="auto", reuse=False):
+    with onehop.patch(tune="auto", reuse=False, associate=False):
         for _ in range(tuning.SIGHTINGS + 20):
             epochs(SAGEConv(8, 4), edge_index, 1, width=8)
             epochs(SAGEConv(16, 4), edge_index, 1, width=16)
@@ -191,7 +191,7 @@ def test_a_function_goes_on_with_it_at_its_next_call_and_unpatch_ends_it(edges, 
     log = []
     monkeypatch.setattr(tuning, "tuning_steps", steps_of([1.0] * 9, clock, log))
     layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
-    train = onehop.autotune(lambda: epochs(layer, edge_index, 1))
+    train = onehop.autotune(lambda: layer(torch.randn(20, 8), edge_index))
     for _ in range(tuning.SIGHTINGS + 2):
         train()
     assert [told for _, told in log] == [1.0, 2.0, 3.0]
