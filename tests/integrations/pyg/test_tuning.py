@@ -240,6 +240,17 @@ def test_a_forked_process_does_not_go_on_with_it(edges, tunings, monkeypatch):
         assert tunings == []
 
 
+def test_compiled_layers_are_not_tuned(edges, tunings):
+    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+    compiled = torch.compile(layer, backend="eager")
+    with onehop.patch(tune="auto", reuse=False):
+        for _ in range(2 * tuning.SIGHTINGS):
+            compiled(torch.randn(20, 8), edge_index)
+        assert tunings == []
+        epochs(layer, edge_index, tuning.SIGHTINGS)
+    assert len(tunings) == 1
+
+
 def test_autotune_tunes_inside_the_function_alone(edges, tunings):
     layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
 
