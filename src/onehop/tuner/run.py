@@ -94,7 +94,7 @@ class Run:
             {},
         )
 
-    def search_plans(self, op: str, reduce: str) -> Steps[None]:
+    def search_plans(self, op: str, reduce: str, compared: bool = True) -> Steps[None]:
         """Measures within the budget; stops after every measurement, and whatever else takes long."""
         default = candidates.start(self.graph, self.operation, self.case.width, self.dtype)
         if self.budget.left() < self.model.predict(default):
@@ -109,7 +109,8 @@ class Run:
         self.search = self._new_search(default, lambda plan: _timed(call, plan))
         earlier = [dataclasses.replace(self.before.plan, generated="")] if self.before else []
         yield from self.search.run([*self.proposals(default), *earlier])
-        yield from self._time_baseline(op, reduce)
+        if compared:
+            yield from self._time_baseline(op, reduce)
         if self.codegen:
             self.search.budget = self.budget
             generation = Generation(self.case, self.search, call, self.dtype)

@@ -102,11 +102,12 @@ def tuning_steps(
     codegen: bool = False,
     progress: Progress | None = None,
     clock: Callable[[], float] | None = None,
+    compared: bool = True,
 ) -> Steps[TuningResult]:
     """:func:`tune`, a little at a time: stops after every measurement, and returns the result in the end.
 
     The arguments are those of :func:`tune`; ``clock`` tells the seconds of the budget, and may stand still
-    between two steps; None means the process's clock.
+    between two steps; None means the process's clock. Without ``compared`` torch's own is not timed.
     """
     widths = _checked(graph, width, dtype, budget_s)
     free = _free_fields(fields)
@@ -132,7 +133,7 @@ def tuning_steps(
             graph, case, operation, dtype, lossy, free, share, report, None if again else before, codegen
         )
         try:
-            yield from run.search_plans(op, reduce)
+            yield from run.search_plans(op, reduce, compared)
         finally:
             # An interruption ends up here too, and who gives up half-way: what is known by now is not lost.
             found = run.found()
