@@ -4,15 +4,18 @@
     python benchmarks/tuner/bench_tuner.py order [--graph twin:products] [--scale 0.1] [--widths 32,64]
     python benchmarks/tuner/bench_tuner.py exhaustive [--graphs road] [--widths 64]
     python benchmarks/tuner/bench_tuner.py codegen [--graphs arxiv,road] [--widths 16,64]
+    python benchmarks/tuner/bench_tuner.py field --field index --values int32,int16 [--graphs reddit-mini]
     python benchmarks/tuner/bench_tuner.py store
 
 All take ``--threads N`` and ``--json FILE``.
 
 ``gain``: default plan, the model's own choice without any measurement, and the tuned plan, each forward
-alone, raced in turns after the search is over, results compared first. ``order``: the plan tuned with every
+alone, raced in turns after the search is over, results compared first; where the default won, the ratio is
+1. ``order``: the plan tuned with every
 field free against the one tuned with the order of rows left as it is. ``exhaustive``: every combination of
 distance, piece and tile, against what the search and the model found among them. ``codegen``: the plan
-with a generated kernel, where one won, against the same with the built-in one. ``store``: reading a file of
+with a generated kernel, where one won, against the same with the built-in one. ``field``: the default plan
+with each value of one field, raced in turns. ``store``: reading a file of
 200 plans of 20 graphs.
 
 Figures are medians of the rounds of one run; ratios are default over tuned: above 1, tuning won.
@@ -40,7 +43,7 @@ from onehop.plans import CpuPlan, tuned
 from onehop.tuner import candidates
 from onehop.tuner.operations import FIELDS, operations
 from onehop.tuner.run import Report, Run
-from onehop.tuner.search import Budget
+from onehop.tuner.search import Budget, finish
 
 ROUNDS = 9
 
@@ -65,7 +68,7 @@ def models_choice(graph: Graph, width: int, fields: tuple[str, ...] = FIELDS) ->
     case = tuned.case_of(graph, "sum", False, width, torch.float32)
     budget = Budget(3600)
     run = Run(graph, case, operation, torch.float32, False, fields, budget, Report(None, budget), None)
-    run.make_orders()
+    finish(run.make_orders())
     default = candidates.start(graph, operation, width, torch.float32)
     return run.proposals(default)[0], run.model
 
@@ -85,12 +88,16 @@ def gain(options: argparse.Namespace) -> dict[str, Any]:
         times = interleave(calls(graph, width, plans), ROUNDS)
         medians = {key: value.median_s for key, value in times.items()}
         best = min(medians.values())
+
+        def ratio(key: str, plans: dict[str, CpuPlan] = plans, medians: dict[str, float] = medians) -> float:
+            # Of one plan measured twice, the difference is the machine's.
+            return 1.0 if plans[key] == plans["default"] else medians["default"] / medians[key]
+
         rows.append(
             {
                 "graph": name, "width": width, "plan": result.plan.to_dict(), "model_plan": chosen.to_dict(),
                 "seconds": {key: value.to_dict() for key, value in times.items()},
-                "over_default": medians["default"] / medians["tuned"],
-                "over_default_without_order": medians["default"] / medians["tuned, no order"],
+                "over_default": ratio("tuned"), "over_default_without_order": ratio("tuned, no order"),
                 "model_behind_best": medians["model"] / best,
                 "predicted_s": {key: model.predict(plan) for key, plan in plans.items()},
                 "tuning_s": result.seconds, "ordering_s": entry.ordering_s, "break_even": entry.break_even,
@@ -212,6 +219,29 @@ def codegen(options: argparse.Namespace) -> dict[str, Any]:
     return {"cases": rows}
 
 
+def field(options: argparse.Namespace) -> dict[str, Any]:
+    """The default plan with each value of one field: how many times faster than with the first."""
+    values = [int(text) if text.isdigit() else text for text in options.values.split(",")]
+    rows = []
+    for name, width in itertools.product(options.graphs.split(","), map(int, options.widths.split(","))):
+        graph = workload(name).graph
+        (operation,) = operations("aggregate", "sum", False)
+        default = candidates.start(graph, operation, width, torch.float32)
+        plans = {str(value): dataclasses.replace(default, **{options.field: value}) for value in values}
+        times = interleave(calls(graph, width, plans), 2 * ROUNDS)
+        first = times[str(values[0])].median_s
+        ratios = {key: first / value.median_s for key, value in times.items()}
+        rows.append(
+            {
+                "graph": name, "width": width, "ratios": ratios,
+                "seconds": {key: value.to_dict() for key, value in times.items()},
+            }
+        )  # fmt: skip
+        told = "  ".join(f"{key} {ratio:.3f}x" for key, ratio in ratios.items())
+        print(f"{name:12} {width:4}  {first * 1e3:7.2f} ms  {told}", flush=True)
+    return {"field": options.field, "cases": rows}
+
+
 def store(options: argparse.Namespace) -> dict[str, Any]:
     """The first lookup of a process: reading the file; and the later ones."""
     graph = workload("cora").graph
@@ -234,12 +264,19 @@ def store(options: argparse.Namespace) -> dict[str, Any]:
     return {"load_s": statistics.median(loads), "lookup_s": lookup}
 
 
+PARTS = {
+    "gain": gain, "order": order, "exhaustive": exhaustive, "codegen": codegen, "field": field, "store": store
+}  # fmt: skip
+
+
 def main() -> None:
     """Runs one part."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("gain", "order", "exhaustive", "codegen", "store"))
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--field", default="index")
+    parser.add_argument("--values", default="int32,int16")
     parser.add_argument("--graphs", default="arxiv,reddit-mini,road,cora")
     parser.add_argument("--graph", default="twin:products")
     parser.add_argument("--scale", type=float, default=0.1)
@@ -249,8 +286,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    parts = {"gain": gain, "order": order, "exhaustive": exhaustive, "codegen": codegen, "store": store}
-    content = parts[options.part](options)
+    content = PARTS[options.part](options)
     if options.json:
         options.json.write_text(
             json.dumps({"command": options.part, "stamp": stamp(), **content}, indent=2) + "\n"

@@ -18,14 +18,36 @@ struct Sweeps {
   SweepPart<T> part;
 };
 
-template <class T, Kind kKind, bool kTies, Factor kFactor>
+template <class T, class Index, Kind kKind, bool kTies, Factor kFactor>
 struct PickSweeps {
   template <int kLanes, int kVectors>
   Sweeps<T> operator()() const {
-    return {sweep_rows<T, Open, kKind, kTies, kFactor, kLanes, kVectors>,
-            sweep_part<T, Open, kKind, kTies, kFactor, kLanes, kVectors>};
+    return {sweep_rows<T, Open<Index>, kKind, kTies, kFactor, kLanes, kVectors>,
+            sweep_part<T, Open<Index>, kKind, kTies, kFactor, kLanes, kVectors>};
   }
 };
+
+// A tie counter doubles the registers of a column.
+template <bool kTies>
+inline constexpr int kMostOf = kTies ? kMostVectors / 2 : kMostVectors;
+
+// Most vectors of a block where columns have 16 bits; 0 where there are no kernels for that. Extrema are most of the
+// code of this file, so they have half of it, for rows as they are alone.
+template <Kind kKind, bool kTies, Factor kFactor>
+inline constexpr int kMostNarrow = kKind == Kind::sum        ? kMostOf<kTies>
+                                   : kFactor == Factor::none ? kMostOf<kTies> / 2
+                                                             : 0;
+
+// The loops for a block of columns.
+template <class T, Kind kKind, bool kTies, Factor kFactor>
+Sweeps<T> sweeps_of(const ColumnBlock& block, bool narrow) {
+  using A = Acc<T>;
+  constexpr int kNarrow = kMostNarrow<kKind, kTies, kFactor>;
+  if constexpr (kNarrow > 0) {
+    if (narrow) return with_block<A, kNarrow>(block, PickSweeps<T, uint16_t, kKind, kTies, kFactor>{});
+  }
+  return with_block<A, kMostOf<kTies>>(block, PickSweeps<T, int32_t, kKind, kTies, kFactor>{});
+}
 
 template <class T, Kind kKind, bool kTies>
 void combine_cut_row(const Job<T>& job, const CutRow& cut) {
@@ -53,10 +75,11 @@ bool whole_lines(const AggregateArgs& args) {
 
 // The generated kernel for this, where the plan has one that fits; else null pointers.
 template <class T>
-GeneratedSweeps generated_sweeps(const AggregateArgs& args, Kind kind, bool ties, Factor factor) {
+GeneratedSweeps generated_sweeps(const AggregateArgs& args, Kind kind, bool ties, Factor factor, bool narrow) {
   const Generated* made = args.generated;
-  if (made == nullptr || made->dtype != static_cast<int>(args.dtype) || made->stride != args.x_stride ||
-      made->job_bytes != static_cast<int>(sizeof(Job<T>))) {
+  const int column_bytes = narrow ? sizeof(uint16_t) : sizeof(int32_t);
+  if (made == nullptr || made->column_bytes != column_bytes || made->dtype != static_cast<int>(args.dtype) ||
+      made->stride != args.x_stride || made->job_bytes != static_cast<int>(sizeof(Job<T>))) {
     return {nullptr, nullptr};
   }
   return made->sweeps[static_cast<int>(kind)][ties][static_cast<int>(factor)];
@@ -65,17 +88,17 @@ GeneratedSweeps generated_sweeps(const AggregateArgs& args, Kind kind, bool ties
 template <class T, Kind kKind, bool kTies, Factor kFactor>
 void run(const AggregateArgs& args) {
   using A = Acc<T>;
-  // A tie counter doubles the registers of a column.
-  constexpr int kVectors = kTies ? kMostVectors / 2 : kMostVectors;
+  constexpr int kVectors = kMostOf<kTies>, kNarrow = kMostNarrow<kKind, kTies, kFactor>;
   const Csr& csr = *args.csr;
   const WorkList& work = *args.work;
+  const bool narrow = kNarrow > 0 && args.narrow_col != nullptr;
   auto* slots = static_cast<A*>(args.slots);
   // Weights that also have scales, or 64-bit numbers, are laid out in order for each piece of work.
   const bool permuted = static_cast<bool>(csr.perm) && !args.weight_in_graph_order;
   const bool staged = args.weight != nullptr && (args.col_scale != nullptr || (permuted && csr.perm_is_wide));
   const Block scratch(staged ? args.threads * work.most_edges * static_cast<int64_t>(sizeof(A)) : 0);
   const Job<T> whole_job{csr.rowptr_data(),
-                         csr.col_data(),
+                         narrow ? static_cast<const void*>(args.narrow_col) : csr.col_data(),
                          static_cast<const T*>(args.x),
                          args.x_stride,
                          static_cast<const A*>(args.weight),
@@ -93,9 +116,11 @@ void run(const AggregateArgs& args) {
                          static_cast<const A*>(args.row_scale),
                          args.reduce == Reduce::mean,
                          args.nontemporal && whole_lines<A>(args),
+                         args.keeps_near,
                          args.prefetch};
-  const GeneratedSweeps made = generated_sweeps<T>(args, kKind, kTies, kFactor);
-  const int64_t most = args.register_block > 0 ? args.register_block : kVectors;
+  const GeneratedSweeps made = generated_sweeps<T>(args, kKind, kTies, kFactor, narrow);
+  const int64_t held = narrow ? kNarrow : kVectors;
+  const int64_t most = args.register_block > 0 ? smaller(args.register_block, held) : held;
   const int64_t tile = args.column_tile > 0 ? args.column_tile : args.width;
   for (int64_t first = 0; first < args.width; first += tile) {
     const BlockCut<A, kVectors> blocks(smaller(tile, args.width - first), most);
@@ -109,20 +134,20 @@ void run(const AggregateArgs& args) {
         job.weight_stride = 1;
         job.perm = nullptr;
       }
-      const auto sweeps_of = [](const ColumnBlock& block) {
-        return with_block<A, kVectors>(block, PickSweeps<T, kKind, kTies, kFactor>{});
+      const auto sweeps_for = [&](const ColumnBlock& block) {
+        return sweeps_of<T, kKind, kTies, kFactor>(block, narrow);
       };
       const auto whole = [&](int64_t begin, int64_t end) {
         if (generated) return made.rows(&job, begin, end, first);
         if (blocks.blocks == 1) {
           const ColumnBlock block = blocks[0];
-          sweeps_of(block).rows(job, begin, end, first, block.columns);
+          sweeps_for(block).rows(job, begin, end, first, block.columns);
           return;
         }
         // All blocks of a row before the next row: its sources are read as wholes.
-        const SweepRows<T> inner = sweeps_of(blocks[0]).rows;
+        const SweepRows<T> inner = sweeps_for(blocks[0]).rows;
         const ColumnBlock last = blocks[blocks.blocks - 1];
-        const SweepRows<T> outer = sweeps_of(last).rows;
+        const SweepRows<T> outer = sweeps_for(last).rows;
         for (int64_t row = begin; row < end; ++row) {
           for (int64_t b = 0; b + 1 < blocks.blocks; ++b) {
             inner(job, row, row + 1, first + b * blocks.step, blocks.step);
@@ -134,7 +159,7 @@ void run(const AggregateArgs& args) {
         if (generated) return made.part(&job, begin, end, first, slot);
         for (int64_t b = 0; b < blocks.blocks; ++b) {
           const ColumnBlock block = blocks[b];
-          sweeps_of(block).part(job, begin, end, first + block.begin, block.columns, slot);
+          sweeps_for(block).part(job, begin, end, first + block.begin, block.columns, slot);
         }
       };
       visit_rows(item, job.rowptr, whole, part);

@@ -10,12 +10,14 @@
 namespace onehop {
 inline namespace ONEHOP_ISA {
 
-// Nothing is fixed.
+// Nothing is fixed but the type of the job's columns: int32_t, or uint16_t where the graph has so few sources.
+template <class Index>
 struct Open {
+  using Column = Index;
   static constexpr int64_t kStride = 0;  // between rows of x; 0: the job's
   static constexpr int kPrefetch = -1;   // how many edges ahead a row is asked for; -1: the job's
-  static constexpr int kKeep = kKeepRows;
-  static constexpr int kChains = 1;  // sums that a row's edges are dealt out to, added up in the end
+  static constexpr int kKeep = -1;       // how long such a row is worth keeping; -1: as the job says
+  static constexpr int kChains = 1;      // sums that a row's edges are dealt out to, added up in the end
 };
 
 // One call, as a piece of work sees it: pointers of the right types, for the columns of one pass.
@@ -23,7 +25,7 @@ template <class T>
 struct Job {
   using A = Acc<T>;
   const int64_t* rowptr;
-  const int32_t* col;
+  const void* col;  // Fixed::Column: the source of every edge
   const T* x;
   int64_t x_stride;
   const A* weight;  // of edge e: weight[(perm ? perm[e] : e) * weight_stride]
@@ -41,6 +43,7 @@ struct Job {
   const A* row_scale;
   bool mean;
   bool nontemporal;
+  bool keeps_near;  // rows that are asked for go to the nearest cache, not to the second
   int prefetch;
 };
 
@@ -111,12 +114,18 @@ ONEHOP_INLINE void finish(const Job<T>& job, const RowEnd<T>& end, int64_t colum
   }
 }
 
-template <class T, Factor kFactor>
+// The source of an edge.
+template <class Fixed, class T>
+ONEHOP_INLINE int64_t source_of(const Job<T>& job, int64_t e) {
+  return static_cast<const typename Fixed::Column*>(job.col)[e];
+}
+
+template <class T, class Fixed, Factor kFactor>
 ONEHOP_INLINE Acc<T> factor_of(const Job<T>& job, int64_t e) {
   if constexpr (kFactor == Factor::weight || kFactor == Factor::term) {
     return job.weight[(job.perm != nullptr ? job.perm[e] : e) * job.weight_stride];
   } else if constexpr (kFactor == Factor::scale) {
-    return job.col_scale[job.col[e]];
+    return job.col_scale[source_of<Fixed>(job, e)];
   } else {
     return Acc<T>(1);
   }
@@ -124,7 +133,7 @@ ONEHOP_INLINE Acc<T> factor_of(const Job<T>& job, int64_t e) {
 
 // Where the row of a source begins.
 template <class T, class Fixed>
-ONEHOP_INLINE const T* row_of_source(const Job<T>& job, const T* x, int32_t source) {
+ONEHOP_INLINE const T* row_of_source(const Job<T>& job, const T* x, int64_t source) {
   if constexpr (Fixed::kStride > 0) {
     return x + source * Fixed::kStride;
   } else {
@@ -132,15 +141,26 @@ ONEHOP_INLINE const T* row_of_source(const Job<T>& job, const T* x, int32_t sour
   }
 }
 
+// Asks for the lines of a row, the one with its last number included: rows may straddle one more line.
+template <int64_t kBytes, int kKeep, class T>
+ONEHOP_INLINE void ask_for_row(const T* row, const T* last) {
+  prefetch_lines<kBytes, kKeep>(reinterpret_cast<const char*>(row));
+  if constexpr (kBytes % kLineBytes != 0 && kBytes > 4) __builtin_prefetch(last, 0, kKeep);
+}
+
 // Asks for what the edge `ahead` edges after e will read.
-template <class T, class Fixed, Factor kFactor, int kLanes, int kVectors>
+template <class T, class Fixed, Kind kKind, Factor kFactor, int kLanes, int kVectors>
 ONEHOP_INLINE void ask_ahead(const Job<T>& job, int64_t e, const T* x, int64_t columns) {
   constexpr int64_t kBlockBytes = int64_t{kLanes} * kVectors * static_cast<int64_t>(sizeof(T));
   const int64_t ahead = Fixed::kPrefetch >= 0 ? Fixed::kPrefetch : job.prefetch;
-  const T* coming = row_of_source<T, Fixed>(job, x, job.col[e + ahead]);
-  prefetch_lines<kBlockBytes, Fixed::kKeep>(reinterpret_cast<const char*>(coming));
-  if constexpr (kBlockBytes % kLineBytes != 0 && kBlockBytes > 4) {
-    __builtin_prefetch(coming + columns - 1, 0, Fixed::kKeep);  // rows that straddle one more line
+  const T* coming = row_of_source<T, Fixed>(job, x, source_of<Fixed>(job, e + ahead));
+  const T* last = coming + columns - 1;
+  if constexpr (Fixed::kKeep >= 0) {
+    ask_for_row<kBlockBytes, Fixed::kKeep>(coming, last);
+  } else if (kKind == Kind::sum && job.keeps_near) {  // elsewhere the choice would only make code longer
+    ask_for_row<kBlockBytes, kKeepNear>(coming, last);
+  } else {
+    ask_for_row<kBlockBytes, kKeepRows>(coming, last);
   }
   if constexpr (kFactor == Factor::weight || kFactor == Factor::term) {
     if (job.perm != nullptr) __builtin_prefetch(job.weight + job.perm[e + ahead] * job.weight_stride, 0, 3);
@@ -151,9 +171,9 @@ ONEHOP_INLINE void ask_ahead(const Job<T>& job, int64_t e, const T* x, int64_t c
 template <class T, class Fixed, Kind kKind, Factor kFactor, int kLanes, int kVectors, class Visit>
 ONEHOP_INLINE void messages_of(const Job<T>& job, int64_t e, const T* x, int64_t columns, const Visit& visit) {
   using A = Acc<T>;
-  if constexpr (Fixed::kPrefetch != 0) ask_ahead<T, Fixed, kFactor, kLanes, kVectors>(job, e, x, columns);
-  const T* source = row_of_source<T, Fixed>(job, x, job.col[e]);
-  const A factor = factor_of<T, kFactor>(job, e);
+  if constexpr (Fixed::kPrefetch != 0) ask_ahead<T, Fixed, kKind, kFactor, kLanes, kVectors>(job, e, x, columns);
+  const T* source = row_of_source<T, Fixed>(job, x, source_of<Fixed>(job, e));
+  const A factor = factor_of<T, Fixed, kFactor>(job, e);
 #pragma GCC unroll 32
   for (int v = 0; v < kVectors; ++v) {
     auto message = load<T, kLanes>(source + vector_begin<kLanes, kVectors>(v, columns));

@@ -19,6 +19,7 @@ class Csr:
     def col(self) -> Tensor: ...
     @property
     def perm(self) -> Tensor | None: ...
+    def free_narrow_col(self) -> None: ...
     def work_items(self, edges_per_item: int) -> list[list[int]]: ...
     def transpose(self, wide_perm: bool, threads: int) -> Csr: ...
 
@@ -43,6 +44,8 @@ def aggregate(
     out_is_acc: bool,
     threads: int,
     prefetch: int,
+    keeps_near: bool,
+    narrow_index: bool,
     edges_per_item: int,
     column_tile: int,
     register_block: int,

@@ -219,6 +219,7 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
     }
     const auto& work = csr->work(s.edges_per_item);
     std::vector<A> slots(static_cast<size_t>(2 * work.slots * s.width + 1));
+    const auto narrow_col = csr->narrow_col(1);
     const bool with_ties = !linear && s.weighted;
     Matrix<A> ties(g.rows, s.width, 0);
     const auto run = [&](auto out, double rounding) {
@@ -231,6 +232,7 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
                                    s.out_is_acc,
                                    s.threads,
                                    s.weighted ? 16 : 0,
+                                   s.out_is_acc,
                                    s.scaled ? 32 : 0,
                                    s.threads == 1 ? 2 : 0,
                                    !s.scaled,
@@ -246,7 +248,9 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
                                    out.data.data(),
                                    out.stride,
                                    with_ties ? ties.data.data() : nullptr,
-                                   slots.data()});
+                                   slots.data(),
+                                   s.threads == 1 ? narrow_col->as<uint16_t>() : nullptr,
+                                   nullptr});
       for (int64_t r = 0; r < g.rows; ++r) {
         for (int64_t c = 0; c < out.stride && r * out.stride + c < static_cast<int64_t>(out.data.size()); ++c) {
           const auto i = static_cast<size_t>(r * s.width + c);

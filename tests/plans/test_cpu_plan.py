@@ -5,7 +5,15 @@ from onehop.plans import CpuPlan
 
 
 def test_json_round_trip():
-    plan = CpuPlan(edges_per_item=77, prefetch=3, column_tile=32, nontemporal=True, threads=2)
+    plan = CpuPlan(
+        edges_per_item=77,
+        prefetch=3,
+        column_tile=32,
+        nontemporal=True,
+        threads=2,
+        index="int16",
+        prefetch_hint="L1",
+    )
     assert CpuPlan.from_json(plan.to_json()) == plan
 
 
@@ -18,6 +26,10 @@ def test_json_round_trip():
         ("column_tile", 1.5, "column_tile must be an integer"),
         ("threads", True, "threads must be an integer"),
         ("nontemporal", 1, "nontemporal must be true or false"),
+        ("prefetch_hint", "L3", "prefetch_hint must be one of L1, L2, not 'L3'"),
+        ("index", "int64", "index must be one of int32, int16, not 'int64'"),
+        ("ordering", "random", "ordering must be one of none, degree, rcm, community, metis, not 'random'"),
+        ("storage", "int8", "storage must be one of same, bfloat16, not 'int8'"),
     ],
 )
 def test_impossible_values_are_named(field, value, message):

@@ -79,13 +79,15 @@ SPECS = [
     spec("extremum", 100, block=5),
     spec("extremum", 24, "bfloat16"),
     spec("extremum", 9, "float64"),
+    spec(width=20, index="int16", chains=2),
+    spec("extremum", 12, index="int16"),
 ]
 
 
 @needs_compiler
 @pytest.mark.parametrize("wanted", SPECS, ids=lambda s: s.title)
 def test_every_choice_gives_the_reference(wanted):
-    plan = CpuPlan(generated=make(wanted), prefetch=wanted.prefetch)
+    plan = CpuPlan(generated=make(wanted), prefetch=wanted.prefetch, index=wanted.index)
     assert wrong_result(plan, wanted.kind, wanted.columns, getattr(torch, wanted.dtype)) is None
 
 
@@ -279,7 +281,7 @@ def test_another_processors_kernel_is_not_loaded(monkeypatch):
 @needs_compiler
 def test_another_versions_kernel_is_not_loaded(tmp_path, monkeypatch):
     templates = native.extension.kernel_templates()
-    changed = [(n, t.replace("kGeneratedVersion = 1;", "kGeneratedVersion = 0;")) for n, t in templates]
+    changed = [(n, t.replace("kGeneratedVersion = 2;", "kGeneratedVersion = 1;")) for n, t in templates]
     assert changed != templates
     monkeypatch.setattr(native.extension, "kernel_templates", lambda: changed)
     with pytest.raises(CodegenError, match="is of another version of onehop"):

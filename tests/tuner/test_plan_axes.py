@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from onehop import Graph
+from onehop import ArgumentError, Graph
 from onehop.backends.cpu import CpuBackend
 from onehop.plans import CpuPlan
 from onehop.reference.aggregate import aggregate as reference
@@ -22,6 +22,8 @@ PLANS = st.builds(
     nontemporal=st.booleans(),
     threads=st.integers(0, 3),
     ordering=st.sampled_from(["none", "degree", "rcm", "community"]),
+    prefetch_hint=st.sampled_from(["L1", "L2"]),
+    index=st.sampled_from(["int32", "int16"]),
 )
 WIDTHS = st.sampled_from([1, 3, 16, 17, 63, 129])
 
@@ -93,6 +95,59 @@ def test_ties_are_counted_in_their_own_rows(generator):
         plain = CpuBackend(CpuPlan()).extremum(graph, x, None, reduce, False, True)
         ordered = CpuBackend(CpuPlan(ordering="degree")).extremum(graph, x, None, reduce, False, True)
         assert all(torch.equal(a, b) for a, b in zip(plain, ordered, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("width", [1, 3, 16, 17, 63, 300])
+def test_columns_of_16_bits_change_no_bit(dtype, width, generator):
+    # All 65,536 numbers that there are, also in the upper half, which a sign would turn round.
+    edge_index = torch.stack([torch.arange(65_536), torch.randint(0, 300, (65_536,), generator=generator)])
+    graph = Graph.from_edge_index(edge_index, size=(65_536, 300))
+    x, weight = operands(graph, width, dtype)
+    weight = weight.to(torch.float64 if dtype == torch.float64 else torch.float32)
+    wide, narrow = CpuPlan(edges_per_item=512), CpuPlan(edges_per_item=512, index="int16")
+    for reduce in ("sum", "mean", "max", "min"):
+        for factor in (None, weight):
+            expected = run(graph, wide, reduce, x, factor)
+            assert torch.equal(run(graph, narrow, reduce, x, factor), expected)
+    scale = torch.arange(1, 65_537, dtype=weight.dtype) % 3
+    args = (graph, False, x, None, scale, None, False, False)
+    assert torch.equal(CpuBackend(narrow).aggregate(*args), CpuBackend(wide).aggregate(*args))
+    ties = [CpuBackend(plan).extremum(graph, x, None, "max", False, True)[1] for plan in (wide, narrow)]
+    assert torch.equal(*ties)
+
+
+def test_nan_passes_through_columns_of_16_bits(generator):
+    graph = Graph.from_edge_index(torch.randint(0, 40, (2, 300), generator=generator), num_nodes=40)
+    x = torch.randn(40, 17, generator=generator)
+    x[3, 5] = float("nan")
+    for reduce in ("sum", "max", "min"):
+        wide, narrow = (run(graph, CpuPlan(index=index), reduce, x) for index in ("int32", "int16"))
+        assert wide.isnan().any()
+        torch.testing.assert_close(narrow, wide, rtol=0, atol=0, equal_nan=True)
+
+
+def test_columns_of_16_bits_are_counted_and_freed(generator):
+    graph = Graph.from_edge_index(torch.randint(0, 40, (2, 300), generator=generator), num_nodes=40)
+    x, _ = operands(graph, 4)
+    before = graph.nbytes
+    run(graph, CpuPlan(index="int16"), "sum", x)
+    made = graph.nbytes
+    run(graph, CpuPlan(index="int16"), "max", x)
+    assert graph.nbytes == made >= before + 2 * graph.num_edges
+    graph.csr.free_narrow_col()
+    assert graph.nbytes == before
+
+
+def test_graphs_with_more_sources_than_16_bits_can_name_are_refused():
+    graph = Graph.from_edge_index(torch.tensor([[0, 65_536], [0, 1]]), size=(65_537, 2))
+    with pytest.raises(ArgumentError, match="can name 65536 sources, and this graph has 65537"):
+        run(graph, CpuPlan(index="int16"), "sum", torch.ones(65_537, 2))
+    # Its transpose has two sources.
+    out = CpuBackend(CpuPlan(index="int16")).aggregate(
+        graph, True, torch.ones(2, 2), None, None, None, False, False
+    )
+    assert out.sum() == 4
 
 
 def test_weights_kept_in_graph_order_follow_the_order_of_rows(generator):

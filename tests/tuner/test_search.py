@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from onehop.plans import CpuPlan
-from onehop.tuner.search import Budget, Search
+from onehop.tuner.search import Budget, Search, finish
 
 DEFAULT = CpuPlan()
 AXES = {
@@ -48,7 +48,7 @@ BEST = dataclasses.replace(DEFAULT, prefetch=32, edges_per_item=16384, nontempor
 
 def test_the_best_of_a_known_curve_is_found():
     search = Machine(bowl).search()
-    search.run([])
+    finish(search.run([]))
     assert search.best == BEST
     assert not search.exhausted
     assert search.settled[BEST][0] < search.settled[DEFAULT][0]
@@ -56,13 +56,13 @@ def test_the_best_of_a_known_curve_is_found():
 
 def test_it_is_found_with_a_model_that_knows_nothing():
     search = Machine(bowl).search(predict=lambda plan: 1.0)
-    search.run([])
+    finish(search.run([]))
     assert search.best == BEST
 
 
 def test_it_is_found_through_noise():
     search = Machine(bowl, noise=(1.0, 1.3, 1.02, 1.6, 1.0, 1.1, 1.005)).search()
-    search.run([])
+    finish(search.run([]))
     assert bowl(search.best) <= 1.03 * bowl(BEST)
 
 
@@ -80,13 +80,13 @@ def test_fields_that_depend_on_each_other_are_gone_over_again():
 
     axes = {"nontemporal": (False, True), "column_tile": (0, 32, 64), "prefetch": (16, 64)}
     search = Machine(cost).search(axes=axes)
-    search.run([])
+    finish(search.run([]))
     assert cost(search.best) == pytest.approx(0.7)
 
 
 def test_where_all_plans_are_alike_the_default_stays():
     search = Machine(lambda plan: 1.0, noise=(1.0, 1.01, 0.99)).search()
-    search.run([BEST])
+    finish(search.run([BEST]))
     assert search.best == DEFAULT
 
 
@@ -101,21 +101,21 @@ def test_a_winner_by_chance_is_unmasked_in_the_last_race():
         return 0.5
 
     search = Machine(cost).search(predict=lambda plan: 1.0)
-    search.run([])
+    finish(search.run([]))
     assert search.best == DEFAULT
 
 
 def test_what_the_model_thinks_hopeless_is_not_measured():
     machine = Machine(bowl)
     search = machine.search(predict=lambda plan: 10.0 if plan.column_tile else 1.0)
-    search.run([])
+    finish(search.run([]))
     assert not any(plan.column_tile for plan in machine.calls)
 
 
 @pytest.mark.parametrize("seconds", [3.0, 10.0, 40.0, 100.0])
 def test_the_budget_is_kept(seconds):
     machine = Machine(bowl)
-    machine.search(seconds).run([])
+    finish(machine.search(seconds).run([]))
     assert machine.now <= seconds
     assert machine.now > 0
 
@@ -123,7 +123,7 @@ def test_the_budget_is_kept(seconds):
 def test_time_running_out_is_told_and_the_last_race_still_run():
     machine = Machine(bowl)
     search = machine.search(25.0)
-    search.run([BEST])
+    finish(search.run([BEST]))
     assert search.exhausted
     assert search.best == BEST
     assert search.settled[DEFAULT]
@@ -132,7 +132,7 @@ def test_time_running_out_is_told_and_the_last_race_still_run():
 def test_no_time_at_all_measures_nothing():
     machine = Machine(bowl)
     search = machine.search(0.5)
-    search.run([BEST])
+    finish(search.run([BEST]))
     assert machine.calls == []
     assert (search.best, search.exhausted) == (DEFAULT, True)
 
@@ -147,6 +147,6 @@ def test_an_interruption_leaves_what_was_found():
 
     search = machine.search(watch=interrupt)
     with pytest.raises(KeyboardInterrupt):
-        search.run([dataclasses.replace(DEFAULT, prefetch=32)])
+        finish(search.run([dataclasses.replace(DEFAULT, prefetch=32)]))
     assert search.best.prefetch == 32
     assert sum(len(times) for times in search.times.values()) == 21

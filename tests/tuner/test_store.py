@@ -1,9 +1,11 @@
 """The file of tuned plans, and everything that can happen to a file."""
 
+import errno
 import json
 import logging
 import multiprocessing
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -163,6 +165,41 @@ def test_a_folder_that_cannot_be_written(graph, table, caplog):
         assert default(graph) == PLAN  # in this process it is used
     finally:
         table.chmod(0o700)
+
+
+def test_a_read_only_folder_is_read(graph, caplog, monkeypatch):
+    tuned.install([entry(graph)])
+
+    def refused(*args, **options):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    opened = Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda self, mode="r", *rest: (refused if "w" in mode else opened)(self, mode, *rest)
+    )
+    for name in ("mkdir", "replace"):
+        monkeypatch.setattr(Path, name, refused)
+    monkeypatch.setattr("onehop.plans.store.tempfile.mkstemp", refused)
+    tuned.forget()
+    assert used(graph) == PLAN
+    newer = CpuPlan(edges_per_item=99)
+    with caplog.at_level(logging.WARNING, "onehop"):
+        tuned.install([entry(graph, newer)])
+    assert "Read-only file system" in caplog.text
+    assert default(graph) == newer  # in this process it is used
+
+
+def test_every_cache_folder_has_plans_of_its_own(graph, tmp_path, monkeypatch):
+    tuned.install([entry(graph)])
+    monkeypatch.setenv("ONEHOP_CACHE_DIR", str(tmp_path / "other"))
+    assert used(graph) != PLAN
+    assert not (tmp_path / "other").exists()
+    newer = CpuPlan(edges_per_item=99)
+    tuned.install([entry(graph, newer)])
+    monkeypatch.setenv("ONEHOP_CACHE_DIR", str(tmp_path / "cache"))
+    assert used(graph) == PLAN
+    monkeypatch.setenv("ONEHOP_CACHE_DIR", str(tmp_path / "other"))
+    assert used(graph) == newer
 
 
 def test_a_folder_that_is_a_file(graph, table, caplog):

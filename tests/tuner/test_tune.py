@@ -98,7 +98,7 @@ def test_an_interrupted_run_is_continued(graph, monkeypatch):
 
     def cost(plan):
         calls.append(plan)
-        if len(calls) == 150:
+        if len(calls) == 250:
             raise KeyboardInterrupt
         return prefers_short_items(plan)
 
@@ -125,7 +125,7 @@ def test_an_unproven_plan_begins_the_next_search(graph, monkeypatch):
     def spied(self, starts):
         starts = list(starts)
         began.append(starts)
-        run(self, starts)
+        return run(self, starts)
 
     monkeypatch.setattr(Search, "run", spied)
     pretend(monkeypatch, lambda plan: 1.0)
@@ -198,6 +198,37 @@ def test_orders_are_tried_and_those_not_taken_dropped(monkeypatch, generator):
     assert "has paid for itself after" in str(result)
 
 
+@pytest.mark.parametrize("best", ["int32", "int16"])
+def test_columns_of_16_bits_are_tried_and_freed_where_not_taken(monkeypatch, generator, best):
+    graph = Graph.from_edge_index(torch.randint(0, 500, (2, 40_000), generator=generator), num_nodes=500)
+    before = graph.nbytes
+    seen = set()
+
+    def timed(call, plan):
+        call(plan)
+        seen.add(plan.index)
+        return 1e-3 if plan.index == best else 2e-3
+
+    monkeypatch.setattr("onehop.tuner.run._timed", timed)
+    result = onehop.tune(graph, 16, backward=False, budget_s=50, fields=["index"])
+    assert seen == {"int32", "int16"}
+    assert result.plan.index == best
+    assert (graph.nbytes > before) == (best == "int16")
+
+
+def test_graphs_with_too_many_sources_are_tuned_without_them(monkeypatch, generator):
+    seen = set()
+
+    def cost(plan):
+        seen.add((plan.index, plan.prefetch_hint))
+        return 2e-3
+
+    pretend(monkeypatch, cost)
+    graph = Graph.from_edge_index(torch.randint(0, 70_000, (2, 900), generator=generator), num_nodes=70_000)
+    onehop.tune(graph, 16, backward=False, budget_s=50)
+    assert seen == {("int32", "L1"), ("int32", "L2")}
+
+
 def test_json_round_trip_and_use(graph):
     result = onehop.tune(graph, [8, 16], budget_s=0.5, keep=False)
     again = TuningResult.from_json(result.to_json())
@@ -246,7 +277,7 @@ def test_the_curve_is_drawn(graph, tmp_path, monkeypatch):
         ({"width": [8, 2.5]}, "got 2.5"),
         ({"op": "gather"}, "op: expected one of aggregate, sddmm, edge_softmax, attention, got 'gather'"),
         ({"reduce": "median"}, "reduce: expected one of sum, mean, max, min, got 'median'"),
-        ({"fields": ["tiles"]}, "fields: expected some of prefetch, edges_per_item, .*, got 'tiles'"),
+        ({"fields": ["tiles"]}, "fields: expected some of prefetch, prefetch_hint, .*, got 'tiles'"),
         ({"budget_s": 0}, "budget_s: expected more than 0 seconds, got 0"),
         ({"budget_s": float("nan")}, "budget_s: expected more than 0 seconds"),
         ({"dtype": torch.int32}, "dtype: the CPU backend computes in float32"),

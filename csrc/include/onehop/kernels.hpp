@@ -24,6 +24,7 @@ struct AggregateArgs {
   bool out_is_acc;  // out has the accumulator's type in place of x's
   int threads;
   int prefetch;         // how many edges ahead a source row is asked for
+  bool keeps_near;      // such rows go to the nearest cache, not to the second
   int64_t column_tile;  // columns done in one pass over the graph; 0 = all
   int register_block;   // most vectors of a row's columns held in registers at a time; 0 = as many as there are
   bool nontemporal;     // write out past the caches, where its lines allow
@@ -40,6 +41,7 @@ struct AggregateArgs {
   int64_t out_stride;
   void* ties;                  // acc [rows, width], max and min only: how many edges reach the extremum
   void* slots;                 // acc [2, work->slots, width]: pieces of cut rows, and of their ties
+  const uint16_t* narrow_col;  // the graph's columns in 16 bits, or null; read where there are kernels for that
   const Generated* generated;  // a kernel for exactly this width and type, used where it fits
 };
 

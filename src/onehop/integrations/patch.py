@@ -99,7 +99,7 @@ class Patch:
                 _put_in(self._before.selection)
                 _apply(self._before.settings)
             else:
-                unpatch()
+                _take_away()
 
     def __repr__(self) -> str:
         """Whether it is in place."""
@@ -135,9 +135,11 @@ def patch(
             of the other way round, where fewer columns are aggregated then. At first ``ONEHOP_ASSOCIATE``
             decides (default: yes); with a machine it is no, so that the machine aggregates what the model
             says.
-        tune: "auto" lets a graph that was met five times at one width be tuned (:func:`onehop.tune`), between
-            two calls, for at most three seconds; mini-batches, each a graph of its own, are not. "never", as
-            at first, uses what was tuned before alone.
+        tune: "auto" lets a graph that was met five times at one width be tuned (:func:`onehop.tune`), for at
+            most three seconds, in slices: from then on each call waits for 50 ms of it, or for one
+            measurement where that takes longer, until it is done. What was found is kept if the program ends
+            before. Mini-batches, each a graph of its own, are not tuned. "never", as at first, uses what was
+            tuned before alone.
         machine: A simulated machine, such as ``onehop.machines.pim.Machine()``, on which sums and means of
             PyG's layers run, in inference and in training; everything else runs as without it. The handle's
             ``report`` adds up what its runs took. None means the machine of a patch in place, or none.
@@ -171,12 +173,13 @@ def patch(
 
 
 def unpatch() -> None:
-    """Puts back everything that :func:`patch` replaced, and the C library's memory policy."""
+    """Puts back everything that :func:`patch` replaced, and the C library's memory policy.
+
+    Tuning that is half done ends, too; what it found is kept.
+    """
     with _lock:
-        if _state.installed:
-            _put_back()
-            reports.forget_logged()
-            _apply(OFF)
+        _take_away()
+    tuning.give_up()
 
 
 def patched() -> tuple[str, ...]:
@@ -238,6 +241,13 @@ def _put_in(selection: Selection) -> None:
     for framework in selection.frameworks:
         framework.install(selection.layers)
     _state = replace(_state, selection=selection)
+
+
+def _take_away() -> None:
+    if _state.installed:
+        _put_back()
+        reports.forget_logged()
+        _apply(OFF)
 
 
 def _put_back() -> None:

@@ -1,6 +1,11 @@
-"""Tuning under the patch: graphs that come back are tuned once, between two calls; others never."""
+"""Tuning under the patch: graphs that come back are tuned once, a little before each call; others never."""
 
+import atexit
+import os
+import threading
+import time
 import weakref
+from collections.abc import Callable
 
 import torch
 
@@ -9,42 +14,148 @@ from onehop.graph import Graph
 from onehop.integrations import reports
 from onehop.kernels.cpu import generated
 from onehop.plans import tuned
-from onehop.tuner.tuning import tune, unsuitable
+from onehop.tuner.result import TuningResult
+from onehop.tuner.search import Steps
+from onehop.tuner.tuning import tuning_steps, unsuitable
 
 # A graph is tuned when it is met so often at one width: mini-batches, each a graph of its own, never are.
 SIGHTINGS = 5
 # Seconds for one width and both directions.
 BUDGET_S = 3.0
+# Seconds that a call may be kept waiting, where one measurement does not take longer.
+SLICE_S = 0.05
 # Of edges times width: with less, calls take so little time that no plan saves any.
 LEAST_WORK = 1 << 20
 
-_auto = False
-_seen: "weakref.WeakKeyDictionary[Graph, dict[tuple[str, int, torch.dtype], int]]" = (
-    weakref.WeakKeyDictionary()
-)
+_Key = tuple[str, int, torch.dtype]
+
+
+class _Stopwatch:
+    """Seconds that were spent on tuning: between two slices it stands still."""
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+        self._since: float | None = None
+
+    def __call__(self) -> float:
+        return self._spent + (0.0 if self._since is None else _clock() - self._since)
+
+    def go(self) -> None:
+        self._since = _clock()
+
+    def stop(self) -> None:
+        self._spent, self._since = self(), None
+
+
+class _Tuning:
+    """One graph at one width, tuned in slices. It keeps the graph alive until it is done."""
+
+    def __init__(self, graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:
+        self.told = repr(graph)
+        self.watch = _Stopwatch()
+        # To make torch's matrix takes longer than a call may wait.
+        self.steps: Steps[TuningResult] = tuning_steps(
+            graph,
+            width,
+            reduce=reduce,
+            dtype=dtype,
+            backward=backward,
+            budget_s=BUDGET_S,
+            clock=self.watch,
+            compared=False,
+        )
+
+    def advance(self) -> bool:
+        """One slice; whether there is more to do."""
+        self.watch.go()
+        try:
+            begin = now = self.watch()
+            last = 0.0
+            # The step that comes is taken to be as long as the last.
+            while now - begin + last <= SLICE_S:
+                next(self.steps)
+                last, now = self.watch() - now, self.watch()
+        except StopIteration as end:
+            reports.LOGGER.info("%s was tuned in %.1f s.\n%s", self.told, self.watch(), end.value)
+            return False
+        finally:
+            self.watch.stop()
+        return True
+
+
+class _Auto:
+    """What is being tuned, and what waits for that; of the process that made it."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.waiting: list[_Tuning] = []
+        self.lock = threading.Lock()
+
+    def advance(self) -> None:
+        """A slice of the first, unless another thread is at it."""
+        if self.process != os.getpid() or not self.lock.acquire(blocking=False):
+            return
+        try:
+            if self.waiting:
+                more = False
+                try:
+                    more = self.waiting[0].advance()
+                finally:
+                    if not more:
+                        del self.waiting[0]
+        finally:
+            self.lock.release()
+
+    def give_up(self) -> None:
+        """Ends all; what was found by now is kept."""
+        if self.process != os.getpid():
+            return
+        with self.lock:
+            for each in self.waiting:
+                each.steps.close()
+            self.waiting.clear()
+
+
+_clock: Callable[[], float] = time.perf_counter
+_on = False
+_auto = _Auto()
+atexit.register(_auto.give_up)
+_seen: "weakref.WeakKeyDictionary[Graph, dict[_Key, int]]" = weakref.WeakKeyDictionary()
 
 
 def switch(on: bool) -> None:
-    """Turns automatic tuning on or off."""
-    global _auto
-    _auto = on
+    """Turns automatic tuning on or off.
+
+    What is half done waits: functions that :func:`onehop.autotune` decorates turn it off with every return.
+    """
+    global _on
+    _on = on
+
+
+def give_up() -> None:
+    """Ends what is half done; what was found by now is kept."""
+    _auto.give_up()
 
 
 def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:
-    """A layer is about to aggregate: under "auto", the last sighting that tuning waits for sets it off."""
-    if not _auto or graph.num_edges * width < LEAST_WORK:
+    """A layer is about to aggregate: under "auto", a moment to go on with what is being tuned.
+
+    The last sighting that a graph waits for puts it on the list. Every later one of any graph is worth a
+    slice, so that a graph that never comes again is not kept for ever.
+    """
+    if not _on or graph.num_edges * width < LEAST_WORK:
         return
     counts = _seen.setdefault(graph, {})
     key = (_operation(reduce), width, dtype)
     counts[key] = counts.get(key, 0) + 1
-    if counts[key] != SIGHTINGS:
-        return
     reason = unsuitable()
-    if reason is not None:
-        reports.LOGGER.info("%r is not tuned: %s.", graph, reason)
-        return
-    result = tune(graph, width, reduce=reduce, dtype=dtype, backward=backward, budget_s=BUDGET_S)
-    reports.LOGGER.info("%r was tuned in %.1f s.\n%s", graph, result.seconds, result)
+    if counts[key] == SIGHTINGS:
+        if reason is not None:
+            reports.LOGGER.info("%r is not tuned: %s.", graph, reason)
+        else:
+            _auto.waiting.append(_Tuning(graph, reduce, width, dtype, backward))
+    if reason is None:
+        _auto.advance()
 
 
 def plan_text(backend: Backend, graph: Graph, reduce: str, width: int, dtype: torch.dtype) -> str:

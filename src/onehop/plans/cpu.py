@@ -12,6 +12,10 @@ MOST_PREFETCH = 64
 MOST_REGISTER_BLOCK = 16
 ORDERINGS = ("none", "degree", "rcm", "community", "metis")
 STORAGES = ("same", "bfloat16")
+INDICES = ("int32", "int16")
+# Sources that an unsigned number of 16 bits can name (Csr::kMostNarrowCols).
+MOST_NARROW_SOURCES = 1 << 16
+PREFETCH_HINTS = ("L1", "L2")
 # A name becomes the name of a file.
 _GENERATED = re.compile(r"[a-z0-9-]*")
 
@@ -26,6 +30,8 @@ class CpuPlan(Plan):
     Attributes:
         edges_per_item: Edges in a piece of work. Rows longer than this are cut, shorter ones never.
         prefetch: How many edges ahead a source row is asked for; 0 to 64.
+        prefetch_hint: Into which cache: "L1", or "L2", which has room for more lines that are on their way.
+            Of sums and means alone; all else asks for rows into the second cache.
         column_tile: Columns done in one pass over the graph; 0 means all of them.
         register_block: Most vectors of a row's columns that are summed at a time; 0 means as many as the
             registers hold.
@@ -37,18 +43,23 @@ class CpuPlan(Plan):
             neither features nor results are moved. Of aggregation alone.
         storage: What sources are read as: "same" (as they come), or "bfloat16", which halves the traffic
             of float32 and loses 16 bits of every number. Of sums and means alone.
+        index: What the numbers of sources are read as: "int32", or "int16" (without a sign), possible up to
+            65,536 sources. The graph then keeps a second copy of its columns, 2 bytes an edge. Of sums and
+            means, and of max and min without weights; all else reads 32 bits.
         generated: Name of a kernel that was generated for one width and dtype, and is used for these; empty
             means the built-in kernels. Of aggregation alone. Made by ``onehop.tune(..., codegen=True)``.
     """
 
     edges_per_item: int = 4096
     prefetch: int = 16
+    prefetch_hint: str = "L2"
     column_tile: int = 0
     register_block: int = 0
     nontemporal: bool = False
     threads: int = 0
     ordering: str = "none"
     storage: str = "same"
+    index: str = "int32"
     generated: str = ""
 
     def __post_init__(self) -> None:
@@ -67,7 +78,12 @@ class CpuPlan(Plan):
                 raise ArgumentError(f"plan: {name} must be at most {most}, not {value}.")
         if not isinstance(self.nontemporal, bool):
             raise ArgumentError(f"plan: nontemporal must be true or false, not {self.nontemporal!r}.")
-        for name, choices in (("ordering", ORDERINGS), ("storage", STORAGES)):
+        for name, choices in (
+            ("prefetch_hint", PREFETCH_HINTS),
+            ("ordering", ORDERINGS),
+            ("storage", STORAGES),
+            ("index", INDICES),
+        ):
             if getattr(self, name) not in choices:
                 raise ArgumentError(
                     f"plan: {name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}."

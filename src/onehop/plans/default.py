@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from onehop.plans.cpu import CpuPlan
-from onehop.processor import last_level_cache_bytes
+from onehop.processor import caches, last_level_cache_bytes
 
 # Below this many multiplications the work stays on the calling thread. A cautious choice: at five times as
 # many (10,556 edges, width 16) two threads already took three quarters of the time of one.
@@ -36,9 +36,12 @@ def default_plan(sources: int, rows: int, edges: int, width: int, itemsize: int)
         itemsize: Bytes of a number of x.
     """
     row_bytes = width * itemsize
+    fits_second_cache = sources * row_bytes <= caches().get(2, 0)
     return CpuPlan(
         edges_per_item=min(max(edges // _PIECES, _LEAST_EDGES), _MOST_EDGES),
         prefetch=_PREFETCH_SHORT if row_bytes <= _SHORT_ROW_BYTES else _PREFETCH_LONG,
+        # What the second cache holds need not be asked for there (6 to 9 % on 2,708 nodes, widths 32 to 128).
+        prefetch_hint="L1" if fits_second_cache else "L2",
         column_tile=fitting_tile(sources, edges, width, itemsize),
         # A result that the caches cannot hold need not go through them.
         nontemporal=rows * row_bytes > last_level_cache_bytes() > 0,

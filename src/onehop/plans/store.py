@@ -22,7 +22,7 @@ from onehop import config, processor
 LOGGER = logging.getLogger("onehop")
 
 # Raise it when kernels change so much that old plans mean nothing, or when the file changes.
-KERNELS = 1
+KERNELS = 2
 
 
 def machine() -> dict[str, Any]:

@@ -5,6 +5,7 @@ import torch
 from onehop import processor
 from onehop.graph import Graph
 from onehop.plans import CpuPlan
+from onehop.plans.cpu import INDICES, MOST_NARROW_SOURCES, PREFETCH_HINTS
 from onehop.plans.default import SERIAL_WORK, default_plan, fitting_tile
 from onehop.tuner.operations import Operation
 
@@ -60,8 +61,11 @@ def axes(
         found["storage"] = ("same", "bfloat16")
     if edges >= _LEAST_ORDERED_EDGES and sources * row_bytes > processor.caches().get(2, 0):
         found["ordering"] = ("none", *_ORDERS)
+    if sources <= MOST_NARROW_SOURCES:
+        found["index"] = INDICES
     found["column_tile"] = _tiles(sources, edges, width, dtype.itemsize, default.column_tile)
     found["prefetch"] = tuple(sorted({*_PREFETCHES, default.prefetch}))
+    found["prefetch_hint"] = PREFETCH_HINTS
     # A result that the caches hold is read from them by what follows, which no measurement here would see.
     if row_bytes % _LINE_BYTES == 0 and rows * row_bytes > processor.last_level_cache_bytes() // 2:
         found["nontemporal"] = (False, True)

@@ -7,7 +7,7 @@
   :meth:`~onehop.tuner.speeds.Speeds.row_s`, each weighed with the share of reads that is answered there
   (:meth:`~onehop.tuner.locality.Locality.miss_share` of that cache). The nearest cache's time stands for the
   arithmetic as well.
-- ``index``: 4 bytes an edge and 8 a row, at the speed of memory.
+- ``index``: 4 bytes an edge (2 with narrow columns) and 8 a row, at the speed of memory.
 - ``writes``: the result, twice where it passes through the caches to memory, once where it goes past them;
   and where it passes through them in another order, the jump to each row.
 - ``pieces``: handing out work, the idle end of the last round, and waking threads.
@@ -27,7 +27,7 @@ from onehop.tuner.speeds import ITEM_S, WAKE_S, Speeds
 
 # Of a cache, for the rows of x; the rest holds indices, results and what else runs.
 CACHE_SHARE = 0.75
-_INDEX_BYTES, _POINTER_BYTES = 4, 8
+_INDEX_BYTES, _POINTER_BYTES = {"int32": 4, "int16": 2}, 8
 _LINE_BYTES = 64
 _BFLOAT16_BYTES = 2
 # No machine reads slower: speeds that were measured while others kept the machine busy are not believed.
@@ -84,7 +84,7 @@ class CostModel:
         # All threads together took the times measured; fewer take longer.
         slower = speeds.threads / threads
         read = edges * (1 + self.reads_two) * self._row_s(plan, tile * itemsize)
-        index = (edges * _INDEX_BYTES + self.rows * _POINTER_BYTES) / speeds.write_bps
+        index = (edges * _INDEX_BYTES[plan.index] + self.rows * _POINTER_BYTES) / speeds.write_bps
         time = passes * (read * slower + index) + self._write_s(plan)
         items = 1 + edges // plan.edges_per_item
         time += passes * items * ITEM_S / threads

@@ -25,7 +25,9 @@ KINDS = ("sum", "extremum")
 _REGISTERS, _MORE_REGISTERS, _SPARE_REGISTERS = 16, 32, 4
 # Several chains pay where a row has so few vectors that the next addition would wait for the one before it.
 _CHAINED_VECTORS, _CHAINS = 4, (1, 2, 4)
-_KEEPS = ("t0", "t2", "nta")
+_KEEPS = ("t0", "t1", "t2", "nta")
+# What the hints of a plan are called there.
+_HINTS = {"L1": "t0", "L2": "t1"}
 _LONGEST_COMPILE_S = 60.0
 _TOLERANCE = 1e-4
 
@@ -96,7 +98,9 @@ class Generation:
             columns,
             self.case.width,
             self.built_in.prefetch,
+            keep=_HINTS[self.built_in.prefetch_hint],
             block=room,
+            index=self.built_in.index,
         )
         if self.case.operation != "sum" or vectors > _CHAINED_VECTORS:
             return [plain]
@@ -106,7 +110,7 @@ class Generation:
         """Other hints and distances."""
         distances = {min(2 * spec.prefetch, MOST_PREFETCH), spec.prefetch // 2} - {spec.prefetch}
         return [
-            *(dataclasses.replace(spec, keep=keep) for keep in _KEEPS if spec.prefetch),
+            *(dataclasses.replace(spec, keep=keep) for keep in _KEEPS if spec.prefetch and keep != spec.keep),
             *(dataclasses.replace(spec, prefetch=distance) for distance in sorted(distances, reverse=True)),
         ]
 

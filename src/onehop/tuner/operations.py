@@ -17,14 +17,18 @@ REDUCTIONS = ("sum", "mean", "max", "min")
 OPS = ("aggregate", "sddmm", "edge_softmax", "attention")
 FIELDS = (
     "prefetch",
+    "prefetch_hint",
     "edges_per_item",
     "column_tile",
     "register_block",
     "nontemporal",
     "threads",
     "ordering",
+    "index",
     "storage",
 )
+# Of these, what the kernels of max and min heed.
+_EXTREMUM_FIELDS = tuple(name for name in FIELDS if name not in ("prefetch_hint", "storage"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def operations(op: str, reduce: str, backward: bool) -> tuple[Operation, ...]:
         forward = Operation("sum", False, FIELDS, False, _sum(mean, False))
         gradient = Operation("sum", True, FIELDS, False, _sum(mean, True))
     else:
-        forward = Operation("extremum", False, FIELDS[:-1], False, _extremum(reduce, backward))
+        forward = Operation("extremum", False, _EXTREMUM_FIELDS, False, _extremum(reduce, backward))
         axes = ("prefetch", "edges_per_item", "threads")
         gradient = Operation("extremum_grad", True, axes, True, _extremum_grad(reduce))
     return (forward, gradient) if backward else (forward,)

@@ -17,7 +17,7 @@ from onehop.tuner import baseline, candidates
 from onehop.tuner.cost_model import CostModel
 from onehop.tuner.generation import Generation
 from onehop.tuner.operations import Operation
-from onehop.tuner.search import Budget, Search
+from onehop.tuner.search import Budget, Search, Steps
 from onehop.tuner.speeds import speeds
 
 # Called with what is being done, and the share of the whole that is done, from 0 to 1.
@@ -94,8 +94,8 @@ class Run:
             {},
         )
 
-    def search_plans(self, op: str, reduce: str) -> None:
-        """Measures within the budget."""
+    def search_plans(self, op: str, reduce: str, compared: bool = True) -> Steps[None]:
+        """Measures within the budget; stops after every measurement, and whatever else takes long."""
         default = candidates.start(self.graph, self.operation, self.case.width, self.dtype)
         if self.budget.left() < self.model.predict(default):
             self.search = self._new_search(default, lambda _: math.inf)
@@ -104,21 +104,23 @@ class Run:
                 self.generation_told = "no kernel was generated: there was no time left"
             return
         call = self.operation.make(self.graph, self.case.width, self.dtype)
-        self.make_orders()
+        yield
+        yield from self.make_orders()
         self.search = self._new_search(default, lambda plan: _timed(call, plan))
         earlier = [dataclasses.replace(self.before.plan, generated="")] if self.before else []
-        self.search.run([*self.proposals(default), *earlier])
-        self._time_baseline(op, reduce)
+        yield from self.search.run([*self.proposals(default), *earlier])
+        if compared:
+            yield from self._time_baseline(op, reduce)
         if self.codegen:
             self.search.budget = self.budget
             generation = Generation(self.case, self.search, call, self.dtype)
             self.generation_told, self.generation_raced = generation.run()
 
     def _new_search(self, default: CpuPlan, measure: Callable[[CpuPlan], float]) -> Search:
-        share = Budget(_SEARCH_SHARE * self.budget.left()) if self.codegen else self.budget
+        share = self.budget.part(_SEARCH_SHARE) if self.codegen else self.budget
         return Search(default, self.axes, measure, self.model.predict, share, self.report.tick)
 
-    def make_orders(self) -> None:
+    def make_orders(self) -> Steps[None]:
         """Leaves the orders in the axes that can be made in time, and makes them."""
         if "ordering" not in self.axes:
             return
@@ -135,6 +137,7 @@ class Run:
             self.order_seconds[name] = time.perf_counter() - begin + (known.seconds if known else 0.0)
             kept.append(name)
             self.report.tick()
+            yield
         self.axes["ordering"] = tuple(kept)
         if len(kept) == 1:
             del self.axes["ordering"]
@@ -153,7 +156,7 @@ class Run:
             steps.append(best)
         return list(dict.fromkeys(reversed(steps)))[:_PROPOSED]
 
-    def _time_baseline(self, op: str, reduce: str) -> None:
+    def _time_baseline(self, op: str, reduce: str) -> Steps[None]:
         call = baseline.torch_csr(
             self.graph, op, reduce, self.operation.transposed, self.case.width, self.dtype
         )
@@ -162,6 +165,7 @@ class Run:
             begin = time.perf_counter()
             call()
             times.append(time.perf_counter() - begin)
+            yield
             if self.budget.left() < times[-1]:
                 break
         self.baseline_s = statistics.median(times) if times else None
@@ -175,6 +179,8 @@ class Run:
         finished = bool(settled) and not search.exhausted
         ordering = search.best.ordering
         self._drop_orders(ordering)
+        if "index" in self.axes:
+            self._drop_narrow_columns(search.best)
         return Tuned(
             case=self.case,
             plan=search.best,
@@ -193,6 +199,13 @@ class Run:
         """Frees the arrays of orders that were tried and not taken."""
         for key in [key for key in self.graph.ordered if key not in self.had and key[0] != chosen]:
             del self.graph.ordered[key]
+
+    def _drop_narrow_columns(self, chosen: CpuPlan) -> None:
+        """Frees the copies of columns that were tried and not taken; who uses one makes it anew."""
+        transposed = self.operation.transposed
+        for ordering in ("none", *(name for name, turned in self.graph.ordered if turned == transposed)):
+            if (ordering, "int16") != (chosen.ordering, chosen.index):
+                ordered_csr(self.graph, ordering, transposed).free_narrow_col()
 
 
 def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:

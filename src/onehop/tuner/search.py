@@ -4,14 +4,18 @@ Plans are measured in turns, so that a slow moment of the machine meets all alik
 shortest times, which disturbances do not shorten. What is given up early is what others have left behind by a
 margin, or what the model thinks hopeless. In the end the winner must beat the default plan in a race of its
 own; otherwise the default stays.
+
+A search is a generator, which stops after every measurement: it may be run at once (:func:`finish`), or go on
+a little at a time, whenever there is a moment.
 """
 
 import dataclasses
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from onehop.plans import CpuPlan
 from onehop.tuner.candidates import Axes
@@ -29,6 +33,19 @@ _FIRST_ROUNDS, _MORE_ROUNDS, _FINAL_ROUNDS = 2, 3, 9
 _FINAL_SHARE = 0.25
 _MOST_PASSES = 3
 
+T = TypeVar("T")
+# Stops after every measurement, and returns what came of them.
+Steps = Generator[None, None, T]
+
+
+def finish(steps: Steps[T]) -> T:
+    """What the steps return, after all that are left."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
 
 class Budget:
     """Seconds that may be spent.
@@ -45,6 +62,10 @@ class Budget:
     def left(self) -> float:
         """What is left; negative where more was spent."""
         return self._end - self._clock()
+
+    def part(self, share: float) -> "Budget":
+        """A budget of its own, of this share of what is left."""
+        return Budget(share * max(0.0, self.left()), self._clock)
 
 
 @dataclass(slots=True)
@@ -81,24 +102,18 @@ class Search:
         self.best = self.default
         self._reserve = max(0.0, self.budget.left()) * _FINAL_SHARE
 
-    def run(self, starts: Iterable[CpuPlan]) -> None:
+    def run(self, starts: Iterable[CpuPlan]) -> Steps[None]:
         """Searches from the best of ``starts`` and the default, until no field gives more or time is out."""
-        collecting = gc.isenabled()
-        gc.disable()  # a collection would be charged to whoever happens to run
-        try:
-            self.best = self._race([self.default, *starts])
-            for _ in range(_MOST_PASSES):
-                before = self.best
-                for name in self.axes:
-                    self.best = self._race([self.best, *self._variants(name)])
-                if self.best == before or self.exhausted:
-                    break
-            exhausted = self.exhausted
-            self._settle()
-            self.exhausted = exhausted  # a last race cut short is not a search cut short
-        finally:
-            if collecting:
-                gc.enable()
+        self.best = yield from self._race([self.default, *starts])
+        for _ in range(_MOST_PASSES):
+            before = self.best
+            for name in self.axes:
+                self.best = yield from self._race([self.best, *self._variants(name)])
+            if self.best == before or self.exhausted:
+                break
+        exhausted = self.exhausted
+        yield from self._settle()
+        self.exhausted = exhausted  # a last race cut short is not a search cut short
 
     def open_again(self) -> None:
         """Further plans come to a search that is over, in what is left of the budget."""
@@ -111,7 +126,7 @@ class Search:
     def faster(self, best: CpuPlan, others: list[CpuPlan]) -> CpuPlan:
         """The fastest of these; ``best`` unless another is faster by more than noise."""
         exhausted = self.exhausted
-        winner = self._race([best, *others])
+        winner = finish(self._race([best, *others]))
         self.exhausted = exhausted
         return winner
 
@@ -126,7 +141,7 @@ class Search:
             return None
         exhausted = self.exhausted
         earlier = dict(self.settled)
-        rounds = self._pairs(list(dict.fromkeys([self.default, held, challenger])))
+        rounds = finish(self._pairs(list(dict.fromkeys([self.default, held, challenger]))))
         self.exhausted = exhausted
         ratios = [times[-2] / times[-1] for times in rounds]
         if not ratios:
@@ -148,58 +163,68 @@ class Search:
         """The plan with another value of one field."""
         return dataclasses.replace(plan, **{name: value})  # type: ignore[arg-type]
 
-    def _race(self, plans: list[CpuPlan]) -> CpuPlan:
+    def _race(self, plans: list[CpuPlan]) -> Steps[CpuPlan]:
         """The fastest; the first of them unless another is faster by more than noise."""
         plans = list(dict.fromkeys(plans))
         if len(plans) == 1:
             return plans[0]
-        least = self._turns(plans, _FIRST_ROUNDS, {}, self._reserve)
+        least = yield from self._turns(plans, _FIRST_ROUNDS, {}, self._reserve)
         limit = _BEHIND * min(least.values(), default=0.0)
         kept = [plan for plan in plans if least.get(plan, limit + 1) <= limit]
         if len(kept) > 1:
-            least = self._turns(kept, _MORE_ROUNDS, least, self._reserve)
+            least = yield from self._turns(kept, _MORE_ROUNDS, least, self._reserve)
         fastest = min(kept, key=least.__getitem__) if kept else plans[0]
         held = least.get(plans[0])
         return fastest if held is not None and least[fastest] * _GAIN < held else plans[0]
 
     def _turns(
         self, plans: list[CpuPlan], rounds: int, least: dict[CpuPlan, float], reserve: float
-    ) -> dict[CpuPlan, float]:
+    ) -> Steps[dict[CpuPlan, float]]:
         least = dict(least)
         for _ in range(rounds):
             for plan in plans:
-                seconds = self._once(plan, reserve)
+                seconds = yield from self._once(plan, reserve)
                 if seconds is None:
                     return least
                 least[plan] = min(seconds, least.get(plan, seconds))
         return least
 
-    def _once(self, plan: CpuPlan, reserve: float) -> float | None:
+    def _once(self, plan: CpuPlan, reserve: float) -> Steps[float | None]:
         """One measurement; None where it would not end in time."""
         known = self.times.get(plan) or self.times.get(self.default)
         expected = statistics.median(known) if known else self.predict(plan)
         if self.budget.left() - reserve < expected:
             self.exhausted = True
             return None
-        seconds = self.measure(plan)
+        collecting = gc.isenabled()
+        gc.disable()  # a collection would be charged to whoever happens to run
+        try:
+            seconds = self.measure(plan)
+        finally:
+            if collecting:
+                gc.enable()
         self.times.setdefault(plan, []).append(seconds)
         self.watch()
+        yield
         return seconds
 
-    def _settle(self) -> None:
+    def _settle(self) -> Steps[None]:
         """The last race: best against default, in pairs."""
         if self.best == self.default:
-            self._pairs([self.default])
+            yield from self._pairs([self.default])
             return
-        pairs = self._pairs([self.default, self.best])
+        pairs = yield from self._pairs([self.default, self.best])
         ratios = [default / best for default, best in pairs]
         if not _proven(ratios):
             self.best = self.default
 
-    def _pairs(self, plans: list[CpuPlan]) -> list[tuple[float, ...]]:
-        found = []
+    def _pairs(self, plans: list[CpuPlan]) -> Steps[list[tuple[float, ...]]]:
+        found: list[tuple[float, ...]] = []
         for _ in range(_FINAL_ROUNDS):
-            times = [self._once(plan, 0.0) for plan in plans]
+            times: list[float | None] = []
+            for plan in plans:
+                seconds = yield from self._once(plan, 0.0)
+                times.append(seconds)
             whole = tuple(seconds for seconds in times if seconds is not None)
             if len(whole) < len(plans):
                 break

@@ -1,8 +1,7 @@
 """``onehop.tune``: the best plans for a graph, found once and kept."""
 
 import multiprocessing
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -16,7 +15,7 @@ from onehop.plans.tuned import Tuned
 from onehop.tuner.operations import FIELDS, operations
 from onehop.tuner.result import TuningResult
 from onehop.tuner.run import Progress, Report, Run
-from onehop.tuner.search import Budget
+from onehop.tuner.search import Budget, Steps, finish
 
 DEFAULT_BUDGET_S = 10.0
 
@@ -68,7 +67,48 @@ def tune(
         ArgumentError: An argument cannot be used.
         ConfigurationError: Within ``torch.compile`` or in a forked process, where times mean nothing.
     """
-    begin = time.perf_counter()
+    return finish(
+        tuning_steps(
+            graph,
+            width,
+            op,
+            reduce,
+            dtype=dtype,
+            backward=backward,
+            budget_s=budget_s,
+            lossy=lossy,
+            fields=fields,
+            again=again,
+            keep=keep,
+            codegen=codegen,
+            progress=progress,
+        )
+    )
+
+
+def tuning_steps(
+    graph: Graph,
+    width: int | Sequence[int],
+    op: str = "aggregate",
+    reduce: str = "sum",
+    *,
+    dtype: torch.dtype,
+    backward: bool,
+    budget_s: float | None,
+    lossy: bool = False,
+    fields: Sequence[str] | None = None,
+    again: bool = False,
+    keep: bool = True,
+    codegen: bool = False,
+    progress: Progress | None = None,
+    clock: Callable[[], float] | None = None,
+    compared: bool = True,
+) -> Steps[TuningResult]:
+    """:func:`tune`, a little at a time: stops after every measurement, and returns the result in the end.
+
+    The arguments are those of :func:`tune`; ``clock`` tells the seconds of the budget, and may stand still
+    between two steps; None means the process's clock. Without ``compared`` torch's own is not timed.
+    """
     widths = _checked(graph, width, dtype, budget_s)
     free = _free_fields(fields)
     reason = unsuitable()
@@ -76,7 +116,8 @@ def tune(
         raise ConfigurationError(f"onehop.tune: {reason}.")
     parts = operations(op, reduce, backward)
     usual = DEFAULT_BUDGET_S * len(widths) * (2 if codegen else 1)
-    budget = Budget(usual if budget_s is None else budget_s)
+    whole_s = usual if budget_s is None else budget_s
+    budget = Budget(whole_s, clock)
     report = Report(progress, budget)
     entries: list[Tuned] = []
     tasks = [(columns, part) for columns in widths for part in parts]
@@ -87,14 +128,14 @@ def tune(
             entries.append(before)
             continue
         report.what = f"width {columns}, {'backward' if operation.transposed else 'forward'}"
-        share = Budget(max(0.0, budget.left()) / (len(tasks) - place))
+        share = budget.part(1 / (len(tasks) - place))
         run = Run(
             graph, case, operation, dtype, lossy, free, share, report, None if again else before, codegen
         )
         try:
-            run.search_plans(op, reduce)
+            yield from run.search_plans(op, reduce, compared)
         finally:
-            # An interruption ends up here too: what is known by now is not lost.
+            # An interruption ends up here too, and who gives up half-way: what is known by now is not lost.
             found = run.found()
             if found is not None:
                 whole = found.plan.storage == "same" and fields is None
@@ -102,7 +143,7 @@ def tune(
         if found is not None:
             entries.append(found)
     report("done", 1.0)
-    return TuningResult(op, reduce, tuple(entries), store.machine(), time.perf_counter() - begin)
+    return TuningResult(op, reduce, tuple(entries), store.machine(), whole_s - budget.left())
 
 
 def _is_due(before: Tuned, codegen: bool) -> bool:

@@ -1,6 +1,8 @@
 """Automatic tuning under the patch."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -18,20 +20,59 @@ def table(own_cache, monkeypatch):
     monkeypatch.setattr(tuning, "BUDGET_S", 0.2)
     tuned.forget()
     yield
+    tuning.give_up()
     tuned.forget()
 
 
 @pytest.fixture
 def tunings(monkeypatch):
-    """Every call of ``onehop.tune`` from here on; none is run."""
+    """Every graph that is tuned from here on; none is measured."""
     calls = []
 
     def noted(graph, width, **options):
         calls.append((graph.num_edges, width, options["reduce"], options["backward"]))
-        return onehop.TuningResult("aggregate", "sum", (), {}, 0.0)
+        yield
+        return RESULT
 
-    monkeypatch.setattr(tuning, "tune", noted)
+    monkeypatch.setattr(tuning, "tuning_steps", noted)
     return calls
+
+
+class Time:
+    """A clock that goes on when something is said to take time."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Time()
+    monkeypatch.setattr(tuning, "_clock", clock)
+    return clock
+
+
+def steps_of(seconds, clock, log, before=lambda: None):
+    """In place of ``tuning_steps``: steps that take so long; ``log`` is told of each, and of the end."""
+
+    def steps(graph, width, **options):
+        try:
+            for each in seconds:
+                before()
+                clock.now += each
+                log.append((width, options["clock"]()))
+                yield
+            return RESULT
+        finally:
+            log.append((width, "end"))
+
+    return steps
+
+
+RESULT = onehop.TuningResult("aggregate", "sum", (), {}, 0.0)
 
 
 def epochs(layer, edge_index, count, width=8):
@@ -91,6 +132,125 @@ def test_in_workers_a_line_says_why_not(edges, tunings, monkeypatch, caplog):
     assert "is not tuned: this is a worker process" in caplog.text
 
 
+def test_a_call_waits_for_a_slice_and_the_clock_of_the_budget_for_the_next_call(edges, monkeypatch, clock):
+    log = []
+    monkeypatch.setattr(tuning, "tuning_steps", steps_of([0.02] * 6, clock, log))
+    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+    with onehop.patch(tune="auto", reuse=False):
+        epochs(layer, edge_index, tuning.SIGHTINGS)
+        assert log == [(8, pytest.approx(0.02)), (8, pytest.approx(0.04))]
+        clock.now += 1000  # the program's own time is not the tuner's
+        epochs(layer, edge_index, 1)
+        assert log[2:] == [(8, pytest.approx(0.06)), (8, pytest.approx(0.08))]
+        epochs(layer, edge_index, 10)
+    assert log[4:] == [(8, pytest.approx(0.10)), (8, pytest.approx(0.12)), (8, "end")]
+
+
+def test_of_long_measurements_a_call_waits_for_one(edges, monkeypatch, clock):
+    log = []
+    monkeypatch.setattr(tuning, "tuning_steps", steps_of([0.3] * 3, clock, log))
+    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+    with onehop.patch(tune="auto", reuse=False):
+        epochs(layer, edge_index, tuning.SIGHTINGS)
+        assert len(log) == 1
+        epochs(layer, edge_index, 1)
+        assert len(log) == 2
+
+
+def test_one_width_is_tuned_after_the_other(edges, monkeypatch, clock):
+    log = []
+    monkeypatch.setattr(tuning, "tuning_steps", steps_of([1.0] * 2, clock, log))
+    edge_index = edges(20, 20, 60)
+    with onehop.patch(tune="auto", reuse=False, associate=False):
+        for _ in range(tuning.SIGHTINGS + 20):
+            epochs(SAGEConv(8, 4), edge_index, 1, width=8)
+            epochs(SAGEConv(16, 4), edge_index, 1, width=16)
+    assert [(width, told == "end") for width, told in log] == [
+        (8, False), (8, False), (8, True), (16, False), (16, False), (16, True),
+    ]  # fmt: skip
+
+
+def test_an_interruption_reaches_the_program_and_ends_the_tuning(edges, monkeypatch, clock):
+    log = []
+
+    def interrupt():
+        if log:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "tuning_steps", steps_of([1.0] * 3, clock, log, interrupt))
+    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+    with onehop.patch(tune="auto", reuse=False):
+        epochs(layer, edge_index, tuning.SIGHTINGS)
+        with pytest.raises(KeyboardInterrupt):
+            epochs(layer, edge_index, 1)
+        epochs(layer, edge_index, 5)
+    assert log[1:] == [(8, "end")]
+
+
+def test_a_function_goes_on_with_it_at_its_next_call_and_unpatch_ends_it(edges, monkeypatch, clock):
+    log = []
+    monkeypatch.setattr(tuning, "tuning_steps", steps_of([1.0] * 9, clock, log))
+    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+    train = onehop.autotune(lambda: layer(torch.randn(20, 8), edge_index))
+    for _ in range(tuning.SIGHTINGS + 2):
+        train()
+    assert [told for _, told in log] == [1.0, 2.0, 3.0]
+    with onehop.patch():
+        onehop.unpatch()
+    assert log[3:] == [(8, "end")]
+
+
+def test_what_was_found_is_kept_when_it_is_given_up(edges, monkeypatch):
+    monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: 1e-3)
+    monkeypatch.setattr(tuning, "SLICE_S", 0.0)  # one measurement a call
+    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+    with onehop.patch(tune="auto", reuse=False):
+        epochs(layer, edge_index, tuning.SIGHTINGS + 4)
+    tuning.give_up()
+    tuned.forget()  # as another process
+    graph = onehop.Graph.from_edge_index(edge_index, num_nodes=20)
+    found = tuned.known(tuned.case_of(graph, "sum", False, 8, torch.float32))
+    assert found is not None
+    assert not found.finished
+
+
+def test_what_was_found_is_kept_when_the_program_ends(table):
+    program = """
+import torch, onehop
+from torch_geometric.nn import SAGEConv
+from onehop.integrations import tuning
+tuning.LEAST_WORK, tuning.SLICE_S = 1, 0.0
+layer, edge_index = SAGEConv(8, 4), torch.arange(60).view(2, 30) % 20
+with onehop.patch(tune="auto", reuse=False):
+    for _ in range(tuning.SIGHTINGS + 3):
+        layer(torch.randn(20, 8), edge_index)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+    graph = onehop.Graph.from_edge_index(torch.arange(60).view(2, 30) % 20, num_nodes=20)
+    assert tuned.known(tuned.case_of(graph, "sum", False, 8, torch.float32)) is not None
+
+
+def test_a_forked_process_does_not_go_on_with_it(edges, tunings, monkeypatch):
+    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+    with onehop.patch(tune="auto", reuse=False):
+        monkeypatch.setattr(tuning._auto, "process", -1)
+        epochs(layer, edge_index, tuning.SIGHTINGS + 1)
+        tuning.give_up()
+        assert len(tuning._auto.waiting) == 1
+        assert tunings == []
+
+
+def test_compiled_layers_are_not_tuned(edges, tunings):
+    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+    compiled = torch.compile(layer, backend="eager")
+    with onehop.patch(tune="auto", reuse=False):
+        for _ in range(2 * tuning.SIGHTINGS):
+            compiled(torch.randn(20, 8), edge_index)
+        assert tunings == []
+        epochs(layer, edge_index, tuning.SIGHTINGS)
+    assert len(tunings) == 1
+
+
 def test_autotune_tunes_inside_the_function_alone(edges, tunings):
     layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
 
@@ -128,7 +288,7 @@ def test_the_patch_tunes_for_real(edges, caplog):
     x = torch.randn(20, 8)
     before = layer(x, edge_index)
     with onehop.patch(tune="auto"), caplog.at_level(logging.INFO, "onehop"):
-        for _ in range(tuning.SIGHTINGS + 1):
+        for _ in range(tuning.SIGHTINGS + 200):
             torch.testing.assert_close(layer(x + 0, edge_index), before)
     assert "was tuned in" in caplog.text
 

@@ -5,10 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop.errors import ArgumentError
 from onehop.kernels.cpu import generated
 from onehop.kernels.cpu.layout import accumulator, address, edge_stride, rows, thread_count
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
+from onehop.plans.cpu import MOST_NARROW_SOURCES
 
 # Numbers of onehop::Reduce in csrc/include/onehop/kernels.hpp.
 _SUM, _MEAN = 0, 1
@@ -86,6 +88,12 @@ def _run(
     ties: Tensor | None,
     adds: bool = False,
 ) -> None:
+    narrow = plan.index == "int16"
+    if narrow and csr.cols > MOST_NARROW_SOURCES:
+        raise ArgumentError(
+            f'plan: index="int16" can name {MOST_NARROW_SOURCES} sources, and this graph has {csr.cols}; '
+            'take index="int32".'
+        )
     x = rows(x)
     heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
     width = x.size(1) // heads
@@ -104,6 +112,8 @@ def _run(
             out.dtype is not x.dtype,
             thread_count(plan),
             plan.prefetch,
+            plan.prefetch_hint == "L1",
+            narrow,
             plan.edges_per_item,
             plan.column_tile,
             plan.register_block,

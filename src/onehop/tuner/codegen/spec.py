@@ -8,6 +8,8 @@ from onehop import native
 # How long rows that are asked for ahead are worth keeping: the last argument of __builtin_prefetch. On x86
 # these are the hints T0, T1, T2 and NTA.
 KEEP = {"t0": 3, "t1": 2, "t2": 1, "nta": 0}
+# Types of columns; narrow ones have no sign.
+COLUMNS = {"int32": "int32_t", "int16": "uint16_t"}
 # Types of csrc/kernels/simd.hpp, and numbers of onehop::DType.
 _TYPES = {
     "float32": ("float", 0),
@@ -32,6 +34,7 @@ class Spec:
         keep: How long such a row is worth keeping, one of :data:`KEEP`.
         chains: Sums that a row's edges are dealt out to; of sums alone.
         block: Most vectors of a row that are held in registers at a time.
+        index: Of the numbers of sources, "int32" or "int16", one of :data:`COLUMNS`.
     """
 
     kind: str
@@ -42,13 +45,14 @@ class Spec:
     keep: str = "t1"
     chains: int = 1
     block: int = 8
+    index: str = "int32"
 
     @property
     def title(self) -> str:
         """What it is, as the beginning of a file's name."""
         return (
             f"{self.kind}-{self.dtype}-{self.columns}of{self.stride}-p{self.prefetch}-{self.keep}"
-            f"-x{self.chains}-b{self.block}"
+            f"-x{self.chains}-b{self.block}-{self.index}"
         )
 
     def source(self) -> str:
@@ -63,6 +67,7 @@ namespace onehop {{
 inline namespace ONEHOP_ISA {{
 
 struct Fixed {{
+  using Column = {COLUMNS[self.index]};
   static constexpr int64_t kColumns = {self.columns}, kStride = {self.stride};
   static constexpr int kPrefetch = {self.prefetch}, kKeep = {KEEP[self.keep]};
   static constexpr int kChains = {self.chains}, kBlock = {self.block};
