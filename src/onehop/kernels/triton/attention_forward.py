@@ -171,7 +171,8 @@ def merge_kernel(
     ACC: tl.constexpr = slot_rows.dtype.element_ty
     cut = tl.program_id(0)
     row = tl.load(cut_row + cut).to(tl.int64)
-    first, end = tl.load(cut_begin + cut), tl.load(cut_begin + cut + 1)
+    first = tl.load(cut_begin + cut).to(tl.int64)
+    end = tl.load(cut_begin + cut + 1).to(tl.int64)
     head, column = tl.program_id(1) * HEADS + tl.arange(0, HEADS), tl.arange(0, BLOCK_V)
     heads_there = head < H
     there = heads_there[:, None] & (column < V)[None, :]
@@ -181,13 +182,13 @@ def merge_kernel(
     total = tl.zeros([HEADS], ACC)
     rows = tl.zeros([HEADS, BLOCK_V], ACC)
     for slot in range(first, end):
-        place = slot_softmax + slot.to(tl.int64) * (2 * H) + head
+        place = slot_softmax + slot * (2 * H) + head
         part_largest = tl.load(place, mask=heads_there, other=float("-inf"))
         higher = tl.maximum(largest, part_largest)
         less = usable(higher)
         rescale, share = tl.exp(largest - less), tl.exp(part_largest - less)
         total = total * rescale + tl.load(place + H, mask=heads_there, other=0.0) * share
-        part = tl.load(slot_rows + slot.to(tl.int64) * (H * V) + within, mask=there, other=0.0)
+        part = tl.load(slot_rows + slot * (H * V) + within, mask=there, other=0.0)
         rows = rows * rescale[:, None] + part * share[:, None]
         largest = higher
     inverse = 1.0 / tl.where(heads_there, total, 1.0)

@@ -145,7 +145,7 @@ def multipliers(
 @triton.jit
 def number_of_two(high, low, ACC: tl.constexpr):
     """A number that came in two parts, since kernels take numbers of 32 bits."""
-    return high.to(ACC) + low.to(ACC)
+    return tl.full([], high, ACC) + tl.full([], low, ACC)
 
 
 @triton.jit

@@ -86,13 +86,14 @@ def edge_softmax_kernel(
 def merge_softmax_kernel(cut_begin, slots, H: tl.constexpr, HEADS: tl.constexpr):
     """Puts a cut row's largest score and sum of exponentials into every one of its slots."""
     ACC: tl.constexpr = slots.dtype.element_ty
-    first, end = tl.load(cut_begin + tl.program_id(0)), tl.load(cut_begin + tl.program_id(0) + 1)
+    first = tl.load(cut_begin + tl.program_id(0)).to(tl.int64)
+    end = tl.load(cut_begin + tl.program_id(0) + 1).to(tl.int64)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     there = head < H
     largest = tl.full([HEADS], float("-inf"), ACC)
     total = tl.zeros([HEADS], ACC)
     for slot in range(first, end):
-        place = slots + slot.to(tl.int64) * (2 * H) + head
+        place = slots + slot * (2 * H) + head
         part = tl.load(place, mask=there, other=float("-inf"))
         higher = tl.maximum(largest, part)
         less = usable(higher)
@@ -100,7 +101,7 @@ def merge_softmax_kernel(cut_begin, slots, H: tl.constexpr, HEADS: tl.constexpr)
         largest = higher
     less = usable(largest)
     for slot in range(first, end):
-        place = slots + slot.to(tl.int64) * (2 * H) + head
+        place = slots + slot * (2 * H) + head
         tl.store(place, less, mask=there)
         tl.store(place + H, total, mask=there)
 
@@ -165,14 +166,15 @@ def edge_softmax_grad_kernel(
 @triton.jit
 def merge_sums_kernel(cut_begin, slots, H: tl.constexpr, HEADS: tl.constexpr):
     """Puts a cut row's sum into every one of its slots."""
-    first, end = tl.load(cut_begin + tl.program_id(0)), tl.load(cut_begin + tl.program_id(0) + 1)
+    first = tl.load(cut_begin + tl.program_id(0)).to(tl.int64)
+    end = tl.load(cut_begin + tl.program_id(0) + 1).to(tl.int64)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     there = head < H
     total = tl.zeros([HEADS], slots.dtype.element_ty)
     for slot in range(first, end):
-        total += tl.load(slots + slot.to(tl.int64) * H + head, mask=there, other=0.0)
+        total += tl.load(slots + slot * H + head, mask=there, other=0.0)
     for slot in range(first, end):
-        tl.store(slots + slot.to(tl.int64) * H + head, total, mask=there)
+        tl.store(slots + slot * H + head, total, mask=there)
 
 
 def edge_softmax(work: Work, plan: TritonPlan, scores: Tensor) -> Tensor:
