@@ -83,14 +83,15 @@ def edge_features(
     """The edges' features, as they lie in memory or projected by ``edge_weight`` [K, H * D]."""
     if EDGE == EDGE_ROWS:
         return feature_rows(edge, number, inside, head, column, H, D, ACC)
-    within = head[:, None] * D + column[None, :]
-    there = (head < H)[:, None] & (column < D)[None, :]
-    total = tl.zeros([number.shape[0], number.shape[1], head.shape[0], column.shape[0]], ACC)
-    for k in range(K):
-        feature = tl.load(edge + number * K + k, mask=inside, other=0.0).to(ACC)
-        weight = tl.load(edge_weight + k * (H * D) + within, mask=there, other=0.0)
-        total += feature[:, :, None, None] * weight[None, None, :, :]
-    return total
+    else:
+        within = head[:, None] * D + column[None, :]
+        there = (head < H)[:, None] & (column < D)[None, :]
+        total = tl.zeros([number.shape[0], number.shape[1], head.shape[0], column.shape[0]], ACC)
+        for k in range(K):
+            feature = tl.load(edge + number * K + k, mask=inside, other=0.0).to(ACC)
+            weight = tl.load(edge_weight + k * (H * D) + within, mask=there, other=0.0)
+            total += feature[:, :, None, None] * weight[None, None, :, :]
+        return total
 
 
 @triton.jit
@@ -134,12 +135,13 @@ def multipliers(
     """
     if MASK == MASK_TENSOR:
         return head_numbers(mask, number, inside, head, H, ACC)
-    step = tl.full([], 0x9E3779B9, tl.uint32)
-    first = mix(base.to(tl.uint32) + head.to(tl.uint32) * step)
-    second = mix(first + step)
-    low, high = number.to(tl.uint32), (number >> 32).to(tl.uint32)
-    noise = mix(mix(low[:, :, None] ^ first[None, None, :]) + (second[None, None, :] ^ high[:, :, None]))
-    return tl.where(noise >= threshold.to(tl.uint32), kept, 0.0)
+    else:
+        step = tl.full([], 0x9E3779B9, tl.uint32)
+        first = mix(base.to(tl.uint32) + head.to(tl.uint32) * step)
+        second = mix(first + step)
+        low, high = number.to(tl.uint32), (number >> 32).to(tl.uint32)
+        noise = mix(mix(low[:, :, None] ^ first[None, None, :]) + (second[None, None, :] ^ high[:, :, None]))
+        return tl.where(noise >= threshold.to(tl.uint32), kept, 0.0)
 
 
 @triton.jit
@@ -153,7 +155,8 @@ def own_rows(query, row, real, head, column, RULE: tl.constexpr, H: tl.constexpr
     """What a destination brings to the scores of its edges: [rows, 1, heads], or with columns."""
     if RULE == GAT:
         return head_numbers(query, row[:, None], real[:, None], head, H, ACC)
-    return feature_rows(query, row[:, None], real[:, None], head, column, H, D, ACC)
+    else:
+        return feature_rows(query, row[:, None], real[:, None], head, column, H, D, ACC)
 
 
 @triton.jit
