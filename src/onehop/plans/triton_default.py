@@ -9,9 +9,10 @@ from functools import lru_cache
 from onehop.plans.triton import TritonPlan
 
 _WARP = 32
-# A thread loads 16 bytes at a time, and has four such loads under way, which cover each other's waiting; what
-# they are added to stays in registers.
+# A thread loads 16 bytes at a time, and has up to four such loads under way, to cover each other's waiting;
+# of no more numbers than it has registers for: two sums of 32 bits for each, and what is loaded.
 _BYTES_PER_THREAD = 64
+_NUMBERS_PER_THREAD = 16
 # A row's part in a program: what one warp loads at a time.
 _ROW_BYTES = 16 * _WARP
 # From so many edges a row on, programs of four warps have enough to do.
@@ -23,7 +24,7 @@ _SPLIT_EDGES = 256
 
 @lru_cache(maxsize=4096)
 def default_triton_plan(width: int, itemsize: int, rows: int, edges: int) -> TritonPlan:
-    """Tiles of 64 bytes a thread, rows shorter than a tile together, rows longer than 256 edges cut.
+    """Tiles of at most 64 bytes and 16 numbers a thread; rows longer than 256 edges are cut.
 
     Args:
         width: Columns.
@@ -33,7 +34,8 @@ def default_triton_plan(width: int, itemsize: int, rows: int, edges: int) -> Tri
     """
     features = min(power_of_two(width), max(_ROW_BYTES // itemsize, 1))
     warps = 4 if edges >= _MANY_EDGES * rows else 2
-    lanes = _BYTES_PER_THREAD * _WARP * warps // (features * itemsize)
+    numbers = min(_BYTES_PER_THREAD // itemsize, _NUMBERS_PER_THREAD)
+    lanes = numbers * _WARP * warps // features
     lanes = min(max(lanes, 1), _MOST_LANES)
     return TritonPlan(
         split_edges=_SPLIT_EDGES,
