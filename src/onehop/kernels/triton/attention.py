@@ -193,7 +193,12 @@ def attend_grad(
         ones = to_weights.new_ones(transposed.rows, operands.heads)
         product = aggregate(work, plan, ones, weights * to_weights, None, None, False)
     statistics = softmax.new_empty(softmax.shape)
-    shared = {"grad": grad, "grad_weights": to_weights, "statistics": statistics, "WEIGHTS": product is not None}
+    shared = {
+        "grad": grad,
+        "grad_weights": to_weights,
+        "statistics": statistics,
+        "WEIGHTS": product is not None,
+    }
 
     query, att, edge, edge_weight = _sweep_rows(
         call,

@@ -95,7 +95,9 @@ def attend_grad_dst_kernel(
         att_sum = tl.zeros([ROWS, EDGES, HEADS, BLOCK_D], ACC)
 
     for tile in range(tl.program_id(0), tl.cdiv(count, ROWS), tl.num_programs(0)):
-        row, begin, end, slot, real = pieces(item_row, item_begin, item_end, item_slot, tile, first, count, ROWS, SPLIT)
+        row, begin, end, slot, real = pieces(
+            item_row, item_begin, item_end, item_slot, tile, first, count, ROWS, SPLIT
+        )
         own = own_rows(query, row, real, head, column, RULE, H, D, ACC)
         vector = own
         if RULE == GATV2:

@@ -23,7 +23,9 @@ MASK_DROPOUT = tl.constexpr(2)
 
 
 @triton.jit
-def pieces(item_row, item_begin, item_end, item_slot, tile, first, count, ROWS: tl.constexpr, SPLIT: tl.constexpr):
+def pieces(
+    item_row, item_begin, item_end, item_slot, tile, first, count, ROWS: tl.constexpr, SPLIT: tl.constexpr
+):
     """Row, first edge, end and slot of a tile's items, [rows]; past the last item, pieces without edges.
 
     The last result tells where there is an item.
@@ -151,7 +153,9 @@ def number_of_two(high, low, ACC: tl.constexpr):
 
 
 @triton.jit
-def own_rows(query, row, real, head, column, RULE: tl.constexpr, H: tl.constexpr, D: tl.constexpr, ACC: tl.constexpr):
+def own_rows(
+    query, row, real, head, column, RULE: tl.constexpr, H: tl.constexpr, D: tl.constexpr, ACC: tl.constexpr
+):
     """What a destination brings to the scores of its edges: [rows, 1, heads], or with columns."""
     if RULE == GAT:
         return head_numbers(query, row[:, None], real[:, None], head, H, ACC)

@@ -97,7 +97,9 @@ def merge_softmax_kernel(cut_begin, slots, H: tl.constexpr, HEADS: tl.constexpr)
         part = tl.load(place, mask=there, other=float("-inf"))
         higher = tl.maximum(largest, part)
         less = usable(higher)
-        total = total * tl.exp(largest - less) + tl.load(place + H, mask=there, other=0.0) * tl.exp(part - less)
+        total = total * tl.exp(largest - less) + tl.load(place + H, mask=there, other=0.0) * tl.exp(
+            part - less
+        )
         largest = higher
     less = usable(largest)
     for slot in range(first, end):
@@ -216,7 +218,9 @@ def _two_passes(
     if out.numel() == 0:
         return out
     block = min(power_of_two(heads), plan.block_features)
-    slots = first.new_empty((work.slots, numbers, heads), dtype=accumulator(first.dtype)) if work.slots else None
+    slots = (
+        first.new_empty((work.slots, numbers, heads), dtype=accumulator(first.dtype)) if work.slots else None
+    )
     head_blocks = -(-heads // block)
 
     def launch(finish: bool) -> None:
