@@ -40,10 +40,9 @@ class Bucket:
 def buckets(work: Work, plan: TritonPlan) -> list[Bucket]:
     """The launches that a plan makes of a graph's items; none for what there is not."""
     short = work.items - work.long_items
-    split = plan.mapping == "feature" and work.slots > 0
     found = [
         Bucket(0, work.long_items, 1, plan.block_edges, work.slots > 0),
-        Bucket(work.long_items, short, plan.rows_per_program, 1, split),
+        Bucket(work.long_items, short, plan.rows_per_program, 1, work.slots > 0),
     ]
     return [bucket for bucket in found if bucket.count]
 
