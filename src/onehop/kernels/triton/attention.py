@@ -50,7 +50,7 @@ class _Call:
         self.head_block = min(power_of_two(heads), max(plan.block_features // max(block_d, block_v), 1))
         self.all_heads = power_of_two(heads)
         self.acc = accumulator(operands.value.dtype)
-        self.tensors = {
+        self.tensors: dict[str, Any] = {
             "value": operands.value.contiguous(),
             "key": _packed(operands.key),
             "query": operands.query.contiguous(),
@@ -137,7 +137,12 @@ def attend(
     weights = value.new_empty(shape, dtype=call.acc)
     with on_device_of(value):
         for bucket in buckets(work, plan):
-            results = {"out": out, "softmax": softmax, "slot_softmax": slot_softmax, "slot_rows": slot_rows}
+            results: dict[str, Any] = {
+                "out": out,
+                "softmax": softmax,
+                "slot_softmax": slot_softmax,
+                "slot_rows": slot_rows,
+            }
             call.run(attend_kernel, work, bucket, **results)
         if work.slots:
             merge_kernel[(work.split_row.numel(), -(-heads // call.head_block))](
@@ -237,11 +242,11 @@ def _sweep_rows(
     if for_att or for_edge_weight:
         most = _PROGRAMS
         if for_edge_weight:
-            each = operands.edge_weight.numel() * acc.itemsize
+            each = call.tensors["edge_weight"].numel() * acc.itemsize
             most = min(most, max(_WEIGHT_PARTS_BYTES // each, 1))
         programs = [min(number, most) for number in programs]
         if for_att:
-            att_parts = operands.value.new_empty((sum(programs), *operands.att.shape), dtype=acc)
+            att_parts = operands.value.new_empty((sum(programs), *call.tensors["att"].shape), dtype=acc)
         if for_edge_weight:
             shape = (sum(programs), *call.tensors["edge_weight"].shape)
             weight_parts = operands.value.new_zeros(shape, dtype=acc)
@@ -325,7 +330,7 @@ def _signed(word: int) -> int:
 
 
 def _dropout_base(seed: int) -> int:
-    """What :func:`onehop.reference.dropout.dropout_mask` makes of the seed before it comes to heads and edges."""
+    """What :func:`onehop.reference.dropout.dropout_mask` makes of the seed alone."""
     return _mix(_mix(seed % _WORD) ^ (seed // _WORD))
 
 

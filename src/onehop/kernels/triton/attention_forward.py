@@ -1,4 +1,4 @@
-"""Attention over each row's edges: scores, softmax and weighted sum in one pass, and the fix-up of cut rows."""
+"""Attention over each row's edges: scores, softmax and weighted sum in one pass; the fix-up of cut rows."""
 
 import triton
 import triton.language as tl
@@ -66,8 +66,8 @@ def attend_kernel(
 ):
     """A program takes ROWS items, EDGES edges of each at a time, for HEADS heads.
 
-    Every one of the EDGES lanes keeps a softmax of its own, so that nothing crosses lanes inside the loop; they
-    are put together at the end. Items of cut rows leave largest scores, sums and rows in their slots.
+    Every one of the EDGES lanes keeps a softmax of its own, so that nothing crosses lanes inside the loop;
+    they are put together at the end. Items of cut rows leave largest scores, sums and rows in their slots.
     """
     ACC: tl.constexpr = tl.float64 if value.dtype.element_ty == tl.float64 else tl.float32
     row, begin, end, slot, real = pieces(

@@ -79,9 +79,9 @@ def attend_grad_dst_kernel(
 ):
     """A program takes tiles of ROWS items, one after another; what all edges add to is kept for each program.
 
-    Statistics, [rows, 2, H], are for the sweep over sources: the logarithm of the sum of exponentials, and the
-    row's sum of weights times their gradients, which is grad . out. Pieces of a cut row all write them, and all
-    write the same.
+    Statistics, [rows, 2, H], are for the sweep over sources: the logarithm of the sum of exponentials, and
+    the row's sum of weights times their gradients, which is grad . out. Pieces of a cut row all write them,
+    and all write the same.
     """
     ACC: tl.constexpr = tl.float64 if value.dtype.element_ty == tl.float64 else tl.float32
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)

@@ -1,4 +1,4 @@
-"""The gradient of attention to what sources have: a sweep over every source's edges, in the transposed graph."""
+"""The gradient of attention to what sources have: a sweep over the edges of every source."""
 
 import triton
 import triton.language as tl

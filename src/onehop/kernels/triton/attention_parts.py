@@ -1,6 +1,7 @@
 """What the attention kernels have in common: rows of features, scores, the dropout mask.
 
-Tiles have the axes [rows, edges of a row, heads, columns]. "rows" are pieces of rows, as work items name them.
+Tiles have the axes [rows, edges of a row, heads, columns]; "rows" are pieces of rows, as work items name
+them.
 """
 
 import triton

@@ -128,7 +128,10 @@ def edge_softmax_grad_kernel(
     EDGES: tl.constexpr,
     HEADS: tl.constexpr,
 ):
-    """The row's sum of shares times gradients, then share times (gradient less that sum); slots are [slots, H]."""
+    """The row's sum of shares times gradients; then share times (gradient less that sum).
+
+    The slots, [slots, H], are as those of :func:`edge_softmax_kernel`.
+    """
     ACC: tl.constexpr = tl.float64 if softmax.dtype.element_ty == tl.float64 else tl.float32
     _, begin, end, slot, real = pieces(
         item_row, item_begin, item_end, item_slot, tl.program_id(0), first, count, ROWS, SPLIT
