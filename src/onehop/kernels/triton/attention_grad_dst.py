@@ -107,13 +107,13 @@ def attend_grad_dst_kernel(
         product = tl.sum(own_grad * own_out, 3)
         if WEIGHTS:
             product += head_numbers(weights_product, row[:, None], real[:, None], head, H, ACC)
-        place = softmax + row[:, None] * (2 * H) + head[None, :]
+        row_place = softmax + row[:, None] * (2 * H) + head[None, :]
         there = real[:, None] & heads_there
-        inverse = tl.load(place + H, mask=there, other=1.0)
-        normaliser = tl.load(place, mask=there, other=0.0) - tl.log(tl.where(inverse == 0, 1.0, inverse))
-        place = statistics + row[:, None] * (2 * H) + head[None, :]
-        tl.store(place, normaliser, mask=there)
-        tl.store(place + H, tl.sum(product, 1), mask=there)
+        inverse = tl.load(row_place + H, mask=there, other=1.0)
+        normaliser = tl.load(row_place, mask=there, other=0.0) - tl.log(tl.where(inverse == 0, 1.0, inverse))
+        row_place = statistics + row[:, None] * (2 * H) + head[None, :]
+        tl.store(row_place, normaliser, mask=there)
+        tl.store(row_place + H, tl.sum(product, 1), mask=there)
 
         if RULE == GAT:
             sums = tl.zeros([ROWS, EDGES, HEADS], ACC)

@@ -78,8 +78,8 @@ def edge_softmax_kernel(
         number = caller_numbers(perm, at, inside)
         score = head_numbers(scores, number, inside, head, H, ACC)
         share = tl.exp(score - less[:, None, :]) * inverse[:, None, :]
-        place = out + number[:, :, None] * H + head[None, None, :]
-        tl.store(place, share, mask=inside[:, :, None] & there[:, None, :])
+        out_place = out + number[:, :, None] * H + head[None, None, :]
+        tl.store(out_place, share, mask=inside[:, :, None] & there[:, None, :])
 
 
 @triton.jit
@@ -164,8 +164,8 @@ def edge_softmax_grad_kernel(
         number = caller_numbers(perm, at, inside)
         share = head_numbers(softmax, number, inside, head, H, ACC)
         result = share * (head_numbers(grad, number, inside, head, H, ACC) - total[:, None, :])
-        place = out + number[:, :, None] * H + head[None, None, :]
-        tl.store(place, result, mask=inside[:, :, None] & there[:, None, :])
+        out_place = out + number[:, :, None] * H + head[None, None, :]
+        tl.store(out_place, result, mask=inside[:, :, None] & there[:, None, :])
 
 
 @triton.jit
