@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from onehop.errors import BackendError
 from onehop.graph import Graph
 from onehop.kernels import torch_csr
 from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 from onehop.kernels.triton import availability
 from onehop.kernels.triton.work import Work, work_of
 from onehop.plans.triton import TritonPlan
+from onehop.plans.triton_attention import default_attention_plan
 from onehop.plans.triton_default import default_triton_plan
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -125,12 +125,18 @@ class TritonBackend:
         return grad_x, grad_weight
 
     def edge_softmax(self, graph: Graph, scores: Tensor) -> Tensor:
-        """Raises: there is no such kernel."""
-        raise self._cannot("edge softmax is")
+        """[E, H]: softmax over every destination's edges."""
+        from onehop.kernels.triton.edge_softmax import edge_softmax
+
+        plan = self.prepare(graph, False, scores.size(1), scores.dtype)
+        return edge_softmax(_work(graph, False, scores, plan), plan, scores)
 
     def edge_softmax_grad(self, graph: Graph, softmax: Tensor, grad: Tensor) -> Tensor:
-        """Raises: there is no such kernel."""
-        raise self._cannot("edge softmax is")
+        """[E, H]: the gradient to the scores."""
+        from onehop.kernels.triton.edge_softmax import edge_softmax_grad
+
+        plan = self.prepare(graph, False, softmax.size(1), softmax.dtype)
+        return edge_softmax_grad(_work(graph, False, softmax, plan), plan, softmax, grad)
 
     def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""
@@ -160,8 +166,11 @@ class TritonBackend:
     def attend(
         self, graph: Graph, operands: AttentionOperands, with_weights: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Raises: there is no such kernel."""
-        raise self._cannot("attention is")
+        """Attention over each destination's edges."""
+        from onehop.kernels.triton.attention import attend
+
+        plan = self._attention_plan(graph, operands)
+        return attend(_work(graph, False, operands.value, plan), plan, operands, with_weights)
 
     def attend_grad(
         self,
@@ -174,14 +183,23 @@ class TritonBackend:
         grad_weights: Tensor | None,
         wanted: Sequence[bool],
     ) -> AttentionGrads:
-        """Raises: there is no such kernel."""
-        raise self._cannot("attention is")
+        """Two sweeps that compute scores and weights once more; nothing is kept for each edge."""
+        from onehop.kernels.triton.attention import attend_grad
 
-    def _cannot(self, what: str) -> BackendError:
-        return BackendError(
-            f"backend: {what} not among what {self.name} runs; "
-            "move the tensors to the CPU, or ask for backend='reference', which is slow and runs anywhere."
+        plan = self._attention_plan(graph, operands)
+        work, transposed = (_work(graph, turned, operands.value, plan) for turned in (False, True))
+        return attend_grad(
+            work, transposed, plan, operands, out, softmax, weights, grad, grad_weights, wanted
         )
+
+    def _attention_plan(self, graph: Graph, operands: AttentionOperands) -> TritonPlan:
+        if self._plan is not None:
+            return self._plan
+        _, heads, width = operands.value.shape
+        if operands.rule != "gat":
+            width = max(width, operands.query.size(2))
+        itemsize = operands.value.dtype.itemsize
+        return default_attention_plan(heads, width, itemsize, graph.num_dst, graph.num_edges)
 
 
 def _work(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Work:
