@@ -24,10 +24,10 @@ MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS))
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test lint format bench results wheel clean
+.PHONY: help demo test gpu-check lint format bench results wheel clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
 
 demo: $(MADE)/demo $(MADE)/onehop  ## train six PyG models with and without onehop (3 minutes)
 	$(call say,onehop demo)
@@ -36,6 +36,10 @@ demo: $(MADE)/demo $(MADE)/onehop  ## train six PyG models with and without oneh
 test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverage
 	$(call say,pytest)
 	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90 $(ARGS)
+
+gpu-check: $(MADE)/develop $(MADE)/onehop  ## compile every GPU kernel for four GPUs, without one (3 minutes)
+	$(call say,kernels compiled ahead of time)
+	TRITON_CACHE_DIR=build/triton $(BIN)/python -m onehop.bench.gpu.check --json build/gpu-check.json $(ARGS)
 
 lint: $(MADE)/develop $(MADE)/onehop  ## formatting, style, types, import arrows
 	$(call say,ruff)

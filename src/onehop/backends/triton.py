@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from onehop.graph import Graph
+from onehop.kernels import torch_csr
 from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 from onehop.kernels.triton import availability
 from onehop.kernels.triton.work import Work, work_of
@@ -71,6 +72,8 @@ class TritonBackend:
             else:
                 dst_scale = inverse if dst_scale is None else inverse * dst_scale
         plan = self.prepare(graph, transposed, x.size(1), x.dtype)
+        if plan.variant == "torch_csr" and torch_csr.applies(x, weight, widen):
+            return torch_csr.aggregate(graph, transposed, x, weight, src_scale, dst_scale)
         from onehop.kernels.triton.aggregate import aggregate
 
         work = _work(graph, transposed, x, plan)

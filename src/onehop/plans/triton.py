@@ -29,8 +29,10 @@ class TritonPlan(Plan):
         block_features: Most columns of a program; wider rows take several. A power of two.
         num_warps: Groups of 32 (on AMD 64) threads in a program. A power of two.
         num_stages: How many tiles are under way at a time; 1 leaves the loop over edges as it is written.
-        variant: "kernels" (onehop's own), or "torch_csr": sums and means with one weight an edge, or none,
-            through torch's sparse CSR (on NVIDIA's GPUs cuSPARSE), whose matrix and transpose are kept.
+        variant: "kernels" (onehop's own), or "torch_csr": sums and means through torch's sparse matrices (on
+            NVIDIA's GPUs cuSPARSE's), which are kept in both directions; of float32 and float64 with one
+            weight an edge or none, of 16 bits without weights where the result has 16 bits too. All else
+            takes the kernels. In which order torch adds is its own affair.
     """
 
     split_edges: int = 256

@@ -61,7 +61,8 @@ class Checked:
         }
 
 
-def _faults(launch: Launch, usage: Usage) -> Iterator[str]:
+def faults(launch: Launch, usage: Usage) -> Iterator[str]:
+    """What is wrong with a compiled kernel, as sentences."""
     if usage.spills:
         yield f"{usage.spills} bytes of registers are spilled"
     if usage.registers > MOST_REGISTERS:
@@ -87,7 +88,7 @@ def check_all(dtypes: Sequence[torch.dtype], targets: Sequence[str], processes: 
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         told = pool.starmap(_job, jobs, chunksize=1)
     return [
-        Checked(_found[number], target, usage, tuple(_faults(_found[number], usage)))
+        Checked(_found[number], target, usage, tuple(faults(_found[number], usage)))
         for (number, target), usage in zip(jobs, told, strict=True)
     ]
 
