@@ -169,7 +169,7 @@ class TritonBackend:
         """Attention over each destination's edges."""
         from onehop.kernels.triton.attention import attend
 
-        plan = self._attention_plan(graph, operands)
+        plan = self._attention_plan(operands)
         return attend(_work(graph, False, operands.value, plan), plan, operands, with_weights)
 
     def attend_grad(
@@ -186,20 +186,19 @@ class TritonBackend:
         """Two sweeps that compute scores and weights once more; nothing is kept for each edge."""
         from onehop.kernels.triton.attention import attend_grad
 
-        plan = self._attention_plan(graph, operands)
+        plan = self._attention_plan(operands)
         work, transposed = (_work(graph, turned, operands.value, plan) for turned in (False, True))
         return attend_grad(
             work, transposed, plan, operands, out, softmax, weights, grad, grad_weights, wanted
         )
 
-    def _attention_plan(self, graph: Graph, operands: AttentionOperands) -> TritonPlan:
+    def _attention_plan(self, operands: AttentionOperands) -> TritonPlan:
         if self._plan is not None:
             return self._plan
         _, heads, width = operands.value.shape
         if operands.rule != "gat":
             width = max(width, operands.query.size(2))
-        itemsize = operands.value.dtype.itemsize
-        return default_attention_plan(heads, width, itemsize, graph.num_dst, graph.num_edges)
+        return default_attention_plan(heads, width, operands.value.dtype.itemsize)
 
 
 def _work(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Work:

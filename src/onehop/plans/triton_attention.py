@@ -1,4 +1,4 @@
-"""The GPU plan of attention that is used where nothing was tuned: O(1), from sizes and mean degree alone.
+"""The GPU plan of attention that is used where nothing was tuned: O(1), from sizes alone.
 
 Its constants follow from what the compilers report of registers; no GPU has timed them.
 """
@@ -16,8 +16,8 @@ _NUMBERS_PER_THREAD = 8
 _NUMBERS_PER_THREAD_FP64 = 2
 # All heads of a row are taken together up to this width, so that edges are read once.
 _MOST_FEATURES = 512
-# From so many edges a row on, programs of four warps have enough to do.
-_MANY_EDGES = 64
+# More would have to wait for each other where the lanes of a row are put together.
+_WARPS = 2
 _MOST_LANES = 32
 _MOST_WARPS = 16
 # Writing and reading back a piece's sums is less than one percent of reading its edges' rows.
@@ -25,22 +25,19 @@ _SPLIT_EDGES = 256
 
 
 @lru_cache(maxsize=4096)
-def default_attention_plan(heads: int, width: int, itemsize: int, rows: int, edges: int) -> TritonPlan:
+def default_attention_plan(heads: int, width: int, itemsize: int) -> TritonPlan:
     """Tiles of eight numbers a thread, all heads of a row together, rows longer than 256 edges cut.
 
     Args:
         heads: H.
         width: Columns of a head; the wider of keys and values.
         itemsize: Bytes of a number.
-        rows: Rows of the result.
-        edges: Edges.
     """
     per_warp = _WARP * (_NUMBERS_PER_THREAD if itemsize < 8 else _NUMBERS_PER_THREAD_FP64)
     of_head = power_of_two(width)
     features = max(min(power_of_two(heads) * of_head, _MOST_FEATURES), of_head)
-    warps = 4 if edges >= _MANY_EDGES * rows else 2
     # A row that is wider than the tile gets more threads.
-    warps = max(warps, min(features // per_warp, _MOST_WARPS))
+    warps = max(_WARPS, min(features // per_warp, _MOST_WARPS))
     lanes = min(max(per_warp * warps // features, 1), _MOST_LANES)
     return TritonPlan(
         split_edges=_SPLIT_EDGES,

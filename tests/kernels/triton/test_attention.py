@@ -190,7 +190,7 @@ def test_gradients_that_are_expanded_and_one_at_a_time(operator):
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_same_bits_every_time(operator, use):
-    use(PLANS["neighbour"])
+    use(PLANS["feature"])
     edge_index, num_src, num_dst = GRAPHS["one_hub"]
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
     leaves = [t.requires_grad_() for t in inputs_for(operator, "one_hub", 2, 3).values()]
@@ -201,21 +201,21 @@ def test_the_same_bits_every_time(operator, use):
     assert all(torch.equal(*pair) for pair in zip(*runs, strict=True))
 
 
-@pytest.mark.parametrize("edge", EDGES)
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize(
+    ("operator", "edge"), [("gat", "rows"), ("gatv2", "projected"), ("attention", "projected")]
+)
 def test_gradcheck(operator, edge):
     edge_index = torch.tensor([[0, 0, 1], [1, 1, 0]])
     graph = Graph.from_edge_index(edge_index, 2)
     inputs = operands(operator, edge_index, 2, 2, 1, 2, torch.float64, edge)
-    if operator == "gat" and edge == "projected":
-        pytest.skip("scores of edges are numbers; there is nothing to project")
 
     def function(*tensors):
         named = dict(zip(inputs, tensors, strict=True))
         settings = {"dropout": 0.3, "seed": 5, "return_attention_weights": True, "backend": "triton"}
         return call(partial(getattr(onehop, operator), graph), settings, **named)
 
-    assert torch.autograd.gradcheck(function, [t.requires_grad_() for t in inputs.values()])
+    leaves = [t.requires_grad_() for t in inputs.values()]
+    assert torch.autograd.gradcheck(function, leaves, fast_mode=True)
 
 
 def operator_arguments(graph, rule):

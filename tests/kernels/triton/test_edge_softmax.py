@@ -75,8 +75,8 @@ def test_gradcheck_twice():
     def function(scores):
         return onehop.edge_softmax(graph, scores, backend="triton")
 
-    assert torch.autograd.gradcheck(function, [scores.requires_grad_()])
-    assert torch.autograd.gradgradcheck(function, [scores])
+    assert torch.autograd.gradcheck(function, [scores.requires_grad_()], fast_mode=True)
+    assert torch.autograd.gradgradcheck(function, [scores], fast_mode=True)
 
 
 def test_opcheck():

@@ -1,5 +1,7 @@
-"""Calls of the attention kernels in the forms that the default plans give them."""
+"""Calls of the attention kernels in the forms that the default plans give them; see :mod:`.cases`."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,8 +11,22 @@ from onehop.backends.triton import TritonBackend
 from onehop.graph import Graph
 from onehop.kernels.attention_operands import AttentionOperands, Rule
 
+Call = Callable[[], Any]
+
 _EDGE_COLUMNS = 8
-RULES: tuple[Rule, ...] = ("gat", "gatv2", "dot")
+_RULES: tuple[Rule, ...] = ("gat", "gatv2", "dot")
+_NODES = 40
+# Longer than default plans let a row be, so that it is cut, in both directions.
+_HUB = 600
+
+
+def graph_of_all_lengths() -> Graph:
+    """A graph with rows of one edge, rows of dozens and one that is cut, in both directions."""
+    node = torch.arange(_NODES)
+    some, hub = torch.arange(_HUB) % (_NODES // 2), torch.zeros(_HUB, dtype=torch.long)
+    to_hub = torch.stack([some, hub])
+    ring = torch.stack([node, node.roll(1)])
+    return Graph.from_edge_index(torch.cat([ring, to_hub, to_hub.flip(0)], 1), _NODES)
 
 
 def attention_operands(
@@ -59,17 +75,35 @@ def attention_operands(
     )
 
 
-def run_attention(graph: Graph, operands: AttentionOperands) -> Any:
+def _run_attention(graph: Graph, operands: AttentionOperands, with_weights: bool) -> Any:
     """Forward and backward, with every gradient there is."""
     backend = TritonBackend()
-    out, softmax, _ = backend.attend(graph, operands, False)
+    out, softmax, weights = backend.attend(graph, operands, with_weights)
     fields = (operands.value, operands.key, operands.query, operands.att, operands.edge, operands.edge_weight)
     wanted = [field is not None for field in fields]
-    return backend.attend_grad(graph, operands, out, softmax, None, out, None, wanted)
+    given = weights if with_weights else None
+    return backend.attend_grad(graph, operands, out, softmax, given, out, given, wanted)
 
 
-def run_edge_softmax(graph: Graph, heads: int, dtype: torch.dtype) -> Any:
+def _run_edge_softmax(graph: Graph, heads: int, dtype: torch.dtype) -> Any:
     """Forward and backward."""
     scores = torch.ones(graph.num_edges, heads, dtype=dtype)
     backend = TritonBackend()
     return backend.edge_softmax_grad(graph, backend.edge_softmax(graph, scores), scores)
+
+
+def attention_calls(dtype: torch.dtype) -> list[Call]:
+    """Four heads of 64: all rules for the main dtypes, and in float32 all that edges bring."""
+    graph = graph_of_all_lengths()
+    main = dtype in (torch.float32, torch.bfloat16)
+    forms = [(rule, 4, 64, "none") for rule in (_RULES if main else ("gatv2",))]
+    if dtype == torch.float32:
+        forms += [("gat", 4, 64, "rows"), ("gatv2", 4, 64, "rows"), ("dot", 4, 64, "projected")]
+    if dtype == torch.bfloat16:
+        forms += [("gatv2", 2, 32, "none")]
+    found: list[Call] = [partial(_run_edge_softmax, graph, 4, dtype)] if main else []
+    for rule, heads, width, edge in forms:
+        everything = edge != "none"
+        operands = attention_operands(graph, rule, heads, width, dtype, edge, 0.3 if everything else 0.0)
+        found.append(partial(_run_attention, graph, operands, everything))
+    return found

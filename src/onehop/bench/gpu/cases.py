@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from onehop.backends.triton import TritonBackend
+from onehop.bench.gpu.attention_cases import attention_calls
 from onehop.graph import Graph
 
 Call = Callable[[], Any]
@@ -60,4 +61,4 @@ def calls(dtype: torch.dtype) -> list[Call]:
         found += (
             aggregate_calls(dense, 256, dtype) + sum_calls(sparse, 33, dtype) + sum_calls(sparse, 32, dtype)
         )
-    return found
+    return found + attention_calls(dtype)

@@ -49,6 +49,7 @@ class _Call:
             mask = _MASK_DROPOUT
         self.head_block = min(power_of_two(heads), max(plan.block_features // max(block_d, block_v), 1))
         self.all_heads = power_of_two(heads)
+        self.numbered = edge is not None or mask != 0
         self.acc = accumulator(operands.value.dtype)
         self.tensors: dict[str, Any] = {
             "value": operands.value.contiguous(),
@@ -85,9 +86,13 @@ class _Call:
         bucket: Bucket,
         programs: int | None = None,
         all_heads: bool = False,
+        numbered: bool = False,
         **more: Any,
     ) -> None:
-        """Launches a kernel over a bucket: a program a tile, or so many programs that share the tiles."""
+        """Launches a kernel over a bucket: a program a tile, or so many programs that share the tiles.
+
+        ``numbered`` says that it reads or writes something per edge besides operands.
+        """
         head_block = self.all_heads if all_heads else self.head_block
         grid = (bucket.programs if programs is None else programs, -(-self.settings["H"] // head_block))
         kernel[grid](
@@ -96,7 +101,7 @@ class _Call:
             work.end,
             work.slot,
             work.col,
-            work.perm,
+            work.perm if numbered or self.numbered else None,
             **self.tensors,
             **more,
             **self.settings,
@@ -160,7 +165,7 @@ def attend(
             )
         if with_weights:
             for bucket in buckets(work, plan):
-                call.run(attend_weights_kernel, work, bucket, softmax=softmax, weights=weights)
+                call.run(attend_weights_kernel, work, bucket, numbered=True, softmax=softmax, weights=weights)
     return out, softmax, weights
 
 
@@ -261,6 +266,7 @@ def _sweep_rows(
                 bucket,
                 programs=number,
                 all_heads=all_heads,
+                numbered=given["WEIGHTS"],
                 **given,
                 grad_query=query,
                 slot_rows=slots,
@@ -300,6 +306,7 @@ def _sweep_columns(
                 attend_grad_src_kernel,
                 work,
                 bucket,
+                numbered=given["WEIGHTS"],
                 **given,
                 grad_value=value,
                 grad_key=key,
