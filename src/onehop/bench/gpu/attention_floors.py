@@ -1,8 +1,8 @@
 """How many bytes attention has to move, forward and backward; see :mod:`onehop.bench.gpu.floors`.
 
 Only what is read or written for every edge or node is counted; ``att`` and its like are not. Per edge, a
-sweep reads its index, and what it gathers. The sweep over sources gathers two numbers a head besides rows: the
-logarithm of the sum of exponentials, and grad . out.
+sweep reads its index, and what it gathers. The sweep over sources gathers two numbers a head besides rows:
+the logarithm of the sum of exponentials, and grad . out.
 """
 
 from dataclasses import dataclass

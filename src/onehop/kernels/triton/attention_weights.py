@@ -60,7 +60,7 @@ def attend_weights_kernel(
 ):
     """As :func:`attend_kernel`, with the softmax known; writes [E, H] in the caller's order."""
     ACC: tl.constexpr = tl.float64 if value.dtype.element_ty == tl.float64 else tl.float32
-    row, begin, end, _, real = pieces(
+    row, begin, end, _slot, real = pieces(
         item_row, item_begin, item_end, item_slot, tl.program_id(0), first, count, ROWS, SPLIT
     )
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
@@ -81,7 +81,7 @@ def attend_weights_kernel(
         inside = at < end[:, None]
         source = tl.load(col + at, mask=inside, other=0).to(tl.int64)
         number = caller_numbers(perm, at, inside)
-        _, _, _, score = scored_edges(
+        _values, _keys, _raw, score = scored_edges(
             value,
             key,
             edge,
