@@ -28,6 +28,22 @@ x = torch.ones(1, 256)
 )
 print(*faults(launch, compile_launch(launch, "sm_90")))
 """
+# As in graphs of more than 2^31 edges; a type that changes in a loop is found by the compiler alone.
+NUMBERED_IN_64_BITS = """
+import onehop.kernels.triton.work as work
+work._NARROW_EDGES = 0
+import torch
+from onehop.bench.gpu import cases
+from onehop.bench.gpu.check import faults
+from onehop.bench.gpu.compiled import compile_launch
+from onehop.bench.gpu.launches import launches_of
+
+launches = launches_of(*cases.aggregate_calls(cases.graph_of_degree(80), 64, torch.float32))
+assert all(dict(launch.signature)["begin_ptr"] in ("*i64", "*i32") for launch in launches)
+assert any(dict(launch.signature)["begin_ptr"] == "*i64" for launch in launches)
+for launch in launches:
+    print(*faults(launch, compile_launch(launch, "sm_90")))
+"""
 
 
 def compiling(*command):
@@ -55,3 +71,9 @@ def test_spilled_registers_are_found():
     done = compiling("-c", TOO_MUCH)
     assert done.returncode == 0, done.stderr
     assert "bytes of registers are spilled" in done.stdout
+
+
+def test_edges_numbered_in_64_bits_compile():
+    done = compiling("-c", NUMBERED_IN_64_BITS)
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout.strip()
