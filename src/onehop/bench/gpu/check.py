@@ -8,6 +8,7 @@ features are loaded 16 bytes at a time where their length allows.
 
 import argparse
 import json
+import math
 import multiprocessing
 import os
 import sys
@@ -69,9 +70,20 @@ def faults(launch: Launch, usage: Usage) -> Iterator[str]:
         yield f"{usage.registers} registers are more than {MOST_REGISTERS}"
     if usage.atomics:
         yield f"{usage.atomics} atomic instructions"
-    row_bytes = dict(launch.constants).get("WIDTH", 0) * _ITEMSIZE[launch.dtype]
+    row_bytes = _row_bytes(launch)
     if row_bytes and row_bytes % 16 == 0 and not usage.loads.get(_WIDE_BITS):
         yield f"no load of {_WIDE_BITS} bits, though rows are {row_bytes} bytes"
+
+
+def _row_bytes(launch: Launch) -> int:
+    """Of a row of features, of one head for attention; 0 where a tile has not 16 bytes for every thread."""
+    constants = {name: value for name, value in launch.constants if value is not None}
+    itemsize = _ITEMSIZE[launch.dtype]
+    sizes = ("ROWS", "EDGES", "FEATURES") if "WIDTH" in constants else ("ROWS", "EDGES", "HEADS", "BLOCK_V")
+    tile = math.prod(constants.get(name, 1) for name in sizes)
+    if tile * itemsize < 16 * 32 * dict(launch.options).get("num_warps", 1):
+        return 0
+    return int(constants.get("WIDTH", constants.get("V", 0)) * itemsize)
 
 
 def launches(dtypes: Sequence[torch.dtype]) -> list[Launch]:
