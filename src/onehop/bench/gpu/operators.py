@@ -8,7 +8,9 @@ from torch import Tensor
 
 import onehop
 from onehop import Graph, reference
+from onehop.bench.gpu.attention_floors import AttentionShape, attention_floor
 from onehop.bench.gpu.floors import Floor, Shape, extremum_floor, sum_floor
+from onehop.kernels.attention_operands import Rule
 
 Inputs = dict[str, Tensor]
 
@@ -95,6 +97,16 @@ def _reduction(name: str, shapes: Callable[[Size], Mapping[str, tuple[int, ...]]
     )
 
 
+def _floor_of(rule: Rule) -> Callable[[Size, int], Floor]:
+    def floor(size: Size, itemsize: int) -> Floor:
+        shape = AttentionShape(
+            rule, size.nodes, size.nodes, size.edges, size.heads, size.width, itemsize, max(itemsize, 4)
+        )
+        return attention_floor(shape)
+
+    return floor
+
+
 OPERATORS = {
     operator.name: operator
     for operator in (
@@ -108,21 +120,21 @@ OPERATORS = {
             _gat,
             lambda graph, t: onehop.gat(graph, t["x"], t["score_src"], t["score_dst"], backend="triton"),
             lambda edges, _, t: reference.gat(edges, t["x"], t["score_src"], t["score_dst"])[0],
-            None,
+            _floor_of("gat"),
         ),
         Operator(
             "gatv2",
             _gatv2,
             lambda graph, t: onehop.gatv2(graph, t["x_src"], t["x_dst"], t["att"], backend="triton"),
             lambda edges, _, t: reference.gatv2(edges, t["x_src"], t["x_dst"], t["att"])[0],
-            None,
+            _floor_of("gatv2"),
         ),
         Operator(
             "attention",
             _attention,
             lambda graph, t: onehop.attention(graph, t["query"], t["key"], t["value"], backend="triton"),
             lambda edges, _, t: reference.attention(edges, t["query"], t["key"], t["value"])[0],
-            None,
+            _floor_of("dot"),
         ),
     )
 }
