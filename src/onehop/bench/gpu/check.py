@@ -83,7 +83,9 @@ def _row_bytes(launch: Launch) -> int:
     tile = math.prod(constants.get(name, 1) for name in sizes)
     if tile * itemsize < 16 * 32 * dict(launch.options).get("num_warps", 1):
         return 0
-    return int(constants.get("WIDTH", constants.get("V", 0)) * itemsize)
+    # Weights come of keys alone; of "gat" these are numbers.
+    of_head = "D" if launch.name == "attend_weights_kernel" else "V"
+    return int(constants.get("WIDTH", constants.get(of_head, 0)) * itemsize)
 
 
 def launches(dtypes: Sequence[torch.dtype]) -> list[Launch]:

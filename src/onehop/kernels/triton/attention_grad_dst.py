@@ -148,7 +148,7 @@ def attend_grad_dst_kernel(
                 ACC,
             )
             valid = inside[:, :, None] & heads_there[:, None, :]
-            weight = tl.where(valid, tl.exp(score - normaliser[:, None, :]), 0.0)
+            weight = tl.exp(tl.where(valid, score - normaliser[:, None, :], float("-inf")))
             slope = tl.sum(values * own_grad, 3)
             masked_weight = weight
             if MASK != NO_MASK:

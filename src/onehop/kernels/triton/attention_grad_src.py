@@ -125,7 +125,7 @@ def attend_grad_src_kernel(
             else:
                 score = tl.sum(queries * keys, 3) * factor
 
-        weight = tl.where(valid, tl.exp(score - normaliser), 0.0)
+        weight = tl.exp(tl.where(valid, score - normaliser, float("-inf")))
         masked_weight = weight
         slope = tl.sum(grads * edge_values, 3)
         if MASK != NO_MASK:

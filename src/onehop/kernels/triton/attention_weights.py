@@ -103,9 +103,10 @@ def attend_weights_kernel(
             EDGE,
             ACC,
         )
-        weight = tl.exp(score - less) * inverse
+        valid = inside[:, :, None] & (head < H)[None, None, :]
+        weight = tl.exp(tl.where(valid, score - less, 0.0)) * inverse
         # The dot product's weights are returned as they are before dropout and mask.
         if MASK != NO_MASK and RULE != DOT:
             weight *= multipliers(mask, number, inside, head, base, threshold, kept, H, MASK, ACC)
         place = weights + number[:, :, None] * H + head[None, None, :]
-        tl.store(place, weight, mask=inside[:, :, None] & (head < H)[None, None, :])
+        tl.store(place, weight, mask=valid)

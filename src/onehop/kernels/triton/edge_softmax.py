@@ -77,9 +77,10 @@ def edge_softmax_kernel(
         inside = at < end[:, None]
         number = caller_numbers(perm, at, inside)
         score = head_numbers(scores, number, inside, head, H, ACC)
-        share = tl.exp(score - less[:, None, :]) * inverse[:, None, :]
+        valid = inside[:, :, None] & there[:, None, :]
+        share = tl.exp(tl.where(valid, score - less[:, None, :], 0.0)) * inverse[:, None, :]
         out_place = out + number[:, :, None] * H + head[None, None, :]
-        tl.store(out_place, share, mask=inside[:, :, None] & there[:, None, :])
+        tl.store(out_place, share, mask=valid)
 
 
 @triton.jit
