@@ -198,7 +198,7 @@ class TritonBackend:
         _, heads, width = operands.value.shape
         if operands.rule != "gat":
             width = max(width, operands.query.size(2))
-        return default_attention_plan(heads, width, operands.value.dtype.itemsize)
+        return default_attention_plan(heads, width, operands.value.dtype.itemsize, operands.edge is not None)
 
 
 def _work(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Work:

@@ -12,8 +12,8 @@ _WARP = 32
 # The backward sweeps hold about six tiles in 32 bits; with eight numbers of each, a thread stays within 128
 # registers, and 16-bit rows are still loaded 16 bytes at a time.
 _NUMBERS_PER_THREAD = 8
-# In double precision, where numbers take two registers.
-_NUMBERS_PER_THREAD_FP64 = 2
+# In double precision, and where edges have features, a thread has what it loads at a time.
+_LOADED_BYTES = 16
 # All heads of a row are taken together up to this width, so that edges are read once.
 _MOST_FEATURES = 512
 # More would have to wait for each other where the lanes of a row are put together.
@@ -25,15 +25,17 @@ _SPLIT_EDGES = 256
 
 
 @lru_cache(maxsize=4096)
-def default_attention_plan(heads: int, width: int, itemsize: int) -> TritonPlan:
+def default_attention_plan(heads: int, width: int, itemsize: int, edges: bool) -> TritonPlan:
     """Tiles of eight numbers a thread, all heads of a row together, rows longer than 256 edges cut.
 
     Args:
         heads: H.
         width: Columns of a head; the wider of keys and values.
         itemsize: Bytes of a number.
+        edges: Whether edges bring features, which take registers too.
     """
-    per_warp = _WARP * (_NUMBERS_PER_THREAD if itemsize < 8 else _NUMBERS_PER_THREAD_FP64)
+    numbers = _NUMBERS_PER_THREAD if itemsize < 8 and not edges else _LOADED_BYTES // itemsize
+    per_warp = _WARP * numbers
     of_head = power_of_two(width)
     features = max(min(power_of_two(heads) * of_head, _MOST_FEATURES), of_head)
     # A row that is wider than the tile gets more threads.

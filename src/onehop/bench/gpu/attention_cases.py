@@ -100,7 +100,7 @@ def attention_calls(dtype: torch.dtype) -> list[Call]:
     if dtype == torch.float32:
         forms += [("gat", 4, 64, "rows"), ("gatv2", 4, 64, "rows"), ("dot", 4, 64, "projected")]
     if dtype == torch.bfloat16:
-        forms += [("gatv2", 2, 32, "none")]
+        forms += [("gatv2", 2, 32, "none"), ("gatv2", 4, 64, "rows")]
     found: list[Call] = [partial(_run_edge_softmax, graph, 4, dtype)] if main else []
     for rule, heads, width, edge in forms:
         everything = edge != "none"
