@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -242,6 +243,9 @@ def _sweep_rows(
     if query is not None and work.slots:
         slots = query.new_empty((work.slots, query[:1].numel()), dtype=acc)
     launches = buckets(work, plan)
+    if for_att:
+        # Its sum takes registers of which as many short rows as elsewhere would leave too few.
+        launches = [replace(bucket, rows=max(bucket.rows // 2, 1)) for bucket in launches]
     programs = [bucket.programs for bucket in launches]
     att_parts = weight_parts = None
     if for_att or for_edge_weight:
