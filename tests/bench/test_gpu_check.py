@@ -55,13 +55,13 @@ def compiling(*command):
 
 
 def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
-    """One dtype for two makers' GPUs; ``make gpu-check`` does them all."""
+    """One dtype for one GPU; ``make gpu-check`` does them all."""
     table = tmp_path / "table.json"
-    options = ("--dtypes", "bfloat16", "--targets", "sm_90", "gfx942", "--json", str(table))
+    options = ("--dtypes", "bfloat16", "--targets", "sm_90", "--json", str(table))
     done = compiling("-m", "onehop.bench.gpu.check", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     kernels = json.loads(table.read_text())["kernels"]
-    assert {each["target"] for each in kernels} == {"sm_90", "gfx942"}
+    assert {each["target"] for each in kernels} == {"sm_90"}
     names = {each["kernel"] for each in kernels}
     assert {"sum_kernel", "extremum_kernel", "extremum_grad_source_kernel", "sddmm_kernel"} <= names
     assert all(each["registers"] > 0 and each["loads"] for each in kernels)
