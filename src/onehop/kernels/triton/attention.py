@@ -244,8 +244,12 @@ def _sweep_rows(
         slots = query.new_empty((work.slots, query[:1].numel()), dtype=acc)
     launches = buckets(work, plan)
     if for_att:
-        # Its sum takes registers of which as many short rows as elsewhere would leave too few.
-        launches = [replace(bucket, rows=max(bucket.rows // 2, 1)) for bucket in launches]
+        # Its sum takes registers, of which tiles as large as elsewhere would leave too few.
+        fewer = 1 if operands.edge is None else 2
+        launches = [
+            replace(bucket, rows=max(bucket.rows // 2, 1), edges=max(bucket.edges // fewer, 1))
+            for bucket in launches
+        ]
     programs = [bucket.programs for bucket in launches]
     att_parts = weight_parts = None
     if for_att or for_edge_weight:
