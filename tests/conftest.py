@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+# Before anything imports triton: in tests its kernels are interpreted, on CPU tensors.
+os.environ["TRITON_INTERPRET"] = "1"
+
 # How long an example takes decides nothing.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")

@@ -9,6 +9,7 @@ from onehop.backends.base import Backend
 from onehop.backends.cpu import CpuBackend
 from onehop.backends.machine import MachineBackend
 from onehop.backends.reference import ReferenceBackend
+from onehop.backends.triton import TritonBackend
 from onehop.errors import ArgumentError, BackendError
 from onehop.machines.base import Machine
 from onehop.machines.ledger import Ledger
@@ -23,7 +24,8 @@ def _near_bank() -> Machine:
 _CPU = CpuBackend()
 # In the order in which they are tried.
 _BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (_CPU, ReferenceBackend(), MachineBackend("pim", _near_bank))
+    backend.name: backend
+    for backend in (_CPU, TritonBackend(), ReferenceBackend(), MachineBackend("pim", _near_bank))
 }
 # Used by name alone.
 _BY_NAME = ("reference", "pim")

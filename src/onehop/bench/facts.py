@@ -20,7 +20,7 @@ from onehop.errors import ConfigurationError
 OPTIONAL = {
     "torch_geometric": ("what onehop.patch() accelerates", "pip install 'onehop[pyg]'"),
     "numba": ("a peer in onehop bench ops", "pip install 'onehop[bench]'"),
-    "triton": ("kernels for GPUs; this version has none", "pip install triton"),
+    "triton": ("the kernels for GPUs", "pip install 'onehop[gpu]'"),
     "ogb": ("graphs named ogb:NAME", "pip install 'onehop[datasets]'"),
     "torch_sparse": ("a peer in onehop bench", "pip install torch_sparse"),
     "dgl": ("a peer in onehop bench ops", "pip install dgl"),

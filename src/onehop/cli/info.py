@@ -73,12 +73,10 @@ def _memory(console: Console, found: dict[str, Any]) -> None:
 def _backends(console: Console, found: dict[str, Any]) -> None:
     table = _pairs("backends")
     for name, backend in found["backends"].items():
-        reason = backend["refuses_cpu_float32"]
-        _row(
-            table,
-            name,
-            backend["describes"] if reason is None else f"refuses CPU tensors of float32: {reason}",
-        )
+        told, reason = backend["describes"], backend["refuses_cpu_float32"]
+        if reason is not None and reason != told:
+            told = f"{told}; refuses CPU tensors of float32: {reason}"
+        _row(table, name, told)
     console.print(table)
 
 

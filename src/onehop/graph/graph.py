@@ -5,6 +5,7 @@ import operator
 import os
 import threading
 import weakref
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,7 @@ class Graph:
         "_inverse_in_degrees",
         "_statistics",
         "_transpose",
+        "derived",
         "lock",
         "num_dst",
         "num_edges",
@@ -71,6 +73,8 @@ class Graph:
         # Of onehop.graph.reorder: (method, transposed) -> native graph, and method -> its two orders.
         self.ordered: dict[tuple[str, bool], Any] = {}
         self.orders: dict[str, Orders] = {}
+        # Of backends: what they made of this graph, for each a key of theirs; every value has nbytes.
+        self.derived: dict[Hashable, Any] = {}
         self.number: int = next(_numbers)
         """Names this graph where only numbers can travel, as in a compiled program; see :func:`by_number`."""
         _by_number[self.number] = self
@@ -313,9 +317,10 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays that exist now: the graph, and once needed its transpose and other orders."""
+        """Bytes of the arrays that exist now: the graph, its transpose once needed, and what else is kept."""
         native_graphs = [self._csr, self._transpose, *self.ordered.values()]
-        return sum(int(each.bytes) for each in native_graphs if each is not None)
+        own = sum(int(each.bytes) for each in native_graphs if each is not None)
+        return own + sum(int(each.nbytes) for each in list(self.derived.values()))
 
     def __repr__(self) -> str:
         """Nodes and edges."""

@@ -3,5 +3,6 @@
 from onehop.plans.cpu import CpuPlan
 from onehop.plans.ndp import NdpPlan
 from onehop.plans.pim import PimPlan
+from onehop.plans.triton import TritonPlan
 
-__all__ = ["CpuPlan", "NdpPlan", "PimPlan"]
+__all__ = ["CpuPlan", "NdpPlan", "PimPlan", "TritonPlan"]

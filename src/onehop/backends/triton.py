@@ -1,0 +1,215 @@
+"""The Triton kernels on GPUs."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.kernels import torch_csr
+from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
+from onehop.kernels.triton import availability
+from onehop.kernels.triton.work import Work, work_of
+from onehop.plans.triton import TritonPlan
+from onehop.plans.triton_attention import default_attention_plan
+from onehop.plans.triton_default import default_triton_plan
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+class TritonBackend:
+    """Programs over work items of a graph, without atomics: the same bits in every run of one plan.
+
+    Args:
+        plan: Used for every call; None means the default for the width, dtype and graph.
+    """
+
+    name = "triton"
+
+    def __init__(self, plan: TritonPlan | None = None) -> None:
+        self._plan = plan
+
+    def describe(self) -> str:
+        """Triton's version and the GPUs, or why there is nothing to run on."""
+        reason = availability.missing()
+        if reason is not None:
+            return reason
+        if availability.interpreted():
+            return f"triton {availability.version()}, interpreted on the CPU: slow, for tests"
+        devices = [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
+        return f"triton {availability.version()} on {', '.join(devices)}"
+
+    def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
+        """It runs on tensors of a GPU, of the four float types."""
+        reason = availability.refuses(device)
+        if reason is None and dtype not in FLOATS:
+            return f"computes in float32, float64, bfloat16 and float16, not in {dtype}"
+        return reason
+
+    def prepare(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> TritonPlan:
+        """The plan for a graph and a width."""
+        if self._plan is not None:
+            return self._plan
+        rows = graph.num_src if transposed else graph.num_dst
+        return default_triton_plan(width, dtype.itemsize, rows, graph.num_edges)
+
+    def aggregate(
+        self,
+        graph: Graph,
+        transposed: bool,
+        x: Tensor,
+        weight: Tensor | None,
+        src_scale: Tensor | None,
+        dst_scale: Tensor | None,
+        mean: bool,
+        widen: bool,
+    ) -> Tensor:
+        """Sum or mean over each row's edges."""
+        if mean:
+            inverse = _inverse_in_degrees(graph, x)
+            if transposed:
+                src_scale = inverse if src_scale is None else inverse * src_scale
+            else:
+                dst_scale = inverse if dst_scale is None else inverse * dst_scale
+        plan = self.prepare(graph, transposed, x.size(1), x.dtype)
+        if plan.variant == "torch_csr" and torch_csr.applies(x, weight, widen):
+            return torch_csr.aggregate(graph, transposed, x, weight, src_scale, dst_scale)
+        from onehop.kernels.triton.aggregate import aggregate
+
+        work = _work(graph, transposed, x, plan)
+        return aggregate(work, plan, x, weight, src_scale, dst_scale, widen)
+
+    def extremum(
+        self,
+        graph: Graph,
+        x: Tensor,
+        weight: Tensor | None,
+        reduce: str,
+        widen: bool,
+        with_ties: bool,
+        adds: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Max or min, and the number of edges that reach it."""
+        from onehop.kernels.triton.extremum import extremum
+
+        plan = self.prepare(graph, False, x.size(1), x.dtype)
+        work = _work(graph, False, x, plan)
+        out, ties = extremum(work, plan, x, weight, reduce == "max", widen, with_ties, adds)
+        return out, out.new_empty(0) if ties is None else ties
+
+    def extremum_grad(
+        self,
+        graph: Graph,
+        grad: Tensor,
+        x: Tensor,
+        weight: Tensor | None,
+        extremum: Tensor,
+        ties: Tensor,
+        for_x: bool,
+        for_weight: bool,
+        adds: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Compares every message with the extremum once more; nothing is kept for each edge."""
+        from onehop.kernels.triton.extremum import extremum_grad_source, extremum_grad_weight
+
+        share = (grad / (ties + (extremum == 0))).contiguous()
+        grad_x = grad_weight = share.new_empty(0)
+        if for_x:
+            plan = self.prepare(graph, True, x.size(1), x.dtype)
+            work = _work(graph, True, x, plan)
+            grad_x = extremum_grad_source(work, plan, x, weight, extremum, share, adds)
+        if for_weight and weight is not None:
+            plan = self.prepare(graph, False, x.size(1), x.dtype)
+            work = _work(graph, False, x, plan)
+            grad_weight = extremum_grad_weight(work, plan, x, weight, extremum, share, adds)
+        return grad_x, grad_weight
+
+    def edge_softmax(self, graph: Graph, scores: Tensor) -> Tensor:
+        """[E, H]: softmax over every destination's edges."""
+        from onehop.kernels.triton.edge_softmax import edge_softmax
+
+        plan = self.prepare(graph, False, scores.size(1), scores.dtype)
+        return edge_softmax(_work(graph, False, scores, plan), plan, scores)
+
+    def edge_softmax_grad(self, graph: Graph, softmax: Tensor, grad: Tensor) -> Tensor:
+        """[E, H]: the gradient to the scores."""
+        from onehop.kernels.triton.edge_softmax import edge_softmax_grad
+
+        plan = self.prepare(graph, False, softmax.size(1), softmax.dtype)
+        return edge_softmax_grad(_work(graph, False, softmax, plan), plan, softmax, grad)
+
+    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
+        """[E, H]: a dot product for every edge and head."""
+        from onehop.kernels.triton.sddmm import sddmm
+
+        plan = self.prepare(graph, False, src.size(1) * src.size(2), src.dtype)
+        scale = _inverse_in_degrees(graph, src) if mean else None
+        return sddmm(_work(graph, False, src, plan), plan, dst, src, scale, widen)
+
+    def fusedmm(self, graph: Graph, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
+        """[num_dst, F]: edges are weighed in one pass and added up in another."""
+        from onehop.kernels.triton.sddmm import sddmm
+
+        plan = self.prepare(graph, False, src.size(1), src.dtype)
+        work = _work(graph, False, src, plan)
+        ends = dst.unsqueeze(1), src.unsqueeze(1)
+        scores = factor * sddmm(work, plan, *ends, None, True, distance=rule == "tdist").squeeze(1)
+        if rule != "tdist":
+            weight = scores.sigmoid() if rule == "sigmoid" else scores
+            return self.aggregate(graph, False, src, weight, None, None, False, False)
+        weight = (1 + scores).reciprocal()
+        ones = weight.new_ones(graph.num_src, 1)
+        total = self.aggregate(graph, False, ones, weight, None, None, False, True)
+        summed = self.aggregate(graph, False, src, weight, None, None, False, True)
+        return (total * dst - summed).to(src.dtype)
+
+    def attend(
+        self, graph: Graph, operands: AttentionOperands, with_weights: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention over each destination's edges."""
+        from onehop.kernels.triton.attention import attend
+
+        plan = self._attention_plan(operands)
+        return attend(_work(graph, False, operands.value, plan), plan, operands, with_weights)
+
+    def attend_grad(
+        self,
+        graph: Graph,
+        operands: AttentionOperands,
+        out: Tensor,
+        softmax: Tensor,
+        weights: Tensor | None,
+        grad: Tensor,
+        grad_weights: Tensor | None,
+        wanted: Sequence[bool],
+    ) -> AttentionGrads:
+        """Two sweeps that compute scores and weights once more; nothing is kept for each edge."""
+        from onehop.kernels.triton.attention import attend_grad
+
+        plan = self._attention_plan(operands)
+        work, transposed = (_work(graph, turned, operands.value, plan) for turned in (False, True))
+        return attend_grad(
+            work, transposed, plan, operands, out, softmax, weights, grad, grad_weights, wanted
+        )
+
+    def _attention_plan(self, operands: AttentionOperands) -> TritonPlan:
+        if self._plan is not None:
+            return self._plan
+        _, heads, width = operands.value.shape
+        if operands.rule != "gat":
+            width = max(width, operands.query.size(2))
+        return default_attention_plan(heads, width, operands.value.dtype.itemsize, operands.edge is not None)
+
+
+def _work(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Work:
+    return work_of(graph, transposed, x.device, plan.split_edges, plan.short_edges)
+
+
+def _inverse_in_degrees(graph: Graph, x: Tensor) -> Tensor:
+    """[num_dst], of the accumulator's dtype, on the device of x; kept with the graph."""
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    key = ("inverse in-degrees", x.device, dtype)
+    found = graph.derived.get(key)
+    if found is None:
+        found = graph.derived[key] = graph.inverse_in_degrees(dtype).to(x.device)
+    return found

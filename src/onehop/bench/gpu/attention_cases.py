@@ -1,0 +1,109 @@
+"""Calls of the attention kernels in the forms that the default plans give them; see :mod:`.cases`."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.backends.triton import TritonBackend
+from onehop.graph import Graph
+from onehop.kernels.attention_operands import AttentionOperands, Rule
+
+Call = Callable[[], Any]
+
+_EDGE_COLUMNS = 8
+_RULES: tuple[Rule, ...] = ("gat", "gatv2", "dot")
+_NODES = 40
+# Longer than default plans let a row be, so that it is cut, in both directions.
+_HUB = 600
+
+
+def graph_of_all_lengths() -> Graph:
+    """A graph with rows of one edge, rows of dozens and one that is cut, in both directions."""
+    node = torch.arange(_NODES)
+    some, hub = torch.arange(_HUB) % (_NODES // 2), torch.zeros(_HUB, dtype=torch.long)
+    to_hub = torch.stack([some, hub])
+    ring = torch.stack([node, node.roll(1)])
+    return Graph.from_edge_index(torch.cat([ring, to_hub, to_hub.flip(0)], 1), _NODES)
+
+
+def attention_operands(
+    graph: Graph,
+    rule: Rule,
+    heads: int,
+    width: int,
+    dtype: torch.dtype,
+    edge: str = "none",
+    dropout: float = 0.0,
+) -> AttentionOperands:
+    """Ones of the right shapes.
+
+    Args:
+        graph: The graph.
+        rule: How scores are made.
+        heads: H.
+        width: D.
+        dtype: Of the features.
+        edge: "none", "rows" ([E, H, D], or for "gat" [E, H]) or "projected" (from 8 columns).
+        dropout: Probability of dropping a weight.
+    """
+    acc = torch.float64 if dtype == torch.float64 else torch.float32
+    source, target = (graph.num_src, heads, width), (graph.num_dst, heads, width)
+    gat = rule == "gat"
+    keys: Tensor | None = None
+    if rule != "gatv2":
+        keys = torch.ones(source[:2], dtype=acc) if gat else torch.ones(source, dtype=dtype)
+    edges: Tensor | None = None
+    if edge == "rows":
+        edges = torch.ones((graph.num_edges, *target[1:])[: 2 if gat else 3], dtype=acc if gat else dtype)
+    elif edge == "projected":
+        edges = torch.ones(graph.num_edges, _EDGE_COLUMNS, dtype=dtype)
+    return AttentionOperands(
+        rule=rule,
+        value=torch.ones(source, dtype=dtype),
+        key=keys,
+        query=torch.ones(target[:2], dtype=acc) if gat else torch.ones(target, dtype=dtype),
+        att=torch.ones(heads, width, dtype=acc) if rule == "gatv2" else None,
+        edge=edges,
+        edge_weight=torch.ones(heads * width, _EDGE_COLUMNS, dtype=acc) if edge == "projected" else None,
+        mask=None,
+        factor=0.2,
+        dropout=dropout,
+        seed=7,
+    )
+
+
+def _run_attention(graph: Graph, operands: AttentionOperands, with_weights: bool) -> Any:
+    """Forward and backward, with every gradient there is."""
+    backend = TritonBackend()
+    out, softmax, weights = backend.attend(graph, operands, with_weights)
+    fields = (operands.value, operands.key, operands.query, operands.att, operands.edge, operands.edge_weight)
+    wanted = [field is not None for field in fields]
+    given = weights if with_weights else None
+    return backend.attend_grad(graph, operands, out, softmax, given, out, given, wanted)
+
+
+def _run_edge_softmax(graph: Graph, heads: int, dtype: torch.dtype) -> Any:
+    """Forward and backward."""
+    scores = torch.ones(graph.num_edges, heads, dtype=dtype)
+    backend = TritonBackend()
+    return backend.edge_softmax_grad(graph, backend.edge_softmax(graph, scores), scores)
+
+
+def attention_calls(dtype: torch.dtype) -> list[Call]:
+    """Four heads of 64: all rules for the main dtypes, and in float32 all that edges bring."""
+    graph = graph_of_all_lengths()
+    main = dtype in (torch.float32, torch.bfloat16)
+    forms = [(rule, 4, 64, "none") for rule in (_RULES if main else ("gatv2",))]
+    if dtype == torch.float32:
+        forms += [("gat", 4, 64, "rows"), ("gatv2", 4, 64, "rows"), ("dot", 4, 64, "projected")]
+    if dtype == torch.bfloat16:
+        forms += [("gatv2", 2, 32, "none"), ("gatv2", 4, 64, "rows")]
+    found: list[Call] = [partial(_run_edge_softmax, graph, 4, dtype)] if main else []
+    for rule, heads, width, edge in forms:
+        everything = edge != "none"
+        operands = attention_operands(graph, rule, heads, width, dtype, edge, 0.3 if everything else 0.0)
+        found.append(partial(_run_attention, graph, operands, everything))
+    return found

@@ -1,0 +1,64 @@
+"""Calls of every GPU kernel in the forms that the default plans give them, for the compilers to be tried on.
+
+The graphs are small; what is compiled depends on them through the plan alone.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onehop.backends.triton import TritonBackend
+from onehop.bench.gpu.attention_cases import attention_calls
+from onehop.graph import Graph
+
+Call = Callable[[], Any]
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_HEADS = 4
+_NODES = 40
+# Longer than default plans let a row be, so that it is cut, in both directions.
+_HUB = 600
+
+
+def graph_of_degree(degree: int) -> Graph:
+    """A graph of at least that mean degree, with a hub."""
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(0, _NODES, (2, _NODES * degree), generator=generator)
+    hub = torch.stack(
+        [torch.randint(0, _NODES, (_HUB,), generator=generator), torch.zeros(_HUB, dtype=torch.long)]
+    )
+    return Graph.from_edge_index(torch.cat([edges, hub, hub.flip(0)], 1), _NODES)
+
+
+def aggregate_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
+    """Sums, plain and with all there is; max; and their gradients."""
+    run = TritonBackend()
+    x = torch.ones(graph.num_src, width, dtype=dtype)
+    acc = torch.float64 if dtype == torch.float64 else torch.float32
+    weight, scale = torch.ones(graph.num_edges, dtype=acc), torch.ones(_NODES, dtype=acc)
+    share = torch.ones(graph.num_dst, width, dtype=acc)
+    return [
+        *sum_calls(graph, width, dtype),
+        lambda: run.aggregate(graph, True, x, weight, scale, scale, False, True),
+        lambda: run.extremum(graph, x, weight, "max", False, True),
+        lambda: run.extremum_grad(graph, share, x, weight, x, share, True, True),
+        lambda: run.sddmm(graph, x.view(_NODES, _HEADS, -1), x.view(_NODES, _HEADS, -1), False, True),
+    ]
+
+
+def sum_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
+    """The plain sum."""
+    x = torch.ones(graph.num_src, width, dtype=dtype)
+    return [lambda: TritonBackend().aggregate(graph, False, x, None, None, None, False, False)]
+
+
+def calls(dtype: torch.dtype) -> list[Call]:
+    """Everything for a dtype: all kernels at width 64, sums at other widths and where rows are long."""
+    sparse, dense = graph_of_degree(8), graph_of_degree(80)
+    found = aggregate_calls(sparse, 64, dtype)
+    if dtype in (torch.float32, torch.bfloat16):
+        found += (
+            aggregate_calls(dense, 256, dtype) + sum_calls(sparse, 33, dtype) + sum_calls(sparse, 32, dtype)
+        )
+    return found + attention_calls(dtype)

@@ -1,0 +1,135 @@
+"""Checks and measures the GPU kernels: ``python benchmarks/gpu.py``.
+
+Everything is generated on the spot. What was done when the time is over is written down; what was not is
+named.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from onehop.bench.gpu import report
+from onehop.bench.gpu.correctness import Verdict, hostile_edges, judge_all
+from onehop.bench.gpu.graphs import GRAPHS, edge_index_of
+from onehop.bench.gpu.measure import copy_bytes_per_s, measure
+from onehop.bench.gpu.operators import OPERATORS, Operator, Size
+from onehop.bench.gpu.peers import Peers
+from onehop.bench.gpu.report import CaseFigures
+from onehop.bench.report import write_json
+from onehop.kernels.triton import availability
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+# Heads and width of each; reductions see H * D columns.
+_SIZES = ((4, 64), (1, 64))
+_MEASURED = ("gatv2", "attention", "sum", "max", "gat")
+# Without a GPU: what the interpreter can do in a few seconds.
+_SMALL_COPY = 1 << 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 1 where a result is wrong, 2 where the kernels cannot run, else 0."""
+    chosen = _parser().parse_args(arguments)
+    device = torch.device("cpu" if availability.interpreted() else "cuda")
+    reason = availability.missing()
+    if reason is not None:
+        sys.stdout.write(f"The GPU kernels cannot run here: triton {reason}.\n")
+        return 2
+    begin = time.monotonic()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    verdicts = judge_all(*hostile_edges(device, chosen.hub), [_DTYPES[name] for name in chosen.dtypes])
+    wrong = [verdict for verdict in verdicts if not verdict.passes]
+    for verdict in wrong:
+        sys.stdout.write(
+            f"wrong: {verdict.operator} {verdict.dtype}, {verdict.of}: error {verdict.error:.2g}, "
+            f"allowed {verdict.allowed:.2g}\n"
+        )
+    sys.stdout.write(f"{len(verdicts) - len(wrong)} of {len(verdicts)} results and gradients are right.\n")
+    speed = copy_bytes_per_s(device, _SMALL_COPY) if device.type == "cpu" else copy_bytes_per_s(device)
+    cases: list[CaseFigures] = []
+    left_out: list[str] = []
+    if not wrong:
+        for name, found in _figures(chosen, device, speed, begin + 60 * chosen.minutes):
+            if found is None:
+                left_out.append(name)
+                continue
+            cases.append(found)
+            sys.stdout.write(report.table([found]).splitlines()[-1] + "\n")
+            _write(chosen.out, verdicts, cases, speed, left_out)  # so that an interruption loses little
+    _write(chosen.out, verdicts, cases, speed, left_out)
+    if cases:
+        machine = torch.cuda.get_device_name() if device.type == "cuda" else "interpreted on the CPU"
+        report.plot(cases, machine, chosen.out / "gpu.png")
+    if left_out:
+        sys.stdout.write(f"out of time, not measured: {', '.join(left_out)}\n")
+    return 1 if wrong else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Check and measure the GPU kernels of onehop.")
+    parser.add_argument("--out", type=Path, default=Path("build/gpu"), help="folder of results")
+    parser.add_argument("--minutes", type=float, default=8.0, help="no case is begun after so long")
+    parser.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
+    parser.add_argument("--operators", nargs="+", choices=list(OPERATORS), default=list(_MEASURED))
+    parser.add_argument("--dtypes", nargs="+", choices=list(_DTYPES), default=["float32", "bfloat16"])
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies nodes and edges of the graphs")
+    parser.add_argument("--hub", type=int, default=2000, help="edges of the hub in the check")
+    return parser
+
+
+def _figures(
+    chosen: argparse.Namespace, device: torch.device, speed: float, deadline: float
+) -> Iterator[tuple[str, CaseFigures | None]]:
+    """Case by case, or None for one that there was no time for."""
+    for graph in chosen.graphs:
+        peers = None
+        for name in chosen.operators:
+            for dtype in chosen.dtypes:
+                for heads, width in _SIZES:
+                    case = f"{graph} {name} {dtype} {heads}x{width}"
+                    if time.monotonic() > deadline:
+                        yield case, None
+                        continue
+                    if peers is None:
+                        peers = Peers(*edge_index_of(graph, device, chosen.scale))
+                    size = Size(peers.nodes, peers.graph.num_edges, heads, width)
+                    yield case, _case(graph, peers, OPERATORS[name], size, dtype, device, speed)
+
+
+def _case(
+    graph: str,
+    peers: Peers,
+    operator: Operator,
+    size: Size,
+    dtype: str,
+    device: torch.device,
+    speed: float,
+) -> CaseFigures:
+    floor = None if operator.floor is None else operator.floor(size, _DTYPES[dtype].itemsize)
+    return CaseFigures(
+        graph=graph,
+        operator=operator.name,
+        dtype=dtype,
+        heads=size.heads,
+        width=size.width,
+        peers=tuple(measure(peers, operator, size, _DTYPES[dtype], device)),
+        no_reuse_s=None if floor is None else floor.no_reuse / speed,
+        compulsory_s=None if floor is None else floor.compulsory / speed,
+    )
+
+
+def _write(
+    folder: Path,
+    verdicts: Sequence[Verdict],
+    cases: Sequence[CaseFigures],
+    speed: float,
+    left_out: Sequence[str],
+) -> None:
+    content = report.document(verdicts, cases, speed, left_out)
+    if torch.cuda.is_available():
+        content["gpu"] = torch.cuda.get_device_name()
+    write_json(folder / "gpu.json", "gpu", content)
+    (folder / "gpu.md").write_text(report.table(cases))

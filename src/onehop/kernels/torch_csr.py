@@ -1,0 +1,146 @@
+"""Sums through torch's sparse matrices, which on NVIDIA's GPUs are cuSPARSE's; what can be prepared is kept.
+
+Kept with the graph, for each direction, device and dtype: the matrix, whose values are the products of the
+weights and scales that it was last asked for. The same tensors, unchanged, find it again.
+"""
+
+import warnings
+import weakref
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+
+_MOST_NARROW = 2**31 - 1
+
+
+def applies(x: Tensor, weight: Tensor | None, widen: bool) -> bool:
+    """Whether a sum can go this way.
+
+    A matrix has one number an edge, so weights of heads cannot; and it has the dtype of x and of the result,
+    so 16-bit features go this way only without weights and where a 16-bit result is wanted.
+    """
+    if x.dtype in (torch.float32, torch.float64):
+        return weight is None or weight.dim() == 1
+    return weight is None and not widen
+
+
+def aggregate(
+    graph: Graph,
+    transposed: bool,
+    x: Tensor,
+    weight: Tensor | None,
+    src_scale: Tensor | None,
+    dst_scale: Tensor | None,
+) -> Tensor:
+    """The sum over every row's edges.
+
+    Args:
+        graph: The graph.
+        transposed: Whether rows are sources.
+        x: [cols, F].
+        weight: [E] in the caller's edge order.
+        src_scale: [cols].
+        dst_scale: [rows].
+
+    Returns:
+        [rows, F], of the dtype of x.
+    """
+    rows = graph.num_src if transposed else graph.num_dst
+    if graph.num_edges == 0 or x.size(1) == 0:
+        return x.new_zeros(rows, x.size(1))
+    parts = (weight, src_scale, dst_scale)
+    key = ("torch csr", transposed, x.device, x.dtype)
+    kept = graph.derived.get(key)
+    if kept is None or not kept.is_of(parts):
+        values = _values(graph, transposed, x, *parts)
+        layout = _layout(graph, transposed, x.device)
+        kept = _Kept(_matrix(layout, values, rows, x.size(0)), values.nbytes, tuple(map(_named, parts)))
+        graph.derived[key] = kept
+    out: Tensor = torch.sparse.mm(kept.matrix, x)
+    return out
+
+
+_Name = tuple["weakref.ref[Tensor]", int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A matrix, and the names of what its values were made from."""
+
+    matrix: Tensor
+    nbytes: int
+    names: tuple[_Name, ...]
+
+    def is_of(self, parts: tuple[Tensor | None, ...]) -> bool:
+        for name, part in zip(self.names, parts, strict=True):
+            if name is None or part is None:
+                if name is not None or part is not None:
+                    return False
+            elif name[0]() is not part or name[1] != part._version:
+                return False
+        return True
+
+
+def _named(part: Tensor | None) -> _Name:
+    return None if part is None else (weakref.ref(part), part._version)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the numbers of a matrix stand, on a device; of one direction."""
+
+    rowptr: Tensor
+    col: Tensor
+    row: Tensor
+    perm: Tensor | None
+
+    @property
+    def nbytes(self) -> int:
+        perm = 0 if self.perm is None else self.perm.nbytes
+        return self.rowptr.nbytes + self.col.nbytes + self.row.nbytes + perm
+
+
+def _layout(graph: Graph, transposed: bool, device: torch.device) -> _Layout:
+    key = ("torch csr layout", transposed, device)
+    found = graph.derived.get(key)
+    if found is None:
+        csr = graph.transposed_csr if transposed else graph.csr
+        index = torch.int32 if graph.num_edges <= _MOST_NARROW else torch.int64
+        row = torch.repeat_interleave(torch.arange(csr.rows, dtype=torch.int32), csr.rowptr.diff())
+        perm = None if csr.perm is None else csr.perm.to(device)
+        found = _Layout(csr.rowptr.to(device, index), csr.col.to(device, index), row.to(device), perm)
+        graph.derived[key] = found
+    return found
+
+
+def _values(
+    graph: Graph,
+    transposed: bool,
+    x: Tensor,
+    weight: Tensor | None,
+    src_scale: Tensor | None,
+    dst_scale: Tensor | None,
+) -> Tensor:
+    layout = _layout(graph, transposed, x.device)
+    accumulator = torch.float64 if x.dtype == torch.float64 else torch.float32
+    if weight is None:
+        values = torch.ones(graph.num_edges, dtype=accumulator, device=x.device)
+    else:
+        values = weight.clone() if layout.perm is None else weight.index_select(0, layout.perm)
+    if src_scale is not None:
+        values = values * src_scale.index_select(0, layout.col)
+    if dst_scale is not None:
+        values = values * dst_scale.index_select(0, layout.row)
+    return values.to(x.dtype)
+
+
+def _matrix(layout: _Layout, values: Tensor, rows: int, cols: int) -> Tensor:
+    with warnings.catch_warnings():
+        # Torch says once in a process that such matrices are new.
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+        return torch.sparse_csr_tensor(
+            layout.rowptr, layout.col, values, (rows, cols), check_invariants=False
+        )

@@ -1,0 +1,183 @@
+"""Sum and mean on the GPU, forward and backward: the gradient to x is the sum over the transposed graph."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from onehop.kernels.triton.launch import (
+    Bucket,
+    accumulator,
+    buckets,
+    features,
+    fix_up,
+    on_device_of,
+    options,
+    rows_of,
+)
+from onehop.kernels.triton.work import Work
+from onehop.plans.triton import TritonPlan
+
+
+@triton.jit(do_not_specialize=["first", "count"])
+def sum_kernel(
+    row_ptr,
+    begin_ptr,
+    end_ptr,
+    slot_ptr,
+    col_ptr,
+    perm_ptr,
+    x_ptr,
+    weight_ptr,
+    src_scale_ptr,
+    dst_scale_ptr,
+    out_ptr,
+    partial_ptr,
+    first,
+    count,
+    WIDTH: tl.constexpr,
+    X_STRIDE: tl.constexpr,
+    HEADS: tl.constexpr,
+    SPLIT: tl.constexpr,
+    ROWS: tl.constexpr,
+    EDGES: tl.constexpr,
+    FEATURES: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """A tile [ROWS, EDGES, FEATURES] goes over the edges of ROWS items, EDGES of each at a time.
+
+    Without ``col_ptr`` the edges are rows of x themselves, in their order.
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    head = first + tl.program_id(0) * ROWS
+    item = head + tl.arange(0, ROWS)
+    there = item < first + count
+    begin = tl.load(begin_ptr + item, mask=there, other=0)
+    end = tl.load(end_ptr + item, mask=there, other=0)
+    longest = tl.load(end_ptr + head) - tl.load(begin_ptr + head)
+    column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
+    inside = column < WIDTH
+    total = tl.zeros([ROWS, EDGES, FEATURES], ACC)
+    for step in tl.range(0, longest, EDGES, num_stages=STAGES):
+        edge = begin[:, None] + step + tl.arange(0, EDGES)[None, :]
+        live = edge < end[:, None]
+        if col_ptr is None:
+            source = edge
+        else:
+            source = tl.load(col_ptr + edge, mask=live, other=0)
+        tile = live[:, :, None] & inside[None, None, :]
+        value = tl.load(
+            x_ptr + source.to(tl.int64)[:, :, None] * X_STRIDE + column[None, None, :], mask=tile, other=0
+        ).to(ACC)
+        if weight_ptr is not None:
+            if perm_ptr is None:
+                number = edge.to(tl.int64)
+            else:
+                number = tl.load(perm_ptr + edge, mask=live, other=0).to(tl.int64)
+            if HEADS == 1:
+                value *= tl.load(weight_ptr + number, mask=live, other=0)[:, :, None]
+            else:
+                part = column // (WIDTH // HEADS)
+                value *= tl.load(
+                    weight_ptr + number[:, :, None] * HEADS + part[None, None, :], mask=tile, other=0
+                )
+        if src_scale_ptr is not None:
+            value *= tl.load(src_scale_ptr + source, mask=live, other=0)[:, :, None]
+        total += value
+    result = tl.sum(total, axis=1)
+    row = tl.load(row_ptr + item, mask=there, other=0).to(tl.int64)
+    if SPLIT:
+        slot = tl.load(slot_ptr + item, mask=there, other=0).to(tl.int64)
+        piece = there & (slot >= 0)
+        tl.store(
+            partial_ptr + slot[:, None] * WIDTH + column[None, :],
+            result,
+            mask=piece[:, None] & inside[None, :],
+        )
+        there = there & (slot < 0)
+    if dst_scale_ptr is not None:
+        result *= tl.load(dst_scale_ptr + row, mask=there, other=0)[:, None]
+    tl.store(
+        out_ptr + row[:, None] * WIDTH + column[None, :],
+        result.to(out_ptr.dtype.element_ty),
+        mask=there[:, None] & inside[None, :],
+    )
+
+
+def aggregate(
+    work: Work,
+    plan: TritonPlan,
+    x: Tensor,
+    weight: Tensor | None,
+    src_scale: Tensor | None,
+    dst_scale: Tensor | None,
+    widen: bool,
+) -> Tensor:
+    """The sum over every row's edges.
+
+    Args:
+        work: The graph's items, on the device of x.
+        plan: How to go over them.
+        x: [cols, F].
+        weight: [E] or [E, H] in the caller's edge order, of the accumulator's dtype; the columns of the
+            latter weigh one H-th of x's columns each.
+        src_scale: [cols], of the accumulator's dtype.
+        dst_scale: [rows], likewise.
+        widen: Return the accumulator's dtype in place of x's.
+
+    Returns:
+        [rows, F].
+    """
+    acc, width = accumulator(x.dtype), x.size(1)
+    out = x.new_empty((work.rows, width), dtype=acc if widen else x.dtype)
+    if out.numel() == 0:
+        return out
+    x = rows_of(x)
+    weight = None if weight is None else weight.contiguous()
+    partial = x.new_empty((work.slots, width), dtype=acc) if work.slots else None
+    scales = (src_scale, dst_scale)
+    with on_device_of(x):
+        for bucket in buckets(work, plan):
+            items = (work.row, work.begin, work.end, work.slot, work.col, work.perm)
+            _launch(bucket, plan, items, x, weight, scales, out, partial)
+        if partial is not None:
+            add_slots(work, plan, partial, dst_scale, out)
+    return out
+
+
+def add_slots(work: Work, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor) -> None:
+    """Fills the rows of ``out`` that were cut with the sums of their slots, in the order of the slots."""
+    items = (work.split_row, work.split_begin, work.split_begin[1:], None, None, None)
+    _launch(fix_up(work, plan), plan, items, partial, None, (None, dst_scale), out, None)
+
+
+def _launch(
+    bucket: Bucket,
+    plan: TritonPlan,
+    items: tuple[Tensor | None, ...],
+    x: Tensor,
+    weight: Tensor | None,
+    scales: tuple[Tensor | None, Tensor | None],
+    out: Tensor,
+    partial: Tensor | None,
+) -> None:
+    width = x.size(1)
+    tile = features(plan, width)
+    sum_kernel[(bucket.programs, -(-width // tile))](
+        *items,
+        x,
+        weight,
+        *scales,
+        out,
+        partial,
+        bucket.first,
+        bucket.count,
+        WIDTH=width,
+        X_STRIDE=x.stride(0),
+        HEADS=1 if weight is None or weight.dim() == 1 else weight.size(1),
+        SPLIT=bucket.split,
+        ROWS=bucket.rows,
+        EDGES=bucket.edges,
+        FEATURES=tile,
+        STAGES=plan.num_stages,
+        **options(plan),
+    )

@@ -1,0 +1,54 @@
+"""Whether the GPU kernels can run here, and why not."""
+
+import importlib.metadata
+import importlib.util
+import os
+
+import torch
+
+# bfloat16 and asynchronous copies begin with this generation of NVIDIA's GPUs.
+LEAST_CAPABILITY = (8, 0)
+
+
+def interpreted() -> bool:
+    """Whether triton interprets kernels on the CPU in place of compiling them (``TRITON_INTERPRET=1``)."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def missing() -> str | None:
+    """Why the kernels cannot run in this process, whatever the tensors; None if they can."""
+    if importlib.util.find_spec("triton") is None:
+        return "needs triton, which is not installed: pip install 'onehop[gpu]'"
+    if interpreted():
+        return None
+    if not torch.cuda.is_available():
+        return "needs a GPU that torch can use, and torch.cuda.is_available() is False"
+    return None
+
+
+def refuses(device: torch.device) -> str | None:
+    """Why the kernels cannot run on tensors of a device; None if they can."""
+    reason = missing()
+    if reason is not None:
+        return reason
+    if interpreted():
+        return None if device.type == "cpu" else f"is interpreted on CPU tensors now, not on {device.type}"
+    if device.type != "cuda":
+        return f"runs on CUDA tensors, not on {device.type}"
+    if torch.version.hip is None:
+        capability = torch.cuda.get_device_capability(device)
+        if capability < LEAST_CAPABILITY:
+            return (
+                f"needs a GPU of compute capability {_dotted(LEAST_CAPABILITY)} or later, "
+                f"and {torch.cuda.get_device_name(device)} has {_dotted(capability)}"
+            )
+    return None
+
+
+def version() -> str:
+    """Of triton, without importing it."""
+    return importlib.metadata.version("triton")
+
+
+def _dotted(capability: tuple[int, ...]) -> str:
+    return ".".join(map(str, capability))

@@ -1,0 +1,259 @@
+"""Softmax over every row's edges on the GPU, and its gradient."""
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from onehop.kernels.triton.attention_forward import usable
+from onehop.kernels.triton.attention_parts import caller_numbers, head_numbers, pieces
+from onehop.kernels.triton.launch import accumulator, buckets, on_device_of, options
+from onehop.kernels.triton.work import Work
+from onehop.plans.triton import TritonPlan
+from onehop.plans.triton_default import power_of_two
+
+
+@triton.jit(do_not_specialize=["first", "count"])
+def edge_softmax_kernel(
+    item_row,
+    item_begin,
+    item_end,
+    item_slot,
+    perm,
+    scores,
+    out,
+    slots,
+    first,
+    count,
+    H: tl.constexpr,
+    SPLIT: tl.constexpr,
+    FINISH: tl.constexpr,
+    ROWS: tl.constexpr,
+    EDGES: tl.constexpr,
+    HEADS: tl.constexpr,
+):
+    """Largest score and sum of exponentials of ROWS items, then their shares.
+
+    Pieces of cut rows leave the two in their slots, [slots, 2, H]. With FINISH, only the shares of such
+    pieces are written, from the slots, which hold the whole row's by then.
+    """
+    ACC: tl.constexpr = tl.float64 if scores.dtype.element_ty == tl.float64 else tl.float32
+    _, begin, end, slot, real = pieces(
+        item_row, item_begin, item_end, item_slot, tl.program_id(0), first, count, ROWS, SPLIT
+    )
+    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
+    lane = tl.arange(0, EDGES)
+    there = (head < H)[None, :]
+    part = (real & (slot >= 0))[:, None]
+    place = slots
+    if SPLIT:
+        place = slots + slot[:, None] * (2 * H) + head[None, :]
+    if FINISH:
+        end = tl.where(slot >= 0, end, begin)
+        less = tl.load(place, mask=part & there, other=0.0)
+        total = tl.load(place + H, mask=part & there, other=1.0)
+    else:
+        largest = tl.full([ROWS, EDGES, HEADS], float("-inf"), ACC)
+        totals = tl.zeros([ROWS, EDGES, HEADS], ACC)
+        for done in range(0, tl.max(end - begin, 0).to(tl.int32), EDGES):
+            at = begin[:, None] + (done + lane)[None, :]
+            inside = at < end[:, None]
+            score = head_numbers(scores, caller_numbers(perm, at, inside), inside, head, H, ACC)
+            score = tl.where(inside[:, :, None] & there[:, None, :], score, float("-inf"))
+            higher = tl.maximum(largest, score)
+            totals = totals * tl.exp(largest - usable(higher)) + tl.exp(score - usable(higher))
+            largest = higher
+        highest = tl.max(largest, 1)
+        less = usable(highest)
+        total = tl.sum(totals * tl.exp(largest - less[:, None, :]), 1)
+        if SPLIT:
+            tl.store(place, highest, mask=part & there)
+            tl.store(place + H, total, mask=part & there)
+            end = tl.where(slot >= 0, begin, end)
+    inverse = 1.0 / tl.where((begin == end)[:, None] | (head >= H)[None, :], 1.0, total)
+    for done in range(0, tl.max(end - begin, 0).to(tl.int32), EDGES):
+        at = begin[:, None] + (done + lane)[None, :]
+        inside = at < end[:, None]
+        number = caller_numbers(perm, at, inside)
+        score = head_numbers(scores, number, inside, head, H, ACC)
+        valid = inside[:, :, None] & there[:, None, :]
+        share = tl.exp(tl.where(valid, score - less[:, None, :], 0.0)) * inverse[:, None, :]
+        out_place = out + number[:, :, None] * H + head[None, None, :]
+        tl.store(out_place, share, mask=valid)
+
+
+@triton.jit
+def merge_softmax_kernel(cut_begin, slots, H: tl.constexpr, HEADS: tl.constexpr):
+    """Puts a cut row's largest score and sum of exponentials into every one of its slots."""
+    ACC: tl.constexpr = slots.dtype.element_ty
+    first = tl.load(cut_begin + tl.program_id(0)).to(tl.int64)
+    end = tl.load(cut_begin + tl.program_id(0) + 1).to(tl.int64)
+    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
+    there = head < H
+    largest = tl.full([HEADS], float("-inf"), ACC)
+    total = tl.zeros([HEADS], ACC)
+    for slot in range(first, end):
+        place = slots + slot * (2 * H) + head
+        part = tl.load(place, mask=there, other=float("-inf"))
+        higher = tl.maximum(largest, part)
+        less = usable(higher)
+        total = total * tl.exp(largest - less) + tl.load(place + H, mask=there, other=0.0) * tl.exp(
+            part - less
+        )
+        largest = higher
+    less = usable(largest)
+    for slot in range(first, end):
+        place = slots + slot * (2 * H) + head
+        tl.store(place, less, mask=there)
+        tl.store(place + H, total, mask=there)
+
+
+@triton.jit(do_not_specialize=["first", "count"])
+def edge_softmax_grad_kernel(
+    item_row,
+    item_begin,
+    item_end,
+    item_slot,
+    perm,
+    softmax,
+    grad,
+    out,
+    slots,
+    first,
+    count,
+    H: tl.constexpr,
+    SPLIT: tl.constexpr,
+    FINISH: tl.constexpr,
+    ROWS: tl.constexpr,
+    EDGES: tl.constexpr,
+    HEADS: tl.constexpr,
+):
+    """The row's sum of shares times gradients; then share times (gradient less that sum).
+
+    The slots, [slots, H], are as those of :func:`edge_softmax_kernel`.
+    """
+    ACC: tl.constexpr = tl.float64 if softmax.dtype.element_ty == tl.float64 else tl.float32
+    _, begin, end, slot, real = pieces(
+        item_row, item_begin, item_end, item_slot, tl.program_id(0), first, count, ROWS, SPLIT
+    )
+    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
+    lane = tl.arange(0, EDGES)
+    there = (head < H)[None, :]
+    part = (real & (slot >= 0))[:, None]
+    place = slots
+    if SPLIT:
+        place = slots + slot[:, None] * H + head[None, :]
+    if FINISH:
+        end = tl.where(slot >= 0, end, begin)
+        total = tl.load(place, mask=part & there, other=0.0)
+    else:
+        totals = tl.zeros([ROWS, EDGES, HEADS], ACC)
+        for done in range(0, tl.max(end - begin, 0).to(tl.int32), EDGES):
+            at = begin[:, None] + (done + lane)[None, :]
+            inside = at < end[:, None]
+            number = caller_numbers(perm, at, inside)
+            share = head_numbers(softmax, number, inside, head, H, ACC)
+            totals += share * head_numbers(grad, number, inside, head, H, ACC)
+        total = tl.sum(totals, 1)
+        if SPLIT:
+            tl.store(place, total, mask=part & there)
+            end = tl.where(slot >= 0, begin, end)
+    for done in range(0, tl.max(end - begin, 0).to(tl.int32), EDGES):
+        at = begin[:, None] + (done + lane)[None, :]
+        inside = at < end[:, None]
+        number = caller_numbers(perm, at, inside)
+        share = head_numbers(softmax, number, inside, head, H, ACC)
+        result = share * (head_numbers(grad, number, inside, head, H, ACC) - total[:, None, :])
+        out_place = out + number[:, :, None] * H + head[None, None, :]
+        tl.store(out_place, result, mask=inside[:, :, None] & there[:, None, :])
+
+
+@triton.jit
+def merge_sums_kernel(cut_begin, slots, H: tl.constexpr, HEADS: tl.constexpr):
+    """Puts a cut row's sum into every one of its slots."""
+    first = tl.load(cut_begin + tl.program_id(0)).to(tl.int64)
+    end = tl.load(cut_begin + tl.program_id(0) + 1).to(tl.int64)
+    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
+    there = head < H
+    total = tl.zeros([HEADS], slots.dtype.element_ty)
+    for slot in range(first, end):
+        total += tl.load(slots + slot * H + head, mask=there, other=0.0)
+    for slot in range(first, end):
+        tl.store(slots + slot * H + head, total, mask=there)
+
+
+def edge_softmax(work: Work, plan: TritonPlan, scores: Tensor) -> Tensor:
+    """Softmax over every row's edges.
+
+    Args:
+        work: The graph's items, on the device of the scores.
+        plan: How to go over them.
+        scores: [E, H] in the caller's edge order.
+
+    Returns:
+        [E, H], of the dtype of ``scores``; computed in the accumulator's.
+    """
+    return _two_passes(work, plan, edge_softmax_kernel, merge_softmax_kernel, (scores.contiguous(),), 2)
+
+
+def edge_softmax_grad(work: Work, plan: TritonPlan, softmax: Tensor, grad: Tensor) -> Tensor:
+    """The gradient to the scores: ``a * (g - sum of a * g over the row)``.
+
+    Args:
+        work: The graph's items, on the device of the tensors.
+        plan: How to go over them.
+        softmax: [E, H], the result a.
+        grad: [E, H], the gradient g, of the same dtype.
+
+    Returns:
+        [E, H], of that dtype.
+    """
+    operands = (softmax.contiguous(), grad.contiguous())
+    return _two_passes(work, plan, edge_softmax_grad_kernel, merge_sums_kernel, operands, 1)
+
+
+def _two_passes(
+    work: Work, plan: TritonPlan, kernel: Any, merge: Any, operands: tuple[Tensor, ...], numbers: int
+) -> Tensor:
+    """Whole rows at once; pieces of cut rows in two launches, between which their ``numbers`` are merged."""
+    first = operands[0]
+    out, heads = first.new_empty(first.shape), first.size(1)
+    if out.numel() == 0:
+        return out
+    block = min(power_of_two(heads), plan.block_features)
+    slots = (
+        first.new_empty((work.slots, numbers, heads), dtype=accumulator(first.dtype)) if work.slots else None
+    )
+    head_blocks = -(-heads // block)
+
+    def launch(finish: bool) -> None:
+        for bucket in buckets(work, plan):
+            if finish and not bucket.split:
+                continue
+            kernel[(bucket.programs, head_blocks)](
+                work.row,
+                work.begin,
+                work.end,
+                work.slot,
+                work.perm,
+                *operands,
+                out,
+                slots,
+                bucket.first,
+                bucket.count,
+                H=heads,
+                SPLIT=bucket.split,
+                FINISH=finish,
+                ROWS=bucket.rows,
+                EDGES=bucket.edges,
+                HEADS=block,
+                **options(plan),
+            )
+
+    with on_device_of(first):
+        launch(False)
+        if slots is not None:
+            merge[(work.split_row.numel(), head_blocks)](work.split_begin, slots, H=heads, HEADS=block)
+            launch(True)
+    return out

@@ -1,0 +1,82 @@
+"""How kernels that go over work items are launched."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.kernels.triton.work import Work
+from onehop.plans.triton import TritonPlan
+from onehop.plans.triton_default import power_of_two
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Items of like length, and the tile that programs take of them.
+
+    Attributes:
+        first: The first of the items.
+        count: How many.
+        rows: Items in a program.
+        edges: Edges of each item that are read at a time.
+        split: Whether pieces of rows may be among them.
+    """
+
+    first: int
+    count: int
+    rows: int
+    edges: int
+    split: bool
+
+    @property
+    def programs(self) -> int:
+        """How many programs go over the items."""
+        return -(-self.count // self.rows)
+
+
+def buckets(work: Work, plan: TritonPlan) -> list[Bucket]:
+    """The launches that a plan makes of a graph's items; none for what there is not."""
+    short = work.items - work.long_items
+    found = [
+        Bucket(0, work.long_items, 1, plan.block_edges, work.slots > 0),
+        Bucket(work.long_items, short, plan.rows_per_program, 1, work.slots > 0),
+    ]
+    return [bucket for bucket in found if bucket.count]
+
+
+def fix_up(work: Work, plan: TritonPlan) -> Bucket:
+    """The launch that merges the slots of rows that were cut: of ``split_row`` and ``split_begin``."""
+    return Bucket(0, work.split_row.numel(), 1, plan.block_edges, False)
+
+
+def features(plan: TritonPlan, width: int) -> int:
+    """Columns of a tile."""
+    return min(plan.block_features, power_of_two(width))
+
+
+def options(plan: TritonPlan) -> dict[str, Any]:
+    """What the compiler is told: warps, and that a product and the sum it goes into round once."""
+    return {"num_warps": plan.num_warps, "enable_fp_fusion": True}
+
+
+def rows_of(x: Tensor) -> Tensor:
+    """``x`` with its columns next to each other; rows may lie apart."""
+    return x if x.stride(1) == 1 or x.size(1) <= 1 else x.contiguous()
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """In which features of a dtype are added up."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+@contextlib.contextmanager
+def on_device_of(x: Tensor) -> Iterator[None]:
+    """Launches go to the current stream of the tensor's device, whichever device is current outside."""
+    if x.device.type != "cuda":
+        yield
+        return
+    with torch.cuda.device(x.device):
+        yield

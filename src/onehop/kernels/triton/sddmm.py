@@ -1,0 +1,156 @@
+"""Dot products, or squared distances, of the two ends of every edge, on the GPU."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from onehop.kernels.triton.launch import accumulator, buckets, on_device_of, options
+from onehop.kernels.triton.work import Work
+from onehop.plans.triton import TritonPlan
+from onehop.plans.triton_default import power_of_two
+
+
+@triton.jit(do_not_specialize=["first", "count"])
+def sddmm_kernel(
+    row_ptr,
+    begin_ptr,
+    end_ptr,
+    col_ptr,
+    perm_ptr,
+    dst_ptr,
+    src_ptr,
+    dst_scale_ptr,
+    out_ptr,
+    first,
+    count,
+    HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    DST_STRIDE: tl.constexpr,
+    SRC_STRIDE: tl.constexpr,
+    DISTANCE: tl.constexpr,
+    ROWS: tl.constexpr,
+    EDGES: tl.constexpr,
+    PARTS: tl.constexpr,
+    FEATURES: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """A tile [ROWS, EDGES, PARTS, FEATURES]: PARTS heads of some edges; a head is done before the next edges.
+
+    The row of the destination is read once, before the loop, where a tile holds all columns of a head.
+    """
+    ACC: tl.constexpr = tl.float64 if src_ptr.dtype.element_ty == tl.float64 else tl.float32
+    WHOLE: tl.constexpr = WIDTH <= FEATURES
+    first_item = first + tl.program_id(0) * ROWS
+    item = first_item + tl.arange(0, ROWS)
+    there = item < first + count
+    begin = tl.load(begin_ptr + item, mask=there, other=0)
+    end = tl.load(end_ptr + item, mask=there, other=0)
+    longest = tl.load(end_ptr + first_item) - tl.load(begin_ptr + first_item)
+    row = tl.load(row_ptr + item, mask=there, other=0).to(tl.int64)
+    # Heads and columns lie next to each other in memory, and do so in a tile, for loads of 16 bytes.
+    place = tl.arange(0, PARTS * FEATURES)
+    part = tl.program_id(1) * PARTS + place // FEATURES
+    column = place % FEATURES
+    offset = part * WIDTH + column
+    inside = (part < HEADS) & (column < WIDTH)
+    if WHOLE:
+        own = tl.load(
+            dst_ptr + row[:, None] * DST_STRIDE + offset[None, :],
+            mask=there[:, None] & inside[None, :],
+            other=0,
+        ).to(ACC)
+    if dst_scale_ptr is not None:
+        scale = tl.load(dst_scale_ptr + row, mask=there, other=0)
+    head = tl.program_id(1) * PARTS + tl.arange(0, PARTS)
+    for step in tl.range(0, longest, EDGES, num_stages=STAGES):
+        edge = begin[:, None] + step + tl.arange(0, EDGES)[None, :]
+        live = edge < end[:, None]
+        source = tl.load(col_ptr + edge, mask=live, other=0).to(tl.int64)[:, :, None]
+        total = tl.zeros([ROWS, EDGES, PARTS * FEATURES], ACC)
+        for ahead in range(0, WIDTH, FEATURES):
+            rest = inside & (column + ahead < WIDTH)
+            if not WHOLE:
+                own = tl.load(
+                    dst_ptr + row[:, None] * DST_STRIDE + (offset + ahead)[None, :],
+                    mask=there[:, None] & rest[None, :],
+                    other=0,
+                ).to(ACC)
+            other = tl.load(
+                src_ptr + source * SRC_STRIDE + (offset + ahead)[None, None, :],
+                mask=live[:, :, None] & rest[None, None, :],
+                other=0,
+            ).to(ACC)
+            if DISTANCE:
+                total += (own[:, None, :] - other) * (own[:, None, :] - other)
+            else:
+                total += own[:, None, :] * other
+        result = tl.sum(tl.reshape(total, [ROWS, EDGES, PARTS, FEATURES]), axis=3)
+        if dst_scale_ptr is not None:
+            result *= scale[:, None, None]
+        if perm_ptr is None:
+            number = edge.to(tl.int64)
+        else:
+            number = tl.load(perm_ptr + edge, mask=live, other=0).to(tl.int64)
+        tl.store(
+            out_ptr + number[:, :, None] * HEADS + head[None, None, :],
+            result.to(out_ptr.dtype.element_ty),
+            mask=live[:, :, None] & (head < HEADS)[None, None, :],
+        )
+
+
+def sddmm(
+    work: Work,
+    plan: TritonPlan,
+    dst: Tensor,
+    src: Tensor,
+    dst_scale: Tensor | None,
+    widen: bool,
+    distance: bool = False,
+) -> Tensor:
+    """A dot product for every edge and head.
+
+    Args:
+        work: The graph's items, on the device of the features.
+        plan: How to go over them.
+        dst: [num_dst, H, F].
+        src: [num_src, H, F].
+        dst_scale: acc [num_dst], what the products of a destination's edges are multiplied by; None means 1.
+        widen: Return the accumulator's dtype.
+        distance: The squared distance in place of the product.
+
+    Returns:
+        [E, H], in the caller's edge order.
+    """
+    heads, width = src.size(1), src.size(2)
+    out = src.new_empty((work.edges, heads), dtype=accumulator(src.dtype) if widen else src.dtype)
+    if out.numel() == 0 or width == 0:
+        return out.zero_()
+    dst, src = _whole_rows(dst), _whole_rows(src)
+    columns = min(power_of_two(width), plan.block_features)
+    parts = min(power_of_two(heads), max(plan.block_features // columns, 1))
+    with on_device_of(src):
+        for bucket in buckets(work, plan):
+            sddmm_kernel[(bucket.programs, -(-heads // parts))](
+                *(work.row, work.begin, work.end, work.col, work.perm),
+                *(dst, src, dst_scale, out),
+                bucket.first,
+                bucket.count,
+                HEADS=heads,
+                WIDTH=width,
+                DST_STRIDE=dst.stride(0),
+                SRC_STRIDE=src.stride(0),
+                DISTANCE=distance,
+                ROWS=bucket.rows,
+                EDGES=bucket.edges,
+                PARTS=parts,
+                FEATURES=columns,
+                STAGES=plan.num_stages,
+                **options(plan),
+            )
+    return out
+
+
+def _whole_rows(x: Tensor) -> Tensor:
+    """[N, H, F] whose heads and columns are contiguous; rows may lie apart."""
+    whole = (x.stride(2) == 1 or x.size(2) <= 1) and (x.stride(1) == x.size(2) or x.size(1) <= 1)
+    return x if whole else x.contiguous()

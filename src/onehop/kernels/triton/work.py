@@ -1,0 +1,156 @@
+"""A graph cut into pieces of work for GPU programs; made once for each direction and plan, then kept."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+
+# Numbers of edges stay in 32 bits where a tile that begins at the last edge ends below 2^31.
+_NARROW_EDGES = 2**31 - 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The rows of a graph as items of a bounded number of edges, the long ones first.
+
+    An item is a whole row, or, where a row has more than ``split_edges`` edges, one of its even pieces. Each
+    piece has a slot in a buffer of partial results; ``split_begin`` says which slots make up a row. All
+    tensors are on the device of the features.
+
+    Attributes:
+        rows: Rows of the result.
+        edges: E.
+        col: [E], int32: the column (the source, or in the transposed graph the destination) of every edge,
+            row by row.
+        perm: [E], int32 or int64: the caller's number of every edge; None where the orders agree.
+        row: [items], int32: the row of every item.
+        begin: [items], int32 (int64 in graphs of about 2^31 edges or more): its first edge.
+        end: [items], likewise: one behind its last edge.
+        slot: [items], int32: where its partial result goes; -1 where it is a whole row.
+        long_items: How many of the items have more than ``short_edges`` edges; these come first, those of
+            the same power of two in the order of their rows. The others are sorted by their length,
+            longest first.
+        slots: How many slots there are.
+        split_row: [cut rows], int32: the rows that were cut.
+        split_begin: [cut rows + 1], int32: the first slot of each.
+    """
+
+    rows: int
+    edges: int
+    col: Tensor
+    perm: Tensor | None
+    row: Tensor
+    begin: Tensor
+    end: Tensor
+    slot: Tensor
+    long_items: int
+    slots: int
+    split_row: Tensor
+    split_begin: Tensor
+
+    @property
+    def items(self) -> int:
+        """How many there are."""
+        return self.row.numel()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors, but for those that works of the same direction share."""
+        own = (self.row, self.begin, self.end, self.slot, self.split_row, self.split_begin)
+        return sum(tensor.nbytes for tensor in own)
+
+
+def work_of(graph: Graph, transposed: bool, device: torch.device, split_edges: int, short_edges: int) -> Work:
+    """The work of a graph; kept with the graph.
+
+    Args:
+        graph: The graph.
+        transposed: Whether rows are sources.
+        device: Where the tensors are to be.
+        split_edges: Most edges of an item.
+        short_edges: Most edges of an item that shares its program.
+    """
+    key = ("work", transposed, device, split_edges, min(short_edges, split_edges))
+    found = graph.derived.get(key)
+    if found is None:
+        with graph.lock:
+            found = graph.derived.get(key)
+            if found is None:
+                col, perm = _edges(graph, transposed, device)
+                csr = graph.transposed_csr if transposed else graph.csr
+                found = _cut(csr.rowptr, col, perm, split_edges, short_edges, device)
+                graph.derived[key] = found
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Edges:
+    """What all works of one direction share."""
+
+    col: Tensor
+    perm: Tensor | None
+
+    @property
+    def nbytes(self) -> int:
+        if self.col.device.type == "cpu":
+            return 0  # the graph's own
+        return self.col.nbytes + (0 if self.perm is None else self.perm.nbytes)
+
+
+def _edges(graph: Graph, transposed: bool, device: torch.device) -> tuple[Tensor, Tensor | None]:
+    key = ("edges", transposed, device)
+    if key not in graph.derived:
+        csr = graph.transposed_csr if transposed else graph.csr
+        perm = None if csr.perm is None else csr.perm.to(device)
+        graph.derived[key] = _Edges(csr.col.to(device), perm)
+    found = graph.derived[key]
+    return found.col, found.perm
+
+
+def _cut(
+    rowptr: Tensor, col: Tensor, perm: Tensor | None, split_edges: int, short_edges: int, device: torch.device
+) -> Work:
+    degree = rowptr.diff()
+    rows, edges = degree.numel(), col.numel()
+    pieces = ((degree + split_edges - 1) // split_edges).clamp(min=1)
+    row = torch.repeat_interleave(torch.arange(rows), pieces)
+    ordinal = torch.arange(row.numel()) - (pieces.cumsum(0) - pieces)[row]
+    step = (degree + pieces - 1) // pieces
+    begin = torch.minimum(rowptr[row] + ordinal * step[row], rowptr[row + 1])
+    end = torch.minimum(begin + step[row], rowptr[row + 1])
+    cut = pieces > 1
+    in_slot = cut[row]
+    slot = torch.where(in_slot, in_slot.cumsum(0) - 1, -1)
+    split_begin = torch.cat([pieces.new_zeros(1), pieces[cut].cumsum(0)])
+    length = end - begin
+    order = _sort_key(length, short_edges).sort(descending=True, stable=True).indices
+    wide = torch.int32 if edges <= _NARROW_EDGES else torch.int64
+
+    def there(values: Tensor, dtype: torch.dtype) -> Tensor:
+        return values.to(dtype).to(device)
+
+    return Work(
+        rows=rows,
+        edges=edges,
+        col=col,
+        perm=perm,
+        row=there(row[order], torch.int32),
+        begin=there(begin[order], wide),
+        end=there(end[order], wide),
+        slot=there(slot[order], torch.int32),
+        long_items=int((length > short_edges).sum()),
+        slots=int(in_slot.sum()),
+        split_row=there(cut.nonzero().squeeze(1), torch.int32),
+        split_begin=there(split_begin, torch.int32),
+    )
+
+
+def _sort_key(length: Tensor, short_edges: int) -> Tensor:
+    """Exact for short items, whose program waits for its longest; else the next power of two.
+
+    Rows of one power of two keep their order, in which neighbours may be near.
+    """
+    powers = 2 ** torch.arange(63)
+    return torch.where(length > short_edges, powers[torch.bucketize(length, powers)], length)

@@ -1,0 +1,51 @@
+"""The GPU plan of attention that is used where nothing was tuned: O(1), from sizes alone.
+
+Its constants follow from what the compilers report of registers; no GPU has timed them.
+"""
+
+from functools import lru_cache
+
+from onehop.plans.triton import TritonPlan
+from onehop.plans.triton_default import power_of_two
+
+_WARP = 32
+# The backward sweeps hold about six tiles in 32 bits; with eight numbers of each, a thread stays within 128
+# registers, and 16-bit rows are still loaded 16 bytes at a time.
+_NUMBERS_PER_THREAD = 8
+# In double precision, and where edges have features, a thread has what it loads at a time.
+_LOADED_BYTES = 16
+# All heads of a row are taken together up to this width, so that edges are read once.
+_MOST_FEATURES = 512
+# More would have to wait for each other where the lanes of a row are put together.
+_WARPS = 2
+_MOST_LANES = 32
+_MOST_WARPS = 16
+# Writing and reading back a piece's sums is less than one percent of reading its edges' rows.
+_SPLIT_EDGES = 256
+
+
+@lru_cache(maxsize=4096)
+def default_attention_plan(heads: int, width: int, itemsize: int, edges: bool) -> TritonPlan:
+    """Tiles of eight numbers a thread, all heads of a row together, rows longer than 256 edges cut.
+
+    Args:
+        heads: H.
+        width: Columns of a head; the wider of keys and values.
+        itemsize: Bytes of a number.
+        edges: Whether edges bring features, which take registers too.
+    """
+    numbers = _NUMBERS_PER_THREAD if itemsize < 8 and not edges else _LOADED_BYTES // itemsize
+    per_warp = _WARP * numbers
+    of_head = power_of_two(width)
+    features = max(min(power_of_two(heads) * of_head, _MOST_FEATURES), of_head)
+    # A row that is wider than the tile gets more threads.
+    warps = max(_WARPS, min(features // per_warp, _MOST_WARPS))
+    lanes = min(max(per_warp * warps // features, 1), _MOST_LANES)
+    return TritonPlan(
+        split_edges=_SPLIT_EDGES,
+        short_edges=lanes,
+        rows_per_program=lanes,
+        block_edges=lanes,
+        block_features=min(features, 4096),
+        num_warps=warps,
+    )

@@ -1,0 +1,79 @@
+"""Kernels compiled ahead of time. In processes of their own, for in this one triton interprets."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="triton is not installed: it compiles the GPU kernels")
+
+CACHE = Path(__file__).parents[2] / "build" / "triton"
+# One program with 64 rows of 256 numbers in 32 threads: far more than there are registers.
+TOO_MUCH = """
+import sys, torch, onehop
+from onehop.backends.triton import TritonBackend
+from onehop.bench.gpu.check import faults
+from onehop.bench.gpu.compiled import compile_launch
+from onehop.bench.gpu.launches import launches_of
+from onehop.plans import TritonPlan
+
+plan = TritonPlan(short_edges=0, block_edges=64, block_features=256, num_warps=1)
+graph = onehop.Graph.from_edge_index(torch.zeros(2, 9, dtype=torch.long), 1)
+x = torch.ones(1, 256)
+(launch,) = launches_of(
+    lambda: TritonBackend(plan).aggregate(graph, False, x, None, None, None, False, False)
+)
+print(*faults(launch, compile_launch(launch, "sm_90")))
+"""
+# As in graphs of more than 2^31 edges; a type that changes in a loop is found by the compiler alone.
+NUMBERED_IN_64_BITS = """
+import onehop.kernels.triton.work as work
+work._NARROW_EDGES = 0
+import torch
+from onehop.bench.gpu import cases
+from onehop.bench.gpu.check import faults
+from onehop.bench.gpu.compiled import compile_launch
+from onehop.bench.gpu.launches import launches_of
+
+launches = launches_of(*cases.aggregate_calls(cases.graph_of_degree(80), 64, torch.float32))
+assert all(dict(launch.signature)["begin_ptr"] in ("*i64", "*i32") for launch in launches)
+assert any(dict(launch.signature)["begin_ptr"] == "*i64" for launch in launches)
+for launch in launches:
+    print(*faults(launch, compile_launch(launch, "sm_90")))
+"""
+
+
+def compiling(*command):
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(CACHE)}
+    return subprocess.run(
+        [sys.executable, *command], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
+    """One dtype for one GPU; ``make gpu-check`` does them all."""
+    table = tmp_path / "table.json"
+    options = ("--dtypes", "bfloat16", "--targets", "sm_90", "--json", str(table))
+    done = compiling("-m", "onehop.bench.gpu.check", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kernels = json.loads(table.read_text())["kernels"]
+    assert {each["target"] for each in kernels} == {"sm_90"}
+    names = {each["kernel"] for each in kernels}
+    assert {"sum_kernel", "extremum_kernel", "extremum_grad_source_kernel", "sddmm_kernel"} <= names
+    assert all(each["registers"] > 0 and each["loads"] for each in kernels)
+
+
+def test_spilled_registers_are_found():
+    done = compiling("-c", TOO_MUCH)
+    assert done.returncode == 0, done.stderr
+    assert "bytes of registers are spilled" in done.stdout
+
+
+def test_edges_numbered_in_64_bits_compile():
+    done = compiling("-c", NUMBERED_IN_64_BITS)
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout.strip()

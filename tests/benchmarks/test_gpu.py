@@ -1,0 +1,91 @@
+"""The GPU benchmark, small and interpreted: that it runs and writes down what it found, not how fast."""
+
+import importlib.util
+import json
+
+import pytest
+import torch
+
+from onehop import ArgumentError
+from onehop.bench.gpu.correctness import Verdict
+from onehop.bench.gpu.graphs import GRAPHS, edge_index_of
+from onehop.bench.gpu.measure import Measured
+from onehop.bench.gpu.report import CaseFigures, table
+from onehop.bench.gpu.run import main
+from onehop.bench.timing import Times
+
+# A check that the interpreter is done with in a few seconds.
+SHORT = ("--dtypes", "float32", "--hub", "10")
+CPU = torch.device("cpu")
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton is not installed: it interprets the kernels"
+)
+
+
+@needs_triton
+def test_checks_then_measures(tmp_path, capsys):
+    options = ["--graphs", "cora", "--scale", "0.0025", "--operators", "sum", *SHORT]
+    assert main(["--out", str(tmp_path), *options]) == 0
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert found["correctness"]
+    assert all(verdict["passes"] for verdict in found["correctness"])
+    assert [(case["graph"], case["heads"]) for case in found["cases"]] == [
+        ("cora", 4),
+        ("cora", 1),
+    ]
+    peers = {peer["peer"]: peer for peer in found["cases"][0]["peers"]}
+    assert {"onehop", "gather-scatter", "torch-csr", "torch-csr-kept"} <= set(peers)
+    assert not [peer["failed"] for peer in peers.values() if peer["failed"]]
+    assert peers["onehop"]["forward_and_backward"]["median_s"] > 0
+    assert "| cora | sum | float32 | 4 x 64 |" in (tmp_path / "gpu.md").read_text()
+    assert (tmp_path / "gpu.png").stat().st_size > 1000
+    assert "are right" in capsys.readouterr().out
+
+
+@needs_triton
+def test_names_what_there_was_no_time_for(tmp_path):
+    options = ["--graphs", "cora", "--operators", "max", "--minutes", "0", *SHORT]
+    assert main(["--out", str(tmp_path), *options]) == 0
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert found["cases"] == []
+    assert found["left_out"] == ["cora max float32 4x64", "cora max float32 1x64"]
+
+
+def test_says_where_the_kernels_cannot_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert main(["--out", str(tmp_path)]) == 2
+    assert "triton needs triton, which is not installed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graphs_have_their_sizes_and_both_directions(name):
+    edge_index, nodes = edge_index_of(name, CPU, scale=0.001)
+    assert nodes == max(round(GRAPHS[name].nodes * 0.001), 2)
+    assert edge_index.size(1) == pytest.approx(GRAPHS[name].edges * 0.001, abs=2)
+    assert 0 <= int(edge_index.min()) <= int(edge_index.max()) < nodes
+    source, target = edge_index
+    assert torch.equal((source * nodes + target).sort().values, (target * nodes + source).sort().values)
+
+
+def test_an_unknown_graph_is_named():
+    with pytest.raises(ArgumentError, match="got 'reddit'"):
+        edge_index_of("reddit", CPU)
+
+
+def test_an_error_that_is_nan_does_not_pass():
+    assert not Verdict("sum", "float32", "x", float("nan"), 1.0).passes
+
+
+def test_a_table_of_known_figures():
+    times = {"onehop": (1.0, 2.0, 100), "gather-scatter": (4.0, 6.0, 1000), "other": (3.0, 5.0, 10)}
+    peers = [
+        Measured(name, Times((forward,)), Times((both,)), peak)
+        for name, (forward, both, peak) in times.items()
+    ]
+    peers.append(Measured("absent", failed="runs out of memory"))
+    case = CaseFigures("cora", "sum", "float32", 1, 64, tuple(peers), 0.5, 0.1)
+    assert case.speedup() == 2.5
+    assert case.speedup(backward=False) == 3.0
+    assert case.memory_ratio() == 10
+    line = table([case]).splitlines()[-1]
+    assert line == "| cora | sum | float32 | 1 x 64 | 1e+03 | 50% | 2e+03 | 5e+03 | 2.50 | 10.00 |"

@@ -1,0 +1,55 @@
+"""The GPU kernels, interpreted on the CPU."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from onehop.backends import registry
+from onehop.backends.triton import TritonBackend
+from onehop.plans import TritonPlan
+
+# Rows of more than six edges are cut, rows of more than two have programs of their own.
+SMALL = TritonPlan(
+    split_edges=6, short_edges=2, rows_per_program=4, block_edges=4, block_features=16, num_warps=1
+)
+PLANS = {
+    "neighbour": SMALL,
+    "feature": TritonPlan(split_edges=6, short_edges=6, rows_per_program=8, block_features=16, num_warps=1),
+}
+collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["test_*.py"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def rounding():
+    """The interpreter cuts float32 down to bfloat16; GPUs round to the nearest, and so does this."""
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    wrong = InterpreterBuilder.cast_impl
+
+    def cast(self, src, dst_type):
+        if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
+            rounded = torch.from_numpy(src.data.copy()).bfloat16().view(torch.uint16).numpy()
+            return TensorHandle(rounded, dst_type.scalar)
+        return wrong(self, src, dst_type)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InterpreterBuilder, "cast_impl", cast)
+        yield
+
+
+@pytest.fixture
+def use(monkeypatch):
+    """Makes backend="triton" follow a plan."""
+
+    def use_plan(plan):
+        monkeypatch.setitem(registry._BACKENDS, "triton", TritonBackend(plan))
+
+    return use_plan
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(use):
+    """Small graphs show what large ones would."""
+    use(SMALL)

@@ -1,0 +1,28 @@
+"""Graphs that break careless kernels, small enough for an interpreter."""
+
+import torch
+
+
+def _random(edges, num_src, num_dst, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    source = torch.randint(0, num_src, (edges,), generator=generator)
+    return torch.stack([source, torch.randint(0, num_dst, (edges,), generator=generator)])
+
+
+def _hub(edges, nodes):
+    return torch.stack([torch.arange(edges) % nodes, torch.full((edges,), nodes // 2)])
+
+
+# name: (edge_index, num_src, num_dst)
+GRAPHS = {
+    "random": (_random(30, 9, 9), 9, 9),
+    "no_edges": (torch.empty(2, 0, dtype=torch.long), 3, 4),
+    "no_nodes": (torch.empty(2, 0, dtype=torch.long), 0, 0),
+    "no_destinations": (torch.empty(2, 0, dtype=torch.long), 3, 0),
+    "empty_rows": (_random(8, 20, 4), 20, 12),
+    "one_hub": (_hub(45, 6), 6, 6),
+    "multi_edges": (torch.tensor([[0, 0, 0, 1, 1, 2], [1, 1, 1, 0, 0, 2]]), 3, 3),
+    "bipartite_wide": (_random(30, 25, 3), 25, 3),
+    "bipartite_tall": (_random(30, 3, 25), 3, 25),
+    "one_edge": (torch.tensor([[2], [0]]), 3, 1),
+}

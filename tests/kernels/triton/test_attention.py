@@ -1,0 +1,266 @@
+"""gat, gatv2 and attention by the GPU kernels against the reference: outputs and every gradient, by name."""
+
+from functools import partial
+
+import pytest
+import torch
+
+import onehop
+from onehop import Graph, reference
+from onehop.kernels.triton import work
+from onehop.plans import TritonPlan
+from tests.kernels.triton.conftest import PLANS
+from tests.kernels.triton.small_graphs import GRAPHS
+from tests.ops.attention_cases import EDGES, OPERATORS, call, operands
+from tests.ops.comparison import compare
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+# Rows share programs, which is what an interpreter is fastest with; the hub is cut all the same.
+WIDE = TritonPlan(split_edges=16, short_edges=16, rows_per_program=32, block_features=64, num_warps=1)
+
+
+@pytest.fixture(autouse=True)
+def wide_tiles(small_tiles, use):
+    use(WIDE)
+
+
+def dtype_name(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+def check(operator, name, inputs, with_weights=False, **settings):
+    edge_index, num_src, num_dst = GRAPHS[name]
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+
+    def fast(**tensors):
+        function = partial(getattr(onehop, operator), graph, return_attention_weights=with_weights)
+        out = call(function, {"backend": "triton", **settings}, **tensors)
+        return torch.cat([part.flatten() for part in out]) if with_weights else out
+
+    def naive(**tensors):
+        out, weights = call(partial(getattr(reference, operator), edge_index), settings, **tensors)
+        return torch.cat([out.flatten(), weights.flatten()]) if with_weights else out
+
+    # Gradients of scores are differences of numbers of this size.
+    compare(fast, naive, dict(inputs), list(inputs), magnitude=1.0)
+
+
+def inputs_for(operator, name, heads, width, **rest):
+    return operands(operator, *GRAPHS[name], heads, width, **rest)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_hostile_graphs(name, operator):
+    check(operator, name, inputs_for(operator, name, 3, 5))
+
+
+@pytest.mark.parametrize("mapping", PLANS)
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("name", ["one_hub", "empty_rows"])
+def test_mappings(name, operator, mapping, use):
+    use(PLANS[mapping])
+    check(operator, name, inputs_for(operator, name, 2, 3))
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize(("heads", "width"), [(1, 1), (1, 63), (5, 3), (2, 17), (4, 16), (3, 32)])
+def test_heads_and_widths(heads, width, operator):
+    check(operator, "bipartite_wide", inputs_for(operator, "bipartite_wide", heads, width))
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
+def test_dtypes(dtype, operator):
+    check(operator, "one_hub", inputs_for(operator, "one_hub", 2, 8, dtype=dtype))
+
+
+@pytest.mark.parametrize("edge", EDGES[1:])
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("name", ["bipartite_tall", "one_hub"])
+def test_edge_features(name, operator, edge):
+    check(operator, name, inputs_for(operator, name, 3, 5, edge=edge))
+
+
+@pytest.mark.parametrize("edge", EDGES[1:])
+@pytest.mark.parametrize("operator", OPERATORS[1:])
+def test_edge_features_in_16_bits(operator, edge):
+    check(operator, "random", inputs_for(operator, "random", 2, 4, dtype=torch.bfloat16, edge=edge))
+
+
+@pytest.mark.parametrize("value_width", [1, 9, 40])
+def test_values_of_another_width(value_width):
+    check("attention", "random", inputs_for("attention", "random", 2, 12, value_width=value_width))
+
+
+@pytest.mark.parametrize("setting", ["plain", "dropout", "mask"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_returned_weights_and_their_gradient(operator, setting):
+    edges = GRAPHS["one_hub"][0].size(1)
+    settings = {
+        "plain": {},
+        "dropout": {"dropout": 0.4, "seed": 9},
+        "mask": {"edge_mask": torch.arange(2.0 * edges).view(-1, 2) % 3},
+    }[setting]
+    inputs = inputs_for(operator, "one_hub", 2, 3, edge="rows")
+    check(operator, "one_hub", inputs, with_weights=True, **settings)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("seed", [0, 2**31, 2**40 + 17, 2**63 - 1])
+def test_dropout_draws_what_the_reference_draws(seed, operator):
+    inputs = inputs_for(operator, "random", 3, 5, dtype=torch.float64)
+    check(operator, "random", inputs, dropout=0.6, seed=seed)
+
+
+def test_dropout_draws_what_the_cpu_draws():
+    edge_index, num_src, num_dst = GRAPHS["one_hub"]
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    inputs = inputs_for("gat", "one_hub", 4, 3)
+    drawn = [
+        onehop.gat(graph, **inputs, dropout=0.3, seed=5, return_attention_weights=True, backend=name)[1] != 0
+        for name in ("triton", "cpu")
+    ]
+    assert torch.equal(*drawn)
+    assert 0 < int(drawn[0].sum()) < drawn[0].numel()
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_edges_numbered_in_64_bits(operator, monkeypatch):
+    monkeypatch.setattr(work, "_NARROW_EDGES", 0)
+    check(operator, "one_hub", inputs_for(operator, "one_hub", 1, 4))
+
+
+@pytest.mark.parametrize("negative_slope", [0.0, -0.5, 3.0])
+@pytest.mark.parametrize("operator", OPERATORS[:2])
+def test_slopes(operator, negative_slope):
+    check(operator, "random", inputs_for(operator, "random", 2, 4), negative_slope=negative_slope)
+
+
+def test_scale_is_exact_in_double_precision():
+    inputs = inputs_for("attention", "random", 2, 5, dtype=torch.float64)
+    check("attention", "random", inputs, scale=-0.7)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")  # of numpy, which interprets
+def test_special_scores(bad, operator):
+    edge_index, num_src, num_dst = GRAPHS["one_hub"]
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    inputs = inputs_for(operator, "one_hub", 1, 2)
+    scores = {"gat": "score_src", "gatv2": "att", "attention": "key"}[operator]
+    for rows in (slice(0, 1), slice(None)):
+        changed = inputs[scores].clone()
+        changed[rows] = bad
+        tensors = inputs | {scores: changed}
+        ours = getattr(onehop, operator)(graph, **tensors, backend="triton")
+        exact, _ = getattr(reference, operator)(edge_index, **tensors)
+        torch.testing.assert_close(ours, exact, equal_nan=True, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_operands_with_gaps(operator):
+    edge_index, num_src, num_dst = GRAPHS["random"]
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    inputs = inputs_for(operator, "random", 2, 5, edge="rows")
+    function = partial(getattr(onehop, operator), graph, backend="triton")
+    expected = function(**inputs)
+    for change in (
+        lambda t: torch.stack([t, t + 1], 1)[:, 0],
+        lambda t: t.transpose(0, -1).contiguous().transpose(0, -1),
+    ):
+        assert torch.equal(function(**{name: change(t) for name, t in inputs.items()}), expected)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_gradients_that_are_expanded_and_one_at_a_time(operator):
+    edge_index, num_src, num_dst = GRAPHS["random"]
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    inputs = inputs_for(operator, "random", 2, 3, dtype=torch.float64, edge="rows")
+    leaves = {name: t.clone().requires_grad_() for name, t in inputs.items()}
+    exact, _ = getattr(reference, operator)(edge_index, **leaves)
+    for name in inputs:
+        one = inputs | {name: inputs[name].clone().requires_grad_()}
+        out = getattr(onehop, operator)(graph, **one, backend="triton")
+        (ours,) = torch.autograd.grad(out.sum(), one[name])
+        (expected,) = torch.autograd.grad(exact.sum(), leaves[name], retain_graph=True)
+        torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_same_bits_every_time(operator, use):
+    use(PLANS["feature"])
+    edge_index, num_src, num_dst = GRAPHS["one_hub"]
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    leaves = [t.requires_grad_() for t in inputs_for(operator, "one_hub", 2, 3).values()]
+    runs = []
+    for _ in range(2):
+        out = getattr(onehop, operator)(graph, *leaves, dropout=0.2, seed=1, backend="triton")
+        runs.append((out, *torch.autograd.grad(out.sin().sum(), leaves)))
+    assert all(torch.equal(*pair) for pair in zip(*runs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("operator", "edge"), [("gat", "rows"), ("gatv2", "projected"), ("attention", "projected")]
+)
+def test_gradcheck(operator, edge):
+    edge_index = torch.tensor([[0, 0, 1], [1, 1, 0]])
+    graph = Graph.from_edge_index(edge_index, 2)
+    inputs = operands(operator, edge_index, 2, 2, 1, 2, torch.float64, edge)
+
+    def function(*tensors):
+        named = dict(zip(inputs, tensors, strict=True))
+        settings = {"dropout": 0.3, "seed": 5, "return_attention_weights": True, "backend": "triton"}
+        return call(partial(getattr(onehop, operator), graph), settings, **named)
+
+    leaves = [t.requires_grad_() for t in inputs.values()]
+    assert torch.autograd.gradcheck(function, leaves, fast_mode=True)
+
+
+def operator_arguments(graph, rule):
+    """What ``onehop::attend`` takes."""
+    generator = torch.Generator().manual_seed(1)
+
+    def leaf(*shape):
+        return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
+
+    value = leaf(graph.num_src, 2, 3)
+    key = {"gat": (graph.num_src, 2), "dot": (graph.num_src, 2, 3)}.get(rule)
+    query = leaf(graph.num_dst, 2) if rule == "gat" else leaf(graph.num_dst, 2, 3)
+    att = leaf(2, 3) if rule == "gatv2" else None
+    tensors = (value, None if key is None else leaf(*key), query, att, None, None, None, None)
+    return (*tensors, graph.number, graph.num_dst, graph.num_edges, rule, 0.2, 0.0, "triton", True)
+
+
+@pytest.mark.parametrize("rule", ["gat", "gatv2", "dot"])
+def test_opcheck(rule):
+    edge_index, num_src, num_dst = GRAPHS["multi_edges"]
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    torch.library.opcheck(torch.ops.onehop.attend.default, operator_arguments(graph, rule))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated names
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_compiles_as_one_graph(operator):
+    edge_index, num_src, num_dst = GRAPHS["random"]
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    leaves = [t.requires_grad_() for t in inputs_for(operator, "random", 2, 3).values()]
+
+    def layer(x, *rest):
+        return getattr(onehop, operator)(graph, x.relu(), *rest, backend="triton").sin()
+
+    torch._dynamo.reset()
+    ours = torch.compile(layer, fullgraph=True, backend="aot_eager")(*leaves)
+    expected = layer(*leaves)
+    torch.testing.assert_close(ours, expected)
+    for a, b in zip(
+        torch.autograd.grad(ours.sum(), leaves), torch.autograd.grad(expected.sum(), leaves), strict=True
+    ):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_default_plan(operator, use):
+    use(None)
+    check(operator, "one_hub", inputs_for(operator, "one_hub", 2, 20))

@@ -1,0 +1,48 @@
+"""What the attention kernels read and write is what the formulas say, within five percent."""
+
+import pytest
+import torch
+
+from onehop import Graph
+from onehop.backends.triton import TritonBackend
+from onehop.bench.gpu.attention_cases import attention_operands
+from onehop.bench.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
+from onehop.plans import TritonPlan
+from tests.kernels.triton.traffic import counted
+
+NODES, EDGES = 24, 1200
+# Rows share programs, which is what an interpreter is fastest with; what is read does not depend on it.
+PLAN = TritonPlan(split_edges=128, short_edges=128, rows_per_program=32, block_features=256, num_warps=1)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Fifty edges a node, and a hub that is cut, in either direction."""
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(0, NODES, (2, EDGES - 600), generator=generator)
+    hub = torch.stack([torch.arange(300) % NODES, torch.full((300,), 5)])
+    return Graph.from_edge_index(torch.cat([edges, hub, hub.flip(0)], 1), NODES)
+
+
+@pytest.mark.parametrize(
+    ("heads", "width", "dtype"), [(4, 64, torch.float32), (2, 32, torch.bfloat16), (1, 100, torch.float32)]
+)
+@pytest.mark.parametrize("rule", ["gat", "gatv2", "dot"])
+def test_traffic(graph, rule, heads, width, dtype):
+    operands = attention_operands(graph, rule, heads, width, dtype)
+    shape = AttentionShape(rule, NODES, NODES, EDGES, heads, width, dtype.itemsize)
+    backend = TritonBackend(PLAN)
+    with counted() as forward:
+        out, softmax, _ = backend.attend(graph, operands, False)
+    assert forward.bytes == pytest.approx(attention_floor(shape).no_reuse, rel=0.05)
+    wanted = [True, operands.key is not None, True, operands.att is not None, False, False]
+    with counted() as backward:
+        backend.attend_grad(graph, operands, out, softmax, None, out, None, wanted)
+    assert backward.bytes == pytest.approx(attention_grad_floor(shape).no_reuse, rel=0.05)
+
+
+def test_gatv2_gathers_three_rows_an_edge_backward():
+    """Twice the edges between the same nodes cost three rows, two indices and two statistics each."""
+    grown = [AttentionShape("gatv2", 10, 10, edges, 4, 64, 4) for edges in (100, 200)]
+    less, more = (attention_grad_floor(shape).no_reuse for shape in grown)
+    assert more - less == 100 * (2 * 4 + 3 * 256 * 4 + 8 * 4)

@@ -1,0 +1,50 @@
+import pytest
+
+from onehop import ArgumentError
+from onehop.plans import TritonPlan
+from onehop.plans.triton_default import default_triton_plan
+
+
+def test_goes_to_json_and_back():
+    plan = TritonPlan(split_edges=512, short_edges=8, num_warps=4, variant="torch_csr")
+    assert TritonPlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("split_edges", 0),
+        ("short_edges", -1),
+        ("rows_per_program", 3),
+        ("block_edges", 0),
+        ("block_features", 12),
+        ("num_warps", 64),
+        ("num_stages", 9),
+        ("num_stages", True),
+        ("variant", "cusparse"),
+    ],
+)
+def test_impossible_fields_are_refused(field, value):
+    with pytest.raises(ArgumentError, match=field):
+        TritonPlan(**{field: value})
+
+
+def test_unknown_fields_are_refused():
+    with pytest.raises(ArgumentError, match="block_size"):
+        TritonPlan.from_dict({"block_size": 3})
+
+
+def test_mapping_is_by_feature_where_all_rows_are_short():
+    assert TritonPlan(split_edges=64, short_edges=64).mapping == "feature"
+    assert TritonPlan(split_edges=64, short_edges=63).mapping == "neighbour"
+
+
+@pytest.mark.parametrize("edges", [0, 10, 10**6])
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+@pytest.mark.parametrize("width", [1, 3, 16, 33, 64, 100, 128, 1000, 5000])
+def test_default_tiles_fit_the_registers(width, itemsize, edges):
+    plan = default_triton_plan(width, itemsize, 1000, edges)
+    threads = 32 * plan.num_warps
+    assert plan.block_features * itemsize <= 512
+    for lanes in (plan.block_edges, plan.rows_per_program):
+        assert lanes * plan.block_features <= 16 * threads
