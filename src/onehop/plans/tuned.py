@@ -74,8 +74,8 @@ class Tuned:
         measured_s: Median of the calls of the last race against the default plan; None where it was not run:
             such a plan is where the next search begins, and is not used before.
         default_s: The same for the default plan.
-        baseline_s: The same for torch's sparse CSR; None where torch has no such operation, or it was not timed,
-            as under ``patch(tune="auto")``.
+        baseline_s: The same for torch's sparse CSR; None where torch has no such operation, or it was not
+            timed, as under ``patch(tune="auto")``.
         ordering_s: What computing the plan's order took; 0 without one.
         tried: How many plans were measured.
         finished: Whether the search came to its end, so that tuning again would find no more.
