@@ -93,6 +93,24 @@ def test_attention_is_one_fused_call(kind, options, g, same_as_dgl):
     assert same_as_dgl(lambda layer, x: layer(g, x), layer, x=x) == [None]
 
 
+def largest_saved(layer, g, x) -> int:
+    """The most entries of any tensor that the backward pass is kept for."""
+    sizes = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+        layer(g, x).sum().backward()
+    return max(sizes)
+
+
+@pytest.mark.parametrize("options", ["plain", "dropout"])
+def test_gatv2_keeps_nothing_of_edges_times_width(options):
+    g, layer = GRAPHS["hub"](), attention("GATv2Conv", options)
+    x = features(30, IN).requires_grad_()
+    rows_of_edges = g.num_edges() * HEADS * OUT
+    assert largest_saved(layer, g, x) >= rows_of_edges
+    with onehop.patch(only="dgl"):
+        assert largest_saved(layer, g, x) <= max(g.num_edges() * HEADS, 30 * HEADS * OUT)
+
+
 @pytest.mark.parametrize(("kind", "options"), FUSED)
 def test_attention_weights(kind, options, same_as_dgl):
     torch.manual_seed(0)
