@@ -3,6 +3,7 @@
 import datetime
 import json
 import sys
+import unittest.mock
 from collections.abc import Callable
 
 import torch
@@ -11,6 +12,7 @@ import torch.distributed as dist
 import onehop
 import onehop.distributed as distributed
 from onehop import Graph
+from onehop.distributed import exchange
 from tests.distributed.cases import NODES, hostile, random
 
 torch.set_num_threads(1)
@@ -152,6 +154,49 @@ ours = distributed.aggregate(scattered, damaged[scattered.owned_nodes], reduce="
 nan = torch.equal(ours.isnan(), onehop.aggregate(whole, damaged, reduce="max")[scattered.owned_nodes].isnan())
 
 
+# What happens in which order, forward and backward.
+events: list[str] = []
+
+
+class Noted(torch.autograd.Function):
+    """Notes when the gradient of what follows has been computed."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        events.append("computed")
+        return grad
+
+
+def noting(function: Callable[..., object], event: str, with_gradient: bool = False) -> Callable[..., object]:
+    def noted(first, second=None, *rest, **options):
+        if with_gradient:
+            out = function(first, Noted.apply(second), *rest, **options)
+        elif second is None:
+            out = function(first)
+        else:
+            out = function(first, second, *rest, **options)
+        events.append(event)
+        return out
+
+    return noted
+
+
+with (
+    unittest.mock.patch.multiple(
+        sys.modules["onehop.distributed.aggregate"],
+        aggregate_here=noting(onehop.aggregate, "computed", with_gradient=True),
+    ),
+    unittest.mock.patch.object(exchange.Exchange, "_post", noting(exchange.Exchange._post, "posted")),
+    unittest.mock.patch.object(exchange.Messages, "wait", noting(exchange.Messages.wait, "waited")),
+):
+    leaf = random(NODES, 3)[scattered.owned_nodes].requires_grad_()
+    distributed.aggregate(scattered, leaf).sum().backward()
+
+
 def message(function: Callable[[], object]) -> str:
     try:
         function()
@@ -197,6 +242,7 @@ report = {
     "worst": worst,
     "traffic": traffic,
     "errors": errors,
+    "events": events,
     "cut": {"greedy": divided.part.cut_rows, "scattered": scattered.part.cut_rows},
     "sixteen": bool(torch.equal(sixteen, exact16)),
     "repeats": bool(torch.equal(*again)),

@@ -53,6 +53,12 @@ def test_traffic_is_cut_times_width_times_bytes(reports: list[dict]) -> None:
         assert reports[0]["cut"]["greedy"] > 0
 
 
+def test_rows_travel_while_this_process_computes(reports: list[dict]) -> None:
+    forward = ["posted", "computed", "waited", "computed"]
+    backward = ["computed", "posted", "computed", "waited"]
+    assert all(report["events"] == forward + backward for report in reports)
+
+
 def test_every_node_has_one_owner(reports: list[dict]) -> None:
     assert sorted(itertools.chain(*(report["owned"] for report in reports))) == list(range(NODES))
 

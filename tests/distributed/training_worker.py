@@ -74,7 +74,6 @@ def main() -> None:
     losses, sent = {}, {}
     with onehop.patch():
         for name in MODELS:
-            losses[name] = train(name, graph.edge_index, x, y, True)
             graph.reset_traffic()
             losses[name] = train(name, graph.edge_index, x, y, True)
             sent[name] = graph.traffic.sent_bytes

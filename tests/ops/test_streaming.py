@@ -93,14 +93,17 @@ class Stop(Exception):
     """Somebody pulls the plug."""
 
 
+@pytest.mark.parametrize("memory", [SMALL, None], ids=["budget", "whatever-is-free"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_an_interrupted_run_goes_on(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, memory: int | None
 ) -> None:
     x = features(tmp_path / "x.npy", NODES, 63, order)
     stored = graph.save(tmp_path / "graph")
     monkeypatch.setattr("onehop.ops.streaming.run._SYNC_BYTES", 1)
-    arguments = {"out": tmp_path / "out.npy", "memory": SMALL}
+    arguments = {"out": tmp_path / "out.npy", "memory": memory}
+    free = iter((SMALL, SMALL + 9_000, SMALL - 5_000))
+    monkeypatch.setattr("onehop.ops.streaming.run.default_bytes", lambda: next(free))
     written = []
     put = MatrixFile.put
 

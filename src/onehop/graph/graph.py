@@ -146,7 +146,7 @@ class Graph:
             )
         num_dst = rowptr.numel() - 1
         num_src, num_dst = _checked_counts(num_dst if num_src is None else num_src, num_dst)
-        # NumPy's takes a twentieth of the time of torch.repeat_interleave.
+        # NumPy's is several times as fast as torch.repeat_interleave.
         rows = torch.arange(num_dst, dtype=col.dtype).numpy()
         target = torch.from_numpy(np.repeat(rows, counts.numpy()))
         return cls(_build(target, col, num_dst, num_src))

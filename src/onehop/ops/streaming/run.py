@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import astuple
 from pathlib import Path
 from typing import BinaryIO
 
@@ -53,8 +54,6 @@ def aggregate(
             f"weight: expected [{graph.num_edges}] {features.dtype}, one for each edge, and {weights.path} "
             f"has [{weights.rows}, {weights.columns}] {weights.dtype}."
         )
-    budget = default_bytes() if memory is None else memory
-    tiles = tiling(graph, features, weights is not None, budget)
     goal = Path(out)
     unfinished = Unfinished(
         goal,
@@ -63,12 +62,21 @@ def aggregate(
             "x": _identity(features),
             "weight": None if weights is None else _identity(weights),
             "reduce": reduce,
-            "tiles": [tiles.columns, tiles.edges, tiles.rows],
         },
     )
+    budget = default_bytes() if memory is None else memory
+    tiles = tiling(graph, features, weights is not None, budget)
+    earlier = unfinished.plan()
+    if memory is None and earlier is not None and len(earlier) == len(astuple(tiles)):
+        # What is free changes; a run that was interrupted goes on by its own plan, where that still fits.
+        before = Tiling(*earlier)
+        if min(earlier) > 0 and before.columns * features.rows * features.dtype.itemsize <= budget:
+            tiles = before
     # Panels of a row-major file would be written in scraps.
     by_columns = features.by_columns or tiles.columns < features.columns
-    result = unfinished.begin(graph.num_dst, features.columns, features.dtype, by_columns)
+    result = unfinished.begin(
+        list(astuple(tiles)), graph.num_dst, features.columns, features.dtype, by_columns
+    )
     _run(graph, features, weights, reduce, tiles, unfinished, result)
     unfinished.finish()
     return goal
