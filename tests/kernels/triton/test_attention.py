@@ -218,26 +218,14 @@ def test_gradcheck(operator, edge):
     assert torch.autograd.gradcheck(function, leaves, fast_mode=True)
 
 
-def operator_arguments(graph, rule):
-    """What ``onehop::attend`` takes."""
-    generator = torch.Generator().manual_seed(1)
-
-    def leaf(*shape):
-        return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
-
-    value = leaf(graph.num_src, 2, 3)
-    key = {"gat": (graph.num_src, 2), "dot": (graph.num_src, 2, 3)}.get(rule)
-    query = leaf(graph.num_dst, 2) if rule == "gat" else leaf(graph.num_dst, 2, 3)
-    att = leaf(2, 3) if rule == "gatv2" else None
-    tensors = (value, None if key is None else leaf(*key), query, att, None, None, None, None)
-    return (*tensors, graph.number, graph.num_dst, graph.num_edges, rule, 0.2, 0.0, "triton", True)
-
-
-@pytest.mark.parametrize("rule", ["gat", "gatv2", "dot"])
-def test_opcheck(rule):
+def test_opcheck():
     edge_index, num_src, num_dst = GRAPHS["multi_edges"]
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
-    torch.library.opcheck(torch.ops.onehop.attend.default, operator_arguments(graph, rule))
+    inputs = operands("gatv2", edge_index, num_src, num_dst, 2, 3, torch.float64)
+    x_src, x_dst, att = (t.requires_grad_() for t in inputs.values())
+    tensors = (x_src, None, x_dst, att, None, None, None, None)
+    arguments = (*tensors, graph.number, num_dst, graph.num_edges, "gatv2", 0.2, 0.0, "triton", True)
+    torch.library.opcheck(torch.ops.onehop.attend.default, arguments)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated names

@@ -62,7 +62,7 @@ class Checked:
         }
 
 
-def faults(launch: Launch, usage: Usage) -> Iterator[str]:
+def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str]:
     """What is wrong with a compiled kernel, as sentences."""
     if usage.spills:
         yield f"{usage.spills} bytes of registers are spilled"
@@ -70,18 +70,18 @@ def faults(launch: Launch, usage: Usage) -> Iterator[str]:
         yield f"{usage.registers} registers are more than {MOST_REGISTERS}"
     if usage.atomics:
         yield f"{usage.atomics} atomic instructions"
-    row_bytes = _row_bytes(launch)
+    row_bytes = _row_bytes(launch, warp_threads)
     if row_bytes and row_bytes % 16 == 0 and not usage.loads.get(_WIDE_BITS):
         yield f"no load of {_WIDE_BITS} bits, though rows are {row_bytes} bytes"
 
 
-def _row_bytes(launch: Launch) -> int:
+def _row_bytes(launch: Launch, warp_threads: int) -> int:
     """Of a row of features, of one head for attention; 0 where a tile has not 16 bytes for every thread."""
     constants = {name: value for name, value in launch.constants if value is not None}
     itemsize = _ITEMSIZE[launch.dtype]
     sizes = ("ROWS", "EDGES", "FEATURES") if "WIDTH" in constants else ("ROWS", "EDGES", "HEADS", "BLOCK_V")
     tile = math.prod(constants.get(name, 1) for name in sizes)
-    if tile * itemsize < 16 * 32 * dict(launch.options).get("num_warps", 1):
+    if tile * itemsize < 16 * warp_threads * dict(launch.options).get("num_warps", 1):
         return 0
     # Weights come of keys alone; of "gat" these are numbers.
     of_head = "D" if launch.name == "attend_weights_kernel" else "V"
@@ -102,7 +102,9 @@ def check_all(dtypes: Sequence[torch.dtype], targets: Sequence[str], processes: 
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         told = pool.starmap(_job, jobs, chunksize=1)
     return [
-        Checked(_found[number], target, usage, tuple(faults(_found[number], usage)))
+        Checked(
+            _found[number], target, usage, tuple(faults(_found[number], usage, TARGETS[target].warp_size))
+        )
         for (number, target), usage in zip(jobs, told, strict=True)
     ]
 

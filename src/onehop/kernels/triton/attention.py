@@ -14,7 +14,8 @@ from onehop.kernels.triton.attention_forward import attend_kernel, merge_kernel
 from onehop.kernels.triton.attention_grad_dst import attend_grad_dst_kernel
 from onehop.kernels.triton.attention_grad_src import attend_grad_src_kernel
 from onehop.kernels.triton.attention_weights import attend_weights_kernel
-from onehop.kernels.triton.launch import Bucket, accumulator, buckets, on_device_of, options
+from onehop.kernels.triton.launch import Bucket, accumulator, buckets, on_device_of
+from onehop.kernels.triton.registers import bounded
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
@@ -112,7 +113,7 @@ class _Call:
             ROWS=bucket.rows,
             EDGES=bucket.edges,
             HEADS=head_block,
-            **options(self.plan),
+            **bounded(self.plan),
         )
 
 
@@ -162,7 +163,7 @@ def attend(
                 V=width,
                 HEADS=call.head_block,
                 BLOCK_V=call.settings["BLOCK_V"],
-                **options(plan),
+                **bounded(plan),
             )
         if with_weights:
             for bucket in buckets(work, plan):

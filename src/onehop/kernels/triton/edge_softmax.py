@@ -8,7 +8,8 @@ from torch import Tensor
 
 from onehop.kernels.triton.attention_forward import usable
 from onehop.kernels.triton.attention_parts import caller_numbers, head_numbers, pieces
-from onehop.kernels.triton.launch import accumulator, buckets, on_device_of, options
+from onehop.kernels.triton.launch import accumulator, buckets, on_device_of
+from onehop.kernels.triton.registers import bounded
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
@@ -45,14 +46,12 @@ def edge_softmax_kernel(
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     lane = tl.arange(0, EDGES)
     there = (head < H)[None, :]
-    part = (real & (slot >= 0))[:, None]
-    place = slots
-    if SPLIT:
-        place = slots + slot[:, None] * (2 * H) + head[None, :]
     if FINISH:
+        in_slot = (real & (slot >= 0))[:, None] & there
+        place = slots + slot[:, None] * (2 * H) + head[None, :]
         end = tl.where(slot >= 0, end, begin)
-        less = tl.load(place, mask=part & there, other=0.0)
-        total = tl.load(place + H, mask=part & there, other=1.0)
+        less = tl.load(place, mask=in_slot, other=0.0)
+        total = tl.load(place + H, mask=in_slot, other=1.0)
     else:
         largest = tl.full([ROWS, EDGES, HEADS], float("-inf"), ACC)
         totals = tl.zeros([ROWS, EDGES, HEADS], ACC)
@@ -68,8 +67,10 @@ def edge_softmax_kernel(
         less = usable(highest)
         total = tl.sum(totals * tl.exp(largest - less[:, None, :]), 1)
         if SPLIT:
-            tl.store(place, highest, mask=part & there)
-            tl.store(place + H, total, mask=part & there)
+            in_slot = (real & (slot >= 0))[:, None] & there
+            place = slots + slot[:, None] * (2 * H) + head[None, :]
+            tl.store(place, highest, mask=in_slot)
+            tl.store(place + H, total, mask=in_slot)
             end = tl.where(slot >= 0, begin, end)
     inverse = 1.0 / tl.where((begin == end)[:, None] | (head >= H)[None, :], 1.0, total)
     for done in range(0, tl.max(end - begin, 0).to(tl.int32), EDGES):
@@ -140,13 +141,10 @@ def edge_softmax_grad_kernel(
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     lane = tl.arange(0, EDGES)
     there = (head < H)[None, :]
-    part = (real & (slot >= 0))[:, None]
-    place = slots
-    if SPLIT:
-        place = slots + slot[:, None] * H + head[None, :]
     if FINISH:
+        in_slot = (real & (slot >= 0))[:, None] & there
         end = tl.where(slot >= 0, end, begin)
-        total = tl.load(place, mask=part & there, other=0.0)
+        total = tl.load(slots + slot[:, None] * H + head[None, :], mask=in_slot, other=0.0)
     else:
         totals = tl.zeros([ROWS, EDGES, HEADS], ACC)
         for done in range(0, tl.max(end - begin, 0).to(tl.int32), EDGES):
@@ -157,7 +155,8 @@ def edge_softmax_grad_kernel(
             totals += share * head_numbers(grad, number, inside, head, H, ACC)
         total = tl.sum(totals, 1)
         if SPLIT:
-            tl.store(place, total, mask=part & there)
+            in_slot = (real & (slot >= 0))[:, None] & there
+            tl.store(slots + slot[:, None] * H + head[None, :], total, mask=in_slot)
             end = tl.where(slot >= 0, begin, end)
     for done in range(0, tl.max(end - begin, 0).to(tl.int32), EDGES):
         at = begin[:, None] + (done + lane)[None, :]
@@ -248,12 +247,14 @@ def _two_passes(
                 ROWS=bucket.rows,
                 EDGES=bucket.edges,
                 HEADS=block,
-                **options(plan),
+                **bounded(plan),
             )
 
     with on_device_of(first):
         launch(False)
         if slots is not None:
-            merge[(work.split_row.numel(), head_blocks)](work.split_begin, slots, H=heads, HEADS=block)
+            merge[(work.split_row.numel(), head_blocks)](
+                work.split_begin, slots, H=heads, HEADS=block, **bounded(plan)
+            )
             launch(True)
     return out
