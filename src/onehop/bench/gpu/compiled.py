@@ -1,9 +1,11 @@
 """Kernels compiled ahead of time, without a GPU, and what the compiled code says of itself."""
 
+import json
+import os
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import triton
@@ -19,6 +21,9 @@ TARGETS = {
     "sm_100": GPUTarget("cuda", 100, 32),
     "gfx942": GPUTarget("hip", "gfx942", 64),
 }
+# Taking code apart takes longer than finding it in triton's cache: what it said is kept there too. The folder
+# is renamed when code is read in another way.
+_KEPT = "onehop-usage-1"
 _NVIDIA_BIN = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 # Spilled registers are stored to and loaded from local memory.
 _SPILLS = re.compile(r"\b(?:STL|LDL)(?:\.\w+)*\b")
@@ -50,7 +55,7 @@ class Usage:
 
 
 def compile_launch(launch: Launch, target: str) -> Usage:
-    """Compiles a kernel (or finds it in triton's cache) and reads its code.
+    """Compiles a kernel and reads its code, or finds in triton's cache what was read.
 
     Raises:
         OnehopError: The compiled code says nothing of its registers.
@@ -62,10 +67,20 @@ def compile_launch(launch: Launch, target: str) -> Usage:
         attrs={(place,): [["tt.divisibility", 16]] for place in launch.aligned},
     )
     compiled = triton.compile(source, target=TARGETS[target], options=dict(launch.options))
+    kept = Path(triton.knobs.cache.dir) / _KEPT / f"{compiled.hash}.json"
+    if kept.exists():
+        told = json.loads(kept.read_text())
+        return Usage(**told | {"loads": {int(bits): count for bits, count in told["loads"].items()}})
     shared = int(compiled.metadata.shared)
     if "cubin" in compiled.asm:
-        return _of_cubin(compiled.asm["cubin"], shared)
-    return _of_amdgcn(compiled.asm["amdgcn"], shared)
+        usage = _of_cubin(compiled.asm["cubin"], shared)
+    else:
+        usage = _of_amdgcn(compiled.asm["amdgcn"], shared)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    aside = kept.with_suffix(f".{os.getpid()}")
+    aside.write_text(json.dumps(asdict(usage)))
+    aside.replace(kept)
+    return usage
 
 
 def _of_cubin(cubin: bytes, shared: int) -> Usage:
