@@ -141,8 +141,9 @@ def test_metis_without_pymetis_says_what_to_install(monkeypatch):
 
 
 def test_metis_gets_the_graph_without_loops_and_its_parts_become_the_order(monkeypatch):
-    def part_graph(parts, xadj, adjncy):
+    def part_graph(parts, xadj, adjncy, vweights, recursive):
         assert parts >= 2
+        assert vweights is None
         assert xadj == [0, 1, 3, 4]
         assert adjncy == [1, 0, 2, 1]
         return 2, [1, 0, 1]
@@ -152,3 +153,13 @@ def test_metis_gets_the_graph_without_loops_and_its_parts_become_the_order(monke
     )
     edge_index = torch.tensor([[1, 0, 2, 1, 2], [0, 1, 1, 2, 2]])
     assert node_orders(Graph.from_edge_index(edge_index, num_nodes=3), "metis").dst.tolist() == [1, 0, 2]
+
+
+def test_metis_puts_the_nodes_of_a_clique_side_by_side(monkeypatch):
+    pytest.importorskip("pymetis")
+    monkeypatch.setattr("onehop.graph.orders.caches", lambda: {2: 8 * 256})  # eight nodes a part
+    shuffled = torch.randperm(16, generator=torch.Generator().manual_seed(0))
+    cliques = [shuffled[:8], shuffled[8:]]
+    edge_index = torch.cat([torch.cartesian_prod(nodes, nodes).T for nodes in cliques], 1)
+    order = node_orders(Graph.from_edge_index(edge_index, num_nodes=16), "metis").dst.tolist()
+    assert {frozenset(order[:8]), frozenset(order[8:])} == {frozenset(nodes.tolist()) for nodes in cliques}

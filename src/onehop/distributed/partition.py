@@ -1,12 +1,10 @@
 """Which process owns which node: parts of equal work with few rows to send between them."""
 
-import importlib.util
-
 import torch
 from torch import Tensor
 
-from onehop.errors import ArgumentError, ConfigurationError
-from onehop.graph import Graph
+from onehop.errors import ArgumentError
+from onehop.graph import Graph, metis
 from onehop.graph.orders import node_orders
 
 METHODS = ("auto", "metis", "greedy")
@@ -47,17 +45,13 @@ def partition(graph: Graph, parts: int, method: str = "auto", seed: int = 0) -> 
         raise ArgumentError(f"parts: expected one or more, got {parts}.")
     if method not in METHODS:
         raise ArgumentError(f"method: expected one of {', '.join(METHODS)}, got {method!r}.")
-    installed = importlib.util.find_spec("pymetis") is not None
-    if method == "metis" and not installed:
-        raise ConfigurationError(
-            "method 'metis': pymetis is not installed. Install it with: pip install 'onehop[partition]', or "
-            "take 'greedy'."
-        )
+    if method == "metis":
+        metis.require("method 'metis'", instead="greedy")
     if parts == 1 or graph.num_edges == 0:
         return (
             torch.arange(graph.num_dst).mul_(parts).div_(max(graph.num_dst, 1), rounding_mode="floor").int()
         )
-    return _metis(graph, parts) if installed and method != "greedy" else _greedy(graph, parts, seed)
+    return _metis(graph, parts) if metis.installed() and method != "greedy" else _greedy(graph, parts, seed)
 
 
 def cut_edges(graph: Graph, part: Tensor) -> int:
@@ -67,20 +61,11 @@ def cut_edges(graph: Graph, part: Tensor) -> int:
 
 
 def _metis(graph: Graph, parts: int) -> Tensor:
-    import pymetis
-
     source, target = graph.edge_index()
     kept = source != target  # METIS wants no loops
     ends = torch.stack([source[kept], target[kept]])
     both = Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), graph.num_dst)
-    work = (1 + graph.in_degrees).tolist()
-    starts, neighbours = both.rowptr.tolist(), both.col.tolist()
-    if hasattr(pymetis, "CSRAdjacency"):  # newer versions warn of the other way
-        adjacency = pymetis.CSRAdjacency(starts, neighbours)
-        _, found = pymetis.part_graph(parts, adjacency, vweights=work, recursive=False)
-    else:
-        _, found = pymetis.part_graph(parts, xadj=starts, adjncy=neighbours, vweights=work, recursive=False)
-    return torch.tensor(found, dtype=torch.int32)
+    return metis.parts_of(both.rowptr, both.col, parts, 1 + graph.in_degrees).int()
 
 
 def _greedy(graph: Graph, parts: int, seed: int) -> Tensor:

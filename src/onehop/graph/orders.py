@@ -4,7 +4,6 @@ Destinations that are visited one after the other and share sources find them in
 costs to compute is paid once for each graph.
 """
 
-import importlib.util
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,7 +15,8 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from onehop import native
-from onehop.errors import ArgumentError, ConfigurationError
+from onehop.errors import ArgumentError
+from onehop.graph import metis
 from onehop.graph.graph import WIDE_EDGES, Graph
 from onehop.processor import caches
 
@@ -118,20 +118,13 @@ def _community(csr: Any) -> Tensor:
 
 
 def _metis(csr: Any) -> Tensor:
-    if importlib.util.find_spec("pymetis") is None:
-        raise ConfigurationError(
-            "ordering 'metis': pymetis is not installed. Install it with: pip install 'onehop[partition]', "
-            "or take 'community'."
-        )
-    import pymetis
-
+    metis.require("ordering 'metis'", instead="community")
     parts = max(2, csr.rows * _METIS_ROW_BYTES // caches().get(2, _METIS_CACHE))
     row, col = torch.repeat_interleave(torch.arange(csr.rows), csr.rowptr.diff()), csr.col
     kept = row != col  # METIS wants no loops
     counts = torch.bincount(row[kept], minlength=csr.rows)
     pointer = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
-    _, part = pymetis.part_graph(parts, xadj=pointer.tolist(), adjncy=col[kept].tolist())
-    return torch.tensor(part).sort(stable=True).indices.int()
+    return metis.parts_of(pointer, col[kept], parts).sort(stable=True).indices.int()
 
 
 _METHODS: dict[str, Callable[[Any], Tensor]] = {"rcm": _rcm, "community": _community, "metis": _metis}

@@ -1,0 +1,56 @@
+"""METIS, through pymetis, where it is installed."""
+
+import importlib.util
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ConfigurationError
+
+
+def installed() -> bool:
+    """Whether there is pymetis."""
+    return importlib.util.find_spec("pymetis") is not None
+
+
+def require(asked: str, instead: str) -> None:
+    """Says what to install.
+
+    Args:
+        asked: What needs it, as the user wrote it.
+        instead: What does without.
+
+    Raises:
+        ConfigurationError: There is no pymetis.
+    """
+    if not installed():
+        raise ConfigurationError(
+            f"{asked}: pymetis is not installed. Install it with: pip install 'onehop[partition]', or take "
+            f"{instead!r}."
+        )
+
+
+def parts_of(rowptr: Tensor, col: Tensor, parts: int, work: Tensor | None = None) -> Tensor:
+    """Divides the nodes of a symmetric graph without loops into parts of like work and few cut edges.
+
+    Args:
+        rowptr: [N + 1], integers.
+        col: [E], integers.
+        parts: How many.
+        work: [N], integers: of each node; None means 1.
+
+    Returns:
+        [N], int64, from 0 to ``parts`` - 1.
+    """
+    import pymetis
+
+    starts, neighbours = rowptr.tolist(), col.tolist()
+    weights = None if work is None else work.tolist()
+    if hasattr(pymetis, "CSRAdjacency"):  # newer versions warn of the other way
+        adjacency = pymetis.CSRAdjacency(starts, neighbours)
+        _, found = pymetis.part_graph(parts, adjacency, vweights=weights, recursive=False)
+    else:
+        _, found = pymetis.part_graph(
+            parts, xadj=starts, adjncy=neighbours, vweights=weights, recursive=False
+        )
+    return torch.tensor(found, dtype=torch.int64)
