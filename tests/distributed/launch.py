@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WORKERS = Path(__file__).resolve().parent
+# Workers are scripts, and import what lies beside them as tests do.
+ROOT = str(WORKERS.parents[1])
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ def start(
         "MASTER_PORT": str(free_port()),
         "WORLD_SIZE": str(processes),
         "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")])),
     }
     if interface:
         environment["GLOO_SOCKET_IFNAME"] = interface
