@@ -18,7 +18,7 @@ def test_a_rank_that_dies() -> None:
 def test_a_rank_that_does_not_answer() -> None:
     processes = start("failing_worker.py", 2, "hangs", "5", stdin=subprocess.PIPE)
     output, errors = processes[0].communicate(timeout=1800)
+    processes[1].communicate()  # closes its input, which ends it
     assert processes[0].returncode == 0, errors
     assert "did not answer within the timeout" in output
-    processes[1].communicate()  # closes its input
     assert processes[1].returncode == 4
