@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 
 from onehop import Graph, IndexRangeError
-from onehop.graph import by_number, graph as graph_module
+from onehop.graph import build, by_number
 
 from .strategies import assert_is, edge_lists
 
@@ -127,7 +127,7 @@ def test_numbers_of_nodes_may_be_numpys() -> None:
 
 
 def test_edge_numbers_of_64_bits(rng, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_module, "WIDE_EDGES", 100)
+    monkeypatch.setattr(build, "WIDE_EDGES", 100)
     edge_index = random_edges(rng, 30, 20, 400)
     graph = Graph.from_edge_index(edge_index, size=(30, 20))
     assert graph.perm.dtype == torch.int64
@@ -140,7 +140,7 @@ def test_wide_and_narrow_edge_numbers_mix(rng, monkeypatch: pytest.MonkeyPatch) 
     edge_index = random_edges(rng, 30, 20, 400)
     narrow = Graph.from_edge_index(edge_index, size=(30, 20))
     assert narrow.perm.dtype == torch.int32
-    monkeypatch.setattr(graph_module, "WIDE_EDGES", 100)
+    monkeypatch.setattr(build, "WIDE_EDGES", 100)
     assert narrow.transpose().perm.dtype == torch.int64
     assert torch.equal(narrow.transpose().edge_index(), edge_index.flip(0))
 

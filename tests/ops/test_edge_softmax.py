@@ -3,7 +3,7 @@ import torch
 
 import onehop
 from onehop import ArgumentError, Graph, reference
-from onehop.graph import graph as graph_module
+from onehop.graph import build
 from tests.ops.comparison import compare
 from tests.ops.hostile_graphs import HOSTILE
 
@@ -53,7 +53,7 @@ def test_a_hub_that_is_cut_into_pieces(heads, dtype):
 
 
 def test_edge_numbers_of_64_bits(monkeypatch):
-    monkeypatch.setattr(graph_module, "WIDE_EDGES", 0)
+    monkeypatch.setattr(build, "WIDE_EDGES", 0)
     edge_index, num_src, num_dst = HOSTILE["random"]
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
     assert graph.perm is not None

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from onehop import native
 from onehop.errors import ArgumentError
-from onehop.graph import metis
-from onehop.graph.graph import WIDE_EDGES, Graph
+from onehop.graph import build, metis
+from onehop.graph.graph import Graph
 from onehop.processor import caches
 
 # What a part of the METIS order is to fit: the rows of this many bytes in the second cache.
@@ -98,7 +98,7 @@ def _undirected(graph: Graph) -> Any:
         True,
         nodes,
         nodes,
-        len(row) > WIDE_EDGES,
+        len(row) > build.WIDE_EDGES,
         native.threads(),
     )
     return csr

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from onehop import native
 from onehop.errors import ArgumentError
-from onehop.graph.graph import WIDE_EDGES, Graph
+from onehop.graph import build
+from onehop.graph.graph import Graph
 from onehop.graph.orders import node_orders
 
 
@@ -94,7 +95,7 @@ def _ordered(graph: Graph, csr: Any, method: str, transposed: bool) -> Any:
     if orders is None:
         orders = graph.orders[method] = node_orders(graph, method)
     order = orders.src if transposed else orders.dst
-    wide = graph.num_edges > WIDE_EDGES
+    wide = graph.num_edges > build.WIDE_EDGES
     made = native.extension.with_rows(csr, order.data_ptr(), wide, native.threads())
     graph.ordered[(method, transposed)] = made
     return made

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError, FileFormatError, IndexRangeError
-from onehop.graph.graph import MOST_NODES, Graph
+from onehop.graph.build import MOST_NODES
+from onehop.graph.graph import Graph
 
 _FORMAT = "onehop stored graph 1"
 _META, _ROWPTR, _COL = "meta.json", "rowptr.npy", "col.npy"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from onehop.errors import FileFormatError
-from onehop.graph.graph import MOST_NODES
+from onehop.graph.build import MOST_NODES
 
 # A graph may have this many nodes whatever its edges; beyond, at least one edge for so many nodes. Files that
 # break this hold identifiers, not node numbers, and would ask for gigabytes of empty rows.

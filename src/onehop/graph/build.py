@@ -1,0 +1,164 @@
+"""Native graphs out of lists of edges, compressed rows and SciPy's matrices: what comes is checked here."""
+
+import operator
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.errors import ArgumentError, IndexRangeError
+
+# Node numbers are kept in 32 bits.
+MOST_NODES = 2**31 - 1
+# From this many edges on, edge numbers need 64 bits.
+WIDE_EDGES = 2**31 - 1
+
+
+def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, int] | None) -> Any:
+    """See :meth:`onehop.Graph.from_edge_index`."""
+    _check_edge_index(edge_index)
+    edge_index = _in_memory("edge_index", edge_index)
+    if size is not None and num_nodes is not None:
+        raise ArgumentError(
+            "size, num_nodes: give one of them; size=(num_src, num_dst) is for bipartite graphs."
+        )
+    if size is not None:
+        if not isinstance(size, tuple | list) or len(size) != 2:
+            raise ArgumentError(f"size: expected (num_src, num_dst), got {size!r}.")
+        num_src, num_dst = size
+    elif num_nodes is not None:
+        num_src = num_dst = num_nodes
+    else:
+        num_src = num_dst = int(edge_index.max()) + 1 if edge_index.numel() else 0
+    num_src, num_dst = _checked_counts(num_src, num_dst)
+    source, target = edge_index[0], edge_index[1]
+    return _build(target, source, num_dst, num_src)
+
+
+def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None) -> Any:
+    """See :meth:`onehop.Graph.from_csr`."""
+    for name, tensor in (("rowptr", rowptr), ("col", col)):
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(f"{name}: expected a tensor, got {type(tensor).__name__}.")
+        dense_vector = tensor.layout == torch.strided and tensor.dim() == 1
+        of_integers = tensor.dtype in (torch.int32, torch.int64)
+        if not dense_vector or not of_integers or tensor.device.type != "cpu":
+            raise ArgumentError(
+                f"{name}: expected a one-dimensional int32 or int64 CPU tensor, got {_describe(tensor)}."
+            )
+    rowptr, col = _in_memory("rowptr", rowptr), _in_memory("col", col)
+    if rowptr.numel() == 0:
+        raise ArgumentError("rowptr: expected at least one entry (a graph without destinations has [0]).")
+    # In 64 bits, where differences of damaged entries cannot wrap round.
+    counts = rowptr.long().diff()
+    if int(rowptr[0]) != 0 or int(rowptr[-1]) != col.numel() or bool((counts < 0).any()):
+        raise ArgumentError(
+            f"rowptr: expected entries that ascend from 0 to the {col.numel()} entries of col, "
+            f"got {int(rowptr[0])} to {int(rowptr[-1])}."
+        )
+    num_dst = rowptr.numel() - 1
+    num_src, num_dst = _checked_counts(num_dst if num_src is None else num_src, num_dst)
+    # NumPy's is several times as fast as torch.repeat_interleave.
+    rows = torch.arange(num_dst, dtype=col.dtype).numpy()
+    target = torch.from_numpy(np.repeat(rows, counts.numpy()))
+    return _build(target, col, num_dst, num_src)
+
+
+def from_scipy(matrix: Any) -> Any:
+    """See :meth:`onehop.Graph.from_scipy`."""
+    if not scipy.sparse.issparse(matrix) or matrix.ndim != 2:
+        raise ArgumentError(
+            f"matrix: expected a two-dimensional SciPy sparse matrix, got {type(matrix).__name__}."
+        )
+    num_dst, num_src = matrix.shape
+    num_src, num_dst = _checked_counts(num_src, num_dst)
+    if matrix.format in ("csc", "csr"):
+        pointer = np.asarray(matrix.indptr, dtype=np.int64)
+        counts = np.diff(pointer)
+        # SciPy lets the arrays be longer than the pointers say, and does not look at them again when
+        # written to.
+        if pointer[0] != 0 or (counts < 0).any() or pointer[-1] > len(matrix.indices):
+            raise ArgumentError(
+                "matrix: indptr must ascend from 0 to the number of indices; rebuild the matrix."
+            )
+        outer = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        inner = np.asarray(matrix.indices[: pointer[-1]], dtype=np.int64)
+        row, col = (outer, inner) if matrix.format == "csr" else (inner, outer)
+    else:
+        coo = matrix.tocoo()
+        row, col = np.asarray(coo.row, dtype=np.int64), np.asarray(coo.col, dtype=np.int64)
+    return _build(torch.from_numpy(row), torch.from_numpy(col), num_dst, num_src)
+
+
+def _build(row: Tensor, col: Tensor, rows: int, cols: int) -> Any:
+    csr, wrong, edge = native.extension.csr_from_coo(
+        row.data_ptr(),
+        col.data_ptr(),
+        row.stride(0),
+        col.stride(0),
+        row.numel(),
+        row.dtype == torch.int64,
+        rows,
+        cols,
+        row.numel() > WIDE_EDGES,
+        native.threads(),
+    )
+    if wrong:
+        kind, tensor, count = ("destination", row, rows) if wrong == 1 else ("source", col, cols)
+        raise IndexRangeError(
+            f"edge_index: {kind} {int(tensor[edge])} of edge {edge} is not in [0, {count}), the graph's "
+            f"{kind}s. Check the edges, or give the right num_nodes or size."
+        )
+    return csr
+
+
+def _in_memory(name: str, tensor: Tensor) -> Tensor:
+    """The same numbers in a plain tensor: those that wrap others, as PyG's EdgeIndex, have no address."""
+    if type(tensor) is Tensor:
+        return tensor
+    plain = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
+    if type(plain) is not Tensor:
+        raise ArgumentError(f"{name}: expected a tensor with data, got a {type(tensor).__name__}.")
+    return plain
+
+
+def _check_edge_index(edge_index: Tensor) -> None:
+    if not isinstance(edge_index, Tensor):
+        raise ArgumentError(f"edge_index: expected a tensor [2, E], got {type(edge_index).__name__}.")
+    if edge_index.layout != torch.strided or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ArgumentError(
+            f"edge_index: expected a dense tensor of shape [2, E], got {_describe(edge_index)}."
+        )
+    if edge_index.dtype not in (torch.int32, torch.int64):
+        raise ArgumentError(
+            f"edge_index: expected int32 or int64, got {edge_index.dtype}; convert with .long()."
+        )
+    if edge_index.device.type != "cpu":
+        raise ArgumentError(
+            f"edge_index: expected a CPU tensor, got one on {edge_index.device}; move it with .cpu()."
+        )
+
+
+def _checked_counts(num_src: int, num_dst: int) -> tuple[int, int]:
+    """The two numbers of nodes as plain integers; NumPy's are welcome."""
+    checked = []
+    for name, value in (("num_src", num_src), ("num_dst", num_dst)):
+        try:
+            count = operator.index(value)
+        except TypeError:
+            count = -1
+        if count < 0:
+            raise ArgumentError(f"{name}: expected a number of nodes, zero or more, got {value!r}.")
+        if count > MOST_NODES:
+            raise ArgumentError(
+                f"{name}: {count} nodes are more than the {MOST_NODES} that onehop numbers in 32 bits."
+            )
+        checked.append(count)
+    return checked[0], checked[1]
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tensor.dtype} of shape {list(tensor.shape)} on {tensor.device}"
