@@ -10,9 +10,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from onehop.distributed import files
-from onehop.distributed.agreement import fingerprint, from_first, gathered, place, same, together
+from onehop.distributed.agreement import from_first, gathered, place, same, together
+from onehop.distributed.division import ListDivision
 from onehop.distributed.exchange import Exchange, Traffic
-from onehop.distributed.part import Division, Part, Split, split_by_row, split_by_source
+from onehop.distributed.fingerprint import fingerprint
+from onehop.distributed.part import Part, Split, split_by_row, split_by_source
 from onehop.distributed.partition import partition
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
@@ -100,7 +102,7 @@ class DistributedGraph:
         )
         if given is None:
             given = from_first(doing, lambda: partition(whole, parts, method, seed), nodes, group)
-        division = Division(edge_index, given, parts, fingerprint(edge_index, given))
+        division = ListDivision(edge_index, given, parts)
         part = division.part(rank)
         return cls(part, Exchange(part, group))
 
