@@ -156,6 +156,15 @@ def test_what_a_graph_on_disk_cannot(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("parts*"))
 
 
+def test_a_part_goes_to_a_device_as_a_whole() -> None:
+    edge_index = hostile()
+    part = ListDivision(edge_index, partition(Graph.from_edge_index(edge_index, NODES), 2), 2).part(0)
+    assert part.to(torch.device("cpu")) is part
+    elsewhere = part.to(torch.device("meta"))
+    assert all(getattr(elsewhere, name).is_meta for name in ARRAYS)
+    assert elsewhere.inner_rows == part.inner_rows
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     save(tmp_path / "graph", hostile(), NODES, parts=2, method="greedy", tensors={"x": torch.ones(NODES, 3)})

@@ -182,6 +182,18 @@ class DistributedGraph:
             self._edge_index = LocalEdges.of(self)
         return self._edge_index
 
+    def to(self, device: torch.device | str) -> "DistributedGraph":
+        """This graph with its part on a device, for rows that lie there; itself where it is there already.
+
+        Messages go by the group's backend for that device: ``init_process_group("cpu:gloo,cuda:nccl")``.
+        """
+        part = self.part.to(torch.device(device))
+        return (
+            self
+            if part is self.part
+            else DistributedGraph(part, Exchange(part, self.exchange.group), self._folder)
+        )
+
     def load(self, name: str) -> Tensor:
         """[n, ...]: this process's rows of a tensor that :func:`onehop.distributed.save` stored.
 
@@ -222,7 +234,7 @@ class DistributedGraph:
 
     def with_self_loops(self) -> "DistributedGraph":
         """The graph with one more edge from every node to itself, numbered after all others, by node."""
-        rows = torch.arange(self.num_nodes, dtype=torch.int32)
+        rows = torch.arange(self.num_nodes, dtype=torch.int32, device=self.part.source.device)
         return self._with(
             torch.cat([self.part.source, rows]),
             torch.cat([self.part.target, rows]),

@@ -1,5 +1,6 @@
 """What one process has of a partitioned graph: its rows, their edges, and what it sends and receives."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -48,6 +49,12 @@ class Part:
     source: Tensor
     target: Tensor
     edge_numbers: Tensor
+
+    def to(self, device: torch.device) -> "Part":
+        """The part with its tensors on a device; itself where they are there already."""
+        if self.source.device == device:
+            return self
+        return dataclasses.replace(self, **{name: getattr(self, name).to(device) for name in ARRAYS})
 
 
 ARRAYS = (
