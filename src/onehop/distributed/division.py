@@ -29,7 +29,7 @@ class Division(ABC):
 
     @abstractmethod
     def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-        """[e] each, int64: sources, destinations and ascending numbers of the edges that end in a part."""
+        """[e] each: sources and destinations, integers, and ascending numbers, int64, of a part's edges."""
 
     @abstractmethod
     def halo(self, rank: int) -> Tensor:

@@ -1,5 +1,6 @@
 """The division of a graph that stays on disk: its edges pass by once, and are dealt out to files."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ from onehop.distributed.division import Division
 from onehop.distributed.fingerprint import fingerprint
 from onehop.graph.stored import StoredGraph
 
-# Of an edge on disk: its number, and its ends.
-_EDGE = np.dtype([("number", np.int64), ("source", np.int32), ("target", np.int32)])
+# Of every edge, in a file each.
+_FIELDS = {"source": np.int32, "target": np.int32, "number": np.int64}
 
 
 class StoredDivision(Division):
@@ -36,35 +37,37 @@ class StoredDivision(Division):
             source = self.edges(rank)[0]
             remote = source[owner[source] != rank]
             self.cut_edges += len(remote)
-            nodes = remote.unique()
+            nodes = remote.unique().long()
             by_owner = owner[nodes].sort(stable=True).indices
             np.save(scratch / f"halo-{rank}.npy", nodes[by_owner].numpy())
 
     def _deal(self, graph: StoredGraph) -> None:
-        files = [self._file(rank).open("wb") for rank in range(self.parts)]
-        try:
+        with ExitStack() as opened:
+            files = {
+                name: [opened.enter_context(self._file(rank, name).open("wb")) for rank in range(self.parts)]
+                for name in _FIELDS
+            }
             number = 0
             # What the blocks are cut by is no choice of the caller's, so equal graphs have equal blocks.
             for first, degrees, col in graph.blocks():
-                block = np.empty(len(col), dtype=_EDGE)
-                block["number"] = np.arange(number, number + len(col))
-                block["source"] = col.numpy()
                 rows = np.arange(first, first + len(degrees), dtype=np.int32)
-                block["target"] = np.repeat(rows, degrees.numpy())
+                block = {
+                    "source": col.numpy(),
+                    "target": np.repeat(rows, degrees.numpy()),
+                    "number": np.arange(number, number + len(col)),
+                }
                 number += len(col)
                 self.identity = fingerprint(degrees, col, torch.tensor(self.identity))
                 owner = np.repeat(self.owner[first : first + len(degrees)].numpy(), degrees.numpy())
-                for rank, file in enumerate(files):
-                    block[owner == rank].tofile(file)
-        finally:
-            for file in files:
-                file.close()
+                for rank in range(self.parts):
+                    mine = owner == rank
+                    for name, values in block.items():
+                        values[mine].tofile(files[name][rank])
 
     def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
         """See :meth:`Division.edges`."""
-        block = np.fromfile(self._file(rank), dtype=_EDGE)
         source, target, number = (
-            torch.from_numpy(block[name].astype(np.int64)) for name in ("source", "target", "number")
+            torch.from_numpy(np.fromfile(self._file(rank, name), kind)) for name, kind in _FIELDS.items()
         )
         return source, target, number
 
@@ -72,5 +75,5 @@ class StoredDivision(Division):
         """See :meth:`Division.halo`."""
         return torch.from_numpy(np.load(self._scratch / f"halo-{rank}.npy"))
 
-    def _file(self, rank: int) -> Path:
-        return self._scratch / f"edges-{rank}"
+    def _file(self, rank: int, field: str) -> Path:
+        return self._scratch / f"{field}-{rank}"
