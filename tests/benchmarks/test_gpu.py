@@ -1,6 +1,7 @@
 """The GPU benchmark, small and interpreted: that it runs and writes down what it found, not how fast."""
 
 import importlib.util
+import itertools
 import json
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from onehop import ArgumentError
 from onehop.bench.gpu.correctness import Verdict
 from onehop.bench.gpu.graphs import GRAPHS, edge_index_of
+from onehop.bench.gpu.grid import Case, grid
 from onehop.bench.gpu.measure import Measured
 from onehop.bench.gpu.report import CaseFigures, table
 from onehop.bench.gpu.run import main
@@ -29,15 +31,17 @@ def test_checks_then_measures(tmp_path, capsys):
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["correctness"]
     assert all(verdict["passes"] for verdict in found["correctness"])
-    assert [(case["graph"], case["heads"]) for case in found["cases"]] == [
-        ("cora", 4),
-        ("cora", 1),
+    assert [(case["graph"], case["width"]) for case in found["cases"]] == [
+        ("cora", width) for width in (64, 256, 128, 512)
     ]
     peers = {peer["peer"]: peer for peer in found["cases"][0]["peers"]}
-    assert {"onehop", "gather-scatter", "torch-csr", "torch-csr-kept"} <= set(peers)
+    assert {"onehop", "gather-scatter", "torch-csr", "torch-csr-kept", "dgl", "turbo_gnn"} <= set(peers)
     assert not [peer["failed"] for peer in peers.values() if peer["failed"]]
+    assert "turbo_gnn cannot be imported" in peers["turbo_gnn"]["absent"]
     assert peers["onehop"]["forward_and_backward"]["median_s"] > 0
-    assert "| cora | sum | float32 | 4 x 64 |" in (tmp_path / "gpu.md").read_text()
+    table = (tmp_path / "gpu.md").read_text()
+    assert "| cora | sum | float32 | 1 x 64 |" in table
+    assert "turbo_gnn (absent)" in table
     assert (tmp_path / "gpu.png").stat().st_size > 1000
     assert "are right" in capsys.readouterr().out
 
@@ -48,7 +52,7 @@ def test_names_what_there_was_no_time_for(tmp_path):
     assert main(["--out", str(tmp_path), *options]) == 0
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["cases"] == []
-    assert found["left_out"] == ["cora max float32 4x64", "cora max float32 1x64"]
+    assert found["left_out"] == [f"cora max float32 1x{width}" for width in (64, 256, 128, 512)]
 
 
 def test_says_where_the_kernels_cannot_run(tmp_path, monkeypatch, capsys):
@@ -82,10 +86,20 @@ def test_a_table_of_known_figures():
         Measured(name, Times((forward,)), Times((both,)), peak)
         for name, (forward, both, peak) in times.items()
     ]
-    peers.append(Measured("absent", failed="runs out of memory"))
-    case = CaseFigures("cora", "sum", "float32", 1, 64, tuple(peers), 0.5, 0.1)
+    peers += [Measured("large", failed="runs out of memory"), Measured("another", absent="not installed")]
+    case = CaseFigures(Case("cora", "sum", "float32", 1, 64), tuple(peers), 0.5, 0.1)
     assert case.speedup() == 2.5
     assert case.speedup(backward=False) == 3.0
     assert case.memory_ratio() == 10
     line = table([case]).splitlines()[-1]
-    assert line == "| cora | sum | float32 | 1 x 64 | 1e+03 | 50% | 2e+03 | 5e+03 | 2.50 | 10.00 |"
+    figures = "1e+03 | 50% | 2e+03 | 5e+03 | 2.50 | 10.00"
+    assert line == f"| cora | sum | float32 | 1 x 64 | {figures} | large (failed), another (absent) |"
+
+
+def test_every_graph_and_operator_comes_before_a_second_size():
+    graphs, operators, dtypes = list(GRAPHS), ["gatv2", "sum"], ["float32", "bfloat16"]
+    cases = list(grid(graphs, operators, dtypes))
+    once = cases[: len(graphs) * len(operators)]
+    assert {(case.graph, case.operator) for case in once} == set(itertools.product(graphs, operators))
+    assert {case.dtype for case in once} == {"float32"}
+    assert len(set(cases)) == len(cases) == len(graphs) * len(dtypes) * (12 + 4)

@@ -110,7 +110,7 @@ class TritonBackend:
         adds: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Compares every message with the extremum once more; nothing is kept for each edge."""
-        from onehop.kernels.triton.extremum import extremum_grad_source, extremum_grad_weight
+        from onehop.kernels.triton.extremum_grad import extremum_grad_source, extremum_grad_weight
 
         share = (grad / (ties + (extremum == 0))).contiguous()
         grad_x = grad_weight = share.new_empty(0)

@@ -1,6 +1,7 @@
 """The GPU kernels, interpreted on the CPU."""
 
 import importlib.util
+from types import FunctionType
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from onehop.plans import TritonPlan
 
 # Rows of more than six edges are cut, rows of more than two have programs of their own.
 SMALL = TritonPlan(
-    split_edges=6, short_edges=2, rows_per_program=4, block_edges=4, block_features=16, num_warps=1
+    split_edges=6, short_edges=2, rows_per_program=8, block_edges=4, block_features=16, num_warps=1
 )
 PLANS = {
     "neighbour": SMALL,
@@ -37,6 +38,23 @@ def rounding():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InterpreterBuilder, "cast_impl", cast)
         yield
+
+
+@pytest.fixture(autouse=True, scope="package")
+def patched_once():
+    """The interpreter patches triton's language anew for every call of a device function; once will do."""
+    from triton import language
+    from triton.runtime import interpreter
+
+    # What kernels and what triton's own functions see of the language.
+    function = FunctionType((lambda: None).__code__, {"tl": language, "core": language.core})
+    scope = interpreter._patch_lang(function)
+    # As triton 3.9 has it; 3.6 makes a number of an array of one in a way that NumPy 2.4 no longer allows.
+    scope.set_attr(language.core.tensor, "__index__", lambda self: self.handle.data.item())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_patch_lang", lambda _: interpreter._LangPatchScope())
+        yield
+    scope.restore()
 
 
 @pytest.fixture

@@ -49,7 +49,6 @@ class Checked:
 
     def to_dict(self) -> dict[str, Any]:
         """A row of the table."""
-        constants = {name: value for name, value in self.launch.constants if value is not None}
         return {
             "kernel": self.launch.name,
             "dtype": self.launch.dtype,
@@ -57,7 +56,7 @@ class Checked:
             **asdict(self.usage),
             "faults": list(self.faults),
             "types": dict(self.launch.signature),
-            "constants": constants,
+            "constants": self.launch.constants,
             "options": dict(self.launch.options),
         }
 
@@ -77,7 +76,7 @@ def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str
 
 def _row_bytes(launch: Launch, warp_threads: int) -> int:
     """Of a row of features, of one head for attention; 0 where a tile has not 16 bytes for every thread."""
-    constants = {name: value for name, value in launch.constants if value is not None}
+    constants = launch.constants
     itemsize = _ITEMSIZE[launch.dtype]
     sizes = ("ROWS", "EDGES", "FEATURES") if "WIDTH" in constants else ("ROWS", "EDGES", "HEADS", "BLOCK_V")
     tile = math.prod(constants.get(name, 1) for name in sizes)
@@ -149,10 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _line(checked: Checked) -> str:
-    constants = dict(checked.launch.constants)
-    tile = "x".join(
-        str(constants[name]) for name in ("ROWS", "EDGES", "PARTS", "FEATURES") if name in constants
-    )
+    constants = checked.launch.constants
+    sizes = ("PARTS", "FEATURES") if "FEATURES" in constants else ("HEADS", "BLOCK_V")
+    tile = "x".join(str(constants[name]) for name in ("ROWS", "EDGES", *sizes) if name in constants)
     loads = " ".join(f"{bits}:{count}" for bits, count in checked.usage.loads.items())
     verdict = "; ".join(checked.faults) or "ok"
     return (

@@ -22,14 +22,15 @@ _COPIES = 10
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one peer took for one case; ``failed`` says why there are no figures.
+    """What one peer took for one case; where there are no figures, ``failed`` or ``absent`` says why.
 
     Attributes:
         peer: Its name.
         forward: Times without gradients.
         both: Times of the forward pass and the gradients to all inputs.
         peak_bytes: Memory of both beyond inputs and graph; None on a CPU.
-        failed: A sentence, or None.
+        failed: What it said, or None.
+        absent: Why it is not there to be measured, or None.
     """
 
     peer: str
@@ -37,6 +38,7 @@ class Measured:
     both: Times | None = None
     peak_bytes: int | None = None
     failed: str | None = None
+    absent: str | None = None
 
 
 def measure(
@@ -45,6 +47,9 @@ def measure(
     """Every peer on one case, one after the other. Who runs out of memory has failed."""
     found = []
     for name, call in peers.calls(operator).items():
+        if isinstance(call, str):
+            found.append(Measured(name, absent=call))
+            continue
         inputs = operator.inputs(size, dtype, device)
         try:
             found.append(_measure(name, call, inputs, device))

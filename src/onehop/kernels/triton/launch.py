@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +11,30 @@ from torch import Tensor
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
+
+
+class Items(NamedTuple):
+    """The tensors of a :class:`Work`, as kernels take them: items, then what their edges are.
+
+    Without ``col`` the edges are rows, in their order; without ``perm`` this is the caller's order.
+    """
+
+    row: Tensor
+    begin: Tensor
+    end: Tensor
+    slot: Tensor | None
+    col: Tensor | None
+    perm: Tensor | None
+
+
+def items_of(work: Work, numbered: bool = True) -> Items:
+    """All items; ``numbered`` says that something is read or written for every edge."""
+    return Items(work.row, work.begin, work.end, work.slot, work.col, work.perm if numbered else None)
+
+
+def slots_of(work: Work) -> Items:
+    """The rows that were cut, whose edges are their slots."""
+    return Items(work.split_row, work.split_begin, work.split_begin[1:], None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
