@@ -202,7 +202,7 @@ class TritonBackend:
 
 
 def _work(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Work:
-    return work_of(graph, transposed, x.device, plan.split_edges, plan.short_edges)
+    return work_of(graph, transposed, x.device, plan.split_edges, plan.short_edges, plan.ordering)
 
 
 def _inverse_in_degrees(graph: Graph, x: Tensor) -> Tensor:
