@@ -8,6 +8,7 @@ from matplotlib.ticker import NullFormatter
 
 from onehop import native
 from onehop.errors import ArgumentError
+from onehop.plans.cases import Case
 
 if TYPE_CHECKING:
     from onehop.tuner.result import TuningResult
@@ -55,11 +56,14 @@ def draw(result: "TuningResult", path: Path) -> None:
     rates.set_xticks(widths, [str(width) for width in widths])
     rates.xaxis.set_minor_formatter(NullFormatter())
     case = result.entries[0].case
-    directions = "forward and backward" if any(e.case.transposed for e in result.entries) else "forward"
+    directions = "forward and backward" if any(e.case.backward for e in result.entries) else "forward"
+    if isinstance(case, Case):
+        where = f"{result.machine['processor']}, {native.threads()} threads, {case.isa}"
+    else:
+        where = case.device
     figure.suptitle(
         f"{result.op} {result.reduce if result.op == 'aggregate' else ''}, {directions}, {case.dtype}, on "
-        f"{case.graph.split(' degrees')[0]}\n{result.machine['processor']}, {native.threads()} threads, "
-        f"{case.isa}",
+        f"{case.graph.split(' degrees')[0]}\n{where}",
         fontsize=9,
     )
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.operands import FLOATS, LEFT_TO_PYG, fits
 from onehop.integrations.pyg.pending import Pending, unasked
 from onehop.integrations.pyg.placement import reason_against
+from onehop.integrations.tuning import plan_text
 from onehop.ops import aggregate, attention, edge_softmax, gat, gatv2, sddmm
 
 _OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
@@ -78,6 +79,7 @@ class AttentionTask:
         graph: Over which edges.
         x: The sources' features.
         run: Computes the aggregated messages.
+        fused: The operator, "gat", "gatv2" or "attention", that does it all; empty where there are several.
         backend: Who runs it, by name; empty means the first that takes the tensors.
     """
 
@@ -86,13 +88,16 @@ class AttentionTask:
     graph: Graph
     x: Tensor
     run: Callable[[], Tensor]
+    fused: str = ""
     backend: str = ""
 
     def described(self, layer: Any) -> reports.Call:
         """What ``explain`` shows."""
         backend = backend_for(self.x.device, self.x.dtype, self.backend)
-        plan = backend.prepare(self.graph, False, self.x.size(-1), self.x.dtype)
-        return reports.Call(layer, None, self.form, self.reduce, backend.name, str(plan))
+        heads = self.x.size(1) if self.x.dim() == 3 else 1
+        what, width = self.fused or self.reduce, self.x.size(-1)
+        plan = plan_text(backend, self.graph, what, width, self.x.dtype, self.x.device, heads)
+        return reports.Call(layer, None, self.form, self.reduce, backend.name, plan)
 
 
 def prepare(kind: str, call: Propagation) -> AttentionTask | str:
@@ -164,7 +169,7 @@ def _fused_gat(
         pending.fill(weights)
         return out
 
-    return AttentionTask(_form("GAT, fused", pending.asked), "sum", graph, source, run)
+    return AttentionTask(_form("GAT, fused", pending.asked), "sum", graph, source, run, "gat")
 
 
 def _fused_gatv2(
@@ -200,7 +205,7 @@ def _fused_gatv2(
         pending.fill(weights)
         return out
 
-    return AttentionTask(_form("GATv2, fused", pending.asked), "sum", graph, source, run)
+    return AttentionTask(_form("GATv2, fused", pending.asked), "sum", graph, source, run, "gatv2")
 
 
 def _transformer(call: Propagation) -> AttentionTask | str:
@@ -238,7 +243,7 @@ def _transformer(call: Propagation) -> AttentionTask | str:
         )
         return out
 
-    return AttentionTask(_form("dot-product attention, fused", asked), "sum", graph, value, run)
+    return AttentionTask(_form("dot-product attention, fused", asked), "sum", graph, value, run, "attention")
 
 
 def _agnn(call: Propagation) -> AttentionTask | str:
@@ -257,7 +262,7 @@ def _agnn(call: Propagation) -> AttentionTask | str:
         query, backend = lone * layer.beta, call.backend or None
         return attention(graph, query, lone, x.unsqueeze(1), 1.0, backend=backend).squeeze(1)
 
-    return AttentionTask("dot-product attention, fused", "sum", graph, x, run)
+    return AttentionTask("dot-product attention, fused", "sum", graph, x, run, "attention")
 
 
 def _supergat(call: Propagation) -> AttentionTask | str:

@@ -167,7 +167,7 @@ class Task:
         """What ``explain`` shows."""
         backend = backend_for(self.x.device, self.x.dtype, self.backend)
         width = self.x.numel() // max(self.graph.num_src, 1)
-        plan = tuning.plan_text(backend, self.graph, self.reduce, width, self.x.dtype)
+        plan = tuning.plan_text(backend, self.graph, self.reduce, width, self.x.dtype, self.x.device)
         form = self.form.name
         if self.scale is not None:
             form = "scaled source, scaled destination"
