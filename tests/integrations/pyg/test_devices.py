@@ -1,15 +1,21 @@
 """Layers on another backend than the C++ one, and tensors of other devices; no GPU is needed.
 
-Triton's interpreter takes CPU tensors, so that a patched model can train through the GPU's kernels here. The
-device "meta" stands in for a device that no backend takes, and for tensors that lie apart.
+Triton's interpreter takes CPU tensors, so that a patched model can train through the GPU's kernels here; in a
+process of its own a device that is written in Python stands in for the GPU. The device "meta" stands in for
+one that no backend takes, and for tensors that lie apart.
 """
 
 import copy
 import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
+from torch.utils import backend_registration
 from torch_geometric import nn as gnn
 
 import onehop
@@ -193,3 +199,31 @@ def test_the_graph_of_an_edge_index_is_made_once(edge_index, monkeypatch):
     assert graph_of(edge_index, 20, 20, True) is not first
     assert len(made) == 2
     assert CACHE.find(edge_index, ("graph", 20, 20, True)) is not None
+
+
+@needs_triton
+@pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="this torch cannot have a device that is written in Python",
+)
+def test_models_train_with_tensors_on_another_device():
+    """In a process of its own: see the program."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.integrations.pyg.train_on_another_device"],
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [
+        "GCN: aggregate",
+        "SAGE mean: aggregate",
+        "SAGE max: extremum extremum_grad",
+        "GAT: attend attend_grad",
+        "GATv2: attend attend_grad",
+        "Transformer: attend attend_grad",
+        "weight: expected it on far:0 as the features are, got cpu.",
+        "PyG reported the rest",
+    ]

@@ -35,7 +35,7 @@ def may_choose(lin: Any, x: Any) -> bool:
         and lin.weight.size(1) == x.size(1)
         and "forward" not in lin.__dict__
         and not any(lin.__dict__[name] for name in MODULE_HOOKS)
-        and (x.is_cpu or x.is_cuda)
+        and not x.is_meta
         and lin.weight.device == x.device
         and not torch.is_autocast_enabled(x.device.type)
     )
