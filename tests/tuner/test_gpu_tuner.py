@@ -246,6 +246,37 @@ def test_an_order_serves_its_own_graph_alone_and_when_calls_have_earned_it(graph
     assert [tuned_plan(same).ordering for _ in range(5)] == ["none"] * 3 + ["rcm"] * 2
 
 
+def test_no_order_is_begun_while_a_cuda_graph_is_captured(graph, costs, monkeypatch):
+    costs(lambda plan: 1e-3 if plan.ordering == "rcm" else 2e-3)
+    ordered(2.5e-3, monkeypatch)
+    tune(graph, 16, backward=False)
+    same = Graph.from_edge_index(graph.edge_index(), 40)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert {tuned_plan(same).ordering for _ in range(9)} == {"none"}
+    assert tuned_plan(graph).ordering == "rcm"  # which is there
+
+
+def test_a_search_that_was_cut_short_goes_on(graph, costs):
+    before = dataclasses.replace(default_plan(graph), num_warps=8, ordering="rcm")
+    case = gpu_case_of(graph, "sum", False, 16, 1, torch.float32, availability.machine(CPU)["gpu"])
+    gpu_tuned.install([Tuned(case, before, None, finished=False)], availability.machine(CPU))
+    assert tuned_plan(graph) == default_plan(graph)  # it was not raced
+    costs(lambda plan: 1e-3 if plan.num_warps == 8 and plan.ordering == "none" else 2e-3)
+    entry = tune(graph, 16, backward=False, fields=["num_stages"]).entries[0]
+    assert entry.plan == dataclasses.replace(before, ordering="none")  # there is no time for orders
+    assert entry.finished
+
+
+def test_the_picture_tells_the_gpu_and_the_graphs_own_edges(graph, costs, tmp_path, monkeypatch):
+    costs(lambda plan: 1e-3)
+    told = []
+    monkeypatch.setattr("matplotlib.figure.Figure.suptitle", lambda self, text, **_: told.append(text))
+    tune(graph, [16, 32]).plot(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+    assert told == ["aggregate sum, forward and backward, float32, on 40x40 edges 300\nTriton's interpreter"]
+
+
 def test_what_was_tried_leaves_nothing_with_the_graph(monkeypatch):
     graph = Graph.from_edge_index(torch.tensor([[0, 1, 2, 2, 2], [1, 1, 0, 3, 0]]), 4)
     onehop.aggregate(graph, torch.randn(4, 4), backend="triton")
@@ -275,6 +306,7 @@ def test_what_a_gpu_has_no_room_for_is_not_tried(graph, monkeypatch, caplog):
     with caplog.at_level("INFO", "onehop"):
         result = tune(graph, 16, backward=False, fields=["num_stages"])
     assert result.plan.num_stages == 3
+    assert result.entries[0].finished
     assert set(tried) == {1, 2, 3}
     assert "is not tried: out of resource: shared memory" in caplog.text
 

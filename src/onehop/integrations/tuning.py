@@ -196,7 +196,8 @@ def plan_text(
         call = (graph, operation, False, heads * width, shared_by, dtype, device)
         known = backend.tuned_for(*call)
         return str(backend.plan_for(*call) if known is None else known[1])
-    return str(backend.prepare(graph, False, width, dtype))
+    plan = backend.prepare(graph, False, width, dtype)
+    return "which has no plans" if plan is None else str(plan)
 
 
 def _of_generated(entry: tuned.Tuned[CpuPlan], width: int) -> str:

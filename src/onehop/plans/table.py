@@ -8,6 +8,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic
 
+import torch
+
 from onehop import config
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
@@ -28,6 +30,11 @@ class _Use(Generic[P]):
     plan: P
     without_order: P
     calls: int = 0
+
+
+def _capturing() -> bool:
+    """Whether a CUDA graph is captured: then nothing new can be copied to the device."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 class Table(Generic[P]):
@@ -78,7 +85,7 @@ class Table(Generic[P]):
         ordering = use.plan.ordering
         if ordering != "none" and ordering not in graph.orders:
             use.calls += 1
-            if use.calls <= use.tuned.break_even:
+            if use.calls <= use.tuned.break_even or _capturing():
                 return use.without_order, use.tuned
         return use.plan, use.tuned
 

@@ -40,7 +40,9 @@ def draw(result: "TuningResult", path: Path) -> None:
     ratios.set_ylabel("times faster")
     ratios.set_ylim(bottom=0)
     ratios.legend(frameon=False)
-    edges = int(result.entries[0].case.graph.split(" ")[2])
+    # On GPUs the case tells the class of the graph; the figures are the graph's own.
+    figures = result.entries[0].figures or result.entries[0].case.graph
+    edges = int(figures.split(" ")[2])
     speed = [edges * point.width / point.tuned_s / 1e9 for point in points if point.tuned_s]
     rates.plot(widths, speed, marker="D", color=_GREEN)
     suggested = result.suggested_widths()
@@ -63,7 +65,7 @@ def draw(result: "TuningResult", path: Path) -> None:
         where = case.device
     figure.suptitle(
         f"{result.op} {result.reduce if result.op == 'aggregate' else ''}, {directions}, {case.dtype}, on "
-        f"{case.graph.split(' degrees')[0]}\n{where}",
+        f"{figures.split(' degrees')[0]}\n{where}",
         fontsize=9,
     )
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ a little at a time, whenever there is a moment.
 
 import dataclasses
 import gc
+import math
 import statistics
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -75,7 +76,7 @@ class Search(Generic[P]):
     Attributes:
         default: The plan to beat.
         axes: Values to try, by field.
-        measure: Seconds of one call of a plan.
+        measure: Seconds of one call of a plan; infinitely many for one that cannot run.
         predict: What the model expects.
         budget: When to stop.
         watch: Called after every measurement.
@@ -191,7 +192,10 @@ class Search(Generic[P]):
 
     def _once(self, plan: P, reserve: float) -> Steps[float | None]:
         """One measurement; None where it would not end in time."""
-        known = self.times.get(plan) or self.times.get(self.default)
+        own = self.times.get(plan)
+        if own and own[-1] == math.inf:
+            return math.inf
+        known = own or self.times.get(self.default)
         expected = statistics.median(known) if known else self.predict(plan)
         if self.budget.left() - reserve < expected:
             self.exhausted = True

@@ -139,7 +139,7 @@ class Task:
 
     def _aggregate(self, x: Tensor) -> Tensor:
         factor = self._factor
-        if x.dim() == 2 and x.is_cpu and not self.backend:
+        if x.dim() == 2 and x.is_cpu and self.backend in ("", "cpu"):
             backward = x.requires_grad and torch.is_grad_enabled()
             tuning.saw(self.graph, self.reduce, x.size(1), x.dtype, backward)
         if x.dim() != 2 or (factor is not None and factor.dtype is not x.dtype) or x.dtype not in _PLAIN:

@@ -1,5 +1,6 @@
 """One search on a GPU: one direction of one operation at one width, with everything that belongs to it."""
 
+import dataclasses
 import logging
 import math
 import statistics
@@ -77,7 +78,15 @@ class GpuRun:
             self.budget,
             self.report.tick,
         )
-        yield from self.search.run([self.before.plan] if self.before else [])
+        yield from self.search.run(self._earlier())
+
+    def _earlier(self) -> list[TritonPlan]:
+        """Where a search that was cut short goes on: with its order only if there was time for that now."""
+        if self.before is None:
+            return []
+        plan = self.before.plan
+        known = plan.ordering in self.order_seconds
+        return [plan if known else dataclasses.replace(plan, ordering="none")]
 
     def _expected(self, plan: TritonPlan) -> float:
         """Nothing is known before a plan ran, but that some cannot be held in registers."""
