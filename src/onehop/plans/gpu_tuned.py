@@ -35,9 +35,11 @@ def find(
         dtype: Of the features.
         machine: The GPU, by the stamp of its file; "gpu" is its name.
     """
-    return _table_of(machine).find(
+    table = _table_of(machine)
+    if not table.knows(size_class(graph)):
+        return None
+    return table.find(
         graph,
-        size_class(graph),
         (operation, transposed, width, heads, dtype),
         lambda: gpu_case_of(graph, operation, transposed, width, heads, dtype, machine["gpu"]),
     )

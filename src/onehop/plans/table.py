@@ -55,10 +55,16 @@ class Table(Generic[P]):
         self._uses = weakref.WeakKeyDictionary()
         self._loaded = False
 
+    def knows(self, sizes: Sizes) -> bool:
+        """Whether anything may have been tuned for graphs of these sizes, as cases tell them."""
+        if not self._loaded:
+            self._load()
+        return sizes in self._by_size or sizes in self._unread
+
     def find(
-        self, graph: Graph, sizes: Sizes, key: Hashable, case: Callable[[], Case | GpuCase]
+        self, graph: Graph, key: Hashable, case: Callable[[], Case | GpuCase]
     ) -> tuple[P, Tuned[P]] | None:
-        """The plan to use for a call and the tuning that it comes from; None if nothing was tuned.
+        """The plan to use for a call on a graph of known sizes, and the tuning that it comes from; or None.
 
         The plan is the tuned one, but for its order: where that is not there yet, calls go without it until
         they have lost as much time by that as the order takes to make. So no program loses more than twice
@@ -66,14 +72,9 @@ class Table(Generic[P]):
 
         Args:
             graph: The graph.
-            sizes: As cases tell them.
             key: What the case depends on besides the graph: the same key, the same case.
             case: Makes the case, which may take the graph's statistics.
         """
-        if not self._loaded:
-            self._load()
-        if sizes not in self._by_size and (sizes not in self._unread or not self._of_sizes(sizes)):
-            return None
         uses = self._uses.get(graph)
         if uses is None:
             uses = self._uses.setdefault(graph, {})

@@ -21,9 +21,10 @@ def find(
     O(1) on top of the graph's statistics, which are looked at only where a graph of the same sizes was tuned.
     See :meth:`onehop.plans.table.Table.find` for plans with an order.
     """
+    if not _table.knows((graph.num_src, graph.num_dst, graph.num_edges)):
+        return None
     return _table.find(
         graph,
-        (graph.num_src, graph.num_dst, graph.num_edges),
         (operation, transposed, width, dtype, native.threads(), native.extension.selected_isa()),
         lambda: case_of(graph, operation, transposed, width, dtype),
     )

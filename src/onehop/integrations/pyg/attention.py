@@ -19,6 +19,7 @@ from torch.nn.functional import dropout, leaky_relu
 from onehop.backends import backend_for
 from onehop.graph import Graph
 from onehop.integrations import reports
+from onehop.integrations.contexts import autocasts
 from onehop.integrations.pyg.edge_features import edge_score, projected
 from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.operands import FLOATS, LEFT_TO_PYG, fits
@@ -360,7 +361,7 @@ def _is_feature(call: Propagation, tensor: Any, dims: int) -> bool:
     return (
         (type(tensor) is Tensor or type(tensor) is Parameter)
         and tensor.dtype in FLOATS
-        and tensor.device == call.edges.device
+        and ((tensor.is_cpu and call.edges.is_cpu) or tensor.device == call.edges.device)
         and tensor.layout is torch.strided
         and tensor.dim() == dims
     )
@@ -373,7 +374,7 @@ def _dtypes_reason(call: Propagation, dims: int, x: Any, *others: Any) -> str | 
     reason = reason_against(x, call.backend)
     if reason is not None:
         return reason
-    if torch.is_autocast_enabled(x.device.type):
+    if autocasts(x):
         return "autocast decides on the dtypes of its scores"
     if any(not isinstance(other, Tensor) or other.dtype is not x.dtype for other in others):
         return "its features and parameters differ in dtype"
@@ -399,7 +400,7 @@ def _can_fuse(call: Propagation, pending: Pending, names: set[str]) -> bool:
         and pending.edge_index is call.edge_index
         and pending.operands.keys() == names
         and call.edges.size(1) > 0
-        and not torch.is_autocast_enabled(call.edges.device.type)
+        and not autocasts(call.edges)
     )
 
 

@@ -52,8 +52,9 @@ def reason_against(x: Tensor, backend: str) -> str | None:
 
 def apart_reason(edges: Tensor, x: Tensor, *others: Tensor | None) -> str | None:
     """Why operands on several devices have no fast path; None if all are where the edges are."""
+    on_cpu = edges.is_cpu  # which is told faster than a device is
     for each in (x, *others):
-        if each is not None and each.device != edges.device:
+        if each is not None and (each.is_cpu is not on_cpu or not (on_cpu or each.device == edges.device)):
             return (
                 f"edge_index is on {edges.device} and an operand on {each.device}; "
                 f"PyG is left to report what does not fit"
