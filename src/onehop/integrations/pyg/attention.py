@@ -8,7 +8,6 @@ the flow.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,89 +15,17 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.functional import dropout, leaky_relu
 
-from onehop.backends import backend_for
 from onehop.graph import Graph
-from onehop.integrations import reports
 from onehop.integrations.contexts import autocasts
+from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.edge_features import edge_score, projected
-from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.operands import FLOATS, LEFT_TO_PYG, fits
 from onehop.integrations.pyg.pending import Pending, unasked
 from onehop.integrations.pyg.placement import reason_against
-from onehop.integrations.tuning import plan_text
 from onehop.ops import aggregate, attention, edge_softmax, gat, gatv2, sddmm
 
 _OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
 _BY_PYG = "source * weight for each head, weights by PyG"
-
-
-@dataclass(slots=True)
-class Propagation:
-    """One call of ``propagate``, with what was found out about it.
-
-    Attributes:
-        layer: The layer.
-        reduce: How it reduces messages.
-        edge_index: As it was given.
-        edges: [2, E], its tensor.
-        sizes: Rows of the two ends, as far as they are known; recipes fill it in as PyG does.
-        operands: What else was given, by name.
-        backend: Who is to run it, by name; empty means the first that takes the tensors.
-    """
-
-    layer: Any
-    reduce: str
-    edge_index: Any
-    edges: Tensor
-    sizes: list[int | None]
-    operands: dict[str, Any]
-    backend: str = ""
-
-    @property
-    def sending(self) -> int:
-        """The row of ``edges``, and the entry of a pair, that messages come from."""
-        return 0 if self.layer.flow == "source_to_target" else 1
-
-    def graph(self, num_src: int) -> Graph | None:
-        """The graph of these edges; None if a node number is out of range."""
-        receiving = 1 - self.sending
-        num_dst = self.sizes[receiving]
-        if num_dst is None:
-            num_dst = self.sizes[self.sending]
-        if type(num_dst) is not int:
-            return None
-        return graph_of(self.edges, num_src, num_dst, self.sending == 0)
-
-
-@dataclass(slots=True)
-class AttentionTask:
-    """Attention of one layer, ready to run.
-
-    Attributes:
-        form: As ``explain`` shows it.
-        reduce: How messages are reduced.
-        graph: Over which edges.
-        x: The sources' features.
-        run: Computes the aggregated messages.
-        fused: The operator, "gat", "gatv2" or "attention", that does it all; empty where there are several.
-        backend: Who runs it, by name; empty means the first that takes the tensors.
-    """
-
-    form: str
-    reduce: str
-    graph: Graph
-    x: Tensor
-    run: Callable[[], Tensor]
-    fused: str = ""
-    backend: str = ""
-
-    def described(self, layer: Any) -> reports.Call:
-        """What ``explain`` shows."""
-        backend = backend_for(self.x.device, self.x.dtype, self.backend)
-        heads = self.x.size(1) if self.x.dim() == 3 else 1
-        what, width = self.fused or self.reduce, self.x.size(-1)
-        plan = plan_text(backend, self.graph, what, width, self.x.dtype, self.x.device, heads)
-        return reports.Call(layer, None, self.form, self.reduce, backend.name, plan)
 
 
 def prepare(kind: str, call: Propagation) -> AttentionTask | str:
@@ -122,7 +49,7 @@ def _of_pending(call: Propagation) -> AttentionTask | str:
     graph = call.graph(source.size(0))
     if graph is None:
         return _OUT_OF_RANGE
-    weights, backend = call.operands["alpha"], call.backend or None
+    weights = call.operands["alpha"]
     if type(weights) is Pending:
         fused = _FUSED[weights.kind](call, weights, x, graph)
         if isinstance(fused, AttentionTask):
@@ -132,7 +59,7 @@ def _of_pending(call: Propagation) -> AttentionTask | str:
         return "the weights are not one number an edge and head"
 
     def run() -> Tensor:
-        return aggregate(graph, source, weights, call.reduce, backend=backend)
+        return aggregate(graph, source, weights, call.reduce, backend=call.backend)
 
     return AttentionTask(_BY_PYG, call.reduce, graph, source, run)
 
@@ -161,11 +88,10 @@ def _fused_gat(
     def run() -> Tensor:
         operands = (graph, source, of_source, of_target, layer.negative_slope)
         score, mask = None if extra is None else extra(), _drawn(layer, graph, of_source)
-        backend = call.backend or None
         if not pending.asked:
-            return gat(*operands, edge_score=score, edge_mask=mask, backend=backend)
+            return gat(*operands, edge_score=score, edge_mask=mask, backend=call.backend)
         out, weights = gat(
-            *operands, edge_score=score, edge_mask=mask, return_attention_weights=True, backend=backend
+            *operands, edge_score=score, edge_mask=mask, return_attention_weights=True, backend=call.backend
         )
         pending.fill(weights)
         return out
@@ -197,11 +123,10 @@ def _fused_gatv2(
     def run() -> Tensor:
         operands = (graph, source, target, layer.att[0], layer.negative_slope)
         features, mask = None if edge is None else edge(), _drawn(layer, graph, source)
-        backend = call.backend or None
         if not pending.asked:
-            return gatv2(*operands, edge=features, edge_mask=mask, backend=backend)
+            return gatv2(*operands, edge=features, edge_mask=mask, backend=call.backend)
         out, weights = gatv2(
-            *operands, edge=features, edge_mask=mask, return_attention_weights=True, backend=backend
+            *operands, edge=features, edge_mask=mask, return_attention_weights=True, backend=call.backend
         )
         pending.fill(weights)
         return out
@@ -236,11 +161,11 @@ def _transformer(call: Propagation) -> AttentionTask | str:
     def run() -> Tensor:
         operands = (graph, query, key, value, 1 / math.sqrt(layer.out_channels))
         features = None if edge is None else edge()
-        mask, backend = _drawn(layer, graph, key), call.backend or None
+        mask = _drawn(layer, graph, key)
         if not asked:
-            return attention(*operands, edge=features, edge_mask=mask, backend=backend)
+            return attention(*operands, edge=features, edge_mask=mask, backend=call.backend)
         out, layer._alpha = attention(
-            *operands, edge=features, edge_mask=mask, return_attention_weights=True, backend=backend
+            *operands, edge=features, edge_mask=mask, return_attention_weights=True, backend=call.backend
         )
         return out
 
@@ -260,8 +185,8 @@ def _agnn(call: Propagation) -> AttentionTask | str:
     lone = direction.unsqueeze(1)
 
     def run() -> Tensor:
-        query, backend = lone * layer.beta, call.backend or None
-        return attention(graph, query, lone, x.unsqueeze(1), 1.0, backend=backend).squeeze(1)
+        query = lone * layer.beta
+        return attention(graph, query, lone, x.unsqueeze(1), 1.0, backend=call.backend).squeeze(1)
 
     return AttentionTask("dot-product attention, fused", "sum", graph, x, run, "attention")
 
@@ -276,10 +201,10 @@ def _supergat(call: Propagation) -> AttentionTask | str:
         return graph
     if x.shape[1:] != (layer.heads, layer.out_channels) or layer.node_dim != 0:
         return LEFT_TO_PYG
-    sending, backend = call.sending, call.backend or None
+    sending = call.sending
 
     def run() -> Tensor:
-        score = sddmm(graph, x, x, backend=backend)
+        score = sddmm(graph, x, x, backend=call.backend)
         if layer.attention_type == "MX":
             of_source, of_target = (x * layer.att_l).sum(-1), (x * layer.att_r).sum(-1)
             ends = of_source.index_select(0, call.edges[sending]) + of_target.index_select(
@@ -288,9 +213,9 @@ def _supergat(call: Propagation) -> AttentionTask | str:
             score = ends * score.sigmoid()
         else:
             score = score / math.sqrt(layer.out_channels)
-        weight = edge_softmax(graph, leaky_relu(score, layer.negative_slope), backend=backend)
+        weight = edge_softmax(graph, leaky_relu(score, layer.negative_slope), backend=call.backend)
         weight = dropout(weight, p=layer.dropout, training=layer.training)
-        return aggregate(graph, x, weight, call.reduce, backend=backend)
+        return aggregate(graph, x, weight, call.reduce, backend=call.backend)
 
     return AttentionTask("source * softmax of scores for each head", call.reduce, graph, x, run)
 
@@ -315,7 +240,7 @@ def _fa(call: Propagation) -> AttentionTask | str:
         at_target = of_target.index_select(0, call.edges[1 - call.sending])
         layer._alpha = (at_source + at_target).tanh().squeeze(-1)
         weight = dropout(layer._alpha, p=layer.dropout, training=layer.training) * edge_weight
-        return aggregate(graph, x, weight, call.reduce, backend=call.backend or None)
+        return aggregate(graph, x, weight, call.reduce, backend=call.backend)
 
     return AttentionTask("source * tanh of scores * weight", call.reduce, graph, x, run)
 

@@ -13,7 +13,8 @@ from onehop.graph import Graph
 from onehop.integrations import reports, tuning
 from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.attention import AttentionTask, Propagation, prepare
+from onehop.integrations.pyg.attention import prepare
+from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.eligibility import ClassRecord, layer_reason, reduction
 from onehop.integrations.pyg.graphs import graph_of, scales_of
 from onehop.integrations.pyg.operands import difference_reason, edges_of, source_of, weight_of
