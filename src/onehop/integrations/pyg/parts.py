@@ -160,7 +160,7 @@ def normalised(
 
     def make() -> tuple[LocalEdges, Tensor]:
         with torch.inference_mode(False), torch.no_grad():
-            ones = torch.ones(graph.num_edges, dtype=dtype)
+            ones = torch.ones(graph.num_edges, dtype=dtype, device=graph.part.source.device)
             return _weighted(graph, ones, improved, add_self_loops)
 
     found: tuple[LocalEdges, Tensor] = graph.derived(key, make)
