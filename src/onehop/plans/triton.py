@@ -7,6 +7,7 @@ from onehop.errors import ArgumentError
 from onehop.plans.plan import Plan
 
 VARIANTS = ("kernels", "torch_csr")
+ORDERINGS = ("none", "degree", "rcm", "community", "metis")
 # What the compilers can take: powers of two, and no more than 32 warps (1024 threads).
 _POWERS = {"rows_per_program": 1024, "block_edges": 1024, "block_features": 4096, "num_warps": 32}
 _RANGES = {"split_edges": (1, None), "short_edges": (0, None), "num_stages": (1, 8)}
@@ -33,6 +34,10 @@ class TritonPlan(Plan):
             NVIDIA's GPUs cuSPARSE's), which are kept in both directions; of float32 and float64 with one
             weight an edge or none, of 16 bits without weights where the result has 16 bits too. All else
             takes the kernels. In which order torch adds is its own affair.
+        ordering: The order in which rows become work: "none" (as they come), "degree", "rcm", "community" or
+            "metis" (:mod:`onehop.graph.orders`). Rows whose programs run at the same time then share more
+            of their sources. They are written to where they belong, so neither features nor results are
+            moved. Of the kernels alone.
     """
 
     split_edges: int = 256
@@ -43,6 +48,7 @@ class TritonPlan(Plan):
     num_warps: int = 2
     num_stages: int = 1
     variant: str = "kernels"
+    ordering: str = "none"
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -55,8 +61,10 @@ class TritonPlan(Plan):
             if type(value) is not int or value < least or (largest is not None and value > largest):
                 end = "on" if largest is None else f"to {largest}"
                 raise ArgumentError(f"plan: {name} must be an integer from {least} {end}, not {value!r}.")
-        if self.variant not in VARIANTS:
-            raise ArgumentError(f"plan: variant must be one of {', '.join(VARIANTS)}, not {self.variant!r}.")
+        for name, choices in (("variant", VARIANTS), ("ordering", ORDERINGS)):
+            value = getattr(self, name)
+            if value not in choices:
+                raise ArgumentError(f"plan: {name} must be one of {', '.join(choices)}, not {value!r}.")
 
     @property
     def mapping(self) -> Literal["neighbour", "feature"]:

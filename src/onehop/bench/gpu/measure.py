@@ -1,7 +1,6 @@
 """Times, peak memory and bytes a second on a device."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from torch import Tensor
 from onehop.bench.gpu.operators import Inputs, Operator, Size
 from onehop.bench.gpu.peers import Call, Peers
 from onehop.bench.timing import Times
+from onehop.tuner.gpu.timing import device_seconds
 
 # A callable is measured until it has taken so long, or so often; always three times.
 _BUDGET_S = 0.25
@@ -97,22 +97,8 @@ def times_of(call: Callable[[], object], device: torch.device) -> Times:
     call()
     seconds: list[float] = []
     while len(seconds) < _LEAST_ROUNDS or (len(seconds) < _MOST_ROUNDS and sum(seconds) < _BUDGET_S):
-        seconds.append(_once(call, device))
+        seconds.append(device_seconds(call, device))
     return Times(tuple(seconds))
-
-
-def _once(call: Callable[[], object], device: torch.device) -> float:
-    if device.type != "cuda":
-        begin = time.perf_counter()
-        call()
-        return time.perf_counter() - begin
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize(device)
-    start.record()
-    call()
-    stop.record()
-    stop.synchronize()
-    return float(start.elapsed_time(stop)) / 1e3
 
 
 def copy_bytes_per_s(device: torch.device, size: int = _COPY_BYTES) -> float:
@@ -121,5 +107,5 @@ def copy_bytes_per_s(device: torch.device, size: int = _COPY_BYTES) -> float:
     target = torch.empty_like(source)
     best = math.inf
     for _ in range(_COPIES):
-        best = min(best, _once(lambda: target.copy_(source), device))
+        best = min(best, device_seconds(lambda: target.copy_(source), device))
     return 2 * size / best

@@ -78,6 +78,8 @@ def _aggregate(
         raise refused(layer, reason)
     if x.dim() != 2:
         raise refused(layer, "the features have three dimensions")
+    if not x.is_cpu or (weight is not None and not weight.is_cpu):
+        raise refused(layer, "the features or the edge weight are not on the CPU")
     return aggregate(graph, x, weight, reduce)
 
 
@@ -98,7 +100,7 @@ def _attend(
     source, target = operands["x"]
     if pending.operands.get("edge_attr") is not None or (target is None and pending.kind == "gatv2"):
         raise refused(layer, "it has features of edges, or none of destinations")
-    if features_reason(source.flatten(1), 0) is not None:
+    if features_reason(source.flatten(1), 0) is not None or not source.is_cpu:
         raise refused(layer, "the features are not a dense floating-point tensor on the CPU")
     mask = _drawn(layer, graph, source)
     if pending.kind == "gatv2":
