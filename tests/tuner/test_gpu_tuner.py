@@ -131,6 +131,28 @@ def test_every_operation_runs_in_the_interpreter(op, reduce, heads, operations, 
     assert set(ran) >= {entry.plan for entry in result.entries}
 
 
+@pytest.mark.parametrize(("op", "heads"), [("aggregate", 1), ("gatv2", 2)])
+def test_every_candidate_gives_the_same_result(op, heads, monkeypatch):
+    first, orderings = {}, set()
+
+    def compared(self, call, plan):
+        found = call(plan)
+        expected = first.setdefault((self.case.operation, self.case.transposed), found)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+        orderings.add(plan.ordering)
+        return True
+
+    monkeypatch.setattr(GpuRun, "_runs", compared)
+    monkeypatch.setattr("onehop.tuner.gpu.run.seconds_of", lambda call, plan, device: 1e-3)
+    monkeypatch.setattr(candidates, "_LEAST_ORDERED_EDGES", 1)
+    generator = torch.Generator().manual_seed(0)
+    graph = Graph.from_edge_index(torch.randint(0, 12, (2, 40), generator=generator), 12)
+    result = tune(graph, 8, op, heads=heads)
+    assert [entry.finished for entry in result.entries] == [True, True]
+    assert min(entry.tried for entry in result.entries) > 20
+    assert orderings == {"none", "community", "rcm", "degree"}
+
+
 def test_operators_run_what_was_tuned(costs, monkeypatch):
     costs(lambda plan: 1e-3 if plan.num_warps == 8 else 2e-3)
     small = Graph.from_edge_index(torch.tensor([[0, 1, 2, 2, 2], [1, 1, 0, 3, 0]]), 4)

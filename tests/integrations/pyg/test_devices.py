@@ -27,6 +27,7 @@ from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.derived import can_remember
 from onehop.integrations.pyg.graphs import graph_of
 from onehop.machines import pim
+from onehop.plans import gpu_tuned
 
 needs_triton = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
 
@@ -98,6 +99,27 @@ def test_weights_and_dropout_take_the_gpu_kernels_too(x, edge_index):
             found = step(model, x, edge_index, **operands)
             assert backends_of(model, x, edge_index, **operands) == {"triton"}
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@needs_triton
+def test_explain_tells_what_a_gpu_plan_was_chosen_by(x, edge_index, own_cache, monkeypatch):
+    monkeypatch.setattr(
+        "onehop.tuner.gpu.run.seconds_of",
+        lambda call, plan, device: 1e-3 if plan.num_warps == 8 else 2e-3,
+    )
+    monkeypatch.setattr("onehop.tuner.gpu.run.GpuRun._runs", lambda self, call, plan: True)
+    gpu_tuned.forget()
+    layer = gnn.SAGEConv(WIDTH, 4)
+    graph = Graph.from_edge_index(edge_index, 20)
+    try:
+        onehop.tune(graph, WIDTH, device="cuda", backward=False, budget_s=1e6)
+        with onehop.patch(backend="triton", associate=False):
+            told = str(onehop.explain(layer, x, edge_index))
+    finally:
+        gpu_tuned.forget()
+    assert "on triton, TritonPlan(" in told
+    assert "num_warps=8" in told
+    assert f"tuned at width {WIDTH}, measured 1 ms, default plan 2 ms" in told
 
 
 @needs_triton

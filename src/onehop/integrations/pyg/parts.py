@@ -78,8 +78,9 @@ def _aggregate(
         raise refused(layer, reason)
     if x.dim() != 2:
         raise refused(layer, "the features have three dimensions")
-    if not x.is_cpu or (weight is not None and not weight.is_cpu):
-        raise refused(layer, "the features or the edge weight are not on the CPU")
+    where = graph.part.source.device
+    if x.device != where or (weight is not None and weight.device != where):
+        raise refused(layer, f"the features or the edge weight are not on {where}, where its part is")
     return aggregate(graph, x, weight, reduce)
 
 
@@ -100,8 +101,9 @@ def _attend(
     source, target = operands["x"]
     if pending.operands.get("edge_attr") is not None or (target is None and pending.kind == "gatv2"):
         raise refused(layer, "it has features of edges, or none of destinations")
-    if features_reason(source.flatten(1), 0) is not None or not source.is_cpu:
-        raise refused(layer, "the features are not a dense floating-point tensor on the CPU")
+    where = graph.part.source.device
+    if features_reason(source.flatten(1), 0) is not None or source.device != where:
+        raise refused(layer, f"the features are not a dense floating-point tensor on {where}")
     mask = _drawn(layer, graph, source)
     if pending.kind == "gatv2":
         out = gatv2(graph, source, target, layer.att[0], layer.negative_slope, edge_mask=mask)
