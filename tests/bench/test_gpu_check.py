@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("triton", reason="triton is not installed: it compiles the GPU kernels")
+from onehop.kernels.triton import availability
+
+pytestmark = pytest.mark.skipif(
+    availability.not_installed() is not None, reason="there is no triton to compile the kernels"
+)
 
 CACHE = Path(__file__).parents[2] / "build" / "triton"
 # One program with 64 rows of 256 numbers in 32 threads: far more than there are registers.

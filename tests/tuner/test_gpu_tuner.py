@@ -1,7 +1,6 @@
 """Tuning of GPU plans: the search by a cost that the test sets, and calls in Triton's interpreter."""
 
 import dataclasses
-import importlib.util
 import json
 
 import pytest
@@ -18,7 +17,7 @@ from onehop.plans.entry import Tuned
 from onehop.tuner.gpu import candidates
 from onehop.tuner.gpu.run import PAYBACK_RUNS, GpuRun
 
-pytestmark = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
+pytestmark = pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them")
 
 CPU = torch.device("cpu")
 
