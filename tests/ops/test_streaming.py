@@ -5,6 +5,8 @@ import os
 import resource
 import subprocess
 import sys
+import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from onehop.errors import StorageError
 from onehop.ops.streaming import budget, progress
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.ops.streaming.tiles import row_tiles, tiling
+from onehop.ops.streaming.waiting import Waiting
 from tests.ops.hostile_graphs import HOSTILE
 
 NODES, EDGES = 300, 4000
@@ -87,6 +90,50 @@ def test_hostile_graphs(name: str, tmp_path: Path) -> None:
     again = stored.load()
     assert torch.equal(again.rowptr, graph.rowptr)
     assert torch.equal(again.col, graph.col)
+
+
+def test_results_wait_in_order_and_not_too_many() -> None:
+    """The disk is slow: it writes only when it is told to."""
+    disk, begun, noted = threading.Semaphore(0), [], []
+
+    def write(number: int) -> None:
+        disk.acquire()
+        begun.append(number)
+
+    with Waiting(100, noted.append) as waiting:
+        for number in range(3):
+            waiting.submit(partial(write, number), 30, number if number == 1 else None)
+        assert begun == noted == []
+        threading.Timer(0.05, disk.release, [2]).start()
+        waiting.submit(partial(write, 3), 70, None)  # has to wait for two of them
+        assert begun == [0, 1]
+        assert noted == [1]
+        disk.release(2)
+        waiting.finish()
+    assert begun == [0, 1, 2, 3]
+
+
+def test_a_result_that_cannot_be_written_ends_the_run() -> None:
+    with Waiting(100, lambda number: pytest.fail("nothing was written")) as waiting:
+        waiting.submit(partial(Path("/nowhere").read_text), 10, 1)
+        with pytest.raises(FileNotFoundError):
+            waiting.finish()
+
+
+@pytest.mark.parametrize(
+    ("memory_columns", "expected"), [(9.5, 9), (12.7, 11), (16.2, 16), (19.9, 16), (40, 32), (70, 63)]
+)
+def test_panels_are_alike_and_their_rows_whole_lines(
+    tmp_path: Path, memory_columns: float, expected: int
+) -> None:
+    rows = 20_000
+    features(tmp_path / "x.npy", rows, 63, "F")
+    stored = Graph.from_edge_index(torch.tensor([[0], [0]]), rows).save(tmp_path / "graph")
+    memory = int(memory_columns * rows * 4 / 0.75)
+    plan = tiling(stored, MatrixFile.open("x", tmp_path / "x.npy"), False, memory)
+    assert plan.columns == expected
+    total = plan.columns * rows * 4 + plan.piece_bytes + plan.waiting_bytes
+    assert total + 28 * plan.edges + (2 * plan.columns * 4 + 24) * plan.rows <= memory
 
 
 class Stop(Exception):

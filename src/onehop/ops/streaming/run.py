@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,7 @@ from onehop.ops.streaming.budget import default_bytes
 from onehop.ops.streaming.matrix_file import MatrixFile, read_into
 from onehop.ops.streaming.progress import Unfinished
 from onehop.ops.streaming.tiles import Tiling, row_tiles, tiling
+from onehop.ops.streaming.waiting import Waiting
 
 # So much of the result may wait in the page cache, where it takes memory from everything else.
 _SYNC_BYTES = 32 << 20
@@ -92,16 +94,15 @@ def _run(
     result: MatrixFile,
 ) -> None:
     in_a_panel = sum(1 for _ in row_tiles(graph, tiles))
-    number = unsynced = due = 0
+    number = unsynced = 0
     with (
         ThreadPoolExecutor(1, "onehop-read") as reader,
-        ThreadPoolExecutor(1, "onehop-write") as writer,
-        x.path.open("rb") as features,
+        Waiting(tiles.waiting_bytes, unfinished.note) as writer,
         result.path.open("r+b") as written,
     ):
-        waiting: Future[None] | None = None
         # The same for all panels: what an allocator keeps of the last one must not come on top of the next.
-        room = torch.empty(x.rows * tiles.columns, dtype=x.torch_dtype)
+        # In large pages, where rows are found faster.
+        room = native.empty((x.rows * tiles.columns,), x.torch_dtype)
         least = tiles.columns if x.by_columns else x.columns
         length = max(tiles.piece_bytes // 2 // x.dtype.itemsize, least)
         pieces = [torch.empty(length, dtype=x.torch_dtype) for _ in range(2)]
@@ -116,21 +117,18 @@ def _run(
                 if number <= unfinished.done:
                     continue
                 if not loaded:
-                    x.load(features, first, panel, pieces)
+                    x.load(first, panel, pieces)
                     loaded = True
                 block = _reduced(piece, panel, factor, reduce)
-                if waiting is not None:
-                    waiting.result()
-                if due:
-                    unfinished.note(due)
                 unsynced += block.nbytes
                 sync = unsynced >= _SYNC_BYTES
-                waiting = writer.submit(result.put, written, begin, first, block, sync)
-                unsynced, due = (0, number) if sync else (unsynced, 0)
+                write = partial(result.put, written, begin, first, block, sync)
+                writer.submit(write, block.nbytes, number if sync else None)
+                if sync:
+                    unsynced = 0
             # Results of this panel have sizes that the next one may have no use for.
             native.extension.pool_clear()
-        if waiting is not None:
-            waiting.result()
+        writer.finish()
 
 
 def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:

@@ -18,9 +18,14 @@ from onehop.ops.streaming.matrix_file import MatrixFile, read_into
 # tile's graph is made (16), and in that graph (8).
 _EDGE_BYTES = 28
 _WEIGHT_BYTES = 16
-# Of the budget: for the panel's features, for the pieces they are read in, and for tiles.
+# Of the budget, at most: for the panel's features, and for the pieces they are read in. The rest is for tiles
+# and for results that wait for the disk, and keep it busy while the next panel is read.
 _PANEL, _PIECES = 0.75, 0.05
+# Of each column in a piece: longer reads leave the disk idle between them, shorter ones cost calls.
+_READ_BYTES = 1 << 18
 _ROWPTR_PIECE = 1 << 20
+# A row of the panel that fills lines of the cache touches no more of them than it must.
+_LINE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +37,14 @@ class Tiling:
         edges: Of a tile, at most, unless one row has more.
         rows: Of a tile, at most.
         piece_bytes: Features are read in pieces of so many.
+        waiting_bytes: So many of the result may wait to be written, unless one tile has more.
     """
 
     columns: int
     edges: int
     rows: int
     piece_bytes: int
+    waiting_bytes: int
 
 
 def tiling(graph: StoredGraph, x: MatrixFile, weighted: bool, memory: int) -> Tiling:
@@ -48,21 +55,33 @@ def tiling(graph: StoredGraph, x: MatrixFile, weighted: bool, memory: int) -> Ti
     """
     size = x.dtype.itemsize
     column = max(graph.num_src, 1) * size
-    columns = min(int(memory * _PANEL) // column, max(x.columns, 1))
-    piece = int(memory * _PIECES)
+    columns = _columns(max(x.columns, 1), int(memory * _PANEL) // column, _LINE_BYTES // size)
+    reads = columns if x.by_columns else 32
+    piece = max(min(int(memory * _PIECES), 2 * _READ_BYTES * reads), 4096)
     rest = memory - piece - columns * column
     per_edge = _EDGE_BYTES + (_WEIGHT_BYTES if weighted else 0)
-    # A row's result, the one that is being written, and the pointers.
-    per_row = 3 * columns * size + 24
-    if columns < 1 or rest < 2 * (per_edge + per_row):
-        need = int(column / _PANEL) + 4096
+    # A row's result, the same turned round for the file, and the pointers.
+    per_row = 2 * columns * size + 24
+    if columns < 1 or rest < 3 * (per_edge + per_row):
+        need = int(column / _PANEL) + 8192
         raise ArgumentError(
             f"memory: {memory} bytes do not hold one column of {graph.num_src} sources; {need} are needed."
         )
-    # Fewer columns leave panels of equal width.
-    panels = -(-max(x.columns, 1) // columns)
-    columns = -(-max(x.columns, 1) // panels)
-    return Tiling(columns, max(rest // 2 // per_edge, 1), max(rest // 2 // per_row, 1), max(piece, 4096))
+    return Tiling(columns, rest // 3 // per_edge, rest // 3 // per_row, piece, rest // 3)
+
+
+def _columns(columns: int, most: int, line: int) -> int:
+    """Of a panel of ``most`` columns at most: all panels alike, and rows that are whole lines where one fits.
+
+    A row that straddles lines costs more than a further panel.
+    """
+    if most < 1:
+        return 0
+    if most >= columns:
+        return columns
+    unit = line if most >= line else 1
+    panels = -(-columns // (most - most % unit))
+    return -(-columns // (panels * unit)) * unit
 
 
 def row_tiles(graph: StoredGraph, tiles: Tiling) -> Iterator[tuple[int, int, np.ndarray]]:
