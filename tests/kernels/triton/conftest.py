@@ -21,12 +21,15 @@ collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["test_*.py"
 
 
 @pytest.fixture(autouse=True, scope="session")
-def rounding():
-    """The interpreter cuts float32 down to bfloat16; GPUs round to the nearest, and so does this."""
+def bfloat16():
+    """The interpreter cuts float32 down to bfloat16, and multiplies matrices of its bits as integers.
+
+    GPUs round to the nearest and multiply numbers, and so does this.
+    """
     import triton.language as tl
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
-    wrong = InterpreterBuilder.cast_impl
+    wrong, wrong_dot = InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot
 
     def cast(self, src, dst_type):
         if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
@@ -34,8 +37,14 @@ def rounding():
             return TensorHandle(rounded, dst_type.scalar)
         return wrong(self, src, dst_type)
 
+    def dot(self, a, b, *rest):
+        if a.dtype.scalar == tl.bfloat16:
+            a, b = (self.cast_impl(each, tl.float32) for each in (a, b))
+        return wrong_dot(self, a, b, *rest)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InterpreterBuilder, "cast_impl", cast)
+        patch.setattr(InterpreterBuilder, "create_dot", dot)
         yield
 
 

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from onehop.kernels.triton.launch import (
     Bucket,
+    CutRows,
     accumulator,
     buckets,
     features,
@@ -144,7 +145,9 @@ def aggregate(
     return out
 
 
-def add_slots(work: Work, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor) -> None:
+def add_slots(
+    work: CutRows, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor
+) -> None:
     """Fills the rows of ``out`` that were cut with the sums of their slots, in the order of the slots."""
     items = (work.split_row, work.split_begin, work.split_begin[1:], None, None, None)
     _launch(fix_up(work, plan), plan, items, partial, None, (None, dst_scale), out, None)

@@ -1,6 +1,5 @@
 """Attention and its gradient on the GPU."""
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from onehop.kernels.triton.attention_grad_dst import attend_grad_dst_kernel
 from onehop.kernels.triton.attention_grad_src import attend_grad_src_kernel
 from onehop.kernels.triton.attention_weights import attend_weights_kernel
 from onehop.kernels.triton.launch import Bucket, accumulator, buckets, on_device_of
+from onehop.kernels.triton.numbers import dropout_words, two_parts
 from onehop.kernels.triton.registers import bounded
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
@@ -30,8 +30,6 @@ _PROGRAMS = 1024
 # Most bytes of the sums of edge weights' gradients, of which every program has its own.
 _WEIGHT_PARTS_BYTES = 2**26
 
-_WORD = 2**32
-
 
 class _Call:
     """What every kernel of one call is given."""
@@ -41,8 +39,8 @@ class _Call:
         heads, value_width = operands.value.shape[1:]
         width = 1 if operands.rule == "gat" else operands.query.size(2)
         block_d, block_v = power_of_two(width), power_of_two(value_width)
-        factor_high, factor_low = _two_parts(operands.factor)
-        kept_high, kept_low = _two_parts(1 / (1 - operands.dropout))
+        factor_high, factor_low = two_parts(operands.factor)
+        kept_high, kept_low = two_parts(1 / (1 - operands.dropout))
         edge, edge_weight = operands.edge, operands.edge_weight
         mask = 0
         if operands.mask is not None:
@@ -63,8 +61,7 @@ class _Call:
             "mask": _packed(operands.mask),
         }
         self.settings = {
-            "base": _signed(_dropout_base(operands.seed)),
-            "threshold": _signed(int(operands.dropout * _WORD)),
+            **dropout_words(operands),
             "factor_high": factor_high,
             "factor_low": factor_low,
             "kept_high": kept_high,
@@ -332,25 +329,3 @@ def _sweep_columns(
 
 def _packed(x: Tensor | None) -> Tensor | None:
     return None if x is None else x.contiguous()
-
-
-def _two_parts(number: float) -> tuple[float, float]:
-    """A number as the sum of two of 32 bits, which kernels take; together they have 48 bits."""
-    high = ctypes.c_float(number).value
-    return high, number - high
-
-
-def _signed(word: int) -> int:
-    """An unsigned word of 32 bits as the signed number of the same bits, so that its type is always int32."""
-    return word - _WORD if word >= _WORD // 2 else word
-
-
-def _dropout_base(seed: int) -> int:
-    """What :func:`onehop.reference.dropout.dropout_mask` makes of the seed alone."""
-    return _mix(_mix(seed % _WORD) ^ (seed // _WORD))
-
-
-def _mix(x: int) -> int:
-    x = ((x ^ (x >> 16)) * 0x7FEB352D) % _WORD
-    x = ((x ^ (x >> 15)) * 0x846CA68B) % _WORD
-    return x ^ (x >> 16)

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -11,6 +11,21 @@ from torch import Tensor
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
+
+# The fewest that tensor cores multiply at a time.
+_LEAST_COLUMNS = 16
+
+
+class CutRows(Protocol):
+    """Rows whose parts are in slots: ``split_row`` and where the slots of each begin, ``split_begin``."""
+
+    @property
+    def split_row(self) -> Tensor:
+        """[cut rows], int32."""
+
+    @property
+    def split_begin(self) -> Tensor:
+        """[cut rows + 1], int32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +62,7 @@ def buckets(work: Work, plan: TritonPlan) -> list[Bucket]:
     return [bucket for bucket in found if bucket.count]
 
 
-def fix_up(work: Work, plan: TritonPlan) -> Bucket:
+def fix_up(work: CutRows, plan: TritonPlan) -> Bucket:
     """The launch that merges the slots of rows that were cut: of ``split_row`` and ``split_begin``."""
     return Bucket(0, work.split_row.numel(), 1, plan.block_edges, False)
 
@@ -55,6 +70,11 @@ def fix_up(work: Work, plan: TritonPlan) -> Bucket:
 def features(plan: TritonPlan, width: int) -> int:
     """Columns of a tile."""
     return min(plan.block_features, power_of_two(width))
+
+
+def columns_at_a_time(plan: TritonPlan) -> int:
+    """Columns of a window that a program over blocks reads at a time."""
+    return max(plan.block_edges, _LEAST_COLUMNS)
 
 
 def options(plan: TritonPlan) -> dict[str, Any]:
