@@ -203,8 +203,10 @@ class TritonBackend:
             from onehop.kernels.triton import blocks_attention
 
             if blocks_attention.applies(operands):
-                windows = (_blocks(graph, turned, operands.value, plan) for turned in (False, True))
-                return blocks_attention.attend_grad(*windows, plan, operands, out, softmax, grad, wanted)
+                blocks, turned = (_blocks(graph, turn, operands.value, plan) for turn in (False, True))
+                return blocks_attention.attend_grad(
+                    blocks, turned, plan, operands, out, softmax, grad, wanted
+                )
         work, transposed = (_work(graph, turned, operands.value, plan) for turned in (False, True))
         return attend_grad(
             work, transposed, plan, operands, out, softmax, weights, grad, grad_weights, wanted

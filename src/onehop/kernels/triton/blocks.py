@@ -139,7 +139,8 @@ def edges_per_column(graph: Graph, transposed: bool = False, windows: int = _SAM
     row = torch.repeat_interleave(rows, degree)
     place = torch.arange(row.numel()) + torch.repeat_interleave(csr.rowptr[rows] - first, degree)
     edges = _keys(row, csr.col[place], cols).unique()
-    return edges.numel() / max((edges // WINDOW).unique().numel(), 1)
+    columns = (edges // WINDOW).unique()
+    return int(edges.numel()) / max(int(columns.numel()), 1)
 
 
 def pays(graph: Graph, dtype: torch.dtype) -> bool:

@@ -13,7 +13,7 @@ from onehop.kernels.triton.blocks import DTYPES, Blocks
 from onehop.kernels.triton.blocks_attention_forward import block_attend_kernel
 from onehop.kernels.triton.blocks_attention_grad_dst import block_grad_dst_kernel
 from onehop.kernels.triton.blocks_attention_grad_src import block_grad_src_kernel
-from onehop.kernels.triton.launch import columns_at_a_time, on_device_of
+from onehop.kernels.triton.launch import LEAST_COLUMNS, columns_at_a_time, on_device_of
 from onehop.kernels.triton.numbers import dropout_words
 from onehop.kernels.triton.registers import bounded
 from onehop.plans.triton import TritonPlan
@@ -60,7 +60,6 @@ class _Call:
             "D": width,
             "V": value_width,
             "DROPOUT": self.dropout,
-            "COLUMNS": columns_at_a_time(plan),
             "BLOCK_D": max(power_of_two(width), _LEAST_WIDTH),
             "BLOCK_V": max(power_of_two(value_width), _LEAST_WIDTH),
             "STAGES": plan.num_stages,
@@ -119,6 +118,7 @@ def attend(blocks: Blocks, plan: TritonPlan, operands: AttentionOperands) -> tup
             softmax=softmax,
             slot_softmax=slot_softmax,
             slot_rows=slot_rows,
+            COLUMNS=columns_at_a_time(plan),
         )
         if blocks.slots:
             merge_kernel[(blocks.split_row.numel(), heads)](
@@ -177,8 +177,10 @@ def attend_grad(
                 grad_query=query,
                 slot_rows=query_slots,
                 FOR_QUERY=for_query,
+                COLUMNS=columns_at_a_time(plan),
             )
         if transposed.items and operands.heads and (for_value or for_key):
+            # Its two sums take registers, of which as many columns as elsewhere would leave too few.
             call.run(
                 block_grad_src_kernel,
                 transposed,
@@ -190,6 +192,7 @@ def attend_grad(
                 slot_keys=key_slots,
                 FOR_VALUE=for_value,
                 FOR_KEY=for_key,
+                COLUMNS=max(columns_at_a_time(plan) // 2, LEAST_COLUMNS),
             )
         for windows, result, slots in (
             (blocks, query, query_slots),

@@ -13,7 +13,7 @@ from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
 
 # The fewest that tensor cores multiply at a time.
-_LEAST_COLUMNS = 16
+LEAST_COLUMNS = 16
 
 
 class CutRows(Protocol):
@@ -74,7 +74,7 @@ def features(plan: TritonPlan, width: int) -> int:
 
 def columns_at_a_time(plan: TritonPlan) -> int:
     """Columns of a window that a program over blocks reads at a time."""
-    return max(plan.block_edges, _LEAST_COLUMNS)
+    return max(plan.block_edges, LEAST_COLUMNS)
 
 
 def options(plan: TritonPlan) -> dict[str, Any]:
