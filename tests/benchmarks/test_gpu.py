@@ -43,6 +43,23 @@ def test_checks_then_measures(tmp_path, capsys):
 
 
 @needs_triton
+def test_checks_blocks_and_measures_them_beside_the_kernels(tmp_path):
+    options = ["--graphs", "cora", "tolokers-2", "--scale", "0.002", "--operators", "sum-blocks"]
+    options += ["attention-blocks", "--dtypes", "float32", "float16", "--hub", "10"]
+    assert main(["--out", str(tmp_path), *options]) == 0
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    judged = {
+        (each["operator"], each["dtype"]) for each in found["correctness"] if "blocks" in each["operator"]
+    }
+    assert judged == {("sum-blocks", "float16"), ("attention-blocks", "float16")}
+    assert {(case["graph"], case["dtype"]) for case in found["cases"]} == {("tolokers-2", "float16")}
+    for case in found["cases"]:
+        peers = {peer["peer"]: peer for peer in case["peers"]}
+        assert list(peers) == ["onehop", "gather-scatter", "kernels"]
+        assert not [peer["failed"] for peer in peers.values() if peer["failed"]]
+
+
+@needs_triton
 def test_names_what_there_was_no_time_for(tmp_path):
     options = ["--graphs", "cora", "--operators", "max", "--minutes", "0", *SHORT]
     assert main(["--out", str(tmp_path), *options]) == 0

@@ -1,10 +1,14 @@
 """Attention over windows, interpreted, against the reference: outputs and every gradient, by name."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import onehop
 from onehop import Graph, reference
+from onehop.backends.triton import TritonBackend
+from onehop.kernels.attention_operands import AttentionOperands
 from onehop.kernels.triton import blocks, blocks_attention
 from onehop.plans import TritonPlan
 from tests.kernels.triton.small_graphs import GRAPHS
@@ -142,6 +146,19 @@ def test_operands_with_gaps():
 def test_what_takes_the_kernels(operator, settings, more, through_blocks):
     check(operator, "random", inputs_for(operator, "random", 2, 4, **{"dtype": BF16, **more}), **settings)
     assert not through_blocks
+
+
+def test_leaves_what_the_kernels_leave_for_a_backward_pass():
+    """So that either can be the plan of either pass."""
+    edge_index, num_src, num_dst = GRAPHS["empty_rows"]
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    inputs = of("empty_rows", 2, 20, FP16)
+    operands = AttentionOperands(
+        "dot", inputs["value"], inputs["key"], inputs["query"], *(None,) * 4, 0.2, 0.3, 7
+    )
+    ours = TritonBackend(PLAN).attend(graph, operands, False)
+    kernels = TritonBackend(replace(PLAN, variant="kernels")).attend(graph, operands, False)
+    torch.testing.assert_close(ours, kernels, rtol=5e-3, atol=5e-3)
 
 
 def test_wide_heads_take_the_kernels(through_blocks):

@@ -25,7 +25,7 @@ from onehop.kernels.triton import availability
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # Heads and width of each; reductions see H * D columns.
 _SIZES = ((4, 64), (1, 64))
-_MEASURED = ("gatv2", "attention", "sum", "max", "gat")
+_MEASURED = ("gatv2", "attention", "sum", "max", "gat", "attention-blocks", "sum-blocks")
 # Without a GPU: what the interpreter can do in a few seconds.
 _SMALL_COPY = 1 << 20
 
@@ -87,7 +87,10 @@ def _figures(
     for graph in chosen.graphs:
         peers = None
         for name in chosen.operators:
-            for dtype in chosen.dtypes:
+            operator = OPERATORS[name]
+            if operator.graphs is not None and graph not in operator.graphs:
+                continue
+            for dtype in filter(lambda each: operator.takes(_DTYPES[each]), chosen.dtypes):
                 for heads, width in _SIZES:
                     case = f"{graph} {name} {dtype} {heads}x{width}"
                     if time.monotonic() > deadline:
@@ -96,7 +99,7 @@ def _figures(
                     if peers is None:
                         peers = Peers(*edge_index_of(graph, device, chosen.scale))
                     size = Size(peers.nodes, peers.graph.num_edges, heads, width)
-                    yield case, _case(graph, peers, OPERATORS[name], size, dtype, device, speed)
+                    yield case, _case(graph, peers, operator, size, dtype, device, speed)
 
 
 def _case(
