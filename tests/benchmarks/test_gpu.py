@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from onehop import ArgumentError
-from onehop.bench.gpu.correctness import Verdict
+from onehop.bench.gpu.correctness import Verdict, hostile_edges, judge
 from onehop.bench.gpu.graphs import GRAPHS, edge_index_of
-from onehop.bench.gpu.measure import Measured
+from onehop.bench.gpu.measure import Measured, measure
+from onehop.bench.gpu.operators import OPERATORS, Size
+from onehop.bench.gpu.peers import Peers
 from onehop.bench.gpu.report import CaseFigures, table
 from onehop.bench.gpu.run import main
 from onehop.bench.timing import Times
@@ -43,29 +45,26 @@ def test_checks_then_measures(tmp_path, capsys):
 
 
 @needs_triton
-def test_checks_blocks_and_measures_them_beside_the_kernels(tmp_path):
-    options = ["--graphs", "cora", "tolokers-2", "--scale", "0.002", "--operators", "sum-blocks"]
-    options += ["attention-blocks", "--dtypes", "float32", "float16", "--hub", "10"]
-    assert main(["--out", str(tmp_path), *options]) == 0
-    found = json.loads((tmp_path / "gpu.json").read_text())
-    judged = {
-        (each["operator"], each["dtype"]) for each in found["correctness"] if "blocks" in each["operator"]
-    }
-    assert judged == {("sum-blocks", "float16"), ("attention-blocks", "float16")}
-    assert {(case["graph"], case["dtype"]) for case in found["cases"]} == {("tolokers-2", "float16")}
-    for case in found["cases"]:
-        peers = {peer["peer"]: peer for peer in case["peers"]}
-        assert list(peers) == ["onehop", "gather-scatter", "kernels"]
-        assert not [peer["failed"] for peer in peers.values() if peer["failed"]]
+@pytest.mark.parametrize("name", ["sum-blocks", "attention-blocks"])
+def test_blocks_are_judged_and_measured_beside_the_kernels(name):
+    operator, dtype = OPERATORS[name], torch.float16
+    edge_index, nodes = hostile_edges(CPU, 4)
+    size = Size(nodes, edge_index.size(1), 1, 9)
+    assert all(verdict.passes for verdict in judge(operator, edge_index, size, dtype))
+    found = {each.peer: each for each in measure(Peers(edge_index, nodes), operator, size, dtype, CPU)}
+    assert list(found) == ["onehop", "gather-scatter", "kernels"]
+    assert not [each.failed for each in found.values() if each.failed]
 
 
 @needs_triton
 def test_names_what_there_was_no_time_for(tmp_path):
-    options = ["--graphs", "cora", "--operators", "max", "--minutes", "0", *SHORT]
+    """But for what does not apply: blocks, to a sparse graph and float32."""
+    options = ["--graphs", "cora", "--operators", "max", "sum-blocks", "--minutes", "0", *SHORT]
     assert main(["--out", str(tmp_path), *options]) == 0
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["cases"] == []
     assert found["left_out"] == ["cora max float32 4x64", "cora max float32 1x64"]
+    assert not [each for each in found["correctness"] if "blocks" in each["operator"]]
 
 
 def test_says_where_the_kernels_cannot_run(tmp_path, monkeypatch, capsys):

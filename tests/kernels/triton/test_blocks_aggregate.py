@@ -5,6 +5,7 @@ import torch
 
 import onehop
 from onehop import Graph, reference
+from onehop.backends.triton import TritonBackend
 from onehop.kernels.triton import blocks, blocks_aggregate
 from onehop.plans import TritonPlan
 from tests.kernels.triton.small_graphs import GRAPHS
@@ -59,6 +60,17 @@ def test_weights_keep_what_16_bits_cannot_hold():
     ours = onehop.aggregate(graph, x, weight, backend="triton")
     exact = reference.aggregate(edge_index, x.double(), num_dst, weight.double())
     torch.testing.assert_close(ours.double(), exact, rtol=1e-3, atol=0)
+
+
+def test_weights_have_more_bits_than_tensor_cores_keep():
+    edge_index, num_src, num_dst = GRAPHS["random"]
+    graph = Graph.from_edge_index(edge_index, num_src)
+    backend = TritonBackend(PLAN)
+    x = torch.randn(num_src, 3, generator=torch.Generator().manual_seed(1)).half()
+    weight = torch.rand(edge_index.size(1), generator=torch.Generator().manual_seed(0))
+    ours = backend.aggregate(graph, False, x, weight, None, None, False, widen=True)
+    exact = reference.aggregate(edge_index, x.double(), num_dst, weight.double())
+    assert (ours - exact).abs().max() < 2**-19 * exact.abs().max()
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # of numpy, which interprets
