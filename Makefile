@@ -41,8 +41,8 @@ test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverag
 # a folder of its own and sees the packages of .venv; the tests help it to be imported.
 test-dgl: $(MADE)/develop $(MADE)/onehop .venv-dgl/.made  ## the tests of DGL's patch, beside DGL 2.1.0
 	$(call say,pytest beside DGL)
-	PYTHONPATH=.venv-dgl $(BIN)/python -m pytest tests/integrations/dgl --cov=src/onehop/integrations/dgl --cov-branch \
-	  --cov-config=/dev/null --cov-report=term --cov-fail-under=90 $(ARGS)
+	PYTHONPATH=.venv-dgl $(BIN)/python -m pytest tests/integrations/dgl tests/benchmarks/test_gpu_peers.py \
+	  --cov=src/onehop/integrations/dgl --cov-branch --cov-config=/dev/null --cov-report=term --cov-fail-under=90 $(ARGS)
 
 gpu-check: $(MADE)/develop $(MADE)/onehop  ## compile every GPU kernel for four GPUs, without one (3 minutes)
 	$(call say,kernels compiled ahead of time)

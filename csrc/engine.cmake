@@ -38,10 +38,10 @@ function(onehop_add_engine target)
   target_compile_definitions(${target} PRIVATE ${onehop_has})
   foreach(isa ${onehop_isas})
     set(library kernels_${isa})
-    add_library(${library} OBJECT ${onehop_csrc}/kernels/edge_softmax.cpp ${onehop_csrc}/kernels/extremum.cpp
-                                  ${onehop_csrc}/kernels/limits.cpp ${onehop_csrc}/kernels/fusedmm.cpp
-                                  ${onehop_csrc}/kernels/rows.cpp ${onehop_csrc}/kernels/sddmm.cpp
-                                  ${onehop_csrc}/kernels/table.cpp)
+    add_library(${library} OBJECT ${onehop_csrc}/kernels/arg_extremum.cpp ${onehop_csrc}/kernels/edge_softmax.cpp
+                                  ${onehop_csrc}/kernels/extremum.cpp ${onehop_csrc}/kernels/limits.cpp
+                                  ${onehop_csrc}/kernels/fusedmm.cpp ${onehop_csrc}/kernels/rows.cpp
+                                  ${onehop_csrc}/kernels/sddmm.cpp ${onehop_csrc}/kernels/table.cpp)
     set(parts ${library})
     foreach(type ${ONEHOP_TYPES})
       add_library(${library}_${type} OBJECT ${onehop_csrc}/kernels/aggregate.cpp ${onehop_csrc}/kernels/attention.cpp

@@ -35,6 +35,7 @@ inline onehop::Block slots_for(const onehop::WorkList& work, int64_t per_slot) {
 }
 
 // One function an operator, each in the file of its name.
+void bind_arg_extremum(nanobind::module_& m);
 void bind_attention(nanobind::module_& m);
 void bind_edge_softmax(nanobind::module_& m);
 void bind_generated(nanobind::module_& m);

@@ -193,6 +193,7 @@ NB_MODULE(_native, m) {
       },
       Released());
 
+  bind_arg_extremum(m);
   bind_attention(m);
   bind_edge_softmax(m);
   bind_generated(m);

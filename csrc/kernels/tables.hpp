@@ -9,6 +9,9 @@ inline namespace ONEHOP_ISA {
 void aggregate(const AggregateArgs& args);
 void extremum_grad_source(const ExtremumGradArgs& args);
 void extremum_grad_weight(const ExtremumGradArgs& args);
+void arg_extremum(const ArgExtremumArgs& args);
+void arg_extremum_grad_source(const ArgExtremumGradArgs& args);
+void arg_extremum_grad_weight(const ArgExtremumGradArgs& args);
 void sddmm(const SddmmArgs& args);
 void fusedmm(const FusedmmArgs& args);
 void copy_rows(const RowsArgs& args);

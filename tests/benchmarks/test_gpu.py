@@ -1,6 +1,7 @@
 """The GPU benchmark, small and interpreted: that it runs and writes down what it found, not how fast."""
 
 import importlib.util
+import itertools
 import json
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from onehop import ArgumentError
 from onehop.bench.gpu.correctness import Verdict, hostile_edges, judge
 from onehop.bench.gpu.graphs import GRAPHS, edge_index_of
+from onehop.bench.gpu.grid import Case, grid
 from onehop.bench.gpu.measure import Measured, measure
 from onehop.bench.gpu.operators import OPERATORS, Size
 from onehop.bench.gpu.peers import Peers
@@ -31,15 +33,17 @@ def test_checks_then_measures(tmp_path, capsys):
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["correctness"]
     assert all(verdict["passes"] for verdict in found["correctness"])
-    assert [(case["graph"], case["heads"]) for case in found["cases"]] == [
-        ("cora", 4),
-        ("cora", 1),
+    assert [(case["graph"], case["width"]) for case in found["cases"]] == [
+        ("cora", width) for width in (64, 256, 128, 512)
     ]
     peers = {peer["peer"]: peer for peer in found["cases"][0]["peers"]}
-    assert {"onehop", "gather-scatter", "torch-csr", "torch-csr-kept"} <= set(peers)
+    assert {"onehop", "gather-scatter", "torch-csr", "torch-csr-kept", "dgl", "turbo_gnn"} <= set(peers)
     assert not [peer["failed"] for peer in peers.values() if peer["failed"]]
+    assert "turbo_gnn cannot be imported" in peers["turbo_gnn"]["absent"]
     assert peers["onehop"]["forward_and_backward"]["median_s"] > 0
-    assert "| cora | sum | float32 | 4 x 64 |" in (tmp_path / "gpu.md").read_text()
+    table = (tmp_path / "gpu.md").read_text()
+    assert "| cora | sum | float32 | 1 x 64 |" in table
+    assert "turbo_gnn (absent)" in table
     assert (tmp_path / "gpu.png").stat().st_size > 1000
     assert "are right" in capsys.readouterr().out
 
@@ -63,7 +67,7 @@ def test_names_what_there_was_no_time_for(tmp_path):
     assert main(["--out", str(tmp_path), *options]) == 0
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["cases"] == []
-    assert found["left_out"] == ["cora max float32 4x64", "cora max float32 1x64"]
+    assert found["left_out"] == [f"cora max float32 1x{width}" for width in (64, 256, 128, 512)]
     assert not [each for each in found["correctness"] if "blocks" in each["operator"]]
 
 
@@ -98,10 +102,34 @@ def test_a_table_of_known_figures():
         Measured(name, Times((forward,)), Times((both,)), peak)
         for name, (forward, both, peak) in times.items()
     ]
-    peers.append(Measured("absent", failed="runs out of memory"))
-    case = CaseFigures("cora", "sum", "float32", 1, 64, tuple(peers), 0.5, 0.1)
+    peers += [Measured("large", failed="runs out of memory"), Measured("another", absent="not installed")]
+    case = CaseFigures(Case("cora", "sum", "float32", 1, 64), tuple(peers), 0.5, 0.1)
     assert case.speedup() == 2.5
     assert case.speedup(backward=False) == 3.0
     assert case.memory_ratio() == 10
     line = table([case]).splitlines()[-1]
-    assert line == "| cora | sum | float32 | 1 x 64 | 1e+03 | 50% | 2e+03 | 5e+03 | 2.50 | 10.00 |"
+    figures = "1e+03 | 50% | 2e+03 | 5e+03 | 2.50 | 10.00"
+    assert line == f"| cora | sum | float32 | 1 x 64 | {figures} | large (failed), another (absent) |"
+
+
+def test_blocks_are_in_the_grid_where_they_apply():
+    dense, names = OPERATORS["sum-blocks"].graphs, ("sum-blocks", "attention-blocks")
+    cases = list(grid(list(GRAPHS), ["sum", *names], ["float32", "float16"]))
+    found = {name: [case for case in cases if case.operator == name] for name in names}
+    for name, each in found.items():
+        assert {case.graph for case in each} == set(dense), name
+        assert {case.dtype for case in each} == {"float16"}, name
+    usual = {case for case in cases if case.operator == "sum" and case.dtype == "float16"}
+    beside = {(case.graph, case.heads, case.width) for case in usual if case.graph in dense}
+    assert {(case.graph, case.heads, case.width) for case in found["sum-blocks"]} == beside
+    assert max(case.width for case in found["attention-blocks"]) == 128
+    assert len(cases) == len(GRAPHS) * 2 * 4 + len(dense) * (4 + 5)
+
+
+def test_every_graph_and_operator_comes_before_a_second_size():
+    graphs, operators, dtypes = list(GRAPHS), ["gatv2", "sum"], ["float32", "bfloat16"]
+    cases = list(grid(graphs, operators, dtypes))
+    once = cases[: len(graphs) * len(operators)]
+    assert {(case.graph, case.operator) for case in once} == set(itertools.product(graphs, operators))
+    assert {case.dtype for case in once} == {"float32"}
+    assert len(set(cases)) == len(cases) == len(graphs) * len(dtypes) * (12 + 4)

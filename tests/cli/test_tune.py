@@ -1,16 +1,19 @@
+import importlib.util
 import json
 
 import pytest
 
-from onehop.plans import tuned
+from onehop.plans import gpu_tuned, tuned
 from tests.cli.running import onehop
 
 
 @pytest.fixture(autouse=True)
 def table(own_cache):
     tuned.forget()
+    gpu_tuned.forget()
     yield
     tuned.forget()
+    gpu_tuned.forget()
 
 
 def test_tune_prints_the_curve_and_writes_it(tmp_path, edge_list, monkeypatch):
@@ -43,6 +46,19 @@ def test_kernels_are_generated_on_request(edge_list, tmp_path, monkeypatch):
     told = "no kernel was generated: no C++ compiler was found"
     assert told in " ".join(onehop(*arguments, "--codegen").stdout.split())
     assert "kernel was generated" not in onehop(*arguments, "--again").stdout
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
+def test_gpu_plans_are_tuned_on_request(edge_list, tmp_path, monkeypatch):
+    monkeypatch.setattr("onehop.tuner.gpu.run.seconds_of", lambda call, plan, device: 1e-3)
+    monkeypatch.setattr("onehop.tuner.gpu.run.GpuRun._runs", lambda self, call, plan: True)
+    path = tmp_path / "found.json"
+    arguments = ("--graph", edge_list, "--widths", "8", "--op", "gatv2", "--budget", 60)
+    result = onehop("tune", *arguments, "--device", "cuda", "--heads", 2, "--json", path)
+    assert result.exit_code == 0
+    assert "GPU: Triton's interpreter, triton" in result.stdout
+    cases = [entry["case"] for entry in json.loads(path.read_text())["entries"]]
+    assert [(case["operation"], case["heads"]) for case in cases] == [("gatv2", 2), ("gatv2_grad", 2)]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """Graphs and features that every process of a test can make for itself."""
 
+import time
+
 import torch
+import torch.distributed as dist
 
 NODES = 60
 
@@ -17,3 +20,13 @@ def hostile() -> torch.Tensor:
 
 def random(*shape: int, seed: int = 2, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def leave() -> None:
+    """Ends the process group, when gloo's threads have let go of their tensors.
+
+    torch 2.6 waits for these threads with the interpreter locked, and one that still has a tensor to free
+    waits for the interpreter.
+    """
+    time.sleep(0.5)
+    dist.destroy_process_group()

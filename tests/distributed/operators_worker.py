@@ -13,7 +13,7 @@ import onehop
 import onehop.distributed as distributed
 from onehop import Graph
 from onehop.distributed import exchange
-from tests.distributed.cases import NODES, hostile, random
+from tests.distributed.cases import NODES, hostile, leave, random
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
@@ -251,4 +251,4 @@ report = {
 }
 dist.barrier()
 print(json.dumps(report))
-dist.destroy_process_group()
+leave()

@@ -5,7 +5,7 @@ import torch
 
 from onehop import ArgumentError
 from onehop.distributed import cost
-from onehop.distributed.part import Division
+from onehop.distributed.division import ListDivision
 
 EPOCH = cost.Epoch(nodes=1e6, edges=1e7, features=100, hidden=64, columns=200)
 HOST = cost.Host(gathered_gbps=10, network_gbps=1, memory_bytes=1e10)
@@ -27,7 +27,7 @@ def test_rows_cut_by_chance(parts: int) -> None:
     source = torch.arange(nodes).repeat(degree)
     target = torch.randint(0, nodes, (nodes * degree,), generator=generator)
     owner = torch.randint(0, parts, (nodes,), generator=generator).int()
-    found = Division(torch.stack([source, target]), owner, parts, 0).part(0).cut_rows
+    found = ListDivision(torch.stack([source, target]), owner, parts).part(0).cut_rows
     assert found == pytest.approx(cost.cut_rows_by_chance(nodes, nodes * degree, parts), rel=0.03)
     assert cost.cut_rows_by_chance(nodes, nodes * degree, 1) == 0
 

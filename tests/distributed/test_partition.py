@@ -1,5 +1,6 @@
 """How nodes are divided, and what is stored of it."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import onehop
 from onehop import ArgumentError, ConfigurationError, FileFormatError, Graph
 from onehop.datasets import planted
 from onehop.distributed import DistributedGraph, partition, save
+from onehop.distributed.division import Division, ListDivision
 from onehop.distributed.files import Folder
-from onehop.distributed.part import Division
+from onehop.distributed.part import ARRAYS
 from onehop.distributed.partition import cut_edges
+from onehop.graph.stored import StoredGraph
 from tests.distributed.cases import NODES, hostile
 
 
@@ -75,7 +78,7 @@ def test_metis_that_is_not_there(communities: Graph, monkeypatch: pytest.MonkeyP
 def test_parts_hold_every_edge_once_and_halos_fit_each_other() -> None:
     edge_index = hostile()
     owner = partition(Graph.from_edge_index(edge_index, NODES), 3, "greedy")
-    division = Division(edge_index, owner, 3, 0)
+    division = ListDivision(edge_index, owner, 3)
     parts = [division.part(rank) for rank in range(3)]
     assert torch.equal(torch.cat([p.edge_numbers for p in parts]).sort().values, torch.arange(500))
     for part in parts:
@@ -91,6 +94,75 @@ def test_parts_hold_every_edge_once_and_halos_fit_each_other() -> None:
     assert parts[0].cut_edges == int(crossing.sum())
     pairs = torch.stack([edge_index[0], owner[edge_index[1]].long()])[:, crossing].unique(dim=1)
     assert parts[0].cut_rows == pairs.size(1) == sum(len(p.halo_nodes) for p in parts)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 8])
+def test_streamed_is_balanced_and_cuts_less_than_chance(communities: Graph, parts: int) -> None:
+    part = partition(communities, parts, "streamed")
+    work = torch.bincount(part.long(), 1 + communities.in_degrees.double(), minlength=parts)
+    assert float(work.max() / work.mean()) <= 1.05
+    assert cut_edges(communities, part) < 0.45 * communities.num_edges * (1 - 1 / parts)
+
+
+def test_streamed_places_a_row_that_no_part_has_room_for() -> None:
+    edge_index = torch.stack([torch.arange(50), torch.zeros(50, dtype=torch.int64)])
+    part = partition(Graph.from_edge_index(edge_index), 5, "streamed")
+    assert set(part.tolist()) == set(range(5))
+    assert (part == part[0]).sum() == 1
+
+
+def test_a_graph_on_disk_is_divided_as_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Graph.from_edge_index(hostile(), NODES)
+    # Its edges are numbered as they are stored.
+    edge_index = torch.stack(
+        [whole.col.long(), torch.repeat_interleave(torch.arange(NODES), whole.in_degrees)]
+    )
+    stored = whole.save(tmp_path / "whole")
+    x = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (NODES, 3))
+    x[:] = np.random.default_rng(0).standard_normal(x.shape)
+    forbid = pytest.fail
+    monkeypatch.setattr(StoredGraph, "load", lambda self: forbid("it was loaded as a whole"))
+    meta = save(tmp_path / "parts", stored, parts=3, tensors={"x": x})
+    owner = partition(Graph.from_edge_index(edge_index, NODES), 3, "streamed")
+    division = ListDivision(edge_index, owner, 3)
+    for rank in range(3):
+        found = Folder.open(tmp_path / "parts", rank, 3)
+        part, expected = found.part(), division.part(rank)
+        for name in (*ARRAYS, "inner_rows", "cut_edges", "cut_rows", "num_edges"):
+            assert torch.equal(*(torch.as_tensor(getattr(each, name)) for each in (part, expected))), name
+        assert torch.equal(found.tensor("x", len(part.owned_nodes)), torch.from_numpy(x[part.owned_nodes]))
+    again = save(tmp_path / "again", stored, NODES, parts=3)
+    assert again["identity"] == meta["identity"]
+    assert save(tmp_path / "other", stored, parts=2)["identity"] != meta["identity"]
+    assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == [
+        "meta.json",
+        "part-00000",
+        "part-00001",
+        "part-00002",
+    ]
+
+
+def test_what_a_graph_on_disk_cannot(tmp_path: Path) -> None:
+    stored = Graph.from_edge_index(hostile(), NODES).save(tmp_path / "whole")
+    with pytest.raises(ArgumentError, match="'metis' needs the graph in memory; give 'streamed'"):
+        save(tmp_path / "parts", stored, parts=2, method="metis")
+    with pytest.raises(ArgumentError, match=f"has {NODES} nodes, not 5"):
+        save(tmp_path / "parts", stored, 5, parts=2)
+    col = np.lib.format.open_memmap(tmp_path / "whole" / "col.npy", "r+")
+    col[7] = NODES
+    col.flush()
+    with pytest.raises(FileFormatError, match=r"a source is not in \[0, 60\)"):
+        save(tmp_path / "parts", Graph.open(tmp_path / "whole"), parts=2)
+    assert not list(tmp_path.glob("parts*"))
+
+
+def test_a_part_goes_to_a_device_as_a_whole() -> None:
+    edge_index = hostile()
+    part = ListDivision(edge_index, partition(Graph.from_edge_index(edge_index, NODES), 2), 2).part(0)
+    assert part.to(torch.device("cpu")) is part
+    elsewhere = part.to(torch.device("meta"))
+    assert all(getattr(elsewhere, name).is_meta for name in ARRAYS)
+    assert elsewhere.inner_rows == part.inner_rows
 
 
 @pytest.fixture
@@ -138,14 +210,20 @@ def test_tensor_with_other_rows(folder: Path) -> None:
         found.tensor("y", 5)
 
 
-def test_saving_refuses_and_leaves_nothing_half_done(folder: Path, tmp_path: Path) -> None:
+def full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_saving_refuses_and_leaves_nothing_half_done(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ArgumentError, match="exists; remove it"):
         save(folder, hostile(), NODES, parts=2)
     with pytest.raises(ArgumentError, match="a row for each of 60 nodes"):
         save(tmp_path / "new", hostile(), NODES, parts=2, tensors={"x": torch.ones(3, 2)})
-    parameter = torch.ones(NODES, 2, requires_grad=True)
-    with pytest.raises(RuntimeError, match=r"requires.grad"):
-        save(tmp_path / "new", hostile(), NODES, parts=2, tensors={"x": parameter})
+    monkeypatch.setattr(Division, "part", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        save(tmp_path / "new", hostile(), NODES, parts=2)
     assert [path.name for path in tmp_path.iterdir()] == ["graph"]
 
 

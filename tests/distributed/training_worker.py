@@ -11,6 +11,7 @@ from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINEConv, SAGEConv, 
 
 import onehop
 from onehop import distributed
+from tests.distributed.cases import leave
 
 torch.set_num_threads(1)
 NODES, FEATURES, HIDDEN, CLASSES, EPOCHS = 400, 12, 8, 5, 4
@@ -114,7 +115,7 @@ def main() -> None:
         )
     )
     dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 main()

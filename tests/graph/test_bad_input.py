@@ -64,7 +64,7 @@ def test_a_negative_number_without_num_nodes() -> None:
         (EDGES.short(), "int32 or int64"),
         (EDGES.byte(), "int32 or int64"),
         (EDGES.bool(), "int32 or int64"),
-        (EDGES.to("meta"), r"CPU tensor, got one on meta; move"),
+        (EDGES.to("meta"), "expected a tensor with data, got one on meta"),
     ],
     ids=str,
 )

@@ -1,70 +1,19 @@
 """Trains models whose tensors lie on a device that is not the CPU, with their sums on a simulated machine.
 
-A program of its own, for a process can have one such device. The device's memory is the host's, but torch
-does not know that: whatever is not moved properly fails, or is refused, as it is with a graphics card.
+A program of its own, for a process can have one such device.
 """
 
 import sys
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module, Parameter
-from torch.utils._pytree import tree_map
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.nn import Linear, Module
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 
 import onehop
 from onehop.machines.pim import Machine
+from tests.far_device import far, is_far, move, near
 from tests.machines.pim.machines import small
-
-_setup_privateuseone_for_python_backend("far")
-# By storage, which copies of a tensor object share. Tensors are kept, so that no address is used again.
-CONTENTS: dict[int, tuple[Tensor, Tensor]] = {}
-
-
-def far(content: Tensor) -> Tensor:
-    """A tensor on the device with this content; views of rows share memory, others are copies."""
-    content = content.contiguous()
-    found: Tensor = torch._C._acc.create_empty_tensor(list(content.shape), content.dtype)
-    CONTENTS[found.untyped_storage()._cdata] = found, content
-    return found
-
-
-def is_far(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.device.type == "far"
-
-
-def near(value: Any) -> Any:
-    if isinstance(value, torch.device):
-        return torch.device("cpu")
-    return CONTENTS[value.untyped_storage()._cdata][1] if is_far(value) else value
-
-
-def on_device(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """Runs an operation of the device, on the contents."""
-    if op is torch.ops.aten._copy_from.default:
-        near(args[1]).copy_(near(args[0]))
-        return args[1]
-    if op is torch.ops.aten.as_strided.default:
-        own, size, stride, offset = near(args[0]), args[1], args[2], args[3] if len(args) > 3 else 0
-        return far(own.as_strided(size, stride, own.storage_offset() + (offset or 0)))
-    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.dim()]
-    assert all(map(is_far, tensors)), f"{op} mixes devices"
-    out = op(*tree_map(near, args), **tree_map(near, kwargs))
-    if op._schema.is_mutable:
-        return kwargs.get("out", args[0] if args else None)
-    return tree_map(lambda each: far(each) if isinstance(each, Tensor) else each, out)
-
-
-EVERYTHING = torch.library.Library("_", "IMPL")
-EVERYTHING.fallback(on_device, "PrivateUse1")
-# Else torch would make an empty tensor and have it resized.
-FACTORIES = torch.library.Library("aten", "IMPL")
-for factory in ("arange", "arange.start", "arange.start_step"):
-    operation = getattr(torch.ops.aten.arange, factory.partition(".")[2] or "default")
-    FACTORIES.impl(factory, partial(on_device, operation), "PrivateUse1")
 
 
 class Model(Module):
@@ -86,15 +35,6 @@ MODELS = {
     "SAGE sum": lambda: Model(SAGEConv(6, 8, aggr="sum"), SAGEConv(8, 3, aggr="sum")),
     "GIN": lambda: Model(GINConv(Linear(6, 8)), GINConv(Linear(8, 3))),
 }
-
-
-def move(model: Module) -> None:
-    """Parameters and buffers, to the device."""
-    for module in model.modules():
-        for key, parameter in module._parameters.items():
-            module._parameters[key] = None if parameter is None else Parameter(far(parameter.detach()))
-        for key, buffer in module._buffers.items():
-            module._buffers[key] = None if buffer is None else far(buffer)
 
 
 def gradients(name: str, away: bool) -> tuple[list[Tensor], int]:
@@ -121,7 +61,7 @@ def check_refusals() -> None:
             row = onehop.explain(layer, x, edges).layers[0]
             assert patch.report.entries == []
         assert not row.fast
-        assert "not on the CPU" in row.reason, row.reason
+        assert "on far:0 have no backend: cpu runs on CPU tensors" in row.reason, row.reason
 
 
 for name in MODELS:

@@ -7,7 +7,7 @@ from onehop.plans.triton_default import default_triton_plan
 
 
 def test_goes_to_json_and_back():
-    plan = TritonPlan(split_edges=512, short_edges=8, num_warps=4, variant="torch_csr")
+    plan = TritonPlan(split_edges=512, short_edges=8, num_warps=4, variant="torch_csr", ordering="rcm")
     assert TritonPlan.from_json(plan.to_json()) == plan
 
 
@@ -23,6 +23,7 @@ def test_goes_to_json_and_back():
         ("num_stages", 9),
         ("num_stages", True),
         ("variant", "cusparse"),
+        ("ordering", "alphabet"),
     ],
 )
 def test_impossible_fields_are_refused(field, value):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 
 import pytest
 
@@ -150,3 +151,23 @@ def test_an_interruption_leaves_what_was_found():
         finish(search.run([dataclasses.replace(DEFAULT, prefetch=32)]))
     assert search.best.prefetch == 32
     assert sum(len(times) for times in search.times.values()) == 21
+
+
+def test_a_plan_that_cannot_run_is_tried_once_and_ends_no_search():
+    machine = Machine(lambda plan: math.inf if plan.prefetch == 64 else bowl(plan))
+    measure = machine.measure
+
+    def told(plan):
+        now = machine.now
+        seconds = measure(plan)
+        if seconds == math.inf:
+            machine.now = now
+        return seconds
+
+    machine.measure = told
+    search = machine.search(predict=lambda plan: 0.0)
+    finish(search.run([]))
+    assert search.best == BEST
+    assert not search.exhausted
+    impossible = [plan for plan in machine.calls if plan.prefetch == 64]
+    assert len(impossible) == len(set(impossible)) > 0

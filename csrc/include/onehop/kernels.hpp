@@ -70,6 +70,50 @@ struct ExtremumGradArgs {
   void* slots;  // acc [work->slots, width]
 };
 
+// The max or min of weight[e] * x[c(e), :] over the edges e of r, and winner[r, :], the place in the graph's order of
+// the one edge that it is taken from: the first, or the last, of those that tie. NaN never wins; where nothing wins the
+// result is infinite and the winner -1. Of float32 and float64 alone.
+struct ArgExtremumArgs {
+  const Csr* csr;
+  const WorkList* work;
+  DType dtype;
+  bool minimum;
+  bool last;
+  int threads;
+  int prefetch;
+  int64_t width;
+  const void* x;  // [cols, width], rows x_stride apart
+  int64_t x_stride;
+  const void* weight;  // [edges], in the caller's edge order, weight_stride apart; null: 1
+  int64_t weight_stride;
+  void* out;  // [rows, width], rows out_stride apart
+  int64_t out_stride;
+  int32_t* winner;  // likewise, rows winner_stride apart
+  int64_t winner_stride;
+  void* slots;            // [work->slots, width]: pieces of cut rows
+  int32_t* winner_slots;  // likewise
+};
+
+// Its gradient, all of which goes to the winners; added to zeros.
+// With respect to x, [cols, width]: out[c(e), i] += weight[e] * grad[r, i] for e = winner[r, i].
+// With respect to the weights, [edges] in the caller's order: out[e] += x[c(e), i] * grad[r, i].
+struct ArgExtremumGradArgs {
+  const Csr* csr;
+  DType dtype;
+  int threads;
+  int64_t width;
+  const void* grad;  // [rows, width], rows grad_stride apart
+  int64_t grad_stride;
+  const int32_t* winner;  // likewise, rows winner_stride apart
+  int64_t winner_stride;
+  const void* x;  // read for the weights' gradient
+  int64_t x_stride;
+  const void* weight;  // read for that of x; null: 1
+  int64_t weight_stride;
+  void* out;
+  int64_t out_stride;  // between rows of x's gradient, or between the weights'
+};
+
 // out[e] = dot(row_vectors[r(e), :], col_vectors[c(e), :]), in the caller's edge order.
 struct SddmmArgs {
   const Csr* csr;
@@ -204,6 +248,9 @@ struct KernelTable {
   void (*aggregate)(const AggregateArgs&);
   void (*extremum_grad_source)(const ExtremumGradArgs&);
   void (*extremum_grad_weight)(const ExtremumGradArgs&);
+  void (*arg_extremum)(const ArgExtremumArgs&);
+  void (*arg_extremum_grad_source)(const ArgExtremumGradArgs&);
+  void (*arg_extremum_grad_weight)(const ArgExtremumGradArgs&);
   void (*sddmm)(const SddmmArgs&);
   void (*fusedmm)(const FusedmmArgs&);
   void (*copy_rows)(const RowsArgs&);

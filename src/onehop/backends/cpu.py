@@ -53,7 +53,7 @@ class CpuBackend:
     def plan_for(
         self, graph: Graph, operation: str, transposed: bool, width: int, dtype: torch.dtype
     ) -> CpuPlan:
-        """The plan of an operation (one of :data:`onehop.plans.tuned.OPERATIONS`)."""
+        """The plan of an operation (one of :data:`onehop.plans.cases.OPERATIONS`)."""
         if self._plan is not None:
             return self._plan
         found = tuned.find(graph, operation, transposed, width, dtype)

@@ -54,9 +54,26 @@ def register_machine(machine: Machine, ledger: Ledger) -> str:
     return name
 
 
+def is_machine(name: str) -> bool:
+    """Whether :func:`register_machine` gave that name."""
+    return name in _PATCHED
+
+
 def refusal(name: str, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why the machine that :func:`register_machine` named cannot run on such tensors; None if it can."""
-    return _PATCHED[name].refuse(device, dtype)
+    """Why a backend cannot run on such tensors; None if it can.
+
+    Args:
+        name: The backend; empty means any that is picked without being named, and one with "/LABEL" behind
+            it is the machine before that.
+        device: Where the tensors are.
+        dtype: Of the features.
+
+    Raises:
+        ArgumentError: No backend has that name.
+    """
+    if not name:
+        return _refusal_of_all(device, dtype)
+    return _named(name.partition("/")[0]).refuse(device, dtype)
 
 
 def backend_for(device: torch.device, dtype: torch.dtype, name: str = "") -> Backend:
@@ -74,19 +91,34 @@ def backend_for(device: torch.device, dtype: torch.dtype, name: str = "") -> Bac
     if not name:
         return _first_of(device, dtype)
     if (patched := _PATCHED.get(name.partition("/")[0])) is not None:
-        candidates: list[Backend] = [patched.on_behalf_of(name.partition("/")[2])]
-    elif name in _BACKENDS:
-        candidates = [_BACKENDS[name]]
-    else:
+        return _willing([patched.on_behalf_of(name.partition("/")[2])], device, dtype)
+    return _willing([_named(name)], device, dtype)
+
+
+def _named(name: str) -> Backend:
+    if name in _PATCHED:
+        return _PATCHED[name]
+    if name not in _BACKENDS:
         raise ArgumentError(f"backend: {name!r} is unknown; there are {', '.join(_BACKENDS)}.")
-    return _willing(candidates, device, dtype)
+    return _BACKENDS[name]
 
 
 @lru_cache(maxsize=256)
 def _first_of(device: torch.device, dtype: torch.dtype) -> Backend:
     """The first backend that can; remembered, since every call asks."""
-    candidates = [backend for backend in _BACKENDS.values() if backend.name not in _BY_NAME]
-    return _willing(candidates, device, dtype)
+    return _willing(_unnamed(), device, dtype)
+
+
+@lru_cache(maxsize=256)
+def _refusal_of_all(device: torch.device, dtype: torch.dtype) -> str | None:
+    reasons = [(backend.name, backend.refuse(device, dtype)) for backend in _unnamed()]
+    if any(reason is None for _, reason in reasons):
+        return None
+    return "; ".join(f"{name} {reason}" for name, reason in reasons)
+
+
+def _unnamed() -> list[Backend]:
+    return [backend for backend in _BACKENDS.values() if backend.name not in _BY_NAME]
 
 
 def _willing(candidates: list[Backend], device: torch.device, dtype: torch.dtype) -> Backend:

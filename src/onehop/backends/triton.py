@@ -11,10 +11,14 @@ from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 from onehop.kernels.triton import availability
 from onehop.kernels.triton.blocks import WINDOW, Blocks, blocks_of
 from onehop.kernels.triton.work import Work, work_of
+from onehop.plans import gpu_tuned
+from onehop.plans.entry import Tuned
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_attention import default_attention_plan
 from onehop.plans.triton_default import default_triton_plan
 
+# What the attention of each rule is called where plans are tuned.
+_ATTENTIONS = {"gat": "gat", "gatv2": "gatv2", "dot": "attention"}
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
@@ -22,7 +26,7 @@ class TritonBackend:
     """Programs over work items of a graph, without atomics: the same bits in every run of one plan.
 
     Args:
-        plan: Used for every call; None means the default for the width, dtype and graph.
+        plan: Used for every call; None means the tuned plan where there is one, else the default.
     """
 
     name = "triton"
@@ -48,11 +52,55 @@ class TritonBackend:
         return reason
 
     def prepare(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> TritonPlan:
-        """The plan for a graph and a width."""
+        """The plan of a sum or mean on the current device."""
+        return self.plan_for(graph, "sum", transposed, width, 1, dtype, availability.current())
+
+    def plan_for(
+        self,
+        graph: Graph,
+        operation: str,
+        transposed: bool,
+        width: int,
+        heads: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> TritonPlan:
+        """The plan of an operation (one of :data:`onehop.plans.cases.GPU_OPERATIONS`).
+
+        ``width`` counts the columns of all heads.
+        """
         if self._plan is not None:
             return self._plan
+        found = self.tuned_for(graph, operation, transposed, width, heads, dtype, device)
+        if found is not None:
+            return found[0]
+        return self.default_for(graph, operation, transposed, width, heads, dtype)
+
+    @staticmethod
+    def default_for(
+        graph: Graph, operation: str, transposed: bool, width: int, heads: int, dtype: torch.dtype
+    ) -> TritonPlan:
+        """The plan of an operation where nothing was tuned."""
+        if operation.removesuffix("_grad") in _ATTENTIONS.values():
+            return default_attention_plan(heads, width // heads, dtype.itemsize, False)
         rows = graph.num_src if transposed else graph.num_dst
         return default_triton_plan(width, dtype.itemsize, rows, graph.num_edges)
+
+    def tuned_for(
+        self,
+        graph: Graph,
+        operation: str,
+        transposed: bool,
+        width: int,
+        heads: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> tuple[TritonPlan, Tuned[TritonPlan]] | None:
+        """The tuned plan of an operation and where it comes from; None if there is none, or one is given."""
+        if self._plan is not None:
+            return None
+        machine = availability.machine(device)
+        return gpu_tuned.find(graph, operation, transposed, width, heads, dtype, machine)
 
     def aggregate(
         self,
@@ -72,7 +120,7 @@ class TritonBackend:
                 src_scale = inverse if src_scale is None else inverse * src_scale
             else:
                 dst_scale = inverse if dst_scale is None else inverse * dst_scale
-        plan = self.prepare(graph, transposed, x.size(1), x.dtype)
+        plan = self._plan_of("sum", graph, transposed, x)
         if plan.variant == "torch_csr" and torch_csr.applies(x, weight, widen):
             return torch_csr.aggregate(graph, transposed, x, weight, src_scale, dst_scale)
         if plan.variant == "blocks":
@@ -99,7 +147,7 @@ class TritonBackend:
         """Max or min, and the number of edges that reach it."""
         from onehop.kernels.triton.extremum import extremum
 
-        plan = self.prepare(graph, False, x.size(1), x.dtype)
+        plan = self._plan_of("extremum", graph, False, x)
         work = _work(graph, False, x, plan)
         out, ties = extremum(work, plan, x, weight, reduce == "max", widen, with_ties, adds)
         return out, out.new_empty(0) if ties is None else ties
@@ -117,16 +165,16 @@ class TritonBackend:
         adds: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Compares every message with the extremum once more; nothing is kept for each edge."""
-        from onehop.kernels.triton.extremum import extremum_grad_source, extremum_grad_weight
+        from onehop.kernels.triton.extremum_grad import extremum_grad_source, extremum_grad_weight
 
         share = (grad / (ties + (extremum == 0))).contiguous()
         grad_x = grad_weight = share.new_empty(0)
         if for_x:
-            plan = self.prepare(graph, True, x.size(1), x.dtype)
+            plan = self._plan_of("extremum_grad", graph, True, x)
             work = _work(graph, True, x, plan)
             grad_x = extremum_grad_source(work, plan, x, weight, extremum, share, adds)
         if for_weight and weight is not None:
-            plan = self.prepare(graph, False, x.size(1), x.dtype)
+            plan = self._plan_of("extremum_grad", graph, False, x)
             work = _work(graph, False, x, plan)
             grad_weight = extremum_grad_weight(work, plan, x, weight, extremum, share, adds)
         return grad_x, grad_weight
@@ -135,21 +183,21 @@ class TritonBackend:
         """[E, H]: softmax over every destination's edges."""
         from onehop.kernels.triton.edge_softmax import edge_softmax
 
-        plan = self.prepare(graph, False, scores.size(1), scores.dtype)
+        plan = self._plan_of("edge_softmax", graph, False, scores)
         return edge_softmax(_work(graph, False, scores, plan), plan, scores)
 
     def edge_softmax_grad(self, graph: Graph, softmax: Tensor, grad: Tensor) -> Tensor:
         """[E, H]: the gradient to the scores."""
         from onehop.kernels.triton.edge_softmax import edge_softmax_grad
 
-        plan = self.prepare(graph, False, softmax.size(1), softmax.dtype)
+        plan = self._plan_of("edge_softmax", graph, False, softmax)
         return edge_softmax_grad(_work(graph, False, softmax, plan), plan, softmax, grad)
 
     def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
         """[E, H]: a dot product for every edge and head."""
         from onehop.kernels.triton.sddmm import sddmm
 
-        plan = self.prepare(graph, False, src.size(1) * src.size(2), src.dtype)
+        plan = self._plan_of("sddmm", graph, False, src)
         scale = _inverse_in_degrees(graph, src) if mean else None
         return sddmm(_work(graph, False, src, plan), plan, dst, src, scale, widen)
 
@@ -157,7 +205,7 @@ class TritonBackend:
         """[num_dst, F]: edges are weighed in one pass and added up in another."""
         from onehop.kernels.triton.sddmm import sddmm
 
-        plan = self.prepare(graph, False, src.size(1), src.dtype)
+        plan = self._plan_of("sddmm", graph, False, src)
         work = _work(graph, False, src, plan)
         ends = dst.unsqueeze(1), src.unsqueeze(1)
         scores = factor * sddmm(work, plan, *ends, None, True, distance=rule == "tdist").squeeze(1)
@@ -176,7 +224,7 @@ class TritonBackend:
         """Attention over each destination's edges."""
         from onehop.kernels.triton.attention import attend
 
-        plan = self._attention_plan(operands)
+        plan = self._attention_plan(graph, operands, "")
         if plan.variant == "blocks" and not with_weights:
             from onehop.kernels.triton import blocks_attention
 
@@ -198,7 +246,7 @@ class TritonBackend:
         """Two sweeps that compute scores and weights once more; nothing is kept for each edge."""
         from onehop.kernels.triton.attention import attend_grad
 
-        plan = self._attention_plan(operands)
+        plan = self._attention_plan(graph, operands, "_grad")
         if plan.variant == "blocks" and grad_weights is None:
             from onehop.kernels.triton import blocks_attention
 
@@ -212,17 +260,25 @@ class TritonBackend:
             work, transposed, plan, operands, out, softmax, weights, grad, grad_weights, wanted
         )
 
-    def _attention_plan(self, operands: AttentionOperands) -> TritonPlan:
-        if self._plan is not None:
-            return self._plan
-        _, heads, width = operands.value.shape
+    def _plan_of(self, operation: str, graph: Graph, transposed: bool, x: Tensor) -> TritonPlan:
+        """The plan for rows [N, F] or [N, H, D]."""
+        heads = x.size(1) if x.dim() == 3 else 1
+        return self.plan_for(graph, operation, transposed, x.shape[1:].numel(), heads, x.dtype, x.device)
+
+    def _attention_plan(self, graph: Graph, operands: AttentionOperands, direction: str) -> TritonPlan:
+        value = operands.value
+        _, heads, width = value.shape
         if operands.rule != "gat":
             width = max(width, operands.query.size(2))
-        return default_attention_plan(heads, width, operands.value.dtype.itemsize, operands.edge is not None)
+        if self._plan is None and operands.edge is not None:
+            # Edge features take registers too: what was tuned without them does not suit.
+            return default_attention_plan(heads, width, value.dtype.itemsize, True)
+        operation = _ATTENTIONS[operands.rule] + direction
+        return self.plan_for(graph, operation, False, heads * width, heads, value.dtype, value.device)
 
 
 def _work(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Work:
-    return work_of(graph, transposed, x.device, plan.split_edges, plan.short_edges)
+    return work_of(graph, transposed, x.device, plan.split_edges, plan.short_edges, plan.ordering)
 
 
 def _blocks(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Blocks:

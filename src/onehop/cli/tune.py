@@ -12,8 +12,10 @@ from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Plot, Threads, numbers, set_threads
 from onehop.errors import ArgumentError
 from onehop.tuner import TuningResult
+from onehop.tuner.gpu.operations import OPS as GPU_OPS
 from onehop.tuner.operations import OPS, REDUCTIONS
-from onehop.tuner.tuning import DEFAULT_BUDGET_S, tune as find_plans
+from onehop.tuner.target import DEFAULT_BUDGET_S, GPU_BUDGET_S
+from onehop.tuner.tuning import tune as find_plans
 
 
 def tune(
@@ -21,17 +23,24 @@ def tune(
     widths: Annotated[
         str, typer.Option(help="Feature columns with commas, or FROM:TO for the powers of two.")
     ] = "16:512",
-    op: Annotated[str, typer.Option(help=f"One of {', '.join(OPS)}.")] = "aggregate",
+    op: Annotated[
+        str, typer.Option(help=f"One of {', '.join(OPS)}; on GPUs of {', '.join(GPU_OPS)}.")
+    ] = "aggregate",
     reduce: Annotated[str, typer.Option(help=f"Of aggregate: one of {', '.join(REDUCTIONS)}.")] = "sum",
     backward: Annotated[bool, typer.Option(help="Tune the gradient too.")] = True,
     budget: Annotated[
-        float | None, typer.Option(help=f"Seconds for everything; by default {DEFAULT_BUDGET_S:g} a width.")
+        float | None,
+        typer.Option(
+            help=f"Seconds for everything; by default {DEFAULT_BUDGET_S:g} a width, {GPU_BUDGET_S:g} on GPUs."
+        ),
     ] = None,
     lossy: Annotated[bool, typer.Option(help="Try 16 bits for features; not kept for later.")] = False,
     again: Annotated[bool, typer.Option(help="Tune also what was tuned before.")] = False,
     codegen: Annotated[
         bool, typer.Option(help="Generate kernels too, where a C++ compiler is there; doubles the time.")
     ] = False,
+    device: Annotated[str, typer.Option(help="cpu, or cuda for the Triton kernels.")] = "cpu",
+    heads: Annotated[int, typer.Option(help="Of attention and sddmm on GPUs.")] = 1,
     threads: Threads = None,
     json: Json = None,
     plot: Plot = None,
@@ -57,8 +66,12 @@ def tune(
             lossy=lossy,
             again=again,
             codegen=codegen,
+            device=device,
+            heads=heads,
             progress=bar.share,
         )
+    if device != "cpu":
+        console.print(f"GPU: {result.machine['gpu']}, triton {result.machine['triton']}")
     console.print(_table(result))
     console.print(str(result))
     suggested = result.suggested_widths()

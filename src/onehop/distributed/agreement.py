@@ -1,6 +1,5 @@
 """All processes together: what fails in one fails in all, with the reason; none is left waiting."""
 
-import hashlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -8,7 +7,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop import native
 from onehop.distributed.exchange import failed
 from onehop.errors import ArgumentError, ConfigurationError, OnehopError
 
@@ -85,13 +83,3 @@ def from_first(doing: str, make: Callable[[], Tensor], count: int, group: dist.P
         except RuntimeError as error:
             raise failed(doing, error) from error
     return made
-
-
-def fingerprint(*tensors: Tensor) -> int:
-    """[0, 2^63): a number that other contents or shapes would hardly have; the same in every process."""
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        plain = tensor.contiguous()
-        contents = native.extension.fingerprint(plain.data_ptr(), plain.nbytes, native.threads())
-        digest.update(f"{tuple(plain.shape)} {plain.dtype} {contents};".encode())
-    return int.from_bytes(digest.digest()[:8], "little") >> 1

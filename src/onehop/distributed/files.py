@@ -16,11 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.distributed.agreement import fingerprint
-from onehop.distributed.part import ARRAYS, Division, Part
+from onehop.distributed.division import Division, ListDivision
+from onehop.distributed.part import ARRAYS, Part
 from onehop.distributed.partition import partition
+from onehop.distributed.stored_division import StoredDivision
 from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph import Graph
+from onehop.graph.stored import StoredGraph
 
 _FORMAT = "onehop partitioned graph 1"
 _META = "meta.json"
@@ -29,50 +31,57 @@ _WHOLE = ("num_nodes", "num_edges", "cut_edges", "cut_rows", "identity")
 
 def save(
     folder: str | os.PathLike[str],
-    edge_index: Tensor,
+    graph: Tensor | StoredGraph,
     num_nodes: int | None = None,
     *,
     parts: int,
     method: str = "auto",
     seed: int = 0,
-    tensors: Mapping[str, Tensor] | None = None,
+    tensors: Mapping[str, Tensor | np.ndarray] | None = None,
 ) -> dict[str, Any]:
     """Divides a graph, and writes a folder that :meth:`DistributedGraph.open` reads part by part.
 
-    It is done once, in one process, which needs the list of edges in memory. The folder appears when all of
-    it has been written.
+    It is done once, in one process. The folder appears when all of it has been written.
 
     Args:
         folder: Where; it must not exist.
-        edge_index: [2, E], int32 or int64, on the CPU.
-        num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
+        graph: The list of edges, [2, E], int32 or int64, on the CPU; or a graph on disk
+            (:meth:`onehop.Graph.open`), of which this process then has one part at a time in memory. The disk
+            needs room for 16 more bytes an edge meanwhile.
+        num_nodes: Number of nodes; None means one more than the largest number in the list, or those of the
+            graph on disk.
         parts: For how many processes.
         method: See :func:`onehop.distributed.partition`.
         seed: Likewise.
-        tensors: Tensors [N, ...] by name, such as features and labels, to be divided in the same way.
+        tensors: By name, tensors [N, ...] such as features and labels, to be divided in the same way; or
+            NumPy arrays, which may be memory-mapped.
 
     Returns:
         What ``meta.json`` holds: numbers of nodes and edges, ``cut_edges`` and ``cut_rows``.
 
     Raises:
         ArgumentError: The folder exists, or an argument does not fit.
+        FileFormatError: The files of the graph on disk contradict themselves.
         IndexRangeError: A node number is negative or too large.
         OSError: The disk is full, or not writable.
     """
     goal = Path(folder)
     if goal.exists():
         raise ArgumentError(f"folder: {goal} exists; remove it or give another name.")
-    graph = Graph.from_edge_index(edge_index, num_nodes)
-    for name, tensor in (tensors or {}).items():
-        if not name.isidentifier() or tensor.dim() == 0 or tensor.size(0) != graph.num_dst:
-            raise ArgumentError(
-                f"tensors: expected names like 'x' and a row for each of {graph.num_dst} nodes, got {name!r} "
-                f"of shape {list(tensor.shape)}."
-            )
-    owner = partition(graph, parts, method, seed)
-    division = Division(edge_index, owner, parts, fingerprint(edge_index, owner))
+    whole = graph if isinstance(graph, StoredGraph) else Graph.from_edge_index(graph, num_nodes)
+    if num_nodes is not None and num_nodes != whole.num_dst:
+        raise ArgumentError(f"num_nodes: the graph on disk has {whole.num_dst} nodes, not {num_nodes}.")
+    arrays = {name: _as_array(name, tensor, whole.num_dst) for name, tensor in (tensors or {}).items()}
+    owner = partition(whole, parts, method, seed)
     beside = goal.with_name(f"{goal.name}.{os.getpid()}.tmp")
+    scratch = beside / "scratch"
     try:
+        scratch.mkdir(parents=True)
+        division: Division
+        if isinstance(graph, StoredGraph):
+            division = StoredDivision(graph, owner, parts, scratch)
+        else:
+            division = ListDivision(graph, owner, parts)
         meta: dict[str, Any] = {"format": _FORMAT, "parts": parts, "method": method, "seed": seed}
         for rank in range(parts):
             part = division.part(rank)
@@ -80,17 +89,30 @@ def save(
             (inside / "tensors").mkdir(parents=True)
             for name in ARRAYS:
                 np.save(inside / f"{name}.npy", getattr(part, name).numpy())
-            for name, tensor in (tensors or {}).items():
-                np.save(inside / "tensors" / f"{name}.npy", tensor[part.owned_nodes].numpy())
+            for name, array in arrays.items():
+                np.save(inside / "tensors" / f"{name}.npy", array[part.owned_nodes.numpy()])
             meta.update({name: getattr(part, name) for name in _WHOLE})
             meta.setdefault("inner_rows", []).append(part.inner_rows)
             meta.setdefault("owned_rows", []).append(len(part.owned_nodes))
+        shutil.rmtree(scratch)
         (beside / _META).write_text(json.dumps(meta, indent=2) + "\n")
         beside.rename(goal)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return meta
+
+
+def _as_array(name: str, tensor: Tensor | np.ndarray, nodes: int) -> np.ndarray:
+    if not name.isidentifier() or tensor.ndim == 0 or len(tensor) != nodes:
+        raise ArgumentError(
+            f"tensors: expected names like 'x' and a row for each of {nodes} nodes, got {name!r} "
+            f"of shape {list(tensor.shape)}."
+        )
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    array: np.ndarray = tensor.detach().cpu().numpy()
+    return array
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

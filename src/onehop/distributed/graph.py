@@ -10,9 +10,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from onehop.distributed import files
-from onehop.distributed.agreement import fingerprint, from_first, gathered, place, same, together
+from onehop.distributed.agreement import from_first, gathered, place, same, together
+from onehop.distributed.division import ListDivision
 from onehop.distributed.exchange import Exchange, Traffic
-from onehop.distributed.part import Division, Part, Split, split_by_row, split_by_source
+from onehop.distributed.fingerprint import fingerprint
+from onehop.distributed.part import Part, Split, split_by_row, split_by_source
 from onehop.distributed.partition import partition
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
@@ -100,7 +102,7 @@ class DistributedGraph:
         )
         if given is None:
             given = from_first(doing, lambda: partition(whole, parts, method, seed), nodes, group)
-        division = Division(edge_index, given, parts, fingerprint(edge_index, given))
+        division = ListDivision(edge_index, given, parts)
         part = division.part(rank)
         return cls(part, Exchange(part, group))
 
@@ -180,6 +182,18 @@ class DistributedGraph:
             self._edge_index = LocalEdges.of(self)
         return self._edge_index
 
+    def to(self, device: torch.device | str) -> "DistributedGraph":
+        """This graph with its part on a device, for rows that lie there; itself where it is there already.
+
+        Messages go by the group's backend for that device: ``init_process_group("cpu:gloo,cuda:nccl")``.
+        """
+        part = self.part.to(torch.device(device))
+        return (
+            self
+            if part is self.part
+            else DistributedGraph(part, Exchange(part, self.exchange.group), self._folder)
+        )
+
     def load(self, name: str) -> Tensor:
         """[n, ...]: this process's rows of a tensor that :func:`onehop.distributed.save` stored.
 
@@ -220,7 +234,7 @@ class DistributedGraph:
 
     def with_self_loops(self) -> "DistributedGraph":
         """The graph with one more edge from every node to itself, numbered after all others, by node."""
-        rows = torch.arange(self.num_nodes, dtype=torch.int32)
+        rows = torch.arange(self.num_nodes, dtype=torch.int32, device=self.part.source.device)
         return self._with(
             torch.cat([self.part.source, rows]),
             torch.cat([self.part.target, rows]),

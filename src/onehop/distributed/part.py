@@ -1,5 +1,6 @@
 """What one process has of a partitioned graph: its rows, their edges, and what it sends and receives."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -49,6 +50,12 @@ class Part:
     target: Tensor
     edge_numbers: Tensor
 
+    def to(self, device: torch.device) -> "Part":
+        """The part with its tensors on a device; itself where they are there already."""
+        if self.source.device == device:
+            return self
+        return dataclasses.replace(self, **{name: getattr(self, name).to(device) for name in ARRAYS})
+
 
 ARRAYS = (
     "owned_nodes",
@@ -61,67 +68,6 @@ ARRAYS = (
     "edge_numbers",
 )
 """The names of a part's tensors."""
-
-
-class Division:
-    """A whole graph divided into parts, which are cut out one by one.
-
-    Args:
-        edge_index: [2, E], int32 or int64.
-        owner: [N], int32, the part of every node.
-        parts: How many parts there are.
-        identity: Of the graph and its partition.
-    """
-
-    def __init__(self, edge_index: Tensor, owner: Tensor, parts: int, identity: int) -> None:
-        self._source, self._target = edge_index[0].long(), edge_index[1].long()
-        self._owner = owner.long()
-        self._parts = parts
-        self._identity = identity
-        self._of_source, self._of_target = self._owner[self._source], self._owner[self._target]
-        crossing = self._of_source != self._of_target
-        self._cut_edges = int(crossing.sum())
-        # (receiver, owner, node) in ascending order; both ends of an exchange read it in this order.
-        nodes = len(owner)
-        key = (self._of_target[crossing] * parts + self._of_source[crossing]) * nodes + self._source[crossing]
-        key = key.unique()
-        self._sent_node = key % max(nodes, 1)
-        ends = key.div(max(nodes, 1), rounding_mode="floor")
-        self._receiver, self._sender = ends.div(parts, rounding_mode="floor"), ends % parts
-
-    def part(self, rank: int) -> Part:
-        """The part of one process."""
-        mine = (self._of_target == rank).nonzero().squeeze(1)
-        source, target = self._source[mine], self._target[mine]
-        remote = self._owner[source] != rank
-        boundary = torch.zeros(len(self._owner), dtype=torch.bool)
-        boundary[target[remote]] = True
-        owned = (self._owner == rank).nonzero().squeeze(1)
-        owned = torch.cat([owned[~boundary[owned]], owned[boundary[owned]]])
-        received, sent = self._receiver == rank, self._sender == rank
-        halo = self._sent_node[received]
-        number = torch.full((len(self._owner),), -1, dtype=torch.int64)
-        number[owned] = torch.arange(len(owned))
-        send_rows = number[self._sent_node[sent]]
-        number[halo] = torch.arange(len(halo)) + len(owned)
-        return Part(
-            rank=rank,
-            parts=self._parts,
-            num_nodes=len(self._owner),
-            num_edges=len(self._source),
-            cut_edges=self._cut_edges,
-            cut_rows=len(self._sent_node),
-            identity=self._identity,
-            inner_rows=len(owned) - int(boundary[owned].sum()),
-            owned_nodes=owned,
-            halo_nodes=halo,
-            halo_counts=torch.bincount(self._sender[received], minlength=self._parts),
-            send_rows=send_rows,
-            send_counts=torch.bincount(self._receiver[sent], minlength=self._parts),
-            source=number[source].int(),
-            target=number[target].int(),
-            edge_numbers=mine,
-        )
 
 
 @dataclass(frozen=True, slots=True)

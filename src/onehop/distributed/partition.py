@@ -1,13 +1,16 @@
 """Which process owns which node: parts of equal work with few rows to send between them."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from onehop.distributed.streamed_partition import Blocks, streamed
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, metis
 from onehop.graph.orders import node_orders
+from onehop.graph.stored import StoredGraph
 
-METHODS = ("auto", "metis", "greedy")
+METHODS = ("auto", "metis", "greedy", "streamed")
 
 # Rounds of moving single nodes; most of what they gain is gained in the first four.
 _ROUNDS = 12
@@ -15,26 +18,32 @@ _ROUNDS = 12
 _IMBALANCE = 1.05
 # Counts of neighbours, nodes times parts, are made for so many at a time.
 _COUNTS = 1 << 24
+# A streamed graph passes by in so many blocks or more, each of so many edges or fewer.
+_BLOCKS, _BLOCK_EDGES = 256, 1 << 22
 
 
-def partition(graph: Graph, parts: int, method: str = "auto", seed: int = 0) -> Tensor:
+def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed: int = 0) -> Tensor:
     """The part of every node.
 
     "greedy" cuts the order of communities (:mod:`onehop.graph.orders`) into pieces of equal work, then moves
     nodes to the part where most of their neighbours are, as long as that part has room. The work of a node is
-    1 + its in-degree. The same graph, number of parts and seed give the same parts.
+    1 + its in-degree. "streamed" reads the rows in their order, a few times, and keeps a few numbers for
+    every node (:mod:`onehop.distributed.streamed_partition`): the way for graphs that stay on disk. The same
+    graph, number of parts and seed give the same parts.
 
     Args:
-        graph: With as many destinations as sources.
+        graph: With as many destinations as sources; in memory, or :meth:`onehop.Graph.open`'s.
         parts: How many.
-        method: "metis" (needs pymetis), "greedy", or "auto": METIS where it is installed, else greedy.
+        method: "metis" (needs pymetis), "greedy", "streamed", or "auto": "streamed" for a graph on disk, else
+            METIS where it is installed, else greedy.
         seed: Of the greedy method's chance.
 
     Returns:
         [N], int32, from 0 to ``parts`` - 1.
 
     Raises:
-        ArgumentError: The graph is bipartite, or there are fewer than one part, or the method is unknown.
+        ArgumentError: The graph is bipartite, or there are fewer than one part, or the method is unknown or
+            needs the graph in memory.
         ConfigurationError: "metis" without pymetis.
     """
     if graph.num_src != graph.num_dst:
@@ -45,13 +54,34 @@ def partition(graph: Graph, parts: int, method: str = "auto", seed: int = 0) -> 
         raise ArgumentError(f"parts: expected one or more, got {parts}.")
     if method not in METHODS:
         raise ArgumentError(f"method: expected one of {', '.join(METHODS)}, got {method!r}.")
+    if isinstance(graph, StoredGraph) and method in ("metis", "greedy"):
+        raise ArgumentError(
+            f"method: {method!r} needs the graph in memory; give 'streamed', or partition graph.load()."
+        )
     if method == "metis":
         metis.require("method 'metis'", instead="greedy")
     if parts == 1 or graph.num_edges == 0:
         return (
             torch.arange(graph.num_dst).mul_(parts).div_(max(graph.num_dst, 1), rounding_mode="floor").int()
         )
+    if isinstance(graph, StoredGraph) or method == "streamed":
+        return _streamed(graph, parts)
     return _metis(graph, parts) if metis.installed() and method != "greedy" else _greedy(graph, parts, seed)
+
+
+def _streamed(graph: Graph | StoredGraph, parts: int) -> Tensor:
+    rows = -(-graph.num_dst // _BLOCKS)
+    edges = min(-(-graph.num_edges // _BLOCKS), _BLOCK_EDGES)
+    if isinstance(graph, StoredGraph):
+        return streamed(lambda: graph.blocks(rows, edges), torch.from_numpy(np.diff(graph.rowptr)), parts)
+    degrees = graph.in_degrees
+
+    def blocks() -> Blocks:
+        for begin in range(0, graph.num_dst, rows):
+            end = min(begin + rows, graph.num_dst)
+            yield begin, degrees[begin:end], graph.col[int(graph.rowptr[begin]) : int(graph.rowptr[end])]
+
+    return streamed(blocks, degrees, parts)
 
 
 def cut_edges(graph: Graph, part: Tensor) -> int:

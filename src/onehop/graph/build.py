@@ -116,9 +116,9 @@ def _build(row: Tensor, col: Tensor, rows: int, cols: int) -> Any:
 
 
 def _in_memory(name: str, tensor: Tensor) -> Tensor:
-    """The same numbers in a plain tensor: those that wrap others, as PyG's EdgeIndex, have no address."""
+    """The same numbers in a plain CPU tensor: those that wrap others, as PyG's EdgeIndex, have no address."""
     if type(tensor) is Tensor:
-        return tensor
+        return tensor.cpu()
     plain = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
     if type(plain) is not Tensor:
         raise ArgumentError(f"{name}: expected a tensor with data, got a {type(tensor).__name__}.")
@@ -136,10 +136,8 @@ def _check_edge_index(edge_index: Tensor) -> None:
         raise ArgumentError(
             f"edge_index: expected int32 or int64, got {edge_index.dtype}; convert with .long()."
         )
-    if edge_index.device.type != "cpu":
-        raise ArgumentError(
-            f"edge_index: expected a CPU tensor, got one on {edge_index.device}; move it with .cpu()."
-        )
+    if edge_index.is_meta:
+        raise ArgumentError("edge_index: expected a tensor with data, got one on meta.")
 
 
 def _checked_counts(num_src: int, num_dst: int) -> tuple[int, int]:

@@ -81,12 +81,14 @@ class Graph:
         """A graph from a list of edges, as PyG keeps it.
 
         Args:
-            edge_index: [2, E], int32 or int64, on the CPU: sources above destinations.
+            edge_index: [2, E], int32 or int64: sources above destinations. From a GPU it is copied once: the
+                graph's own arrays are on the CPU, and what kernels need of it goes to the device when it is
+                first used there.
             num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
             size: (num_src, num_dst) of a bipartite graph, in place of ``num_nodes``.
 
         Raises:
-            ArgumentError: Wrong shape, dtype or device, or both ``num_nodes`` and ``size``.
+            ArgumentError: Wrong shape or dtype, no data, or both ``num_nodes`` and ``size``.
             IndexRangeError: A node number is negative or too large.
         """
         return cls(build.from_edge_index(edge_index, num_nodes, size))

@@ -69,6 +69,22 @@ def reorder(graph: Graph, method: str = "community") -> Reordering:
     return Reordering(method, again, dst_order, src_order, time.perf_counter() - begin)
 
 
+def row_order(graph: Graph, method: str, transposed: bool) -> Tensor:
+    """[rows], int32: the row that comes first, the one that comes second, ...; made once, then kept.
+
+    Args:
+        graph: The graph.
+        method: As :func:`reorder` takes it.
+        transposed: Whether rows are sources.
+    """
+    with graph.lock:
+        # The order is the dear part, and serves both directions.
+        orders = graph.orders.get(method)
+        if orders is None:
+            orders = graph.orders[method] = node_orders(graph, method)
+    return orders.src if transposed else orders.dst
+
+
 def ordered_csr(graph: Graph, method: str, transposed: bool) -> Any:
     """The native graph, or its transpose, with rows in the order of a method; made once, then kept.
 
@@ -90,11 +106,7 @@ def ordered_csr(graph: Graph, method: str, transposed: bool) -> Any:
 
 
 def _ordered(graph: Graph, csr: Any, method: str, transposed: bool) -> Any:
-    # The order itself is the dear part, and serves both directions.
-    orders = graph.orders.get(method)
-    if orders is None:
-        orders = graph.orders[method] = node_orders(graph, method)
-    order = orders.src if transposed else orders.dst
+    order = row_order(graph, method, transposed)
     wide = graph.num_edges > build.WIDE_EDGES
     made = native.extension.with_rows(csr, order.data_ptr(), wide, native.threads())
     graph.ordered[(method, transposed)] = made

@@ -8,7 +8,7 @@ that of ``col``.
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,6 +99,36 @@ class StoredGraph:
     def col_file(self) -> Path:
         """The file of ``col``."""
         return self.folder / _COL
+
+    def blocks(self, rows: int = _PIECE, edges: int = _PIECE) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Consecutive rows: the first one's number, their numbers of edges [rows], and their sources [edges].
+
+        Args:
+            rows: At most so many, one or more.
+            edges: At most so many, unless one row has more.
+
+        Raises:
+            FileFormatError: ``rowptr`` does not ascend, or a source lies outside the graph.
+        """
+        rowptr, col = self.rowptr, self.col
+        begin = 0
+        while begin < self.num_dst:
+            end = int(np.searchsorted(rowptr, rowptr[begin] + edges, side="right")) - 1
+            end = min(max(end, begin + 1), begin + rows, self.num_dst)
+            pointers = torch.from_numpy(np.array(rowptr[begin : end + 1]))
+            degrees = pointers.diff()
+            if bool((degrees < 0).any()) or int(pointers[-1]) > self.num_edges:
+                raise FileFormatError(
+                    f"{self.rowptr_file}: expected entries that ascend to {self.num_edges}; store the graph "
+                    "again."
+                )
+            sources = torch.from_numpy(np.array(col[int(pointers[0]) : int(pointers[-1])]))
+            if len(sources) and not 0 <= int(sources.min()) <= int(sources.max()) < self.num_src:
+                raise FileFormatError(
+                    f"{self.col_file}: a source is not in [0, {self.num_src}). Store the graph again."
+                )
+            yield begin, degrees, sources
+            begin = end
 
     def load(self) -> Graph:
         """The whole graph, in memory.

@@ -3,6 +3,11 @@
 import torch
 
 
+def autocasts(x: torch.Tensor) -> bool:
+    """Whether autocast decides on the dtypes of what is computed where a tensor is, which has data."""
+    return torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
+
+
 def context_reason() -> str | None:
     """Why nothing can take the fast path now; None if it can."""
     if torch._C._are_functorch_transforms_active():

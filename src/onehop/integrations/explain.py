@@ -88,7 +88,8 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
         raise ConfigurationError(
             "ONEHOP_DISABLE=1: nothing is patched, so there is nothing to explain; unset it."
         )
-    with torch.random.fork_rng(devices=[]):
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
         # Copying a layer may draw random numbers too: some are made anew and then filled.
         duplicate = copy.deepcopy(model)
         names = {id(module): name for name, module in duplicate.named_modules()}

@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from onehop import config, native
-from onehop.backends import register_machine
+from onehop.backends import backends, register_machine
+from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports, tuning
 from onehop.integrations.selection import PYG, Selection, made, select
@@ -113,6 +114,7 @@ def patch(
     associate: bool | None = None,
     tune: str | None = None,
     machine: Machine | None = None,
+    backend: str | None = None,
 ) -> Patch:
     """Lets PyG's and DGL's layers run on onehop's kernels, wherever that gives the same result.
 
@@ -143,14 +145,19 @@ def patch(
         machine: A simulated machine, such as ``onehop.machines.pim.Machine()``, on which sums and means of
             PyG's layers run, in inference and in training; everything else runs as without it. The handle's
             ``report`` adds up what its runs took. None means the machine of a patch in place, or none.
+        backend: The backend that PyG's layers run on, by its name in ``onehop info``: such as "triton" with
+            Triton's interpreter on CPU tensors, or "reference" to compare with. Layers whose tensors it
+            refuses go PyG's way. None means that of a patch in place, or the first that takes the tensors:
+            the C++ kernels on the CPU, Triton's on GPUs.
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is
         inactive.
 
     Raises:
-        ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is something else, ``reuse`` is
-            asked for with a machine, or a machine without PyG.
+        ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is something else, ``backend``
+            is unknown or goes with a machine, ``reuse`` is asked for with a machine, or a machine or backend
+            without PyG.
         ConfigurationError: There is no framework, or one that is asked for cannot be imported or is too old.
     """
     with _lock:
@@ -161,15 +168,36 @@ def patch(
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
         selection = select(only)
-        if machine is not None and all(each.name != PYG for each in selection.frameworks):
-            raise ArgumentError("machine: simulated machines run PyG's layers alone; leave machine away.")
+        _check_runner(selection, machine, backend)
         _put_in(selection)
         ledger = None
         if machine is not None:
             ledger = Ledger()
             settings = replace(settings, backend=register_machine(machine, ledger))
+        elif backend is not None:
+            settings = replace(settings, backend=backend)
         _apply(settings)
         return Patch(before, active=True, ledger=ledger)
+
+
+def _check_runner(selection: Selection, machine: Machine | None, backend: str | None) -> None:
+    """Raises unless the machine or the backend can run what is selected."""
+    for name, runner, what in (
+        ("machine", machine, "simulated machines run"),
+        ("backend", backend, "a named backend runs"),
+    ):
+        if runner is not None and all(each.name != PYG for each in selection.frameworks):
+            raise ArgumentError(f"{name}: {what} PyG's layers alone; leave {name} away.")
+    if machine is not None and backend is not None:
+        raise ArgumentError("machine, backend: the machine is a backend; give one of them.")
+    if backend is None:
+        return
+    if backend not in backends():
+        raise ArgumentError(f"backend: {backend!r} is unknown; there are {', '.join(backends())}.")
+    if isinstance(backends()[backend], MachineBackend):
+        raise ArgumentError(
+            f"backend: {backend!r} is a machine; give machine=onehop.machines.{backend}.Machine()."
+        )
 
 
 def unpatch() -> None:

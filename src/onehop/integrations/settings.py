@@ -17,7 +17,8 @@ class Settings:
         reuse: Whether aggregates of constant features are kept.
         associate: Whether layers take the cheaper order of linear step and aggregation.
         tune: "auto" or "never".
-        backend: The machine that sums and means run on, by the name of its backend; empty without one.
+        backend: The machine that sums and means run on, or the backend that everything runs on, by name;
+            empty means the first that takes the tensors.
     """
 
     keep_memory: bool = False

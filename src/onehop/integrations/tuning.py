@@ -10,10 +10,12 @@ from collections.abc import Callable
 import torch
 
 from onehop.backends import Backend
+from onehop.backends.cpu import CpuBackend
+from onehop.backends.triton import TritonBackend
 from onehop.graph import Graph
 from onehop.integrations import reports
 from onehop.kernels.cpu import generated
-from onehop.plans import tuned
+from onehop.plans import CpuPlan, tuned
 from onehop.tuner.result import TuningResult
 from onehop.tuner.search import Steps
 from onehop.tuner.tuning import tuning_steps, unsuitable
@@ -28,6 +30,9 @@ SLICE_S = 0.05
 LEAST_WORK = 1 << 20
 
 _Key = tuple[str, int, torch.dtype]
+_CPU = torch.device("cpu")
+# Attention that one kernel runs.
+_FUSED = ("gat", "gatv2", "attention")
 
 
 class _Stopwatch:
@@ -158,16 +163,44 @@ def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: boo
         _auto.advance()
 
 
-def plan_text(backend: Backend, graph: Graph, reduce: str, width: int, dtype: torch.dtype) -> str:
-    """The plan that a layer's sum runs with, and, if it was tuned, what it was chosen by."""
-    if backend.name == "cpu":
-        found = tuned.find(graph, _operation(reduce), False, width, dtype)
+def plan_text(
+    backend: Backend,
+    graph: Graph,
+    what: str,
+    width: int,
+    dtype: torch.dtype,
+    device: torch.device = _CPU,
+    heads: int = 1,
+) -> str:
+    """The plan that a layer's forward pass runs with, and, if it was tuned, what it was chosen by.
+
+    Args:
+        backend: Who runs it.
+        graph: The graph.
+        what: How messages are reduced, or "gat", "gatv2" or "attention" where that is fused.
+        width: Columns of a head.
+        dtype: Of the features.
+        device: Where they are.
+        heads: How many heads there are.
+    """
+    fused = what in _FUSED
+    if isinstance(backend, CpuBackend):
+        operation = "attention" if fused else _operation(what)
+        columns = heads * width if fused else width
+        found = tuned.find(graph, operation, False, columns, dtype)
         if found is not None:
-            return str(found[1]) + _of_generated(found[1], width)
-    return str(backend.prepare(graph, False, width, dtype))
+            return str(found[1]) + _of_generated(found[1], columns)
+        return str(backend.plan_for(graph, operation, False, columns, dtype))
+    if isinstance(backend, TritonBackend):
+        operation, shared_by = (what, heads) if fused else (_operation(what), 1)
+        call = (graph, operation, False, heads * width, shared_by, dtype, device)
+        known = backend.tuned_for(*call)
+        return str(backend.plan_for(*call) if known is None else known[1])
+    plan = backend.prepare(graph, False, width, dtype)
+    return "which has no plans" if plan is None else str(plan)
 
 
-def _of_generated(entry: tuned.Tuned, width: int) -> str:
+def _of_generated(entry: tuned.Tuned[CpuPlan], width: int) -> str:
     """Why the plan's generated kernel does not run here, where it has one and that is so."""
     name = entry.plan.generated
     if not name:

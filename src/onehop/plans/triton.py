@@ -7,6 +7,7 @@ from onehop.errors import ArgumentError
 from onehop.plans.plan import Plan
 
 VARIANTS = ("kernels", "torch_csr", "blocks")
+ORDERINGS = ("none", "degree", "rcm", "community", "metis")
 # What the compilers can take: powers of two, and no more than 32 warps (1024 threads).
 _POWERS = {"rows_per_program": 1024, "block_edges": 1024, "block_features": 4096, "num_warps": 32}
 _RANGES = {"split_edges": (1, None), "short_edges": (0, None), "num_stages": (1, 8)}
@@ -38,7 +39,11 @@ class TritonPlan(Plan):
             features with one weight an edge or none, and ``attention`` of 16-bit features with heads of at
             most 128 columns, where edges bring no features and no weights are asked for. A window is cut
             where it has more than 16 * ``split_edges`` columns, and ``block_edges`` (at least 16) of them
-            are read at a time; ``short_edges`` and ``rows_per_program`` say nothing here.
+            are read at a time; ``short_edges``, ``rows_per_program`` and ``ordering`` say nothing here.
+        ordering: The order in which rows become work: "none" (as they come), "degree", "rcm", "community" or
+            "metis" (:mod:`onehop.graph.orders`). Rows whose programs run at the same time then share more
+            of their sources. They are written to where they belong, so neither features nor results are
+            moved. Of the kernels alone.
     """
 
     split_edges: int = 256
@@ -49,6 +54,7 @@ class TritonPlan(Plan):
     num_warps: int = 2
     num_stages: int = 1
     variant: str = "kernels"
+    ordering: str = "none"
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -61,8 +67,10 @@ class TritonPlan(Plan):
             if type(value) is not int or value < least or (largest is not None and value > largest):
                 end = "on" if largest is None else f"to {largest}"
                 raise ArgumentError(f"plan: {name} must be an integer from {least} {end}, not {value!r}.")
-        if self.variant not in VARIANTS:
-            raise ArgumentError(f"plan: variant must be one of {', '.join(VARIANTS)}, not {self.variant!r}.")
+        for name, choices in (("variant", VARIANTS), ("ordering", ORDERINGS)):
+            value = getattr(self, name)
+            if value not in choices:
+                raise ArgumentError(f"plan: {name} must be one of {', '.join(choices)}, not {value!r}.")
 
     @property
     def mapping(self) -> Literal["neighbour", "feature"]:

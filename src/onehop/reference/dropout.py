@@ -44,11 +44,11 @@ def dropout_mask(
     Returns:
         [E, H].
     """
-    word = torch.tensor([seed & _WORD, seed >> 32])
-    base = mix(mix(word[:1]) ^ word[1:])
-    first = mix((base + torch.arange(heads) * _STEP) & _WORD)
-    second = mix((first + _STEP) & _WORD)
     numbers = edges if isinstance(edges, Tensor) else torch.arange(edges)
+    word = torch.tensor([seed & _WORD, seed >> 32], device=numbers.device)
+    base = mix(mix(word[:1]) ^ word[1:])
+    first = mix((base + torch.arange(heads, device=numbers.device) * _STEP) & _WORD)
+    second = mix((first + _STEP) & _WORD)
     edge = numbers.unsqueeze(1)
     noise = mix((mix((edge & _WORD) ^ first) + (second ^ (edge >> 32))) & _WORD)
     return (noise >= int(probability * 2**32)).to(dtype) / (1 - probability)

@@ -43,7 +43,7 @@ class Generation:
     """
 
     def __init__(
-        self, case: Case, search: Search, call: Callable[[CpuPlan], Tensor], dtype: torch.dtype
+        self, case: Case, search: Search[CpuPlan], call: Callable[[CpuPlan], Tensor], dtype: torch.dtype
     ) -> None:
         self.case, self.search, self.call = case, search, call
         self.built_in = dataclasses.replace(search.best, generated="")

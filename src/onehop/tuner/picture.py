@@ -8,6 +8,7 @@ from matplotlib.ticker import NullFormatter
 
 from onehop import native
 from onehop.errors import ArgumentError
+from onehop.plans.cases import Case
 
 if TYPE_CHECKING:
     from onehop.tuner.result import TuningResult
@@ -39,7 +40,9 @@ def draw(result: "TuningResult", path: Path) -> None:
     ratios.set_ylabel("times faster")
     ratios.set_ylim(bottom=0)
     ratios.legend(frameon=False)
-    edges = int(result.entries[0].case.graph.split(" ")[2])
+    # On GPUs the case tells the class of the graph; the figures are the graph's own.
+    figures = result.entries[0].figures or result.entries[0].case.graph
+    edges = int(figures.split(" ")[2])
     speed = [edges * point.width / point.tuned_s / 1e9 for point in points if point.tuned_s]
     rates.plot(widths, speed, marker="D", color=_GREEN)
     suggested = result.suggested_widths()
@@ -55,11 +58,14 @@ def draw(result: "TuningResult", path: Path) -> None:
     rates.set_xticks(widths, [str(width) for width in widths])
     rates.xaxis.set_minor_formatter(NullFormatter())
     case = result.entries[0].case
-    directions = "forward and backward" if any(e.case.transposed for e in result.entries) else "forward"
+    directions = "forward and backward" if any(e.case.backward for e in result.entries) else "forward"
+    if isinstance(case, Case):
+        where = f"{result.machine['processor']}, {native.threads()} threads, {case.isa}"
+    else:
+        where = case.device
     figure.suptitle(
         f"{result.op} {result.reduce if result.op == 'aggregate' else ''}, {directions}, {case.dtype}, on "
-        f"{case.graph.split(' degrees')[0]}\n{result.machine['processor']}, {native.threads()} threads, "
-        f"{case.isa}",
+        f"{figures.split(' degrees')[0]}\n{where}",
         fontsize=9,
     )
     path.parent.mkdir(parents=True, exist_ok=True)

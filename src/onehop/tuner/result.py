@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from onehop.errors import ArgumentError
-from onehop.plans import CpuPlan, store, tuned
-from onehop.plans.tuned import Tuned
+from onehop.kernels.triton import availability
+from onehop.plans import CpuPlan, TritonPlan, gpu_tuned, store, tuned
+from onehop.plans.entry import Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +22,14 @@ class CurvePoint:
         tuned_s: With the tuned plans; None where nothing was measured.
         default_s: With the default plans.
         torch_s: With torch's sparse CSR; None where torch has no such operation.
-        predicted_s: What the cost model expects of the tuned plans.
+        predicted_s: What the cost model expects of the tuned plans; None on GPUs.
     """
 
     width: int
     tuned_s: float | None
     default_s: float | None
     torch_s: float | None
-    predicted_s: float
+    predicted_s: float | None
 
     @property
     def over_default(self) -> float | None:
@@ -49,13 +50,14 @@ class TuningResult:
         op: What was tuned.
         reduce: Likewise.
         entries: A plan for each width and direction, forward before backward.
-        machine: Where it was tuned, as :func:`onehop.plans.store.machine` tells it.
+        machine: Where it was tuned, as :func:`onehop.plans.store.machine` tells it, or, of a GPU,
+            :func:`onehop.kernels.triton.availability.machine`.
         seconds: What tuning took.
     """
 
     op: str
     reduce: str
-    entries: tuple[Tuned, ...]
+    entries: tuple[Tuned[Any], ...]
     machine: dict[str, Any]
     seconds: float
 
@@ -65,12 +67,12 @@ class TuningResult:
         return tuple(dict.fromkeys(entry.case.width for entry in self.entries))
 
     @property
-    def plans(self) -> dict[int, CpuPlan]:
+    def plans(self) -> dict[int, CpuPlan | TritonPlan]:
         """The forward plan of each width."""
-        return {entry.case.width: entry.plan for entry in self.entries if not entry.case.transposed}
+        return {entry.case.width: entry.plan for entry in self.entries if not entry.case.backward}
 
     @property
-    def plan(self) -> CpuPlan:
+    def plan(self) -> CpuPlan | TritonPlan:
         """The forward plan.
 
         Raises:
@@ -81,7 +83,8 @@ class TuningResult:
                 f"plan: {len(self.widths)} widths were tuned; take plans[width], with one of "
                 f"{', '.join(map(str, self.widths))}."
             )
-        return self.entries[0].plan
+        plan: CpuPlan | TritonPlan = self.entries[0].plan
+        return plan
 
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
@@ -95,7 +98,7 @@ class TuningResult:
             _total([entry.measured_s for entry in parts]),
             _total([entry.default_s for entry in parts]),
             _total([entry.baseline_s for entry in parts]),
-            sum(entry.predicted_s for entry in parts),
+            _total([entry.predicted_s for entry in parts]),
         )
 
     def suggested_widths(self, share: float = 0.9) -> tuple[int, ...]:
@@ -120,12 +123,22 @@ class TuningResult:
         Raises:
             ArgumentError: They were tuned on another machine.
         """
-        if self.machine != store.machine():
+        of_gpu = "gpu" in self.machine
+        if of_gpu:
+            reason = availability.missing()
+            here = {"gpu": f"no GPU ({reason})"} if reason else availability.machine(availability.current())
+        else:
+            here = store.machine()
+        if self.machine != here:
+            kind = "gpu" if of_gpu else "processor"
             raise ArgumentError(
-                f"result: tuned on {self.machine.get('processor', 'an unknown machine')}, and this is "
-                f"{store.machine()['processor']}: tune here with onehop.tune."
+                f"result: tuned on {self.machine.get(kind, 'an unknown machine')}, and this is "
+                f"{here[kind]}, or has other software: tune here with onehop.tune."
             )
-        tuned.install(list(self.entries), keep=False)
+        if of_gpu:
+            gpu_tuned.install(list(self.entries), here, keep=False)
+        else:
+            tuned.install(list(self.entries), keep=False)
 
     def to_json(self) -> str:
         """Everything, as a JSON object."""
@@ -173,7 +186,7 @@ class TuningResult:
         """A line for each plan."""
         lines = []
         for entry in self.entries:
-            direction = "backward" if entry.case.transposed else "forward"
+            direction = "backward" if entry.case.backward else "forward"
             gain = "" if entry.speedup is None else f"{entry.speedup:.2f}x the default plan: "
             lines.append(f"width {entry.case.width}, {direction}: {gain}{entry}")
             if entry.ordering_s:

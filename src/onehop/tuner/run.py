@@ -17,43 +17,20 @@ from onehop.tuner import baseline, candidates
 from onehop.tuner.cost_model import CostModel
 from onehop.tuner.generation import Generation
 from onehop.tuner.operations import Operation
+from onehop.tuner.orders import make_orders
+from onehop.tuner.report import Report
 from onehop.tuner.search import Budget, Search, Steps
 from onehop.tuner.speeds import speeds
-
-# Called with what is being done, and the share of the whole that is done, from 0 to 1.
-Progress = Callable[[str, float], None]
 
 # Calls shorter than this are repeated within one measurement.
 _SHORT_S = 2e-3
 # How many plans the model may propose to begin with.
 _PROPOSED = 3
-# Orders, the most promising first, are made as long as that takes no more of the time than this.
-_ORDER_SHARE = 0.25
-_ORDER_S_PER_EDGE = 1.5e-7
 _BASELINE_ROUNDS = 3
 # What the search may have of the time where kernels are to be generated afterwards.
 _SEARCH_SHARE = 0.5
 # What the model must promise of a value to be believed.
 _CONVINCING = 0.9
-
-
-class Report:
-    """What the caller is told of the progress."""
-
-    def __init__(self, progress: Progress | None, budget: Budget) -> None:
-        self._progress = progress
-        self._budget = budget
-        self._whole = max(budget.left(), 1e-9)
-        self.what = ""
-
-    def __call__(self, what: str, done: float) -> None:
-        """Says so."""
-        if self._progress is not None:
-            self._progress(what, done)
-
-    def tick(self) -> None:
-        """Another measurement is done."""
-        self(self.what, min(1.0, max(0.0, 1.0 - self._budget.left() / self._whole)))
 
 
 class Run:
@@ -69,14 +46,14 @@ class Run:
         free: Sequence[str],
         budget: Budget,
         report: Report,
-        before: Tuned | None,
+        before: Tuned[CpuPlan] | None,
         codegen: bool = False,
     ) -> None:
         self.graph, self.case, self.operation, self.dtype = graph, case, operation, dtype
         self.budget, self.report, self.before = budget, report, before
         self.order_seconds: dict[str, float] = {}
         self.baseline_s: float | None = None
-        self.search: Search | None = None
+        self.search: Search[CpuPlan] | None = None
         self.codegen = codegen
         self.generation_told, self.generation_raced = "", False
         self.had = set(graph.ordered)
@@ -116,31 +93,20 @@ class Run:
             generation = Generation(self.case, self.search, call, self.dtype)
             self.generation_told, self.generation_raced = generation.run()
 
-    def _new_search(self, default: CpuPlan, measure: Callable[[CpuPlan], float]) -> Search:
+    def _new_search(self, default: CpuPlan, measure: Callable[[CpuPlan], float]) -> Search[CpuPlan]:
         share = self.budget.part(_SEARCH_SHARE) if self.codegen else self.budget
         return Search(default, self.axes, measure, self.model.predict, share, self.report.tick)
 
     def make_orders(self) -> Steps[None]:
         """Leaves the orders in the axes that can be made in time, and makes them."""
-        if "ordering" not in self.axes:
-            return
-        kept = ["none"]
-        end = (1 - _ORDER_SHARE) * self.budget.left()
-        for name in self.axes["ordering"][1:]:
-            assert isinstance(name, str)
-            if self.budget.left() - _ORDER_S_PER_EDGE * self.graph.num_edges < end:
-                break
-            known = self.graph.orders.get(name)
-            begin = time.perf_counter()
-            ordered_csr(self.graph, name, self.operation.transposed)
-            # An order that was there already has to be made again in another process.
-            self.order_seconds[name] = time.perf_counter() - begin + (known.seconds if known else 0.0)
-            kept.append(name)
-            self.report.tick()
-            yield
-        self.axes["ordering"] = tuple(kept)
-        if len(kept) == 1:
-            del self.axes["ordering"]
+        graph, transposed = self.graph, self.operation.transposed
+        self.order_seconds = yield from make_orders(
+            graph,
+            self.axes,
+            lambda name: ordered_csr(graph, name, transposed),
+            self.budget,
+            self.report.tick,
+        )
 
     def proposals(self, default: CpuPlan) -> list[CpuPlan]:
         """What the model thinks best: field by field from the default, and the steps on the way.
@@ -170,7 +136,7 @@ class Run:
                 break
         self.baseline_s = statistics.median(times) if times else None
 
-    def found(self) -> Tuned | None:
+    def found(self) -> Tuned[CpuPlan] | None:
         """What is known by now; None before the search began."""
         search = self.search
         if search is None:

@@ -11,13 +11,14 @@ a little at a time, whenever there is a moment.
 
 import dataclasses
 import gc
+import math
 import statistics
 import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from onehop.plans import CpuPlan
+from onehop.plans.entry import P
 from onehop.tuner.candidates import Axes
 
 # A plan is left out of later rounds of a race when it is this much slower than the best.
@@ -69,13 +70,13 @@ class Budget:
 
 
 @dataclass(slots=True)
-class Search:
+class Search(Generic[P]):
     """One search, with what it knows so far: after an interruption that is still there.
 
     Attributes:
         default: The plan to beat.
         axes: Values to try, by field.
-        measure: Seconds of one call of a plan.
+        measure: Seconds of one call of a plan; infinitely many for one that cannot run.
         predict: What the model expects.
         budget: When to stop.
         watch: Called after every measurement.
@@ -85,15 +86,15 @@ class Search:
         exhausted: Whether time ran out before the search ended.
     """
 
-    default: CpuPlan
+    default: P
     axes: Axes
-    measure: Callable[[CpuPlan], float]
-    predict: Callable[[CpuPlan], float]
+    measure: Callable[[P], float]
+    predict: Callable[[P], float]
     budget: Budget
     watch: Callable[[], None]
-    best: CpuPlan = field(init=False)
-    times: dict[CpuPlan, list[float]] = field(default_factory=dict)
-    settled: dict[CpuPlan, list[float]] = field(default_factory=dict)
+    best: P = field(init=False)
+    times: dict[P, list[float]] = field(default_factory=dict)
+    settled: dict[P, list[float]] = field(default_factory=dict)
     exhausted: bool = False
     _reserve: float = field(init=False)
 
@@ -102,7 +103,7 @@ class Search:
         self.best = self.default
         self._reserve = max(0.0, self.budget.left()) * _FINAL_SHARE
 
-    def run(self, starts: Iterable[CpuPlan]) -> Steps[None]:
+    def run(self, starts: Iterable[P]) -> Steps[None]:
         """Searches from the best of ``starts`` and the default, until no field gives more or time is out."""
         self.best = yield from self._race([self.default, *starts])
         for _ in range(_MOST_PASSES):
@@ -123,14 +124,14 @@ class Search:
         """What is left of the budget without what the last race may have."""
         return self.budget.left() - self._reserve
 
-    def faster(self, best: CpuPlan, others: list[CpuPlan]) -> CpuPlan:
+    def faster(self, best: P, others: list[P]) -> P:
         """The fastest of these; ``best`` unless another is faster by more than noise."""
         exhausted = self.exhausted
         winner = finish(self._race([best, *others]))
         self.exhausted = exhausted
         return winner
 
-    def settle_against(self, held: CpuPlan, challenger: CpuPlan) -> float | None:
+    def settle_against(self, held: P, challenger: P) -> float | None:
         """The last race once more, with the default, the plan that was best and one that seems faster.
 
         Returns:
@@ -151,7 +152,7 @@ class Search:
             self.best = challenger
         return statistics.median(ratios)
 
-    def _variants(self, name: str) -> list[CpuPlan]:
+    def _variants(self, name: str) -> list[P]:
         own = getattr(self.best, name)
         others = [self.replaced(self.best, name, value) for value in self.axes[name] if value != own]
         expected = {plan: self.predict(plan) for plan in others}
@@ -159,11 +160,11 @@ class Search:
         return sorted((plan for plan in others if expected[plan] <= limit), key=expected.__getitem__)
 
     @staticmethod
-    def replaced(plan: CpuPlan, name: str, value: object) -> CpuPlan:
+    def replaced(plan: P, name: str, value: object) -> P:
         """The plan with another value of one field."""
         return dataclasses.replace(plan, **{name: value})  # type: ignore[arg-type]
 
-    def _race(self, plans: list[CpuPlan]) -> Steps[CpuPlan]:
+    def _race(self, plans: list[P]) -> Steps[P]:
         """The fastest; the first of them unless another is faster by more than noise."""
         plans = list(dict.fromkeys(plans))
         if len(plans) == 1:
@@ -178,8 +179,8 @@ class Search:
         return fastest if held is not None and least[fastest] * _GAIN < held else plans[0]
 
     def _turns(
-        self, plans: list[CpuPlan], rounds: int, least: dict[CpuPlan, float], reserve: float
-    ) -> Steps[dict[CpuPlan, float]]:
+        self, plans: list[P], rounds: int, least: dict[P, float], reserve: float
+    ) -> Steps[dict[P, float]]:
         least = dict(least)
         for _ in range(rounds):
             for plan in plans:
@@ -189,9 +190,12 @@ class Search:
                 least[plan] = min(seconds, least.get(plan, seconds))
         return least
 
-    def _once(self, plan: CpuPlan, reserve: float) -> Steps[float | None]:
+    def _once(self, plan: P, reserve: float) -> Steps[float | None]:
         """One measurement; None where it would not end in time."""
-        known = self.times.get(plan) or self.times.get(self.default)
+        own = self.times.get(plan)
+        if own and own[-1] == math.inf:
+            return math.inf
+        known = own or self.times.get(self.default)
         expected = statistics.median(known) if known else self.predict(plan)
         if self.budget.left() - reserve < expected:
             self.exhausted = True
@@ -218,7 +222,7 @@ class Search:
         if not _proven(ratios):
             self.best = self.default
 
-    def _pairs(self, plans: list[CpuPlan]) -> Steps[list[tuple[float, ...]]]:
+    def _pairs(self, plans: list[P]) -> Steps[list[tuple[float, ...]]]:
         found: list[tuple[float, ...]] = []
         for _ in range(_FINAL_ROUNDS):
             times: list[float | None] = []

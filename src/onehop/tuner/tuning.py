@@ -2,22 +2,18 @@
 
 import multiprocessing
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from onehop import native
-from onehop.backends.cpu import CpuBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.graph import Graph
-from onehop.kernels.cpu import generated
-from onehop.plans import store, tuned
-from onehop.plans.tuned import Tuned
-from onehop.tuner.operations import FIELDS, operations
+from onehop.plans.entry import Tuned
+from onehop.tuner.report import Progress, Report
 from onehop.tuner.result import TuningResult
-from onehop.tuner.run import Progress, Report, Run
 from onehop.tuner.search import Budget, Steps, finish
-
-DEFAULT_BUDGET_S = 10.0
+from onehop.tuner.target import CpuTarget, GpuTarget, Target, gpu_device
 
 
 def tune(
@@ -34,23 +30,28 @@ def tune(
     again: bool = False,
     keep: bool = True,
     codegen: bool = False,
+    device: str | torch.device = "cpu",
+    heads: int = 1,
     progress: Progress | None = None,
 ) -> TuningResult:
     """Finds the fastest plan for a graph, a width and an operation on this machine, and keeps it.
 
     From then on ``aggregate``, the other operators and patched models use it, in this process and in later
     ones (``ONEHOP_CACHE_DIR``), on every graph of the same figures, with the same number of threads and
-    instruction set. Results stay the same up to rounding. What was tuned before is not tuned again. If the
-    run is interrupted, what was found until then is kept, and the next one goes on from there.
+    instruction set; on a GPU on every graph of the same shape class, on GPUs of the same name. Results stay
+    the same up to rounding. What was tuned before is not tuned again. If the run is interrupted, what was
+    found until then is kept, and the next one goes on from there.
 
     Args:
         graph: The graph.
         width: Columns; or several numbers of columns, for a curve.
-        op: "aggregate", "sddmm", "edge_softmax" (width: heads) or "attention".
+        op: "aggregate", "sddmm", "edge_softmax" (width: heads) or "attention"; on a GPU also "gat" and
+            "gatv2", whose kernels are others there.
         reduce: For "aggregate": "sum", "mean", "max" or "min"; sum and mean share plans, max and min too.
         dtype: Of the features.
         backward: Also tune the gradient to the features.
-        budget_s: Seconds for everything; None means 10 for each width, and as many again with ``codegen``.
+        budget_s: Seconds for everything; None means 10 for each width, and as many again with ``codegen``;
+            on a GPU, where every plan is compiled before it is measured, 30.
         lossy: Allow plans that round float32 features to 16 bits. Such plans are used in this process only.
         fields: Names of the plan's fields that may differ from the default plan's; None means all. What is
             found with some fields alone is used in this process only.
@@ -60,12 +61,16 @@ def tune(
             (``$CXX``, c++, g++ or clang++). They are compiled for this processor, tried in a process of their
             own, compared with the reference, kept in the folder ``kernels`` below the cache folder, and used
             only where they beat the best built-in kernel in a race. What came of it is told in the result's
-            :attr:`~onehop.plans.tuned.Tuned.codegen`. Of "aggregate" alone.
+            :attr:`~onehop.plans.entry.Tuned.codegen`. Of "aggregate" alone.
+        device: "cpu", or "cuda" (or one such device) for the Triton kernels; they are timed by the GPU's own
+            clock. With ``TRITON_INTERPRET=1`` "cuda" stands for the interpreter, whose times mean nothing.
+        heads: How many heads share the columns evenly, of "sddmm" and attention on a GPU.
         progress: Told what is being done and how much of the budget is used, 0 to 1.
 
     Raises:
         ArgumentError: An argument cannot be used.
-        ConfigurationError: Within ``torch.compile`` or in a forked process, where times mean nothing.
+        ConfigurationError: Within ``torch.compile`` or in a forked process, where times mean nothing; or
+            the GPU kernels cannot run here.
     """
     return finish(
         tuning_steps(
@@ -81,6 +86,8 @@ def tune(
             again=again,
             keep=keep,
             codegen=codegen,
+            device=device,
+            heads=heads,
             progress=progress,
         )
     )
@@ -100,6 +107,8 @@ def tuning_steps(
     again: bool = False,
     keep: bool = True,
     codegen: bool = False,
+    device: str | torch.device = "cpu",
+    heads: int = 1,
     progress: Progress | None = None,
     clock: Callable[[], float] | None = None,
     compared: bool = True,
@@ -109,57 +118,74 @@ def tuning_steps(
     The arguments are those of :func:`tune`; ``clock`` tells the seconds of the budget, and may stand still
     between two steps; None means the process's clock. Without ``compared`` torch's own is not timed.
     """
-    widths = _checked(graph, width, dtype, budget_s)
-    free = _free_fields(fields)
+    target = _target(op, reduce, backward, device, heads, lossy, codegen, compared)
+    widths = _checked(graph, width, dtype, budget_s, target)
+    free = _free_fields(fields, target)
     reason = unsuitable()
     if reason is not None:
         raise ConfigurationError(f"onehop.tune: {reason}.")
-    parts = operations(op, reduce, backward)
-    usual = DEFAULT_BUDGET_S * len(widths) * (2 if codegen else 1)
-    whole_s = usual if budget_s is None else budget_s
+    parts = target.operations()
+    whole_s = target.budget_s * len(widths) if budget_s is None else budget_s
     budget = Budget(whole_s, clock)
     report = Report(progress, budget)
-    entries: list[Tuned] = []
+    entries: list[Tuned[Any]] = []
     tasks = [(columns, part) for columns in widths for part in parts]
     for place, (columns, operation) in enumerate(tasks):
-        case = tuned.case_of(graph, operation.name, operation.transposed, columns, dtype)
-        before = tuned.known(case)
-        if before is not None and not (again or lossy or fields is not None or _is_due(before, codegen)):
+        case = target.case(graph, operation, columns, dtype)
+        before = target.known(case)
+        if before is not None and not (again or lossy or fields is not None or target.is_due(before)):
             entries.append(before)
             continue
-        report.what = f"width {columns}, {'backward' if operation.transposed else 'forward'}"
+        report.what = f"width {columns}, {'backward' if case.backward else 'forward'}"
         share = budget.part(1 / (len(tasks) - place))
-        run = Run(
-            graph, case, operation, dtype, lossy, free, share, report, None if again else before, codegen
-        )
+        run = target.run(graph, case, operation, dtype, free, share, report, None if again else before)
         try:
-            yield from run.search_plans(op, reduce, compared)
+            yield from target.steps(run)
         finally:
             # An interruption ends up here too, and who gives up half-way: what is known by now is not lost.
             found = run.found()
             if found is not None:
-                whole = found.plan.storage == "same" and fields is None
-                tuned.install([found], keep and whole)
+                target.install(found, keep and fields is None)
         if found is not None:
             entries.append(found)
     report("done", 1.0)
-    return TuningResult(op, reduce, tuple(entries), store.machine(), whole_s - budget.left())
+    return TuningResult(op, reduce, tuple(entries), target.machine(), whole_s - budget.left())
 
 
-def _is_due(before: Tuned, codegen: bool) -> bool:
-    """Whether there is something left to find where this was found before."""
-    if not before.finished:
-        return True
-    lost = before.plan.generated and generated.why_not(before.plan.generated) is not None
-    return codegen and (not before.raced or bool(lost))
+def _target(
+    op: str,
+    reduce: str,
+    backward: bool,
+    device: str | torch.device,
+    heads: int,
+    lossy: bool,
+    codegen: bool,
+    compared: bool,
+) -> Target:
+    try:
+        place = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ArgumentError(f"device: expected 'cpu' or 'cuda', got {device!r}.") from error
+    if place.type == "cpu":
+        if heads != 1:
+            raise ArgumentError("heads: they count on GPUs alone; on the CPU give the width of one head.")
+        return CpuTarget(op, reduce, backward, lossy, codegen, compared)
+    if place.type != "cuda":
+        raise ArgumentError(f"device: expected 'cpu' or 'cuda', got {str(place)!r}.")
+    for name, wanted in (("lossy", lossy), ("codegen", codegen)):
+        if wanted:
+            raise ArgumentError(f"{name}: it is for the CPU's plans alone; leave it away on a GPU.")
+    if type(heads) is not int or heads < 1:
+        raise ArgumentError(f"heads: expected an integer of at least 1, got {heads!r}.")
+    return GpuTarget(op, reduce, backward, heads, gpu_device(place))
 
 
-def _free_fields(fields: Sequence[str] | None) -> tuple[str, ...]:
+def _free_fields(fields: Sequence[str] | None, target: Target) -> tuple[str, ...]:
     if fields is None:
-        return FIELDS
+        return target.fields
     for name in fields:
-        if name not in FIELDS:
-            raise ArgumentError(f"fields: expected some of {', '.join(FIELDS)}, got {name!r}.")
+        if name not in target.fields:
+            raise ArgumentError(f"fields: expected some of {', '.join(target.fields)}, got {name!r}.")
     return tuple(fields)
 
 
@@ -173,7 +199,7 @@ def unsuitable() -> str | None:
 
 
 def _checked(
-    graph: object, width: int | Sequence[int], dtype: torch.dtype, budget_s: float | None
+    graph: object, width: int | Sequence[int], dtype: torch.dtype, budget_s: float | None, target: Target
 ) -> list[int]:
     if not isinstance(graph, Graph):
         raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
@@ -183,12 +209,12 @@ def _checked(
     for columns in widths:
         if type(columns) is not int or columns < 1:
             raise ArgumentError(f"width: expected integers of at least 1, got {columns!r}.")
-    reason = CpuBackend().refuse(torch.device("cpu"), dtype)
-    if reason is not None:
-        raise ArgumentError(f"dtype: the CPU backend {reason}.")
+        reason = target.refuse(columns, dtype)
+        if reason is not None:
+            raise ArgumentError(reason)
     if budget_s is not None and not budget_s > 0:
         raise ArgumentError(
             f"budget_s: expected more than 0 seconds, got {budget_s}. Without a budget nothing can be "
-            f"measured; leave it out for {DEFAULT_BUDGET_S:g} seconds a width."
+            f"measured; leave it out for {target.budget_s:g} seconds a width."
         )
     return list(dict.fromkeys(widths))

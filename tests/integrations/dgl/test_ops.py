@@ -1,5 +1,7 @@
 """``dgl.ops`` under the patch: DGL's own numbers, forward and backward."""
 
+import contextlib
+
 import pytest
 import torch
 
@@ -93,6 +95,57 @@ def test_extremum_passes_over_nan_as_dgl_does():
         found = dgl.ops.copy_u_max(g, x)
     torch.testing.assert_close(found, expected, equal_nan=True)
     assert "passes over NaN" in calls[0].reason
+
+
+@pytest.fixture(params=[True, False], ids=["libxsmm", "without"])
+def _libxsmm(request):
+    """DGL's two kernels, of which one takes the last of the edges that tie, and one the first."""
+    before = dgl.is_libxsmm_enabled()
+    dgl.use_libxsmm(request.param)
+    yield
+    dgl.use_libxsmm(before)
+
+
+@pytest.mark.usefixtures("_libxsmm")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("reduce", ["max", "min"])
+@pytest.mark.parametrize(
+    ("of_node", "of_edge"),
+    [((), ()), ((5,), None), ((5,), ()), ((1,), (1,)), ((3, 1), (3, 1)), ((3, 4), (3, 1))],
+)
+def test_the_winner_is_dgls(of_node, of_edge, reduce, dtype, same_as_dgl):
+    g = GRAPHS["random"]()
+    x = features(30, *of_node, dtype=dtype)
+    if of_edge is None:
+        reasons = same_as_dgl(lambda x: getattr(dgl.ops, f"copy_u_{reduce}")(g, x), x=x)
+    else:
+        w = features(150, *of_edge, dtype=dtype, seed=1)
+        reasons = same_as_dgl(lambda x, w: getattr(dgl.ops, f"u_mul_e_{reduce}")(g, x, w), x=x, w=w)
+    assert reasons == [None]
+
+
+@pytest.mark.usefixtures("_libxsmm")
+def test_the_winner_is_dgls_in_a_graph_that_is_cut_into_blocks(same_as_dgl):
+    source, target = edges(4000, 4000, 60_000)
+    g = dgl.graph((source, target), num_nodes=4000)
+    x = features(4000, 128, dtype=torch.float32).clamp(min=0)
+    assert same_as_dgl(lambda x: dgl.ops.copy_u_max(g, x), x=x) == [None]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_pass_over_nan_as_in_dgl(dtype):
+    g, x = GRAPHS["random"](), features(30, 4, dtype=dtype)
+    x[3] = torch.nan
+    grads = []
+    with reports.recorded() as calls:
+        for patched in (False, True):
+            leaf = x.clone().requires_grad_()
+            with onehop.patch(only="dgl") if patched else contextlib.nullcontext():
+                out = dgl.ops.copy_u_max(g, leaf)
+            out[out.isfinite()].sum().backward()
+            grads.append(leaf.grad)
+    assert [call.reason for call in calls] == [None]
+    assert torch.equal(*grads)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (4,), (4, 1), (2, 3, 1)], ids=str)

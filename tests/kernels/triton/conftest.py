@@ -1,6 +1,7 @@
 """The GPU kernels, interpreted on the CPU."""
 
 import importlib.util
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from onehop.plans import TritonPlan
 
 # Rows of more than six edges are cut, rows of more than two have programs of their own.
 SMALL = TritonPlan(
-    split_edges=6, short_edges=2, rows_per_program=4, block_edges=4, block_features=16, num_warps=1
+    split_edges=6, short_edges=2, rows_per_program=8, block_edges=4, block_features=16, num_warps=1
 )
 PLANS = {
     "neighbour": SMALL,
@@ -25,8 +26,8 @@ collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["test_*.py"
 def bfloat16():
     """The interpreter cuts float32 down to bfloat16, and multiplies matrices of its bits as integers.
 
-    GPUs round to the nearest and multiply numbers, and so does this. Of float32, tensor cores keep eleven bits;
-    so does this, where the interpreter keeps all.
+    GPUs round to the nearest and multiply numbers, and so does this. Of float32, tensor cores keep eleven
+    bits; so does this, where the interpreter keeps all.
     """
     import triton.language as tl
     from triton._C.libtriton.ir import INPUT_PRECISION
@@ -54,6 +55,23 @@ def bfloat16():
         patch.setattr(InterpreterBuilder, "cast_impl", cast)
         patch.setattr(InterpreterBuilder, "create_dot", dot)
         yield
+
+
+@pytest.fixture(autouse=True, scope="package")
+def patched_once():
+    """The interpreter patches triton's language anew for every call of a device function; once will do."""
+    from triton import language
+    from triton.runtime import interpreter
+
+    # What kernels and what triton's own functions see of the language.
+    function = FunctionType((lambda: None).__code__, {"tl": language, "core": language.core})
+    scope = interpreter._patch_lang(function)
+    # As triton 3.9 has it; 3.6 makes a number of an array of one in a way that NumPy 2.4 no longer allows.
+    scope.set_attr(language.core.tensor, "__index__", lambda self: self.handle.data.item())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_patch_lang", lambda _: interpreter._LangPatchScope())
+        yield
+    scope.restore()
 
 
 @pytest.fixture

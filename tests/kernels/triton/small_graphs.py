@@ -20,7 +20,7 @@ GRAPHS = {
     "no_nodes": (torch.empty(2, 0, dtype=torch.long), 0, 0),
     "no_destinations": (torch.empty(2, 0, dtype=torch.long), 3, 0),
     "empty_rows": (_random(8, 20, 4), 20, 12),
-    "one_hub": (_hub(45, 6), 6, 6),
+    "one_hub": (_hub(30, 4), 4, 4),
     "multi_edges": (torch.tensor([[0, 0, 0, 1, 1, 2], [1, 1, 1, 0, 0, 2]]), 3, 3),
     "bipartite_wide": (_random(30, 25, 3), 25, 3),
     "bipartite_tall": (_random(30, 3, 25), 3, 25),

@@ -59,16 +59,19 @@ def test_mean_and_min(name, reduce):
 
 
 @pytest.mark.parametrize("reduce", ["sum", "max"])
-@pytest.mark.parametrize("width", [0, 1, 3, 16, 17, 33, 63])
+@pytest.mark.parametrize("width", [0, 1, 16, 17, 33])
 def test_widths(width, reduce):
     check("random", reduce, inputs_for("random", width, torch.float32, ("x",)))
 
 
-@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
-@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize(
+    ("reduce", "inputs"),
+    [("sum", ("x", "weight")), ("max", ("x", "weight")), ("mean", ("x",)), ("min", ("x",))],
+    ids=["weighted-sum", "weighted-max", "mean", "min"],
+)
 @pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
-def test_dtypes(dtype, reduce, weighted):
-    check("one_hub", reduce, inputs_for("one_hub", 5, dtype, ("x", "weight") if weighted else ("x",)))
+def test_dtypes(dtype, reduce, inputs):
+    check("one_hub", reduce, inputs_for("one_hub", 5, dtype, inputs))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
@@ -107,7 +110,7 @@ def test_ties_split_the_gradient_as_torch_does(name, value, reduce):
 
 
 @numpy_warns
-@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("reduce", ["sum", "max", "min"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("place", ["x", "weight"])
 def test_special_numbers_propagate(place, bad, reduce):

@@ -1,5 +1,6 @@
 """gat, gatv2 and attention by the GPU kernels against the reference: outputs and every gradient, by name."""
 
+import itertools
 from functools import partial
 
 import pytest
@@ -15,8 +16,8 @@ from tests.ops.attention_cases import EDGES, OPERATORS, call, operands
 from tests.ops.comparison import compare
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
-# Rows share programs, which is what an interpreter is fastest with; the hub is cut all the same.
-WIDE = TritonPlan(split_edges=16, short_edges=16, rows_per_program=32, block_features=64, num_warps=1)
+# Few programs and few turns of their loops, which is what an interpreter is fastest with; hubs are cut.
+WIDE = TritonPlan(split_edges=16, short_edges=4, rows_per_program=32, block_features=64, num_warps=1)
 
 
 @pytest.fixture(autouse=True)
@@ -57,14 +58,13 @@ def test_hostile_graphs(name, operator):
 
 @pytest.mark.parametrize("mapping", PLANS)
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("name", ["one_hub", "empty_rows"])
-def test_mappings(name, operator, mapping, use):
+def test_mappings(operator, mapping, use):
     use(PLANS[mapping])
-    check(operator, name, inputs_for(operator, name, 2, 3))
+    check(operator, "one_hub", inputs_for(operator, "one_hub", 2, 3))
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize(("heads", "width"), [(1, 1), (1, 63), (5, 3), (2, 17), (4, 16), (3, 32)])
+@pytest.mark.parametrize(("heads", "width"), [(1, 1), (1, 63), (5, 3), (3, 32)])
 def test_heads_and_widths(heads, width, operator):
     check(operator, "bipartite_wide", inputs_for(operator, "bipartite_wide", heads, width))
 
@@ -75,8 +75,10 @@ def test_dtypes(dtype, operator):
     check(operator, "one_hub", inputs_for(operator, "one_hub", 2, 8, dtype=dtype))
 
 
-@pytest.mark.parametrize("edge", EDGES[1:])
-@pytest.mark.parametrize("operator", OPERATORS)
+# Of gat, an edge brings a number, whichever.
+@pytest.mark.parametrize(
+    ("operator", "edge"), [("gat", "rows"), *itertools.product(OPERATORS[1:], EDGES[1:])]
+)
 @pytest.mark.parametrize("name", ["bipartite_tall", "one_hub"])
 def test_edge_features(name, operator, edge):
     check(operator, name, inputs_for(operator, name, 3, 5, edge=edge))
@@ -106,8 +108,10 @@ def test_returned_weights_and_their_gradient(operator, setting):
     check(operator, "one_hub", inputs, with_weights=True, **settings)
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("seed", [0, 2**31, 2**40 + 17, 2**63 - 1])
+@pytest.mark.parametrize(
+    ("operator", "seed"),
+    [*((operator, 2**40 + 17) for operator in OPERATORS), ("gat", 0), ("gat", 2**31), ("gat", 2**63 - 1)],
+)
 def test_dropout_draws_what_the_reference_draws(seed, operator):
     inputs = inputs_for(operator, "random", 3, 5, dtype=torch.float64)
     check(operator, "random", inputs, dropout=0.6, seed=seed)

@@ -57,8 +57,8 @@ def test_slots_of_windows_that_are_cut(name):
 
 
 def test_the_hub_is_cut_into_even_pieces():
-    blocks = blocks_of(graph_of("one_hub"), False, CPU, 10)
-    assert (blocks.end - blocks.begin).tolist() == [9] * 5  # 45 edges from 6 sources: repeats take columns
+    blocks = blocks_of(graph_of("one_hub"), False, CPU, 14)
+    assert (blocks.end - blocks.begin).tolist() == [10] * 3  # 30 edges from 4 sources: repeats take columns
 
 
 def test_repeated_edges_take_columns_of_their_own():

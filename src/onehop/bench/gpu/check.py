@@ -51,7 +51,6 @@ class Checked:
 
     def to_dict(self) -> dict[str, Any]:
         """A row of the table."""
-        constants = {name: value for name, value in self.launch.constants if value is not None}
         return {
             "kernel": self.launch.name,
             "dtype": self.launch.dtype,
@@ -59,7 +58,7 @@ class Checked:
             **asdict(self.usage),
             "faults": list(self.faults),
             "types": dict(self.launch.signature),
-            "constants": constants,
+            "constants": self.launch.constants,
             "options": dict(self.launch.options),
         }
 
@@ -73,7 +72,7 @@ def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str
         yield f"{usage.registers} registers are more than {most}"
     if usage.atomics:
         yield f"{usage.atomics} atomic instructions"
-    if "COLUMNS" in dict(launch.constants) and not usage.matrix:
+    if "COLUMNS" in launch.constants and not usage.matrix:
         yield "no instruction of tensor cores"
     row_bytes = _row_bytes(launch, warp_threads)
     if row_bytes and row_bytes % 16 == 0 and not usage.loads.get(_WIDE_BITS):
@@ -82,7 +81,7 @@ def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str
 
 def _row_bytes(launch: Launch, warp_threads: int) -> int:
     """Of a row of features, of one head for attention; 0 where a tile has not 16 bytes for every thread."""
-    constants = {name: value for name, value in launch.constants if value is not None}
+    constants = launch.constants
     itemsize = _ITEMSIZE[launch.dtype]
     sizes = ("FEATURES",) if "WIDTH" in constants else ("HEADS", "BLOCK_V")
     tile = math.prod(constants.get(name, 1) for name in ("ROWS", "EDGES", "COLUMNS", *sizes))
@@ -154,12 +153,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _line(checked: Checked) -> str:
-    constants = dict(checked.launch.constants)
-    tile = "x".join(
-        str(constants[name])
-        for name in ("ROWS", "EDGES", "COLUMNS", "PARTS", "FEATURES")
-        if name in constants
-    )
+    constants = checked.launch.constants
+    sizes = ("PARTS", "FEATURES") if "FEATURES" in constants else ("HEADS", "BLOCK_V")
+    names = ("ROWS", "EDGES", "COLUMNS", *sizes)
+    tile = "x".join(str(constants[name]) for name in names if name in constants)
     loads = " ".join(f"{bits}:{count}" for bits, count in checked.usage.loads.items())
     verdict = "; ".join(checked.faults) or "ok"
     return (

@@ -68,8 +68,8 @@ def compile_launch(launch: Launch, target: str) -> Usage:
     source = triton.compiler.ASTSource(
         fn=launch.kernel,
         signature=dict(launch.signature),
-        constexprs=dict(launch.constants),
-        attrs={(place,): [["tt.divisibility", 16]] for place in launch.aligned},
+        constexprs=dict(launch.constexprs),
+        attrs={path: [["tt.divisibility", 16]] for path in launch.aligned},
     )
     compiled = triton.compile(source, target=TARGETS[target], options=dict(launch.options))
     kept = Path(triton.knobs.cache.dir) / _KEPT / f"{compiled.hash}.json"

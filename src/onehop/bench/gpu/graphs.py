@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from onehop import datasets
 from onehop.errors import ArgumentError
+from onehop.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +71,20 @@ def edge_index_of(name: str, device: torch.device, scale: float = 1.0, seed: int
         ranks = torch.searchsorted(heaviest_first, drawn * heaviest_first[-1]).clamp_(max=nodes - 1)
         ends = torch.randperm(nodes, generator=generator, device=device)[ranks]
     return torch.cat([ends, ends.flip(0)], 1), nodes
+
+
+def graph_of(name: str, device: torch.device, scale: float = 1.0) -> Graph:
+    """The graph of :func:`edge_index_of`, or one of :mod:`onehop.datasets`, such as "twin:reddit".
+
+    Args:
+        name: One of :data:`GRAPHS`, or "twin:NAME".
+        device: Where it is generated.
+        scale: Multiplies the numbers of nodes and edges; of a twin too.
+
+    Raises:
+        ArgumentError: The name is unknown.
+    """
+    if name.startswith("twin:"):
+        twin = datasets.twin(name.removeprefix("twin:"), scale=scale)
+        return Graph.from_edge_index(twin.edge_index, twin.num_nodes)
+    return Graph.from_edge_index(*edge_index_of(name, device, scale))

@@ -1,8 +1,8 @@
 """Kernel launches, written down in place of done: what a GPU would be asked to compile and run."""
 
 import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 import torch
@@ -20,6 +20,9 @@ _TYPES = {
     torch.bool: "*i1",
 }
 _ALIGNMENT = 16
+_FLOATS = ("*fp64", "*fp32", "*bf16", "*fp16")
+Type = str | tuple["Type", ...]
+Path = tuple[int, ...]
 _NARROW = 2**31
 
 
@@ -29,16 +32,17 @@ class Launch:
 
     Attributes:
         kernel: The triton function.
-        signature: Argument -> type, as triton writes types.
-        constants: Argument -> value known when compiling.
-        aligned: Places of arguments that are multiples of 16, as numbers or as addresses.
+        signature: Argument -> type, as triton writes types; of a tuple, the tuple of types.
+        constexprs: Path -> value known when compiling. A path is an argument's place and, in a tuple, the
+            places in that.
+        aligned: Paths of what is a multiple of 16, as a number or as an address.
         options: Of the compiler, such as num_warps.
     """
 
     kernel: Any
-    signature: tuple[tuple[str, str], ...]
-    constants: tuple[tuple[str, Any], ...]
-    aligned: tuple[int, ...]
+    signature: tuple[tuple[str, Type], ...]
+    constexprs: tuple[tuple[Path, Any], ...]
+    aligned: tuple[Path, ...]
     options: tuple[tuple[str, Any], ...]
 
     @property
@@ -49,8 +53,27 @@ class Launch:
     @property
     def dtype(self) -> str:
         """Of the features: the narrowest float that the kernel reads or writes."""
-        floats = [type_[1:] for _, type_ in self.signature if type_ in ("*fp64", "*fp32", "*bf16", "*fp16")]
+        floats = [type_[1:] for type_ in _leaves(dict(self.signature).values()) if type_ in _FLOATS]
         return min(floats, key=lambda each: int(each[2:]))
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """What is known when compiling, by name, a form's fields by theirs; but for what is None."""
+        found: dict[str, Any] = {}
+        for path, value in self.constexprs:
+            if is_dataclass(value) and not isinstance(value, type):
+                found |= {name: each for name, each in asdict(value).items() if name != "ACC"}
+            elif value is not None and len(path) == 1:
+                found[self.signature[path[0]][0]] = value
+        return found
+
+
+def _leaves(types: Iterable[Type]) -> Iterator[str]:
+    for each in types:
+        if isinstance(each, str):
+            yield each
+        else:
+            yield from _leaves(each)
 
 
 @contextlib.contextmanager
@@ -83,23 +106,30 @@ def _launch(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launc
     values = dict(zip(names, args, strict=False))
     options = {name: value for name, value in kwargs.items() if name not in names}
     values |= {name: value for name, value in kwargs.items() if name in names}
-    signature, constants, aligned = {}, {}, []
-    for place, parameter in enumerate(kernel.params):
-        value = values[parameter.name]
-        specialised = not parameter.do_not_specialize
+    signature: dict[str, Type] = {}
+    constexprs: dict[Path, Any] = {}
+    aligned: list[Path] = []
+
+    def type_of(value: Any, path: Path, constant: bool, specialised: bool) -> Type:
+        if isinstance(value, tuple):
+            types = [type_of(each, (*path, at), constant, True) for at, each in enumerate(value)]
+            return type(value)(*types) if hasattr(value, "_fields") else tuple(types)
         if isinstance(value, Tensor):
-            signature[parameter.name] = _TYPES[value.dtype]
             if value.data_ptr() % _ALIGNMENT == 0:
-                aligned.append(place)
-        elif parameter.is_constexpr or value is None or (specialised and value == 1):
-            signature[parameter.name] = "constexpr"
-            constants[parameter.name] = value
-        else:
-            signature[parameter.name] = (
-                "fp32" if isinstance(value, float) else "i32" if value < _NARROW else "i64"
-            )
-            if specialised and isinstance(value, int) and value % _ALIGNMENT == 0:
-                aligned.append(place)
+                aligned.append(path)
+            return _TYPES[value.dtype]
+        if constant or value is None or (specialised and value == 1 and isinstance(value, int)):
+            constexprs[path] = value
+            return "constexpr"
+        if isinstance(value, float):
+            return "fp32"
+        if specialised and value % _ALIGNMENT == 0:
+            aligned.append(path)
+        return "i32" if value < _NARROW else "i64"
+
+    for place, parameter in enumerate(kernel.params):
+        name, specialised = parameter.name, not parameter.do_not_specialize
+        signature[name] = type_of(values[name], (place,), parameter.is_constexpr, specialised)
     return Launch(
-        kernel, tuple(signature.items()), tuple(constants.items()), tuple(aligned), tuple(options.items())
+        kernel, tuple(signature.items()), tuple(constexprs.items()), tuple(aligned), tuple(options.items())
     )

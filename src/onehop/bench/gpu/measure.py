@@ -1,7 +1,6 @@
 """Times, peak memory and bytes a second on a device."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from torch import Tensor
 from onehop.bench.gpu.operators import Inputs, Operator, Size
 from onehop.bench.gpu.peers import Call, Peers
 from onehop.bench.timing import Times
+from onehop.tuner.gpu.timing import device_seconds
 
 # A callable is measured until it has taken so long, or so often; always three times.
 _BUDGET_S = 0.25
@@ -22,14 +22,15 @@ _COPIES = 10
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one peer took for one case; ``failed`` says why there are no figures.
+    """What one peer took for one case; where there are no figures, ``failed`` or ``absent`` says why.
 
     Attributes:
         peer: Its name.
         forward: Times without gradients.
         both: Times of the forward pass and the gradients to all inputs.
         peak_bytes: Memory of both beyond inputs and graph; None on a CPU.
-        failed: A sentence, or None.
+        failed: What it said, or None.
+        absent: Why it is not there to be measured, or None.
     """
 
     peer: str
@@ -37,6 +38,7 @@ class Measured:
     both: Times | None = None
     peak_bytes: int | None = None
     failed: str | None = None
+    absent: str | None = None
 
 
 def measure(
@@ -45,6 +47,9 @@ def measure(
     """Every peer on one case, one after the other. Who runs out of memory has failed."""
     found = []
     for name, call in peers.calls(operator).items():
+        if isinstance(call, str):
+            found.append(Measured(name, absent=call))
+            continue
         inputs = operator.inputs(size, dtype, device)
         try:
             found.append(_measure(name, call, inputs, device))
@@ -92,22 +97,8 @@ def times_of(call: Callable[[], object], device: torch.device) -> Times:
     call()
     seconds: list[float] = []
     while len(seconds) < _LEAST_ROUNDS or (len(seconds) < _MOST_ROUNDS and sum(seconds) < _BUDGET_S):
-        seconds.append(_once(call, device))
+        seconds.append(device_seconds(call, device))
     return Times(tuple(seconds))
-
-
-def _once(call: Callable[[], object], device: torch.device) -> float:
-    if device.type != "cuda":
-        begin = time.perf_counter()
-        call()
-        return time.perf_counter() - begin
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize(device)
-    start.record()
-    call()
-    stop.record()
-    stop.synchronize()
-    return float(start.elapsed_time(stop)) / 1e3
 
 
 def copy_bytes_per_s(device: torch.device, size: int = _COPY_BYTES) -> float:
@@ -116,5 +107,5 @@ def copy_bytes_per_s(device: torch.device, size: int = _COPY_BYTES) -> float:
     target = torch.empty_like(source)
     best = math.inf
     for _ in range(_COPIES):
-        best = min(best, _once(lambda: target.copy_(source), device))
+        best = min(best, device_seconds(lambda: target.copy_(source), device))
     return 2 * size / best

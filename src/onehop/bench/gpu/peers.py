@@ -1,6 +1,5 @@
 """Who else can run an operator on a GPU."""
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -8,8 +7,9 @@ import torch
 from torch import Tensor
 
 from onehop import Graph
+from onehop.bench.gpu import dgl_calls, turbo_gnn_calls
 from onehop.bench.gpu.operators import OPERATORS, VARIANT_OF, Inputs, Operator
-from onehop.bench.peers.base import beta_warnings_ignored
+from onehop.bench.peers.base import beta_warnings_ignored, import_reason
 from onehop.kernels import torch_csr
 
 Call = Callable[[Inputs], Tensor]
@@ -17,7 +17,7 @@ _OURS = "onehop"
 
 
 class Peers:
-    """Everybody, on one graph; what each needs is prepared when it is asked for.
+    """Everybody, on one graph; what each needs is prepared when it is first asked for.
 
     Args:
         edge_index: [2, E], int64, on the device.
@@ -27,22 +27,36 @@ class Peers:
     def __init__(self, edge_index: Tensor, nodes: int) -> None:
         self.edge_index, self.nodes = edge_index, nodes
         self.graph = Graph.from_edge_index(edge_index.cpu(), nodes)
+        self._graphs: dict[str, Any] = {}
 
-    def calls(self, operator: Operator) -> dict[str, Call]:
-        """By name: onehop first, then gather and scatter in torch, then what this operator has besides."""
-        found: dict[str, Call] = {
+    def calls(self, operator: Operator) -> dict[str, Call | str]:
+        """By name: onehop first, then gather and scatter in torch, then who else has this operator.
+
+        A sentence in place of a call says why a peer cannot be measured here.
+        """
+        found: dict[str, Call | str] = {
             _OURS: lambda inputs: operator.ours(self.graph, inputs),
             "gather-scatter": lambda inputs: operator.naive(self.edge_index, self.nodes, inputs),
         }
         if operator.name in VARIANT_OF:
             usual = OPERATORS[VARIANT_OF[operator.name]]
             found["kernels"] = lambda inputs: usual.ours(self.graph, inputs)
-        if operator.name in ("sum", "mean", "max", "min") and importlib.util.find_spec("torch_geometric"):
-            found["pyg-EdgeIndex"] = self._edge_index_matmul(operator.name)
+        if operator.name in ("sum", "mean", "max", "min"):
+            reason = import_reason("torch_geometric")
+            found["pyg-EdgeIndex"] = reason or self._edge_index_matmul(operator.name)
         if operator.name == "sum":
             found["torch-csr"] = self._torch_csr()
             found["torch-csr-kept"] = lambda inputs: _Kept.apply(inputs["x"], self.graph)  # type: ignore[no-untyped-call]
+        for name, library in (("dgl", dgl_calls), ("turbo_gnn", turbo_gnn_calls)):
+            if operator.name in library.OPERATORS:
+                reason = library.missing()
+                found[name] = reason or library.call_of(operator.name, self._graph_of(name, library))
         return found
+
+    def _graph_of(self, name: str, library: Any) -> Any:
+        if name not in self._graphs:
+            self._graphs[name] = library.graph_of(self.edge_index, self.nodes)
+        return self._graphs[name]
 
     def _edge_index_matmul(self, reduce: str) -> Call:
         from torch_geometric import EdgeIndex

@@ -1,13 +1,14 @@
 """What was measured on a GPU, as JSON, as a table and as pictures."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from onehop.bench.gpu.correctness import Verdict
+from onehop.bench.gpu.grid import Case
 from onehop.bench.gpu.measure import Measured
 from onehop.bench.plots import BLUE, ORANGE
 
@@ -21,22 +22,14 @@ class CaseFigures:
     """One operator on one graph.
 
     Attributes:
-        graph: Its name.
-        operator: Its name.
-        dtype: Of the features.
-        heads: H.
-        width: D.
+        case: Which.
         peers: What each took.
         no_reuse_s: What the bytes of the forward pass take at the speed of a copy, every gathered row read
             from memory; None where no formula is kept.
         compulsory_s: The same, every array read once.
     """
 
-    graph: str
-    operator: str
-    dtype: str
-    heads: int
-    width: int
+    case: Case
     peers: tuple[Measured, ...]
     no_reuse_s: float | None
     compulsory_s: float | None
@@ -70,11 +63,7 @@ class CaseFigures:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {
-            "graph": self.graph,
-            "operator": self.operator,
-            "dtype": self.dtype,
-            "heads": self.heads,
-            "width": self.width,
+            **asdict(self.case),
             "no_reuse_s": self.no_reuse_s,
             "compulsory_s": self.compulsory_s,
             "peers": [
@@ -84,6 +73,7 @@ class CaseFigures:
                     "forward_and_backward": None if peer.both is None else peer.both.to_dict(),
                     "peak_bytes": peer.peak_bytes,
                     "failed": peer.failed,
+                    "absent": peer.absent,
                 }
                 for peer in self.peers
             ],
@@ -119,12 +109,12 @@ def table(cases: Sequence[CaseFigures]) -> str:
     """A line a case, in Markdown: milliseconds, and what they are held against."""
     lines = [
         "| graph | operator | dtype | H x D | forward ms | of no-reuse floor | both ms | best other, both ms "
-        "| times faster | times less memory |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| times faster | times less memory | without figures |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for case in cases:
-        forward, both, best = case.ours.forward, case.ours.both, case.best_peer_s(True)
-        share = case.no_reuse_s / forward.median_s if case.no_reuse_s and forward else None
+    for figures in cases:
+        case, forward, both = figures.case, figures.ours.forward, figures.ours.both
+        share = figures.no_reuse_s / forward.median_s if figures.no_reuse_s and forward else None
         cells = (
             case.graph,
             case.operator,
@@ -133,9 +123,10 @@ def table(cases: Sequence[CaseFigures]) -> str:
             _ms(forward.median_s if forward else None),
             "" if share is None else f"{share:.0%}",
             _ms(both.median_s if both else None),
-            _ms(best),
-            _times(case.speedup()),
-            _times(case.memory_ratio()),
+            _ms(figures.best_peer_s(True)),
+            _times(figures.speedup()),
+            _times(figures.memory_ratio()),
+            ", ".join(_without_figures(figures.peers)),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -143,7 +134,7 @@ def table(cases: Sequence[CaseFigures]) -> str:
 
 def plot(cases: Sequence[CaseFigures], machine: str, path: Path) -> None:
     """Bars: how many times faster than the fastest other, forward and with the backward pass."""
-    names = [f"{case.graph} {case.operator} {case.dtype} {case.heads}x{case.width}" for case in cases]
+    names = [str(case.case) for case in cases]
     figure = Figure(figsize=(9, 1.5 + 0.3 * len(cases)), layout="constrained")
     axes = figure.subplots()
     for backward, colour, offset in ((False, ORANGE, 0.2), (True, BLUE, -0.2)):
@@ -156,6 +147,14 @@ def plot(cases: Sequence[CaseFigures], machine: str, path: Path) -> None:
     axes.set_title(machine, fontsize=9)
     axes.legend(frameon=False)
     figure.savefig(path, dpi=150)
+
+
+def _without_figures(peers: Sequence[Measured]) -> Iterator[str]:
+    for peer in peers:
+        if peer.absent is not None:
+            yield f"{peer.peer} (absent)"
+        elif peer.failed is not None:
+            yield f"{peer.peer} (failed)"
 
 
 def _ms(seconds: float | None) -> str:

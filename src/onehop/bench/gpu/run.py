@@ -15,16 +15,15 @@ import torch
 from onehop.bench.gpu import report
 from onehop.bench.gpu.correctness import Verdict, hostile_edges, judge_all
 from onehop.bench.gpu.graphs import GRAPHS, edge_index_of
+from onehop.bench.gpu.grid import Case, grid
 from onehop.bench.gpu.measure import copy_bytes_per_s, measure
-from onehop.bench.gpu.operators import OPERATORS, Operator, Size
+from onehop.bench.gpu.operators import OPERATORS, Size
 from onehop.bench.gpu.peers import Peers
 from onehop.bench.gpu.report import CaseFigures
 from onehop.bench.report import write_json
 from onehop.kernels.triton import availability
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-# Heads and width of each; reductions see H * D columns.
-_SIZES = ((4, 64), (1, 64))
 _MEASURED = ("gatv2", "attention", "sum", "max", "gat", "attention-blocks", "sum-blocks")
 # Without a GPU: what the interpreter can do in a few seconds.
 _SMALL_COPY = 1 << 20
@@ -52,9 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases: list[CaseFigures] = []
     left_out: list[str] = []
     if not wrong:
-        for name, found in _figures(chosen, device, speed, begin + 60 * chosen.minutes):
+        for case, found in _figures(chosen, device, speed, begin + 60 * chosen.minutes):
             if found is None:
-                left_out.append(name)
+                left_out.append(str(case))
                 continue
             cases.append(found)
             sys.stdout.write(report.table([found]).splitlines()[-1] + "\n")
@@ -64,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         machine = torch.cuda.get_device_name() if device.type == "cuda" else "interpreted on the CPU"
         report.plot(cases, machine, chosen.out / "gpu.png")
     if left_out:
-        sys.stdout.write(f"out of time, not measured: {', '.join(left_out)}\n")
+        sys.stdout.write(
+            f"Out of time after {len(cases)} cases; {len(left_out)} are not measured, from {left_out[0]} on: "
+            "gpu.json names them.\n"
+        )
     return 1 if wrong else 0
 
 
@@ -82,43 +84,25 @@ def _parser() -> argparse.ArgumentParser:
 
 def _figures(
     chosen: argparse.Namespace, device: torch.device, speed: float, deadline: float
-) -> Iterator[tuple[str, CaseFigures | None]]:
-    """Case by case, or None for one that there was no time for."""
-    for graph in chosen.graphs:
-        peers = None
-        for name in chosen.operators:
-            operator = OPERATORS[name]
-            if operator.graphs is not None and graph not in operator.graphs:
-                continue
-            for dtype in filter(lambda each: operator.takes(_DTYPES[each]), chosen.dtypes):
-                for heads, width in _SIZES:
-                    case = f"{graph} {name} {dtype} {heads}x{width}"
-                    if time.monotonic() > deadline:
-                        yield case, None
-                        continue
-                    if peers is None:
-                        peers = Peers(*edge_index_of(graph, device, chosen.scale))
-                    size = Size(peers.nodes, peers.graph.num_edges, heads, width)
-                    yield case, _case(graph, peers, operator, size, dtype, device, speed)
+) -> Iterator[tuple[Case, CaseFigures | None]]:
+    """Case by case, or None for one that there was no time for. Graphs are kept: each comes often."""
+    graphs: dict[str, Peers] = {}
+    for case in grid(chosen.graphs, chosen.operators, chosen.dtypes):
+        if time.monotonic() > deadline:
+            yield case, None
+            continue
+        if case.graph not in graphs:
+            graphs[case.graph] = Peers(*edge_index_of(case.graph, device, chosen.scale))
+        yield case, _figures_of(case, graphs[case.graph], device, speed)
 
 
-def _case(
-    graph: str,
-    peers: Peers,
-    operator: Operator,
-    size: Size,
-    dtype: str,
-    device: torch.device,
-    speed: float,
-) -> CaseFigures:
-    floor = None if operator.floor is None else operator.floor(size, _DTYPES[dtype].itemsize)
+def _figures_of(case: Case, peers: Peers, device: torch.device, speed: float) -> CaseFigures:
+    operator, dtype = OPERATORS[case.operator], _DTYPES[case.dtype]
+    size = Size(peers.nodes, peers.graph.num_edges, case.heads, case.width)
+    floor = None if operator.floor is None else operator.floor(size, dtype.itemsize)
     return CaseFigures(
-        graph=graph,
-        operator=operator.name,
-        dtype=dtype,
-        heads=size.heads,
-        width=size.width,
-        peers=tuple(measure(peers, operator, size, _DTYPES[dtype], device)),
+        case=case,
+        peers=tuple(measure(peers, operator, size, dtype, device)),
         no_reuse_s=None if floor is None else floor.no_reuse / speed,
         compulsory_s=None if floor is None else floor.compulsory / speed,
     )

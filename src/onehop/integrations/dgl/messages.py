@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import dgl
 import torch
 from torch import Tensor
 
@@ -15,14 +16,13 @@ from onehop.integrations.dgl.graphs import Structure
 from onehop.integrations.dgl.operands import LEFT_TO_DGL, structure_for, tensor_reason
 from onehop.integrations.rows import stand_in
 from onehop.ops import aggregate
+from onehop.ops.arg_extremum import MOST_EDGES, arg_extremum
 from onehop.ops.library import needs_grad
 
 Function = Callable[..., Any]
 
 # What DGL returns for destinations without edges.
 _OF_EMPTY = {"max": -math.inf, "min": math.inf}
-
-_ONE_WINNER = "the gradient of max and min goes to one edge in DGL, and to all that tie in onehop"
 
 
 def fast_gspmm(theirs: Function) -> Function:
@@ -56,6 +56,7 @@ class Task:
         x: [num_src, F], or [num_src, H, D].
         weight: [E], or [E, H]; None means 1.
         shape: Of a row of the result.
+        last: Which of the edges that tie gets the gradient of a maximum or minimum.
     """
 
     structure: Structure
@@ -63,6 +64,7 @@ class Task:
     x: Tensor
     weight: Tensor | None
     shape: tuple[int, ...]
+    last: bool
 
     def run(self) -> Tensor | str:
         """The reduced messages; or why DGL has to make them after all."""
@@ -70,14 +72,17 @@ class Task:
         width = self.x.numel() // max(graph.num_src, 1)
         backward = torch.is_grad_enabled() and self.x.requires_grad
         tuning.saw(graph, self.reduce, width, self.x.dtype, backward)
-        out = aggregate(graph, self.x, self.weight, self.reduce)
-        fill = _OF_EMPTY.get(self.reduce)
-        if fill is not None:
-            # The sum is NaN where any entry is.
-            if bool(out.sum().isnan()):
-                return "the features have NaN or both infinities, and DGL passes over NaN in max and min"
-            if self.structure.empty is not None and graph.num_edges:
-                out[self.structure.empty] = fill
+        if self.reduce in _OF_EMPTY and needs_grad(self.x, self.weight):
+            out = arg_extremum(graph, self.x, self.weight, self.reduce, self.last)
+        else:
+            out = aggregate(graph, self.x, self.weight, self.reduce)
+            fill = _OF_EMPTY.get(self.reduce)
+            if fill is not None:
+                # The sum is NaN where any entry is.
+                if bool(out.sum().isnan()):
+                    return "the features have NaN or both infinities, and DGL passes over NaN in max and min"
+                if self.structure.empty is not None and graph.num_edges:
+                    out[self.structure.empty] = fill
         if reports.recording():
             reports.record(self._described(width))
         return out.reshape(graph.num_dst, *self.shape)
@@ -104,6 +109,7 @@ def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Task | 
         return reason
     weight = None
     x, shape = lhs, tuple(lhs.shape[1:])
+    alike = True
     if op != "copy_lhs":
         reason = tensor_reason("edges' features", rhs, graph.num_edges)
         if reason is not None:
@@ -114,13 +120,26 @@ def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Task | 
         if found is None:
             return "the edges' features are neither one number an edge nor one an edge and head"
         x, weight, shape = found
+        alike = math.prod(lhs.shape[1:]) == math.prod(rhs.shape[1:])
         if op == "div":
             weight = 1.0 / weight
     if reduce_op in _OF_EMPTY and needs_grad(x, weight):
-        return _ONE_WINNER
+        if graph.num_edges == 0:
+            return "its graph has no edges, and the gradient of DGL's zeros is left to DGL"
+        if graph.num_edges > MOST_EDGES:
+            return f"its graph has more than the {MOST_EDGES} edges of which winners are kept in 32 bits"
     if x.dim() != 3 or weight is None or weight.dim() != 2:
         x = x.reshape(graph.num_src, math.prod(shape))
-    return Task(structure, reduce_op, x, weight, shape)
+    return Task(structure, reduce_op, x, weight, shape, _last_wins(x, alike))
+
+
+def _last_wins(x: Tensor, alike: bool) -> bool:
+    """Which of the edges that tie gets the gradient in DGL: the one with the highest number, or the lowest.
+
+    Its own loop takes a message that is larger; libxsmm's, which runs for float32 where features of nodes and
+    edges are of one shape, one that is not smaller. Both go by the numbers of the edges.
+    """
+    return x.dtype is torch.float32 and alike and bool(dgl.is_libxsmm_enabled())
 
 
 def _weighted(lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]] | None:

@@ -8,7 +8,6 @@ the flow.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,83 +15,25 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.functional import dropout, leaky_relu
 
-from onehop.backends import backend_for
 from onehop.graph import Graph
-from onehop.integrations import reports
+from onehop.integrations.contexts import autocasts
+from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.edge_features import edge_score, projected
-from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.operands import FLOATS, LEFT_TO_PYG, fits
 from onehop.integrations.pyg.pending import Pending, unasked
+from onehop.integrations.pyg.placement import reason_against
 from onehop.ops import aggregate, attention, edge_softmax, gat, gatv2, sddmm
 
 _OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
 _BY_PYG = "source * weight for each head, weights by PyG"
 
 
-@dataclass(slots=True)
-class Propagation:
-    """One call of ``propagate``, with what was found out about it.
-
-    Attributes:
-        layer: The layer.
-        reduce: How it reduces messages.
-        edge_index: As it was given.
-        edges: [2, E], its tensor.
-        sizes: Rows of the two ends, as far as they are known; recipes fill it in as PyG does.
-        operands: What else was given, by name.
-    """
-
-    layer: Any
-    reduce: str
-    edge_index: Any
-    edges: Tensor
-    sizes: list[int | None]
-    operands: dict[str, Any]
-
-    @property
-    def sending(self) -> int:
-        """The row of ``edges``, and the entry of a pair, that messages come from."""
-        return 0 if self.layer.flow == "source_to_target" else 1
-
-    def graph(self, num_src: int) -> Graph | None:
-        """The graph of these edges; None if a node number is out of range."""
-        receiving = 1 - self.sending
-        num_dst = self.sizes[receiving]
-        if num_dst is None:
-            num_dst = self.sizes[self.sending]
-        if type(num_dst) is not int:
-            return None
-        return graph_of(self.edges, num_src, num_dst, self.sending == 0)
-
-
-@dataclass(slots=True)
-class AttentionTask:
-    """Attention of one layer, ready to run.
-
-    Attributes:
-        form: As ``explain`` shows it.
-        reduce: How messages are reduced.
-        graph: Over which edges.
-        x: The sources' features.
-        run: Computes the aggregated messages.
-    """
-
-    form: str
-    reduce: str
-    graph: Graph
-    x: Tensor
-    run: Callable[[], Tensor]
-
-    def described(self, layer: Any) -> reports.Call:
-        """What ``explain`` shows."""
-        backend = backend_for(self.x.device, self.x.dtype)
-        plan = backend.prepare(self.graph, False, self.x.size(-1), self.x.dtype)
-        return reports.Call(layer, None, self.form, self.reduce, backend.name, str(plan))
-
-
 def prepare(kind: str, call: Propagation) -> AttentionTask | str:
     """What is left to do for a layer of this kind of attention, or why PyG has to do it."""
-    return _RECIPES[kind](call)
+    task = _RECIPES[kind](call)
+    if isinstance(task, AttentionTask):
+        task.backend = call.backend
+    return task
 
 
 def _of_pending(call: Propagation) -> AttentionTask | str:
@@ -114,11 +55,13 @@ def _of_pending(call: Propagation) -> AttentionTask | str:
         if isinstance(fused, AttentionTask):
             return fused
         weights = weights.compute()
-    if not _is_feature(weights, 2) or weights.shape != (call.edges.size(1), source.size(1)):
+    if not _is_feature(call, weights, 2) or weights.shape != (call.edges.size(1), source.size(1)):
         return "the weights are not one number an edge and head"
-    return AttentionTask(
-        _BY_PYG, call.reduce, graph, source, lambda: aggregate(graph, source, weights, call.reduce)
-    )
+
+    def run() -> Tensor:
+        return aggregate(graph, source, weights, call.reduce, backend=call.backend)
+
+    return AttentionTask(_BY_PYG, call.reduce, graph, source, run)
 
 
 def _fused_gat(
@@ -136,9 +79,9 @@ def _fused_gat(
     if of_target is None:
         of_target = of_source.new_zeros(graph.num_dst, heads)
     for score, rows in ((of_source, graph.num_src), (of_target, graph.num_dst)):
-        if not _is_feature(score, 2) or score.shape != (rows, heads) or score.dtype is not source.dtype:
+        if not _is_feature(call, score, 2) or score.shape != (rows, heads) or score.dtype is not source.dtype:
             return None
-    extra = edge_score(layer, operands["edge_attr"], call.edges.size(1), source.dtype)
+    extra = edge_score(layer, operands["edge_attr"], call.edges.size(1), source)
     if isinstance(extra, str):
         return None
 
@@ -146,12 +89,14 @@ def _fused_gat(
         operands = (graph, source, of_source, of_target, layer.negative_slope)
         score, mask = None if extra is None else extra(), _drawn(layer, graph, of_source)
         if not pending.asked:
-            return gat(*operands, edge_score=score, edge_mask=mask)
-        out, weights = gat(*operands, edge_score=score, edge_mask=mask, return_attention_weights=True)
+            return gat(*operands, edge_score=score, edge_mask=mask, backend=call.backend)
+        out, weights = gat(
+            *operands, edge_score=score, edge_mask=mask, return_attention_weights=True, backend=call.backend
+        )
         pending.fill(weights)
         return out
 
-    return AttentionTask(_form("GAT, fused", pending.asked), "sum", graph, source, run)
+    return AttentionTask(_form("GAT, fused", pending.asked), "sum", graph, source, run, "gat")
 
 
 def _fused_gatv2(
@@ -168,9 +113,10 @@ def _fused_gatv2(
         target.shape != (graph.num_dst, *source.shape[1:])
         or layer.att.shape != (1, *source.shape[1:])
         or not source.dtype is target.dtype is layer.att.dtype
+        or layer.att.device != source.device
     ):
         return None
-    edge = projected(layer, pending.operands["edge_attr"], call.edges.size(1), source.dtype)
+    edge = projected(layer, pending.operands["edge_attr"], call.edges.size(1), source)
     if isinstance(edge, str):
         return None
 
@@ -178,12 +124,14 @@ def _fused_gatv2(
         operands = (graph, source, target, layer.att[0], layer.negative_slope)
         features, mask = None if edge is None else edge(), _drawn(layer, graph, source)
         if not pending.asked:
-            return gatv2(*operands, edge=features, edge_mask=mask)
-        out, weights = gatv2(*operands, edge=features, edge_mask=mask, return_attention_weights=True)
+            return gatv2(*operands, edge=features, edge_mask=mask, backend=call.backend)
+        out, weights = gatv2(
+            *operands, edge=features, edge_mask=mask, return_attention_weights=True, backend=call.backend
+        )
         pending.fill(weights)
         return out
 
-    return AttentionTask(_form("GATv2, fused", pending.asked), "sum", graph, source, run)
+    return AttentionTask(_form("GATv2, fused", pending.asked), "sum", graph, source, run, "gatv2")
 
 
 def _transformer(call: Propagation) -> AttentionTask | str:
@@ -200,7 +148,7 @@ def _transformer(call: Propagation) -> AttentionTask | str:
             return LEFT_TO_PYG
     if layer.node_dim != 0 or key.shape[1:] != (layer.heads, layer.out_channels):
         return LEFT_TO_PYG
-    edge = projected(layer, call.operands["edge_attr"], call.edges.size(1), key.dtype, widen_vectors=False)
+    edge = projected(layer, call.operands["edge_attr"], call.edges.size(1), key, widen_vectors=False)
     if isinstance(edge, str):
         return edge
     if layer.lin_edge is not None and edge is None:
@@ -215,11 +163,13 @@ def _transformer(call: Propagation) -> AttentionTask | str:
         features = None if edge is None else edge()
         mask = _drawn(layer, graph, key)
         if not asked:
-            return attention(*operands, edge=features, edge_mask=mask)
-        out, layer._alpha = attention(*operands, edge=features, edge_mask=mask, return_attention_weights=True)
+            return attention(*operands, edge=features, edge_mask=mask, backend=call.backend)
+        out, layer._alpha = attention(
+            *operands, edge=features, edge_mask=mask, return_attention_weights=True, backend=call.backend
+        )
         return out
 
-    return AttentionTask(_form("dot-product attention, fused", asked), "sum", graph, value, run)
+    return AttentionTask(_form("dot-product attention, fused", asked), "sum", graph, value, run, "attention")
 
 
 def _agnn(call: Propagation) -> AttentionTask | str:
@@ -235,9 +185,10 @@ def _agnn(call: Propagation) -> AttentionTask | str:
     lone = direction.unsqueeze(1)
 
     def run() -> Tensor:
-        return attention(graph, lone * layer.beta, lone, x.unsqueeze(1), 1.0).squeeze(1)
+        query = lone * layer.beta
+        return attention(graph, query, lone, x.unsqueeze(1), 1.0, backend=call.backend).squeeze(1)
 
-    return AttentionTask("dot-product attention, fused", "sum", graph, x, run)
+    return AttentionTask("dot-product attention, fused", "sum", graph, x, run, "attention")
 
 
 def _supergat(call: Propagation) -> AttentionTask | str:
@@ -253,7 +204,7 @@ def _supergat(call: Propagation) -> AttentionTask | str:
     sending = call.sending
 
     def run() -> Tensor:
-        score = sddmm(graph, x, x)
+        score = sddmm(graph, x, x, backend=call.backend)
         if layer.attention_type == "MX":
             of_source, of_target = (x * layer.att_l).sum(-1), (x * layer.att_r).sum(-1)
             ends = of_source.index_select(0, call.edges[sending]) + of_target.index_select(
@@ -262,9 +213,9 @@ def _supergat(call: Propagation) -> AttentionTask | str:
             score = ends * score.sigmoid()
         else:
             score = score / math.sqrt(layer.out_channels)
-        weight = edge_softmax(graph, leaky_relu(score, layer.negative_slope))
+        weight = edge_softmax(graph, leaky_relu(score, layer.negative_slope), backend=call.backend)
         weight = dropout(weight, p=layer.dropout, training=layer.training)
-        return aggregate(graph, x, weight, call.reduce)
+        return aggregate(graph, x, weight, call.reduce, backend=call.backend)
 
     return AttentionTask("source * softmax of scores for each head", call.reduce, graph, x, run)
 
@@ -275,13 +226,13 @@ def _fa(call: Propagation) -> AttentionTask | str:
     if isinstance(ends, str):
         return ends
     of_source, of_target = ends
-    if not _is_feature(x, 2) or of_source is None or of_target is None or layer.node_dim not in (-2, 0):
+    if not _is_feature(call, x, 2) or of_source is None or of_target is None or layer.node_dim not in (-2, 0):
         return LEFT_TO_PYG
     graph = _square(call, x)
     if isinstance(graph, str):
         return graph
     edges = call.edges.size(1)
-    if not _is_feature(edge_weight, 1) or edge_weight.size(0) != edges or of_source.size(1) != 1:
+    if not _is_feature(call, edge_weight, 1) or edge_weight.size(0) != edges or of_source.size(1) != 1:
         return LEFT_TO_PYG
 
     def run() -> Tensor:
@@ -289,7 +240,7 @@ def _fa(call: Propagation) -> AttentionTask | str:
         at_target = of_target.index_select(0, call.edges[1 - call.sending])
         layer._alpha = (at_source + at_target).tanh().squeeze(-1)
         weight = dropout(layer._alpha, p=layer.dropout, training=layer.training) * edge_weight
-        return aggregate(graph, x, weight, call.reduce)
+        return aggregate(graph, x, weight, call.reduce, backend=call.backend)
 
     return AttentionTask("source * tanh of scores * weight", call.reduce, graph, x, run)
 
@@ -312,8 +263,11 @@ def _pair(call: Propagation, name: str, dims: int = 3) -> tuple[Tensor | None, T
     for end, tensor in enumerate(operand):
         if tensor is None:
             continue
-        if not _is_feature(tensor, dims):
-            return f"{name} is not a dense floating-point tensor of {dims} dimensions on the CPU"
+        if not _is_feature(call, tensor, dims):
+            return f"the operands {name} {_unfit(call, dims)}"
+        reason = reason_against(tensor, call.backend)
+        if reason is not None:
+            return reason
         if not fits(call.sizes, end, tensor.size(0)):
             return LEFT_TO_PYG
     if call.sending == 1 and None not in call.sizes and call.sizes[0] != call.sizes[1]:
@@ -328,11 +282,11 @@ def _square(call: Propagation, x: Tensor) -> Graph | str:
     return call.graph(x.size(0)) or _OUT_OF_RANGE
 
 
-def _is_feature(tensor: Any, dims: int) -> bool:
+def _is_feature(call: Propagation, tensor: Any, dims: int) -> bool:
     return (
         (type(tensor) is Tensor or type(tensor) is Parameter)
         and tensor.dtype in FLOATS
-        and tensor.is_cpu
+        and ((tensor.is_cpu and call.edges.is_cpu) or tensor.device == call.edges.device)
         and tensor.layout is torch.strided
         and tensor.dim() == dims
     )
@@ -340,15 +294,25 @@ def _is_feature(tensor: Any, dims: int) -> bool:
 
 def _dtypes_reason(call: Propagation, dims: int, x: Any, *others: Any) -> str | None:
     """Why scores of these features cannot be computed here; None if they can."""
-    if torch.is_autocast_enabled("cpu"):
+    if not _is_feature(call, x, dims):
+        return f"the features {_unfit(call, dims)}"
+    reason = reason_against(x, call.backend)
+    if reason is not None:
+        return reason
+    if autocasts(x):
         return "autocast decides on the dtypes of its scores"
-    if not _is_feature(x, dims):
-        return f"the features are not a dense floating-point tensor of {dims} dimensions on the CPU"
     if any(not isinstance(other, Tensor) or other.dtype is not x.dtype for other in others):
         return "its features and parameters differ in dtype"
+    if any(other.device != x.device for other in others):
+        return "its features and parameters are on different devices, which PyG is left to report"
     if dims == 2 and call.layer.node_dim not in (-2, 0):
         return "node_dim is not the first of two dimensions"
     return None
+
+
+def _unfit(call: Propagation, dims: int) -> str:
+    where = call.edges.device
+    return f"are no dense floating-point tensors of {dims} dimensions on {where}, where edge_index is"
 
 
 def _form(fused: str, with_weights: bool) -> str:
@@ -361,7 +325,7 @@ def _can_fuse(call: Propagation, pending: Pending, names: set[str]) -> bool:
         and pending.edge_index is call.edge_index
         and pending.operands.keys() == names
         and call.edges.size(1) > 0
-        and not torch.is_autocast_enabled("cpu")
+        and not autocasts(call.edges)
     )
 
 

@@ -37,7 +37,7 @@ def can_remember(edge_index: Any) -> bool:
     return (
         type(edge_index) is Tensor
         and edge_index.layout is torch.strided
-        and edge_index.is_cpu
+        and not edge_index.is_meta
         and not edge_index.is_inference()
         and context_reason() is None
     )

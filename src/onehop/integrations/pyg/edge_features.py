@@ -14,9 +14,7 @@ from onehop.integrations.pyg.operands import LEFT_TO_PYG
 Projection = Tensor | tuple[Tensor, Tensor]
 
 
-def edge_score(
-    layer: Any, features: Any, edges: int, dtype: torch.dtype
-) -> Callable[[], Tensor] | str | None:
+def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[[], Tensor] | str | None:
     """How GATConv's part of the score that the edge's features give is computed: [E, H].
 
     The score of head h is ``att_edge[h] . (W_h f)``, which is ``(W_h^T att_edge[h]) . f``: a product with K
@@ -25,7 +23,7 @@ def edge_score(
     Returns:
         None where there is no such part; a sentence where PyG has to compute it.
     """
-    projection = projected(layer, features, edges, dtype) if layer.lin_edge is not None else None
+    projection = projected(layer, features, edges, like) if layer.lin_edge is not None else None
     if projection is None or isinstance(projection, str):
         return projection
 
@@ -43,7 +41,7 @@ def edge_score(
 
 
 def projected(
-    layer: Any, features: Any, edges: int, dtype: torch.dtype, widen_vectors: bool = True
+    layer: Any, features: Any, edges: int, like: Tensor, widen_vectors: bool = True
 ) -> Callable[[], Projection] | str | None:
     """How what ``lin_edge`` makes of the edges' features is had.
 
@@ -51,7 +49,7 @@ def projected(
         layer: An attention layer.
         features: [E, K] or, with ``widen_vectors``, [E].
         edges: E.
-        dtype: Of the layer's features; these must be the same.
+        like: The nodes' features, whose dtype and device these must have.
         widen_vectors: Whether the layer takes [E] for [E, 1].
 
     Returns:
@@ -64,9 +62,9 @@ def projected(
     linear = layer.lin_edge
     if linear is None or not isinstance(linear, torch.nn.Module):
         return LEFT_TO_PYG
-    if (type(features) is not Tensor and type(features) is not Parameter) or not features.is_cpu:
-        return "the edge features are not a plain tensor on the CPU"
-    if features.dtype is not dtype or features.layout is not torch.strided:
+    if (type(features) is not Tensor and type(features) is not Parameter) or features.device != like.device:
+        return "the edge features are not a plain tensor on the device of the nodes'"
+    if features.dtype is not like.dtype or features.layout is not torch.strided:
         return "the edge features are of another dtype than the nodes'"
     given = features.view(-1, 1) if features.dim() == 1 and widen_vectors else features
     if given.dim() != 2 or given.size(0) != edges:
@@ -75,7 +73,7 @@ def projected(
     if not _is_plain(linear):
         return lambda: linear(given).view(-1, heads, width)
     weight: Any = linear.weight
-    if weight.shape != (heads * width, given.size(1)) or weight.dtype is not dtype:
+    if weight.shape != (heads * width, given.size(1)) or weight.dtype is not like.dtype:
         return LEFT_TO_PYG
     return lambda: (given, weight)
 

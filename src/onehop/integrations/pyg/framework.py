@@ -14,6 +14,7 @@ from onehop.integrations.pyg import (
     gcn_norm,
     hook,
     pending,
+    placement,
     propagate,
     reuse,
     self_loops,
@@ -71,7 +72,7 @@ class Pyg:
         """Follows the settings."""
         reuse.switch(settings.reuse)
         associations.switch(settings.associate)
-        propagate.run_on(settings.backend)
+        placement.run_on(settings.backend)
 
     def remove(self) -> None:
         """Puts theirs back."""

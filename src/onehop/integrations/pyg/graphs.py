@@ -15,7 +15,7 @@ def graph_of(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> 
     """The graph of these edges.
 
     Args:
-        edge_index: [2, E], int32 or int64; from other devices it is copied to the CPU.
+        edge_index: [2, E], int32 or int64; from a GPU it is copied to the CPU, once.
         num_src: How many nodes send.
         num_dst: How many nodes receive.
         forwards: Whether row 0 sends to row 1 (``flow="source_to_target"``) or the other way round.
@@ -28,8 +28,7 @@ def graph_of(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> 
     if found is not None:
         return found  # type: ignore[no-any-return]
     try:
-        here = edge_index.cpu()
-        graph = Graph.from_edge_index(here if forwards else here.flip(0), size=(num_src, num_dst))
+        graph = Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=(num_src, num_dst))
     except ArgumentError:
         return None
     CACHE.store(edge_index, rest, graph)

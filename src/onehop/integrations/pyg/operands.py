@@ -17,10 +17,8 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 LEFT_TO_PYG = "PyG is left to report what does not fit"
 
 
-def edges_of(
-    layer: Any, edge_index: Any, size: Any, fuses: bool, anywhere: bool = False
-) -> tuple[Tensor, list[int | None]] | str:
-    """The [2, E] tensor of the edges and the sizes that the caller gave; on the CPU unless ``anywhere``."""
+def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tensor, list[int | None]] | str:
+    """The [2, E] tensor of the edges and the sizes that the caller gave."""
     if type(edge_index) is Tensor:
         data = edge_index
         if data.layout is not torch.strided:
@@ -39,8 +37,6 @@ def edges_of(
         sizes = [edge_index.num_rows, edge_index.num_cols]
     else:
         return f"edge_index is of type {type(edge_index).__name__}"
-    if not data.is_cpu and not anywhere:
-        return "edge_index is not on the CPU"
     if (
         (data.dtype is not torch.int64 and data.dtype is not torch.int32)
         or data.dim() != 2
@@ -50,9 +46,7 @@ def edges_of(
     return data, sizes
 
 
-def source_of(
-    layer: Any, operand: Any, sizes: list[int | None], forwards: bool, anywhere: bool = False
-) -> Tensor | str:
+def source_of(layer: Any, operand: Any, sizes: list[int | None], forwards: bool) -> Tensor | str:
     """The features that are gathered; notes the numbers of rows in ``sizes`` as PyG does."""
     dim = layer.node_dim
     if isinstance(operand, tuple | list):
@@ -61,7 +55,7 @@ def source_of(
         source, target = operand
         if not forwards and target is not source:
             return "bipartite features meet flow='target_to_source'"
-        reason = features_reason(source, dim, anywhere)
+        reason = features_reason(source, dim)
         if reason is not None:
             return reason
         if not fits(sizes, 0, source.size(dim)):
@@ -72,7 +66,7 @@ def source_of(
             if not fits(sizes, 1, target.size(dim)):
                 return LEFT_TO_PYG
         return source  # type: ignore[no-any-return]
-    reason = features_reason(operand, dim, anywhere)
+    reason = features_reason(operand, dim)
     if reason is not None:
         return reason
     if not fits(sizes, 0 if forwards else 1, operand.size(dim)):
@@ -80,14 +74,12 @@ def source_of(
     return operand  # type: ignore[no-any-return]
 
 
-def features_reason(x: Any, node_dim: int, anywhere: bool = False) -> str | None:
-    """Why such features have no fast path, which is for the CPU's unless ``anywhere``; None if they have."""
+def features_reason(x: Any, node_dim: int) -> str | None:
+    """Why such features have no fast path on any device; None if they have."""
     if type(x) is not Tensor and type(x) is not Parameter:
         return f"the features are of type {type(x).__name__}"
     if x.dtype not in FLOATS:
         return "the features are not floating-point numbers of 16, 32 or 64 bits"
-    if not x.is_cpu and not anywhere:
-        return "the features are not on the CPU"
     if x.layout is not torch.strided:
         return "the features are sparse"
     dims = x.dim()
@@ -96,17 +88,15 @@ def features_reason(x: Any, node_dim: int, anywhere: bool = False) -> str | None
     return None
 
 
-def weight_of(
-    form: Form, kwargs: dict[str, Any], edges: int, anywhere: bool = False
-) -> tuple[Tensor | None, str | None]:
+def weight_of(form: Form, kwargs: dict[str, Any], edges: int) -> tuple[Tensor | None, str | None]:
     """The weight, one number an edge, or None; in the second place, why it has no fast path."""
     weight = kwargs[form.weight] if form.weight is not None else None
     if weight is None:
         return None, "PyG is left to report the missing weight" if form.weight_required else None
     if type(weight) is not Tensor and type(weight) is not Parameter:
         return None, f"the edge weight is of type {type(weight).__name__}"
-    if weight.dtype not in FLOATS or not (weight.is_cpu or anywhere) or weight.layout is not torch.strided:
-        return None, "the edge weight is not a dense floating-point tensor on the CPU"
+    if weight.dtype not in FLOATS or weight.layout is not torch.strided:
+        return None, "the edge weight is not a dense floating-point tensor"
     if weight.dim() == 2 and weight.size(1) == 1:
         weight = weight.squeeze(1)
     if weight.dim() != 1 or weight.size(0) != edges:
@@ -121,10 +111,9 @@ def difference_reason(
     reduce: str,
     sizes: list[int | None],
     forwards: bool,
-    anywhere: bool = False,
 ) -> str | None:
     """Why a message that subtracts the destinations' features has no fast path; None if it has."""
-    reason = features_reason(subtrahend, layer.node_dim, anywhere)
+    reason = features_reason(subtrahend, layer.node_dim)
     if reason is not None:
         return reason
     if not fits(sizes, 1 if forwards else 0, subtrahend.size(layer.node_dim)):

@@ -78,6 +78,9 @@ def _aggregate(
         raise refused(layer, reason)
     if x.dim() != 2:
         raise refused(layer, "the features have three dimensions")
+    where = graph.part.source.device
+    if x.device != where or (weight is not None and weight.device != where):
+        raise refused(layer, f"the features or the edge weight are not on {where}, where its part is")
     return aggregate(graph, x, weight, reduce)
 
 
@@ -98,8 +101,9 @@ def _attend(
     source, target = operands["x"]
     if pending.operands.get("edge_attr") is not None or (target is None and pending.kind == "gatv2"):
         raise refused(layer, "it has features of edges, or none of destinations")
-    if features_reason(source.flatten(1), 0) is not None:
-        raise refused(layer, "the features are not a dense floating-point tensor on the CPU")
+    where = graph.part.source.device
+    if features_reason(source.flatten(1), 0) is not None or source.device != where:
+        raise refused(layer, f"the features are not a dense floating-point tensor on {where}")
     mask = _drawn(layer, graph, source)
     if pending.kind == "gatv2":
         out = gatv2(graph, source, target, layer.att[0], layer.negative_slope, edge_mask=mask)
@@ -158,7 +162,7 @@ def normalised(
 
     def make() -> tuple[LocalEdges, Tensor]:
         with torch.inference_mode(False), torch.no_grad():
-            ones = torch.ones(graph.num_edges, dtype=dtype)
+            ones = torch.ones(graph.num_edges, dtype=dtype, device=graph.part.source.device)
             return _weighted(graph, ones, improved, add_self_loops)
 
     found: tuple[LocalEdges, Tensor] = graph.derived(key, make)

@@ -1,6 +1,5 @@
 """The fast path: a layer's whole propagation as one aggregation over a cached graph."""
 
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -8,24 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.backends import backend_for, refusal
+from onehop.backends import backend_for
 from onehop.distributed.graph import LocalEdges
 from onehop.graph import Graph
 from onehop.integrations import reports, tuning
 from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.attention import AttentionTask, Propagation, prepare
+from onehop.integrations.pyg.attention import prepare
+from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.eligibility import ClassRecord, layer_reason, reduction
 from onehop.integrations.pyg.graphs import graph_of, scales_of
-from onehop.integrations.pyg.operands import (
-    LEFT_TO_PYG,
-    difference_reason,
-    edges_of,
-    source_of,
-    weight_of,
-)
+from onehop.integrations.pyg.operands import difference_reason, edges_of, source_of, weight_of
 from onehop.integrations.pyg.parts import propagate_part
 from onehop.integrations.pyg.pending import settled
+from onehop.integrations.pyg.placement import apart_reason, backend_of, named, reason_against
 from onehop.integrations.pyg.recognise import Attention, Form
 from onehop.integrations.pyg.rowwise.task import BlockTask, in_blocks_instead
 from onehop.integrations.rows import stand_in
@@ -39,29 +34,6 @@ Propagate = Callable[..., Any]
 _PLAIN = (torch.float32, torch.float64)
 
 _on = False
-
-# The machine that sums and means run on, by its backend's name, and the labels of its layers.
-_machine = ""
-_labels: "weakref.WeakKeyDictionary[Any, str]" = weakref.WeakKeyDictionary()
-
-
-def run_on(backend: str) -> None:
-    """Sets the backend on which sums and means run; empty means the best there is for the tensors."""
-    global _machine
-    _machine = backend
-    _labels.clear()
-
-
-def _backend_of(layer: Any, x: Tensor, reduce: str) -> str:
-    """The backend for a layer's aggregation, which will know the layer by its class and a number."""
-    if not _machine or reduce not in ("sum", "mean") or refusal(_machine, x.device, x.dtype) is not None:
-        return ""
-    label = _labels.get(layer)
-    if label is None:
-        kind = type(layer).__name__
-        number = 1 + sum(other.rpartition(" ")[0] == kind for other in _labels.values())
-        label = _labels[layer] = f"{kind} {number}"
-    return f"{_machine}/{label}"
 
 
 def switch(on: bool) -> None:
@@ -168,7 +140,7 @@ class Task:
 
     def _aggregate(self, x: Tensor) -> Tensor:
         factor = self._factor
-        if x.dim() == 2:
+        if x.dim() == 2 and x.is_cpu and self.backend in ("", "cpu"):
             backward = x.requires_grad and torch.is_grad_enabled()
             tuning.saw(self.graph, self.reduce, x.size(1), x.dtype, backward)
         if x.dim() != 2 or (factor is not None and factor.dtype is not x.dtype) or x.dtype not in _PLAIN:
@@ -189,14 +161,14 @@ class Task:
                 x, self.weight, scale, scale, number, rows, False, mean, False, self.backend
             )
             return summed
-        out: Tensor = EXTREMUM(x, self.weight, number, rows, self.reduce, False, False, "")[0]
+        out: Tensor = EXTREMUM(x, self.weight, number, rows, self.reduce, False, False, self.backend)[0]
         return out
 
     def described(self, layer: Any) -> reports.Call:
         """What ``explain`` shows."""
         backend = backend_for(self.x.device, self.x.dtype, self.backend)
         width = self.x.numel() // max(self.graph.num_src, 1)
-        plan = tuning.plan_text(backend, self.graph, self.reduce, width, self.x.dtype)
+        plan = tuning.plan_text(backend, self.graph, self.reduce, width, self.x.dtype, self.x.device)
         form = self.form.name
         if self.scale is not None:
             form = "scaled source, scaled destination"
@@ -242,32 +214,29 @@ def _prepare(
     assert form is not None
     if args or not _names_fit(form, kwargs):
         return "propagate gets other operands than the message needs"
-    # A simulated machine gets its data through the host's memory, wherever they are.
-    anywhere = _machine != "" and not isinstance(form, Attention)
-    edges = edges_of(layer, edge_index, kwargs.get("size"), record.fuses, anywhere)
+    edges = edges_of(layer, edge_index, kwargs.get("size"), record.fuses)
     if isinstance(edges, str):
         return edges
     data, sizes = edges
     if isinstance(form, Attention):
-        return prepare(form.kind, Propagation(layer, reduce, edge_index, data, sizes, kwargs))
+        return prepare(form.kind, Propagation(layer, reduce, edge_index, data, sizes, kwargs, named()))
     forwards = layer.flow == "source_to_target"
-    x = source_of(layer, kwargs[form.source], sizes, forwards, anywhere)
+    x = source_of(layer, kwargs[form.source], sizes, forwards)
     if isinstance(x, str):
         return x
-    weight, reason = weight_of(form, kwargs, data.size(1), anywhere)
+    weight, reason = weight_of(form, kwargs, data.size(1))
     if reason is not None:
         return reason
-    backend = _backend_of(layer, x, reduce)
-    if x.device != data.device or (weight is not None and weight.device != x.device):
-        return LEFT_TO_PYG
-    if not x.is_cpu and not backend:
-        return "the features are not on the CPU, and the machine does not take them"
     subtrahend = None
     if form.subtract is not None:
         subtrahend = kwargs[form.subtract]
-        reason = difference_reason(layer, subtrahend, x, reduce, sizes, forwards, anywhere)
+        reason = difference_reason(layer, subtrahend, x, reduce, sizes, forwards)
         if reason is not None:
             return reason
+    backend = backend_of(layer, x, reduce)
+    reason = apart_reason(data, x, weight, subtrahend) or reason_against(x, backend)
+    if reason is not None:
+        return reason
     receiving = 1 if forwards else 0
     num_dst = sizes[receiving]
     if num_dst is None:

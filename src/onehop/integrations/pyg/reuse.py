@@ -62,7 +62,7 @@ class _Kept:
 
 
 def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
-    """Whether an aggregate of these features, over so many edges, may be kept.
+    """Whether an aggregate of these features, over so many edges, may be kept; never on another device.
 
     Args:
         x: [N, F].
@@ -71,6 +71,7 @@ def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
     """
     return (
         _on
+        and x.is_cpu  # the fingerprint is taken there
         and not x.requires_grad
         and (factor is None or not factor.requires_grad)
         and x.dim() == 2

@@ -4,16 +4,28 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from onehop.kernels.triton.blocks import Blocks
+from onehop.kernels.triton.item_tiles import (
+    caller_numbers,
+    columns_of,
+    item_rows,
+    next_edges,
+    other_ends,
+    store_columns,
+    tile_items,
+)
 from onehop.kernels.triton.launch import (
     Bucket,
-    CutRows,
+    Items,
     accumulator,
     buckets,
     features,
     fix_up,
+    items_of,
     on_device_of,
     options,
     rows_of,
+    slots_of,
 )
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
@@ -21,12 +33,7 @@ from onehop.plans.triton import TritonPlan
 
 @triton.jit(do_not_specialize=["first", "count"])
 def sum_kernel(
-    row_ptr,
-    begin_ptr,
-    end_ptr,
-    slot_ptr,
-    col_ptr,
-    perm_ptr,
+    items,
     x_ptr,
     weight_ptr,
     src_scale_ptr,
@@ -44,64 +51,35 @@ def sum_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A tile [ROWS, EDGES, FEATURES] goes over the edges of ROWS items, EDGES of each at a time.
-
-    Without ``col_ptr`` the edges are rows of x themselves, in their order.
-    """
+    """A tile [ROWS, EDGES, FEATURES] goes over the edges of ROWS items, EDGES of each at a time."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    head = first + tl.program_id(0) * ROWS
-    item = head + tl.arange(0, ROWS)
-    there = item < first + count
-    begin = tl.load(begin_ptr + item, mask=there, other=0)
-    end = tl.load(end_ptr + item, mask=there, other=0)
-    longest = tl.load(end_ptr + head) - tl.load(begin_ptr + head)
+    item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
     column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
-    inside = column < WIDTH
     total = tl.zeros([ROWS, EDGES, FEATURES], ACC)
     for step in tl.range(0, longest, EDGES, num_stages=STAGES):
-        edge = begin[:, None] + step + tl.arange(0, EDGES)[None, :]
-        live = edge < end[:, None]
-        if col_ptr is None:
-            source = edge
-        else:
-            source = tl.load(col_ptr + edge, mask=live, other=0)
-        tile = live[:, :, None] & inside[None, None, :]
-        value = tl.load(
-            x_ptr + source.to(tl.int64)[:, :, None] * X_STRIDE + column[None, None, :], mask=tile, other=0
-        ).to(ACC)
+        at, live = next_edges(begin, end, step, EDGES)
+        source = other_ends(items, at, live)
+        value = columns_of(x_ptr, source, live, column, X_STRIDE, WIDTH).to(ACC)
         if weight_ptr is not None:
-            if perm_ptr is None:
-                number = edge.to(tl.int64)
-            else:
-                number = tl.load(perm_ptr + edge, mask=live, other=0).to(tl.int64)
+            number = caller_numbers(items, at, live)
             if HEADS == 1:
                 value *= tl.load(weight_ptr + number, mask=live, other=0)[:, :, None]
             else:
                 part = column // (WIDTH // HEADS)
-                value *= tl.load(
-                    weight_ptr + number[:, :, None] * HEADS + part[None, None, :], mask=tile, other=0
-                )
+                tile = live[:, :, None] & (column < WIDTH)[None, None, :]
+                place = weight_ptr + number[:, :, None] * HEADS + part[None, None, :]
+                value *= tl.load(place, mask=tile, other=0)
         if src_scale_ptr is not None:
             value *= tl.load(src_scale_ptr + source, mask=live, other=0)[:, :, None]
         total += value
     result = tl.sum(total, axis=1)
-    row = tl.load(row_ptr + item, mask=there, other=0).to(tl.int64)
+    row, slot = item_rows(items, item, there, SPLIT)
     if SPLIT:
-        slot = tl.load(slot_ptr + item, mask=there, other=0).to(tl.int64)
-        piece = there & (slot >= 0)
-        tl.store(
-            partial_ptr + slot[:, None] * WIDTH + column[None, :],
-            result,
-            mask=piece[:, None] & inside[None, :],
-        )
-        there = there & (slot < 0)
+        store_columns(partial_ptr, slot, there & (slot >= 0), result, column, WIDTH)
+    whole = there & (slot < 0)
     if dst_scale_ptr is not None:
-        result *= tl.load(dst_scale_ptr + row, mask=there, other=0)[:, None]
-    tl.store(
-        out_ptr + row[:, None] * WIDTH + column[None, :],
-        result.to(out_ptr.dtype.element_ty),
-        mask=there[:, None] & inside[None, :],
-    )
+        result *= tl.load(dst_scale_ptr + row, mask=whole, other=0)[:, None]
+    store_columns(out_ptr, row, whole, result, column, WIDTH)
 
 
 def aggregate(
@@ -138,25 +116,23 @@ def aggregate(
     scales = (src_scale, dst_scale)
     with on_device_of(x):
         for bucket in buckets(work, plan):
-            items = (work.row, work.begin, work.end, work.slot, work.col, work.perm)
-            _launch(bucket, plan, items, x, weight, scales, out, partial)
+            _launch(bucket, plan, items_of(work), x, weight, scales, out, partial)
         if partial is not None:
             add_slots(work, plan, partial, dst_scale, out)
     return out
 
 
 def add_slots(
-    work: CutRows, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor
+    work: Work | Blocks, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor
 ) -> None:
     """Fills the rows of ``out`` that were cut with the sums of their slots, in the order of the slots."""
-    items = (work.split_row, work.split_begin, work.split_begin[1:], None, None, None)
-    _launch(fix_up(work, plan), plan, items, partial, None, (None, dst_scale), out, None)
+    _launch(fix_up(work, plan), plan, slots_of(work), partial, None, (None, dst_scale), out, None)
 
 
 def _launch(
     bucket: Bucket,
     plan: TritonPlan,
-    items: tuple[Tensor | None, ...],
+    items: Items,
     x: Tensor,
     weight: Tensor | None,
     scales: tuple[Tensor | None, Tensor | None],
@@ -166,12 +142,8 @@ def _launch(
     width = x.size(1)
     tile = features(plan, width)
     sum_kernel[(bucket.programs, -(-width // tile))](
-        *items,
-        x,
-        weight,
-        *scales,
-        out,
-        partial,
+        items,
+        *(x, weight, *scales, out, partial),
         bucket.first,
         bucket.count,
         WIDTH=width,

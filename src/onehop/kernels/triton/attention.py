@@ -2,116 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 from onehop.kernels.triton.aggregate import add_slots, aggregate
+from onehop.kernels.triton.attention_call import Call
 from onehop.kernels.triton.attention_forward import attend_kernel, merge_kernel
 from onehop.kernels.triton.attention_grad_dst import attend_grad_dst_kernel
 from onehop.kernels.triton.attention_grad_src import attend_grad_src_kernel
 from onehop.kernels.triton.attention_weights import attend_weights_kernel
-from onehop.kernels.triton.launch import Bucket, accumulator, buckets, on_device_of
-from onehop.kernels.triton.numbers import dropout_words, two_parts
+from onehop.kernels.triton.launch import buckets, on_device_of
 from onehop.kernels.triton.registers import bounded
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
-from onehop.plans.triton_default import power_of_two
-
-# Of onehop.kernels.triton.attention_parts.
-_RULES = {"gat": 0, "gatv2": 1, "dot": 2}
-_EDGE_ROWS, _EDGE_PROJECTED = 1, 2
-_MASK_TENSOR, _MASK_DROPOUT = 1, 2
 
 # Programs that keep a sum over all edges each: about eight for each of an H200's 132 multiprocessors.
 _PROGRAMS = 1024
 # Most bytes of the sums of edge weights' gradients, of which every program has its own.
 _WEIGHT_PARTS_BYTES = 2**26
-
-
-class _Call:
-    """What every kernel of one call is given."""
-
-    def __init__(self, plan: TritonPlan, operands: AttentionOperands) -> None:
-        self.plan, self.operands = plan, operands
-        heads, value_width = operands.value.shape[1:]
-        width = 1 if operands.rule == "gat" else operands.query.size(2)
-        block_d, block_v = power_of_two(width), power_of_two(value_width)
-        factor_high, factor_low = two_parts(operands.factor)
-        kept_high, kept_low = two_parts(1 / (1 - operands.dropout))
-        edge, edge_weight = operands.edge, operands.edge_weight
-        mask = 0
-        if operands.mask is not None:
-            mask = _MASK_TENSOR
-        elif operands.dropout:
-            mask = _MASK_DROPOUT
-        self.head_block = min(power_of_two(heads), max(plan.block_features // max(block_d, block_v), 1))
-        self.all_heads = power_of_two(heads)
-        self.numbered = edge is not None or mask != 0
-        self.acc = accumulator(operands.value.dtype)
-        self.tensors: dict[str, Any] = {
-            "value": operands.value.contiguous(),
-            "key": _packed(operands.key),
-            "query": operands.query.contiguous(),
-            "att": _packed(operands.att),
-            "edge": _packed(edge),
-            "edge_weight": None if edge_weight is None else edge_weight.t().contiguous(),
-            "mask": _packed(operands.mask),
-        }
-        self.settings = {
-            **dropout_words(operands),
-            "factor_high": factor_high,
-            "factor_low": factor_low,
-            "kept_high": kept_high,
-            "kept_low": kept_low,
-            "RULE": _RULES[operands.rule],
-            "H": heads,
-            "D": width,
-            "V": value_width,
-            "K": 0 if edge is None or edge_weight is None else edge.size(1),
-            "EDGE": 0 if edge is None else _EDGE_ROWS if edge_weight is None else _EDGE_PROJECTED,
-            "MASK": mask,
-            "BLOCK_D": block_d,
-            "BLOCK_V": block_v,
-            "STAGES": plan.num_stages,
-        }
-
-    def run(
-        self,
-        kernel: Any,
-        work: Work,
-        bucket: Bucket,
-        programs: int | None = None,
-        all_heads: bool = False,
-        numbered: bool = False,
-        **more: Any,
-    ) -> None:
-        """Launches a kernel over a bucket: a program a tile, or so many programs that share the tiles.
-
-        ``numbered`` says that it reads or writes something per edge besides operands.
-        """
-        head_block = self.all_heads if all_heads else self.head_block
-        grid = (bucket.programs if programs is None else programs, -(-self.settings["H"] // head_block))
-        kernel[grid](
-            work.row,
-            work.begin,
-            work.end,
-            work.slot,
-            work.col,
-            work.perm if numbered or self.numbered else None,
-            **self.tensors,
-            **more,
-            **self.settings,
-            first=bucket.first,
-            count=bucket.count,
-            SPLIT=bucket.split,
-            ROWS=bucket.rows,
-            EDGES=bucket.edges,
-            HEADS=head_block,
-            **bounded(self.plan),
-        )
 
 
 def attend(
@@ -129,7 +39,7 @@ def attend(
         The output [rows, H, V]; acc [rows, 2, H], largest scores and inverse sums of exponentials; and acc
         [E, H], the weights, or an empty tensor.
     """
-    call, value = _Call(plan, operands), operands.value
+    call, value = Call(plan, operands), operands.value
     heads, width = value.shape[1:]
     out = value.new_empty((work.rows, heads, width))
     softmax = value.new_empty((work.rows, 2, heads), dtype=call.acc)
@@ -140,16 +50,11 @@ def attend(
     shape = (work.edges, heads) if with_weights else (0,)
     weights = value.new_empty(shape, dtype=call.acc)
     with on_device_of(value):
+        results = {"out": out, "softmax": softmax, "slot_softmax": slot_softmax, "slot_rows": slot_rows}
         for bucket in buckets(work, plan):
-            results: dict[str, Any] = {
-                "out": out,
-                "softmax": softmax,
-                "slot_softmax": slot_softmax,
-                "slot_rows": slot_rows,
-            }
-            call.run(attend_kernel, work, bucket, **results)
+            call.run(attend_kernel, work, bucket, results)
         if work.slots:
-            merge_kernel[(work.split_row.numel(), -(-heads // call.head_block))](
+            merge_kernel[(work.split_row.numel(), -(-heads // call.form.HEADS))](
                 work.split_row,
                 work.split_begin,
                 slot_softmax,
@@ -158,13 +63,14 @@ def attend(
                 softmax,
                 H=heads,
                 V=width,
-                HEADS=call.head_block,
-                BLOCK_V=call.settings["BLOCK_V"],
+                HEADS=call.form.HEADS,
+                BLOCK_V=call.form.BLOCK_V,
                 **bounded(plan),
             )
         if with_weights:
+            results = {"softmax": softmax, "weights": weights}
             for bucket in buckets(work, plan):
-                call.run(attend_weights_kernel, work, bucket, numbered=True, softmax=softmax, weights=weights)
+                call.run(attend_weights_kernel, work, bucket, results, numbered=True)
     return out, softmax, weights
 
 
@@ -194,7 +100,7 @@ def attend_grad(
         grad_weights: To the weights, or None.
         wanted: Which gradients, in the order of AttentionGrads.
     """
-    call = _Call(plan, operands)
+    call = Call(plan, operands)
     for_value, for_key, for_query, for_att, for_edge, for_edge_weight = wanted
     grad, to_weights, product = grad.contiguous(), None, None
     if grad_weights is not None and weights is not None:
@@ -202,13 +108,7 @@ def attend_grad(
         ones = to_weights.new_ones(transposed.rows, operands.heads)
         product = aggregate(work, plan, ones, weights * to_weights, None, None, False)
     statistics = softmax.new_empty(softmax.shape)
-    shared = {
-        "grad": grad,
-        "grad_weights": to_weights,
-        "statistics": statistics,
-        "WEIGHTS": product is not None,
-    }
-
+    shared = {"grad": grad, "grad_weights": to_weights, "statistics": statistics}
     query, att, edge, edge_weight = _sweep_rows(
         call,
         work,
@@ -225,9 +125,9 @@ def attend_grad(
 
 
 def _sweep_rows(
-    call: _Call,
+    call: Call,
     work: Work,
-    given: dict[str, Any],
+    given: dict[str, Tensor | None],
     for_query: bool,
     for_att: bool,
     for_edge: bool,
@@ -235,13 +135,18 @@ def _sweep_rows(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """What destinations and edges have; also fills in the statistics for the other sweep."""
     operands, plan, acc = call.operands, call.plan, call.acc
-    query = torch.empty_like(call.tensors["query"]) if for_query else None
-    edge = torch.empty_like(call.tensors["edge"]) if for_edge else None
+    with_weights = given["grad_weights"] is not None
+    att = call.given.att if for_att else None
+    edge_weight = call.given.edge_weight if for_edge_weight else None
+    query, edge = (
+        torch.empty_like(each) if each is not None and wanted else None
+        for each, wanted in ((call.given.query, for_query), (call.given.edge, for_edge))
+    )
     slots = None
     if query is not None and work.slots:
         slots = query.new_empty((work.slots, query[:1].numel()), dtype=acc)
     launches = buckets(work, plan)
-    if for_att:
+    if att is not None:
         # Its sum takes registers, of which tiles as large as elsewhere would leave too few.
         fewer = 1 if operands.edge is None else 2
         launches = [
@@ -250,35 +155,36 @@ def _sweep_rows(
         ]
     programs = [bucket.programs for bucket in launches]
     att_parts = weight_parts = None
-    if for_att or for_edge_weight:
+    if att is not None or edge_weight is not None:
         most = _PROGRAMS
-        if for_edge_weight:
-            each = call.tensors["edge_weight"].numel() * acc.itemsize
-            most = min(most, max(_WEIGHT_PARTS_BYTES // each, 1))
+        if edge_weight is not None:
+            most = min(most, max(_WEIGHT_PARTS_BYTES // (edge_weight.numel() * acc.itemsize), 1))
         programs = [min(number, most) for number in programs]
-        if for_att:
-            att_parts = operands.value.new_empty((sum(programs), *call.tensors["att"].shape), dtype=acc)
-        if for_edge_weight:
-            shape = (sum(programs), *call.tensors["edge_weight"].shape)
-            weight_parts = operands.value.new_zeros(shape, dtype=acc)
+        if att is not None:
+            att_parts = att.new_empty((sum(programs), *att.shape), dtype=acc)
+        if edge_weight is not None:
+            weight_parts = edge_weight.new_zeros((sum(programs), *edge_weight.shape), dtype=acc)
     # A column of the edges' features takes part in all heads.
     all_heads = for_edge and operands.edge_weight is not None
     with on_device_of(operands.value):
         before = 0
         for bucket, number in zip(launches, programs, strict=True):
+            results = {
+                "grad_query": query,
+                "slot_rows": slots,
+                "att_parts": None if att_parts is None else att_parts[before:],
+                "grad_edge": edge,
+                "weight_parts": None if weight_parts is None else weight_parts[before:],
+            }
             call.run(
                 attend_grad_dst_kernel,
                 work,
                 bucket,
+                {**given, **results},
                 programs=number,
                 all_heads=all_heads,
-                numbered=given["WEIGHTS"],
-                **given,
-                grad_query=query,
-                slot_rows=slots,
-                att_parts=None if att_parts is None else att_parts[before:],
-                grad_edge=edge,
-                weight_parts=None if weight_parts is None else weight_parts[before:],
+                numbered=with_weights,
+                WEIGHTS=with_weights,
                 FOR_QUERY=for_query,
                 FOR_ATT=for_att,
                 FOR_EDGE=for_edge,
@@ -293,39 +199,35 @@ def _sweep_rows(
 
 
 def _sweep_columns(
-    call: _Call, work: Work, given: dict[str, Any], for_value: bool, for_key: bool
+    call: Call, work: Work, given: dict[str, Tensor | None], for_value: bool, for_key: bool
 ) -> tuple[Tensor | None, Tensor | None]:
     """What sources have."""
     results: list[Tensor | None] = []
     slots: list[Tensor | None] = []
-    for name, want in (("value", for_value), ("key", for_key)):
-        result = torch.empty_like(call.tensors[name]) if want else None
+    for operand, wanted in ((call.given.value, for_value), (call.given.key, for_key)):
+        result = part = None
+        if operand is not None and wanted:
+            result = torch.empty_like(operand)
+            if work.slots:
+                part = result.new_empty((work.slots, result[:1].numel()), dtype=call.acc)
         results.append(result)
-        part = None
-        if result is not None and work.slots:
-            part = result.new_empty((work.slots, result[:1].numel()), dtype=call.acc)
         slots.append(part)
-    value, key = results
+    names = ("grad_value", "grad_key", "slot_values", "slot_keys")
+    tensors = {**given, **dict(zip(names, results + slots, strict=True))}
+    with_weights = given["grad_weights"] is not None
     with on_device_of(call.operands.value):
         for bucket in buckets(work, call.plan):
             call.run(
                 attend_grad_src_kernel,
                 work,
                 bucket,
-                numbered=given["WEIGHTS"],
-                **given,
-                grad_value=value,
-                grad_key=key,
-                slot_values=slots[0],
-                slot_keys=slots[1],
+                tensors,
+                numbered=with_weights,
+                WEIGHTS=with_weights,
                 FOR_VALUE=for_value,
                 FOR_KEY=for_key,
             )
         for result, part in zip(results, slots, strict=True):
             if result is not None and part is not None:
                 add_slots(work, call.plan, part, None, result.view(work.rows, part.size(1)))
-    return value, key
-
-
-def _packed(x: Tensor | None) -> Tensor | None:
-    return None if x is None else x.contiguous()
+    return results[0], results[1]

@@ -4,16 +4,18 @@ import triton
 import triton.language as tl
 
 from onehop.kernels.triton.attention_parts import (
-    GATV2,
     NO_MASK,
-    attention_vector,
-    caller_numbers,
-    multipliers,
-    number_of_two,
-    own_rows,
-    pieces,
-    scored_edges,
+    store_features,
+    store_head_numbers,
 )
+from onehop.kernels.triton.attention_scores import (
+    masked,
+    of_destinations,
+    of_sources,
+    score_settings,
+    scored,
+)
+from onehop.kernels.triton.item_tiles import caller_numbers, item_rows, next_edges, other_ends, tile_items
 
 
 @triton.jit
@@ -24,19 +26,8 @@ def usable(largest):
 
 @triton.jit(do_not_specialize=["first", "count", "base", "threshold"])
 def attend_kernel(
-    item_row,
-    item_begin,
-    item_end,
-    item_slot,
-    col,
-    perm,
-    value,
-    key,
-    query,
-    att,
-    edge,
-    edge_weight,
-    mask,
+    items,
+    given,
     out,
     softmax,
     slot_softmax,
@@ -45,84 +36,41 @@ def attend_kernel(
     count,
     base,
     threshold,
-    factor_high,
-    factor_low,
-    kept_high,
-    kept_low,
-    RULE: tl.constexpr,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    V: tl.constexpr,
-    K: tl.constexpr,
-    EDGE: tl.constexpr,
-    MASK: tl.constexpr,
-    SPLIT: tl.constexpr,
-    ROWS: tl.constexpr,
-    EDGES: tl.constexpr,
-    HEADS: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_V: tl.constexpr,
-    STAGES: tl.constexpr,
+    factor,
+    kept,
+    FORM: tl.constexpr,
 ):
     """A program takes ROWS items, EDGES edges of each at a time, for HEADS heads.
 
     Every one of the EDGES lanes keeps a softmax of its own, so that nothing crosses lanes inside the loop;
     they are put together at the end. Items of cut rows leave largest scores, sums and rows in their slots.
     """
-    ACC: tl.constexpr = tl.float64 if value.dtype.element_ty == tl.float64 else tl.float32
-    row, begin, end, slot, real = pieces(
-        item_row, item_begin, item_end, item_slot, tl.program_id(0), first, count, ROWS, SPLIT
-    )
-    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    column, value_column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V)
-    lane = tl.arange(0, EDGES)
-    factor, kept = number_of_two(factor_high, factor_low, ACC), number_of_two(kept_high, kept_low, ACC)
-    heads_there = (head < H)[None, None, :]
+    item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
+    row, slot = item_rows(items, item, real, FORM.SPLIT)
+    head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
+    column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
+    queries = of_destinations(given, row[:, None], real[:, None], head, column, FORM)
+    settings = score_settings(given, factor, head, column, FORM)
 
-    own = own_rows(query, row, real, head, column, RULE, H, D, ACC)
-    vector = own
-    if RULE == GATV2:
-        vector = attention_vector(att, head, column, H, D)
-
-    largest = tl.full([ROWS, EDGES, HEADS], float("-inf"), ACC)
-    total = tl.zeros([ROWS, EDGES, HEADS], ACC)
-    rows = tl.zeros([ROWS, EDGES, HEADS, BLOCK_V], ACC)
-    longest = tl.max(end - begin, 0).to(tl.int32)
-    for done in tl.range(0, longest, EDGES, num_stages=STAGES):
-        at = begin[:, None] + (done + lane)[None, :]
-        inside = at < end[:, None]
-        source = tl.load(col + at, mask=inside, other=0).to(tl.int64)
-        number = caller_numbers(perm, at, inside)
-        values, _, _, score = scored_edges(
-            value,
-            key,
-            edge,
-            edge_weight,
-            source,
-            number,
-            inside,
-            own,
-            vector,
-            factor,
-            head,
-            column,
-            value_column,
-            RULE,
-            H,
-            D,
-            V,
-            K,
-            EDGE,
-            ACC,
+    largest = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS], float("-inf"), FORM.ACC)
+    total = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS], FORM.ACC)
+    rows = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_V], FORM.ACC)
+    for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
+        at, inside = next_edges(begin, end, done, FORM.EDGES)
+        source = other_ends(items, at, inside)
+        number = caller_numbers(items, at, inside)
+        values, keys = of_sources(given, source, inside, head, column, value_column, FORM)
+        values, keys, _, score = scored(
+            given, values, keys, queries, settings, number, inside, head, column, FORM
         )
-        score = tl.where(inside[:, :, None] & heads_there, score, float("-inf"))
+        score = tl.where(inside[:, :, None] & (head < FORM.H)[None, None, :], score, float("-inf"))
         higher = tl.maximum(largest, score)
         less = usable(higher)
         power = tl.exp(score - less)
         rescale = tl.exp(largest - less)
         total = total * rescale + power
-        if MASK != NO_MASK:
-            power *= multipliers(mask, number, inside, head, base, threshold, kept, H, MASK, ACC)
+        if FORM.MASK != NO_MASK:
+            power *= masked(given, number, inside, head, (base, threshold, kept), FORM)
         rows = rows * rescale[:, :, :, None] + power[:, :, :, None] * values
         largest = higher
 
@@ -132,26 +80,18 @@ def attend_kernel(
     total_of_row = tl.sum(total * share, 1)
     row_sum = tl.sum(rows * share[:, :, :, None], 1)
 
-    there = (head < H)[None, :]
-    whole = (real & (slot < 0))[:, None]
+    whole = real & (slot < 0)
     # Of a row without edges, and of heads that are not there.
-    nothing = (begin == end)[:, None] | (head >= H)[None, :]
+    nothing = (begin == end)[:, None] | (head >= FORM.H)[None, :]
     inverse = tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total_of_row))
-    place = softmax + row[:, None] * (2 * H) + head[None, :]
-    tl.store(place, less, mask=whole & there)
-    tl.store(place + H, inverse, mask=whole & there)
-
-    within = head[None, :, None] * V + value_column[None, None, :]
-    there_too = (head < H)[None, :, None] & (value_column < V)[None, None, :]
-    result = row_sum * inverse[:, :, None]
-    tl.store(out + row[:, None, None] * (H * V) + within, result, mask=whole[:, :, None] & there_too)
-    if SPLIT:
-        part = (real & (slot >= 0))[:, None]
-        place = slot_softmax + slot[:, None] * (2 * H) + head[None, :]
-        tl.store(place, highest, mask=part & there)
-        tl.store(place + H, total_of_row, mask=part & there)
-        place = slot_rows + slot[:, None, None] * (H * V) + within
-        tl.store(place, row_sum, mask=part[:, :, None] & there_too)
+    store_head_numbers(softmax, 2 * row, whole, less, head, FORM.H)
+    store_head_numbers(softmax, 2 * row + 1, whole, inverse, head, FORM.H)
+    store_features(out, row, whole, row_sum * inverse[:, :, None], head, value_column, FORM.H, FORM.V)
+    if FORM.SPLIT:
+        part = real & (slot >= 0)
+        store_head_numbers(slot_softmax, 2 * slot, part, highest, head, FORM.H)
+        store_head_numbers(slot_softmax, 2 * slot + 1, part, total_of_row, head, FORM.H)
+        store_features(slot_rows, slot, part, row_sum, head, value_column, FORM.H, FORM.V)
 
 
 @triton.jit

@@ -1,43 +1,70 @@
-"""The gradient of attention to what destinations have: a sweep over every destination's edges."""
+"""The gradient of attention to what destinations and edges have: a sweep over the edges of every row."""
 
 import triton
 import triton.language as tl
 
 from onehop.kernels.triton.attention_parts import (
-    DOT,
     EDGE_PROJECTED,
     GAT,
     GATV2,
-    NO_MASK,
-    attention_vector,
-    caller_numbers,
     feature_rows,
     head_numbers,
-    leaky,
-    multipliers,
-    number_of_two,
-    own_rows,
-    pieces,
-    scored_edges,
-    through_leaky,
+    store_head_numbers,
+    store_sums,
 )
+from onehop.kernels.triton.attention_scores import (
+    leaky,
+    of_destinations,
+    of_sources,
+    score_settings,
+    scored,
+    through_leaky,
+    weights_and_slopes,
+)
+from onehop.kernels.triton.item_tiles import caller_numbers, item_rows, next_edges, other_ends, tile_items
+
+
+@triton.jit
+def store_edge_gradients(
+    given,
+    rows,
+    number,
+    inside,
+    head,
+    column,
+    grad_edge,
+    weight_parts,
+    form: tl.constexpr,
+    FOR_EDGE: tl.constexpr,
+    FOR_EDGE_WEIGHT: tl.constexpr,
+):
+    """What edges' features, [rows, edges, heads, columns], have as gradient: as it is, or projected back."""
+    within = head[:, None] * form.D + column[None, :]
+    there = (head < form.H)[:, None] & (column < form.D)[None, :]
+    if form.EDGE == EDGE_PROJECTED:
+        for k in range(form.K):
+            if FOR_EDGE:
+                place = given.edge_weight + k * (form.H * form.D) + within
+                weights = tl.load(place, mask=there, other=0.0)[None, None, :, :]
+                feature_grad = tl.sum(tl.sum(rows * weights, 3), 2)
+                tl.store(grad_edge + number * form.K + k, feature_grad, mask=inside)
+            if FOR_EDGE_WEIGHT:
+                feature = tl.load(given.edge + number * form.K + k, mask=inside, other=0.0).to(form.ACC)
+                part = tl.sum(tl.sum(rows * feature[:, :, None, None], 1), 0)
+                place = weight_parts + (tl.program_id(0) * form.K + k) * (form.H * form.D) + within
+                before = tl.load(place, mask=there, other=0.0)
+                tl.store(place, before + part, mask=there)
+                # Another thread may read it the next time.
+                tl.debug_barrier()
+    elif FOR_EDGE:
+        place = grad_edge + number[:, :, None, None] * (form.H * form.D) + within[None, None, :, :]
+        tl.store(place, rows, mask=inside[:, :, None, None] & there[None, None, :, :])
 
 
 @triton.jit(do_not_specialize=["first", "count", "base", "threshold"])
 def attend_grad_dst_kernel(
-    item_row,
-    item_begin,
-    item_end,
-    item_slot,
-    col,
-    perm,
-    value,
-    key,
-    query,
-    att,
-    edge,
-    edge_weight,
-    mask,
+    items,
+    given,
     out,
     softmax,
     grad,
@@ -53,29 +80,14 @@ def attend_grad_dst_kernel(
     count,
     base,
     threshold,
-    factor_high,
-    factor_low,
-    kept_high,
-    kept_low,
-    RULE: tl.constexpr,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    V: tl.constexpr,
-    K: tl.constexpr,
-    EDGE: tl.constexpr,
-    MASK: tl.constexpr,
-    SPLIT: tl.constexpr,
+    factor,
+    kept,
+    FORM: tl.constexpr,
     WEIGHTS: tl.constexpr,
     FOR_QUERY: tl.constexpr,
     FOR_ATT: tl.constexpr,
     FOR_EDGE: tl.constexpr,
     FOR_EDGE_WEIGHT: tl.constexpr,
-    ROWS: tl.constexpr,
-    EDGES: tl.constexpr,
-    HEADS: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_V: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     """A program takes tiles of ROWS items, one after another; what all edges add to is kept for each program.
 
@@ -83,139 +95,92 @@ def attend_grad_dst_kernel(
     the row's sum of weights times their gradients, which is grad . out. Pieces of a cut row all write them,
     and all write the same.
     """
-    ACC: tl.constexpr = tl.float64 if value.dtype.element_ty == tl.float64 else tl.float32
-    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    column, value_column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V)
-    lane = tl.arange(0, EDGES)
-    factor, kept = number_of_two(factor_high, factor_low, ACC), number_of_two(kept_high, kept_low, ACC)
-    heads_there = (head < H)[None, :]
-    within = head[:, None] * D + column[None, :]
-    columns_there = (head < H)[:, None] & (column < D)[None, :]
+    head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
+    column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
     if FOR_ATT:
-        att_sum = tl.zeros([ROWS, EDGES, HEADS, BLOCK_D], ACC)
+        att_sum = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_D], FORM.ACC)
 
-    for tile in range(tl.program_id(0), tl.cdiv(count, ROWS), tl.num_programs(0)):
-        row, begin, end, slot, real = pieces(
-            item_row, item_begin, item_end, item_slot, tile, first, count, ROWS, SPLIT
-        )
-        own = own_rows(query, row, real, head, column, RULE, H, D, ACC)
-        vector = own
-        if RULE == GATV2:
-            vector = attention_vector(att, head, column, H, D)
-        own_grad = feature_rows(grad, row[:, None], real[:, None], head, value_column, H, V, ACC)
-        own_out = feature_rows(out, row[:, None], real[:, None], head, value_column, H, V, ACC)
+    for tile in range(tl.program_id(0), tl.cdiv(count, FORM.ROWS), tl.num_programs(0)):
+        item, real, begin, end, longest = tile_items(items, tile, first, count, FORM.ROWS)
+        row, slot = item_rows(items, item, real, FORM.SPLIT)
+        at_row, there = row[:, None], real[:, None]
+        queries = of_destinations(given, at_row, there, head, column, FORM)
+        vector, slope_or_scale = score_settings(given, factor, head, column, FORM)
+        own_grad = feature_rows(grad, at_row, there, head, value_column, FORM.H, FORM.V, FORM.ACC)
+        own_out = feature_rows(out, at_row, there, head, value_column, FORM.H, FORM.V, FORM.ACC)
         product = tl.sum(own_grad * own_out, 3)
         if WEIGHTS:
-            product += head_numbers(weights_product, row[:, None], real[:, None], head, H, ACC)
-        row_place = softmax + row[:, None] * (2 * H) + head[None, :]
-        there = real[:, None] & heads_there
-        inverse = tl.load(row_place + H, mask=there, other=1.0)
-        normaliser = tl.load(row_place, mask=there, other=0.0) - tl.log(tl.where(inverse == 0, 1.0, inverse))
-        row_place = statistics + row[:, None] * (2 * H) + head[None, :]
-        tl.store(row_place, normaliser, mask=there)
-        tl.store(row_place + H, tl.sum(product, 1), mask=there)
+            product += head_numbers(weights_product, at_row, there, head, FORM.H, FORM.ACC)
+        less = head_numbers(softmax, 2 * at_row, there, head, FORM.H, FORM.ACC)
+        inverse = head_numbers(softmax, 2 * at_row + 1, there, head, FORM.H, FORM.ACC)
+        normaliser = less - tl.log(tl.where(inverse == 0, 1.0, inverse))
+        store_head_numbers(statistics, 2 * row, real, tl.sum(normaliser, 1), head, FORM.H)
+        store_head_numbers(statistics, 2 * row + 1, real, tl.sum(product, 1), head, FORM.H)
 
-        if RULE == GAT:
-            sums = tl.zeros([ROWS, EDGES, HEADS], ACC)
+        if FORM.RULE == GAT:
+            sums = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS], FORM.ACC)
         else:
-            sums = tl.zeros([ROWS, EDGES, HEADS, BLOCK_D], ACC)
-        longest = tl.max(end - begin, 0).to(tl.int32)
-        for done in tl.range(0, longest, EDGES, num_stages=STAGES):
-            at = begin[:, None] + (done + lane)[None, :]
-            inside = at < end[:, None]
-            source = tl.load(col + at, mask=inside, other=0).to(tl.int64)
-            number = caller_numbers(perm, at, inside)
-            values, keys, raw, score = scored_edges(
-                value,
-                key,
-                edge,
-                edge_weight,
-                source,
+            sums = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_D], FORM.ACC)
+        for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
+            at, inside = next_edges(begin, end, done, FORM.EDGES)
+            source = other_ends(items, at, inside)
+            number = caller_numbers(items, at, inside)
+            values, keys = of_sources(given, source, inside, head, column, value_column, FORM)
+            values, keys, raw, score = scored(
+                given, values, keys, queries, (vector, slope_or_scale), number, inside, head, column, FORM
+            )
+            weight, slope = weights_and_slopes(
+                given,
+                grad_weights,
+                score,
+                normaliser,
+                product,
+                values,
+                own_grad,
                 number,
                 inside,
-                own,
-                vector,
-                factor,
                 head,
-                column,
-                value_column,
-                RULE,
-                H,
-                D,
-                V,
-                K,
-                EDGE,
-                ACC,
+                (base, threshold, kept),
+                FORM,
+                WEIGHTS,
             )
-            valid = inside[:, :, None] & heads_there[:, None, :]
-            weight = tl.exp(tl.where(valid, score - normaliser[:, None, :], float("-inf")))
-            slope = tl.sum(values * own_grad, 3)
-            masked_weight = weight
-            if MASK != NO_MASK:
-                multiplier = multipliers(mask, number, inside, head, base, threshold, kept, H, MASK, ACC)
-                masked_weight = weight * multiplier
-                slope *= multiplier
-            if WEIGHTS:
-                to_weight = head_numbers(grad_weights, number, inside, head, H, ACC)
-                # Weights that are returned are masked but for the dot product's.
-                if MASK != NO_MASK and RULE != DOT:
-                    to_weight *= multiplier
-                slope += to_weight
-            slope = tl.where(valid, weight * (slope - product), 0.0)
-
-            if RULE == GAT:
-                slope = through_leaky(slope, raw, factor)
+            if FORM.RULE == GAT:
+                slope = through_leaky(slope, raw, slope_or_scale)
                 sums += slope
                 if FOR_EDGE:
-                    place = grad_edge + number[:, :, None] * H + head[None, None, :]
-                    tl.store(place, slope, mask=valid)
+                    place = grad_edge + number[:, :, None] * FORM.H + head[None, None, :]
+                    tl.store(place, slope, mask=inside[:, :, None] & (head < FORM.H)[None, None, :])
             else:
-                if RULE == GATV2:
-                    rows = slope[:, :, :, None] * through_leaky(vector, raw, factor)
+                if FORM.RULE == GATV2:
+                    rows = slope[:, :, :, None] * through_leaky(vector, raw, slope_or_scale)
                     sums += rows
                     if FOR_ATT:
-                        att_sum += slope[:, :, :, None] * leaky(raw, factor)
+                        att_sum += slope[:, :, :, None] * leaky(raw, slope_or_scale)
                 else:
-                    slope *= factor
+                    slope *= slope_or_scale
                     sums += slope[:, :, :, None] * keys
                     if FOR_EDGE or FOR_EDGE_WEIGHT:
-                        rows = slope[:, :, :, None] * own + masked_weight[:, :, :, None] * own_grad
-                if EDGE == EDGE_PROJECTED:
-                    if FOR_EDGE or FOR_EDGE_WEIGHT:
-                        for k in range(K):
-                            if FOR_EDGE:
-                                place = edge_weight + k * (H * D) + within
-                                weights = tl.load(place, mask=columns_there, other=0.0)[None, None, :, :]
-                                feature_grad = tl.sum(tl.sum(rows * weights, 3), 2)
-                                tl.store(grad_edge + number * K + k, feature_grad, mask=inside)
-                            if FOR_EDGE_WEIGHT:
-                                feature = tl.load(edge + number * K + k, mask=inside, other=0.0).to(ACC)
-                                part = tl.sum(tl.sum(rows * feature[:, :, None, None], 1), 0)
-                                place = weight_parts + (tl.program_id(0) * K + k) * (H * D) + within
-                                before = tl.load(place, mask=columns_there, other=0.0)
-                                tl.store(place, before + part, mask=columns_there)
-                                # Another thread may read it the next time.
-                                tl.debug_barrier()
-                elif FOR_EDGE:
-                    place = grad_edge + number[:, :, None, None] * (H * D) + within[None, None, :, :]
-                    tl.store(place, rows, mask=inside[:, :, None, None] & columns_there[None, None, :, :])
+                        rows = slope[:, :, :, None] * queries + weight[:, :, :, None] * own_grad
+                if FOR_EDGE or FOR_EDGE_WEIGHT:
+                    store_edge_gradients(
+                        given,
+                        rows,
+                        number,
+                        inside,
+                        head,
+                        column,
+                        grad_edge,
+                        weight_parts,
+                        FORM,
+                        FOR_EDGE,
+                        FOR_EDGE_WEIGHT,
+                    )
 
         if FOR_QUERY:
-            row_sum = tl.sum(sums, 1)
-            whole, part = real & (slot < 0), real & (slot >= 0)
-            if RULE == GAT:
-                place = row[:, None] * H + head[None, :]
-                tl.store(grad_query + place, row_sum, mask=whole[:, None] & heads_there)
-                if SPLIT:
-                    place = slot[:, None] * H + head[None, :]
-                    tl.store(slot_rows + place, row_sum, mask=part[:, None] & heads_there)
-            else:
-                place = row[:, None, None] * (H * D) + within[None, :, :]
-                tl.store(grad_query + place, row_sum, mask=whole[:, None, None] & columns_there[None, :, :])
-                if SPLIT:
-                    place = slot[:, None, None] * (H * D) + within[None, :, :]
-                    tl.store(slot_rows + place, row_sum, mask=part[:, None, None] & columns_there[None, :, :])
+            store_sums(sums, grad_query, slot_rows, row, slot, real, head, column, FORM.D, FORM)
 
     if FOR_ATT:
-        place = att_parts + tl.program_id(0) * (H * D) + within
-        tl.store(place, tl.sum(tl.sum(att_sum, 1), 0), mask=columns_there)
+        within = head[:, None] * FORM.D + column[None, :]
+        mask = (head < FORM.H)[:, None] & (column < FORM.D)[None, :]
+        place = att_parts + tl.program_id(0) * (FORM.H * FORM.D) + within
+        tl.store(place, tl.sum(tl.sum(att_sum, 1), 0), mask=mask)

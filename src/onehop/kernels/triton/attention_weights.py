@@ -5,108 +5,42 @@ import triton.language as tl
 
 from onehop.kernels.triton.attention_parts import (
     DOT,
-    GATV2,
     NO_MASK,
-    attention_vector,
-    caller_numbers,
     head_numbers,
-    multipliers,
-    number_of_two,
-    own_rows,
-    pieces,
-    scored_edges,
 )
+from onehop.kernels.triton.attention_scores import (
+    masked,
+    of_destinations,
+    of_sources,
+    score_settings,
+    scored,
+)
+from onehop.kernels.triton.item_tiles import caller_numbers, item_rows, next_edges, other_ends, tile_items
 
 
 @triton.jit(do_not_specialize=["first", "count", "base", "threshold"])
 def attend_weights_kernel(
-    item_row,
-    item_begin,
-    item_end,
-    item_slot,
-    col,
-    perm,
-    value,
-    key,
-    query,
-    att,
-    edge,
-    edge_weight,
-    mask,
-    softmax,
-    weights,
-    first,
-    count,
-    base,
-    threshold,
-    factor_high,
-    factor_low,
-    kept_high,
-    kept_low,
-    RULE: tl.constexpr,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    V: tl.constexpr,
-    K: tl.constexpr,
-    EDGE: tl.constexpr,
-    MASK: tl.constexpr,
-    SPLIT: tl.constexpr,
-    ROWS: tl.constexpr,
-    EDGES: tl.constexpr,
-    HEADS: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_V: tl.constexpr,
-    STAGES: tl.constexpr,
+    items, given, softmax, weights, first, count, base, threshold, factor, kept, FORM: tl.constexpr
 ):
     """As :func:`attend_kernel`, with the softmax known; writes [E, H] in the caller's order."""
-    ACC: tl.constexpr = tl.float64 if value.dtype.element_ty == tl.float64 else tl.float32
-    row, begin, end, _slot, real = pieces(
-        item_row, item_begin, item_end, item_slot, tl.program_id(0), first, count, ROWS, SPLIT
-    )
-    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    column, value_column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V)
-    lane = tl.arange(0, EDGES)
-    factor, kept = number_of_two(factor_high, factor_low, ACC), number_of_two(kept_high, kept_low, ACC)
+    item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
+    row, _slot = item_rows(items, item, real, FORM.SPLIT)
+    head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
+    column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
+    queries = of_destinations(given, row[:, None], real[:, None], head, column, FORM)
+    settings = score_settings(given, factor, head, column, FORM)
+    less = head_numbers(softmax, 2 * row[:, None], real[:, None], head, FORM.H, FORM.ACC)
+    inverse = head_numbers(softmax, 2 * row[:, None] + 1, real[:, None], head, FORM.H, FORM.ACC)
 
-    own = own_rows(query, row, real, head, column, RULE, H, D, ACC)
-    vector = own
-    if RULE == GATV2:
-        vector = attention_vector(att, head, column, H, D)
-    less = head_numbers(softmax, 2 * row[:, None], real[:, None], head, H, ACC)
-    inverse = head_numbers(softmax, 2 * row[:, None] + 1, real[:, None], head, H, ACC)
-
-    longest = tl.max(end - begin, 0).to(tl.int32)
-    for done in tl.range(0, longest, EDGES, num_stages=STAGES):
-        at = begin[:, None] + (done + lane)[None, :]
-        inside = at < end[:, None]
-        source = tl.load(col + at, mask=inside, other=0).to(tl.int64)
-        number = caller_numbers(perm, at, inside)
-        _values, _keys, _raw, score = scored_edges(
-            value,
-            key,
-            edge,
-            edge_weight,
-            source,
-            number,
-            inside,
-            own,
-            vector,
-            factor,
-            head,
-            column,
-            value_column,
-            RULE,
-            H,
-            D,
-            V,
-            K,
-            EDGE,
-            ACC,
-        )
-        valid = inside[:, :, None] & (head < H)[None, None, :]
+    for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
+        at, inside = next_edges(begin, end, done, FORM.EDGES)
+        source = other_ends(items, at, inside)
+        number = caller_numbers(items, at, inside)
+        values, keys = of_sources(given, source, inside, head, column, value_column, FORM)
+        _, _, _, score = scored(given, values, keys, queries, settings, number, inside, head, column, FORM)
+        valid = inside[:, :, None] & (head < FORM.H)[None, None, :]
         weight = tl.exp(tl.where(valid, score - less, 0.0)) * inverse
         # The dot product's weights are returned as they are before dropout and mask.
-        if MASK != NO_MASK and RULE != DOT:
-            weight *= multipliers(mask, number, inside, head, base, threshold, kept, H, MASK, ACC)
-        place = weights + number[:, :, None] * H + head[None, None, :]
-        tl.store(place, weight, mask=valid)
+        if FORM.MASK != NO_MASK and FORM.RULE != DOT:
+            weight *= masked(given, number, inside, head, (base, threshold, kept), FORM)
+        tl.store(weights + number[:, :, None] * FORM.H + head[None, None, :], weight, mask=valid)

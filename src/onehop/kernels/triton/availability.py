@@ -3,6 +3,8 @@
 import importlib.metadata
 import importlib.util
 import os
+from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -43,6 +45,22 @@ def refuses(device: torch.device) -> str | None:
                 f"and {torch.cuda.get_device_name(device)} has {_dotted(capability)}"
             )
     return None
+
+
+@lru_cache(maxsize=16)
+def machine(device: torch.device) -> dict[str, Any]:
+    """What must agree for a tuned plan to mean anything on this device: "gpu" is its name."""
+    if device.type == "cpu":
+        gpu, capability = "Triton's interpreter", "none"
+    else:
+        gpu = torch.cuda.get_device_name(device)
+        capability = _dotted(torch.cuda.get_device_capability(device))
+    return {"gpu": gpu, "capability": capability, "triton": version(), "torch": torch.__version__}
+
+
+def current() -> torch.device:
+    """The device that the kernels would run on where no tensor says it."""
+    return torch.device("cpu") if interpreted() else torch.device("cuda", torch.cuda.current_device())
 
 
 def version() -> str:

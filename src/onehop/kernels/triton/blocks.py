@@ -19,6 +19,8 @@ WINDOW = 16
 DTYPES = (torch.bfloat16, torch.float16)
 # A gathered row that serves two edges halves what is read. In a block of 16 x 8 these are 16 edges.
 LEAST_EDGES_PER_COLUMN = 2.0
+# Of attention; wider rows of a window and their gradients would not fit the registers.
+MOST_HEAD_WIDTH = 128
 _SAMPLED_WINDOWS = 1024
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 from onehop.kernels.triton.aggregate import add_slots
 from onehop.kernels.triton.attention_forward import merge_kernel
-from onehop.kernels.triton.blocks import DTYPES, Blocks
+from onehop.kernels.triton.blocks import DTYPES, MOST_HEAD_WIDTH, Blocks
 from onehop.kernels.triton.blocks_attention_forward import block_attend_kernel
 from onehop.kernels.triton.blocks_attention_grad_dst import block_grad_dst_kernel
 from onehop.kernels.triton.blocks_attention_grad_src import block_grad_src_kernel
@@ -19,8 +19,6 @@ from onehop.kernels.triton.registers import bounded
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
 
-# Of a head; wider rows and their gradients would not fit the registers.
-_MOST_WIDTH = 128
 _LEAST_WIDTH = 16
 
 
@@ -34,7 +32,7 @@ def applies(operands: AttentionOperands) -> bool:
         and operands.value.dtype in DTYPES
         and operands.edge is None
         and operands.mask is None
-        and max(operands.query.size(2), operands.value.size(2)) <= _MOST_WIDTH
+        and max(operands.query.size(2), operands.value.size(2)) <= MOST_HEAD_WIDTH
     )
 
 

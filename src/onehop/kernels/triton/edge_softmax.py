@@ -7,8 +7,9 @@ import triton.language as tl
 from torch import Tensor
 
 from onehop.kernels.triton.attention_forward import usable
-from onehop.kernels.triton.attention_parts import caller_numbers, head_numbers, pieces
-from onehop.kernels.triton.launch import accumulator, buckets, on_device_of
+from onehop.kernels.triton.attention_parts import head_numbers
+from onehop.kernels.triton.item_tiles import caller_numbers, item_rows, next_edges, tile_items
+from onehop.kernels.triton.launch import accumulator, buckets, items_of, on_device_of
 from onehop.kernels.triton.registers import bounded
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
@@ -17,11 +18,7 @@ from onehop.plans.triton_default import power_of_two
 
 @triton.jit(do_not_specialize=["first", "count"])
 def edge_softmax_kernel(
-    item_row,
-    item_begin,
-    item_end,
-    item_slot,
-    perm,
+    items,
     scores,
     out,
     slots,
@@ -40,11 +37,9 @@ def edge_softmax_kernel(
     pieces are written, from the slots, which hold the whole row's by then.
     """
     ACC: tl.constexpr = tl.float64 if scores.dtype.element_ty == tl.float64 else tl.float32
-    _, begin, end, slot, real = pieces(
-        item_row, item_begin, item_end, item_slot, tl.program_id(0), first, count, ROWS, SPLIT
-    )
+    item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
+    _, slot = item_rows(items, item, real, SPLIT)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    lane = tl.arange(0, EDGES)
     there = (head < H)[None, :]
     if FINISH:
         in_slot = (real & (slot >= 0))[:, None] & there
@@ -55,10 +50,9 @@ def edge_softmax_kernel(
     else:
         largest = tl.full([ROWS, EDGES, HEADS], float("-inf"), ACC)
         totals = tl.zeros([ROWS, EDGES, HEADS], ACC)
-        for done in range(0, tl.max(end - begin, 0).to(tl.int32), EDGES):
-            at = begin[:, None] + (done + lane)[None, :]
-            inside = at < end[:, None]
-            score = head_numbers(scores, caller_numbers(perm, at, inside), inside, head, H, ACC)
+        for done in range(0, longest, EDGES):
+            at, inside = next_edges(begin, end, done, EDGES)
+            score = head_numbers(scores, caller_numbers(items, at, inside), inside, head, H, ACC)
             score = tl.where(inside[:, :, None] & there[:, None, :], score, float("-inf"))
             higher = tl.maximum(largest, score)
             totals = totals * tl.exp(largest - usable(higher)) + tl.exp(score - usable(higher))
@@ -73,10 +67,9 @@ def edge_softmax_kernel(
             tl.store(place + H, total, mask=in_slot)
             end = tl.where(slot >= 0, begin, end)
     inverse = 1.0 / tl.where((begin == end)[:, None] | (head >= H)[None, :], 1.0, total)
-    for done in range(0, tl.max(end - begin, 0).to(tl.int32), EDGES):
-        at = begin[:, None] + (done + lane)[None, :]
-        inside = at < end[:, None]
-        number = caller_numbers(perm, at, inside)
+    for done in range(0, tl.max(end - begin, 0), EDGES):
+        at, inside = next_edges(begin, end, done, EDGES)
+        number = caller_numbers(items, at, inside)
         score = head_numbers(scores, number, inside, head, H, ACC)
         valid = inside[:, :, None] & there[:, None, :]
         share = tl.exp(tl.where(valid, score - less[:, None, :], 0.0)) * inverse[:, None, :]
@@ -112,11 +105,7 @@ def merge_softmax_kernel(cut_begin, slots, H: tl.constexpr, HEADS: tl.constexpr)
 
 @triton.jit(do_not_specialize=["first", "count"])
 def edge_softmax_grad_kernel(
-    item_row,
-    item_begin,
-    item_end,
-    item_slot,
-    perm,
+    items,
     softmax,
     grad,
     out,
@@ -135,11 +124,9 @@ def edge_softmax_grad_kernel(
     The slots, [slots, H], are as those of :func:`edge_softmax_kernel`.
     """
     ACC: tl.constexpr = tl.float64 if softmax.dtype.element_ty == tl.float64 else tl.float32
-    _, begin, end, slot, real = pieces(
-        item_row, item_begin, item_end, item_slot, tl.program_id(0), first, count, ROWS, SPLIT
-    )
+    item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
+    _, slot = item_rows(items, item, real, SPLIT)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    lane = tl.arange(0, EDGES)
     there = (head < H)[None, :]
     if FINISH:
         in_slot = (real & (slot >= 0))[:, None] & there
@@ -147,10 +134,9 @@ def edge_softmax_grad_kernel(
         total = tl.load(slots + slot[:, None] * H + head[None, :], mask=in_slot, other=0.0)
     else:
         totals = tl.zeros([ROWS, EDGES, HEADS], ACC)
-        for done in range(0, tl.max(end - begin, 0).to(tl.int32), EDGES):
-            at = begin[:, None] + (done + lane)[None, :]
-            inside = at < end[:, None]
-            number = caller_numbers(perm, at, inside)
+        for done in range(0, longest, EDGES):
+            at, inside = next_edges(begin, end, done, EDGES)
+            number = caller_numbers(items, at, inside)
             share = head_numbers(softmax, number, inside, head, H, ACC)
             totals += share * head_numbers(grad, number, inside, head, H, ACC)
         total = tl.sum(totals, 1)
@@ -158,10 +144,9 @@ def edge_softmax_grad_kernel(
             in_slot = (real & (slot >= 0))[:, None] & there
             tl.store(slots + slot[:, None] * H + head[None, :], total, mask=in_slot)
             end = tl.where(slot >= 0, begin, end)
-    for done in range(0, tl.max(end - begin, 0).to(tl.int32), EDGES):
-        at = begin[:, None] + (done + lane)[None, :]
-        inside = at < end[:, None]
-        number = caller_numbers(perm, at, inside)
+    for done in range(0, tl.max(end - begin, 0), EDGES):
+        at, inside = next_edges(begin, end, done, EDGES)
+        number = caller_numbers(items, at, inside)
         share = head_numbers(softmax, number, inside, head, H, ACC)
         result = share * (head_numbers(grad, number, inside, head, H, ACC) - total[:, None, :])
         out_place = out + number[:, :, None] * H + head[None, None, :]
@@ -231,11 +216,7 @@ def _two_passes(
             if finish and not bucket.split:
                 continue
             kernel[(bucket.programs, head_blocks)](
-                work.row,
-                work.begin,
-                work.end,
-                work.slot,
-                work.perm,
+                items_of(work),
                 *operands,
                 out,
                 slots,

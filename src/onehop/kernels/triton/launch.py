@@ -3,11 +3,12 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from onehop.kernels.triton.blocks import Blocks
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
@@ -16,16 +17,28 @@ from onehop.plans.triton_default import power_of_two
 LEAST_COLUMNS = 16
 
 
-class CutRows(Protocol):
-    """Rows whose parts are in slots: ``split_row`` and where the slots of each begin, ``split_begin``."""
+class Items(NamedTuple):
+    """The tensors of a :class:`Work`, as kernels take them: items, then what their edges are.
 
-    @property
-    def split_row(self) -> Tensor:
-        """[cut rows], int32."""
+    Without ``col`` the edges are rows, in their order; without ``perm`` this is the caller's order.
+    """
 
-    @property
-    def split_begin(self) -> Tensor:
-        """[cut rows + 1], int32."""
+    row: Tensor
+    begin: Tensor
+    end: Tensor
+    slot: Tensor | None
+    col: Tensor | None
+    perm: Tensor | None
+
+
+def items_of(work: Work, numbered: bool = True) -> Items:
+    """All items; ``numbered`` says that something is read or written for every edge."""
+    return Items(work.row, work.begin, work.end, work.slot, work.col, work.perm if numbered else None)
+
+
+def slots_of(work: Work | Blocks) -> Items:
+    """The rows that were cut, whose edges are their slots."""
+    return Items(work.split_row, work.split_begin, work.split_begin[1:], None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,7 @@ def buckets(work: Work, plan: TritonPlan) -> list[Bucket]:
     return [bucket for bucket in found if bucket.count]
 
 
-def fix_up(work: CutRows, plan: TritonPlan) -> Bucket:
+def fix_up(work: Work | Blocks, plan: TritonPlan) -> Bucket:
     """The launch that merges the slots of rows that were cut: of ``split_row`` and ``split_begin``."""
     return Bucket(0, work.split_row.numel(), 1, plan.block_edges, False)
 

@@ -4,7 +4,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from onehop.kernels.triton.launch import accumulator, buckets, on_device_of, options
+from onehop.kernels.triton.item_tiles import (
+    caller_numbers,
+    item_rows,
+    next_edges,
+    other_ends,
+    tile_items,
+)
+from onehop.kernels.triton.launch import accumulator, buckets, items_of, on_device_of, options
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
@@ -12,11 +19,7 @@ from onehop.plans.triton_default import power_of_two
 
 @triton.jit(do_not_specialize=["first", "count"])
 def sddmm_kernel(
-    row_ptr,
-    begin_ptr,
-    end_ptr,
-    col_ptr,
-    perm_ptr,
+    items,
     dst_ptr,
     src_ptr,
     dst_scale_ptr,
@@ -40,13 +43,8 @@ def sddmm_kernel(
     """
     ACC: tl.constexpr = tl.float64 if src_ptr.dtype.element_ty == tl.float64 else tl.float32
     WHOLE: tl.constexpr = WIDTH <= FEATURES
-    first_item = first + tl.program_id(0) * ROWS
-    item = first_item + tl.arange(0, ROWS)
-    there = item < first + count
-    begin = tl.load(begin_ptr + item, mask=there, other=0)
-    end = tl.load(end_ptr + item, mask=there, other=0)
-    longest = tl.load(end_ptr + first_item) - tl.load(begin_ptr + first_item)
-    row = tl.load(row_ptr + item, mask=there, other=0).to(tl.int64)
+    item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
+    row, _ = item_rows(items, item, there, False)
     # Heads and columns lie next to each other in memory, and do so in a tile, for loads of 16 bytes.
     place = tl.arange(0, PARTS * FEATURES)
     part = tl.program_id(1) * PARTS + place // FEATURES
@@ -63,9 +61,8 @@ def sddmm_kernel(
         scale = tl.load(dst_scale_ptr + row, mask=there, other=0)
     head = tl.program_id(1) * PARTS + tl.arange(0, PARTS)
     for step in tl.range(0, longest, EDGES, num_stages=STAGES):
-        edge = begin[:, None] + step + tl.arange(0, EDGES)[None, :]
-        live = edge < end[:, None]
-        source = tl.load(col_ptr + edge, mask=live, other=0).to(tl.int64)[:, :, None]
+        at, live = next_edges(begin, end, step, EDGES)
+        source = other_ends(items, at, live)[:, :, None]
         total = tl.zeros([ROWS, EDGES, PARTS * FEATURES], ACC)
         for ahead in range(0, WIDTH, FEATURES):
             rest = inside & (column + ahead < WIDTH)
@@ -87,15 +84,8 @@ def sddmm_kernel(
         result = tl.sum(tl.reshape(total, [ROWS, EDGES, PARTS, FEATURES]), axis=3)
         if dst_scale_ptr is not None:
             result *= scale[:, None, None]
-        if perm_ptr is None:
-            number = edge.to(tl.int64)
-        else:
-            number = tl.load(perm_ptr + edge, mask=live, other=0).to(tl.int64)
-        tl.store(
-            out_ptr + number[:, :, None] * HEADS + head[None, None, :],
-            result.to(out_ptr.dtype.element_ty),
-            mask=live[:, :, None] & (head < HEADS)[None, None, :],
-        )
+        number = caller_numbers(items, at, live)[:, :, None] * HEADS + head[None, None, :]
+        tl.store(out_ptr + number, result, mask=live[:, :, None] & (head < HEADS)[None, None, :])
 
 
 def sddmm(
@@ -131,7 +121,7 @@ def sddmm(
     with on_device_of(src):
         for bucket in buckets(work, plan):
             sddmm_kernel[(bucket.programs, -(-heads // parts))](
-                *(work.row, work.begin, work.end, work.col, work.perm),
+                items_of(work),
                 *(dst, src, dst_scale, out),
                 bucket.first,
                 bucket.count,

@@ -1,4 +1,8 @@
-"""A graph cut into pieces of work for GPU programs; made once for each direction and plan, then kept."""
+"""A graph cut into pieces of work for GPU programs; made once for each direction and plan, then kept.
+
+Rows may be taken in any order, such as one in which neighbours come close to each other: programs that run at
+the same time then find each other's sources in the caches. Where a row's result goes does not depend on it.
+"""
 
 from dataclasses import dataclass
 
@@ -6,9 +10,13 @@ import torch
 from torch import Tensor
 
 from onehop.graph import Graph
+from onehop.graph.reorder import row_order
 
 # Numbers of edges stay in 32 bits where a tile that begins at the last edge ends below 2^31.
 _NARROW_EDGES = 2**31 - 2**16
+# Short items are sorted by length within so many of them, which is a multiple of the most that share a
+# program: near enough to share sources, and so many that a program's items are of like length.
+_WINDOW = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +37,9 @@ class Work:
         begin: [items], int32 (int64 in graphs of about 2^31 edges or more): its first edge.
         end: [items], likewise: one behind its last edge.
         slot: [items], int32: where its partial result goes; -1 where it is a whole row.
-        long_items: How many of the items have more than ``short_edges`` edges; these come first, those of
-            the same power of two in the order of their rows. The others are sorted by their length,
-            longest first.
+        long_items: How many of the items have more than ``short_edges`` edges; these come first, the longest
+            ahead, and those of the same power of two in the order of their rows. The others follow in the
+            order of their rows, but are sorted by their length, longest first, within windows of 4096.
         slots: How many slots there are.
         split_row: [cut rows], int32: the rows that were cut.
         split_begin: [cut rows + 1], int32: the first slot of each.
@@ -62,7 +70,14 @@ class Work:
         return sum(tensor.nbytes for tensor in own)
 
 
-def work_of(graph: Graph, transposed: bool, device: torch.device, split_edges: int, short_edges: int) -> Work:
+def work_of(
+    graph: Graph,
+    transposed: bool,
+    device: torch.device,
+    split_edges: int,
+    short_edges: int,
+    ordering: str = "none",
+) -> Work:
     """The work of a graph; kept with the graph.
 
     Args:
@@ -71,8 +86,9 @@ def work_of(graph: Graph, transposed: bool, device: torch.device, split_edges: i
         device: Where the tensors are to be.
         split_edges: Most edges of an item.
         short_edges: Most edges of an item that shares its program.
+        ordering: In which order rows become items, see :class:`onehop.plans.TritonPlan`.
     """
-    key = ("work", transposed, device, split_edges, min(short_edges, split_edges))
+    key = ("work", transposed, device, split_edges, min(short_edges, split_edges), ordering)
     found = graph.derived.get(key)
     if found is None:
         with graph.lock:
@@ -80,7 +96,8 @@ def work_of(graph: Graph, transposed: bool, device: torch.device, split_edges: i
             if found is None:
                 col, perm = _edges(graph, transposed, device)
                 csr = graph.transposed_csr if transposed else graph.csr
-                found = _cut(csr.rowptr, col, perm, split_edges, short_edges, device)
+                order = None if ordering == "none" else row_order(graph, ordering, transposed).long()
+                found = _cut(csr.rowptr, col, perm, split_edges, short_edges, order, device)
                 graph.derived[key] = found
     return found
 
@@ -110,7 +127,13 @@ def _edges(graph: Graph, transposed: bool, device: torch.device) -> tuple[Tensor
 
 
 def _cut(
-    rowptr: Tensor, col: Tensor, perm: Tensor | None, split_edges: int, short_edges: int, device: torch.device
+    rowptr: Tensor,
+    col: Tensor,
+    perm: Tensor | None,
+    split_edges: int,
+    short_edges: int,
+    row_order: Tensor | None,
+    device: torch.device,
 ) -> Work:
     degree = rowptr.diff()
     rows, edges = degree.numel(), col.numel()
@@ -125,7 +148,7 @@ def _cut(
     slot = torch.where(in_slot, in_slot.cumsum(0) - 1, -1)
     split_begin = torch.cat([pieces.new_zeros(1), pieces[cut].cumsum(0)])
     length = end - begin
-    order = _sort_key(length, short_edges).sort(descending=True, stable=True).indices
+    order = _launched(row, length, short_edges, row_order)
     wide = torch.int32 if edges <= _NARROW_EDGES else torch.int64
 
     def there(values: Tensor, dtype: torch.dtype) -> Tensor:
@@ -147,10 +170,19 @@ def _cut(
     )
 
 
-def _sort_key(length: Tensor, short_edges: int) -> Tensor:
-    """Exact for short items, whose program waits for its longest; else the next power of two.
-
-    Rows of one power of two keep their order, in which neighbours may be near.
-    """
-    powers = 2 ** torch.arange(63)
-    return torch.where(length > short_edges, powers[torch.bucketize(length, powers)], length)
+def _launched(row: Tensor, length: Tensor, short_edges: int, row_order: Tensor | None) -> Tensor:
+    """[items]: which item comes first, which second, ...; of these rows and lengths."""
+    items = torch.arange(row.numel())
+    if row_order is not None:
+        place = torch.empty_like(row_order)
+        place[row_order] = torch.arange(row_order.numel())
+        items = place[row].sort(stable=True).indices
+    is_long = length[items] > short_edges
+    long, short = items[is_long], items[~is_long]
+    # The next power of two: the longest begin first, and rows of one power of two keep their order.
+    power = torch.bucketize(length[long], 2 ** torch.arange(63))
+    long = long[power.sort(descending=True, stable=True).indices]
+    # Exact, for a program waits for its longest item.
+    window = torch.arange(short.numel()) // _WINDOW
+    key = window * (short_edges + 1) + (short_edges - length[short])
+    return torch.cat([long, short[key.sort(stable=True).indices]])

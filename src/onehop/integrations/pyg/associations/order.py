@@ -9,6 +9,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 
 from onehop.integrations import reports
+from onehop.integrations.contexts import autocasts
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.eligibility import MODULE_HOOKS
 from onehop.integrations.pyg.propagate import Task
@@ -24,19 +25,29 @@ def switch(on: bool) -> None:
 
 def may_choose(lin: Any, x: Any) -> bool:
     """Whether a linear step on these features, [N, F], can be done apart from its module unnoticed."""
+    if (
+        not _on
+        or torch.compiler.is_compiling()
+        or type(x) is not Tensor
+        or x.dim() != 2
+        or type(lin) is not Linear
+    ):
+        return False
+    weight = lin.weight
     return (
-        _on
-        and not torch.compiler.is_compiling()
-        and type(x) is Tensor
-        and x.dim() == 2
-        and type(lin) is Linear
-        and not isinstance(lin.weight, UninitializedParameter)
-        and lin.weight.dtype is x.dtype
-        and lin.weight.size(1) == x.size(1)
+        not isinstance(weight, UninitializedParameter)
+        and weight.dtype is x.dtype
+        and weight.size(1) == x.size(1)
         and "forward" not in lin.__dict__
         and not any(lin.__dict__[name] for name in MODULE_HOOKS)
-        and not torch.is_autocast_enabled("cpu")
+        and _computes_plainly(x, weight)
     )
+
+
+def _computes_plainly(x: Tensor, weight: Tensor) -> bool:
+    """Whether both are on one device that has data, and autocast does not decide on their dtypes."""
+    together = weight.is_cpu if x.is_cpu else weight.device == x.device and not x.is_meta
+    return together and not autocasts(x)
 
 
 def aggregating_first_pays(x: Tensor, weight: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""A linear step, X W^T + b, whose gradient to W is summed over blocks of rows.
+"""A linear step, X W^T + b, whose gradient to W is summed over blocks of rows on the CPU.
 
 That gradient is a product over all nodes with few rows and few columns. BLAS libraries divide the rows and
 columns of a result, so that neither caches nor threads find enough to do; one product for each block of rows,
@@ -33,7 +33,8 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if bias is not None and bias.dtype is not x.dtype:
         return product(x, weight, None) + bias
     if (
-        x.size(0) < _LEAST_ROWS
+        not x.is_cpu
+        or x.size(0) < _LEAST_ROWS
         or x.dtype not in _DTYPES
         or not (torch.is_grad_enabled() and weight.requires_grad)
         or torch._C._are_functorch_transforms_active()
@@ -111,7 +112,7 @@ class _PrefixProduct(torch.autograd.Function):
 
 def _over_rows(left: Tensor, right: Tensor) -> Tensor:
     """[M, K]: left^T right, for [N, M] and [N, K]."""
-    if left.size(0) < _LEAST_ROWS:
+    if left.size(0) < _LEAST_ROWS or not left.is_cpu:
         return left.t() @ right
     blocks = left.size(0) // _BLOCK_ROWS
     whole = blocks * _BLOCK_ROWS

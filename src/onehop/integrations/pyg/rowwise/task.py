@@ -99,6 +99,8 @@ def _prepare(
     if isinstance(edges, str):
         return edges
     data, sizes = edges
+    if not data.is_cpu:
+        return "edge_index is not on the CPU, where alone messages run in blocks"
     message = type(layer).message
     arguments = arguments_of(layer, message, kwargs, sizes, data.size(1))
     if isinstance(arguments, str):

@@ -1,0 +1,140 @@
+"""How well nodes are divided, and what dividing a graph on disk takes.
+
+    python benchmarks/distributed/bench_partition.py [--graphs twin:arxiv-communities twin:arxiv]
+        [--parts 4 16] [--folder FOLDER] [--nodes 16000000] [--degree 12] [--json FILE]
+
+For every graph, number of parts and method: edges that are cut, rows that an exchange sends, the largest
+part's work over the mean, seconds. "chance" draws every node's part. With ``--folder``, a graph of so many
+nodes and edges is stored there, divided in 8 by a process of its own, and deleted; told are the time, and the
+most memory of its own that the process had, its libraries included.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+import onehop
+from onehop import distributed
+from onehop.bench.report import write_json
+from onehop.bench.stamp import machine_line
+from onehop.cli.sources import structure
+from onehop.distributed.division import ListDivision
+from onehop.graph import metis, stored
+
+METHODS = ("metis", "greedy", "streamed", "chance")
+STORED_PARTS = 8
+
+
+def divided(graph: onehop.Graph, parts: int, method: str) -> dict[str, object]:
+    """One partition's figures."""
+    start = time.perf_counter()
+    if method == "chance":
+        owner = torch.randint(0, parts, (graph.num_dst,), generator=torch.Generator().manual_seed(0)).int()
+    else:
+        owner = distributed.partition(graph, parts, method)
+    seconds = time.perf_counter() - start
+    part = ListDivision(graph.edge_index(), owner, parts).part(0)
+    work = torch.bincount(owner, 1 + graph.in_degrees.double(), minlength=parts)
+    return {
+        "parts": parts,
+        "method": method,
+        "cut_share": part.cut_edges / graph.num_edges,
+        "cut_rows": part.cut_rows,
+        "imbalance": float(work.max() / work.mean()),
+        "seconds": seconds,
+    }
+
+
+def blocks(nodes: int, degree: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Rows whose sources have near numbers, but for a tenth that have any."""
+    chance = torch.Generator().manual_seed(0)
+    step = max((1 << 20) // degree, 1)
+    for begin in range(0, nodes, step):
+        rows = torch.arange(begin, min(begin + step, nodes)).repeat_interleave(degree)
+        near = (rows + torch.randint(-5000, 5000, rows.shape, generator=chance)) % nodes
+        far = torch.randint(0, nodes, rows.shape, generator=chance)
+        col = torch.where(torch.rand(rows.shape, generator=chance) < 0.1, far, near)
+        yield torch.full((len(rows) // degree,), degree), col
+
+
+def divide(folder: Path) -> dict[str, object]:
+    """The work of the process that divides: seconds, and its peak of anonymous memory."""
+    peak, done = [0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("RssAnon:"):
+                    peak[0] = max(peak[0], int(line.split()[1]) << 10)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    start = time.perf_counter()
+    meta = distributed.save(folder / "parts", onehop.Graph.open(folder / "graph"), parts=STORED_PARTS)
+    seconds = time.perf_counter() - start
+    done.set()
+    watcher.join()
+    share = meta["cut_edges"] / meta["num_edges"]
+    return {"parts": STORED_PARTS, "seconds": seconds, "peak_bytes": peak[0], "cut_share": share}
+
+
+def on_disk(folder: Path, nodes: int, degree: int) -> dict[str, object]:
+    """Stores a graph, has it divided, and deletes both."""
+    inside = folder / "bench-partition"
+    inside.mkdir(parents=True)
+    try:
+        stored.write(inside / "graph", nodes, blocks(nodes, degree))
+        said = subprocess.run(
+            [sys.executable, __file__, "--divide", str(inside)], check=True, capture_output=True, text=True
+        ).stdout
+    finally:
+        shutil.rmtree(inside)
+    list_bytes = 16 * nodes * degree
+    return {"nodes": nodes, "edges": nodes * degree, "edge_index_bytes": list_bytes} | json.loads(said)
+
+
+def main() -> None:
+    """Measures, prints, writes."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--graphs", nargs="*", default=["twin:arxiv-communities", "twin:arxiv"])
+    parser.add_argument("--parts", nargs="+", type=int, default=[4, 16])
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--nodes", type=int, default=16_000_000)
+    parser.add_argument("--degree", type=int, default=12)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--divide", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.divide is not None:
+        print(json.dumps(divide(options.divide)))
+        return
+    print(machine_line())
+    results: dict[str, list[dict[str, object]]] = {}
+    for name in options.graphs:
+        graph = structure(name).graph
+        for parts in options.parts:
+            for method in METHODS:
+                if method == "metis" and not metis.installed():
+                    continue
+                row = divided(graph, parts, method)
+                results.setdefault(name, []).append(row)
+                print(name, json.dumps(row))
+    found = None
+    if options.folder is not None:
+        found = on_disk(options.folder, options.nodes, options.degree)
+        print("on disk", found)
+    if options.json is not None:
+        write_json(options.json, "bench partition", {"partitions": results, "on_disk": found})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""What plans do on a GPU: ``python benchmarks/gpu.py tuned`` and ``python benchmarks/gpu.py orders``.
+
+Results are checked first; what was done when the time is over is written down, what was not is named.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from onehop.bench.gpu import order_study, tuned_plans
+from onehop.bench.gpu.correctness import hostile_edges, judge_all
+from onehop.bench.report import write_json
+from onehop.kernels.triton import availability
+
+PARTS = ("tuned", "orders")
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+# Heads and width of each; reductions see H * D columns.
+_SIZES = ((4, 64), (1, 64))
+# Random graphs have no communities for an order to find; twins have, and roads have neighbours.
+_GRAPHS = {
+    "tuned": ("ogbn-arxiv", "pokec-regions", "city-roads-L", "twitch-views", "cora"),
+    "orders": ("twin:arxiv-communities", "twin:reddit", "city-roads-L", "ogbn-arxiv"),
+}
+_OPERATORS = {
+    "tuned": ("sum", "max", "gat", "gatv2", "attention"),
+    "orders": ("sum", "gatv2", "attention"),
+}
+
+
+def main(part: str, arguments: Sequence[str] | None = None) -> int:
+    """Returns 1 where a result is wrong, 2 where the kernels cannot run, else 0."""
+    chosen = _parser(part).parse_args(arguments)
+    reason = availability.missing()
+    if reason is not None:
+        sys.stdout.write(f"The GPU kernels cannot run here: triton {reason}.\n")
+        return 2
+    deadline = time.monotonic() + 60 * chosen.minutes
+    device = availability.current()
+    dtypes = [_DTYPES[name] for name in chosen.dtypes]
+    verdicts = judge_all(*hostile_edges(device, chosen.hub), dtypes)
+    wrong = [verdict for verdict in verdicts if not verdict.passes]
+    sys.stdout.write(f"{len(verdicts) - len(wrong)} of {len(verdicts)} results and gradients are right.\n")
+    if wrong:
+        return 1
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    table = tuned_plans.table if part == "tuned" else order_study.table
+    figures: list[Any] = []
+    left_out: list[str] = []
+    for name, found in _figures(part, chosen, dtypes, device, deadline):
+        if found is None:
+            left_out.append(name)
+            continue
+        figures += found
+        rows = [line for line in table(found).splitlines()[2:] if line.startswith("|")]
+        sys.stdout.write("\n".join(rows) + "\n")
+        _write(part, chosen.out, device, figures, left_out, table)  # so that an interruption loses little
+    _write(part, chosen.out, device, figures, left_out, table)
+    if left_out:
+        sys.stdout.write(f"out of time, not measured: {', '.join(left_out)}\n")
+    return 0
+
+
+def _figures(
+    part: str,
+    chosen: argparse.Namespace,
+    dtypes: Sequence[torch.dtype],
+    device: torch.device,
+    deadline: float,
+) -> Iterator[tuple[str, Any]]:
+    cases = (chosen.graphs, chosen.operators, dtypes, _SIZES)
+    if part == "orders":
+        return order_study.study(*cases, scale=chosen.scale, device=device, deadline=deadline)
+    return tuned_plans.compare(
+        *cases, scale=chosen.scale, device=device, budget_s=chosen.budget, deadline=deadline
+    )
+
+
+def _parser(part: str) -> argparse.ArgumentParser:
+    what = "untuned plans with tuned ones" if part == "tuned" else "orders of rows, for either mapping"
+    parser = argparse.ArgumentParser(prog=f"gpu.py {part}", description=f"Compare {what} on a GPU.")
+    parser.add_argument("--out", type=Path, default=Path("build/gpu"), help="folder of results")
+    parser.add_argument("--minutes", type=float, default=8.0, help="no case is begun after so long")
+    parser.add_argument("--graphs", nargs="+", default=_GRAPHS[part], help="the benchmark's, or twin:NAME")
+    parser.add_argument("--operators", nargs="+", choices=_OPERATORS[part], default=_OPERATORS[part])
+    parser.add_argument("--dtypes", nargs="+", choices=list(_DTYPES), default=["float32", "bfloat16"])
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies nodes and edges of the graphs")
+    parser.add_argument("--hub", type=int, default=2000, help="edges of the hub in the check")
+    if part == "tuned":
+        parser.add_argument("--budget", type=float, help="seconds for tuning a case; by default the tuner's")
+    return parser
+
+
+def _write(
+    part: str,
+    folder: Path,
+    device: torch.device,
+    figures: Sequence[Any],
+    left_out: Sequence[str],
+    table: Callable[[Any], str],
+) -> None:
+    content = {
+        "gpu": availability.machine(device),
+        "cases": [each.to_dict() for each in figures],
+        "left_out": list(left_out),
+    }
+    write_json(folder / f"gpu-{part}.json", f"gpu-{part}", content)
+    (folder / f"gpu-{part}.md").write_text(table(figures))

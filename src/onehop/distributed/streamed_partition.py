@@ -1,0 +1,83 @@
+"""A partition of a graph whose edges pass by, block after block: a few numbers for every node are in memory.
+
+Linear deterministic greedy (Stanton and Kliot, KDD 2012): a node goes to the part that has most of its
+neighbours, each part's count multiplied by the share of its room that is left. It passes several times; from
+the second on all neighbours have a part already (Nishimura and Ugander, KDD 2013).
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+# The first row of a block, the numbers of edges of its rows, and their sources.
+Blocks = Iterable[tuple[int, Tensor, Tensor]]
+
+# What a further pass gains is small from here on.
+_PASSES = 4
+# A part may do this much more work than the mean.
+_IMBALANCE = 1.05
+# A node without neighbours that have a part goes where most room is.
+_ALONE = 1e-3
+
+
+def streamed(blocks: Callable[[], Blocks], degrees: Tensor, parts: int) -> Tensor:
+    """The part of every node; see :func:`onehop.distributed.partition`.
+
+    Args:
+        blocks: Lets the rows pass by once more. Nodes of one block are placed together, by what was known
+            before it, so blocks should be a small share of the graph.
+        degrees: [N], how many edges end in each node.
+        parts: How many.
+
+    Returns:
+        [N], int32.
+    """
+    work = (1 + degrees).double()
+    most = float(work.sum()) / parts * _IMBALANCE
+    # The last number stands for no part yet.
+    part = torch.full((len(degrees),), parts, dtype=torch.int32)
+    load = torch.zeros(parts, dtype=torch.float64)
+    for _ in range(_PASSES):
+        for first, counts, col in blocks():
+            rows = slice(first, first + len(counts))
+            before = part[rows]
+            placed = before < parts
+            load.index_add_(0, before[placed], -work[rows][placed])
+            near = _neighbours(counts, part[col.long()], parts)
+            score = (near + _ALONE) * (1 - load / most).clamp_(min=0)
+            part[rows] = _placed(score, work[rows], load, most)
+    return part
+
+
+def _neighbours(counts: Tensor, part: Tensor, parts: int) -> Tensor:
+    """[rows, parts]: how many of each row's sources each part has."""
+    row = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    found = torch.bincount(row * (parts + 1) + part, minlength=len(counts) * (parts + 1))
+    return found.view(-1, parts + 1)[:, :parts].double()
+
+
+def _placed(score: Tensor, work: Tensor, load: Tensor, most: float) -> Tensor:
+    """[rows]: the best part of each row that has room for it, the surest rows first; ``load`` is updated."""
+    parts = len(load)
+    goal = torch.empty(len(score), dtype=torch.int32)
+    waiting = score.max(1).values.argsort(descending=True, stable=True)
+    for _ in range(parts):
+        wanted = score[waiting].argmax(1)
+        left = []
+        for number in range(parts):
+            rows = waiting[wanted == number]
+            fits = work[rows].cumsum(0) + load[number] <= most
+            goal[rows[fits]] = number
+            load[number] += work[rows[fits]].sum()
+            score[rows[~fits], number] = -1.0
+            left.append(rows[~fits])
+        waiting = torch.cat(left)
+        if not len(waiting):
+            return goal
+    # Rows with more edges than any part has room for.
+    for row in waiting.tolist():
+        emptiest = int(load.argmin())
+        goal[row] = emptiest
+        load[emptiest] += work[row]
+    return goal

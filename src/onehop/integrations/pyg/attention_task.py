@@ -1,0 +1,82 @@
+"""An attention layer's propagation: what it works on, and what a recipe leaves to be done."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from onehop.backends import backend_for
+from onehop.graph import Graph
+from onehop.integrations import reports
+from onehop.integrations.pyg.graphs import graph_of
+from onehop.integrations.tuning import plan_text
+
+
+@dataclass(slots=True)
+class Propagation:
+    """One call of ``propagate``, with what was found out about it.
+
+    Attributes:
+        layer: The layer.
+        reduce: How it reduces messages.
+        edge_index: As it was given.
+        edges: [2, E], its tensor.
+        sizes: Rows of the two ends, as far as they are known; recipes fill it in as PyG does.
+        operands: What else was given, by name.
+        backend: Who is to run it, by name; empty means the first that takes the tensors.
+    """
+
+    layer: Any
+    reduce: str
+    edge_index: Any
+    edges: Tensor
+    sizes: list[int | None]
+    operands: dict[str, Any]
+    backend: str = ""
+
+    @property
+    def sending(self) -> int:
+        """The row of ``edges``, and the entry of a pair, that messages come from."""
+        return 0 if self.layer.flow == "source_to_target" else 1
+
+    def graph(self, num_src: int) -> Graph | None:
+        """The graph of these edges; None if a node number is out of range."""
+        receiving = 1 - self.sending
+        num_dst = self.sizes[receiving]
+        if num_dst is None:
+            num_dst = self.sizes[self.sending]
+        if type(num_dst) is not int:
+            return None
+        return graph_of(self.edges, num_src, num_dst, self.sending == 0)
+
+
+@dataclass(slots=True)
+class AttentionTask:
+    """Attention of one layer, ready to run.
+
+    Attributes:
+        form: As ``explain`` shows it.
+        reduce: How messages are reduced.
+        graph: Over which edges.
+        x: The sources' features.
+        run: Computes the aggregated messages.
+        fused: The operator, "gat", "gatv2" or "attention", that does it all; empty where there are several.
+        backend: Who runs it, by name; empty means the first that takes the tensors.
+    """
+
+    form: str
+    reduce: str
+    graph: Graph
+    x: Tensor
+    run: Callable[[], Tensor]
+    fused: str = ""
+    backend: str = ""
+
+    def described(self, layer: Any) -> reports.Call:
+        """What ``explain`` shows."""
+        backend = backend_for(self.x.device, self.x.dtype, self.backend)
+        heads = self.x.size(1) if self.x.dim() == 3 else 1
+        what, width = self.fused or self.reduce, self.x.size(-1)
+        plan = plan_text(backend, self.graph, what, width, self.x.dtype, self.x.device, heads)
+        return reports.Call(layer, None, self.form, self.reduce, backend.name, plan)

@@ -1,0 +1,159 @@
+"""What the kernels of one attention call have in common: their operands, and what they are compiled for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import triton.language as tl
+from torch import Tensor
+
+from onehop.kernels.attention_operands import AttentionOperands
+from onehop.kernels.triton.launch import Bucket, accumulator, items_of
+from onehop.kernels.triton.numbers import dropout_words, two_parts
+from onehop.kernels.triton.registers import bounded
+from onehop.kernels.triton.work import Work
+from onehop.plans.triton import TritonPlan
+from onehop.plans.triton_default import power_of_two
+
+# Of onehop.kernels.triton.attention_parts.
+_RULES = {"gat": 0, "gatv2": 1, "dot": 2}
+_EDGE_ROWS, _EDGE_PROJECTED = 1, 2
+_MASK_TENSOR, _MASK_DROPOUT = 1, 2
+
+
+class Given(NamedTuple):
+    """The tensors of :class:`AttentionOperands`, packed; ``edge_weight`` is [K, H * D]."""
+
+    value: Tensor
+    key: Tensor | None
+    query: Tensor
+    att: Tensor | None
+    edge: Tensor | None
+    edge_weight: Tensor | None
+    mask: Tensor | None
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a kernel is compiled for, besides dtypes.
+
+    Attributes:
+        RULE: How scores are made; this and the next two are constants of :mod:`.attention_parts`.
+        EDGE: What an edge brings along.
+        MASK: What the softmaxed weights are multiplied by.
+        ACC: In which numbers are added up.
+        H: Heads.
+        D: Columns of keys; 1 where these are numbers.
+        V: Columns of values.
+        K: Columns of edges' features before they are projected.
+        BLOCK_D: Of a tile, at least D.
+        BLOCK_V: Of a tile, at least V.
+        HEADS: Of a tile.
+        ROWS: Items of a tile.
+        EDGES: Edges of each item that are read at a time.
+        SPLIT: Whether pieces of rows may be among the items.
+        STAGES: How many tiles are under way at a time.
+    """
+
+    RULE: int
+    EDGE: int
+    MASK: int
+    ACC: tl.dtype
+    H: int
+    D: int
+    V: int
+    K: int
+    BLOCK_D: int
+    BLOCK_V: int
+    HEADS: int
+    ROWS: int
+    EDGES: int
+    SPLIT: bool
+    STAGES: int
+
+
+class Call:
+    """A call's operands and form, and how its kernels are launched."""
+
+    def __init__(self, plan: TritonPlan, operands: AttentionOperands) -> None:
+        self.plan, self.operands = plan, operands
+        heads, value_width = operands.value.shape[1:]
+        width = 1 if operands.rule == "gat" else operands.query.size(2)
+        block_d, block_v = power_of_two(width), power_of_two(value_width)
+        edge, edge_weight = operands.edge, operands.edge_weight
+        mask = 0
+        if operands.mask is not None:
+            mask = _MASK_TENSOR
+        elif operands.dropout:
+            mask = _MASK_DROPOUT
+        self.acc = accumulator(operands.value.dtype)
+        self.given = Given(
+            value=operands.value.contiguous(),
+            key=_packed(operands.key),
+            query=operands.query.contiguous(),
+            att=_packed(operands.att),
+            edge=_packed(edge),
+            edge_weight=None if edge_weight is None else edge_weight.t().contiguous(),
+            mask=_packed(operands.mask),
+        )
+        self.form = Form(
+            RULE=_RULES[operands.rule],
+            EDGE=0 if edge is None else _EDGE_ROWS if edge_weight is None else _EDGE_PROJECTED,
+            MASK=mask,
+            ACC=tl.float64 if self.acc.itemsize == 8 else tl.float32,
+            H=heads,
+            D=width,
+            V=value_width,
+            K=0 if edge is None or edge_weight is None else edge.size(1),
+            BLOCK_D=block_d,
+            BLOCK_V=block_v,
+            HEADS=min(power_of_two(heads), max(plan.block_features // max(block_d, block_v), 1)),
+            ROWS=1,
+            EDGES=1,
+            SPLIT=False,
+            STAGES=plan.num_stages,
+        )
+        self.numbers: dict[str, Any] = {
+            **dropout_words(operands),
+            "factor": two_parts(operands.factor),
+            "kept": two_parts(1 / (1 - operands.dropout)),
+        }
+
+    def run(
+        self,
+        kernel: Any,
+        work: Work,
+        bucket: Bucket,
+        tensors: Mapping[str, Tensor | None],
+        programs: int | None = None,
+        all_heads: bool = False,
+        numbered: bool = False,
+        **choices: bool,
+    ) -> None:
+        """Launches a kernel over a bucket: a program a tile, or so many programs that share the tiles.
+
+        ``numbered`` says that it reads or writes something per edge besides operands.
+        """
+        form = replace(
+            self.form,
+            HEADS=power_of_two(self.form.H) if all_heads else self.form.HEADS,
+            ROWS=bucket.rows,
+            EDGES=bucket.edges,
+            SPLIT=bucket.split,
+        )
+        per_edge = numbered or self.form.EDGE != 0 or self.form.MASK != 0
+        kernel[(bucket.programs if programs is None else programs, -(-form.H // form.HEADS))](
+            items_of(work, per_edge),
+            self.given,
+            **tensors,
+            **self.numbers,
+            first=bucket.first,
+            count=bucket.count,
+            FORM=form,
+            **choices,
+            **bounded(self.plan),
+        )
+
+
+def _packed(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.contiguous()

@@ -1,0 +1,169 @@
+"""Scores of attention, and gradients to them, edge by edge: for sweeps over rows of either end.
+
+``given`` and ``form`` are :class:`.attention_call.Given` and ``Form``. One end of the edges is a tile's row,
+[rows, 1, heads, columns], the other one is gathered, [rows, edges, heads, columns]; which is which makes no
+difference here. For "gat", keys and queries are numbers, without columns.
+"""
+
+import triton
+import triton.language as tl
+
+from onehop.kernels.triton.attention_parts import (
+    DOT,
+    EDGE_ROWS,
+    GAT,
+    GATV2,
+    NO_EDGE,
+    NO_MASK,
+    feature_rows,
+    head_numbers,
+    multipliers,
+    number_of_two,
+)
+
+
+@triton.jit
+def leaky(x, slope):
+    """Leaky relu."""
+    return tl.where(x > 0, x, x * slope)
+
+
+@triton.jit
+def through_leaky(grad, x, slope):
+    """The gradient to what a leaky relu was given."""
+    return tl.where(x > 0, grad, grad * slope)
+
+
+@triton.jit
+def of_sources(given, row, inside, head, column, value_column, form: tl.constexpr):
+    """Values and keys; where there are no keys, values stand in their place."""
+    values = feature_rows(given.value, row, inside, head, value_column, form.H, form.V, form.ACC)
+    if form.RULE == GAT:
+        return values, head_numbers(given.key, row, inside, head, form.H, form.ACC)
+    elif form.RULE == DOT:
+        return values, feature_rows(given.key, row, inside, head, column, form.H, form.D, form.ACC)
+    else:
+        return values, values
+
+
+@triton.jit
+def of_destinations(given, row, inside, head, column, form: tl.constexpr):
+    """Queries."""
+    if form.RULE == GAT:
+        return head_numbers(given.query, row, inside, head, form.H, form.ACC)
+    else:
+        return feature_rows(given.query, row, inside, head, column, form.H, form.D, form.ACC)
+
+
+@triton.jit
+def of_edges(given, number, inside, head, column, form: tl.constexpr):
+    """Edges' features, as they lie in memory or projected by ``edge_weight``."""
+    if form.RULE == GAT:
+        return head_numbers(given.edge, number, inside, head, form.H, form.ACC)
+    elif form.EDGE == EDGE_ROWS:
+        return feature_rows(given.edge, number, inside, head, column, form.H, form.D, form.ACC)
+    else:
+        within = head[:, None] * form.D + column[None, :]
+        there = (head < form.H)[:, None] & (column < form.D)[None, :]
+        total = tl.zeros([number.shape[0], number.shape[1], head.shape[0], column.shape[0]], form.ACC)
+        for k in range(form.K):
+            feature = tl.load(given.edge + number * form.K + k, mask=inside, other=0.0).to(form.ACC)
+            place = given.edge_weight + k * (form.H * form.D) + within
+            weight = tl.load(place, mask=there, other=0.0)
+            total += feature[:, :, None, None] * weight[None, None, :, :]
+        return total
+
+
+@triton.jit
+def score_settings(given, factor, head, column, form: tl.constexpr):
+    """GATv2's attention vector, [1, 1, heads, columns], and the leaky relu's slope or the scale of products.
+
+    For the other rules, the first is a number that nothing reads.
+    """
+    number = number_of_two(factor[0], factor[1], form.ACC)
+    vector = number
+    if form.RULE == GATV2:
+        there = (head < form.H)[:, None] & (column < form.D)[None, :]
+        place = given.att + head[:, None] * form.D + column[None, :]
+        vector = tl.load(place, mask=there, other=0.0)[None, None, :, :]
+    return vector, number
+
+
+@triton.jit
+def scored(given, values, keys, queries, settings, number, inside, head, column, form: tl.constexpr):
+    """Values and keys with what edges add to them, what the leaky relu is given, and scores.
+
+    For the rule without a leaky relu, the score stands in the place of what that is given.
+    """
+    vector, factor = settings
+    if form.RULE == DOT:
+        if form.EDGE != NO_EDGE:
+            extra = of_edges(given, number, inside, head, column, form)
+            keys += extra
+            values += extra
+        score = tl.sum(keys * queries, 3) * factor
+        return values, keys, score, score
+    else:
+        raw = keys + queries
+        if form.EDGE != NO_EDGE:
+            raw += of_edges(given, number, inside, head, column, form)
+        if form.RULE == GATV2:
+            return values, keys, raw, tl.sum(leaky(raw, factor) * vector, 3)
+        else:
+            return values, keys, raw, leaky(raw, factor)
+
+
+@triton.jit
+def weights_and_slopes(
+    given,
+    grad_weights,
+    score,
+    normaliser,
+    product,
+    values,
+    grads,
+    number,
+    inside,
+    head,
+    dropout,
+    form: tl.constexpr,
+    WEIGHTS: tl.constexpr,
+):
+    """The weights by which values were summed, and the gradients to scores, [rows, edges, heads].
+
+    ``normaliser`` is the logarithm of the row's sum of exponentials, ``product`` its sum of weights times
+    their gradients.
+    """
+    valid = inside[:, :, None] & (head < form.H)[None, None, :]
+    weight = tl.exp(tl.where(valid, score - normaliser, float("-inf")))
+    slope = tl.sum(values * grads, 3)
+    masked_weight = weight
+    if form.MASK != NO_MASK:
+        multiplier = masked(given, number, inside, head, dropout, form)
+        masked_weight = weight * multiplier
+        slope *= multiplier
+    if WEIGHTS:
+        to_weight = head_numbers(grad_weights, number, inside, head, form.H, form.ACC)
+        # Weights that are returned are masked but for the dot product's.
+        if form.MASK != NO_MASK and form.RULE != DOT:
+            to_weight *= multiplier
+        slope += to_weight
+    return masked_weight, tl.where(valid, weight * (slope - product), 0.0)
+
+
+@triton.jit
+def masked(given, number, inside, head, dropout, form: tl.constexpr):
+    """What weights are multiplied by; ``dropout``: base, threshold, what is kept in two parts."""
+    base, threshold, kept = dropout
+    return multipliers(
+        given.mask,
+        number,
+        inside,
+        head,
+        base,
+        threshold,
+        number_of_two(kept[0], kept[1], form.ACC),
+        form.H,
+        form.MASK,
+        form.ACC,
+    )

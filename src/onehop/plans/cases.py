@@ -1,0 +1,192 @@
+"""What a plan is tuned for: the figures by which it is found again.
+
+On a CPU that is what the plan was measured for, and nothing else: figures of the graph (:func:`graph_key`),
+the operation, direction, width, dtype, number of threads and instruction set. On a GPU figures are told in
+classes (:func:`shape_class`), since what suits a GPU depends on sizes and degrees and little on their last
+digit. Left out are the graph's edges themselves (the same graph loaded by another program has the same
+figures) and the values of features and weights, which no kernel's time depends on. The machine is the file's
+business (:mod:`onehop.plans.store`).
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from onehop import native
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+
+# A width that was not tuned takes the plan of the nearest that was, up to this ratio.
+NEAR_WIDTH = 1.25
+
+OPERATIONS = ("sum", "extremum", "extremum_grad", "sddmm", "edge_softmax", "attention")
+# On GPUs each rule of attention has kernels of its own, and its gradient plans of its own.
+GPU_OPERATIONS = (*OPERATIONS, "attention_grad", "gat", "gat_grad", "gatv2", "gatv2_grad")
+
+# Of the rows: half have so few edges, most, all.
+_SHARES = (0.5, 0.9, 1.0)
+
+Sizes = tuple[int, int, int]
+"""(num_src, num_dst, num_edges), exact or in classes: most graphs are dismissed by these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a plan for the CPU is tuned for.
+
+    Attributes:
+        graph: Its figures, from :func:`graph_key`.
+        operation: One of :data:`OPERATIONS`; "sum" stands for mean too, "extremum" for max and min.
+        transposed: Whether every edge is turned round, as in backward passes.
+        width: Columns.
+        dtype: Of the features, such as "float32".
+        threads: torch's number.
+        isa: Instruction set of the kernels.
+    """
+
+    graph: str
+    operation: str
+    transposed: bool
+    width: int
+    dtype: str
+    threads: int
+    isa: str
+
+    def __post_init__(self) -> None:
+        """Checks what a file may have wrong."""
+        _check(self, OPERATIONS, graph=str, transposed=bool, width=int, threads=int)
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of the graph."""
+        return sizes_of(self.graph)
+
+    @property
+    def backward(self) -> bool:
+        """Whether it belongs to a backward pass."""
+        return self.transposed
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCase:
+    """What a plan for a GPU is tuned for.
+
+    Attributes:
+        graph: The class of its figures, from :func:`shape_class`.
+        operation: One of :data:`GPU_OPERATIONS`.
+        transposed: Whether every edge is turned round, as in backward passes of sums and extrema.
+        width: Columns of all heads together.
+        heads: How many heads share them.
+        dtype: Of the features, such as "float32".
+        device: The GPU's name.
+    """
+
+    graph: str
+    operation: str
+    transposed: bool
+    width: int
+    heads: int
+    dtype: str
+    device: str
+
+    def __post_init__(self) -> None:
+        """Checks what a file may have wrong."""
+        _check(self, GPU_OPERATIONS, graph=str, transposed=bool, width=int, heads=int, device=str)
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of the graph, in classes."""
+        return sizes_of(self.graph)
+
+    @property
+    def backward(self) -> bool:
+        """Whether it belongs to a backward pass."""
+        return self.transposed or self.operation.endswith("_grad")
+
+
+def distance(case: Case | GpuCase, wanted: Case | GpuCase) -> float | None:
+    """How far a plan's width is from the one that is wanted, as a ratio; None where it does not suit."""
+    if type(case) is not type(wanted) or dataclasses.replace(case, width=wanted.width) != wanted:
+        return None
+    ratio = max(case.width, wanted.width) / max(min(case.width, wanted.width), 1)
+    return ratio if ratio <= NEAR_WIDTH else None
+
+
+def graph_key(graph: Graph) -> str:
+    """The figures of a graph by which tuned plans are found again. Needs the graph's statistics."""
+    s = graph.statistics
+    degrees = "-".join(map(str, s.degree_quantiles))
+    return (
+        f"{s.num_src}x{s.num_dst} edges {s.num_edges} degrees {degrees} empty {s.empty_rows} "
+        f"loops {s.self_loops} span {s.mean_span:.2f}"
+    )
+
+
+def shape_class(graph: Graph) -> str:
+    """Its sizes, and its degrees at half, nine tenths and all of the rows, as the powers of two next above.
+
+    The span, by which an order may gain, counts as the nearest power of two. Needs the graph's statistics.
+    """
+    s = graph.statistics
+    num_src, num_dst, edges = size_class(graph)
+    quantiles = dict(zip(s.QUANTILES, s.degree_quantiles, strict=True))
+    degrees = "-".join(str(_class(quantiles[share])) for share in _SHARES)
+    span = 2.0 ** round(math.log2(s.mean_span)) if s.mean_span > 0 else 0.0
+    return f"{num_src}x{num_dst} edges {edges} degrees {degrees} span {span:g}"
+
+
+def size_class(graph: Graph) -> Sizes:
+    """The sizes in :func:`shape_class`, without statistics."""
+    return _class(graph.num_src), _class(graph.num_dst), _class(graph.num_edges)
+
+
+def case_of(graph: Graph, operation: str, transposed: bool, width: int, dtype: torch.dtype) -> Case:
+    """What a plan for the CPU would be tuned for here and now."""
+    return Case(
+        graph_key(graph),
+        operation,
+        transposed,
+        width,
+        _name(dtype),
+        native.threads(),
+        native.extension.selected_isa(),
+    )
+
+
+def gpu_case_of(
+    graph: Graph, operation: str, transposed: bool, width: int, heads: int, dtype: torch.dtype, device: str
+) -> GpuCase:
+    """What a plan for the GPU of that name would be tuned for."""
+    return GpuCase(shape_class(graph), operation, transposed, width, heads, _name(dtype), device)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _class(number: int) -> int:
+    return 1 << (number - 1).bit_length() if number > 0 else 0
+
+
+def _check(case: Case | GpuCase, operations: tuple[str, ...], **kinds: type[Any]) -> None:
+    if case.operation not in operations:
+        raise ArgumentError(f"operation: expected one of {', '.join(operations)}, got {case.operation!r}.")
+    for name, kind in kinds.items():
+        if type(getattr(case, name)) is not kind:
+            raise ArgumentError(
+                f"{name}: expected {kind.__name__}, got {type(getattr(case, name)).__name__}."
+            )
+    sizes_of(case.graph)
+
+
+def sizes_of(key: str) -> Sizes:
+    """(num_src, num_dst, num_edges), from what :func:`graph_key` or :func:`shape_class` wrote."""
+    try:
+        counts, edges = key.split(" degrees ")[0].split(" edges ")
+        num_src, num_dst = counts.split("x")
+        return int(num_src), int(num_dst), int(edges)
+    except ValueError as error:
+        raise ArgumentError(f"graph: {key!r} is no key of a graph ({error}).") from error

@@ -1,0 +1,98 @@
+"""A plan that was tuned, and what it was chosen by: an entry of the store."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from onehop.errors import ArgumentError
+from onehop.plans.cases import Case, GpuCase
+from onehop.plans.cpu import CpuPlan
+from onehop.plans.triton import TritonPlan
+
+P = TypeVar("P", bound=CpuPlan | TritonPlan)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned(Generic[P]):
+    """A plan, and what it was chosen by.
+
+    Attributes:
+        case: What it was tuned for.
+        plan: The plan.
+        predicted_s: What the cost model expects of a call; None on GPUs, of which there is no model.
+        measured_s: Median of the calls of the last race against the default plan; None where it was not run:
+            such a plan is where the next search begins, and is not used before.
+        default_s: The same for the default plan.
+        baseline_s: The same for torch's sparse CSR; None where torch has no such operation, or it was not
+            timed, as under ``patch(tune="auto")``, and on GPUs, where it is one of the plans.
+        ordering_s: What computing the plan's order took; 0 without one.
+        tried: How many plans were measured.
+        finished: Whether the search came to its end, so that tuning again would find no more.
+        codegen: What came of generating kernels, as a sentence; empty where nobody asked for that.
+        raced: Whether generated kernels were measured.
+        figures: Of the graph that it was measured on, where the case tells them in classes: on other graphs
+            of the class the plan is used without its order, which may do nothing for them.
+    """
+
+    case: Case | GpuCase
+    plan: P
+    predicted_s: float | None
+    measured_s: float | None = None
+    default_s: float | None = None
+    baseline_s: float | None = None
+    ordering_s: float = 0.0
+    tried: int = 0
+    finished: bool = True
+    codegen: str = ""
+    raced: bool = False
+    figures: str = ""
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster than the default plan."""
+        return self.default_s / self.measured_s if self.default_s and self.measured_s else None
+
+    @property
+    def break_even(self) -> int:
+        """After how many calls the order of the plan has paid for itself; 0 without one."""
+        if not self.ordering_s or not self.default_s or not self.measured_s:
+            return 0
+        saved = self.default_s - self.measured_s
+        return int(self.ordering_s / saved) + 1 if saved > 0 else 1 << 30
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Any) -> "Tuned[Any]":
+        """What :meth:`to_dict` wrote.
+
+        Raises:
+            ArgumentError: A field is missing, unknown or of another type.
+        """
+        try:
+            told = values["case"]
+            case: Case | GpuCase
+            plan: CpuPlan | TritonPlan
+            if "device" in told:
+                case, plan = GpuCase(**told), TritonPlan.from_dict(values["plan"])
+            else:
+                case, plan = Case(**told), CpuPlan.from_dict(values["plan"])
+            return cls(**{**values, "case": case, "plan": plan})
+        except (TypeError, KeyError) as error:
+            raise ArgumentError(f"tuned plan: a field is missing or unknown ({error}).") from error
+
+    def __str__(self) -> str:
+        """The plan, what was expected of it, what was measured, and beside what."""
+        told = [f"tuned at width {self.case.width}"]
+        for what, seconds in (
+            ("predicted", self.predicted_s),
+            ("measured", self.measured_s),
+            ("default plan", self.default_s),
+            ("torch CSR", self.baseline_s),
+        ):
+            if seconds is not None:
+                told.append(f"{what} {seconds * 1e3:.3g} ms")
+        made = f"; {self.codegen}" if self.codegen else ""
+        return f"{self.plan}, {', '.join(told)} (of {self.tried} plans measured{made})"

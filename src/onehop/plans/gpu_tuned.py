@@ -1,0 +1,67 @@
+"""Plans that were tuned for GPUs, as the Triton backend looks them up: a table for each kind of GPU."""
+
+from typing import Any
+
+import torch
+
+from onehop.graph import Graph
+from onehop.plans.cases import GpuCase, gpu_case_of, size_class
+from onehop.plans.entry import Tuned
+from onehop.plans.table import Table
+from onehop.plans.triton import TritonPlan
+
+_tables: dict[str, Table[TritonPlan]] = {}
+
+
+def find(
+    graph: Graph,
+    operation: str,
+    transposed: bool,
+    width: int,
+    heads: int,
+    dtype: torch.dtype,
+    machine: dict[str, Any],
+) -> tuple[TritonPlan, Tuned[TritonPlan]] | None:
+    """The plan to use for this call and the tuning that it comes from; None if nothing was tuned.
+
+    O(1) on top of the graph's statistics, which are looked at only where a graph of such sizes was tuned.
+
+    Args:
+        graph: The graph; plans of graphs of its shape class are found.
+        operation: One of :data:`onehop.plans.cases.GPU_OPERATIONS`.
+        transposed: Whether rows are sources.
+        width: Columns of all heads together.
+        heads: How many heads share them.
+        dtype: Of the features.
+        machine: The GPU, by the stamp of its file; "gpu" is its name.
+    """
+    table = _table_of(machine)
+    if not table.knows(size_class(graph)):
+        return None
+    return table.find(
+        graph,
+        (operation, transposed, width, heads, dtype),
+        lambda: gpu_case_of(graph, operation, transposed, width, heads, dtype, machine["gpu"]),
+    )
+
+
+def install(found: list[Tuned[TritonPlan]], machine: dict[str, Any], keep: bool = True) -> None:
+    """Puts plans to use in this process, and, with ``keep``, on disk for later ones."""
+    _table_of(machine).install(found, keep)
+
+
+def known(case: GpuCase, machine: dict[str, Any]) -> Tuned[TritonPlan] | None:
+    """What was tuned for exactly this."""
+    return _table_of(machine).known(case)
+
+
+def forget() -> None:
+    """Empties the tables; what is on disk is read again when it is needed."""
+    _tables.clear()
+
+
+def _table_of(machine: dict[str, Any]) -> Table[TritonPlan]:
+    table = _tables.get(machine["gpu"])
+    if table is None:
+        table = _tables.setdefault(machine["gpu"], Table(lambda: machine))
+    return table

@@ -1,0 +1,156 @@
+"""Tuned plans of one machine, as its backend looks them up: in memory, filled from disk when needed."""
+
+import dataclasses
+import os
+import threading
+import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import torch
+
+from onehop import config
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.plans import store
+from onehop.plans.cases import Case, GpuCase, Sizes, distance, graph_key, sizes_of
+from onehop.plans.entry import P, Tuned
+
+_lock = threading.RLock()
+# Without this, a child forked while another thread is inside would wait for that thread for ever.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+@dataclass(slots=True)
+class _Use(Generic[P]):
+    """A tuned plan in use on one graph: its order, if not there yet, is made once calls have earned it."""
+
+    tuned: Tuned[P]
+    plan: P
+    without_order: P
+    calls: int = 0
+
+
+def _capturing() -> bool:
+    """Whether a CUDA graph is captured: then nothing new can be copied to the device."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+class Table(Generic[P]):
+    """Everything known in this process of one machine.
+
+    Args:
+        machine: Tells the machine, whose file it is (see :mod:`onehop.plans.store`).
+    """
+
+    def __init__(self, machine: Callable[[], dict[str, Any]]) -> None:
+        self._machine = machine
+        # Sizes of a graph -> what was tuned for such graphs: most graphs are dismissed by one lookup.
+        self._by_size: dict[Sizes, dict[Case | GpuCase, Tuned[P]]] = {}
+        # The same as it was read; it is looked at when a graph of these sizes comes.
+        self._unread: dict[Sizes, list[Any]] = {}
+        # Graph -> key of a call -> what to use; None: nothing.
+        self._uses: weakref.WeakKeyDictionary[Graph, dict[Hashable, _Use[P] | None]]
+        self._uses = weakref.WeakKeyDictionary()
+        self._loaded = False
+
+    def knows(self, sizes: Sizes) -> bool:
+        """Whether anything may have been tuned for graphs of these sizes, as cases tell them."""
+        if not self._loaded:
+            self._load()
+        return sizes in self._by_size or sizes in self._unread
+
+    def find(
+        self, graph: Graph, key: Hashable, case: Callable[[], Case | GpuCase]
+    ) -> tuple[P, Tuned[P]] | None:
+        """The plan to use for a call on a graph of known sizes, and the tuning that it comes from; or None.
+
+        The plan is the tuned one, but for its order: where that is not there yet, calls go without it until
+        they have lost as much time by that as the order takes to make. So no program loses more than twice
+        what it could have gained, however soon it ends.
+
+        Args:
+            graph: The graph.
+            key: What the case depends on besides the graph: the same key, the same case.
+            case: Makes the case, which may take the graph's statistics.
+        """
+        uses = self._uses.get(graph)
+        if uses is None:
+            uses = self._uses.setdefault(graph, {})
+        if key not in uses:
+            uses[key] = self._choose(graph, case())
+        use = uses[key]
+        if use is None:
+            return None
+        ordering = use.plan.ordering
+        if ordering != "none" and ordering not in graph.orders:
+            use.calls += 1
+            if use.calls <= use.tuned.break_even or _capturing():
+                return use.without_order, use.tuned
+        return use.plan, use.tuned
+
+    def _choose(self, graph: Graph, wanted: Case | GpuCase) -> _Use[P] | None:
+        near = [
+            (far, place, tuned)
+            for place, tuned in enumerate(self._of_sizes(wanted.sizes).values())
+            if tuned.measured_s is not None and (far := distance(tuned.case, wanted)) is not None
+        ]
+        if not near:
+            return None
+        best = min(near)[2]
+        without = dataclasses.replace(best.plan, ordering="none")
+        same = not best.figures or best.figures == graph_key(graph)
+        return _Use(best, best.plan if same else without, without)
+
+    def install(self, found: list[Tuned[P]], keep: bool = True) -> None:
+        """Puts plans to use in this process, and, with ``keep``, on disk for later ones."""
+        with _lock:
+            if not self._loaded:
+                self._load()
+            for tuned in found:
+                sizes = tuned.case.sizes
+                self._of_sizes(sizes)
+                self._by_size.setdefault(sizes, {})[tuned.case] = tuned
+            self._uses.clear()
+        if keep:
+            store.save([tuned.to_dict() for tuned in found], self._machine())
+
+    def known(self, case: Case | GpuCase) -> Tuned[P] | None:
+        """What was tuned for exactly this."""
+        if not self._loaded:
+            self._load()
+        return self._of_sizes(case.sizes).get(case)
+
+    def _load(self) -> None:
+        with _lock:
+            if self._loaded:
+                return
+            self._loaded = True
+            if not config.tuned():
+                return
+            try:
+                for entry in store.load(self._machine()):
+                    self._unread.setdefault(sizes_of(entry["case"]["graph"]), []).append(entry)
+            except (ArgumentError, KeyError, TypeError, AttributeError) as error:
+                self._give_up(error)
+
+    def _of_sizes(self, sizes: Sizes) -> dict[Case | GpuCase, Tuned[P]]:
+        """What was tuned for graphs of these sizes."""
+        with _lock:
+            found = self._by_size.get(sizes, {})
+            if sizes in self._unread:
+                try:
+                    read = [Tuned.from_dict(entry) for entry in self._unread.pop(sizes)]
+                except ArgumentError as error:
+                    self._give_up(error)
+                    return found
+                # What was tuned in this process is newer than what was read.
+                found = {tuned.case: tuned for tuned in read} | found
+                self._by_size[sizes] = found
+            return found
+
+    def _give_up(self, error: Exception) -> None:
+        """The file is damaged: nothing more of it is used."""
+        self._unread.clear()
+        store.set_aside(str(error), self._machine())

@@ -1,0 +1,1 @@
+"""Tuning of the GPU kernels: operations, candidates, times, and the search with what belongs to it."""

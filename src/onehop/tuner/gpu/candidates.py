@@ -1,0 +1,110 @@
+"""The values worth trying for each field of a GPU plan: round the default, within what programs can hold."""
+
+import torch
+
+from onehop.backends.triton import TritonBackend
+from onehop.graph import Graph
+from onehop.kernels.triton import blocks
+from onehop.plans import TritonPlan
+from onehop.plans.triton_blocks import default_blocks_plan
+from onehop.plans.triton_default import power_of_two
+from onehop.tuner.candidates import Axes
+from onehop.tuner.operations import Operation
+
+_WARP = 32
+# A thread has 255 registers of 32 bits at most, and a tile is not all that it has to hold.
+_MOST_NUMBERS = 128
+# What a load instruction takes at most, in bytes: narrower tiles waste it.
+_LOAD_BYTES = 16
+_MOST_LANES = 64
+_WARPS = (1, 2, 4, 8)
+_STAGES = (1, 2, 3, 4)
+_SPLITS = (128, 256, 512, 1024, 4096)
+# Every piece of a row is short then: the mapping by feature.
+_ALL_SHORT = max(_SPLITS)
+# Orders do not pay where the GPU's cache holds x, or on graphs too small to notice.
+_LEAST_ORDERED_EDGES = 1 << 15
+_ORDERS = ("community", "rcm", "degree")
+_SUM, _ATTENTIONS = "sum", ("attention", "attention_grad")
+
+
+def start(graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype) -> TritonPlan:
+    """The default plan, where every search begins."""
+    return TritonBackend.default_for(graph, operation.name, operation.transposed, width, heads, dtype)
+
+
+def cache_bytes(device: torch.device) -> int:
+    """Of the cache that all of a GPU shares; 0 where there is no GPU."""
+    if device.type != "cuda":
+        return 0
+    return int(torch.cuda.get_device_properties(device).L2_cache_size)
+
+
+def axes(
+    graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype, cache_bytes: int
+) -> Axes:
+    """For each field that matters here the values to try, those with most at stake first.
+
+    Args:
+        graph: The graph.
+        operation: One of its directions.
+        width: Columns of all heads together.
+        heads: How many heads share them.
+        dtype: Of the features.
+        cache_bytes: Of the cache that all of the GPU shares; 0 where it is unknown.
+    """
+    default = start(graph, operation, width, heads, dtype)
+    sources = graph.num_dst if operation.transposed else graph.num_src
+    found: Axes = {}
+    if graph.num_edges >= _LEAST_ORDERED_EDGES and sources * width * dtype.itemsize > cache_bytes:
+        found["ordering"] = ("none", *_ORDERS)
+    found["short_edges"] = tuple(sorted({0, *_round(default.short_edges, 1, _MOST_LANES), _ALL_SHORT}))
+    found["rows_per_program"] = _round(default.rows_per_program, 1, _MOST_LANES)
+    found["block_edges"] = _round(default.block_edges, 1, _MOST_LANES)
+    narrowest = min(_LOAD_BYTES // dtype.itemsize, power_of_two(width))
+    found["block_features"] = _round(default.block_features, narrowest, power_of_two(width))
+    found["num_warps"] = tuple(sorted({*_WARPS, default.num_warps}))
+    found["num_stages"] = _STAGES
+    found["split_edges"] = tuple(sorted({*_SPLITS, default.split_edges}))
+    found["variant"] = _variants(graph, operation, width, heads, dtype)
+    return {name: values for name, values in found.items() if name in operation.axes and len(values) > 1}
+
+
+def further_starts(found: Axes, operation: Operation, width: int, heads: int) -> list[TritonPlan]:
+    """Where a search begins besides the default: tiles that suit the kernels do not suit blocks.
+
+    Args:
+        found: The values to try, by field.
+        operation: What they are for.
+        width: Columns of all heads together.
+        heads: How many heads share them.
+    """
+    if "blocks" not in found.get("variant", ()):
+        return []
+    return [default_blocks_plan(width if operation.name == _SUM else width // heads)]
+
+
+def _variants(
+    graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype
+) -> tuple[str, ...]:
+    """Who can run an operation; blocks only where gathered rows serve enough edges."""
+    found = ["kernels"]
+    if operation.name == _SUM:
+        found.append("torch_csr")
+    heads_fit = operation.name in _ATTENTIONS and width // heads <= blocks.MOST_HEAD_WIDTH
+    if (operation.name == _SUM or heads_fit) and blocks.pays(graph, dtype):
+        found.append("blocks")
+    return tuple(found)
+
+
+def holds(plan: TritonPlan, width: int) -> bool:
+    """Whether threads can hold the plan's tiles in their registers."""
+    lanes = max(plan.rows_per_program, plan.block_edges)
+    numbers = lanes * min(plan.block_features, power_of_two(width))
+    return numbers <= _MOST_NUMBERS * _WARP * plan.num_warps
+
+
+def _round(value: int, least: int, most: int) -> tuple[int, ...]:
+    """Powers of two from a quarter of a value to four times it, within bounds, and the value."""
+    near = (value // 4, value // 2, value * 2, value * 4)
+    return tuple(sorted({value, *(each for each in near if least <= each <= most)}))

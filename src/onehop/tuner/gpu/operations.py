@@ -1,0 +1,55 @@
+"""What can be tuned on a GPU: each operation as a call on random operands, with the plan given."""
+
+from onehop.kernels.attention_operands import Rule
+from onehop.tuner import calls
+from onehop.tuner.calls import Site
+from onehop.tuner.operations import Operation, check
+
+# What `tune` calls them.
+OPS = ("aggregate", "sddmm", "edge_softmax", "attention", "gat", "gatv2")
+# The variant comes last: torch's own heeds none of the others, and blocks only some.
+FIELDS = (
+    "ordering",
+    "short_edges",
+    "rows_per_program",
+    "block_edges",
+    "block_features",
+    "num_warps",
+    "num_stages",
+    "split_edges",
+    "variant",
+)
+_KERNELS = FIELDS[:-1]
+_SOFTMAX = tuple(name for name in _KERNELS if name != "num_stages")
+_RULES: dict[str, Rule] = {"attention": "dot", "gat": "gat", "gatv2": "gatv2"}
+
+
+def operations(op: str, reduce: str, backward: bool, site: Site) -> tuple[Operation, ...]:
+    """The directions that tuning ``op`` is about, forward first.
+
+    The gradient of attention has a plan of its own, which both of its sweeps use.
+
+    Raises:
+        ArgumentError: ``op`` or ``reduce`` is unknown.
+    """
+    check(op, OPS, reduce)
+    if op == "sddmm":
+        return (Operation("sddmm", False, _KERNELS, True, calls.sddmm(site)),)
+    if op == "edge_softmax":
+        return (Operation("edge_softmax", False, _SOFTMAX, False, calls.edge_softmax(site)),)
+    if op in _RULES:
+        rule = _RULES[op]
+        fields = FIELDS if rule == "dot" else _KERNELS
+        once = calls.attention(site, rule, forward=True, backward=False)
+        again = calls.attention(site, rule, forward=False, backward=True)
+        forward = Operation(op, False, fields, rule == "dot", once)
+        gradient = Operation(f"{op}_grad", False, fields, True, again)
+    elif reduce in ("sum", "mean"):
+        mean = reduce == "mean"
+        forward = Operation("sum", False, FIELDS, False, calls.summed(site, mean, False))
+        gradient = Operation("sum", True, FIELDS, False, calls.summed(site, mean, True))
+    else:
+        maker = calls.extremum(site, reduce, backward)
+        forward = Operation("extremum", False, _KERNELS, False, maker)
+        gradient = Operation("extremum_grad", True, _KERNELS, True, calls.extremum_grad(site, reduce))
+    return (forward, gradient) if backward else (forward,)

@@ -1,0 +1,142 @@
+"""Trains patched models whose tensors lie on a device that is not the CPU, through the GPU's kernels.
+
+A program of its own, for a process can have one such device. The backend that takes it is the Triton backend
+with its kernels interpreted: it is handed the device's tensors, and runs on their contents.
+"""
+
+import dataclasses
+import sys
+from typing import Any, ClassVar
+
+import torch
+from tests.far_device import far, is_far, move, near
+from torch import Tensor
+from torch.nn import Module
+from torch.utils._pytree import tree_map
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, SAGEConv, TransformerConv
+
+import onehop
+from onehop.backends import registry
+from onehop.backends.triton import TritonBackend
+from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
+from onehop.kernels.triton import availability
+
+RUNS = {"aggregate", "extremum", "extremum_grad", "edge_softmax", "edge_softmax_grad", "sddmm"} | {
+    "attend",
+    "attend_grad",
+}
+# What operands and results may be made of, besides tensors.
+PARTS = (AttentionOperands, AttentionGrads)
+
+
+def each(function: Any, value: Any) -> Any:
+    """The same with a function of every tensor in it."""
+    if isinstance(value, PARTS):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return type(value)(**tree_map(function, fields))
+    return tree_map(function, value)
+
+
+class FarTriton(TritonBackend):
+    """The Triton backend of a device "far"."""
+
+    ran: ClassVar[set[str]] = set()
+
+    def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
+        return None if device.type == "far" else "runs on far tensors alone"
+
+    def __getattribute__(self, name: str) -> Any:
+        method = super().__getattribute__(name)
+        if name not in RUNS:
+            return method
+
+        def run(*args: Any) -> Any:
+            self.ran.add(name)
+            tensors = [part for arg in args for part in flat(arg)]
+            assert all(map(is_far, tensors)), f"{name} is handed tensors of the CPU"
+            found = getattr(TritonBackend(), name)(*(each(near, arg) for arg in args))
+            return each(lambda out: far(out) if isinstance(out, Tensor) else out, found)
+
+        return run
+
+
+def flat(value: Any) -> list[Tensor]:
+    """The tensors in an operand."""
+    if isinstance(value, PARTS):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    parts = value if isinstance(value, list | tuple) else [value]
+    return [part for part in parts if isinstance(part, Tensor)]
+
+
+class Model(Module):
+    """Two layers."""
+
+    def __init__(self, make: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = make(6, 5), make(5, 3)
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        """[N, 6] -> [N, 3]."""
+        out: Tensor = self.second(self.first(x, edges).relu(), edges)
+        return out
+
+
+MODELS = {
+    "GCN": lambda i, o: GCNConv(i, o),
+    "SAGE mean": lambda i, o: SAGEConv(i, o),
+    "SAGE max": lambda i, o: SAGEConv(i, o, aggr="max"),
+    "GAT": lambda i, o: GATConv(i, o, heads=2, concat=False),
+    "GATv2": lambda i, o: GATv2Conv(i, o, heads=2, concat=False),
+    "Transformer": lambda i, o: TransformerConv(i, o, heads=2, concat=False),
+}
+
+
+def gradients(name: str, away: bool) -> list[Tensor]:
+    """The output and the parameters' gradients; away under the patch, else PyG's on the CPU."""
+    model = Model(MODELS[name])
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(20, 6, generator=generator)
+    edges = torch.randint(0, 20, (2, 60), generator=generator)
+    if not away:
+        out = model(x, edges)
+        (out * out).sum().backward()
+        return [out, *(parameter.grad for parameter in model.parameters() if parameter.grad is not None)]
+    move(model)
+    x, edges = far(x), far(edges)
+    with onehop.patch():
+        rows = onehop.explain(model, x, edges).layers
+        assert [row.backend for row in rows] == ["triton"] * 2, rows
+        out = model(x, edges)
+        (out * out).sum().backward()
+        before = onehop.cache_info()
+        model(x, edges)
+        after = onehop.cache_info()
+    assert after.hits > before.hits
+    assert after.entries == before.entries, "graphs are made anew for the same edge_index"
+    return [near(out), *(near(p.grad) for p in model.parameters() if p.grad is not None)]
+
+
+registry._BACKENDS["triton"] = FarTriton()
+availability.machine = lambda device: {"gpu": device.type}
+for name in MODELS:
+    FarTriton.ran.clear()
+    found, expected = gradients(name, away=True), gradients(name, away=False)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    sys.stdout.write(f"{name}: {' '.join(sorted(FarTriton.ran))}\n")
+
+x, edges = far(torch.randn(20, 6)), far(torch.randint(0, 20, (2, 60)))
+graph = onehop.Graph.from_edge_index(edges, 20)
+assert torch.equal(graph.edge_index(), near(edges))
+assert is_far(onehop.aggregate(graph, x))
+try:
+    onehop.aggregate(graph, x, torch.ones(60))
+except onehop.ArgumentError as error:
+    sys.stdout.write(f"{error}\n")
+layer = SAGEConv(6, 4)
+move(layer)
+with onehop.patch():
+    try:
+        onehop.explain(layer, x, near(edges))
+    except (AssertionError, RuntimeError):
+        sys.stdout.write("PyG reported the rest\n")
