@@ -82,6 +82,12 @@ def test_tensors_of_two_devices_are_told_apart():
         onehop.sddmm(graph, x, x.to("meta"), backend="triton")
 
 
+def test_needs_a_triton_that_its_kernels_compile_with(gpu, monkeypatch):
+    monkeypatch.setattr(availability, "version", lambda: "3.2.0")
+    refusal = TritonBackend().refuse(torch.device("cuda"), torch.float32)
+    assert refusal == "needs triton 3.6 or later, and 3.2.0 is installed: upgrade torch"
+
+
 def test_describes_itself(gpu, monkeypatch):
     monkeypatch.setattr(availability, "version", lambda: "3.9.0")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("triton", reason="triton is not installed: it compiles the GPU kernels")
+from onehop.kernels.triton import availability
+
+pytestmark = pytest.mark.skipif(
+    availability.not_installed() is not None, reason="there is no triton to compile the kernels"
+)
 
 CACHE = Path(__file__).parents[2] / "build" / "triton"
 # One program with 64 rows of 256 numbers in 32 threads: far more than there are registers.
@@ -58,6 +62,34 @@ assert types == {"*i64", "*i32"}, types  # of edges; and of slots, whose numbers
 for launch in launches:
     print(*faults(launch, compile_launch(launch, "sm_90")))
 """
+# What triton itself makes of the arguments of a launch, which it does without a GPU too.
+SPECIALISED = """
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.compiler import make_backend
+from triton.runtime.jit import JITFunction, create_function_from_signature
+from onehop.bench.gpu import cases
+from onehop.bench.gpu.block_cases import block_calls
+from onehop.bench.gpu.launches import launches_of
+
+backend = make_backend(GPUTarget("cuda", 90, 32))
+expected = {}
+
+def run(kernel, *args, grid, warmup, **kwargs):
+    bind = create_function_from_signature(kernel.signature, kernel.params, backend)
+    bound, types, options = bind(*args, **kwargs)
+    _, signature, constants, attributes = kernel._pack_args(backend, kwargs, bound, types, options)
+    aligned = frozenset(path for path, value in attributes.items() if value)
+    expected[kernel, tuple(signature.items()), tuple(constants.items()), aligned] = None
+
+calls = cases.calls(torch.float32) + block_calls(torch.bfloat16)
+found = launches_of(*calls)
+JITFunction.run = run
+for call in calls:
+    call()
+ours = {(each.kernel, each.signature, each.constexprs, frozenset(each.aligned)) for each in found}
+print(len(found), ours == set(expected))
+"""
 
 
 def compiling(*command):
@@ -100,3 +132,11 @@ def test_edges_numbered_in_64_bits_compile():
     done = compiling("-c", NUMBERED_IN_64_BITS)
     assert done.returncode == 0, done.stderr
     assert not done.stdout.strip()
+
+
+def test_launches_are_written_down_as_triton_specialises_them():
+    done = compiling("-c", SPECIALISED)
+    assert done.returncode == 0, done.stderr
+    count, agree = done.stdout.split()
+    assert int(count) > 50
+    assert agree == "True"

@@ -17,12 +17,13 @@ from onehop.bench.gpu.peers import Peers
 from onehop.bench.gpu.report import CaseFigures, table
 from onehop.bench.gpu.run import main
 from onehop.bench.timing import Times
+from onehop.kernels.triton import availability
 
 # A check that the interpreter is done with in a few seconds.
 SHORT = ("--dtypes", "float32", "--hub", "10")
 CPU = torch.device("cpu")
 needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="triton is not installed: it interprets the kernels"
+    availability.not_installed() is not None, reason="there is no triton to interpret the kernels"
 )
 
 

@@ -12,6 +12,7 @@ from onehop.bench.gpu.correctness import Verdict
 from onehop.bench.gpu.graphs import graph_of
 from onehop.bench.gpu.order_study import OrderFigures
 from onehop.bench.gpu.tuned_plans import TunedFigures
+from onehop.kernels.triton import availability
 from onehop.plans import TritonPlan, gpu_tuned
 from onehop.plans.cases import GpuCase
 from onehop.plans.entry import Tuned
@@ -20,7 +21,7 @@ from onehop.tuner.gpu import candidates
 CPU = torch.device("cpu")
 SMALL = ("--graphs", "cora", "--scale", "0.0025", "--operators", "sum", "--dtypes", "float32", "--hub", "10")
 needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="triton is not installed: it interprets the kernels"
+    availability.not_installed() is not None, reason="there is no triton to interpret the kernels"
 )
 
 

@@ -1,8 +1,8 @@
-import importlib.util
 import json
 
 import pytest
 
+from onehop.kernels.triton import availability
 from onehop.plans import gpu_tuned, tuned
 from tests.cli.running import onehop
 
@@ -48,7 +48,7 @@ def test_kernels_are_generated_on_request(edge_list, tmp_path, monkeypatch):
     assert "kernel was generated" not in onehop(*arguments, "--again").stdout
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
+@pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them")
 def test_gpu_plans_are_tuned_on_request(edge_list, tmp_path, monkeypatch):
     monkeypatch.setattr("onehop.tuner.gpu.run.seconds_of", lambda call, plan, device: 1e-3)
     monkeypatch.setattr("onehop.tuner.gpu.run.GpuRun._runs", lambda self, call, plan: True)

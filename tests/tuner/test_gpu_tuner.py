@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib
-import importlib.util
 import json
 
 import pytest
@@ -20,7 +19,7 @@ from onehop.plans.triton_blocks import default_blocks_plan
 from onehop.tuner.gpu import candidates
 from onehop.tuner.gpu.run import PAYBACK_RUNS, GpuRun
 
-pytestmark = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
+pytestmark = pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them")
 
 CPU = torch.device("cpu")
 

@@ -6,7 +6,6 @@ one that no backend takes, and for tensors that lie apart.
 """
 
 import copy
-import importlib.util
 import os
 import subprocess
 import sys
@@ -26,10 +25,11 @@ from onehop.integrations import reports
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.derived import can_remember
 from onehop.integrations.pyg.graphs import graph_of
+from onehop.kernels.triton import availability
 from onehop.machines import pim
 from onehop.plans import gpu_tuned
 
-needs_triton = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
+needs_triton = pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them")
 
 WIDTH, HIDDEN, CLASSES = 5, 4, 3
 LAYERS = {

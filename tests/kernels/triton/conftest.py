@@ -1,6 +1,5 @@
 """The GPU kernels, interpreted on the CPU."""
 
-import importlib.util
 from types import FunctionType
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 
 from onehop.backends import registry
 from onehop.backends.triton import TritonBackend
+from onehop.kernels.triton import availability
 from onehop.plans import TritonPlan
 
 # Rows of more than six edges are cut, rows of more than two have programs of their own.
@@ -19,7 +19,7 @@ PLANS = {
     "neighbour": SMALL,
     "feature": TritonPlan(split_edges=6, short_edges=6, rows_per_program=8, block_features=16, num_warps=1),
 }
-collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["test_*.py"]
+collect_ignore_glob = ["test_*.py"] if availability.not_installed() else []
 
 
 @pytest.fixture(autouse=True, scope="session")

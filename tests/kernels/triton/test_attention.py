@@ -148,7 +148,7 @@ def test_scale_is_exact_in_double_precision():
 
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")  # of numpy, which interprets
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")  # of numpy, which interprets
 def test_special_scores(bad, operator):
     edge_index, num_src, num_dst = GRAPHS["one_hub"]
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))

@@ -53,8 +53,8 @@ def attend_kernel(
     settings = score_settings(given, factor, head, column, FORM)
 
     largest = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS], float("-inf"), FORM.ACC)
-    total = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS], FORM.ACC)
-    rows = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_V], FORM.ACC)
+    total = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS], 0.0, FORM.ACC)
+    rows = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_V], 0.0, FORM.ACC)
     for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
         at, inside = next_edges(begin, end, done, FORM.EDGES)
         source = other_ends(items, at, inside)

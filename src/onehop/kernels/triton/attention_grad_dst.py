@@ -98,7 +98,7 @@ def attend_grad_dst_kernel(
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
     if FOR_ATT:
-        att_sum = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_D], FORM.ACC)
+        att_sum = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_D], 0.0, FORM.ACC)
 
     for tile in range(tl.program_id(0), tl.cdiv(count, FORM.ROWS), tl.num_programs(0)):
         item, real, begin, end, longest = tile_items(items, tile, first, count, FORM.ROWS)
@@ -118,9 +118,9 @@ def attend_grad_dst_kernel(
         store_head_numbers(statistics, 2 * row + 1, real, tl.sum(product, 1), head, FORM.H)
 
         if FORM.RULE == GAT:
-            sums = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS], FORM.ACC)
+            sums = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS], 0.0, FORM.ACC)
         else:
-            sums = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_D], FORM.ACC)
+            sums = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_D], 0.0, FORM.ACC)
         for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
             at, inside = next_edges(begin, end, done, FORM.EDGES)
             source = other_ends(items, at, inside)

@@ -52,11 +52,11 @@ def attend_grad_src_kernel(
     own_values, own_keys = of_sources(given, row[:, None], real[:, None], head, column, value_column, FORM)
     settings = score_settings(given, factor, head, column, FORM)
 
-    value_sum = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_V], FORM.ACC)
+    value_sum = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_V], 0.0, FORM.ACC)
     if FORM.RULE == GAT:
-        key_sum = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS], FORM.ACC)
+        key_sum = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS], 0.0, FORM.ACC)
     else:
-        key_sum = tl.zeros([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_D], FORM.ACC)
+        key_sum = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_D], 0.0, FORM.ACC)
     for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
         at, inside = next_edges(begin, end, done, FORM.EDGES)
         target = other_ends(items, at, inside)

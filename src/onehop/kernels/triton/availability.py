@@ -10,6 +10,8 @@ import torch
 
 # bfloat16 and asynchronous copies begin with this generation of NVIDIA's GPUs.
 LEAST_CAPABILITY = (8, 0)
+# The oldest that the kernels were compiled with. torch 2.6 brings 3.2.
+LEAST_TRITON = (3, 6)
 
 
 def interpreted() -> bool:
@@ -17,10 +19,20 @@ def interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def missing() -> str | None:
-    """Why the kernels cannot run in this process, whatever the tensors; None if they can."""
+def not_installed() -> str | None:
+    """Why there is no triton that the kernels can be compiled, or interpreted, by; None if there is."""
     if importlib.util.find_spec("triton") is None:
         return "needs triton, which is not installed: pip install 'onehop[gpu]'"
+    if _numbers(version()) < LEAST_TRITON:
+        return f"needs triton {_dotted(LEAST_TRITON)} or later, and {version()} is installed: upgrade torch"
+    return None
+
+
+def missing() -> str | None:
+    """Why the kernels cannot run in this process, whatever the tensors; None if they can."""
+    reason = not_installed()
+    if reason is not None:
+        return reason
     if interpreted():
         return None
     if not torch.cuda.is_available():
@@ -63,9 +75,15 @@ def current() -> torch.device:
     return torch.device("cpu") if interpreted() else torch.device("cuda", torch.cuda.current_device())
 
 
+@lru_cache(maxsize=1)
 def version() -> str:
     """Of triton, without importing it."""
     return importlib.metadata.version("triton")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """(major, minor)."""
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def _dotted(capability: tuple[int, ...]) -> str:
