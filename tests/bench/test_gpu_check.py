@@ -32,6 +32,20 @@ x = torch.ones(1, 256)
 )
 print(*faults(launch, compile_launch(launch, "sm_90")))
 """
+# What is said of a kernel over blocks whose code has no such instruction.
+NO_MATRIX = """
+import torch
+from dataclasses import replace
+from onehop.bench.gpu.block_cases import block_calls
+from onehop.bench.gpu.check import faults
+from onehop.bench.gpu.compiled import compile_launch
+from onehop.bench.gpu.launches import launches_of
+
+launch = launches_of(*block_calls(torch.float16))[0]
+usage = compile_launch(launch, "sm_90")
+assert not list(faults(launch, usage))
+print(*faults(launch, replace(usage, matrix=0)))
+"""
 # As in graphs of more than 2^31 edges; a type that changes in a loop is found by the compiler alone.
 NUMBERED_IN_64_BITS = """
 import onehop.kernels.triton.work as work
@@ -55,6 +69,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
 from triton.runtime.jit import JITFunction, create_function_from_signature
 from onehop.bench.gpu import cases
+from onehop.bench.gpu.block_cases import block_calls
 from onehop.bench.gpu.launches import launches_of
 
 backend = make_backend(GPUTarget("cuda", 90, 32))
@@ -67,7 +82,7 @@ def run(kernel, *args, grid, warmup, **kwargs):
     aligned = frozenset(path for path, value in attributes.items() if value)
     expected[kernel, tuple(signature.items()), tuple(constants.items()), aligned] = None
 
-calls = cases.calls(torch.float32)
+calls = cases.calls(torch.float32) + block_calls(torch.bfloat16)
 found = launches_of(*calls)
 JITFunction.run = run
 for call in calls:
@@ -93,8 +108,11 @@ def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     kernels = json.loads(table.read_text())["kernels"]
     assert {each["target"] for each in kernels} == {"sm_90"}
+    assert all(each["matrix"] > 0 for each in kernels if each["kernel"].startswith("block_"))
+    assert not any(each["matrix"] for each in kernels if not each["kernel"].startswith("block_"))
     names = {each["kernel"] for each in kernels}
     assert {"sum_kernel", "extremum_kernel", "extremum_grad_source_kernel", "sddmm_kernel"} <= names
+    assert {f"block_{name}_kernel" for name in ("sum", "attend", "grad_dst", "grad_src")} <= names
     assert all(each["registers"] > 0 and each["loads"] for each in kernels)
 
 
@@ -102,6 +120,12 @@ def test_spilled_registers_are_found():
     done = compiling("-c", TOO_MUCH)
     assert done.returncode == 0, done.stderr
     assert "bytes of registers are spilled" in done.stdout
+
+
+def test_blocks_without_tensor_cores_are_found():
+    done = compiling("-c", NO_MATRIX)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "no instruction of tensor cores"
 
 
 def test_edges_numbered_in_64_bits_compile():

@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from onehop import ArgumentError
-from onehop.bench.gpu.correctness import Verdict
+from onehop.bench.gpu.correctness import Verdict, hostile_edges, judge
 from onehop.bench.gpu.graphs import GRAPHS, edge_index_of
 from onehop.bench.gpu.grid import Case, grid
-from onehop.bench.gpu.measure import Measured
+from onehop.bench.gpu.measure import Measured, measure
+from onehop.bench.gpu.operators import OPERATORS, Size
+from onehop.bench.gpu.peers import Peers
 from onehop.bench.gpu.report import CaseFigures, table
 from onehop.bench.gpu.run import main
 from onehop.bench.timing import Times
@@ -48,12 +50,26 @@ def test_checks_then_measures(tmp_path, capsys):
 
 
 @needs_triton
+@pytest.mark.parametrize("name", ["sum-blocks", "attention-blocks"])
+def test_blocks_are_judged_and_measured_beside_the_kernels(name):
+    operator, dtype = OPERATORS[name], torch.float16
+    edge_index, nodes = hostile_edges(CPU, 4)
+    size = Size(nodes, edge_index.size(1), 1, 9)
+    assert all(verdict.passes for verdict in judge(operator, edge_index, size, dtype))
+    found = {each.peer: each for each in measure(Peers(edge_index, nodes), operator, size, dtype, CPU)}
+    assert list(found) == ["onehop", "gather-scatter", "kernels"]
+    assert not [each.failed for each in found.values() if each.failed]
+
+
+@needs_triton
 def test_names_what_there_was_no_time_for(tmp_path):
-    options = ["--graphs", "cora", "--operators", "max", "--minutes", "0", *SHORT]
+    """But for what does not apply: blocks, to a sparse graph and float32."""
+    options = ["--graphs", "cora", "--operators", "max", "sum-blocks", "--minutes", "0", *SHORT]
     assert main(["--out", str(tmp_path), *options]) == 0
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["cases"] == []
     assert found["left_out"] == [f"cora max float32 1x{width}" for width in (64, 256, 128, 512)]
+    assert not [each for each in found["correctness"] if "blocks" in each["operator"]]
 
 
 def test_says_where_the_kernels_cannot_run(tmp_path, monkeypatch, capsys):
@@ -95,6 +111,20 @@ def test_a_table_of_known_figures():
     line = table([case]).splitlines()[-1]
     figures = "1e+03 | 50% | 2e+03 | 5e+03 | 2.50 | 10.00"
     assert line == f"| cora | sum | float32 | 1 x 64 | {figures} | large (failed), another (absent) |"
+
+
+def test_blocks_are_in_the_grid_where_they_apply():
+    dense, names = OPERATORS["sum-blocks"].graphs, ("sum-blocks", "attention-blocks")
+    cases = list(grid(list(GRAPHS), ["sum", *names], ["float32", "float16"]))
+    found = {name: [case for case in cases if case.operator == name] for name in names}
+    for name, each in found.items():
+        assert {case.graph for case in each} == set(dense), name
+        assert {case.dtype for case in each} == {"float16"}, name
+    usual = {case for case in cases if case.operator == "sum" and case.dtype == "float16"}
+    beside = {(case.graph, case.heads, case.width) for case in usual if case.graph in dense}
+    assert {(case.graph, case.heads, case.width) for case in found["sum-blocks"]} == beside
+    assert max(case.width for case in found["attention-blocks"]) == 128
+    assert len(cases) == len(GRAPHS) * 2 * 4 + len(dense) * (4 + 5)
 
 
 def test_every_graph_and_operator_comes_before_a_second_size():

@@ -9,6 +9,7 @@ from onehop.graph import Graph
 from onehop.kernels import torch_csr
 from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 from onehop.kernels.triton import availability
+from onehop.kernels.triton.blocks import WINDOW, Blocks, blocks_of
 from onehop.kernels.triton.work import Work, work_of
 from onehop.plans import gpu_tuned
 from onehop.plans.entry import Tuned
@@ -122,6 +123,12 @@ class TritonBackend:
         plan = self._plan_of("sum", graph, transposed, x)
         if plan.variant == "torch_csr" and torch_csr.applies(x, weight, widen):
             return torch_csr.aggregate(graph, transposed, x, weight, src_scale, dst_scale)
+        if plan.variant == "blocks":
+            from onehop.kernels.triton import blocks_aggregate
+
+            if blocks_aggregate.applies(x, weight):
+                blocks = _blocks(graph, transposed, x, plan)
+                return blocks_aggregate.aggregate(blocks, plan, x, weight, src_scale, dst_scale, widen)
         from onehop.kernels.triton.aggregate import aggregate
 
         work = _work(graph, transposed, x, plan)
@@ -218,6 +225,11 @@ class TritonBackend:
         from onehop.kernels.triton.attention import attend
 
         plan = self._attention_plan(graph, operands, "")
+        if plan.variant == "blocks" and not with_weights:
+            from onehop.kernels.triton import blocks_attention
+
+            if blocks_attention.applies(operands):
+                return blocks_attention.attend(_blocks(graph, False, operands.value, plan), plan, operands)
         return attend(_work(graph, False, operands.value, plan), plan, operands, with_weights)
 
     def attend_grad(
@@ -235,6 +247,14 @@ class TritonBackend:
         from onehop.kernels.triton.attention import attend_grad
 
         plan = self._attention_plan(graph, operands, "_grad")
+        if plan.variant == "blocks" and grad_weights is None:
+            from onehop.kernels.triton import blocks_attention
+
+            if blocks_attention.applies(operands):
+                blocks, turned = (_blocks(graph, turn, operands.value, plan) for turn in (False, True))
+                return blocks_attention.attend_grad(
+                    blocks, turned, plan, operands, out, softmax, grad, wanted
+                )
         work, transposed = (_work(graph, turned, operands.value, plan) for turned in (False, True))
         return attend_grad(
             work, transposed, plan, operands, out, softmax, weights, grad, grad_weights, wanted
@@ -259,6 +279,10 @@ class TritonBackend:
 
 def _work(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Work:
     return work_of(graph, transposed, x.device, plan.split_edges, plan.short_edges, plan.ordering)
+
+
+def _blocks(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Blocks:
+    return blocks_of(graph, transposed, x.device, WINDOW * plan.split_edges)
 
 
 def _inverse_in_degrees(graph: Graph, x: Tensor) -> Tensor:

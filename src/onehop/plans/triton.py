@@ -6,7 +6,7 @@ from typing import Literal
 from onehop.errors import ArgumentError
 from onehop.plans.plan import Plan
 
-VARIANTS = ("kernels", "torch_csr")
+VARIANTS = ("kernels", "torch_csr", "blocks")
 ORDERINGS = ("none", "degree", "rcm", "community", "metis")
 # What the compilers can take: powers of two, and no more than 32 warps (1024 threads).
 _POWERS = {"rows_per_program": 1024, "block_edges": 1024, "block_features": 4096, "num_warps": 32}
@@ -30,10 +30,16 @@ class TritonPlan(Plan):
         block_features: Most columns of a program; wider rows take several. A power of two.
         num_warps: Groups of 32 (on AMD 64) threads in a program. A power of two.
         num_stages: How many tiles are under way at a time; 1 leaves the loop over edges as it is written.
-        variant: "kernels" (onehop's own), or "torch_csr": sums and means through torch's sparse matrices (on
-            NVIDIA's GPUs cuSPARSE's), which are kept in both directions; of float32 and float64 with one
-            weight an edge or none, of 16 bits without weights where the result has 16 bits too. All else
-            takes the kernels. In which order torch adds is its own affair.
+        variant: "kernels" (onehop's own), or one of two others, each for some operands; all else takes the
+            kernels.
+            "torch_csr": sums and means through torch's sparse matrices (on NVIDIA's GPUs cuSPARSE's), which
+            are kept in both directions; of float32 and float64 with one weight an edge or none, of 16 bits
+            without weights where the result has 16 bits too. In which order torch adds is its own affair.
+            "blocks": tensor cores over windows of 16 rows, in both directions; sums and means of 16-bit
+            features with one weight an edge or none, and ``attention`` of 16-bit features with heads of at
+            most 128 columns, where edges bring no features and no weights are asked for. A window is cut
+            where it has more than 16 * ``split_edges`` columns, and ``block_edges`` (at least 16) of them
+            are read at a time; ``short_edges``, ``rows_per_program`` and ``ordering`` say nothing here.
         ordering: The order in which rows become work: "none" (as they come), "degree", "rcm", "community" or
             "metis" (:mod:`onehop.graph.orders`). Rows whose programs run at the same time then share more
             of their sources. They are written to where they belong, so neither features nor results are

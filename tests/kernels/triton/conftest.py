@@ -2,6 +2,7 @@
 
 from types import FunctionType
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,12 +23,17 @@ collect_ignore_glob = ["test_*.py"] if availability.not_installed() else []
 
 
 @pytest.fixture(autouse=True, scope="session")
-def rounding():
-    """The interpreter cuts float32 down to bfloat16; GPUs round to the nearest, and so does this."""
+def bfloat16():
+    """The interpreter cuts float32 down to bfloat16, and multiplies matrices of its bits as integers.
+
+    GPUs round to the nearest and multiply numbers, and so does this. Of float32, tensor cores keep eleven
+    bits; so does this, where the interpreter keeps all.
+    """
     import triton.language as tl
+    from triton._C.libtriton.ir import INPUT_PRECISION
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
-    wrong = InterpreterBuilder.cast_impl
+    wrong, wrong_dot = InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot
 
     def cast(self, src, dst_type):
         if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
@@ -35,8 +41,19 @@ def rounding():
             return TensorHandle(rounded, dst_type.scalar)
         return wrong(self, src, dst_type)
 
+    def dot(self, a, b, total, input_precision, *rest):
+        if a.dtype.scalar == tl.bfloat16:
+            a, b = (self.cast_impl(each, tl.float32) for each in (a, b))
+        elif a.dtype.scalar == tl.float32 and input_precision == INPUT_PRECISION.TF32:
+            a, b = (TensorHandle(cut(each.data), tl.float32) for each in (a, b))
+        return wrong_dot(self, a, b, total, input_precision, *rest)
+
+    def cut(numbers):
+        return (numbers.view(np.int32) & -0x2000).view(np.float32)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InterpreterBuilder, "cast_impl", cast)
+        patch.setattr(InterpreterBuilder, "create_dot", dot)
         yield
 
 

@@ -10,6 +10,7 @@ import torch
 
 from onehop.backends.triton import TritonBackend
 from onehop.bench.gpu.attention_cases import attention_calls
+from onehop.bench.gpu.block_cases import block_calls
 from onehop.graph import Graph
 
 Call = Callable[[], Any]
@@ -61,4 +62,4 @@ def calls(dtype: torch.dtype) -> list[Call]:
         found += (
             aggregate_calls(dense, 256, dtype) + sum_calls(sparse, 33, dtype) + sum_calls(sparse, 32, dtype)
         )
-    return found + attention_calls(dtype)
+    return found + attention_calls(dtype) + block_calls(dtype)

@@ -2,8 +2,9 @@
 
 It needs no GPU.
 
-A kernel passes if no register is spilled, a thread has at most 128 registers, no atomic is used, and rows of
-features are loaded 16 bytes at a time where their length allows.
+A kernel passes if no register is spilled, a thread has at most 128 registers (168 on AMD), no atomic is used,
+and rows of features are loaded 16 bytes at a time where their length allows; one over blocks must also use
+tensor cores.
 """
 
 import argparse
@@ -25,8 +26,9 @@ from onehop.bench.gpu import cases
 from onehop.bench.gpu.compiled import TARGETS, Usage, compile_launch
 from onehop.bench.gpu.launches import Launch, launches_of
 
-# With more, fewer than 16 warps fit one of NVIDIA's multiprocessors (65,536 registers).
-MOST_REGISTERS = 128
+# Threads of a warp -> registers of a thread. With more, fewer than 16 warps of 32 fit one of NVIDIA's
+# multiprocessors (65,536 registers), fewer than 12 of 64 one of AMD's compute units (131,072).
+MOST_REGISTERS = {32: 128, 64: 168}
 _WIDE_BITS = 128
 _ITEMSIZE = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
 
@@ -65,10 +67,13 @@ def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str
     """What is wrong with a compiled kernel, as sentences."""
     if usage.spills:
         yield f"{usage.spills} bytes of registers are spilled"
-    if usage.registers > MOST_REGISTERS:
-        yield f"{usage.registers} registers are more than {MOST_REGISTERS}"
+    most = MOST_REGISTERS[warp_threads]
+    if usage.registers > most:
+        yield f"{usage.registers} registers are more than {most}"
     if usage.atomics:
         yield f"{usage.atomics} atomic instructions"
+    if "COLUMNS" in launch.constants and not usage.matrix:
+        yield "no instruction of tensor cores"
     row_bytes = _row_bytes(launch, warp_threads)
     if row_bytes and row_bytes % 16 == 0 and not usage.loads.get(_WIDE_BITS):
         yield f"no load of {_WIDE_BITS} bits, though rows are {row_bytes} bytes"
@@ -78,8 +83,8 @@ def _row_bytes(launch: Launch, warp_threads: int) -> int:
     """Of a row of features, of one head for attention; 0 where a tile has not 16 bytes for every thread."""
     constants = launch.constants
     itemsize = _ITEMSIZE[launch.dtype]
-    sizes = ("ROWS", "EDGES", "FEATURES") if "WIDTH" in constants else ("ROWS", "EDGES", "HEADS", "BLOCK_V")
-    tile = math.prod(constants.get(name, 1) for name in sizes)
+    sizes = ("FEATURES",) if "WIDTH" in constants else ("HEADS", "BLOCK_V")
+    tile = math.prod(constants.get(name, 1) for name in ("ROWS", "EDGES", "COLUMNS", *sizes))
     if tile * itemsize < 16 * warp_threads * dict(launch.options).get("num_warps", 1):
         return 0
     # Weights come of keys alone; of "gat" these are numbers.
@@ -150,7 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _line(checked: Checked) -> str:
     constants = checked.launch.constants
     sizes = ("PARTS", "FEATURES") if "FEATURES" in constants else ("HEADS", "BLOCK_V")
-    tile = "x".join(str(constants[name]) for name in ("ROWS", "EDGES", *sizes) if name in constants)
+    names = ("ROWS", "EDGES", "COLUMNS", *sizes)
+    tile = "x".join(str(constants[name]) for name in names if name in constants)
     loads = " ".join(f"{bits}:{count}" for bits, count in checked.usage.loads.items())
     verdict = "; ".join(checked.faults) or "ok"
     return (

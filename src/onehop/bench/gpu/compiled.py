@@ -23,7 +23,7 @@ TARGETS = {
 }
 # Taking code apart takes longer than finding it in triton's cache: what it said is kept there too. The folder
 # is renamed when code is read in another way.
-_KEPT = "onehop-usage-1"
+_KEPT = "onehop-usage-2"
 _NVIDIA_BIN = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 # Spilled registers are stored to and loaded from local memory.
 _SPILLS = re.compile(r"\b(?:STL|LDL)(?:\.\w+)*\b")
@@ -32,6 +32,9 @@ _LOADS = re.compile(r"\b(?:LDG|LDGSTS)((?:\.\w+)*)\b")
 _AMD_LOADS = re.compile(r"\b(?:global|buffer|flat)_load_(\w+)")
 _AMD_BITS = {"dword": 32, "dwordx2": 64, "dwordx3": 96, "dwordx4": 128, "ushort": 16, "short_d16": 16}
 _ATOMICS = re.compile(r"\b(?:RED|ATOM|ATOMG)(?:\.\w+)*\b")
+# Products of matrices, which tensor cores (AMD's matrix cores) do.
+_MATRIX = re.compile(r"\b(?:HMMA|HGMMA|UTCHMMA)(?:\.\w+)*\b")
+_AMD_MATRIX = re.compile(r"\bv_mfma_\w+")
 _AMD_ATOMICS = re.compile(r"\b(?:global|buffer|flat)_atomic_\w+")
 
 
@@ -45,6 +48,7 @@ class Usage:
         shared: Bytes of memory that a program's threads share.
         loads: Width in bits -> instructions that load as much from global memory.
         atomics: Instructions that read, change and write memory at once.
+        matrix: Instructions of tensor cores.
     """
 
     registers: int
@@ -52,6 +56,7 @@ class Usage:
     shared: int
     loads: dict[int, int]
     atomics: int
+    matrix: int
 
 
 def compile_launch(launch: Launch, target: str) -> Usage:
@@ -96,7 +101,8 @@ def _of_cubin(cubin: bytes, shared: int) -> Usage:
     if not stack and _SPILLS.search(code):
         stack = 4  # at least one
     loads = [_bits(parts) for parts in _LOADS.findall(code)]
-    return Usage(int(found[1]), stack, shared, _counted(loads), len(_ATOMICS.findall(code)))
+    atomics, matrix = (len(kind.findall(code)) for kind in (_ATOMICS, _MATRIX))
+    return Usage(int(found[1]), stack, shared, _counted(loads), atomics, matrix)
 
 
 def _of_amdgcn(code: str, shared: int) -> Usage:
@@ -110,7 +116,8 @@ def _of_amdgcn(code: str, shared: int) -> Usage:
         raise OnehopError("amdgcn: expected .vgpr_count in the code's metadata, found none.")
     spills = 4 * numbers.get("vgpr_spill_count", 0) or numbers.get("private_segment_fixed_size", 0)
     loads = [_AMD_BITS.get(kind, 8) for kind in _AMD_LOADS.findall(code)]
-    return Usage(numbers["vgpr_count"], spills, shared, _counted(loads), len(_AMD_ATOMICS.findall(code)))
+    atomics, matrix = (len(kind.findall(code)) for kind in (_AMD_ATOMICS, _AMD_MATRIX))
+    return Usage(numbers["vgpr_count"], spills, shared, _counted(loads), atomics, matrix)
 
 
 def _bits(parts: str) -> int:

@@ -111,7 +111,7 @@ def _weighed(graph: Any, x: Tensor, scores: Tensor) -> Tensor:
     return out
 
 
-# By the names of onehop.bench.gpu.operators.OPERATORS, all of which DGL has.
+# By the names of onehop.bench.gpu.operators.OPERATORS, all of which but variants DGL has.
 OPERATORS: dict[str, Callable[[Any, Inputs], Tensor]] = {
     "sum": _sum,
     "weighted-sum": _weighted_sum,

@@ -14,6 +14,7 @@ _TYPES = {
     torch.float64: "*fp64",
     torch.bfloat16: "*bf16",
     torch.float16: "*fp16",
+    torch.int16: "*i16",
     torch.int32: "*i32",
     torch.int64: "*i64",
     torch.bool: "*i1",

@@ -8,6 +8,7 @@ from torch import Tensor
 
 import onehop
 from onehop import Graph, reference
+from onehop.bench.gpu import block_calls
 from onehop.bench.gpu.attention_floors import AttentionShape, attention_floor
 from onehop.bench.gpu.floors import Floor, Shape, extremum_floor, sum_floor
 from onehop.kernels.attention_operands import Rule
@@ -42,6 +43,8 @@ class Operator:
         ours: (graph, tensors) -> output.
         naive: (edge_index, nodes, tensors) -> output: a row an edge, as the formula says.
         floor: Bytes that its forward pass has to move; None where no formula is kept.
+        dtypes: Of the features that it takes; None means all.
+        graphs: On which it is measured; None means all.
     """
 
     name: str
@@ -49,6 +52,12 @@ class Operator:
     ours: Callable[[Graph, Inputs], Tensor]
     naive: Callable[[Tensor, int, Inputs], Tensor]
     floor: Callable[[Size, int], Floor] | None
+    dtypes: tuple[torch.dtype, ...] | None = None
+    graphs: tuple[str, ...] | None = None
+
+    def takes(self, dtype: torch.dtype) -> bool:
+        """Whether it computes with such features."""
+        return self.dtypes is None or dtype in self.dtypes
 
     def inputs(self, size: Size, dtype: torch.dtype, device: torch.device, seed: int = 0) -> Inputs:
         """Random tensors that want gradients."""
@@ -107,6 +116,11 @@ def _floor_of(rule: Rule) -> Callable[[Size, int], Floor]:
     return floor
 
 
+# Of onehop.bench.gpu.graphs: where many edges share a source with their neighbours.
+_DENSE = ("tolokers-2", "hm-prices")
+# What is measured beside an operator that is another's variant.
+VARIANT_OF = {"sum-blocks": "sum", "attention-blocks": "attention"}
+
 OPERATORS = {
     operator.name: operator
     for operator in (
@@ -135,6 +149,24 @@ OPERATORS = {
             lambda graph, t: onehop.attention(graph, t["query"], t["key"], t["value"], backend="triton"),
             lambda edges, _, t: reference.attention(edges, t["query"], t["key"], t["value"])[0],
             _floor_of("dot"),
+        ),
+        Operator(
+            "sum-blocks",
+            _plain,
+            lambda graph, t: block_calls.total(graph, t["x"]),
+            lambda edges, nodes, t: reference.aggregate(edges, t["x"], nodes),
+            lambda size, itemsize: sum_floor(_shape(size, itemsize)),
+            block_calls.dtypes(),
+            _DENSE,
+        ),
+        Operator(
+            "attention-blocks",
+            _attention,
+            lambda graph, t: block_calls.attention(graph, t["query"], t["key"], t["value"]),
+            lambda edges, _, t: reference.attention(edges, t["query"], t["key"], t["value"])[0],
+            _floor_of("dot"),
+            block_calls.dtypes(),
+            _DENSE,
         ),
     )
 }

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onehop import Graph
 from onehop.bench.gpu import dgl_calls, turbo_gnn_calls
-from onehop.bench.gpu.operators import Inputs, Operator
+from onehop.bench.gpu.operators import OPERATORS, VARIANT_OF, Inputs, Operator
 from onehop.bench.peers.base import beta_warnings_ignored, import_reason
 from onehop.kernels import torch_csr
 
@@ -38,6 +38,9 @@ class Peers:
             _OURS: lambda inputs: operator.ours(self.graph, inputs),
             "gather-scatter": lambda inputs: operator.naive(self.edge_index, self.nodes, inputs),
         }
+        if operator.name in VARIANT_OF:
+            usual = OPERATORS[VARIANT_OF[operator.name]]
+            found["kernels"] = lambda inputs: usual.ours(self.graph, inputs)
         if operator.name in ("sum", "mean", "max", "min"):
             reason = import_reason("torch_geometric")
             found["pyg-EdgeIndex"] = reason or self._edge_index_matmul(operator.name)

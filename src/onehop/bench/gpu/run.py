@@ -24,7 +24,7 @@ from onehop.bench.report import write_json
 from onehop.kernels.triton import availability
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_MEASURED = ("gatv2", "attention", "sum", "max", "gat")
+_MEASURED = ("gatv2", "attention", "sum", "max", "gat", "attention-blocks", "sum-blocks")
 # Without a GPU: what the interpreter can do in a few seconds.
 _SMALL_COPY = 1 << 20
 

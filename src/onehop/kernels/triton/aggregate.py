@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from onehop.kernels.triton.blocks import Blocks
 from onehop.kernels.triton.item_tiles import (
     caller_numbers,
     columns_of,
@@ -121,7 +122,9 @@ def aggregate(
     return out
 
 
-def add_slots(work: Work, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor) -> None:
+def add_slots(
+    work: Work | Blocks, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor
+) -> None:
     """Fills the rows of ``out`` that were cut with the sums of their slots, in the order of the slots."""
     _launch(fix_up(work, plan), plan, slots_of(work), partial, None, (None, dst_scale), out, None)
 

@@ -8,9 +8,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from onehop.kernels.triton.blocks import Blocks
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
+
+# The fewest that tensor cores multiply at a time.
+LEAST_COLUMNS = 16
 
 
 class Items(NamedTuple):
@@ -32,7 +36,7 @@ def items_of(work: Work, numbered: bool = True) -> Items:
     return Items(work.row, work.begin, work.end, work.slot, work.col, work.perm if numbered else None)
 
 
-def slots_of(work: Work) -> Items:
+def slots_of(work: Work | Blocks) -> Items:
     """The rows that were cut, whose edges are their slots."""
     return Items(work.split_row, work.split_begin, work.split_begin[1:], None, None, None)
 
@@ -71,7 +75,7 @@ def buckets(work: Work, plan: TritonPlan) -> list[Bucket]:
     return [bucket for bucket in found if bucket.count]
 
 
-def fix_up(work: Work, plan: TritonPlan) -> Bucket:
+def fix_up(work: Work | Blocks, plan: TritonPlan) -> Bucket:
     """The launch that merges the slots of rows that were cut: of ``split_row`` and ``split_begin``."""
     return Bucket(0, work.split_row.numel(), 1, plan.block_edges, False)
 
@@ -79,6 +83,11 @@ def fix_up(work: Work, plan: TritonPlan) -> Bucket:
 def features(plan: TritonPlan, width: int) -> int:
     """Columns of a tile."""
     return min(plan.block_features, power_of_two(width))
+
+
+def columns_at_a_time(plan: TritonPlan) -> int:
+    """Columns of a window that a program over blocks reads at a time."""
+    return max(plan.block_edges, LEAST_COLUMNS)
 
 
 def options(plan: TritonPlan) -> dict[str, Any]:

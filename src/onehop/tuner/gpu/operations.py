@@ -7,7 +7,7 @@ from onehop.tuner.operations import Operation, check
 
 # What `tune` calls them.
 OPS = ("aggregate", "sddmm", "edge_softmax", "attention", "gat", "gatv2")
-# The variant comes last: torch's own heeds none of the others.
+# The variant comes last: torch's own heeds none of the others, and blocks only some.
 FIELDS = (
     "ordering",
     "short_edges",
@@ -39,10 +39,11 @@ def operations(op: str, reduce: str, backward: bool, site: Site) -> tuple[Operat
         return (Operation("edge_softmax", False, _SOFTMAX, False, calls.edge_softmax(site)),)
     if op in _RULES:
         rule = _RULES[op]
+        fields = FIELDS if rule == "dot" else _KERNELS
         once = calls.attention(site, rule, forward=True, backward=False)
         again = calls.attention(site, rule, forward=False, backward=True)
-        forward = Operation(op, False, _KERNELS, rule == "dot", once)
-        gradient = Operation(f"{op}_grad", False, _KERNELS, True, again)
+        forward = Operation(op, False, fields, rule == "dot", once)
+        gradient = Operation(f"{op}_grad", False, fields, True, again)
     elif reduce in ("sum", "mean"):
         mean = reduce == "mean"
         forward = Operation("sum", False, FIELDS, False, calls.summed(site, mean, False))

@@ -78,7 +78,8 @@ class GpuRun:
             self.budget,
             self.report.tick,
         )
-        yield from self.search.run(self._earlier())
+        others = candidates.further_starts(self.axes, self.operation, case.width, case.heads)
+        yield from self.search.run([*self._earlier(), *others])
 
     def _earlier(self) -> list[TritonPlan]:
         """Where a search that was cut short goes on: with its order only if there was time for that now."""

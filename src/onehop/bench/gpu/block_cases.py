@@ -1,0 +1,62 @@
+"""Calls of the kernels over blocks in the forms that their default plan gives them; see :mod:`.cases`."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from onehop.backends.triton import TritonBackend
+from onehop.bench.gpu.attention_cases import attention_operands
+from onehop.graph import Graph
+from onehop.kernels.triton.blocks import DTYPES
+from onehop.plans.triton_blocks import default_blocks_plan
+
+Call = Callable[[], Any]
+
+_NODES = 40
+# More columns than the default plan lets a window have; repeated edges take columns of their own.
+_HUB = 5000
+
+
+def _graph(hub: int) -> Graph:
+    """A ring, and a hub in both directions."""
+    node = torch.arange(_NODES)
+    to_hub = torch.stack([torch.arange(hub) % _NODES, torch.zeros(hub, dtype=torch.long)])
+    return Graph.from_edge_index(
+        torch.cat([torch.stack([node, node.roll(1)]), to_hub, to_hub.flip(0)], 1), _NODES
+    )
+
+
+def _sum(graph: Graph, width: int, dtype: torch.dtype, scaled: bool) -> None:
+    x, numbers = torch.ones(_NODES, width, dtype=dtype), torch.ones(graph.num_edges)
+    scale = numbers[:_NODES] if scaled else None
+    TritonBackend(default_blocks_plan(width)).aggregate(
+        graph, False, x, numbers if scaled else None, scale, scale, False, False
+    )
+
+
+def _attention(graph: Graph, width: int, dtype: torch.dtype, dropout: float) -> None:
+    backend = TritonBackend(default_blocks_plan(width))
+    operands = attention_operands(graph, "dot", 4, width, dtype, dropout=dropout)
+    out, softmax, _ = backend.attend(graph, operands, False)
+    backend.attend_grad(graph, operands, out, softmax, None, out, None, [True] * 3 + [False] * 3)
+
+
+def block_calls(dtype: torch.dtype) -> list[Call]:
+    """Sums, plain and with all there is, and attention with and without dropout, both passes."""
+    if dtype not in DTYPES:
+        return []
+    whole, cut = _graph(10), _graph(_HUB)
+    found: list[Call] = [
+        partial(_sum, cut, 64, dtype, True),
+        partial(_attention, whole, 64, dtype, 0.0),
+    ]
+    if dtype == torch.bfloat16:
+        found += [
+            partial(_sum, whole, 64, dtype, False),
+            partial(_sum, cut, 256, dtype, False),
+            partial(_attention, cut, 64, dtype, 0.3),
+            partial(_attention, cut, 128, dtype, 0.3),
+        ]
+    return found

@@ -1,0 +1,212 @@
+"""Attention by dot products and its gradient, over the windows of a graph: see :mod:`.blocks`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
+from onehop.kernels.triton.aggregate import add_slots
+from onehop.kernels.triton.attention_forward import merge_kernel
+from onehop.kernels.triton.blocks import DTYPES, MOST_HEAD_WIDTH, Blocks
+from onehop.kernels.triton.blocks_attention_forward import block_attend_kernel
+from onehop.kernels.triton.blocks_attention_grad_dst import block_grad_dst_kernel
+from onehop.kernels.triton.blocks_attention_grad_src import block_grad_src_kernel
+from onehop.kernels.triton.launch import LEAST_COLUMNS, columns_at_a_time, on_device_of
+from onehop.kernels.triton.numbers import dropout_words
+from onehop.kernels.triton.registers import bounded
+from onehop.plans.triton import TritonPlan
+from onehop.plans.triton_default import power_of_two
+
+_LEAST_WIDTH = 16
+
+
+def applies(operands: AttentionOperands) -> bool:
+    """Whether attention can go this way: by dot products, of 16-bit features, of edges that bring nothing.
+
+    Heads of more than 128 columns cannot, nor can a mask that is given.
+    """
+    return (
+        operands.rule == "dot"
+        and operands.value.dtype in DTYPES
+        and operands.edge is None
+        and operands.mask is None
+        and max(operands.query.size(2), operands.value.size(2)) <= MOST_HEAD_WIDTH
+    )
+
+
+class _Call:
+    """What every kernel of one call is given."""
+
+    def __init__(self, plan: TritonPlan, operands: AttentionOperands) -> None:
+        self.plan, self.operands = plan, operands
+        heads, value_width = operands.value.shape[1:]
+        width = operands.query.size(2)
+        self.dropout = operands.dropout > 0
+        key = operands.key
+        self.tensors = {
+            "query": operands.query.contiguous(),
+            "key": None if key is None else key.contiguous(),
+            "value": operands.value.contiguous(),
+        }
+        self.settings = {
+            **dropout_words(operands),
+            "factor": operands.factor,
+            "kept": 1 / (1 - operands.dropout),
+            "H": heads,
+            "D": width,
+            "V": value_width,
+            "DROPOUT": self.dropout,
+            "BLOCK_D": max(power_of_two(width), _LEAST_WIDTH),
+            "BLOCK_V": max(power_of_two(value_width), _LEAST_WIDTH),
+            "STAGES": plan.num_stages,
+        }
+
+    def run(self, kernel: Any, blocks: Blocks, **more: Any) -> None:
+        """Launches a kernel over all items and heads."""
+        columns = blocks.columns
+        kernel[(blocks.items, self.settings["H"])](
+            blocks.window,
+            blocks.begin,
+            blocks.end,
+            blocks.piece,
+            blocks.row_slot,
+            columns.source,
+            columns.members,
+            columns.first_edge if self.dropout else None,
+            columns.perm if self.dropout else None,
+            **self.tensors,
+            **more,
+            **self.settings,
+            rows=blocks.rows,
+            SPLIT=blocks.slots > 0,
+            **bounded(self.plan),
+        )
+
+
+def attend(blocks: Blocks, plan: TritonPlan, operands: AttentionOperands) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention over each row's edges.
+
+    Args:
+        blocks: The graph's windows, on the device of the operands.
+        plan: How to go over them.
+        operands: What it works on.
+
+    Returns:
+        The output [rows, H, V]; float32 [rows, 2, H], largest scores and inverse sums of exponentials; and an
+        empty tensor in place of weights.
+    """
+    call, value = _Call(plan, operands), operands.value
+    heads, width = value.shape[1:]
+    out = value.new_empty((blocks.rows, heads, width))
+    softmax = value.new_empty((blocks.rows, 2, heads), dtype=torch.float32)
+    weights = softmax.new_empty(0)
+    if not blocks.items or not heads:
+        return out, softmax, weights
+    slot_softmax = slot_rows = None
+    if blocks.slots:
+        slot_softmax = softmax.new_empty((blocks.slots, 2, heads))
+        slot_rows = softmax.new_empty((blocks.slots, heads, width))
+    with on_device_of(value):
+        call.run(
+            block_attend_kernel,
+            blocks,
+            out=out,
+            softmax=softmax,
+            slot_softmax=slot_softmax,
+            slot_rows=slot_rows,
+            COLUMNS=columns_at_a_time(plan),
+        )
+        if blocks.slots:
+            merge_kernel[(blocks.split_row.numel(), heads)](
+                blocks.split_row,
+                blocks.split_begin,
+                slot_softmax,
+                slot_rows,
+                out,
+                softmax,
+                H=heads,
+                V=width,
+                HEADS=1,
+                BLOCK_V=power_of_two(width),
+                **bounded(plan),
+            )
+    return out, softmax, weights
+
+
+def attend_grad(
+    blocks: Blocks,
+    transposed: Blocks,
+    plan: TritonPlan,
+    operands: AttentionOperands,
+    out: Tensor,
+    softmax: Tensor,
+    grad: Tensor,
+    wanted: Sequence[bool],
+) -> AttentionGrads:
+    """Gradients of :func:`attend`: a sweep over the windows, then one over those of the transposed graph.
+
+    Args:
+        blocks: The graph's windows, on the device of the operands.
+        transposed: Those of the transposed graph.
+        plan: How to go over both.
+        operands: What ``attend`` worked on.
+        out: Its output.
+        softmax: Its second result.
+        grad: To the output.
+        wanted: Which gradients, in the order of AttentionGrads.
+    """
+    call = _Call(plan, operands)
+    for_value, for_key, for_query = wanted[:3]
+    grad, statistics = grad.contiguous(), torch.empty_like(softmax)
+    query, query_slots = _result(call.tensors["query"], blocks, for_query)
+    key, key_slots = _result(call.tensors["key"], transposed, for_key)
+    value, value_slots = _result(call.tensors["value"], transposed, for_value)
+    with on_device_of(operands.value):
+        if blocks.items and operands.heads:
+            call.run(
+                block_grad_dst_kernel,
+                blocks,
+                out=out.contiguous(),
+                softmax=softmax,
+                grad=grad,
+                statistics=statistics,
+                grad_query=query,
+                slot_rows=query_slots,
+                FOR_QUERY=for_query,
+                COLUMNS=columns_at_a_time(plan),
+            )
+        if transposed.items and operands.heads and (for_value or for_key):
+            # Its two sums take registers, of which as many columns as elsewhere would leave too few.
+            call.run(
+                block_grad_src_kernel,
+                transposed,
+                grad=grad,
+                statistics=statistics,
+                grad_value=value,
+                grad_key=key,
+                slot_values=value_slots,
+                slot_keys=key_slots,
+                FOR_VALUE=for_value,
+                FOR_KEY=for_key,
+                COLUMNS=max(columns_at_a_time(plan) // 2, LEAST_COLUMNS),
+            )
+        for windows, result, slots in (
+            (blocks, query, query_slots),
+            (transposed, key, key_slots),
+            (transposed, value, value_slots),
+        ):
+            if result is not None and slots is not None:
+                add_slots(windows, plan, slots, None, result.view(windows.rows, slots.size(1)))
+    return AttentionGrads(value, key, query, None, None, None)
+
+
+def _result(of: Tensor | None, blocks: Blocks, wanted: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Where the gradient to a tensor goes, and float32 [slots, H * D] for the parts of rows that were cut."""
+    if of is None or not wanted:
+        return None, None
+    slots = None
+    if blocks.slots:
+        slots = of.new_empty((blocks.slots, of[:1].numel()), dtype=torch.float32)
+    return torch.empty_like(of), slots
