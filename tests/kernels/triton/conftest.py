@@ -25,8 +25,8 @@ collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["test_*.py"
 def bfloat16():
     """The interpreter cuts float32 down to bfloat16, and multiplies matrices of its bits as integers.
 
-    GPUs round to the nearest and multiply numbers, and so does this. Of float32, tensor cores keep eleven bits;
-    so does this, where the interpreter keeps all.
+    GPUs round to the nearest and multiply numbers; tensor cores keep eleven bits of float32. So does this,
+    where the interpreter keeps all.
     """
     import triton.language as tl
     from triton._C.libtriton.ir import INPUT_PRECISION
