@@ -301,8 +301,10 @@ void Csr::free_narrow_col() const {
 
 int64_t Csr::bytes() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return rowptr.bytes() + col.bytes() + perm.bytes() + row_of.bytes() +
-         (narrow_col_ != nullptr ? narrow_col_->bytes() : 0);
+  int64_t total = rowptr.bytes() + col.bytes() + perm.bytes() + row_of.bytes();
+  if (narrow_col_ != nullptr) total += narrow_col_->bytes();
+  for (const auto& [hubs, made] : hub_cols_) total += made != nullptr ? made->col.bytes() + made->hubs.bytes() : 0;
+  return total;
 }
 
 BuildResult csr_from_coo(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads) {

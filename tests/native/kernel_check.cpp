@@ -250,6 +250,7 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
                                    with_ties ? ties.data.data() : nullptr,
                                    slots.data(),
                                    s.threads == 1 ? narrow_col->as<uint16_t>() : nullptr,
+                                   s.scaled ? 0 : 3,
                                    nullptr});
       for (int64_t r = 0; r < g.rows; ++r) {
         for (int64_t c = 0; c < out.stride && r * out.stride + c < static_cast<int64_t>(out.data.size()); ++c) {

@@ -46,6 +46,11 @@ class CpuPlan(Plan):
         index: What the numbers of sources are read as: "int32", or "int16" (without a sign), possible up to
             65,536 sources. The graph then keeps a second copy of its columns, 2 bytes an edge. Of sums and
             means, and of max and min without weights; all else reads 32 bits.
+        hub_cache: How many of the most read sources are copied side by side before a call, from where their
+            rows are then read; 0 means none. The graph then keeps a second copy of its columns, 4 bytes an
+            edge, for each such number. Of sums and means of float32 without weights and scales of sources,
+            of features without gaps, where it takes the place of narrow columns and generated kernels; all
+            else ignores it.
         generated: Name of a kernel that was generated for one width and dtype, and is used for these; empty
             means the built-in kernels. Of aggregation alone. Made by ``onehop.tune(..., codegen=True)``.
     """
@@ -60,6 +65,7 @@ class CpuPlan(Plan):
     ordering: str = "none"
     storage: str = "same"
     index: str = "int32"
+    hub_cache: int = 0
     generated: str = ""
 
     def __post_init__(self) -> None:
@@ -70,6 +76,7 @@ class CpuPlan(Plan):
             ("column_tile", 0, None),
             ("register_block", 0, MOST_REGISTER_BLOCK),
             ("threads", 0, None),
+            ("hub_cache", 0, None),
         ):
             value = getattr(self, name)
             if type(value) is not int or value < least:

@@ -12,9 +12,9 @@ _LEAST_EDGES, _MOST_EDGES = 1024, 8192
 # Pieces per graph that balance well without being so many that handing them out shows.
 _PIECES = 128
 
-
 # Short rows are read sooner than they arrive when asked for late; many long ones would push each other out.
-_PREFETCH_SHORT, _PREFETCH_LONG = 32, 16
+# What the second cache holds arrives soon. (Measured: docs/explanation/kernels.md.)
+_PREFETCH_SHORT, _PREFETCH_LONG = 64, 32
 _SHORT_ROW_BYTES = 256
 
 # Tiles pay where every source row is read many times (at 190 edges a source and width 256 about 1.4 times
@@ -39,7 +39,9 @@ def default_plan(sources: int, rows: int, edges: int, width: int, itemsize: int)
     fits_second_cache = sources * row_bytes <= caches().get(2, 0)
     return CpuPlan(
         edges_per_item=min(max(edges // _PIECES, _LEAST_EDGES), _MOST_EDGES),
-        prefetch=_PREFETCH_SHORT if row_bytes <= _SHORT_ROW_BYTES else _PREFETCH_LONG,
+        prefetch=_PREFETCH_SHORT
+        if row_bytes <= _SHORT_ROW_BYTES and not fits_second_cache
+        else _PREFETCH_LONG,
         # What the second cache holds need not be asked for there (6 to 9 % on 2,708 nodes, widths 32 to 128).
         prefetch_hint="L1" if fits_second_cache else "L2",
         column_tile=fitting_tile(sources, edges, width, itemsize),

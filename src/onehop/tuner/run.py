@@ -145,8 +145,7 @@ class Run:
         finished = bool(settled) and not search.exhausted
         ordering = search.best.ordering
         self._drop_orders(ordering)
-        if "index" in self.axes:
-            self._drop_narrow_columns(search.best)
+        self._drop_columns(search.best)
         return Tuned(
             case=self.case,
             plan=search.best,
@@ -166,12 +165,17 @@ class Run:
         for key in [key for key in self.graph.ordered if key not in self.had and key[0] != chosen]:
             del self.graph.ordered[key]
 
-    def _drop_narrow_columns(self, chosen: CpuPlan) -> None:
+    def _drop_columns(self, chosen: CpuPlan) -> None:
         """Frees the copies of columns that were tried and not taken; who uses one makes it anew."""
         transposed = self.operation.transposed
         for ordering in ("none", *(name for name, turned in self.graph.ordered if turned == transposed)):
-            if (ordering, "int16") != (chosen.ordering, chosen.index):
-                ordered_csr(self.graph, ordering, transposed).free_narrow_col()
+            csr = ordered_csr(self.graph, ordering, transposed)
+            for index in self.axes.get("index", ()):
+                if index == "int16" and (ordering, index) != (chosen.ordering, chosen.index):
+                    csr.free_narrow_col()
+            for hubs in self.axes.get("hub_cache", ()):
+                if (ordering, hubs) != (chosen.ordering, chosen.hub_cache):
+                    csr.free_hub_cols(hubs)
 
 
 def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:

@@ -16,8 +16,9 @@ from onehop import native, processor
 
 ROW_BYTES = (64, 256, 1024)
 PREFETCHES = (0, 4, 16, 64)
-_ROWS = 16384
-_REPEATS = 5
+# Rows of a measurement for each thread: a piece of the gather (kRowsPerPiece in csrc/kernels/limits.cpp).
+_ROWS_PER_THREAD = 8192
+_REPEATS, _WARMING = 5, 2
 _FLOAT_BYTES = 4
 # Random rows of a buffer this many times the last cache come from memory, all but one in four.
 _TIMES_CACHE, _MOST_BYTES = 4, 1 << 30
@@ -63,28 +64,57 @@ def speeds(threads: int, isa: str) -> Speeds:
     buffer = torch.zeros(largest // _FLOAT_BYTES)
     generator = torch.Generator().manual_seed(0)
     sizes = [*(cache // 2 for cache in caches), largest]
-    rows = tuple(
-        tuple(_gathers(buffer, size, row, threads, generator) for row in ROW_BYTES) for size in sizes
-    )
+    rows = _believable([_row_times(buffer, size, threads, generator) for size in sizes])
     write_s = min(_seconds(lambda: buffer.fill_(1.0)) for _ in range(_REPEATS))
     return Speeds(caches, threads, rows, buffer.nbytes / write_s)
 
 
-def _gathers(
-    buffer: torch.Tensor, size: int, row_bytes: int, threads: int, generator: torch.Generator
-) -> tuple[float, ...]:
-    count = max(1, size // row_bytes)
-    index = torch.randint(count, (_ROWS,), generator=generator, dtype=torch.int32)
+def _row_times(
+    buffer: torch.Tensor, size: int, threads: int, generator: torch.Generator
+) -> tuple[tuple[float, ...], ...]:
+    """[ROW_BYTES][PREFETCHES]: seconds for a random row of the buffer's first ``size`` bytes.
 
-    def gather(prefetch: int) -> Callable[[], float]:
-        return lambda: native.extension.gather_rows(
-            buffer.data_ptr(), row_bytes // _FLOAT_BYTES, index.data_ptr(), _ROWS, prefetch, threads
+    Every measurement reads rows of its own: the same few thousand once more would come from a cache, however
+    large the buffer is.
+    """
+    # What is smaller than a cache is in it from here on: every line was read, in no order that shows.
+    every = torch.randperm(max(1, size // ROW_BYTES[-1]), generator=generator, dtype=torch.int32)
+    for _ in range(_WARMING):
+        _gather(buffer, ROW_BYTES[-1], every, 0, threads)
+    table = []
+    for row_bytes in ROW_BYTES:
+        shape = (_REPEATS, len(PREFETCHES), _ROWS_PER_THREAD * threads)
+        index = torch.randint(max(1, size // row_bytes), shape, generator=generator, dtype=torch.int32)
+        rounds = [
+            [
+                _gather(buffer, row_bytes, own, prefetch, threads)
+                for own, prefetch in zip(turn, PREFETCHES, strict=True)
+            ]
+            for turn in index
+        ]
+        table.append(tuple(min(times) / shape[-1] for times in zip(*rounds, strict=True)))
+    return tuple(table)
+
+
+def _believable(levels: list[tuple[tuple[float, ...], ...]]) -> tuple[tuple[tuple[float, ...], ...], ...]:
+    """The times without those that something else on the machine disturbed.
+
+    What is near is read no slower than what is far, and a short row no slower than a long one.
+    """
+    times = torch.tensor(levels, dtype=torch.float64)
+    for axis in (0, 1):
+        times = times.flip(axis).cummin(axis).values.flip(axis)
+    return tuple(tuple(tuple(row) for row in level) for level in times.tolist())
+
+
+def _gather(buffer: torch.Tensor, row_bytes: int, index: torch.Tensor, prefetch: int, threads: int) -> float:
+    """Seconds to read the rows ``index`` ([rows], int32)."""
+    floats = row_bytes // _FLOAT_BYTES
+    return _seconds(
+        lambda: native.extension.gather_rows(
+            buffer.data_ptr(), floats, index.data_ptr(), len(index), prefetch, threads
         )
-
-    calls = [gather(prefetch) for prefetch in PREFETCHES]
-    calls[0]()
-    rounds = [[_seconds(call) for call in calls] for _ in range(_REPEATS)]
-    return tuple(min(times) / _ROWS for times in zip(*rounds, strict=True))
+    )
 
 
 def _seconds(call: Callable[[], object]) -> float:

@@ -83,10 +83,11 @@ def _both(
     ):
         order.told(task, layer, None)
         summed, own = task.run(), ends[1]
-        rows = _rows_before_leaves(task.graph)
-        if rows is not None and _joins(root, own, summed):
+        if _joins(root, own, summed):
+            # One step for both products: the second is added to the first where that lies.
+            rows = _rows_before_leaves(task.graph)
             return prefix_product(own, root.weight, summed[:rows], lin.weight, lin.bias)
-        return _plus_root(product(summed, lin.weight, lin.bias), ends[1], root)
+        return _plus_root(product(summed, lin.weight, lin.bias), own, root)
     order.told(task, layer, "after")
     task.x = product(ends[0], lin.weight, None)
     out: Tensor = task.run()
