@@ -29,7 +29,7 @@ def assert_is_the_operator(name, call):
 
 
 @pytest.mark.skipif(dgl_calls.missing() is not None, reason="DGL is not installed: make test-dgl has it")
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", dgl_calls.OPERATORS)
 def test_dgl(name):
     assert_is_the_operator(name, dgl_calls.call_of(name, dgl_calls.graph_of(EDGES, NODES)))
 
