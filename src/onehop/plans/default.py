@@ -17,6 +17,10 @@ _PIECES = 128
 _PREFETCH_SHORT, _PREFETCH_LONG = 64, 32
 _SHORT_ROW_BYTES = 256
 
+# A first cache from this size on takes rows that are asked for early; in a smaller one they push out what is
+# in use. (Measured on one processor of either kind, with 32 and 48 KiB: docs/explanation/tuner.md.)
+_ROOMY_FIRST_CACHE = 48 << 10
+
 # Tiles pay where every source row is read many times (at 190 edges a source and width 256 about 1.4 times
 # faster on a busy machine, at 14 no gain, at 4 a loss), while a row's part is a few cache lines long.
 _TILED_DEGREE = 32
@@ -43,7 +47,7 @@ def default_plan(sources: int, rows: int, edges: int, width: int, itemsize: int)
         if row_bytes <= _SHORT_ROW_BYTES and not fits_second_cache
         else _PREFETCH_LONG,
         # What the second cache holds need not be asked for there (6 to 9 % on 2,708 nodes, widths 32 to 128).
-        prefetch_hint="L1" if fits_second_cache else "L2",
+        prefetch_hint="L1" if fits_second_cache or caches().get(1, 0) >= _ROOMY_FIRST_CACHE else "L2",
         column_tile=fitting_tile(sources, edges, width, itemsize),
         # A result that the caches cannot hold need not go through them.
         nontemporal=rows * row_bytes > last_level_cache_bytes() > 0,
