@@ -83,6 +83,18 @@ def test_scales(graph, names, reduce):
     )
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("names", [("src_scale", "dst_scale"), ("weight", "src_scale")], ids="+".join)
+def test_scales_of_sources_with_very_many_edges(names, reduce, dtype):
+    num_src, num_dst = 3, 40
+    generator = torch.Generator().manual_seed(1)
+    counts = torch.tensor([[num_src], [num_dst]])
+    edge_index = (torch.rand(2, 100 * num_src, generator=generator) * counts).long()
+    inputs = inputs_for(edge_index, num_src, num_dst, 9, dtype, ("x", *names))
+    check(edge_index, num_src, num_dst, reduce, inputs, ["x"])
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=dtype_name)
 @pytest.mark.parametrize("reduce", REDUCTIONS)
 def test_float32_weights_widen_16_bit_features(reduce, dtype):

@@ -38,7 +38,7 @@ def test_rows_that_are_no_whole_lines_fall_onto_all_sets():
 
 def test_a_tile_of_few_lines_is_no_gain_where_rows_begin_at_the_same_sets():
     def gain(width):
-        # A third of a row of 6 lines, a quarter of one of 8: either tile has 2, so x's part has as many bytes.
+        # A third of a row of 6 lines, a quarter of one of 8: either tile has 2 lines.
         whole = CpuPlan(threads=2)
         made = model(width, nodes=200)
         return made.predict(whole) / made.predict(dataclasses.replace(whole, column_tile=32))

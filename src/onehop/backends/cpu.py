@@ -13,6 +13,10 @@ from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 from onehop.plans import CpuPlan, tuned
 from onehop.plans.default import default_plan
 
+# Where sources have so many edges in the mean, scaling their rows once is cheaper than once for each edge.
+# (Two cores, float32, widths 16 to 128: at 190 edges a source 1.04 to 1.38 times faster, at 14 0.36 to 0.95.)
+_SCALED_FIRST_DEGREE = 64
+
 
 class CpuBackend:
     """Register-blocked loops over compressed sparse rows, for the best instruction set there is.
@@ -81,6 +85,9 @@ class CpuBackend:
             inverse = graph.inverse_in_degrees(torch.float64 if x.dtype == torch.float64 else torch.float32)
             src_scale = inverse if src_scale is None else inverse * src_scale
             mean = False
+        dense = graph.num_edges >= _SCALED_FIRST_DEGREE * x.size(0)
+        if dense and src_scale is not None and weight is None and src_scale.dtype == x.dtype:
+            x, src_scale = x * src_scale[:, None], None
         weight, ordered = kernels.in_graph_order(csr, graph.number, transposed, plan.ordering, weight)
         if plan.storage == "bfloat16" and x.dtype == torch.float32:
             x, widen = x.bfloat16(), True
