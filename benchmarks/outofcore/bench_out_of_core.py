@@ -7,9 +7,13 @@ The graph has random sources, so that no order of the rows spares a read. Featur
 (Fortran order). The process that aggregates is put into a control group with a third of the bytes of graph
 and features, libraries and page cache included, where control groups can be made; elsewhere its data segment
 is limited, beside what its libraries take. The page cache is emptied of the files before each step. The
-disk's own times are those of reading graph and features once, in order, and of writing as many bytes as the
-result has. Sampled rows of the result are checked. The folder needs room for features and result, twice
-``nodes * width * 4`` bytes.
+disk's own times are those of reading graph and features once, in order, through the page cache or past it
+(O_DIRECT), whichever is faster, and of writing as many bytes as the result has. Sampled rows of the result
+are checked. The folder needs room for features and result, twice ``nodes * width * 4`` bytes.
+
+A virtual machine may have lent its free memory to others, and then waits for every page that it touches for
+the first time. So the process touches as much as a panel takes before it aggregates, and that time is printed
+by itself.
 
 There are two cases. "square": every node has a result, as large as the features, so that writing it is most
 of the work. "few destinations": results for a tenth of the nodes, as where only labelled ones matter, from
@@ -27,6 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import disk
 import numpy as np
 import torch
 
@@ -35,8 +40,9 @@ from onehop.bench.report import write_json
 from onehop.bench.stamp import machine_line
 from onehop.graph import stored
 
-BLOCK = 1 << 23
 CHECKED = 2_000
+# Of what the process is allowed: about what a panel takes.
+TOUCHED = 0.4
 # Destinations of each case, as a part of the nodes.
 CASES = {"square": 1.0, "few destinations": 0.1}
 
@@ -69,42 +75,6 @@ def prepare(folder: Path, nodes: int, destinations: int, degree: int, width: int
     return [graph / "rowptr.npy", graph / "col.npy", x]
 
 
-def forget(files: list[Path]) -> None:
-    """Writes out what is waiting, and empties the page cache of the files."""
-    for file in files:
-        if file.exists():
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())
-                os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def read_once(files: list[Path]) -> float:
-    """Seconds of reading all of the files in order."""
-    forget(files)
-    buffer = bytearray(BLOCK)
-    begin = time.perf_counter()
-    for file in files:
-        with file.open("rb", buffering=0) as handle:
-            place = 0
-            while count := handle.readinto(buffer):
-                os.posix_fadvise(handle.fileno(), place, count, os.POSIX_FADV_DONTNEED)
-                place += count
-    return time.perf_counter() - begin
-
-
-def write_once(file: Path, size: int) -> float:
-    """Seconds of writing so many bytes, until they are on the disk."""
-    block = os.urandom(BLOCK)
-    begin = time.perf_counter()
-    with file.open("wb", buffering=0) as handle:
-        for _ in range(-(-size // BLOCK)):
-            handle.write(block)
-        os.fsync(handle.fileno())
-    seconds = time.perf_counter() - begin
-    file.unlink()
-    return seconds
-
-
 def child(options: argparse.Namespace) -> None:
     """The limited process."""
     if options.limit_data:
@@ -115,11 +85,23 @@ def child(options: argparse.Namespace) -> None:
         limit = taken + options.limit_data
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     begin = time.perf_counter()
+    disk.memory(options.touch, large_pages=True)
+    touching = time.perf_counter() - begin
+    begin = time.perf_counter()
     onehop.aggregate(onehop.Graph.open(options.graph), options.x, out=options.out)
     seconds = time.perf_counter() - begin
     used = Path("/proc/self/io").read_text().splitlines()
     io = {line.split(":")[0]: int(line.split()[1]) for line in used}
-    print(json.dumps({"seconds": seconds, "read_bytes": io["read_bytes"], "write_bytes": io["write_bytes"]}))
+    print(
+        json.dumps(
+            {
+                "seconds": seconds,
+                "first_touch_s": touching,
+                "read_bytes": io["read_bytes"],
+                "write_bytes": io["write_bytes"],
+            }
+        )
+    )
 
 
 def control_group(limit: int) -> tuple[Path, Path] | None:
@@ -181,13 +163,16 @@ def measured(name: str, files: list[Path], options: argparse.Namespace) -> dict[
     limit = int(inputs / options.share)
     out = options.folder / "out.npy"
     result_bytes = destinations * options.width * 4
-    reading = read_once(files)
-    writing = write_once(out, result_bytes)
-    forget(files)
+    ways = {"buffered": disk.read_buffered(files), "direct": disk.read_direct(files)}
+    reading = min(ways.values())
+    writing = disk.write_once(out, result_bytes)
+    disk.forget(files)
+    touched = int(limit * TOUCHED)
     said, how, peak = limited(
-        limit, ["--graph", str(files[0].parent), "--x", str(files[2]), "--out", str(out)]
+        limit,
+        ["--graph", str(files[0].parent), "--x", str(files[2]), "--out", str(out), "--touch", str(touched)],
     )
-    forget([out])
+    disk.forget([out])
     error = check(files[0].parent, files[2], out)
     out.unlink()
     if not error < 1e-4:
@@ -203,14 +188,19 @@ def measured(name: str, files: list[Path], options: argparse.Namespace) -> dict[
         "limited_by": how,
         "peak_bytes": peak,
         "disk_read_s": reading,
+        "disk_read_buffered_s": ways["buffered"],
+        "disk_read_direct_s": ways["direct"],
         "disk_write_s": writing,
         "disk_read_gbps": inputs / reading / 1e9,
         "disk_write_gbps": result_bytes / writing / 1e9,
         "seconds": said["seconds"],
+        "touched_bytes": touched,
+        "first_touch_s": said["first_touch_s"],
         "read_bytes": said["read_bytes"],
         "write_bytes": said["write_bytes"],
         "gbps": moved / said["seconds"] / 1e9,
         "over_reading_once": said["seconds"] / reading,
+        "over_reading_once_with_first_touch": (said["seconds"] + said["first_touch_s"]) / reading,
         "over_reading_and_writing_once": said["seconds"] / (reading + writing),
         "over_the_disk_for_the_bytes_moved": said["seconds"] / own,
         "largest_error": error,
@@ -234,6 +224,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     for name in ("--graph", "--x", "--out"):
         parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument("--touch", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--limit-data", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -19,11 +19,13 @@ from torch import Tensor
 from onehop.errors import ArgumentError, FileFormatError, IndexRangeError
 from onehop.graph.build import MOST_NODES
 from onehop.graph.graph import Graph
+from onehop.graph.pieces import PieceReader
 
 _FORMAT = "onehop stored graph 1"
 _META, _ROWPTR, _COL = "meta.json", "rowptr.npy", "col.npy"
-# So many entries of rowptr or col are looked at together.
+# So many entries of rowptr or col are looked at together; so many of rowptr are in memory.
 _PIECE = 1 << 22
+_ROWPTR_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,25 +112,42 @@ class StoredGraph:
         Raises:
             FileFormatError: ``rowptr`` does not ascend, or a source lies outside the graph.
         """
-        rowptr, col = self.rowptr, self.col
-        begin = 0
-        while begin < self.num_dst:
-            end = int(np.searchsorted(rowptr, rowptr[begin] + edges, side="right")) - 1
-            end = min(max(end, begin + 1), begin + rows, self.num_dst)
-            pointers = torch.from_numpy(np.array(rowptr[begin : end + 1]))
-            degrees = pointers.diff()
-            if bool((degrees < 0).any()) or int(pointers[-1]) > self.num_edges:
-                raise FileFormatError(
-                    f"{self.rowptr_file}: expected entries that ascend to {self.num_edges}; store the graph "
-                    "again."
-                )
-            sources = torch.from_numpy(np.array(col[int(pointers[0]) : int(pointers[-1])]))
+        col = self.col
+        for begin, pointers in self.row_blocks(rows, edges):
+            sources = torch.from_numpy(np.array(col[pointers[0] : pointers[-1]]))
             if len(sources) and not 0 <= int(sources.min()) <= int(sources.max()) < self.num_src:
                 raise FileFormatError(
                     f"{self.col_file}: a source is not in [0, {self.num_src}). Store the graph again."
                 )
-            yield begin, degrees, sources
-            begin = end
+            yield begin, torch.from_numpy(np.diff(pointers)), sources
+
+    def row_blocks(self, rows: int, edges: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Consecutive rows without their sources: the first one's number, and ``rowptr`` of them [rows + 1].
+
+        Args:
+            rows: At most so many, one or more.
+            edges: At most so many, unless one row has more.
+
+        Raises:
+            FileFormatError: ``rowptr`` does not ascend, or its file is truncated.
+        """
+        offset = self.rowptr_file.stat().st_size - 8 * (self.num_dst + 1)
+        with PieceReader(self.rowptr_file) as reader:
+            for row in range(0, self.num_dst, min(rows, _ROWPTR_PIECE)):
+                count = min(rows, _ROWPTR_PIECE, self.num_dst - row)
+                pointers = np.empty(count + 1, dtype=np.int64)
+                reader.read(offset + 8 * row, pointers.nbytes, pointers.view(np.uint8), 0)
+                if (np.diff(pointers) < 0).any() or not 0 <= pointers[0] <= pointers[-1] <= self.num_edges:
+                    raise FileFormatError(
+                        f"{self.rowptr_file}: expected entries that ascend to {self.num_edges}; store the "
+                        "graph again."
+                    )
+                begin = 0
+                while begin < count:
+                    end = int(np.searchsorted(pointers, pointers[begin] + edges, side="right")) - 1
+                    end = min(max(end, begin + 1), count)
+                    yield row + begin, pointers[begin : end + 1]
+                    begin = end
 
     def load(self) -> Graph:
         """The whole graph, in memory.

@@ -2,11 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -16,11 +14,6 @@ from torch import Tensor
 from onehop.errors import ArgumentError, FileFormatError, StorageError
 
 _DTYPES = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
-# Pieces of a column-major file are turned round in blocks that the second cache holds.
-_TURN_ROWS = 1 << 14
-_MOST_STREAMS = 64
-# What was read is forgotten after so many pieces.
-_FORGET_PIECES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,70 +88,6 @@ class MatrixFile:
         """Bytes of the numbers."""
         return self.rows * self.columns * self.dtype.itemsize
 
-    def load(self, first: int, out: Tensor, pieces: Sequence[Tensor]) -> None:
-        """Fills ``out``, [rows, .], with columns from ``first`` on.
-
-        A column-major file is read there alone; a row-major one as a whole.
-
-        Args:
-            first: Column.
-            out: Contiguous, of this file's dtype.
-            pieces: Vectors of that dtype and of one length, at least that of a row of the file. One is read
-                while another is put into its place.
-        """
-        stored = out.size(1) if self.by_columns else self.columns
-        step = pieces[0].numel() // max(stored, 1)
-        fill = self._turned if self.by_columns else self._cut
-        free: SimpleQueue[Tensor] = SimpleQueue()
-        for piece in pieces:
-            free.put(piece)
-        with contextlib.ExitStack() as stack:
-            # The system reads ahead for each open file, so each column has its own: twice as fast as one.
-            streams = min(stored, _MOST_STREAMS) if self.by_columns else 1
-            files = [stack.enter_context(self.path.open("rb", buffering=0)) for _ in range(streams)]
-
-            def one(begin: int) -> None:
-                piece = free.get()
-                rows = min(step, self.rows - begin)
-                fill(files, first, begin, out[begin : begin + rows], piece[: rows * stored])
-                free.put(piece)
-
-            readers = stack.enter_context(ThreadPoolExecutor(len(pieces), "onehop-panel"))
-            for number, _ in enumerate(readers.map(one, range(0, self.rows, step)), 1):
-                if number % _FORGET_PIECES == 0:
-                    self._forget(files[0], first, stored, number * step)
-            self._forget(files[0], first, stored, self.rows)
-
-    def _forget(self, file: BinaryIO, first: int, columns: int, rows: int) -> None:
-        """Has the system forget the first rows of some columns.
-
-        It keeps memory in large pieces, and forgets none in part: what was left of one goes with later rows.
-        """
-        size = self.dtype.itemsize
-        if not self.by_columns:
-            os.posix_fadvise(file.fileno(), 0, self.offset + rows * columns * size, os.POSIX_FADV_DONTNEED)
-            return
-        for column in range(first, first + columns):
-            place = self.offset + column * self.rows * size
-            os.posix_fadvise(file.fileno(), place, rows * size, os.POSIX_FADV_DONTNEED)
-
-    def _turned(self, files: Sequence[BinaryIO], first: int, begin: int, out: Tensor, piece: Tensor) -> None:
-        """Some rows of some columns of a column-major file."""
-        rows, columns = out.shape
-        piece = piece.view(columns, rows)
-        for number in range(columns):
-            place = ((first + number) * self.rows + begin) * self.dtype.itemsize
-            self._read(files[number % len(files)], place, piece[number])
-        for row in range(0, rows, _TURN_ROWS):
-            out[row : row + _TURN_ROWS] = piece[:, row : row + _TURN_ROWS].t()
-
-    def _cut(self, files: Sequence[BinaryIO], first: int, begin: int, out: Tensor, piece: Tensor) -> None:
-        """The same of a row-major file, of which whole rows are read."""
-        rows, columns = out.shape
-        piece = piece.view(rows, self.columns)
-        self._read(files[0], begin * self.columns * self.dtype.itemsize, piece)
-        out.copy_(piece[:, first : first + columns])
-
     def put(self, file: BinaryIO, row: int, first: int, block: Tensor, sync: bool) -> None:
         """Writes a block from a row and a column on; in a row-major file it has all columns.
 
@@ -178,30 +107,6 @@ class MatrixFile:
             if sync:
                 os.fdatasync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-    def _read(self, file: BinaryIO, place: int, into: Tensor) -> None:
-        _fill(file, self.offset + place, into)
-
-
-def read_into(file: BinaryIO, place: int, into: Tensor) -> None:
-    """Fills a contiguous tensor from a place in a file, and lets the system forget what was read.
-
-    Raises:
-        FileFormatError: The file ends before.
-    """
-    _fill(file, place, into)
-    os.posix_fadvise(file.fileno(), place, into.nbytes, os.POSIX_FADV_DONTNEED)
-
-
-def _fill(file: BinaryIO, place: int, into: Tensor) -> None:
-    wanted = into.nbytes
-    view = _bytes(into)
-    done = 0
-    while done < wanted:
-        count = os.preadv(file.fileno(), [view[done:]], place + done)
-        if count == 0:
-            raise FileFormatError(f"{file.name}: truncated at byte {place + done}. Copy or write it again.")
-        done += count
 
 
 def create(path: Path, rows: int, columns: int, dtype: np.dtype, by_columns: bool) -> MatrixFile:

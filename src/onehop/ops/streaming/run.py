@@ -1,12 +1,14 @@
 """The streamed aggregation: edges are read ahead and results written while tiles are reduced."""
 
 import os
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import astuple
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -15,20 +17,22 @@ from torch import Tensor
 from onehop import native
 from onehop.errors import ArgumentError, FileFormatError, IndexRangeError
 from onehop.graph import Graph
+from onehop.graph.pieces import PieceReader
 from onehop.graph.stored import StoredGraph
 from onehop.ops.extremum import EXTREMUM
 from onehop.ops.linear import AGGREGATE
 from onehop.ops.streaming.budget import default_bytes
-from onehop.ops.streaming.matrix_file import MatrixFile, read_into
+from onehop.ops.streaming.matrix_file import MatrixFile
+from onehop.ops.streaming.panels import Panels
 from onehop.ops.streaming.progress import Unfinished
-from onehop.ops.streaming.tiles import Tiling, row_tiles, tiling
+from onehop.ops.streaming.tiles import TILES_AHEAD, Tiling, tiling
 from onehop.ops.streaming.waiting import Waiting
 
 # So much of the result may wait in the page cache, where it takes memory from everything else.
 _SYNC_BYTES = 32 << 20
 
-# First row, graph of the tile, weights of its edges.
-_Piece = tuple[int, Graph, Tensor | None]
+# First column of the panel, first row of the tile, its graph, weights of its edges.
+_Tile = tuple[int, int, Graph, Tensor | None]
 
 
 def aggregate(
@@ -93,8 +97,7 @@ def _run(
     unfinished: Unfinished,
     result: MatrixFile,
 ) -> None:
-    in_a_panel = sum(1 for _ in row_tiles(graph, tiles))
-    number = unsynced = 0
+    unsynced, loaded = 0, -1
     with (
         ThreadPoolExecutor(1, "onehop-read") as reader,
         Waiting(tiles.waiting_bytes, unfinished.note) as writer,
@@ -103,31 +106,23 @@ def _run(
         # The same for all panels: what an allocator keeps of the last one must not come on top of the next.
         # In large pages, where rows are found faster.
         room = native.empty((x.rows * tiles.columns,), x.torch_dtype)
-        least = tiles.columns if x.by_columns else x.columns
-        length = max(tiles.piece_bytes // 2 // x.dtype.itemsize, least)
-        pieces = [torch.empty(length, dtype=x.torch_dtype) for _ in range(2)]
-        for first in range(0, x.columns, tiles.columns):
-            last = min(first + tiles.columns, x.columns)
-            if number + in_a_panel <= unfinished.done:
-                number += in_a_panel
-                continue
-            panel, loaded = room[: x.rows * (last - first)].view(x.rows, last - first), False
-            for begin, piece, factor in _read_ahead(graph, weight, tiles, reader):
-                number += 1
-                if number <= unfinished.done:
-                    continue
-                if not loaded:
-                    x.load(first, panel, pieces)
-                    loaded = True
-                block = _reduced(piece, panel, factor, reduce)
-                unsynced += block.nbytes
-                sync = unsynced >= _SYNC_BYTES
-                write = partial(result.put, written, begin, first, block, sync)
-                writer.submit(write, block.nbytes, number if sync else None)
-                if sync:
-                    unsynced = 0
-            # Results of this panel have sizes that the next one may have no use for.
-            native.extension.pool_clear()
+        panels = Panels(x, tiles.piece_bytes)
+        made = _ahead(_tiles(graph, x, weight, tiles, unfinished.done), reader)
+        for number, (first, begin, tile, factor) in enumerate(made, unfinished.done + 1):
+            if first != loaded:
+                # Results of the last panel have sizes that this one may have no use for.
+                native.extension.pool_clear()
+                width = min(tiles.columns, x.columns - first)
+                panel = room[: x.rows * width].view(x.rows, width)
+                panels.load(first, panel)
+                loaded = first
+            block = _reduced(tile, panel, factor, reduce)
+            unsynced += block.nbytes
+            sync = unsynced >= _SYNC_BYTES
+            write = partial(result.put, written, begin, first, block, sync)
+            writer.submit(write, block.nbytes, number if sync else None)
+            if sync:
+                unsynced = 0
         writer.finish()
 
 
@@ -141,61 +136,51 @@ def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Ten
     return found
 
 
-def _read_ahead(
-    graph: StoredGraph, weight: MatrixFile | None, tiles: Tiling, reader: ThreadPoolExecutor
-) -> Iterator[_Piece]:
-    """The tiles, the next one being read meanwhile."""
-    with graph.col_file.open("rb") as columns:
-        factors = None if weight is None else weight.path.open("rb")
-        try:
-            offset = graph.col_file.stat().st_size - 4 * graph.num_edges
-            ahead: Future[_Piece] | None = None
-            for tile in row_tiles(graph, tiles):
-                following = reader.submit(_made, graph, tile, columns, offset, factors, weight)
-                if ahead is not None:
-                    yield ahead.result()
-                ahead = following
-            if ahead is not None:
-                yield ahead.result()
-        finally:
-            if factors is not None:
-                factors.close()
+def _tiles(
+    graph: StoredGraph, x: MatrixFile, weight: MatrixFile | None, tiles: Tiling, done: int
+) -> Iterator[_Tile]:
+    """The tiles of the first panel, then those of the next; so many at the beginning are left out."""
+    steps = (
+        (first, row, pointers)
+        for first in range(0, x.columns, tiles.columns)
+        for row, pointers in graph.row_blocks(tiles.rows, tiles.edges)
+    )
+    offset = graph.col_file.stat().st_size - 4 * graph.num_edges
+    with ExitStack() as stack:
+        col = stack.enter_context(PieceReader(graph.col_file))
+        factors = None if weight is None else stack.enter_context(PieceReader(weight.path))
+        for first, row, pointers in islice(steps, done, None):
+            begin, count = int(pointers[0]), int(pointers[-1] - pointers[0])
+            sources = _read(col, offset + 4 * begin, count, torch.int32)
+            values = None
+            if weight is not None and factors is not None:
+                place = weight.offset + weight.dtype.itemsize * begin
+                values = _read(factors, place, count, weight.torch_dtype)
+            yield first, row, _graph(graph, pointers, sources), values
 
 
-def _read(
-    pointers: np.ndarray,
-    columns: BinaryIO,
-    offset: int,
-    factors: BinaryIO | None,
-    weight: MatrixFile | None,
-) -> tuple[Tensor, Tensor | None]:
-    begin, end = int(pointers[0]), int(pointers[-1])
-    col = torch.empty(end - begin, dtype=torch.int32)
-    read_into(columns, offset + 4 * begin, col)
-    if factors is None or weight is None:
-        return col, None
-    values = torch.empty(end - begin, dtype=weight.torch_dtype)
-    read_into(factors, weight.offset + weight.dtype.itemsize * begin, values)
-    return col, values
-
-
-def _made(
-    graph: StoredGraph,
-    tile: tuple[int, int, np.ndarray],
-    columns: BinaryIO,
-    offset: int,
-    factors: BinaryIO | None,
-    weight: MatrixFile | None,
-) -> _Piece:
-    begin, _, pointers = tile
-    col, values = _read(pointers, columns, offset, factors, weight)
-    rowptr = torch.from_numpy(pointers - pointers[0])
+def _graph(graph: StoredGraph, pointers: np.ndarray, sources: Tensor) -> Graph:
+    """Some rows of a graph, in memory."""
     try:
-        return begin, Graph.from_csr(rowptr, col, graph.num_src), values
+        return Graph.from_csr(torch.from_numpy(pointers - pointers[0]), sources, graph.num_src)
     except IndexRangeError as error:
         raise FileFormatError(
             f"{graph.col_file}: a source is not in [0, {graph.num_src}) ({error}). Store the graph again."
         ) from error
+
+
+def _read(reader: PieceReader, place: int, count: int, dtype: torch.dtype) -> Tensor:
+    values = torch.empty(count, dtype=dtype)
+    reader.read(place, values.nbytes, values.numpy().view(np.uint8), 0)
+    return values
+
+
+def _ahead(tiles: Iterator[_Tile], reader: ThreadPoolExecutor) -> Iterator[_Tile]:
+    """The same, the next ones being made by another thread while one is in use, or a panel is read."""
+    waiting = deque(reader.submit(next, tiles, None) for _ in range(TILES_AHEAD))
+    while (tile := waiting.popleft().result()) is not None:
+        waiting.append(reader.submit(next, tiles, None))
+        yield tile
 
 
 def _identity(file: MatrixFile) -> list[int | str]:

@@ -4,26 +4,22 @@ The features of a panel's columns are in memory for all sources; the edges pass 
 each panel. Every row is reduced in one piece, so results have the bits of an aggregation in memory.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-import torch
-
-from onehop.errors import ArgumentError, FileFormatError
+from onehop.errors import ArgumentError
 from onehop.graph.stored import StoredGraph
-from onehop.ops.streaming.matrix_file import MatrixFile, read_into
+from onehop.ops.streaming.matrix_file import MatrixFile
+from onehop.ops.streaming.panels import most_bytes
 
-# Bytes in memory for each edge of a tile: as read ahead (4), as 64-bit destinations and sources while the
-# tile's graph is made (16), and in that graph (8).
-_EDGE_BYTES = 28
-_WEIGHT_BYTES = 16
+# So many tiles are made while one is reduced.
+TILES_AHEAD = 2
+# Bytes in memory for each edge of a tile: as read (4) and as 64-bit destinations and sources (16) while the
+# tile's graph is made, and in that graph (8), of which there is one more that waits, and one in use.
+_EDGE_BYTES = 20 + 8 * TILES_AHEAD
+_WEIGHT_BYTES = 8 * (TILES_AHEAD + 1)
 # Of the budget, at most: for the panel's features, and for the pieces they are read in. The rest is for tiles
 # and for results that wait for the disk, and keep it busy while the next panel is read.
 _PANEL, _PIECES = 0.75, 0.05
-# Of each column in a piece: longer reads leave the disk idle between them, shorter ones cost calls.
-_READ_BYTES = 1 << 18
-_ROWPTR_PIECE = 1 << 20
 # A row of the panel that fills lines of the cache touches no more of them than it must.
 _LINE_BYTES = 64
 
@@ -56,8 +52,7 @@ def tiling(graph: StoredGraph, x: MatrixFile, weighted: bool, memory: int) -> Ti
     size = x.dtype.itemsize
     column = max(graph.num_src, 1) * size
     columns = _columns(max(x.columns, 1), int(memory * _PANEL) // column, _LINE_BYTES // size)
-    reads = columns if x.by_columns else 32
-    piece = max(min(int(memory * _PIECES), 2 * _READ_BYTES * reads), 4096)
+    piece = max(min(int(memory * _PIECES), most_bytes(x)), 4096)
     rest = memory - piece - columns * column
     per_edge = _EDGE_BYTES + (_WEIGHT_BYTES if weighted else 0)
     # A row's result, the same turned round for the file, and the pointers.
@@ -82,31 +77,3 @@ def _columns(columns: int, most: int, line: int) -> int:
     unit = line if most >= line else 1
     panels = -(-columns // (most - most % unit))
     return -(-columns // (panels * unit)) * unit
-
-
-def row_tiles(graph: StoredGraph, tiles: Tiling) -> Iterator[tuple[int, int, np.ndarray]]:
-    """(first row, one past the last, rowptr of them [rows + 1]), for all rows in order.
-
-    Raises:
-        FileFormatError: ``rowptr`` does not ascend, or its file is truncated.
-    """
-    with graph.rowptr_file.open("rb") as file:
-        offset = graph.rowptr_file.stat().st_size - 8 * (graph.num_dst + 1)
-        row = 0
-        while row < graph.num_dst:
-            count = min(tiles.rows, _ROWPTR_PIECE, graph.num_dst - row)
-            piece = torch.empty(count + 1, dtype=torch.int64)
-            read_into(file, offset + 8 * row, piece)
-            pointers = piece.numpy()
-            if (np.diff(pointers) < 0).any() or pointers[-1] > graph.num_edges or pointers[0] < 0:
-                raise FileFormatError(
-                    f"{graph.rowptr_file}: expected entries that ascend to {graph.num_edges}; store the "
-                    "graph again."
-                )
-            begin = 0
-            while begin < count:
-                end = int(np.searchsorted(pointers, pointers[begin] + tiles.edges, side="right")) - 1
-                end = min(max(end, begin + 1), count)
-                yield row + begin, row + end, pointers[begin : end + 1]
-                begin = end
-            row += count

@@ -1,0 +1,105 @@
+"""Pieces of a file, read past the system's page cache where the file system can."""
+
+import errno
+import mmap
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import numpy as np
+
+from onehop.errors import FileFormatError
+
+# Places in the file, in memory and lengths that O_DIRECT takes of every disk: 512 is the least, and few have
+# more than 4096 (open(2)).
+BLOCK_BYTES = 4096
+# The page cache keeps a file in pieces of up to so much, and forgets none in part.
+_CACHED_TOGETHER = 4 << 20
+
+
+class PieceReader:
+    """A file of which pieces are read, each once.
+
+    Through the page cache each byte would be copied once more, by the processors that have other work, and
+    the memory of the process' control group would fill with what is never looked at again. O_DIRECT goes
+    past it. Where the file system refuses that (some that lie in memory or on a network do), pieces are
+    read through the page cache, and forgotten there.
+
+    Args:
+        path: The file.
+        direct: Whether to ask for O_DIRECT; small pieces are better off with the system's reading ahead.
+
+    Attributes:
+        block: Of bytes. Reading is of whole blocks of the file into whole blocks of memory: 1, or
+            ``BLOCK_BYTES``.
+    """
+
+    def __init__(self, path: Path, direct: bool = False) -> None:
+        found = _open_direct(path) if direct else None
+        self.block = 1 if found is None else BLOCK_BYTES
+        self._file = path.open("rb", buffering=0) if found is None else found
+
+    def read(self, place: int, count: int, room: np.ndarray, at: int) -> None:
+        """Reads ``count`` bytes from ``place`` on into ``room[at:]``, and what fills the blocks at both ends.
+
+        Args:
+            place: In the file, in bytes.
+            count: Bytes.
+            room: [bytes], uint8, beginning at a whole block of memory.
+            at: The same part of a block as ``place``.
+
+        Raises:
+            FileFormatError: The file ends before.
+        """
+        lead = place % self.block
+        begin, wanted = place - lead, lead + count
+        blocks = -(-wanted // self.block) * self.block
+        view = room[at - lead : at - lead + blocks].data
+        done = 0
+        while done < wanted:
+            now = os.preadv(self._file.fileno(), [view[done:]], begin + done)
+            done += now
+            # In the middle of a block, the file is at its end; no direct read begins there.
+            if now == 0 or (done < wanted and done % self.block):
+                raise FileFormatError(
+                    f"{self._file.name}: truncated at byte {begin + done}. Copy or write it again."
+                )
+        if self.block == 1:
+            first = max(place - _CACHED_TOGETHER, 0)
+            os.posix_fadvise(self._file.fileno(), first, place + count - first, os.POSIX_FADV_DONTNEED)
+
+    def __enter__(self) -> "PieceReader":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def whole_blocks(room: np.ndarray) -> np.ndarray:
+    """What of some memory, [bytes] of uint8, is whole blocks, to read into."""
+    begin = -room.ctypes.data % BLOCK_BYTES
+    return room[begin : begin + (len(room) - begin) // BLOCK_BYTES * BLOCK_BYTES]
+
+
+def _open_direct(path: Path) -> BinaryIO | None:
+    """The file, for direct reads; None where the file system has none."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(path, "rb", buffering=0, opener=_direct))
+            # Some refuse at the first read, or want larger blocks.
+            os.preadv(file.fileno(), [mmap.mmap(-1, BLOCK_BYTES)], BLOCK_BYTES)
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                return None
+            raise
+        stack.pop_all()
+    return file
+
+
+def _direct(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_DIRECT)

@@ -1,0 +1,109 @@
+"""Columns of a matrix in a file, read side by side and turned round into rows."""
+
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+
+import numpy as np
+from torch import Tensor
+
+from onehop import native
+from onehop.graph.pieces import BLOCK_BYTES, PieceReader, whole_blocks
+from onehop.ops.streaming.matrix_file import MatrixFile
+
+# Some pieces are being read while another is turned round.
+_READERS = 3
+# In a piece, of each column: more makes no disk faster that was tried, and with less than the least of it
+# requests are too short to go past the page cache (benchmarks/outofcore/bench_disk_reads.py).
+_REQUEST_BYTES, _LEAST_DIRECT_BYTES = 1 << 21, 1 << 17
+# Columns that are read side by side fill a line of the cache in each row of the panel, which is written once.
+_LINE_BYTES = 64
+
+
+def most_bytes(x: MatrixFile) -> int:
+    """More memory than this for pieces makes reading no faster."""
+    return _READERS * _side_by_side(x) * (_REQUEST_BYTES + 4 * BLOCK_BYTES)
+
+
+class Panels:
+    """Reads panels of a matrix: some columns of all rows, in memory row by row.
+
+    A column-major file is read there alone; a row-major one as a whole for each panel.
+
+    Args:
+        x: The file.
+        piece_bytes: For the pieces being read; more, if they do not hold a value of each column.
+    """
+
+    def __init__(self, x: MatrixFile, piece_bytes: int) -> None:
+        self._x = x
+        # What lies together in the file for one row of a piece, and how many of these a row has.
+        self._cell = x.dtype.itemsize * (1 if x.by_columns else x.columns)
+        self._streams = _side_by_side(x) if x.by_columns else 1
+        self._least_direct = max(_LEAST_DIRECT_BYTES, self._cell + 4 * BLOCK_BYTES)
+        least = self._cell * self._streams
+        size = -(-max(piece_bytes // _READERS, least) // BLOCK_BYTES) * BLOCK_BYTES
+        # In large pages: the disk takes memory that lies together in one request.
+        room = native.empty(((_READERS * size + BLOCK_BYTES) // x.dtype.itemsize,), x.torch_dtype)
+        whole = whole_blocks(room.numpy().view(np.uint8))
+        self._rooms = [whole[begin : begin + size] for begin in range(0, _READERS * size, size)]
+
+    def load(self, first: int, out: Tensor) -> None:
+        """Fills ``out``, [rows, .], with columns from ``first`` on.
+
+        Raises:
+            FileFormatError: The file is truncated.
+        """
+        x, panel = self._x, out.numpy()
+        free: SimpleQueue[np.ndarray] = SimpleQueue()
+        for room in self._rooms:
+            free.put(room)
+        share = len(self._rooms[0]) // self._streams
+        # Numbers that begin at odd bytes would be in memory at odd ones, too.
+        direct = share >= self._least_direct and x.offset % x.dtype.itemsize == 0
+        with PieceReader(x.path, direct) as reader, ThreadPoolExecutor(_READERS, "onehop-panel") as readers:
+            step = (share - 4 * (reader.block - 1)) // self._cell
+            width = self._streams if x.by_columns else out.size(1)
+            places = [
+                (row, column) for row in range(0, x.rows, step) for column in range(0, out.size(1), width)
+            ]
+
+            def one(place: tuple[int, int]) -> None:
+                row, column = place
+                into = panel[row : row + step, column : column + width]
+                room = free.get()
+                try:
+                    piece = self._columns if x.by_columns else self._rows
+                    np.copyto(into, piece(reader, row, first + column, into.shape, room))
+                finally:
+                    free.put(room)
+
+            for _ in readers.map(one, places):
+                pass
+
+    def _columns(
+        self, reader: PieceReader, row: int, column: int, shape: tuple[int, ...], room: np.ndarray
+    ) -> np.ndarray:
+        """[rows, columns] of a column-major file, in the room, where a column still lies together."""
+        x, (rows, columns) = self._x, shape
+        size, block = x.dtype.itemsize, reader.block
+        place = x.offset + (column * x.rows + row) * size
+        # Columns lie as far apart as they do in the file, less whole blocks: so each one can be read into its
+        # place in whole blocks, and its neighbours are no nearer than the ends of these.
+        apart = -(-(rows * size + 2 * (block - 1)) // block) * block + x.rows * size % block
+        for number in range(columns):
+            reader.read(place + number * x.rows * size, rows * size, room, place % block + number * apart)
+        return np.ndarray(shape, x.dtype, room.data, place % block, (size, apart))
+
+    def _rows(
+        self, reader: PieceReader, row: int, column: int, shape: tuple[int, ...], room: np.ndarray
+    ) -> np.ndarray:
+        """The same of a row-major file, of which whole rows are read."""
+        x, (rows, columns) = self._x, shape
+        place = x.offset + row * self._cell
+        reader.read(place, rows * self._cell, room, place % reader.block)
+        whole = np.ndarray((rows, x.columns), x.dtype, room.data, place % reader.block)
+        return whole[:, column : column + columns]
+
+
+def _side_by_side(x: MatrixFile) -> int:
+    return min(max(x.columns, 1), _LINE_BYTES // x.dtype.itemsize)
