@@ -105,28 +105,28 @@ bool fill_sorted(Csr& csr, Column<Index> row, Column<Index> col, Chunks chunks, 
 
 // Turns counts[chunk][row] into the place where each chunk writes its first edge of each row, and fills
 // rowptr. Two passes over blocks of rows: sums of blocks, then the running sums inside them.
-void prefix_sums(std::vector<int64_t>& place, int64_t* rowptr, int64_t rows, int64_t chunks, int threads) {
+template <class Count>
+void prefix_sums(Count* place, int64_t* rowptr, int64_t rows, int64_t chunks, int threads) {
   constexpr int64_t kRowsPerBlock = int64_t{1} << 14;
   const int64_t blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
   std::vector<int64_t> block_sum(static_cast<size_t>(blocks) + 1, 0);
-  const auto at = [&](int64_t chunk, int64_t r) -> int64_t& { return place[static_cast<size_t>(chunk * rows + r)]; };
   for_tasks(blocks, threads, [&](int64_t block, int) {
     int64_t sum = 0;
     const int64_t end = std::min(rows, (block + 1) * kRowsPerBlock);
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      for (int64_t r = block * kRowsPerBlock; r < end; ++r) sum += at(chunk, r);
+      for (int64_t r = block * kRowsPerBlock; r < end; ++r) sum += place[chunk * rows + r];
     }
     block_sum[static_cast<size_t>(block) + 1] = sum;
   });
   for (size_t block = 0; block < static_cast<size_t>(blocks); ++block) block_sum[block + 1] += block_sum[block];
   for_tasks(blocks, threads, [&](int64_t block, int) {
-    int64_t running = block_sum[static_cast<size_t>(block)];
+    auto running = static_cast<Count>(block_sum[static_cast<size_t>(block)]);
     const int64_t end = std::min(rows, (block + 1) * kRowsPerBlock);
     for (int64_t r = block * kRowsPerBlock; r < end; ++r) {
       rowptr[r] = running;
       for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-        const int64_t count = at(chunk, r);
-        at(chunk, r) = running;
+        const Count count = place[chunk * rows + r];
+        place[chunk * rows + r] = running;
         running += count;
       }
     }
@@ -134,43 +134,52 @@ void prefix_sums(std::vector<int64_t>& place, int64_t* rowptr, int64_t rows, int
   rowptr[rows] = block_sum[static_cast<size_t>(blocks)];
 }
 
-// Stable counting sort by row. `edge_id(e)` is what the permutation records for edge e. With kChecked, false if
-// an index is outside.
+// Stable counting sort by row. `edge_id(e)` is what the permutation records for edge e, in a type that counts
+// the edges too. With kChecked, indices may be outside.
 template <bool kChecked, class Perm, class Row, class Col, class EdgeId>
-bool counting_sort_as(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, Chunks chunks, int threads) {
-  const int64_t rows = csr.rows;
-  std::vector<int64_t> place(static_cast<size_t>(chunks.chunks * rows), 0);
-  std::atomic<bool> good{true};
+BuildError counting_sort_as(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, Chunks chunks,
+                            int threads) {
+  const int64_t rows = csr.rows, last_col = csr.cols - 1;
+  Block counts(chunks.chunks * rows * static_cast<int64_t>(sizeof(Perm)));
+  if (!counts) return BuildError::out_of_memory;
+  auto* place = counts.as<Perm>();
+  std::atomic<bool> rows_good{true}, cols_good{true};
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
-    int64_t* count = place.data() + chunk * rows;
+    Perm* count = place + chunk * rows;
+    std::fill_n(count, rows, Perm{0});
+    int64_t wrong_cols = 0;  // negative once a column was outside
     for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
       const auto r = static_cast<int64_t>(row(e));
       if constexpr (kChecked) {
-        if (!inside(r, rows) || !inside(col(e), csr.cols)) {
-          good.store(false, std::memory_order_relaxed);
+        const auto c = static_cast<int64_t>(col(e));
+        wrong_cols |= c | (last_col - c);
+        if (!inside(r, rows)) {
+          rows_good.store(false, std::memory_order_relaxed);
           return;
         }
       }
       ++count[r];
     }
+    if (wrong_cols < 0) cols_good.store(false, std::memory_order_relaxed);
   });
-  if (!good.load()) return false;
+  if (!rows_good.load()) return BuildError::row_out_of_range;
+  if (!cols_good.load()) return BuildError::col_out_of_range;
   prefix_sums(place, csr.rowptr.as<int64_t>(), rows, chunks.chunks, threads);
   auto* out_col = csr.col.as<int32_t>();
   auto* out_perm = csr.perm.as<Perm>();
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
-    int64_t* next = place.data() + chunk * rows;
+    Perm* next = place + chunk * rows;
     for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
-      const int64_t slot = next[row(e)]++;
+      const Perm slot = next[row(e)]++;
       out_col[slot] = static_cast<int32_t>(col(e));
       out_perm[slot] = static_cast<Perm>(edge_id(e));
     }
   });
-  return true;
+  return BuildError::none;
 }
 
 template <bool kChecked, class Row, class Col, class EdgeId>
-bool counting_sort(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, int threads) {
+BuildError counting_sort(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, int threads) {
   // Every chunk keeps one counter a row, so more chunks pay only while edges outnumber rows.
   const int64_t most = std::max<int64_t>(1, csr.edges / std::max<int64_t>(csr.rows, 1));
   const Chunks chunks{csr.edges, std::min(chunk_count(csr.edges, threads), most)};
@@ -197,15 +206,12 @@ BuildResult build(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, in
       result.error = BuildError::out_of_memory;
       return result;
     }
-    const bool good = counting_sort<true>(
+    result.error = counting_sort<true>(
         *csr, [&](int64_t e) { return row[e]; }, [&](int64_t e) { return col[e]; }, [](int64_t e) { return e; },
         threads);
-    if (!good) {
-      const int64_t bad_row = first_outside(row, rows, coo.edges);
-      result.error = bad_row >= 0 ? BuildError::row_out_of_range : BuildError::col_out_of_range;
-      result.bad_edge = bad_row >= 0 ? bad_row : first_outside(col, cols, coo.edges);
-      return result;
-    }
+    if (result.error == BuildError::row_out_of_range) result.bad_edge = first_outside(row, rows, coo.edges);
+    if (result.error == BuildError::col_out_of_range) result.bad_edge = first_outside(col, cols, coo.edges);
+    if (result.error != BuildError::none) return result;
   }
   result.csr = std::move(csr);
   return result;
@@ -375,16 +381,15 @@ std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {
   const int32_t* rows = row_of.as<int32_t>();
   const auto new_row = [col](int64_t e) { return static_cast<int64_t>(col[e]); };
   const auto new_col = [rows](int64_t e) { return rows[e]; };
-  if (!csr.perm) {
-    counting_sort<false>(*result, new_row, new_col, [](int64_t e) { return e; }, threads);
-  } else if (csr.perm_is_wide) {
-    const auto* perm = csr.perm.as<int64_t>();
-    counting_sort<false>(*result, new_row, new_col, [perm](int64_t e) { return perm[e]; }, threads);
-  } else {
-    const auto* perm = csr.perm.as<int32_t>();
-    counting_sort<false>(*result, new_row, new_col, [perm](int64_t e) { return perm[e]; }, threads);
-  }
-  return result;
+  const auto sort = [&](const auto& edge_id) {
+    return counting_sort<false>(*result, new_row, new_col, edge_id, threads) == BuildError::none;
+  };
+  const auto* narrow = csr.perm.as<int32_t>();
+  const auto* wide = csr.perm.as<int64_t>();
+  const bool sorted = !csr.perm          ? sort([](int64_t e) { return e; })
+                      : csr.perm_is_wide ? sort([wide](int64_t e) { return wide[e]; })
+                                         : sort([narrow](int64_t e) { return narrow[e]; });
+  return sorted ? result : nullptr;
 }
 
 }  // namespace onehop

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <vector>
 
 namespace onehop {
 namespace {
@@ -11,25 +12,35 @@ namespace {
 // The entry point behind `#pragma omp parallel` in GCC's runtime; LLVM's and Intel's export it too.
 using GompParallel = void (*)(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 GompParallel gomp_parallel = nullptr;
+using OmpThreadNumber = int (*)();
+OmpThreadNumber omp_thread_number = nullptr;
 
 std::atomic<bool> forked{false};
 void mark_child() { forked.store(true, std::memory_order_relaxed); }
 
+// Tasks that one thread begins with: [next, end). On a cache line of its own, for others seldom come.
+struct alignas(64) Share {
+  std::atomic<int64_t> next;
+  int64_t end;
+};
+
 struct Region {
-  int64_t tasks;
   TaskBody body;
   void* context;
-  std::atomic<int64_t> next_task{0};
-  std::atomic<int> next_thread{0};
+  int threads;
+  Share* shares;  // [threads]
 };
 
 void run_region(void* data) {
-  auto& region = *static_cast<Region*>(data);
-  const int thread = region.next_thread.fetch_add(1, std::memory_order_relaxed);
-  for (;;) {
-    const int64_t task = region.next_task.fetch_add(1, std::memory_order_relaxed);
-    if (task >= region.tasks) return;
-    region.body(region.context, task, thread);
+  const auto& region = *static_cast<Region*>(data);
+  const int thread = omp_thread_number();
+  for (int passed = 0; passed < region.threads; ++passed) {
+    Share& share = region.shares[(thread + passed) % region.threads];
+    while (share.next.load(std::memory_order_relaxed) < share.end) {
+      const int64_t task = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (task >= share.end) break;
+      region.body(region.context, task, thread);
+    }
   }
 }
 
@@ -41,7 +52,13 @@ void parallel_for(int64_t tasks, int threads, TaskBody body, void* context) {
     for (int64_t task = 0; task < tasks; ++task) body(context, task, 0);
     return;
   }
-  Region region{tasks, body, context};
+  std::vector<Share> shares(static_cast<size_t>(threads));
+  for (int thread = 0; thread < threads; ++thread) {
+    auto& share = shares[static_cast<size_t>(thread)];
+    share.next.store(tasks * thread / threads, std::memory_order_relaxed);
+    share.end = tasks * (thread + 1) / threads;
+  }
+  Region region{body, context, threads, shares.data()};
   gomp_parallel(run_region, &region, static_cast<unsigned>(threads), 0);
 }
 
@@ -50,9 +67,11 @@ bool bind_openmp(const char* path) {
   // dlsym on a handle also searches what that library depends on, which is how torch itself finds its runtime.
   void* library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return false;
-  gomp_parallel = reinterpret_cast<GompParallel>(dlsym(library, "GOMP_parallel"));
   static const bool registered = pthread_atfork(nullptr, nullptr, mark_child) == 0;
-  return registered && gomp_parallel != nullptr;
+  omp_thread_number = reinterpret_cast<OmpThreadNumber>(dlsym(library, "omp_get_thread_num"));
+  if (!registered || omp_thread_number == nullptr) return false;
+  gomp_parallel = reinterpret_cast<GompParallel>(dlsym(library, "GOMP_parallel"));
+  return gomp_parallel != nullptr;
 }
 
 bool openmp_bound() { return gomp_parallel != nullptr; }

@@ -68,18 +68,3 @@ def test_threads_share_a_cache():
 
 def test_no_reads_miss_nothing():
     assert Locality.of(torch.empty(0, dtype=torch.int32), 5).miss_share(1) == 0.0
-
-
-@pytest.mark.parametrize("piece", [500, 2000])
-def test_pieces_that_other_threads_take_cost_what_was_near(piece):
-    # Each row is read a second time, 100 reads after the first; caches alternate from piece to piece.
-    rows = torch.arange(40_000, dtype=torch.int32).view(-1, 100)
-    order = torch.cat([rows, rows], 1).flatten()
-    caches = [set(), set()]
-    misses = 0
-    for place, row in enumerate(order.tolist()):
-        near = caches[place // piece % 2]
-        misses += row not in near
-        near.add(row)
-    predicted = Locality.of(order, 40_000).miss_share(300, piece=piece)
-    assert predicted == pytest.approx(misses / len(order), abs=0.03)

@@ -18,22 +18,26 @@ def small_caches(monkeypatch):
 @pytest.mark.usefixtures("small_caches")
 def test_rows_from_memory_are_read_once_and_not_from_a_cache(monkeypatch):
     calls = []
-    gather = speeds._gather
+    measure = speeds._sum
 
-    def spy(buffer, row_bytes, index, prefetch, threads):
-        calls.append((row_bytes, index.clone()))
-        return gather(buffer, row_bytes, index, prefetch, threads)
+    def spy(graph, x, plan):
+        calls.append((x.nbytes, x.size(1) * x.element_size(), graph, plan))
+        return measure(graph, x, plan)
 
-    monkeypatch.setattr(speeds, "_gather", spy)
+    monkeypatch.setattr(speeds, "_sum", spy)
     threads = native.threads()
     found = speeds.speeds(threads, native.extension.selected_isa())
     assert found.levels == (1 << 15, 1 << 20)
+    assert {nbytes for nbytes, *_ in calls} == {1 << 14, 1 << 19, 1 << 22}
     for row_bytes in speeds.ROW_BYTES:
-        measured = [index for size, index in calls if size == row_bytes and len(index) == 8192 * threads]
-        # The level that was measured last is memory.
-        of_memory = measured[-5 * len(speeds.PREFETCHES) :]
-        assert min(int(index.max()) for index in of_memory) * row_bytes > 2 * (1 << 20)
-        assert len({tuple(index.tolist()) for index in of_memory}) == len(of_memory), "the same rows twice"
+        of_memory = [
+            (graph, plan) for nbytes, row, graph, plan in calls if row == row_bytes and nbytes == 1 << 22
+        ]
+        assert [plan.prefetch for _, plan in of_memory] == 4 * list(speeds.PREFETCHES)
+        assert all(plan.threads == threads and plan.column_tile == 0 for _, plan in of_memory)
+        sources = {tuple(graph.col[:1000].tolist()) for graph, _ in of_memory}
+        assert len(sources) == len(of_memory), "the same rows twice"
+        assert all(int(graph.col.max()) * row_bytes > 2 << 20 for graph, _ in of_memory)
 
 
 def test_what_is_near_is_no_slower_and_neither_is_what_is_short():
@@ -45,13 +49,3 @@ def test_what_is_near_is_no_slower_and_neither_is_what_is_short():
     found = torch.tensor(speeds._believable([tuple(level) for level in disturbed]))
     expected = torch.tensor([[[2.0, 1.0], [2.0, 2.0]], [[3.0, 3.0], [4.0, 6.0]], [[5.0, 5.0], [6.0, 6.0]]])
     assert torch.equal(found, expected)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_every_thread_has_a_piece_to_read(threads, monkeypatch, small_caches):
-    lengths = []
-    monkeypatch.setattr(
-        speeds, "_gather", lambda buffer, row, index, *rest: lengths.append(len(index)) or 1.0
-    )
-    speeds.speeds(threads, native.extension.selected_isa())
-    assert max(lengths) == threads * 8192

@@ -5,9 +5,10 @@
 
 namespace onehop {
 
-// Runs body(context, task, thread) for every task in [0, tasks), handing tasks out in order, one at a time.
-// `thread` lies in [0, threads). Which thread gets which task is not fixed, so a task must write to places
-// that belong to the task alone.
+// Runs body(context, task, thread) for every task in [0, tasks). Each thread begins with an even share of
+// successive tasks, in order: what one task leaves in its cache, or asked for ahead, is often the next one's.
+// Who is done takes tasks of others. `thread` lies in [0, threads). Which thread gets which task is not fixed,
+// so a task must write to places that belong to the task alone.
 using TaskBody = void (*)(void* context, int64_t task, int thread);
 void parallel_for(int64_t tasks, int threads, TaskBody body, void* context);
 

@@ -12,7 +12,7 @@ from onehop.tuner.operations import Operation
 Axes = dict[str, tuple[int | bool | str, ...]]
 
 _PREFETCHES = (0, 4, 8, 16, 32, 64)
-_ITEMS = (512, 1024, 2048, 4096, 8192, 16384, 65536)
+_ITEMS = (512, 2048, 8192, 32768)
 _LINE_BYTES = 64
 # Tiles of fewer bytes of a row cost more to jump to than they are.
 _LEAST_TILE_BYTES = 128

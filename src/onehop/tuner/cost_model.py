@@ -18,7 +18,6 @@ Left out: pages (TLB), the banks of memory, and how rows fall onto sets of a cac
 what they take is measured.
 """
 
-import math
 from dataclasses import dataclass
 
 from onehop.graph import Graph
@@ -106,14 +105,12 @@ class CostModel:
         threads = min(plan.threads, speeds.threads) if plan.threads else speeds.threads
         read_bytes = max(tile_bytes, _LINE_BYTES)
         total, missed = 0.0, 1.0
+        share = CACHE_SHARE * self._sets_share(tile_bytes)
         for level, size in enumerate(speeds.levels):
-            rows = CACHE_SHARE * size / read_bytes
-            if level == len(speeds.levels) - 1:
-                misses = locality.miss_share(rows, streams=threads)
-            else:
-                # The next piece is another thread's, but for one time in `threads`.
-                piece = plan.edges_per_item * threads / (threads - 1) if threads > 1 else math.inf
-                misses = locality.miss_share(rows, piece=piece)
+            rows = share * size / read_bytes
+            # Threads share the last cache, each somewhere else in the order; the others are their own.
+            streams = threads if level == len(speeds.levels) - 1 else 1
+            misses = locality.miss_share(rows, streams)
             misses = min(missed, misses)
             total += (missed - misses) * speeds.row_s(level, read_bytes, plan.prefetch)
             missed = misses
@@ -122,6 +119,18 @@ class CostModel:
         blocks = -(-vectors // plan.register_block) if plan.register_block else 1
         # Every further block goes over the edges once more, and finds them near.
         return total + (blocks - 1) * speeds.row_s(0, _LINE_BYTES, plan.prefetch)
+
+    def _sets_share(self, tile_bytes: int) -> float:
+        """The share of a cache's sets onto which the lines of a tile fall.
+
+        Which set holds a line follows from the last bits of its number. Rows of 2^k lines (times an odd
+        number) all begin at the same k bits, so a tile of fewer lines leaves the other sets empty.
+        """
+        row_bytes = self.width * self.itemsize
+        if row_bytes % _LINE_BYTES:
+            return 1.0
+        lines = row_bytes // _LINE_BYTES
+        return min(1.0, -(-tile_bytes // _LINE_BYTES) / (lines & -lines))
 
     def _write_s(self, plan: CpuPlan) -> float:
         out_bytes = self.rows * self.width * self.itemsize

@@ -64,23 +64,19 @@ class Locality:
         longer = np.minimum((beyond + len(first)) / (kept_share * reads), 1.0)
         return cls(reads, len(first) / kept_share, windows, np.maximum.accumulate(footprints), longer)
 
-    def miss_share(self, cache_rows: float, streams: int = 1, piece: float = math.inf) -> float:
+    def miss_share(self, cache_rows: float, streams: int = 1) -> float:
         """The share of reads that miss a cache of so many rows, least recently used first out.
 
         Args:
             cache_rows: Rows that it holds.
             streams: How many threads, each somewhere else in the same order, fill it together.
-            piece: Reads after which the order goes on elsewhere, with another cache: a reuse time of t is cut
-                by that with the probability t / piece.
         """
         if self.rows == 0 or cache_rows >= self.rows:
             return 0.0
         if cache_rows < 1:
             return 1.0
         window = float(np.interp(cache_rows, self.footprints, self.windows)) / streams
-        beyond = float(np.interp(math.log(max(window, 1.0)), np.log(self.windows), self.longer))
-        within = -np.diff(self.longer, prepend=1.0) * (self.windows <= window)
-        return min(beyond + float((within * np.minimum(self.windows / piece, 1.0)).sum()), 1.0)
+        return float(np.interp(math.log(max(window, 1.0)), np.log(self.windows), self.longer))
 
 
 def _sample(col: Tensor, num_src: int, reads: int) -> tuple[float, Tensor, Tensor]:

@@ -1,10 +1,11 @@
 """What this machine takes to read a row, by where the row is, how long it is, and how early it is asked for.
 
-Measured in a fraction of a second when first needed, with the same gather that ``onehop bench limits`` uses,
-on buffers sized by the caches that the system tells of.
+Measured in a fraction of a second when first needed, with sums over graphs whose sources are drawn at random
+from buffers sized by the caches that the system tells of: so the times have the arithmetic in them, too.
 """
 
 import bisect
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,13 +13,17 @@ from functools import lru_cache
 
 import torch
 
-from onehop import native, processor
+from onehop import processor
+from onehop.backends.cpu import CpuBackend
+from onehop.graph import Graph
+from onehop.plans import CpuPlan
+from onehop.plans.default import default_plan
 
 ROW_BYTES = (64, 256, 1024)
 PREFETCHES = (0, 4, 16, 64)
-# Rows of a measurement for each thread: a piece of the gather (kRowsPerPiece in csrc/kernels/limits.cpp).
-_ROWS_PER_THREAD = 8192
-_REPEATS, _WARMING = 5, 2
+# Of a measurement for each thread, and in a row: so many that neither a call's beginning nor results show.
+_EDGES_PER_THREAD, _DEGREE = 1 << 16, 512
+_REPEATS = 4
 _FLOAT_BYTES = 4
 # Random rows of a buffer this many times the last cache come from memory, all but one in four.
 _TIMES_CACHE, _MOST_BYTES = 4, 1 << 30
@@ -74,25 +79,38 @@ def _row_times(
 ) -> tuple[tuple[float, ...], ...]:
     """[ROW_BYTES][PREFETCHES]: seconds for a random row of the buffer's first ``size`` bytes.
 
-    Every measurement reads rows of its own: the same few thousand once more would come from a cache, however
-    large the buffer is.
+    Every measurement reads rows of its own: the same once more would come from a cache, however large the
+    buffer is.
     """
-    # What is smaller than a cache is in it from here on: every line was read, in no order that shows.
-    every = torch.randperm(max(1, size // ROW_BYTES[-1]), generator=generator, dtype=torch.int32)
-    for _ in range(_WARMING):
-        _gather(buffer, ROW_BYTES[-1], every, 0, threads)
     table = []
+    edges = _EDGES_PER_THREAD * threads
+    target = torch.arange(edges) // _DEGREE
+    rows = edges // _DEGREE
     for row_bytes in ROW_BYTES:
-        shape = (_REPEATS, len(PREFETCHES), _ROWS_PER_THREAD * threads)
-        index = torch.randint(max(1, size // row_bytes), shape, generator=generator, dtype=torch.int32)
-        rounds = [
-            [
-                _gather(buffer, row_bytes, own, prefetch, threads)
-                for own, prefetch in zip(turn, PREFETCHES, strict=True)
+        sources, width = max(1, size // row_bytes), row_bytes // _FLOAT_BYTES
+        x = buffer[: sources * width].view(sources, width)
+        x.sum()  # what is smaller than a cache is in it from here on
+        default = dataclasses.replace(
+            default_plan(sources, rows, edges, width, _FLOAT_BYTES),
+            column_tile=0,
+            threads=threads,
+        )
+        rounds = []
+        for _ in range(_REPEATS):
+            graphs = [
+                Graph.from_edge_index(
+                    torch.stack([torch.randint(sources, (edges,), generator=generator), target]),
+                    size=(sources, rows),
+                )
+                for _ in PREFETCHES
             ]
-            for turn in index
-        ]
-        table.append(tuple(min(times) / shape[-1] for times in zip(*rounds, strict=True)))
+            rounds.append(
+                [
+                    _sum(graph, x, dataclasses.replace(default, prefetch=prefetch))
+                    for graph, prefetch in zip(graphs, PREFETCHES, strict=True)
+                ]
+            )
+        table.append(tuple(min(times) / edges for times in zip(*rounds, strict=True)))
     return tuple(table)
 
 
@@ -107,14 +125,10 @@ def _believable(levels: list[tuple[tuple[float, ...], ...]]) -> tuple[tuple[tupl
     return tuple(tuple(tuple(row) for row in level) for level in times.tolist())
 
 
-def _gather(buffer: torch.Tensor, row_bytes: int, index: torch.Tensor, prefetch: int, threads: int) -> float:
-    """Seconds to read the rows ``index`` ([rows], int32)."""
-    floats = row_bytes // _FLOAT_BYTES
-    return _seconds(
-        lambda: native.extension.gather_rows(
-            buffer.data_ptr(), floats, index.data_ptr(), len(index), prefetch, threads
-        )
-    )
+def _sum(graph: Graph, x: torch.Tensor, plan: CpuPlan) -> float:
+    """Seconds of a sum."""
+    backend = CpuBackend(plan)
+    return _seconds(lambda: backend.aggregate(graph, False, x, None, None, None, False, False))
 
 
 def _seconds(call: Callable[[], object]) -> float:
