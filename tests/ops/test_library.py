@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import onehop
-from onehop import ArgumentError, Graph
+from onehop import ArgumentError, BackendError, Graph
 from onehop.ops.aggregate import REDUCTIONS
 from tests.ops.hostile_graphs import HOSTILE
 
@@ -94,6 +94,11 @@ def test_sddmm_compiles_as_one_graph(graph):
     )
     dst, src = leaf(graph.num_dst, 4), leaf(graph.num_src, 4)
     torch.testing.assert_close(compiled(dst, src), onehop.sddmm(graph, dst, src).exp())
+
+
+def test_gradients_of_torch_func_are_refused(graph):
+    with pytest.raises(BackendError, match=r"onehop\.aggregate.*take torch\.autograd\.grad"):
+        torch.func.grad(lambda x: onehop.aggregate(graph, x).sum())(torch.randn(graph.num_src, 3))
 
 
 def test_a_graph_that_is_gone_is_named():

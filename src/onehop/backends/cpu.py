@@ -79,7 +79,7 @@ class CpuBackend:
     ) -> Tensor:
         """Sum or mean over each row's edges."""
         heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
-        plan = self.prepare(graph, transposed, x.size(1) // heads, x.dtype)
+        plan = self.plan_for(graph, "sum", transposed, x.shape[1] // heads, x.dtype)
         csr = ordered_csr(graph, plan.ordering, transposed)
         if mean and transposed:
             inverse = graph.inverse_in_degrees(torch.float64 if x.dtype == torch.float64 else torch.float32)

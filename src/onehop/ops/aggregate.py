@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import cast, overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -108,8 +108,8 @@ def aggregate(
     check_graph(graph)
     if memory is not None:
         raise ArgumentError("memory: it goes with out alone; tensors in memory need no budget.")
-    # The checks say what else they may be.
-    features, factor = cast(Tensor, x), cast(Tensor | None, weight)
+    features: Any = x  # the checks say what else it may be
+    factor: Any = weight
     check_features("x", features, graph.num_src, "sources")
     return _in_memory(graph, features, factor, reduce, src_scale, dst_scale, multiply, backend)
 
@@ -214,8 +214,7 @@ def _promote(
         and dtype in _PLAIN
         and type(weight) is Tensor
         and weight.dtype is dtype
-        and weight.dim() == 1
-        and weight.size(0) == graph.num_edges
+        and weight.shape == (graph.num_edges,)
         and weight.layout is torch.strided
         and weight.device == x.device
     ):

@@ -12,7 +12,7 @@ from onehop.backends import backend_for
 from onehop.backends.reference import attention_formula
 from onehop.graph import by_number
 from onehop.kernels.attention_operands import AttentionOperands, Rule
-from onehop.ops.library import Operator, keep_alive, needs_grad
+from onehop.ops.library import Function, Operator, keep_alive, needs_grad
 
 _OPERANDS = (
     "Tensor value, Tensor? key, Tensor query, Tensor? att, Tensor? edge, Tensor? edge_weight, Tensor? mask, "
@@ -74,7 +74,7 @@ def _grad_fake(*args: Any) -> tuple[Tensor, ...]:
     )
 
 
-class _Recorded(torch.autograd.Function):
+class _Recorded(Function):
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
         common, with_weights = args[:_COMMON], args[_COMMON]
@@ -126,7 +126,7 @@ def _differentiable_grads(
 def _record(*args: Any) -> tuple[Tensor, Tensor, Tensor] | None:
     if not needs_grad(*args[:_DIFFERENTIABLE]):
         return None
-    recorded: tuple[Tensor, Tensor, Tensor] = _Recorded.apply(*args)  # type: ignore[no-untyped-call]
+    recorded: tuple[Tensor, Tensor, Tensor] = _Recorded.apply(*args)
     return recorded
 
 

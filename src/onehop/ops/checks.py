@@ -27,9 +27,10 @@ def check_features(name: str, x: Tensor, count: int, what: str) -> None:
         raise ArgumentError(
             f"{name}: expected float32, float64, bfloat16 or float16, got {x.dtype}; convert it."
         )
-    if x.dim() < 2 or x.size(0) != count:
+    shape = x.shape
+    if len(shape) < 2 or shape[0] != count:
         raise ArgumentError(
-            f"{name}: expected a row for each of the {count} {what}, got shape {list(x.shape)}."
+            f"{name}: expected a row for each of the {count} {what}, got shape {list(shape)}."
         )
 
 

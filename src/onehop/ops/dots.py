@@ -8,7 +8,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops import linear
-from onehop.ops.library import Operator, keep_alive, needs_grad
+from onehop.ops.library import Function, Operator, keep_alive, needs_grad
 
 SCHEMA = (
     "sddmm(Tensor dst, Tensor src, SymInt graph, SymInt edges, bool mean, bool widen, str backend) -> Tensor"
@@ -50,7 +50,7 @@ def _fake(dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: b
     return src.new_empty((edges, src.size(1)), dtype=dtype)
 
 
-class _Recorded(torch.autograd.Function):
+class _Recorded(Function):
     @staticmethod
     def forward(
         ctx: Any, dst: Tensor, src: Tensor, graph: int, edges: int, mean: bool, widen: bool, backend: str
@@ -86,7 +86,7 @@ def _weighted_sum(x: Tensor, weight: Tensor, rows: int, transposed: bool, ctx: A
 def _record(dst: Tensor, src: Tensor, *rest: Any) -> Tensor | None:
     if not needs_grad(dst, src):
         return None
-    recorded: Tensor = _Recorded.apply(dst, src, *rest)  # type: ignore[no-untyped-call]
+    recorded: Tensor = _Recorded.apply(dst, src, *rest)
     return recorded
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from onehop.backends import backend_for
 from onehop.graph import by_number
-from onehop.ops.library import Operator, keep_alive, needs_grad
+from onehop.ops.library import Function, Operator, keep_alive, needs_grad
 from onehop.reference.aggregate import aggregate as reference_aggregate
 
 SCHEMA = (
@@ -90,7 +90,7 @@ def _grad_fake(
     return grad_x, x.new_empty((edges if for_weight else 0,), dtype=dtype)
 
 
-class _Recorded(torch.autograd.Function):
+class _Recorded(Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -162,7 +162,7 @@ def _record(
 ) -> tuple[Tensor, Tensor] | None:
     if not needs_grad(x, weight):
         return None
-    recorded: tuple[Tensor, Tensor] = _Recorded.apply(  # type: ignore[no-untyped-call]
+    recorded: tuple[Tensor, Tensor] = _Recorded.apply(
         x, weight, graph, rows, reduce, widen, with_ties, backend, adds
     )
     return recorded

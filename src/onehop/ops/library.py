@@ -7,14 +7,24 @@ Backward passes call the operators again, so that they can be differentiated too
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
 
 LIBRARY = torch.library.Library("onehop", "DEF")
+
+
+class Function(torch.autograd.function._SingleLevelFunction):
+    """What records an operator: ``torch.autograd.Function`` but for its care for transforms of torch.func.
+
+    It costs every call a microsecond, which small graphs notice, and an Operator refuses those itself.
+    """
+
+    apply: ClassVar[Callable[..., Any]]
 
 
 class Operator:
@@ -50,8 +60,11 @@ class Operator:
         """The operator's result, recorded if a gradient is wanted."""
         if not _is_plain(x):
             return self._dispatched(x, *args)
-        recorded = self._record(x, *args) if self._record is not None else None
-        return self._kernel(x, *args) if recorded is None else recorded
+        if self._record is not None and torch.is_grad_enabled():
+            recorded = self._record(x, *args)
+            if recorded is not None:
+                return recorded
+        return self._kernel(x, *args)
 
     def unrecorded(self, x: Tensor, *args: Any) -> Any:
         """The operator's result: what a ``Function`` records."""
@@ -61,6 +74,11 @@ class Operator:
             return self._dispatched(x, *args)
 
     def _autograd(self, x: Tensor, *args: Any) -> Any:
+        if torch._C._are_functorch_transforms_active() and needs_grad(x, *filter(torch.is_tensor, args)):
+            raise BackendError(
+                f"{self._dispatched}: gradients of torch.func (grad, vjp, jacrev) do not go through onehop's "
+                "operators; take torch.autograd.grad or backward()."
+            )
         recorded = self._record(x, *args) if self._record is not None else None
         return self.unrecorded(x, *args) if recorded is None else recorded
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops import dots
-from onehop.ops.library import Operator, keep_alive, needs_grad
+from onehop.ops.library import Function, Operator, keep_alive, needs_grad
 
 SCHEMA = (
     "aggregate(Tensor x, Tensor? weight, Tensor? src_scale, Tensor? dst_scale, SymInt graph, SymInt rows, "
@@ -57,7 +57,7 @@ def _fake(
 _Constants = tuple[Tensor | None, ...] | None
 
 
-class _OfFeatures(torch.autograd.Function):
+class _OfFeatures(Function):
     """Where the features alone want a gradient, as in most layers.
 
     Its arguments are few because torch looks at each of them in every call, which small graphs notice.
@@ -67,7 +67,7 @@ class _OfFeatures(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, constants: _Constants, rest: tuple[Any, ...]) -> Tensor:
         if constants is not None:
             ctx.save_for_backward(*constants)
-        ctx.of = (keep_alive(rest[0]), x.size(0), x.dtype, constants is not None, rest)
+        ctx.of = (keep_alive(rest[0]), x.shape[0], x.dtype, constants is not None, rest)
         out: Tensor = AGGREGATE.unrecorded(x, *(constants or (None, None, None)), *rest)
         return out
 
@@ -81,7 +81,7 @@ class _OfFeatures(torch.autograd.Function):
         return grad_x if grad_x.dtype is dtype else grad_x.to(dtype), None, None
 
 
-class _Recorded(torch.autograd.Function):
+class _Recorded(Function):
     """Where weights or scales want one too."""
 
     @staticmethod
@@ -133,12 +133,12 @@ def _record(
     x: Tensor, weight: Tensor | None, src_scale: Tensor | None, dst_scale: Tensor | None, *rest: Any
 ) -> Tensor | None:
     recorded: Tensor | None = None
-    if needs_grad(weight, src_scale, dst_scale):
-        recorded = _Recorded.apply(x, weight, src_scale, dst_scale, *rest)  # type: ignore[no-untyped-call]
+    plain = weight is None and src_scale is None and dst_scale is None
+    constants = None if plain else (weight, src_scale, dst_scale)
+    if constants is not None and needs_grad(*constants):
+        recorded = _Recorded.apply(x, *constants, *rest)
     elif needs_grad(x):
-        plain = weight is None and src_scale is None and dst_scale is None
-        constants = None if plain else (weight, src_scale, dst_scale)
-        recorded = _OfFeatures.apply(x, constants, rest)  # type: ignore[no-untyped-call]
+        recorded = _OfFeatures.apply(x, constants, rest)
     return recorded
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops import dots, linear
-from onehop.ops.library import Operator, keep_alive, needs_grad
+from onehop.ops.library import Function, Operator, keep_alive, needs_grad
 
 SCHEMA = (
     "fusedmm(Tensor dst, Tensor src, SymInt graph, SymInt edges, str rule, float factor, str backend) "
@@ -31,7 +31,7 @@ def _fake(dst: Tensor, src: Tensor, graph: int, edges: int, rule: str, factor: f
     return dst.new_empty(dst.shape)
 
 
-class _Recorded(torch.autograd.Function):
+class _Recorded(Function):
     @staticmethod
     def forward(
         ctx: Any, dst: Tensor, src: Tensor, graph: int, edges: int, rule: str, factor: float, backend: str
@@ -91,7 +91,7 @@ def _dots(left: Tensor, right: Tensor, graph: int, edges: int, backend: str) -> 
 def _record(dst: Tensor, src: Tensor, *rest: Any) -> Tensor | None:
     if not needs_grad(dst, src):
         return None
-    recorded: Tensor = _Recorded.apply(dst, src, *rest)  # type: ignore[no-untyped-call]
+    recorded: Tensor = _Recorded.apply(dst, src, *rest)
     return recorded
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops.dots import SDDMM
-from onehop.ops.library import Operator, keep_alive, needs_grad
+from onehop.ops.library import Function, Operator, keep_alive, needs_grad
 from onehop.ops.linear import AGGREGATE
 
 SCHEMA = "edge_softmax(Tensor scores, SymInt graph, SymInt sources, SymInt rows, str backend) -> Tensor"
@@ -35,7 +35,7 @@ def _grad_fake(softmax: Tensor, grad: Tensor, graph: int, sources: int, rows: in
     return softmax.new_empty(softmax.shape)
 
 
-class _Recorded(torch.autograd.Function):
+class _Recorded(Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, graph: int, sources: int, rows: int, backend: str) -> Tensor:
         out: Tensor = EDGE_SOFTMAX.unrecorded(scores, graph, sources, rows, backend)
@@ -50,7 +50,7 @@ class _Recorded(torch.autograd.Function):
         return EDGE_SOFTMAX_GRAD(softmax, grad, *ctx.rest), None, None, None, None
 
 
-class _RecordedGrad(torch.autograd.Function):
+class _RecordedGrad(Function):
     """The gradient a (g - s), with s the sum of a g over the edge's row.
 
     Given v, the gradient to that, the gradient to g is a (v - t), with t the sum of a v: the same operator.
@@ -92,14 +92,14 @@ def _row_sums(values: Tensor, graph: int, sources: int, rows: int, backend: str)
 def _record(scores: Tensor, *rest: Any) -> Tensor | None:
     if not needs_grad(scores):
         return None
-    recorded: Tensor = _Recorded.apply(scores, *rest)  # type: ignore[no-untyped-call]
+    recorded: Tensor = _Recorded.apply(scores, *rest)
     return recorded
 
 
 def _record_grad(softmax: Tensor, grad: Tensor, *rest: Any) -> Tensor | None:
     if not needs_grad(softmax, grad):
         return None
-    recorded: Tensor = _RecordedGrad.apply(softmax, grad, *rest)  # type: ignore[no-untyped-call]
+    recorded: Tensor = _RecordedGrad.apply(softmax, grad, *rest)
     return recorded
 
 

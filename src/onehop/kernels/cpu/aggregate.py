@@ -45,7 +45,7 @@ def aggregate(
     Returns:
         [rows, F].
     """
-    out = empty((csr.rows, x.size(1)), accumulator(x.dtype) if widen else x.dtype)
+    out = empty((csr.rows, x.shape[1]), accumulator(x.dtype) if widen else x.dtype)
     _run(
         csr, plan, _MEAN if mean else _SUM, x, weight, weight_in_graph_order, src_scale, dst_scale, out, None
     )
@@ -96,7 +96,8 @@ def _run(
         )
     x = rows(x)
     heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
-    width = x.size(1) // heads
+    columns = x.shape[1]
+    width = columns // heads
     if width == 0:
         return
     x_begin, out_begin, weight_begin = x.data_ptr(), out.data_ptr(), address(weight)
@@ -121,7 +122,7 @@ def _run(
             plan.nontemporal,
             width,
             x_begin + head * x_step,
-            x.stride(0),
+            x.stride()[0],
             weight_begin + head * weight_step,
             edge_stride(weight),
             weight_in_graph_order,
@@ -129,7 +130,7 @@ def _run(
             address(src_scale),
             address(dst_scale),
             out_begin + head * out_step,
-            out.stride(0),
+            columns,
             address(ties),
             generated.address(plan.generated) if plan.generated else 0,
         )

@@ -14,7 +14,7 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
 
 def rows(x: Tensor) -> Tensor:
     """``x``, [N, F], with the columns of each row side by side; rows may lie any distance apart."""
-    return x if x.stride(1) == 1 or x.size(1) <= 1 else x.contiguous()
+    return x if x.stride()[1] == 1 or x.shape[1] <= 1 else x.contiguous()
 
 
 def address(tensor: Tensor | None) -> int:
@@ -24,7 +24,7 @@ def address(tensor: Tensor | None) -> int:
 
 def edge_stride(weight: Tensor | None) -> int:
     """How far apart the entries of a per-edge tensor lie."""
-    return 0 if weight is None else weight.stride(0)
+    return 0 if weight is None else weight.stride()[0]
 
 
 def thread_count(plan: CpuPlan) -> int:
