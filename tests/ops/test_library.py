@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 import onehop
 from onehop import ArgumentError, BackendError, Graph
@@ -99,6 +100,21 @@ def test_sddmm_compiles_as_one_graph(graph):
 def test_gradients_of_torch_func_are_refused(graph):
     with pytest.raises(BackendError, match=r"onehop\.aggregate.*take torch\.autograd\.grad"):
         torch.func.grad(lambda x: onehop.aggregate(graph, x).sum())(torch.randn(graph.num_src, 3))
+
+
+def test_derivatives_in_forward_mode_are_refused(graph):
+    x = torch.randn(graph.num_src, 3)
+    weight = torch.rand(graph.num_edges)
+    refused = pytest.raises(BackendError, match=r"forward mode.*take torch\.autograd\.grad")
+    with refused:
+        torch.func.jvp(lambda x: onehop.aggregate(graph, x), (x,), (torch.ones_like(x),))
+    with forward_ad.dual_level():
+        with refused:
+            onehop.aggregate(graph, forward_ad.make_dual(x, torch.ones_like(x)))
+        with refused, torch.no_grad():
+            onehop.aggregate(graph, x, weight=forward_ad.make_dual(weight, torch.ones_like(weight)))
+        expected = onehop.aggregate(graph, x)  # what has no tangent is as ever
+    assert torch.equal(expected, onehop.aggregate(graph, x))
 
 
 def test_a_graph_that_is_gone_is_named():

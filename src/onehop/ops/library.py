@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
@@ -74,13 +75,24 @@ class Operator:
             return self._dispatched(x, *args)
 
     def _autograd(self, x: Tensor, *args: Any) -> Any:
-        if torch._C._are_functorch_transforms_active() and needs_grad(x, *filter(torch.is_tensor, args)):
-            raise BackendError(
-                f"{self._dispatched}: gradients of torch.func (grad, vjp, jacrev) do not go through onehop's "
-                "operators; take torch.autograd.grad or backward()."
-            )
+        self._refuse_transforms(x, *filter(torch.is_tensor, args))
         recorded = self._record(x, *args) if self._record is not None else None
         return self.unrecorded(x, *args) if recorded is None else recorded
+
+    def _refuse_transforms(self, *tensors: Tensor) -> None:
+        """Raises where a derivative is asked for that would be left out."""
+        if torch._C._are_functorch_transforms_active() and needs_grad(*tensors):
+            what = "gradients of torch.func (grad, vjp, jacrev)"
+        elif forward_ad._current_level >= 0 and any(
+            forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors
+        ):
+            what = "derivatives in forward mode (torch.func.jvp, dual tensors)"
+        else:
+            return
+        raise BackendError(
+            f"{self._dispatched}: {what} do not go through onehop's operators; take torch.autograd.grad or "
+            "backward()."
+        )
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -89,6 +101,7 @@ def _is_plain(x: Tensor) -> bool:
         or (type(x) is not Tensor and type(x) is not torch.nn.Parameter)
         or torch._C._len_torch_dispatch_stack()
         or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
         or torch.autograd.profiler._is_profiler_enabled
     )
 
