@@ -20,3 +20,25 @@ def test_rows_are_asked_for_into_a_cache_with_room(
     # 4,096 rows of 256 bytes: a megabyte.
     plan = default.default_plan.__wrapped__(4096, 4096, 40_960, 64, 4)
     assert plan.prefetch_hint == hint
+
+
+@pytest.mark.parametrize(
+    ("width", "sources", "last", "ahead"),
+    [
+        (64, 4096, 32 << 20, 64),  # short rows
+        (256, 4096, 32 << 20, 12),  # rows of 1 KiB in the last cache: a quarter of 48 KiB
+        (512, 4096, 32 << 20, 6),
+        (4096, 1024, 32 << 20, 4),
+        (128, 4096, 32 << 20, 24),
+        (256, 4096, 5 << 20, 32),  # four megabytes are more than three quarters of five
+        (256, 4096, 0, 32),  # nothing is told
+    ],
+)
+def test_long_rows_that_are_near_are_not_asked_for_so_early_that_they_fill_the_first_cache(
+    width: int, sources: int, last: int, ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {1: 48 * KIB, 2: 512 * KIB, 3: last} if last else {}
+    monkeypatch.setattr(default, "caches", lambda: sizes)
+    monkeypatch.setattr(default, "last_level_cache_bytes", lambda: last)
+    plan = default.default_plan.__wrapped__(sources, 4096, 40_960, width, 4)
+    assert plan.prefetch == ahead
