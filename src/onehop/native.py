@@ -9,19 +9,16 @@ from pathlib import Path
 
 import torch
 
-from onehop import _native as extension, config
+from onehop import _native as extension, config, thresholds
 from onehop.errors import ConfigurationError
 
-__all__ = ["DTYPE_CODES", "POOLED_BYTES", "TORCH_CPU_LIBRARY", "empty", "extension", "threads"]
+__all__ = ["DTYPE_CODES", "TORCH_CPU_LIBRARY", "empty", "extension", "threads"]
 
 # Numbers of onehop::DType in csrc/include/onehop/kernels.hpp.
 DTYPE_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
 # Holds, or depends on, the OpenMP runtime that every loop of ours runs on.
 TORCH_CPU_LIBRARY = str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
-
-# From this size on, an output comes from the pool; below, torch's allocator recycles as well as it would.
-POOLED_BYTES = 1 << 20
 
 
 def threads() -> int:
@@ -39,7 +36,7 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     Raises:
         MemoryError: The system has no memory of that size.
     """
-    if math.prod(shape) * dtype.itemsize < POOLED_BYTES:
+    if math.prod(shape) * dtype.itemsize < thresholds.now.pooled_bytes:
         return torch.empty(*shape, dtype=dtype)  # extents one by one, which torch takes a third sooner
     return extension.pool_empty(shape, DTYPE_CODES[dtype])
 

@@ -8,13 +8,11 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from onehop import native
+from onehop import native, thresholds
 from onehop.errors import ArgumentError, IndexRangeError
 
 # Node numbers are kept in 32 bits.
 MOST_NODES = 2**31 - 1
-# From this many edges on, edge numbers need 64 bits.
-WIDE_EDGES = 2**31 - 1
 
 
 def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, int] | None) -> Any:
@@ -103,7 +101,7 @@ def _build(row: Tensor, col: Tensor, rows: int, cols: int) -> Any:
         row.dtype == torch.int64,
         rows,
         cols,
-        row.numel() > WIDE_EDGES,
+        row.numel() > thresholds.now.wide_edges,
         native.threads(),
     )
     if wrong:

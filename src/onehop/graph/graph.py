@@ -12,7 +12,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from onehop import native
+from onehop import native, thresholds
 from onehop.errors import ArgumentError
 from onehop.graph import build
 
@@ -173,7 +173,7 @@ class Graph:
         if self._transpose is None:
             with self.lock:
                 if self._transpose is None:
-                    self._transpose = self._csr.transpose(self.num_edges > build.WIDE_EDGES, native.threads())
+                    self._transpose = self._csr.transpose(self.num_edges > thresholds.now.wide_edges, native.threads())
         return self._transpose
 
     def transpose(self) -> "Graph":

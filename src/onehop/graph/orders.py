@@ -14,7 +14,7 @@ import torch
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
-from onehop import native
+from onehop import native, thresholds
 from onehop.errors import ArgumentError
 from onehop.graph import build, metis
 from onehop.graph.graph import Graph
@@ -98,7 +98,7 @@ def _undirected(graph: Graph) -> Any:
         True,
         nodes,
         nodes,
-        len(row) > build.WIDE_EDGES,
+        len(row) > thresholds.now.wide_edges,
         native.threads(),
     )
     return csr

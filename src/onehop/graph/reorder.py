@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop import native
+from onehop import native, thresholds
 from onehop.errors import ArgumentError
 from onehop.graph import build
 from onehop.graph.graph import Graph
@@ -107,7 +107,7 @@ def ordered_csr(graph: Graph, method: str, transposed: bool) -> Any:
 
 def _ordered(graph: Graph, csr: Any, method: str, transposed: bool) -> Any:
     order = row_order(graph, method, transposed)
-    wide = graph.num_edges > build.WIDE_EDGES
+    wide = graph.num_edges > thresholds.now.wide_edges
     made = native.extension.with_rows(csr, order.data_ptr(), wide, native.threads())
     graph.ordered[(method, transposed)] = made
     return made

@@ -9,13 +9,11 @@ use, at the speed of a read in order, so that writes which escape the version co
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from onehop import native
+from onehop import native, thresholds
 from onehop.graph.identity import CACHE
-
-# With fewer edges the weights stay in the nearest caches, and looking them up would cost more than it saves.
-LEAST_EDGES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +41,17 @@ def in_graph_order(
         ordering: In which order ``csr`` has its rows.
         weight: [E] in the caller's edge order; None stays None.
     """
-    if weight is None or csr.edges < LEAST_EDGES or not weight.is_contiguous() or csr.perm is None:
+    if weight is None or csr.edges < thresholds.now.ordered_edges or not weight.is_contiguous() or csr.perm is None:
         return weight, False
     rest = ("weight in graph order", number, transposed, ordering)
     found: _Ordered | None = CACHE.find(weight, rest)
-    if found is None:
+    if found is None and thresholds.now.meetings > 1:
         CACHE.store(weight, rest, _Ordered())
         return weight, False
-    fingerprint = native.extension.fingerprint(weight.data_ptr(), weight.nbytes, native.threads())
-    if found.weight is None:
+    # Asking for data_ptr() would count as a write to a weight whose memory is shared.
+    address = torch._C._data_address(weight)
+    fingerprint = native.extension.fingerprint(address, weight.nbytes, native.threads())
+    if found is None or found.weight is None:
         found = _Ordered(fingerprint, weight.detach().index_select(0, csr.perm))
         CACHE.store(weight, rest, found)
     elif found.fingerprint != fingerprint:

@@ -8,9 +8,10 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 
-from onehop.integrations import reports
-from onehop.integrations.contexts import autocasts
+from onehop.integrations import memory, reports
+from onehop.integrations.contexts import autocasts, context_reason
 from onehop.integrations.pyg import reuse
+from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.eligibility import MODULE_HOOKS
 from onehop.integrations.pyg.propagate import Task
 
@@ -28,6 +29,7 @@ def may_choose(lin: Any, x: Any) -> bool:
     if (
         not _on
         or torch.compiler.is_compiling()
+        or context_reason() is not None
         or type(x) is not Tensor
         or x.dim() != 2
         or type(lin) is not Linear
@@ -75,8 +77,13 @@ def _columns(x: Tensor, weight: Tensor) -> tuple[int, int]:
 
 
 def kept(x: Tensor, factor: Tensor | None, edges: int) -> bool:
-    """Whether the aggregate of these features is, or is about to be, kept: then it costs nothing."""
-    return reuse.constant(x, factor, edges) and reuse.met_before(x)
+    """Tell if the aggregate of these features is, or is about to be, kept: then it costs nothing."""
+    return reuse.constant(x, factor, edges) and reuse.trained_on(x)
+
+
+def multiplied_first(x: Tensor, weight: Tensor, bias: Tensor | None, factor: Tensor | None, edges: int) -> Tensor:
+    """X W^T + b, to be aggregated; of features whose aggregate may be kept, a backward pass is noted."""
+    return product(x, weight, bias, reuse.note_training if reuse.constant(x, factor, edges) else None)
 
 
 def linear(task: Any) -> bool:
@@ -90,7 +97,8 @@ def linear(task: Any) -> bool:
 
 
 def told(task: Task, layer: Any, order: str | None) -> None:
-    """Tells ``explain`` about it, with the order that was chosen; None if it is the layer's own."""
+    """Notes what is about to run, for ``explain``, with the order; None if it is the layer's own."""
+    memory.gained(task.x)
     if reports.recording():
         call = task.described(layer)
         form = call.form if order is None else f"{call.form}, {order} its linear step"
