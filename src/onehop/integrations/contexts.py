@@ -8,6 +8,14 @@ def autocasts(x: torch.Tensor) -> bool:
     return torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
 
 
+def wraps(tensor: torch.Tensor) -> bool:
+    """Tell if a tensor is a wrapper of a functorch transform, which may have ended: it has no memory."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+WRAPPED = "an operand was made inside a functorch transform"
+
+
 def context_reason() -> str | None:
     """Why nothing can take the fast path now; None if it can."""
     if torch._C._are_functorch_transforms_active():

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
-from onehop.integrations.contexts import context_reason
+from onehop.integrations.contexts import context_reason, wraps
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ def can_remember(edge_index: Any) -> bool:
         and edge_index.layout is torch.strided
         and not edge_index.is_meta
         and not edge_index.is_inference()
+        and not wraps(edge_index)
         and context_reason() is None
     )
 

@@ -118,12 +118,12 @@ class Task:
         if not self.is_constant():
             return self._compute()
         # Kernels take an address, which makes a lent tensor one of its own.
-        x, factor, rest = original(self.x), self._factor, (self.graph.number, self.reduce)
-        kept = reuse.find(x, factor, rest)
+        x, factor = original(self.x), self._factor
+        kept = reuse.find(x, factor, self.graph, self.reduce)
         if kept is not None:
             return kept
         out = self._compute()
-        reuse.keep(x, factor, rest, out)
+        reuse.keep(x, factor, self.graph, self.reduce, out)
         return out
 
     @property

@@ -11,19 +11,20 @@ pass gives the same when it is repeated, the order follows from what a backward 
 a layer was trained on are taken to come again.
 """
 
-from collections.abc import Hashable
+import weakref
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from onehop import config, native, thresholds
+from onehop.graph import Graph
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 
 # One over the share of the cache that features may have, so that their aggregates do not push out the graphs.
 _LARGEST_SHARE = 8
-_MET, _TRAINED = "constant features, met", "constant features, trained on"
+_AGGREGATES, _MET, _TRAINED = (f"constant features, {what}" for what in ("aggregated", "met", "trained on"))
 
 _on = False
 
@@ -47,18 +48,27 @@ class _Kept:
 
     Attributes:
         out: The aggregate, which nobody else has.
+        graph: Over which it was made.
         contents: Fingerprint of the features.
         factor: Fingerprint of the weights or scales, with their dtype; None where there are none.
     """
 
     out: Tensor
+    graph: "weakref.ref[Graph]"
     contents: int
     factor: tuple[int, torch.dtype] | None
 
+
+@dataclass(frozen=True, slots=True)
+class _Aggregates:
+    """The aggregates of some features, by the graph's number and the reduction."""
+
+    each: dict[tuple[int, str], _Kept]
+
     @property
     def nbytes(self) -> int:
-        """Bytes of the aggregate."""
-        return self.out.nbytes
+        """Bytes of the aggregates."""
+        return sum(kept.out.nbytes for kept in self.each.values())
 
 
 def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
@@ -94,27 +104,33 @@ def note_training(x: Tensor) -> None:
         CACHE.store(x, _TRAINED, _Mark())
 
 
-def find(x: Tensor, factor: Tensor | None, rest: Hashable) -> Tensor | None:
+def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor | None:
     """The aggregate kept for these features, as a copy.
 
     Args:
         x: [N, F], for which :func:`constant` holds.
         factor: The weights or scales, or None.
-        rest: What else the aggregate depends on: graph and reduction.
+        graph: The graph.
+        reduce: The reduction.
     """
-    found: _Kept | None = CACHE.find(x, ("aggregate", rest))
+    kept: _Aggregates | None = CACHE.find(x, _AGGREGATES)
+    found = None if kept is None else kept.each.get((graph.number, reduce))
     if found is None or found.factor != _of_factor(factor) or found.contents != _contents(x):
         return None
     return lend(found.out)
 
 
-def keep(x: Tensor, factor: Tensor | None, rest: Hashable, out: Tensor) -> None:
+def keep(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str, out: Tensor) -> None:
     """Keeps a copy of the aggregate of features that were met often enough."""
-    if _met_before(x):
-        # Inference mode would make a copy that is of no use outside.
-        with torch.inference_mode(False):
-            kept = out.detach().clone()
-        CACHE.store(x, ("aggregate", rest), _Kept(kept, _contents(x), _of_factor(factor)))
+    if not _met_before(x):
+        return
+    before: _Aggregates | None = CACHE.find(x, _AGGREGATES)
+    # Mini-batches of constant features have graphs that do not come again.
+    living = {} if before is None else {at: kept for at, kept in before.each.items() if kept.graph() is not None}
+    # Inference mode would make a copy that is of no use outside.
+    with torch.inference_mode(False):
+        kept = _Kept(out.detach().clone(), weakref.ref(graph), _contents(x), _of_factor(factor))
+    CACHE.store(x, _AGGREGATES, _Aggregates({**living, (graph.number, reduce): kept}))
 
 
 def _met_before(x: Tensor) -> bool:

@@ -57,8 +57,10 @@ def _forward(
     if not order.linear(task):
         return theirs(layer, x, edge_index, edge_weight)
     if first or (task.is_constant() and reuse.trained_on(x)):
-        order.told(task, layer, "before")
-        return product(task.run(), lin.weight, layer.bias)
+        summed = task.run()
+        if order.is_finite(summed):
+            order.told(task, layer, "before")
+            return product(summed, lin.weight, layer.bias)
     order.told(task, layer, None)
     task.x = product(x, lin.weight, None, reuse.note_training)
     out = task.run()

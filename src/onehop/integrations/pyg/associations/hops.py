@@ -49,6 +49,8 @@ def _sg(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
     if not order.linear(task):
         return None
     out = order.multiplied_first(x, lin.weight, None, edge_weight, edge_index.size(-1))
+    if not order.is_finite(out):
+        return None
     for _ in range(layer.K):
         order.told(task, layer, "after")
         task.x = out
@@ -69,6 +71,8 @@ def _tag(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None
     if not order.linear(task):
         return None
     out = order.multiplied_first(x, lins[-1].weight, lins[-1].bias, edge_weight, edge_index.size(-1))
+    if not order.is_finite(out):
+        return None
     for lin in reversed(lins[:-1]):
         order.told(task, layer, "after")
         task.x = out

@@ -9,7 +9,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 
 from onehop.integrations import memory, reports
-from onehop.integrations.contexts import autocasts, context_reason
+from onehop.integrations.contexts import autocasts, context_reason, wraps
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.eligibility import MODULE_HOOKS
@@ -39,6 +39,8 @@ def may_choose(lin: Any, x: Any) -> bool:
     return (
         not isinstance(weight, UninitializedParameter)
         and weight.dtype is x.dtype
+        and not wraps(x)
+        and not wraps(weight)
         and weight.size(1) == x.size(1)
         and "forward" not in lin.__dict__
         and not any(lin.__dict__[name] for name in MODULE_HOOKS)
@@ -87,13 +89,29 @@ def multiplied_first(x: Tensor, weight: Tensor, bias: Tensor | None, factor: Ten
 
 
 def linear(task: Any) -> bool:
-    """Whether it is a task that goes with a linear step in either order."""
+    """Tell if a task goes with a linear step in either order.
+
+    Weights of a wider dtype do not: in PyG they widen the messages, and a linear step after that raises.
+    """
     return (
         isinstance(task, Task)
         and task.reduce in ("sum", "mean")
         and task.subtrahend is None
         and task.x.dim() == 2
+        and (
+            task.weight is None
+            or torch.promote_types(task.x.dtype, task.weight.dtype) == task.x.dtype
+        )
     )
+
+
+def is_finite(made: Tensor) -> bool:
+    """Tell if all entries of what comes first are finite; sums that overflow count as infinite too.
+
+    An infinite or missing feature of a node that sends to nobody is in no aggregate, but in the product; and
+    0 times infinity, in a gradient, is NaN. So where anything is not finite, the layer's own order is kept.
+    """
+    return bool(made.detach().sum().isfinite())
 
 
 def told(task: Task, layer: Any, order: str | None) -> None:

@@ -87,7 +87,9 @@ class _Product(torch.autograd.Function):
         bias: Tensor | None,
         noting: Callable[[Tensor], None] | None,
     ) -> Tensor:
-        ctx.save_for_backward(x, weight)
+        # What no gradient needs is not saved, so that it may be written to.
+        for_x, for_weight, *_ = ctx.needs_input_grad
+        ctx.save_for_backward(x if for_weight else None, weight if for_x else None)
         ctx.bias_dims = 0 if bias is None else bias.dim()
         ctx.noting = noting
         return _product(x, weight, bias)
@@ -107,7 +109,14 @@ class _PrefixProduct(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, bias: Tensor | None
     ) -> Tensor:
-        ctx.save_for_backward(x, weight, top, top_weight)
+        for_x, for_weight, for_top, for_top_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(
+            x if for_weight else None,
+            weight if for_x else None,
+            top if for_top_weight else None,
+            top_weight if for_top else None,
+        )
+        ctx.rows = top.size(0)
         out = _product(x, weight, bias)
         out[: top.size(0)].addmm_(top, top_weight.t())
         return out
@@ -116,7 +125,7 @@ class _PrefixProduct(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, top, top_weight = ctx.saved_tensors
         for_x, for_weight, for_top, for_top_weight, for_bias = ctx.needs_input_grad
-        of_top = grad[: top.size(0)]
+        of_top = grad[: ctx.rows]
         return (
             grad @ weight if for_x else None,
             _over_rows(grad, x) if for_weight else None,

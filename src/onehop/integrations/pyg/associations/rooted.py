@@ -79,9 +79,13 @@ def _both(
     task = propagate.task_of(layer, edge_index, {"x": ends, **operands})
     if not order.linear(task):
         return None
-    if order.kept(ends[0], factor, edge_index.size(-1)) or not order.multiplying_first_pays(
-        ends[0], lin.weight
+    multiplied = None
+    if order.multiplying_first_pays(ends[0], lin.weight) and not order.kept(
+        ends[0], factor, edge_index.size(-1)
     ):
+        made = order.multiplied_first(ends[0], lin.weight, None, factor, edge_index.size(-1))
+        multiplied = made if order.is_finite(made) else None
+    if multiplied is None:
         order.told(task, layer, None)
         summed, own = task.run(), ends[1]
         if _joins(root, own, summed):
@@ -90,7 +94,7 @@ def _both(
             return prefix_product(own, root.weight, summed[:rows], lin.weight, lin.bias)
         return _plus_root(product(summed, lin.weight, lin.bias), own, root)
     order.told(task, layer, "after")
-    task.x = order.multiplied_first(ends[0], lin.weight, None, factor, edge_index.size(-1))
+    task.x = multiplied
     out: Tensor = task.run()
     return _plus_root(out if lin.bias is None else out + lin.bias, ends[1], root)
 
