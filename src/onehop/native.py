@@ -40,7 +40,8 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         MemoryError: The system has no memory of that size.
     """
     if math.prod(shape) * dtype.itemsize < POOLED_BYTES:
-        return torch.empty(*shape, dtype=dtype)  # extents one by one, which torch takes a third sooner
+        # Extents one by one, which torch takes a third sooner.
+        return torch.empty(*shape, dtype=dtype, device="cpu")
     return extension.pool_empty(shape, DTYPE_CODES[dtype])
 
 

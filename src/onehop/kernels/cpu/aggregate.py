@@ -170,7 +170,7 @@ def extremum_grad_weight(
     """The gradient of max or min with respect to the weights: [E], of the accumulator's dtype."""
     acc = accumulator(x.dtype)
     if x.size(1) == 0:
-        return torch.zeros(csr.edges, dtype=acc)
+        return torch.zeros(csr.edges, dtype=acc, device="cpu")
     out = empty((csr.edges,), acc)
     _run_grad(extension.extremum_grad_weight, csr, plan, x, weight, extremum, share, adds, out)
     return out

@@ -66,7 +66,7 @@ def arg_extremum_grad_weight(
     csr: Any, plan: CpuPlan, grad: Tensor, x: Tensor, weight: Tensor, winner: Tensor
 ) -> Tensor:
     """The gradient to the weight, of its shape."""
-    out = torch.zeros(weight.shape, dtype=weight.dtype)
+    out = torch.zeros(weight.shape, dtype=weight.dtype, device="cpu")
     for head, columns in _heads(weight, x.size(1)):
         _add(
             extension.arg_extremum_grad_weight, csr, plan, grad, x, weight, winner, head, columns,

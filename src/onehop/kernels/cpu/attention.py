@@ -83,7 +83,7 @@ def attend(
     call.fields.out, call.fields.softmax = out.data_ptr(), softmax.data_ptr()
     call.run(extension.attend, csr)
     if not with_weights:
-        return out, softmax, torch.empty(0, dtype=dtype)
+        return out, softmax, torch.empty(0, dtype=dtype, device="cpu")
     weights = empty((csr.edges, heads), dtype)
     call.fields.weights = weights.data_ptr()
     call.run(extension.attend_weights, csr)
@@ -125,7 +125,7 @@ def attend_grad(
     if grad_weights is not None and weights is not None:
         grad_weights = grad_weights.to(dtype)
         fields.grad_weights = call.packed(grad_weights)
-        ones = torch.ones(csr.cols, heads, dtype=dtype)
+        ones = torch.ones(csr.cols, heads, dtype=dtype, device="cpu")
         product = aggregate(csr, plan, ones, weights * grad_weights, None, None, False, False, False)
         fields.weights_product = call.packed(product)
     statistics = empty((csr.rows, 3, heads), dtype)

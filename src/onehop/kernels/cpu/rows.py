@@ -22,7 +22,7 @@ def take_rows(matrix: Tensor, index: Tensor) -> Tensor:
     """
     if not _dense(matrix):
         return matrix.index_select(0, index)
-    out = torch.empty((index.numel(), *matrix.shape[1:]), dtype=matrix.dtype)
+    out = torch.empty((index.numel(), *matrix.shape[1:]), dtype=matrix.dtype, device="cpu")
     if out.numel():
         extension.copy_rows(0, *_places(matrix, index, out))
     return out

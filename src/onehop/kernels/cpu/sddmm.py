@@ -26,7 +26,7 @@ def sddmm(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, widen: bool) -> Ten
     heads, width = src.size(1), src.size(2)
     dtype = accumulator(src.dtype) if widen else src.dtype
     if width == 0:
-        return torch.zeros((csr.edges, heads), dtype=dtype)
+        return torch.zeros((csr.edges, heads), dtype=dtype, device="cpu")
     out = empty((csr.edges, heads), dtype)
     left, right = _heads(dst), _heads(src)
     for head in range(heads):

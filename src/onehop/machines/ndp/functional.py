@@ -49,7 +49,7 @@ def aggregate(
         weight = weight.float()
         weight = (weight if graph.perm is None else weight[graph.perm.long()]).contiguous()
     count = graph.num_dst if rows is None else len(rows)
-    out = torch.empty(count, x.size(1))
+    out = torch.empty(count, x.size(1), device="cpu")
     if rows is not None:
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         if len(rows) and (rows.min() < 0 or rows.max() >= graph.num_dst):

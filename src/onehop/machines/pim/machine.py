@@ -175,7 +175,7 @@ class Machine:
             chosen = self.plan(graph, x.size(1), dtype, weight is not None)
         prepared = _prepare(graph, inputs, chosen, dtype)
         weighted = prepared.weight is not None or not chosen.unit_weights
-        ones = torch.ones(1, dtype=prepared.x.dtype)
+        ones = torch.ones(1, dtype=prepared.x.dtype, device="cpu")
         bits = (
             multiply_bits(prepared.x, ones if prepared.weight is None else prepared.weight)
             if weighted
