@@ -133,10 +133,7 @@ def _pieces(graph: Graph, work: Tensor, parts: int) -> Tensor:
 def _gains(graph: Graph, turned: Graph, part: Tensor, parts: int) -> tuple[Tensor, Tensor]:
     """For every node: the part with most of its neighbours, and how many more they are than in its own."""
     nodes = len(part)
-    gain, goal = (
-        torch.empty(nodes, dtype=torch.int64, device="cpu"),
-        torch.empty(nodes, dtype=torch.int64, device="cpu"),
-    )
+    gain, goal = (torch.empty(nodes, dtype=torch.int64, device="cpu") for _ in range(2))
     step = max(_COUNTS // parts, 1)
     for begin in range(0, nodes, step):
         end = min(begin + step, nodes)

@@ -67,9 +67,8 @@ def _found(graph: Graph, method: str) -> tuple[Tensor, Tensor]:
     if method not in _METHODS:
         raise ArgumentError(f"method: expected one of {', '.join(('degree', *_METHODS))}, got {method!r}.")
     if graph.num_edges == 0:  # nothing to go by
-        return torch.arange(graph.num_dst, device="cpu").int(), torch.arange(
-            graph.num_src, device="cpu"
-        ).int()
+        rows, cols = (torch.arange(count, device="cpu") for count in (graph.num_dst, graph.num_src))
+        return rows.int(), cols.int()
     order = _METHODS[method](_undirected(graph))
     if graph.num_src == graph.num_dst:
         return order, order
