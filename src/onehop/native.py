@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 from onehop import _native as extension, config
-from onehop.errors import ConfigurationError
+from onehop.errors import BackendError, ConfigurationError
 
-__all__ = ["DTYPE_CODES", "POOLED_BYTES", "TORCH_CPU_LIBRARY", "empty", "extension", "threads"]
+__all__ = ["DTYPE_CODES", "POOLED_BYTES", "TORCH_CPU_LIBRARY", "address", "empty", "extension", "threads"]
 
 # Numbers of onehop::DType in csrc/include/onehop/kernels.hpp.
 DTYPE_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -27,6 +27,21 @@ POOLED_BYTES = 1 << 20
 def threads() -> int:
     """How many threads a kernel may use: torch's number."""
     return torch.get_num_threads()
+
+
+def address(tensor: torch.Tensor) -> int:
+    """The place of a CPU tensor's first element, as native code takes it.
+
+    Raises:
+        BackendError: The tensor is on another device, where native code cannot read. On "meta" the place
+            would be 0, which stands for an operand that is left out.
+    """
+    if not tensor.is_cpu:
+        raise BackendError(
+            f"native code was given a tensor of shape {list(tensor.shape)} on {tensor.device}, and reads the "
+            "CPU's memory alone; move all operands to one device."
+        )
+    return tensor.data_ptr()
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:

@@ -100,7 +100,7 @@ def _run(
     width = columns // heads
     if width == 0:
         return
-    x_begin, out_begin, weight_begin = x.data_ptr(), out.data_ptr(), address(weight)
+    x_begin, out_begin, weight_begin = address(x), out.data_ptr(), address(weight)
     x_step = out_step = weight_step = 0
     if weight is not None and heads > 1:
         x_step, out_step = width * x.element_size(), width * out.element_size()
@@ -199,11 +199,11 @@ def _run_grad(
         plan.prefetch,
         plan.edges_per_item,
         width,
-        x.data_ptr(),
+        address(x),
         x.stride(0),
-        extremum.data_ptr(),
+        address(extremum),
         extremum.stride(0),
-        share.data_ptr(),
+        address(share),
         address(weight),
         edge_stride(weight),
         adds,

@@ -48,14 +48,14 @@ class _Call:
         if x[:1].numel() and (not x[:1].is_contiguous() or (packed and not x.is_contiguous())):
             x = x.contiguous()
         self.held.append(x)
-        return x.data_ptr(), x.stride(0)
+        return address(x), x.stride(0)
 
     def packed(self, x: Tensor | None) -> int:
         """The address of a contiguous copy, or of the tensor itself; 0 for None."""
         if x is None:
             return 0
         self.held.append(x.contiguous())
-        return self.held[-1].data_ptr()
+        return address(self.held[-1])
 
     def run(self, kernel: Any, csr: Any) -> None:
         kernel(self.fields, csr, self.rule, DTYPE_CODES[self.dtype], self.plan.edges_per_item)

@@ -50,7 +50,7 @@ def in_graph_order(
     if found is None:
         CACHE.store(weight, rest, _Ordered())
         return weight, False
-    fingerprint = native.extension.fingerprint(weight.data_ptr(), weight.nbytes, native.threads())
+    fingerprint = native.extension.fingerprint(native.address(weight), weight.nbytes, native.threads())
     if found.weight is None:
         found = _Ordered(fingerprint, weight.detach().index_select(0, csr.perm))
         CACHE.store(weight, rest, found)

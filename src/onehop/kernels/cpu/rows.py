@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from onehop import native
-from onehop.native import DTYPE_CODES, extension
+from onehop.native import DTYPE_CODES, address, extension
 
 # Rows are asked for so many ahead.
 _PREFETCH = 16
@@ -51,6 +51,6 @@ def _places(
 ) -> tuple[int, int, int, int, bool, int, int, int, int]:
     row_bytes = rows.nbytes // rows.size(0)
     return (
-        native.threads(), _PREFETCH, index.data_ptr(), index.numel(), index.dtype == torch.int64, row_bytes,
-        matrix.data_ptr(), matrix.stride(0) * matrix.element_size(), rows.data_ptr(),
+        native.threads(), _PREFETCH, address(index), index.numel(), index.dtype == torch.int64, row_bytes,
+        address(matrix), matrix.stride(0) * matrix.element_size(), address(rows),
     )  # fmt: skip
