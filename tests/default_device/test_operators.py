@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import onehop
+from onehop.kernels.triton import availability
 from tests.default_device.ways import EDGES, HEADS, NODES, WIDTH, assert_same_bits, new_graph, number
 
 REDUCTIONS = ("sum", "mean", "max", "min")
@@ -131,7 +132,20 @@ CASES: dict[str, Callable[[], list[Tensor]]] = {
     "large outputs": lambda: recorded(lambda x: onehop.aggregate(new_graph(), x), number(NODES, 8192)),
 }
 
+# Interpreted, on CPU tensors.
+TRITON: dict[str, Callable[[], list[Tensor]]] = {
+    "aggregate": lambda: aggregated("sum", backend="triton"),
+    "extremum": lambda: aggregated("max", backend="triton"),
+    "gat": lambda: gat(dropout=0.5, seed=3, backend="triton"),
+}
+
 
 @pytest.mark.parametrize("name", CASES)
 def test_same_bits_whatever_the_default_device(name: str, elsewhere: Callable[[], Any]) -> None:
     assert_same_bits(CASES[name], elsewhere)
+
+
+@pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them")
+@pytest.mark.parametrize("name", TRITON)
+def test_same_bits_from_the_kernels_of_gpus(name: str, elsewhere: Callable[[], Any]) -> None:
+    assert_same_bits(TRITON[name], elsewhere)

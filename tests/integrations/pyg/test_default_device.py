@@ -83,7 +83,7 @@ def elsewhere(request: pytest.FixtureRequest) -> Callable[[], AbstractContextMan
 @pytest.fixture(params=[False, True], ids=["whole", "in blocks"])
 def _size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
-        small_blocks.force(monkeypatch)
+        small_blocks.force(monkeypatch, edges=100)
 
 
 def made(name: str) -> tuple[torch.nn.Module, dict[str, Tensor]]:
@@ -93,7 +93,7 @@ def made(name: str) -> tuple[torch.nn.Module, dict[str, Tensor]]:
 
 
 def step(model: torch.nn.Module, operands: dict[str, Tensor], patched: bool, where: Any = nullcontext) -> Any:
-    """Two outputs, all gradients and the next random number; the second call finds what the first one kept."""
+    """Two outputs, all gradients, the next random number; the second call finds what the first one kept."""
     onehop.clear_cache()
     model = copy.deepcopy(model)
     x = number(NODES, WIDTH).requires_grad_()
@@ -149,9 +149,9 @@ def test_layers_that_fail_in_pyg_fail_the_same(elsewhere: Any) -> None:
     assert messages[0] == messages[1]
 
 
-@pytest.mark.usefixtures("_size")
 @pytest.mark.parametrize("name", LAYERS)
-def test_the_same_layers_are_fast(name: str, elsewhere: Any) -> None:
+def test_the_same_layers_are_fast(name: str, elsewhere: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_blocks.force(monkeypatch, edges=100)
     model, operands = made(name)
     x = number(NODES, WIDTH)
 
