@@ -23,6 +23,9 @@ TORCH_CPU_LIBRARY = str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
 # From this size on, an output comes from the pool; below, torch's allocator recycles as well as it would.
 POOLED_BYTES = 1 << 20
 
+# Not a string, which torch would read anew at every call.
+_CPU = torch.device("cpu")
+
 
 def threads() -> int:
     """How many threads a kernel may use: torch's number."""
@@ -56,7 +59,7 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """
     if math.prod(shape) * dtype.itemsize < POOLED_BYTES:
         # Extents one by one, which torch takes a third sooner.
-        return torch.empty(*shape, dtype=dtype, device="cpu")
+        return torch.empty(*shape, dtype=dtype, device=_CPU)
     return extension.pool_empty(shape, DTYPE_CODES[dtype])
 
 
