@@ -215,7 +215,7 @@ class Graph:
 
     def edge_index(self) -> Tensor:
         """[2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
-        target = torch.repeat_interleave(torch.arange(self.num_dst), self.in_degrees)
+        target = torch.repeat_interleave(torch.arange(self.num_dst, device="cpu"), self.in_degrees)
         ordered = torch.stack([self.col.long(), target])
         if self.perm is None:
             return ordered

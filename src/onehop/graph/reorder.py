@@ -115,7 +115,7 @@ def _ordered(graph: Graph, csr: Any, method: str, transposed: bool) -> Any:
 
 def _inverse(order: Tensor) -> Tensor:
     inverse = torch.empty_like(order)
-    inverse[order] = torch.arange(len(order))
+    inverse[order] = torch.arange(len(order), device="cpu")
     return inverse
 
 

@@ -105,7 +105,7 @@ class Choice:
         """[edges], int32: the receiving nodes, counted from the block's first."""
         if self._targets is None:
             first, last = self._block.edges
-            rows = torch.arange(self._block.graph.num_dst, dtype=torch.int32)
+            rows = torch.arange(self._block.graph.num_dst, dtype=torch.int32, device="cpu")
             self._targets = rows.repeat_interleave(self._block.graph.in_degrees, output_size=last - first)
         return self._targets
 
@@ -183,7 +183,7 @@ class _Recomputed(torch.autograd.Function):
         if torch.is_grad_enabled():
             return (None, None, *_differentiable(ctx.run, operands, parameters, needs, grad))
         gradients = [
-            torch.zeros(t.shape, dtype=_accumulator(t.dtype)) if needed else None
+            torch.zeros(t.shape, dtype=_accumulator(t.dtype), device=t.device) if needed else None
             for t, needed in zip(tensors, needs, strict=True)
         ]
         for block in ctx.run.blocks:

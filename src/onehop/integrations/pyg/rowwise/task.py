@@ -215,7 +215,7 @@ def _block_edges(row_bytes: int) -> int:
 
 def _edges_again(data: Tensor, number: int, forwards: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Numbers, sources and destinations of so many edges: the first ones, over again where they run out."""
-    chosen = torch.arange(number) % data.size(1)
+    chosen = torch.arange(number, device="cpu") % data.size(1)
     sources, targets = (
         data[:, chosen].long().unbind() if forwards else data[:, chosen].long().flip(0).unbind()
     )
