@@ -173,7 +173,9 @@ class Graph:
         if self._transpose is None:
             with self.lock:
                 if self._transpose is None:
-                    self._transpose = self._csr.transpose(self.num_edges > thresholds.now.wide_edges, native.threads())
+                    self._transpose = self._csr.transpose(
+                        self.num_edges > thresholds.now.wide_edges, native.threads()
+                    )
         return self._transpose
 
     def transpose(self) -> "Graph":

@@ -22,10 +22,7 @@ import torch
 from torch import Tensor
 
 from onehop import config, native
-from onehop.graph.lending import original
-
-# Asking for data_ptr() would count as a write to a tensor whose memory is shared (onehop.graph.lending).
-_address = torch._C._data_address
+from onehop.graph.lending import original, read_address
 
 # So many lookups may pass before the bytes of what was looked up are counted anew.
 _RECOUNT_AFTER = 32
@@ -85,11 +82,15 @@ class _Entry:
     __slots__ = ("address", "contents", "counted", "sample", "storage", "value", "version")
 
     def __init__(
-        self, storage: "weakref.ref[torch.UntypedStorage]", tensor: Tensor, contents: Tensor | None, value: Sized
+        self,
+        storage: "weakref.ref[torch.UntypedStorage]",
+        tensor: Tensor,
+        contents: Tensor | None,
+        value: Sized,
     ) -> None:
         self.storage = storage
         self.version = tensor._version
-        self.address = _address(tensor)
+        self.address = read_address(tensor)
         self.sample = _sample(tensor)
         self.contents = contents
         self.value = value
@@ -100,7 +101,7 @@ class _Entry:
         return (
             self.storage() is tensor.untyped_storage()
             and self.version == tensor._version
-            and self.address == _address(tensor)
+            and self.address == read_address(tensor)
             and self.sample == _sample(tensor)
             and not (
                 config.full_check() and (self.contents is None or not torch.equal(self.contents, tensor))
@@ -267,7 +268,7 @@ class IdentityCache:
 
 def _key(tensor: Tensor, rest: Hashable) -> _Key:
     base = tensor._base
-    view = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+    view = (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
     return _Key(id(tensor.untyped_storage()), id(tensor if base is None else base), view, rest)
 
 
@@ -275,7 +276,7 @@ def _sample(tensor: Tensor) -> int:
     """A fingerprint of the contents, or of some of them; 0 where they are not in this memory."""
     if not tensor.is_cpu:
         return 0
-    return native.extension.sampled_fingerprint(_address(tensor), _span_bytes(tensor))
+    return native.extension.sampled_fingerprint(read_address(tensor), _span_bytes(tensor))
 
 
 def _span_bytes(tensor: Tensor) -> int:

@@ -9,6 +9,7 @@ So an untouched copy can be told by its memory, and stands for the tensor it was
 """
 
 import weakref
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -16,9 +17,10 @@ from torch import Tensor
 # Kept tensors by the address of their memory. They hold it, so no other tensor can have the address.
 _lent: "weakref.WeakValueDictionary[int, Tensor]" = weakref.WeakValueDictionary()
 
-_is_shared = torch._C._is_cow_tensor
-# Asking for data_ptr() counts as a write.
-_address = torch._C._data_address
+_is_shared: Callable[[Tensor], bool] = torch._C._is_cow_tensor  # type: ignore[attr-defined]
+
+read_address: Callable[[Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
+"""The place of a tensor's first entry, for reading: asking for ``data_ptr()`` counts as a write."""
 
 
 def lend(kept: Tensor) -> Tensor:
@@ -30,7 +32,7 @@ def lend(kept: Tensor) -> Tensor:
     if not (kept.is_cpu or kept.is_cuda):
         return kept.clone()  # other devices need not know of sharing
     copy = torch._lazy_clone(kept)
-    _lent[_address(kept)] = kept
+    _lent[read_address(kept)] = kept
     return copy
 
 
@@ -38,10 +40,10 @@ def original(tensor: Tensor) -> Tensor:
     """The kept tensor that ``tensor`` is an untouched copy of; ``tensor`` itself where it is none."""
     if not _is_shared(tensor):
         return tensor
-    kept = _lent.get(_address(tensor))
+    kept = _lent.get(read_address(tensor))
     if (
         kept is None
-        or _address(kept) != _address(tensor)  # it was read natively and so has other memory by now
+        or read_address(kept) != read_address(tensor)  # it was read natively and so has other memory by now
         or kept.shape != tensor.shape
         or kept.stride() != tensor.stride()
         or kept.dtype is not tensor.dtype

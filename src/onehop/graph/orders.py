@@ -16,7 +16,7 @@ from torch import Tensor
 
 from onehop import native, thresholds
 from onehop.errors import ArgumentError
-from onehop.graph import build, metis
+from onehop.graph import metis
 from onehop.graph.graph import Graph
 from onehop.processor import caches
 

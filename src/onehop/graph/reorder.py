@@ -9,7 +9,6 @@ from torch import Tensor
 
 from onehop import native, thresholds
 from onehop.errors import ArgumentError
-from onehop.graph import build
 from onehop.graph.graph import Graph
 from onehop.graph.orders import node_orders
 

@@ -14,7 +14,7 @@ _keeping = False
 
 
 def allow(keep: bool) -> None:
-    """Lets freed memory be kept from the next gain on, or gives it back and restores the C library's policy."""
+    """Lets freed memory be kept from the next gain on, or restores the C library's policy."""
     global _allowed, _keeping
     _allowed = keep
     if _keeping and not keep:

@@ -15,7 +15,7 @@ import onehop
 from onehop import thresholds
 
 NODES, EDGES, WIDTH, NARROW = 300, 8_000, 160, 7
-assert EDGES * WIDTH >= thresholds.ORDINARY.kept_work
+assert thresholds.ORDINARY.kept_work <= EDGES * WIDTH
 
 NARROWING = {
     "GCN": lambda: gnn.GCNConv(WIDTH, NARROW),

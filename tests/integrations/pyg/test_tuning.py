@@ -226,7 +226,9 @@ with onehop.patch(tune="auto", reuse=False):
     for _ in range(tuning.SIGHTINGS + 3):
         layer(torch.randn(20, 8), edge_index)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"ONEHOP_THRESHOLDS": "none"})
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env=os.environ | {"ONEHOP_THRESHOLDS": "none"}
+    )
     graph = onehop.Graph.from_edge_index(torch.arange(60).view(2, 30) % 20, num_nodes=20)
     assert tuned.known(tuned.case_of(graph, "sum", False, 8, torch.float32)) is not None
 

@@ -39,7 +39,7 @@ def prepare(kind: str, call: Propagation) -> AttentionTask | str:
 
 
 def _returns_it(layer: Any) -> bool:
-    """Tell if the layer returns what ``propagate`` gives, perhaps in another shape, and adds nothing to it."""
+    """Tell if the layer returns what ``propagate`` gives, in whatever shape, and adds nothing."""
     return (
         getattr(layer, "bias", None) is None
         and getattr(layer, "res", None) is None
@@ -48,7 +48,7 @@ def _returns_it(layer: Any) -> bool:
 
 
 def _copied(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """A run whose result may be written to: attention's backward pass reads its own result, PyG's does not."""
+    """A run whose result may be written to: attention's backward pass reads its result, PyG's does not."""
     return lambda: run().clone()
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from onehop import config, native, thresholds
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE
-from onehop.graph.lending import lend
+from onehop.graph.lending import lend, read_address
 
 # One over the share of the cache that features may have, so that their aggregates do not push out the graphs.
 _LARGEST_SHARE = 8
@@ -126,7 +126,9 @@ def keep(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str, out: Tenso
         return
     before: _Aggregates | None = CACHE.find(x, _AGGREGATES)
     # Mini-batches of constant features have graphs that do not come again.
-    living = {} if before is None else {at: kept for at, kept in before.each.items() if kept.graph() is not None}
+    living = (
+        {} if before is None else {at: kept for at, kept in before.each.items() if kept.graph() is not None}
+    )
     # Inference mode would make a copy that is of no use outside.
     with torch.inference_mode(False):
         kept = _Kept(out.detach().clone(), weakref.ref(graph), _contents(x), _of_factor(factor))
@@ -155,5 +157,4 @@ def _of_factor(factor: Tensor | None) -> tuple[int, torch.dtype] | None:
 
 
 def _contents(tensor: Tensor) -> int:
-    # Asking for data_ptr() would count as a write to a tensor whose memory is shared.
-    return native.extension.fingerprint(torch._C._data_address(tensor), tensor.nbytes, native.threads())
+    return native.extension.fingerprint(read_address(tensor), tensor.nbytes, native.threads())

@@ -9,11 +9,11 @@ use, at the speed of a read in order, so that writes which escape the version co
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from onehop import native, thresholds
 from onehop.graph.identity import CACHE
+from onehop.graph.lending import read_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,19 @@ def in_graph_order(
         ordering: In which order ``csr`` has its rows.
         weight: [E] in the caller's edge order; None stays None.
     """
-    if weight is None or csr.edges < thresholds.now.ordered_edges or not weight.is_contiguous() or csr.perm is None:
+    if (
+        weight is None
+        or csr.edges < thresholds.now.ordered_edges
+        or not weight.is_contiguous()
+        or csr.perm is None
+    ):
         return weight, False
     rest = ("weight in graph order", number, transposed, ordering)
     found: _Ordered | None = CACHE.find(weight, rest)
     if found is None and thresholds.now.meetings > 1:
         CACHE.store(weight, rest, _Ordered())
         return weight, False
-    # Asking for data_ptr() would count as a write to a weight whose memory is shared.
-    address = torch._C._data_address(weight)
-    fingerprint = native.extension.fingerprint(address, weight.nbytes, native.threads())
+    fingerprint = native.extension.fingerprint(read_address(weight), weight.nbytes, native.threads())
     if found is None or found.weight is None:
         found = _Ordered(fingerprint, weight.detach().index_select(0, csr.perm))
         CACHE.store(weight, rest, found)

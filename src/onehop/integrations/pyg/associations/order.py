@@ -83,7 +83,9 @@ def kept(x: Tensor, factor: Tensor | None, edges: int) -> bool:
     return reuse.constant(x, factor, edges) and reuse.trained_on(x)
 
 
-def multiplied_first(x: Tensor, weight: Tensor, bias: Tensor | None, factor: Tensor | None, edges: int) -> Tensor:
+def multiplied_first(
+    x: Tensor, weight: Tensor, bias: Tensor | None, factor: Tensor | None, edges: int
+) -> Tensor:
     """X W^T + b, to be aggregated; of features whose aggregate may be kept, a backward pass is noted."""
     return product(x, weight, bias, reuse.note_training if reuse.constant(x, factor, edges) else None)
 
@@ -98,10 +100,7 @@ def linear(task: Any) -> bool:
         and task.reduce in ("sum", "mean")
         and task.subtrahend is None
         and task.x.dim() == 2
-        and (
-            task.weight is None
-            or torch.promote_types(task.x.dtype, task.weight.dtype) == task.x.dtype
-        )
+        and (task.weight is None or torch.promote_types(task.x.dtype, task.weight.dtype) == task.x.dtype)
     )
 
 
