@@ -31,6 +31,7 @@ def may_choose(lin: Any, x: Any) -> bool:
         or torch.compiler.is_compiling()
         or context_reason() is not None
         or type(x) is not Tensor
+        or x.layout is not torch.strided
         or x.dim() != 2
         or type(lin) is not Linear
     ):
