@@ -71,6 +71,12 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture
+def ordinary_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thresholds as users have them, also where ONEHOP_THRESHOLDS=none is set: for tests of what they do."""
+    monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
+
+
+@pytest.fixture
 def threads() -> Iterator[Callable[[int], None]]:
     """Sets torch's number of threads, for the length of the test."""
     before = torch.get_num_threads()

@@ -1,6 +1,7 @@
 """Which order costs less, and whether a layer's linear step may be taken out of its place."""
 
 import dataclasses
+import math
 from typing import Any
 
 import torch
@@ -111,7 +112,7 @@ def is_finite(made: Tensor) -> bool:
     An infinite or missing feature of a node that sends to nobody is in no aggregate, but in the product; and
     0 times infinity, in a gradient, is NaN. So where anything is not finite, the layer's own order is kept.
     """
-    return bool(made.detach().sum().isfinite())
+    return math.isfinite(float(made.detach().sum()))
 
 
 def told(task: Task, layer: Any, order: str | None) -> None:
