@@ -1,9 +1,9 @@
 """Batched gradients: vectors of gradients that torch hands to a backward pass all at once.
 
 ``torch.autograd.grad(is_grads_batched=True)``, and with it the vectorized Jacobian and Hessian of
-``torch.autograd.functional``, runs the older of torch's two vmaps; ``torch.vmap`` over ``torch.autograd.grad`` the
-newer. Under either, a tensor of a backward pass stands for a batch of tensors and has no memory of its own.
-Here the batch becomes a dimension again, for the kernels to go over.
+``torch.autograd.functional``, runs the older of torch's two vmaps, and ``torch.vmap`` over
+``torch.autograd.grad`` the newer. Under either, a tensor of a backward pass stands for a batch of tensors and
+has no memory of its own. Here the batch becomes a dimension again, for the kernels to go over.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,19 +16,17 @@ from torch import Tensor
 from onehop.errors import BackendError
 
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
-_is_included = torch._C._dispatch_tls_is_dispatch_key_included
-# The dispatch key that the older vmap switches on for as long as it runs.
-_OLDER_VMAP = torch._C._dispatch_key_parse("VmapMode")
 # Of batches within batches; kVmapNumLevels in torch's LegacyBatchedTensorImpl.h.
 _MOST_LEVELS = 64
 
 Dims = Sequence[int | None]
 """For each argument the dimension that is the batch; None where it is the same for all."""
 
-
-def in_older_vmap() -> bool:
-    """Whether the older vmap is at work, so that any tensor may stand for a batch."""
-    return _is_included(_OLDER_VMAP)
+# Not a function, for every call of an operator asks, and small graphs notice.
+in_older_vmap: Callable[[], bool] = partial(
+    torch._C._dispatch_tls_is_dispatch_key_included, torch._C._dispatch_key_parse("VmapMode")
+)
+"""Whether the older vmap is at work, so that any tensor may stand for a batch: its key is switched on."""
 
 
 def one_by_one(call: Callable[..., Any], size: int, dims: Dims, args: Sequence[Any]) -> Any:
@@ -91,7 +89,9 @@ def _innermost_level(tensor: Tensor) -> int:
     while _is_batched(tensor):
         level += 1
         if level > _MOST_LEVELS:
-            raise BackendError("a batch of no gradients: torch's older vmap needs one at least; take torch.vmap.")
+            raise BackendError(
+                "a batch of no gradients: torch's older vmap needs one at least; take torch.vmap."
+            )
         # Of another batch it makes one of the size given here, of which there is none.
         opened = torch._remove_batch_dim(tensor, level, 0, 0)
         if opened.size(0):

@@ -90,8 +90,10 @@ class Operator:
     def _in_older_vmap(self, *args: Any) -> Any:
         return over_older_batch(self._over_batch, args)
 
-    def _in_vmap(self, info: Any, in_dims: Dims, *args: Any) -> tuple[Any, Any]:
-        found = self._over_batch(info.batch_size, in_dims, args)
+    def _in_vmap(self, info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[Any, Any]:
+        # For a list of flags torch gives a list of dimensions, all None.
+        dims = [dim if isinstance(dim, int) else None for dim in in_dims]
+        found = self._over_batch(info.batch_size, dims, args)
         return found, 0 if isinstance(found, Tensor) else (0,) * len(found)
 
     def _over_batch(self, size: int, dims: Dims, args: Sequence[Any]) -> Any:
