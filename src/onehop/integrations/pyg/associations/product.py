@@ -116,6 +116,6 @@ def _over_rows(left: Tensor, right: Tensor) -> Tensor:
         return left.t() @ right
     blocks = left.size(0) // _BLOCK_ROWS
     whole = blocks * _BLOCK_ROWS
-    shape = (blocks, _BLOCK_ROWS, -1)
-    summed = torch.bmm(left[:whole].reshape(shape).transpose(1, 2), right[:whole].reshape(shape)).sum(0)
+    lefts, rights = (t[:whole].reshape(blocks, _BLOCK_ROWS, t.size(1)) for t in (left, right))
+    summed = torch.bmm(lefts.transpose(1, 2), rights).sum(0)
     return summed + left[whole:].t() @ right[whole:]
