@@ -22,7 +22,10 @@ SCHEMA = (
     "bool transposed, bool mean, bool widen, str backend) -> Tensor"
 )
 
-# A batch is run so many columns at a time.
+# Members of a batch that have so few columns are run together, as so many columns. With 50,000 nodes, 400,000
+# edges and 32 members: 3 ms in place of 21 for 1 column each, 7 in place of 24 for 2, 18 in place of 28 for 4;
+# from 7 on, bringing the columns together costs more than it saves.
+_FOLDED_WIDTH = 4
 _FOLDED_COLUMNS = 256
 
 
@@ -148,11 +151,13 @@ def _record(
 
 
 def _fold(call: Callable[..., Tensor], size: int, dims: Dims, args: Sequence[Any]) -> Tensor | None:
-    """A batch of features as further columns, so that the edges are read once for many members."""
+    """A batch of narrow features as further columns, so that the edges are read once for many members."""
     x, weight = args[:2]
-    if any(dim is not None for dim in dims[1:]):
+    if dims[0] is None or any(dim is not None for dim in dims[1:]):
         return None
     x = x.movedim(dims[0], 0)
+    if x.size(2) > _FOLDED_WIDTH:
+        return None
     heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
     shape = (heads, x.size(2) // heads)
 
