@@ -66,8 +66,8 @@ class Operator:
 
     def __call__(self, x: Tensor, *args: Any) -> Any:
         """The operator's result, recorded if a gradient is wanted."""
-        # In the older vmap any argument may stand for a batch, x or another.
-        if in_older_vmap() or not _is_plain(x):
+        # In the older vmap any argument may stand for a batch. Asked last: torch.compile cannot trace it.
+        if not _is_plain(x) or in_older_vmap():
             return self._dispatched(x, *args)
         if self._record is not None and torch.is_grad_enabled():
             recorded = self._record(x, *args)
