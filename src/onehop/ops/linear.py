@@ -23,8 +23,8 @@ SCHEMA = (
 )
 
 # Members of a batch that have so few columns are run together, as so many. With 50,000 nodes, 400,000 edges
-# and 32 members: 3 ms in place of 21 for 1 column each, 7 in place of 24 for 2, 18 in place of 28 for 4. From 7
-# on, bringing the columns together costs more than it saves.
+# and 32 members: 3 ms in place of 21 for 1 column each, 7 in place of 24 for 2, 18 in place of 28 for 4. Of 7
+# and more, bringing the columns together costs more than it saves.
 _FOLDED_WIDTH = 4
 _FOLDED_COLUMNS = 256
 
