@@ -11,11 +11,15 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+from torch.autograd import forward_ad, profiler
 
 from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
+
+# By one name each, for every call asks.
+_length_of_modes = torch._C._len_torch_dispatch_stack
+_transforms_are_active = torch._C._are_functorch_transforms_active
 
 LIBRARY = torch.library.Library("onehop", "DEF")
 
@@ -120,10 +124,10 @@ def _is_plain(x: Tensor) -> bool:
     return not (
         torch.compiler.is_compiling()
         or (type(x) is not Tensor and type(x) is not torch.nn.Parameter)
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._are_functorch_transforms_active()
+        or _length_of_modes()
+        or _transforms_are_active()
         or forward_ad._current_level >= 0
-        or torch.autograd.profiler._is_profiler_enabled
+        or profiler._is_profiler_enabled
     )
 
 
