@@ -142,6 +142,6 @@ def _over_rows(left: Tensor, right: Tensor) -> Tensor:
     rows = thresholds.now.product_block_rows
     blocks = left.size(0) // rows
     whole = blocks * rows
-    shape = (blocks, rows, -1)
-    summed = torch.bmm(left[:whole].reshape(shape).transpose(1, 2), right[:whole].reshape(shape)).sum(0)
+    lefts, rights = (t[:whole].reshape(blocks, rows, t.size(1)) for t in (left, right))
+    summed = torch.bmm(lefts.transpose(1, 2), rights).sum(0)
     return summed + left[whole:].t() @ right[whole:]
