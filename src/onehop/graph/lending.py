@@ -13,9 +13,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 # Kept tensors by the address of their memory. They hold it, so no other tensor can have the address.
 _lent: "weakref.WeakValueDictionary[int, Tensor]" = weakref.WeakValueDictionary()
+
+_cloned = WeakIdKeyDictionary()
 
 _is_shared: Callable[[Tensor], bool] = torch._C._is_cow_tensor  # type: ignore[attr-defined]
 
@@ -30,7 +33,10 @@ def lend(kept: Tensor) -> Tensor:
         kept: A tensor that nobody but its cache holds, that owns its memory and needs no gradient.
     """
     if not (kept.is_cpu or kept.is_cuda):
-        return kept.clone()  # other devices need not know of sharing
+        # Other devices need not know of sharing: a real copy, whose version tells if it is untouched.
+        copy = kept.clone()
+        _cloned[copy] = kept, copy._version
+        return copy
     copy = torch._lazy_clone(kept)
     _lent[read_address(kept)] = kept
     return copy
@@ -38,6 +44,9 @@ def lend(kept: Tensor) -> Tensor:
 
 def original(tensor: Tensor) -> Tensor:
     """The kept tensor that ``tensor`` is an untouched copy of; ``tensor`` itself where it is none."""
+    if not (tensor.is_cpu or tensor.is_cuda):
+        found, version = _cloned.get(tensor, (tensor, tensor._version))
+        return found if version == tensor._version else tensor
     if not _is_shared(tensor):
         return tensor
     kept = _lent.get(read_address(tensor))

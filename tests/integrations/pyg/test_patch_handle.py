@@ -184,6 +184,7 @@ def test_environment_switches_everything_off(monkeypatch, caplog):
     ("argument", "variable", "kept"),
     [(None, None, True), (None, "0", False), (True, "0", True), (False, "1", False), (False, None, False)],
 )
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_memory_is_kept_from_the_first_gain_on(argument, variable, kept, monkeypatch, edge_index):
     large = torch.randn(20, thresholds.now.policy_bytes // 80 + 1)
     calls: list[bool] = []
@@ -214,6 +215,7 @@ def test_keep_memory_can_be_changed_later(monkeypatch, edge_index):
     assert calls == [True, False]
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_a_refusal_is_logged_once(edge_index, caplog):
     x = torch.randn(20, 4)
     layer = gnn.SAGEConv(4, 4, aggr=gnn.aggr.SoftmaxAggregation())

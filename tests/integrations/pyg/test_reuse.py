@@ -67,6 +67,7 @@ def test_results_and_gradients_stay_those_of_pyg(kind, x, edge_index):
 
 
 @pytest.mark.parametrize(("kind", "computed"), [("SAGE", 2), ("GIN", 2), ("GCN", 2), ("SG", 6)])
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_computed_until_kept_and_then_no_more(kind, computed, x, edge_index, sums):
     # SGConv has two hops, which multiply first until it was trained. What the first hop gives is constant
     # once it is kept, and the second is kept when it has met that twice.

@@ -42,7 +42,6 @@ def _forward(
         or type(edge_index) is not Tensor
         or layer.node_dim != _ROWS_DIM
         or type(layer).message is not GCNConv.message
-        or (layer.cached and layer._cached_edge_index is None)
     ):
         return theirs(layer, x, edge_index, edge_weight)
     # Weights that PyG would normalise are new ones at every call.
@@ -73,4 +72,7 @@ def _edges(layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
         return edge_index, edge_weight
     if layer._cached_edge_index is not None:
         return layer._cached_edge_index[0], layer._cached_edge_index[1]
-    return order.normalised(layer, x, edge_index, edge_weight, layer.add_self_loops, layer.improved)
+    found = order.normalised(layer, x, edge_index, edge_weight, layer.add_self_loops, layer.improved)
+    if layer.cached:
+        layer._cached_edge_index = found
+    return found
