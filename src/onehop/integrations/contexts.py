@@ -18,6 +18,15 @@ def wraps(tensor: torch.Tensor) -> bool:
 WRAPPED = "an operand was made inside a functorch transform"
 
 
+def saving_is_watched() -> bool:
+    """Tell if somebody gets to see what is saved for the backward pass.
+
+    Activation checkpointing is among them: it runs the forward pass again, during the backward pass, and
+    compares what is saved. So nothing may depend on what a forward pass changes, as lazy parameters do.
+    """
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
 def context_reason() -> str | None:
     """Why nothing can take the fast path now; None if it can."""
     if torch._C._are_functorch_transforms_active():

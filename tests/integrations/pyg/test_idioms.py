@@ -346,3 +346,107 @@ def test_mini_batches_cut_out_of_one_tensor_are_forgotten(x):
     del edges
     gc.collect()
     assert onehop.cache_info().entries < entries
+
+
+@pytest.mark.parametrize("kind", ["GraphConv", "SG", "GCN", "GAT"])
+def test_an_edge_index_of_pygs_own_class_that_is_written_to(kind, x, edge_index):
+    from torch_geometric import EdgeIndex
+
+    many = torch.randint(NODES, (2, 40_000), generator=torch.Generator().manual_seed(6))
+
+    def run(x, edge_index):
+        edges, layer, found = EdgeIndex(many.clone(), sparse_size=(NODES, NODES)), made(kind), []
+        for at in range(4):
+            found.append(layer(x, edges).detach())
+            edges[0, 1_003 * at : 1_003 * at + 2] = 3
+        return found
+
+    same(run, x, edge_index)
+
+
+@pytest.mark.parametrize("kind", ["GCN", "SAGE", "GraphConv", "SG"])
+def test_parameters_that_a_checkpointed_forward_pass_makes(kind, x, edge_index):
+    lazy = {
+        "GCN": lambda: gnn.GCNConv(-1, NARROW),
+        "SAGE": lambda: gnn.SAGEConv(-1, NARROW),
+        "GraphConv": lambda: gnn.GraphConv(-1, NARROW),
+        "SG": lambda: gnn.SGConv(-1, NARROW),
+    }
+
+    def run(x, edge_index):
+        torch.manual_seed(2)
+        layer = lazy[kind]().double()
+        out = checkpoint(layer, x, edge_index, use_reentrant=False)
+        out.square().sum().backward()
+        return [out.detach(), *(p.grad for p in layer.parameters())]
+
+    same(run, x, edge_index)
+
+
+@pytest.mark.parametrize("kind", ["SAGE", "GraphConv", "SG", "TAG", "GCN"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_features_of_nodes_that_send_to_nobody_may_be_missing(kind, value, x, edge_index):
+    def run(x, edge_index):
+        x[NODES - 1] = value
+        edge_index[edge_index == NODES - 1] = 0
+        layer, found = made(kind), []
+        for _ in range(4):
+            layer.zero_grad()
+            out = layer(x, edge_index)
+            out[: NODES - 1].square().sum().backward()
+            found += [out.detach(), *(p.grad.clone() for p in layer.parameters())]
+        return found
+
+    found, expected = both(run, x, edge_index)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
+def test_a_result_of_before_a_training_step_has_a_gradient(x, edge_index):
+    def run(x, edge_index):
+        layer = made("GCN")
+        optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
+        out = layer(x, edge_index)
+        for _ in range(3):
+            layer(x, edge_index).square().sum().backward()
+            optimiser.step()
+        layer.zero_grad()
+        out.square().sum().backward()
+        return [p.grad for p in layer.parameters()]
+
+    same(run, x, edge_index)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gnn.AGNNConv(),
+        lambda: gnn.TransformerConv(WIDTH, NARROW, root_weight=False),
+        lambda: gnn.GATConv(WIDTH, NARROW, bias=False),
+        lambda: gnn.GATv2Conv(WIDTH, NARROW, bias=False),
+    ],
+)
+def test_activations_in_place_on_what_attention_gives(make, x, edge_index):
+    def run(x, edge_index):
+        torch.manual_seed(2)
+        layer = make().double()
+        out = F.relu(layer(x, edge_index), inplace=True)
+        out.square().sum().backward()
+        return [out.detach(), *(p.grad for p in layer.parameters())]
+
+    same(run, x, edge_index)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["GraphConv", "TAG", "SG", "GCN not normalised", "widening GCN"])
+def test_weights_of_a_wider_dtype_end_as_in_pyg(kind, dtype, x, edge_index):
+    wide = torch.rand(EDGES)
+
+    def run(x, edge_index):
+        layer = gnn.GCNConv(WIDTH, 2 * WIDTH) if kind == "widening GCN" else made(kind)
+        try:
+            return layer.to(dtype)(x.to(dtype), edge_index, wide).dtype
+        except RuntimeError as error:
+            return str(error)
+
+    found, expected = both(run, x, edge_index)
+    assert found == expected

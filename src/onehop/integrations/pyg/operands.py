@@ -36,7 +36,8 @@ def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tenso
     elif type(edge_index) is EdgeIndex:
         if fuses and layer.SUPPORTS_FUSED_EDGE_INDEX and edge_index.is_sorted_by_col:
             return "edge_index is an EdgeIndex, for which this layer has its own code"
-        data = edge_index.as_tensor()
+        # What is written to an EdgeIndex does not raise the version of the tensor inside.
+        data = edge_index.as_tensor() if edge_index._version == 0 else edge_index.as_tensor().clone()
         sizes = [edge_index.num_rows, edge_index.num_cols]
     else:
         return f"edge_index is of type {type(edge_index).__name__}"

@@ -21,6 +21,7 @@ from onehop import config, native, thresholds
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend, read_address
+from onehop.integrations.contexts import saving_is_watched
 
 # One over the share of the cache that features may have, so that their aggregates do not push out the graphs.
 _LARGEST_SHARE = 8
@@ -89,7 +90,7 @@ def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
         and x.nbytes * _LARGEST_SHARE <= config.graph_cache_bytes()
         and x.is_contiguous()
         and not x.is_inference()
-        and not _saving_is_watched()
+        and not saving_is_watched()
     )
 
 
@@ -141,15 +142,6 @@ def _met_before(x: Tensor) -> bool:
         return True
     CACHE.store(x, _MET, _Mark())
     return False
-
-
-def _saving_is_watched() -> bool:
-    """Tell if somebody gets to see what is saved for the backward pass.
-
-    Activation checkpointing is among them: it runs the forward pass again, during the backward pass, and
-    compares what is saved.
-    """
-    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def _of_factor(factor: Tensor | None) -> tuple[int, torch.dtype] | None:

@@ -10,7 +10,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 
 from onehop.integrations import memory, reports
-from onehop.integrations.contexts import autocasts, context_reason, wraps
+from onehop.integrations.contexts import autocasts, context_reason, saving_is_watched, wraps
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.eligibility import MODULE_HOOKS
@@ -31,6 +31,7 @@ def may_choose(lin: Any, x: Any) -> bool:
         not _on
         or torch.compiler.is_compiling()
         or context_reason() is not None
+        or saving_is_watched()
         or type(x) is not Tensor
         or x.layout is not torch.strided
         or x.dim() != 2
