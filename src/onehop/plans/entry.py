@@ -1,15 +1,19 @@
 """A plan that was tuned, and what it was chosen by: an entry of the store."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from onehop.errors import ArgumentError
 from onehop.plans.cases import Case, GpuCase
-from onehop.plans.cpu import CpuPlan
+from onehop.plans.cpu import MOST_NARROW_SOURCES, CpuPlan
 from onehop.plans.triton import TritonPlan
 
 P = TypeVar("P", bound=CpuPlan | TritonPlan)
+
+# No call and no order takes so many seconds, and no case has so many columns, heads or threads.
+_MOST_SECONDS, _MOST_COUNT = 1e9, 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class Tuned(Generic[P]):
         """What :meth:`to_dict` wrote.
 
         Raises:
-            ArgumentError: A field is missing, unknown or of another type.
+            ArgumentError: A field is missing, unknown, of another type, or has a value that none can have.
         """
         try:
             told = values["case"]
@@ -79,8 +83,10 @@ class Tuned(Generic[P]):
                 case, plan = GpuCase(**told), TritonPlan.from_dict(values["plan"])
             else:
                 case, plan = Case(**told), CpuPlan.from_dict(values["plan"])
+            _check_case(case, plan)
+            _check_figures(values)
             return cls(**{**values, "case": case, "plan": plan})
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, RecursionError) as error:
             raise ArgumentError(f"tuned plan: a field is missing or unknown ({error}).") from error
 
     def __str__(self) -> str:
@@ -96,3 +102,31 @@ class Tuned(Generic[P]):
                 told.append(f"{what} {seconds * 1e3:.3g} ms")
         made = f"; {self.codegen}" if self.codegen else ""
         return f"{self.plan}, {', '.join(told)} (of {self.tried} plans measured{made})"
+
+
+def _check_case(case: Case | GpuCase, plan: CpuPlan | TritonPlan) -> None:
+    """Raises unless the plan can run what the case tells of."""
+    for name in ("width", "threads" if isinstance(case, Case) else "heads"):
+        if not 0 < getattr(case, name) < _MOST_COUNT:
+            raise ArgumentError(f"tuned plan: {name}: expected at least 1, got {getattr(case, name)!r}.")
+    num_src, num_dst, _ = case.sizes
+    sources = num_dst if case.transposed else num_src
+    if isinstance(plan, CpuPlan) and plan.index == "int16" and sources > MOST_NARROW_SOURCES:
+        raise ArgumentError(f"tuned plan: numbers of 16 bits cannot name {sources} sources.")
+
+
+def _check_figures(values: Mapping[str, Any]) -> None:
+    """Raises unless what was measured is as :class:`Tuned` says; what is left out is not looked at."""
+    for name in ("predicted_s", "measured_s", "default_s", "baseline_s", "ordering_s"):
+        if name not in values or (values[name] is None and name != "ordering_s"):
+            continue
+        seconds = values[name]
+        # A number that is none (NaN) is in no range.
+        if type(seconds) not in (int, float) or not 0 <= seconds < _MOST_SECONDS:
+            raise ArgumentError(f"tuned plan: {name}: expected seconds, 0 or more, got {seconds!r}.")
+    kinds = {"tried": int, "finished": bool, "codegen": str, "raced": bool, "figures": str}
+    for name, kind in kinds.items():
+        if name in values and type(values[name]) is not kind:
+            raise ArgumentError(
+                f"tuned plan: {name}: expected {kind.__name__}, got {type(values[name]).__name__}."
+            )
