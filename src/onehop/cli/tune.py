@@ -1,6 +1,5 @@
 """``onehop tune``: the best plans for a graph, a curve over widths, and where this machine is best."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ from onehop.cli import sources
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Plot, Threads, numbers, set_threads
 from onehop.errors import ArgumentError
+from onehop.storage import write_text
 from onehop.tuner import TuningResult
 from onehop.tuner.gpu.operations import OPS as GPU_OPS
 from onehop.tuner.operations import OPS, REDUCTIONS
@@ -81,14 +81,9 @@ def tune(
             f"(all within 10 % of the best)."
         )
     if json is not None:
-        _write(json, result.to_json() + "\n")
+        write_text("json", json, result.to_json() + "\n")
     if plot is not None:
         result.plot(plot)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 def _table(result: TuningResult) -> Table:
