@@ -12,8 +12,9 @@ from onehop.plans.triton import TritonPlan
 
 P = TypeVar("P", bound=CpuPlan | TritonPlan)
 
-# No call and no order takes so many seconds, and no case has so many columns, heads or threads.
-_MOST_SECONDS, _MOST_COUNT = 1e9, 1 << 31
+# No call and no order takes so many seconds, no plan is so many times faster than another, and no case has so
+# many columns, heads or threads.
+_MOST_SECONDS, _MOST_RATIO, _MOST_COUNT = 1e9, 1e9, 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,8 @@ class Tuned(Generic[P]):
         case: What it was tuned for.
         plan: The plan.
         predicted_s: What the cost model expects of a call; None on GPUs, of which there is no model.
-        measured_s: Median of the calls of the last race against the default plan; None where it was not run:
-            such a plan is where the next search begins, and is not used before.
+        measured_s: Median of the calls of the last race against the default plan; None where it was not run,
+            or not for long enough: such a plan is where the next search begins, and is not used before.
         default_s: The same for the default plan.
         baseline_s: The same for torch's sparse CSR; None where torch has no such operation, or it was not
             timed, as under ``patch(tune="auto")``, and on GPUs, where it is one of the plans.
@@ -34,6 +35,9 @@ class Tuned(Generic[P]):
         finished: Whether the search came to its end, so that tuning again would find no more.
         codegen: What came of generating kernels, as a sentence; empty where nobody asked for that.
         raced: Whether generated kernels were measured.
+        quartiles: Of how many times faster than the default plan it was, over the pairs of the last race:
+            the lower one, the median and the upper one. None where it is the default plan, or was not raced.
+        pairs: How many there were.
         figures: Of the graph that it was measured on, where the case tells them in classes: on other graphs
             of the class the plan is used without its order, which may do nothing for them.
     """
@@ -49,11 +53,15 @@ class Tuned(Generic[P]):
     finished: bool = True
     codegen: str = ""
     raced: bool = False
+    quartiles: tuple[float, float, float] | None = None
+    pairs: int = 0
     figures: str = ""
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the default plan."""
+        """How many times faster than the default plan: the median of pairs, where there were any."""
+        if self.quartiles is not None:
+            return self.quartiles[1]
         return self.default_s / self.measured_s if self.default_s and self.measured_s else None
 
     @property
@@ -85,7 +93,9 @@ class Tuned(Generic[P]):
                 case, plan = Case(**told), CpuPlan.from_dict(values["plan"])
             _check_case(case, plan)
             _check_figures(values)
-            return cls(**{**values, "case": case, "plan": plan})
+            quartiles = values.get("quartiles")
+            own = {"case": case, "plan": plan, "quartiles": None if quartiles is None else tuple(quartiles)}
+            return cls(**{**values, **own})
         except (TypeError, KeyError, RecursionError) as error:
             raise ArgumentError(f"tuned plan: a field is missing or unknown ({error}).") from error
 
@@ -100,6 +110,11 @@ class Tuned(Generic[P]):
         ):
             if seconds is not None:
                 told.append(f"{what} {seconds * 1e3:.3g} ms")
+        if self.quartiles is not None:
+            low, _, high = self.quartiles
+            told.append(
+                f"{low:.2f} to {high:.2f} times as fast as that in the middle half of {self.pairs} pairs"
+            )
         made = f"; {self.codegen}" if self.codegen else ""
         return f"{self.plan}, {', '.join(told)} (of {self.tried} plans measured{made})"
 
@@ -124,7 +139,14 @@ def _check_figures(values: Mapping[str, Any]) -> None:
         # A number that is none (NaN) is in no range.
         if type(seconds) not in (int, float) or not 0 <= seconds < _MOST_SECONDS:
             raise ArgumentError(f"tuned plan: {name}: expected seconds, 0 or more, got {seconds!r}.")
-    kinds = {"tried": int, "finished": bool, "codegen": str, "raced": bool, "figures": str}
+    quartiles = values.get("quartiles")
+    if quartiles is not None and not (
+        isinstance(quartiles, (list, tuple))
+        and len(quartiles) == len(("low", "median", "high"))
+        and all(type(each) in (int, float) and 0 <= each < _MOST_RATIO for each in quartiles)
+    ):
+        raise ArgumentError(f"tuned plan: quartiles: expected three ratios or none, got {quartiles!r}.")
+    kinds = {"tried": int, "finished": bool, "codegen": str, "raced": bool, "pairs": int, "figures": str}
     for name, kind in kinds.items():
         if name in values and type(values[name]) is not kind:
             raise ArgumentError(

@@ -134,14 +134,15 @@ class Run:
             yield
             if self.budget.left() < times[-1]:
                 break
-        self.baseline_s = statistics.median(times) if times else None
+        self.baseline_s = statistics.median(times) if len(times) == _BASELINE_ROUNDS else None
 
     def found(self) -> Tuned[CpuPlan] | None:
         """What is known by now; None before the search began."""
         search = self.search
         if search is None:
             return None
-        settled = {plan: statistics.median(times) for plan, times in search.settled.items() if times}
+        settled = {plan: statistics.median(times) for plan, times in search.settled.items()}
+        gain = search.gain()
         finished = bool(settled) and not search.exhausted
         ordering = search.best.ordering
         self._drop_orders(ordering)
@@ -158,6 +159,8 @@ class Run:
             finished=finished,
             codegen=self.generation_told,
             raced=self.generation_raced,
+            quartiles=None if gain is None else (gain.low, gain.median, gain.high),
+            pairs=0 if gain is None else gain.pairs,
         )
 
     def _drop_orders(self, chosen: str) -> None:
