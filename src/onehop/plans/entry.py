@@ -15,6 +15,7 @@ P = TypeVar("P", bound=CpuPlan | TritonPlan)
 # No call and no order takes so many seconds, no plan is so many times faster than another, and no case has so
 # many columns, heads or threads.
 _MOST_SECONDS, _MOST_RATIO, _MOST_COUNT = 1e9, 1e9, 1 << 31
+_QUARTILES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class Tuned(Generic[P]):
         if self.quartiles is not None:
             low, _, high = self.quartiles
             told.append(
-                f"{low:.2f} to {high:.2f} times as fast as that in the middle half of {self.pairs} pairs"
+                f"{low:.2f} to {high:.2f} times as fast as the default plan in half of {self.pairs} pairs"
             )
         made = f"; {self.codegen}" if self.codegen else ""
         return f"{self.plan}, {', '.join(told)} (of {self.tried} plans measured{made})"
@@ -142,7 +143,7 @@ def _check_figures(values: Mapping[str, Any]) -> None:
     quartiles = values.get("quartiles")
     if quartiles is not None and not (
         isinstance(quartiles, (list, tuple))
-        and len(quartiles) == len(("low", "median", "high"))
+        and len(quartiles) == _QUARTILES
         and all(type(each) in (int, float) and 0 <= each < _MOST_RATIO for each in quartiles)
     ):
         raise ArgumentError(f"tuned plan: quartiles: expected three ratios or none, got {quartiles!r}.")

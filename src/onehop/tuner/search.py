@@ -3,7 +3,8 @@
 Plans are measured in turns, so that a slow moment of the machine meets all alike, and compared by their
 shortest times, which disturbances do not shorten. What is given up early is what others have left behind by a
 margin, or what the model thinks hopeless. In the end the winner must prove itself against the default plan in
-a race of its own (:mod:`onehop.tuner.proof`); otherwise, or where there is no time for that, the default stays.
+a race of its own (:mod:`onehop.tuner.proof`); otherwise, or where there is no time for that, the default
+stays.
 
 A search is a generator, which stops after every measurement: it may be run at once (:func:`finish`), or go on
 a little at a time, whenever there is a moment.
