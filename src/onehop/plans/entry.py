@@ -102,7 +102,8 @@ class Tuned(Generic[P]):
 
     def __str__(self) -> str:
         """The plan, what was expected of it, what was measured, and beside what."""
-        told = [f"tuned at width {self.case.width}"]
+        state = "not confirmed for" if self.measured_s is None else "tuned at"
+        told = [f"{state} width {self.case.width}"]
         for what, seconds in (
             ("predicted", self.predicted_s),
             ("measured", self.measured_s),
