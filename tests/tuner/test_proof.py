@@ -17,6 +17,7 @@ from onehop.plans import CpuPlan, store, tuned
 from onehop.plans.entry import Tuned
 from onehop.tuner import TuningInterrupted
 from onehop.tuner.proof import LEAST_PAIRS, compared
+from onehop.tuner.run import _timed
 from onehop.tuner.search import Budget, Search, finish
 
 DEFAULT = CpuPlan()
@@ -260,3 +261,27 @@ def test_an_interruption_before_anything_was_confirmed_says_so(
     monkeypatch.setattr("onehop.tuner.run._timed", timed)
     with pytest.raises(TuningInterrupted, match="no plan was confirmed, the default plans are used"):
         onehop.tune(graph, 16)
+
+
+@pytest.mark.parametrize(
+    ("calls", "measured", "count"),
+    [
+        ([20e-3, 5e-4, 5e-4, 5e-4, 5e-4], 5e-4, 5),  # the first one had to wait
+        ([5e-4, 5e-4, 30e-3], 5e-4, 3),  # one of two others
+        ([1e-4, *[1e-4] * 10, 25e-3], 1e-4, 12),  # a later one, among many
+        ([20e-3, 3e-3], 3e-3, 2),
+        ([0.2], 0.2, 1),
+    ],
+)
+def test_of_short_calls_those_that_waited_do_not_count(
+    monkeypatch: pytest.MonkeyPatch, calls: list[float], measured: float, count: int
+) -> None:
+    now, made = [0.0], []
+
+    def call(plan: CpuPlan) -> None:
+        made.append(plan)
+        now[0] += calls[len(made) - 1]
+
+    monkeypatch.setattr("onehop.tuner.run.time.perf_counter", lambda: now[0])
+    assert _timed(call, DEFAULT) == pytest.approx(measured)
+    assert len(made) == count

@@ -184,7 +184,7 @@ class Run:
 
 
 def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
-    """Seconds of one call; of short ones the median of as many as a measurement has room for.
+    """Seconds of one call; of short ones the lower median of as many as a measurement has room for.
 
     The first one, whose threads may have to be woken on a processor that another program has, counts only
     where calls are so long that this does not show.
@@ -195,7 +195,7 @@ def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
     times = [_seconds(call, plan)]
     while sum(times) < _SHORT_S:
         times.append(_seconds(call, plan))
-    return statistics.median(times) if len(times) > 1 else min(once, *times)
+    return statistics.median_low(times) if len(times) > 1 else min(once, *times)
 
 
 def _seconds(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
