@@ -6,6 +6,7 @@ import logging
 import os
 import resource
 import signal
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -212,3 +213,25 @@ def test_what_is_on_disk_is_what_the_digest_says() -> None:
     store.save([entry(number) for number in range(1, 4)])
     document = json.loads(store.path().read_text())
     assert document["digest"] == store._digest(document["plans"])
+
+
+def test_a_read_only_folder_costs_a_warning_and_is_read() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        cache = Path(name)
+        cache.chmod(0o755)
+
+        def run() -> None:
+            told: list[str] = []
+            logging.getLogger("onehop").addFilter(lambda record: told.append(record.getMessage()) is None)
+            os.environ["ONEHOP_CACHE_DIR"] = str(cache)
+            assert store.save([entry(1)])
+            store.path().chmod(0o444)
+            store.path().parent.chmod(0o555)
+            if os.geteuid() == 0:
+                os.seteuid(65534)  # root may write anywhere
+            assert not store.save([entry(2)])
+            assert "Permission denied" in told[0]
+            assert "): tuned plans last until this process ends" in told[0]
+            assert widths() == [1]
+
+        assert ended(forked(run)) == 0
