@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,34 @@ def test_an_illegal_plan_in_an_intact_file_is_set_aside(
     with caplog.at_level(logging.WARNING, "onehop"):
         assert torch.equal(later(graph, x), default)
     assert message in caplog.text
+    assert not store.path().exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"ordering_s": math.inf}, "ordering_s: expected seconds, 0 or more, got inf"),
+        ({"measured_s": math.nan}, "measured_s: expected seconds, 0 or more, got nan"),
+        ({"default_s": "long"}, "default_s: expected seconds, 0 or more, got 'long'"),
+        ({"predicted_s": -1.0}, "predicted_s: expected seconds, 0 or more, got -1.0"),
+        ({"quartiles": [1.0, 2.0]}, r"quartiles: expected three ratios or none, got \[1.0, 2.0\]"),
+        ({"quartiles": [1.0, math.inf, 2.0]}, "quartiles: expected three ratios"),
+        ({"tried": 1.5}, "tried: expected int, got float"),
+        ({"finished": 1}, "finished: expected bool, got int"),
+    ],
+)
+def test_figures_that_cannot_be_in_an_intact_file_are_set_aside(
+    graph: Graph, x: torch.Tensor, caplog: pytest.LogCaptureFixture, fields: dict[str, Any], message: str
+) -> None:
+    default = onehop.aggregate(graph, x)
+    # Calls count what an order has earned by these figures.
+    tuned.install([entry(graph, CpuPlan(edges_per_item=7, ordering="degree"))])
+    document = json.loads(store.path().read_bytes())
+    document["plans"][0] |= fields
+    store.path().write_bytes(resealed(document))
+    with caplog.at_level(logging.WARNING, "onehop"):
+        assert torch.equal(later(graph, x), default)
+    assert re.search(message, caplog.text)
     assert not store.path().exists()
 
 
