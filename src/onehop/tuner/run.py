@@ -192,9 +192,11 @@ def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
     once = _seconds(call, plan)
     if once >= _LONG_S:
         return once
-    times = [_seconds(call, plan)]
-    while sum(times) < _SHORT_S:
+    times: list[float] = []
+    total = 0.0
+    while total < _SHORT_S:
         times.append(_seconds(call, plan))
+        total += times[-1]
     return statistics.median_low(times) if len(times) > 1 else min(once, *times)
 
 
