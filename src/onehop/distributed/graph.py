@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from onehop.distributed import files, live
-from onehop.distributed.agreement import from_first, gathered, place, same, together
+from onehop.distributed.agreement import from_first, gathered, introduce, place, same, together
 from onehop.distributed.division import ListDivision
 from onehop.distributed.edges import LocalEdges as LocalEdges
 from onehop.distributed.exchange import Exchange, Traffic
@@ -77,6 +77,7 @@ class DistributedGraph:
         """
         rank, parts = place(group)
         doing = "DistributedGraph.from_edge_index"
+        introduce(doing, group)
         whole = together(doing, lambda: Graph.from_edge_index(edge_index, num_nodes), group)
         nodes = whole.num_dst
         given = None if owner is None else together(doing, lambda: _checked(owner, nodes, parts), group)
@@ -110,6 +111,7 @@ class DistributedGraph:
         """
         rank, parts = place(group)
         doing = "DistributedGraph.open"
+        introduce(doing, group)
         found = together(doing, lambda: files.Folder.open(folder, rank, parts), group)
         part = together(doing, found.part, group)
         same(

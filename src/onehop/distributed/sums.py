@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop.distributed.exchange import failed
+from onehop.distributed.failures import failed
 from onehop.distributed.graph import DistributedGraph
 from onehop.distributed.training import total
 from onehop.errors import ArgumentError
