@@ -47,6 +47,30 @@ class Model(torch.nn.Module):
         return self.inner(x, edge_index)
 
 
+class Propagated(torch.nn.Module):
+    """Label propagation, which has no parameters, and a conv."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(C, C)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        smooth = models.LabelPropagation(3, 0.5)(x.detach().sigmoid(), edge_index)
+        return self.conv(x + smooth, edge_index)
+
+
+class Unpatched(torch.nn.Module):
+    """A layer that PyG runs on its own."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        with onehop.patch().paused():
+            return self.inner(x, edge_index)
+
+
 NORMS: dict[str, Callable[[], torch.nn.Module]] = {
     "torch.nn.BatchNorm1d": lambda: torch.nn.BatchNorm1d(C),
     "BatchNorm1d, cumulative": lambda: torch.nn.BatchNorm1d(C, momentum=None),
@@ -74,6 +98,7 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "ClusterGCNConv": lambda: pyg.ClusterGCNConv(C, C, diag_lambda=1.0),
     "MFConv": lambda: pyg.MFConv(C, C),
     "WLConvContinuous": lambda: pyg.WLConvContinuous(),
+    "SAGEConv after LabelPropagation": lambda: Propagated(),
 }
 LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "ChebConv": lambda: pyg.ChebConv(C, C, 3),
@@ -85,6 +110,11 @@ LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "TopKPooling": lambda: pyg.TopKPooling(C),
     "SAGPooling": lambda: pyg.SAGPooling(C),
     "ASAPooling": lambda: pyg.ASAPooling(C),
+    "SGFormer": lambda: models.SGFormer(C, C, C),
+    "DeepGraphInfomax": lambda: models.DeepGraphInfomax(
+        C, pyg.GCNConv(C, C), lambda z, *_: z.mean(0), lambda features, edges: (features.flip(0), edges)
+    ),
+    "GCNConv": lambda: Unpatched(pyg.GCNConv(C, C)),
 }
 READ_OUTS: dict[str, Callable[[], Callable[..., torch.Tensor]]] = {
     "global_add_pool": lambda: pyg.global_add_pool,
@@ -174,6 +204,18 @@ def main() -> None:
         for name, make in ATTENTIONS.items():
             full = torch.ones(1, len(mine), dtype=torch.bool)
             refusals[name] = sentence(lambda make=make, full=full: make()(x[mine][None], full))
+        heads = torch.nn.MultiheadAttention(C, 2)
+        refusals["MultiheadAttention"] = sentence(lambda: heads(x[mine], x[mine], x[mine]))
+        refusals["MemPooling"] = sentence(lambda: pyg.MemPooling(C, C, 2, 2)(x[mine], batch[mine]))
+        ratio = pyg.DiffGroupNorm.group_distance_ratio
+        refusals["DiffGroupNorm.group_distance_ratio"] = sentence(lambda: ratio(x[mine], batch[mine]))
+        labels = models.RECT_L(C, C).get_semantic_labels
+        chosen = torch.ones(len(mine), dtype=torch.bool)
+        refusals["RECT_L.get_semantic_labels"] = sentence(lambda: labels(x[mine], batch[mine], chosen))
+        correct = models.CorrectAndSmooth(2, 0.5, 2, 0.5).correct
+        refusals["CorrectAndSmooth"] = sentence(
+            lambda: correct(x[mine], batch[mine], chosen, in_use[0].edge_index)
+        )
         kinds = torch.zeros(NODES, dtype=torch.int64)
         refusals["HeteroBatchNorm"] = sentence(lambda: typed_norm()(x[mine], kinds[mine]))
         some = mine[: max(len(mine) // 2, 1) + 1]

@@ -27,7 +27,9 @@ def test_layers_without_a_path_name_themselves(reports: list[dict]) -> None:
             name = name.removesuffix(", one graph")
             assert sentence.startswith((f"edge_index: {name} ", f"x: {name} ")), sentence
             assert "process" in sentence
-            assert ". Use " in sentence or ". Add them up with" in sentence
+            assert any(advice in sentence for advice in (". Use ", ". Add them up with", "; else use ")), (
+                sentence
+            )
 
 
 def test_rows_that_are_no_part_are_an_error(reports: list[dict]) -> None:

@@ -122,8 +122,9 @@ def _refused(func: Any) -> ArgumentError:
     name = getattr(func, "__name__", str(func))
     return ArgumentError(
         f"edge_index: {_caller()} computes with the edges itself ({name}), and a DistributedGraph's "
-        "edge_index has those of this process alone, so it has no path over several processes. Use another "
-        "layer, the functions of onehop.distributed, or one process with the whole graph."
+        "edge_index has those of this process alone, so it has no path over several processes. Call "
+        "onehop.patch() if that was not done; else use another layer, the functions of onehop.distributed, "
+        "or one process with the whole graph."
     )
 
 

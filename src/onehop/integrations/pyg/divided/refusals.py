@@ -4,10 +4,11 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onehop.distributed.graph import LocalEdges
-from onehop.distributed.live import divided, in_use
+from onehop.distributed.live import divided, in_use, part_with
 from onehop.errors import ArgumentError
 from onehop.integrations.rows import Row, stand_in
 
@@ -49,8 +50,24 @@ def rows() -> list[Row]:
         for name in _DENSE
         if (kind := getattr(attention, name, None)) is not None
     ]
-    typed = nn.HeteroBatchNorm
-    return [*with_edges, *dense, Row(typed, "forward", _whole_types(typed.forward), typed.forward)]
+    ratio = nn.DiffGroupNorm.group_distance_ratio
+    labels = nn.models.RECT_L.get_semantic_labels
+    typed, pooling, heads = nn.HeteroBatchNorm, nn.MemPooling, torch.nn.MultiheadAttention
+    return [
+        *with_edges,
+        *dense,
+        # A static method: what the class holds is not what it gives.
+        Row(
+            nn.DiffGroupNorm,
+            "group_distance_ratio",
+            staticmethod(_whole_ratio(ratio)),
+            vars(nn.DiffGroupNorm)["group_distance_ratio"],
+        ),
+        Row(nn.models.RECT_L, "get_semantic_labels", _whole_labels(labels), labels),
+        Row(typed, "forward", _whole_types(typed.forward), typed.forward),
+        Row(pooling, "forward", _whole_pooling(pooling.forward), pooling.forward),
+        Row(heads, "forward", _whole_sequence(heads.forward), heads.forward),
+    ]
 
 
 def _without_parts(theirs: Callable[..., Any], reason: str) -> Callable[..., Any]:
@@ -88,6 +105,18 @@ def _refuse_dense(layer: Any, x: Tensor, mask: Tensor | None) -> None:
     _refuse_rows(layer, rows)
 
 
+def _whole_pooling(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Pooling of [N, F] with a batch, or of [B, M, F] with a mask."""
+    used, ours = in_use, _refuse_dense
+
+    def forward(self, x, batch=None, mask=None, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if used():
+            ours(self, x, mask)
+        return theirs(self, x, batch, mask, *args, **kwargs)
+
+    return stand_in(theirs, forward)
+
+
 def _whole_types(theirs: Callable[..., Any]) -> Callable[..., Any]:
     used, ours = in_use, _refuse_rows
 
@@ -99,12 +128,57 @@ def _whole_types(theirs: Callable[..., Any]) -> Callable[..., Any]:
     return stand_in(theirs, forward)
 
 
+def _whole_ratio(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    used, ours = in_use, _refuse
+
+    def group_distance_ratio(x, y, eps=1e-5):  # type: ignore[no-untyped-def]
+        if used():
+            ours("DiffGroupNorm.group_distance_ratio", x.size(0))
+        return theirs(x, y, eps)
+
+    return stand_in(theirs, group_distance_ratio)
+
+
+def _whole_labels(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    used, ours = in_use, _refuse
+
+    def get_semantic_labels(self, x, y, mask):  # type: ignore[no-untyped-def]
+        if used():
+            ours("RECT_L.get_semantic_labels", x.size(0))
+        return theirs(self, x, y, mask)
+
+    return stand_in(theirs, get_semantic_labels)
+
+
+def _whole_sequence(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Attention over a sequence, which the nodes of a graph may be."""
+    used, ours = in_use, _refuse_nodes
+
+    def forward(self, query, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if used():
+            ours(self, query)
+        return theirs(self, query, *args, **kwargs)
+
+    return stand_in(theirs, forward)
+
+
+def _refuse_nodes(layer: Any, query: Tensor) -> None:
+    rows = query.size(1 if query.dim() == 3 and layer.batch_first else 0)
+    # Other sequences are nobody's business here.
+    if part_with(rows) is not None:
+        _refuse(type(layer).__name__, rows)
+
+
 def _refuse_rows(layer: Any, rows: int) -> None:
-    name = type(layer).__name__
+    _refuse(type(layer).__name__, rows)
+
+
+def _refuse(name: str, rows: int) -> None:
     graph = divided(name, rows)
     if graph is not None:
         raise ArgumentError(
             f"x: {name} mixes the rows of all nodes and has no path over several processes; got the {rows} "
             f"nodes that rank {graph.rank} owns of a divided graph. Use another layer, or one process with "
-            "the whole graph."
+            "the whole graph; if these rows belong to something else, call it inside "
+            "'with onehop.distributed.alone():'."
         )
