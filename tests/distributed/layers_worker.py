@@ -237,6 +237,7 @@ def main() -> None:
         in_use.clear()
         after = {name: sentence(call) for name, call in wrong.items() if len(rows) > 1}
         after["part"] = sentence(lambda: held_pool(x[mine], batch[mine]))
+    narrow = {str(kind): narrow_error(kind) for kind in (torch.float32, torch.bfloat16)}
     # A sum that is written out, with a loss on every rank.
     leaf = x[mine].clone().requires_grad_()
     summed = distributed.sum_over_processes(leaf.sum(0))
@@ -255,12 +256,24 @@ def main() -> None:
                 "alone": beside,
                 "whole rows": whole_rows,
                 "after": after,
+                "narrow": narrow,
                 "written out": written_out,
             }
         )
     )
     dist.barrier()
     leave()
+
+
+def narrow_error(kind: torch.dtype) -> float:
+    """Of batch normalisation with float32 parameters; it must keep the dtype of its input."""
+    here = distributed.DistributedGraph.from_edge_index(edge_index, NODES, owner=owner)
+    norm, exact = torch.nn.BatchNorm1d(C, dtype=torch.float32), torch.nn.BatchNorm1d(C)
+    with onehop.patch():
+        found = norm(x[mine].to(kind))
+    assert found.dtype == kind
+    del here
+    return float((found - exact(x.to(kind).double())[mine]).abs().max())
 
 
 def typed_norm() -> torch.nn.Module:

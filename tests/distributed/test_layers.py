@@ -62,3 +62,10 @@ def test_ranks_that_name_different_numbers_of_examples_are_told(reports: list[di
 def test_a_sum_that_is_written_out_has_the_gradient_of_one_process(reports: list[dict]) -> None:
     for report in reports:
         assert max(report["written out"]) < 1e-11
+
+
+def test_narrow_features_keep_their_dtype(reports: list[dict]) -> None:
+    for report in reports:
+        # A few units in the last place of values up to 4.
+        assert report["narrow"]["torch.float32"] < 4e-6
+        assert report["narrow"]["torch.bfloat16"] < 4 * 2**-8

@@ -92,6 +92,9 @@ def _normalised(
             f"input: batch normalisation over several processes takes [n, F], a row for each owned node, got "
             f"{list(x.shape)}. Reshape it."
         )
+    given = x.dtype
+    if given in (torch.bfloat16, torch.float16):
+        x = x.float()  # as torch does inside
     everyone = AllRows(graph, x)
     count = int(everyone.counts)
     if count < 2:
@@ -111,4 +114,6 @@ def _normalised(
     out = centred * everyone.of_rows((variance + eps).rsqrt())
     if weight is not None:
         out = out * weight
-    return out if bias is None else out + bias
+    if bias is not None:
+        out = out + bias
+    return out.to(given)
