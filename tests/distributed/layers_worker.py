@@ -47,6 +47,28 @@ class Model(torch.nn.Module):
         return self.inner(x, edge_index)
 
 
+class Cloned(torch.nn.Module):
+    """A reversible layer, which frees the memory of what it is given."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.inner(x.clone(), edge_index)
+
+
+class Local(torch.nn.Module):
+    """Polynormer before its global attention is turned on."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.inner(x, edge_index, torch.zeros(len(x), dtype=torch.int64))
+
+
 class Propagated(torch.nn.Module):
     """Label propagation, which has no parameters, and a conv."""
 
@@ -97,6 +119,9 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "PMLP": lambda: models.PMLP(C, C, C, 2, dropout=0.0).eval(),
     "ClusterGCNConv": lambda: pyg.ClusterGCNConv(C, C, diag_lambda=1.0),
     "MFConv": lambda: pyg.MFConv(C, C),
+    "GroupAddRev": lambda: Cloned(pyg.GroupAddRev(pyg.SAGEConv(C // 2, C // 2), num_groups=2)),
+    "JumpingKnowledge": lambda: models.GraphSAGE(C, C, 2, jk="lstm"),
+    "Polynormer": lambda: Local(models.Polynormer(C, C, C, 2, post_bn=True, in_dropout=0, dropout=0)),
     "WLConvContinuous": lambda: pyg.WLConvContinuous(),
     "SAGEConv after LabelPropagation": lambda: Propagated(),
 }
@@ -110,6 +135,9 @@ LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "TopKPooling": lambda: pyg.TopKPooling(C),
     "SAGPooling": lambda: pyg.SAGPooling(C),
     "ASAPooling": lambda: pyg.ASAPooling(C),
+    "EdgePooling": lambda: pyg.EdgePooling(C),
+    "ClusterPooling": lambda: pyg.ClusterPooling(C),
+    "PANPooling": lambda: pyg.PANPooling(C),
     "SGFormer": lambda: models.SGFormer(C, C, C),
     "DeepGraphInfomax": lambda: models.DeepGraphInfomax(
         C, pyg.GCNConv(C, C), lambda z, *_: z.mean(0), lambda features, edges: (features.flip(0), edges)
@@ -152,13 +180,17 @@ def step(model: torch.nn.Module, rows: slice | torch.Tensor, edges: torch.Tensor
     """The output, all gradients and the buffers after a step of training."""
     features = x[rows].clone().requires_grad_()
     out = model(features, edges, batch[rows])
+    seen = out.detach().clone()  # a reversible layer frees it in its backward pass
     ((out - target[rows]) ** 3).sum().div(NODES).backward()
     if together:
         distributed.add_gradients(model.parameters())
     return {
-        "out": out.detach(),
+        "out": seen,
         "x": features.grad,
-        **{name: each.grad for name, each in model.named_parameters() if each.grad is not None},
+        **{
+            name: torch.zeros_like(each) if each.grad is None else each.grad
+            for name, each in model.named_parameters()
+        },
         **{name: each for name, each in model.named_buffers() if each.is_floating_point()},
     }
 

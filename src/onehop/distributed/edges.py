@@ -35,6 +35,8 @@ _LOOKS = {
             "_version",
         )
     ),
+    # Reversible layers and checkpoints set it again as it was, to False.
+    Tensor.requires_grad.__set__,  # type: ignore[attr-defined]
     Tensor.size,
     Tensor.dim,
     Tensor.numel,
@@ -45,6 +47,10 @@ _LOOKS = {
     Tensor.is_inference,
     Tensor.__len__,
     Tensor.as_subclass,
+    Tensor.data_ptr,
+    Tensor.element_size,
+    Tensor.storage_offset,
+    Tensor.get_device,
     torch.is_floating_point,
     torch.numel,
 }
@@ -79,6 +85,8 @@ class LocalEdges(torch.Tensor):
             edges = args[0] if args else None
             if isinstance(edges, LocalEdges) and func is Tensor.__repr__:
                 return f"LocalEdges({edges.graph})"
+            if isinstance(edges, LocalEdges) and func is Tensor.detach:
+                return edges  # it never needs a gradient
             rows = isinstance(edges, LocalEdges) and func in (Tensor.__iter__, Tensor.unbind, torch.unbind)
             if rows and len(args) == 1 and not kwargs:
                 return iter((_source(edges), _target(edges)))
