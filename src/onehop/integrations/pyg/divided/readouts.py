@@ -24,7 +24,7 @@ def rows() -> list[Row]:
         glob.global_mean_pool: _global_mean_pool,
         glob.global_max_pool: _global_max_pool,
     }
-    _theirs.update({theirs.__name__: _copy(theirs) for theirs in functions if theirs.__name__ not in _theirs})
+    _theirs.update({theirs.__name__: _copy(theirs) for theirs in functions})
     return [
         *(_CodeRow(theirs, "__code__", ours.__code__, theirs.__code__) for theirs, ours in functions.items()),
         Row(Aggregation, "__call__", _aggregating(Aggregation.__call__), Aggregation.__call__),
