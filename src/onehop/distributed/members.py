@@ -86,7 +86,8 @@ def _fates() -> Fates:
     me = _known.get(dist.get_rank())
     sorted_by: dict[str, list[Member]] = {"ended": [], "stopped": [], "running": [], "elsewhere": []}
     for member in _known.values():
-        if me is None or member == me:
+        # Of a job that this process was in before, there may have been more.
+        if me is None or member == me or member.rank >= dist.get_world_size():
             continue
         if not me.space or member.space != me.space:
             sorted_by["elsewhere"].append(member)
