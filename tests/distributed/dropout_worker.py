@@ -47,7 +47,7 @@ def masks_of(name: str) -> Iterator[list[torch.Tensor]]:
 
 
 def drawn() -> dict[str, torch.Tensor]:
-    """What is kept, by who drops."""
+    """The factors, by who drops."""
     torch.manual_seed(0)
     models = {name: kind(WIDTH, 4, heads=2, dropout=0.5).double() for name, (kind, _) in LAYERS.items()}
     found = {

@@ -18,7 +18,7 @@ WHERE = {
 
 
 def survivors(processes: list[subprocess.Popen[str]], lost: int) -> list[str]:
-    """What the others write to stderr; they must end with an error of their own."""
+    """Waits for the others, which must end with an error of their own; their stderr."""
     said = []
     for rank, process in enumerate(processes):
         if rank != lost:

@@ -1,4 +1,4 @@
-"""What can be seen of other processes of a host, on a job of one real process and others that are made up."""
+"""Other processes of a host, seen from a job of one real process and others that are made up."""
 
 import dataclasses
 import os

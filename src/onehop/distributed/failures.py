@@ -9,7 +9,7 @@ from onehop.errors import CommunicationError
 
 
 def failed(doing: str, error: RuntimeError) -> CommunicationError:
-    """What torch said, and what can be seen of the other processes, as an instruction."""
+    """An instruction, made of torch's error and of what can be seen of the other processes."""
     seen = fates()
     lost = [f"{member} ended" for member in seen.ended]
     lost += [f"{member} is stopped" for member in seen.stopped]

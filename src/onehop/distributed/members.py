@@ -40,7 +40,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """What can be seen of the other processes.
+    """The other processes, by what can be seen of them.
 
     Attributes:
         ended: Those that are gone.
@@ -73,7 +73,7 @@ def know(members: list[Member]) -> None:
 
 
 def fates() -> Fates:
-    """What has become of the others; waits two seconds for one to be seen lost."""
+    """Looks at the others; waits up to two seconds for one to be seen lost."""
     deadline = time.monotonic() + _ENDING_S
     while True:
         found = _fates()

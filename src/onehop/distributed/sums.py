@@ -63,7 +63,7 @@ class AllRows:
         self._batch = batch
         self._dtype = x.dtype
         self.batched = batch is not None
-        """Whether there is a ``batch``."""
+        """True where there is a ``batch``."""
         self.examples = 1 if batch is None else self._agreed(batch, batch_size)
         self.counts = self.sum(x.new_ones(len(x), 1))
         """[B, 1], float64: the rows of each example, on all processes."""

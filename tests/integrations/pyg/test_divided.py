@@ -1,4 +1,4 @@
-"""What stands in for layers that mix nodes is its framework's own where no graph is divided."""
+"""Stand-ins for layers that mix nodes are the framework's own where no graph is divided."""
 
 import inspect
 

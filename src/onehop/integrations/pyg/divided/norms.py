@@ -81,7 +81,7 @@ def _run(
 
 
 def _by_row(layer: Any) -> bool:
-    """Whether the layer, as it is set up, looks at each row on its own."""
+    """True where the layer, as it is set up, looks at each row on its own."""
     if isinstance(layer, norm.LayerNorm):
         return bool(layer.mode != "graph")
     if isinstance(layer, norm.InstanceNorm):
