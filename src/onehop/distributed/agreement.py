@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop.distributed.exchange import failed
+from onehop.distributed.failures import failed
+from onehop.distributed.members import here, know
 from onehop.errors import ArgumentError, ConfigurationError, OnehopError
 
 T = TypeVar("T")
@@ -60,6 +61,15 @@ def gathered(doing: str, value: Any, group: dist.ProcessGroup | None) -> list[An
     except RuntimeError as error:
         raise failed(doing, error) from error
     return values
+
+
+def introduce(doing: str, group: dist.ProcessGroup | None) -> None:
+    """Lets the processes know each other, so that an error can name one that is lost.
+
+    Raises:
+        CommunicationError: Another process ended or did not answer.
+    """
+    know(gathered(doing, here(), group))
 
 
 def same(what: str, values: list[Any], advice: str) -> None:
