@@ -9,6 +9,7 @@
 
 #include "onehop/block.hpp"
 #include "onehop/process_memory.hpp"
+#include "poison.hpp"
 
 namespace onehop {
 namespace {
@@ -43,6 +44,7 @@ struct Pool {
   void shrink_to(int64_t limit) {
     while (info.kept_bytes > limit) {
       auto largest = std::prev(kept.end());
+      forget(largest->second, largest->first);
       munmap(largest->second, static_cast<size_t>(largest->first));
       info.kept_bytes -= largest->first;
       kept.erase(largest);
@@ -85,7 +87,9 @@ void* map_aligned(int64_t bytes) {
 void* pool_take(int64_t bytes, int64_t* capacity) {
   if (bytes < kSmallest) {
     *capacity = round_up(bytes > 0 ? bytes : 1, 64);
-    return std::aligned_alloc(64, static_cast<size_t>(*capacity));
+    void* data = std::aligned_alloc(64, static_cast<size_t>(*capacity));
+    if (data != nullptr) own(data, bytes, *capacity);
+    return data;
   }
   const int64_t wanted = round_up(bytes, kHugePage);
   Pool& p = pool();
@@ -94,6 +98,7 @@ void* pool_take(int64_t bytes, int64_t* capacity) {
     const std::lock_guard<std::mutex> lock(p.mutex);
     if (void* data = p.reuse(wanted, capacity)) {
       p.info.in_use_bytes += *capacity;
+      own(data, bytes, *capacity);
       return data;
     }
   }
@@ -104,6 +109,7 @@ void* pool_take(int64_t bytes, int64_t* capacity) {
     if (data == nullptr) return nullptr;
   }
   *capacity = wanted;
+  own(data, bytes, wanted);
   const std::lock_guard<std::mutex> lock(p.mutex);
   p.info.in_use_bytes += wanted;
   p.info.mapped += 1;
@@ -117,6 +123,7 @@ void pool_give(void* data, int64_t capacity) {
   }
   Pool& p = pool();
   const std::lock_guard<std::mutex> lock(p.mutex);
+  disown(data, capacity);
   p.kept.emplace(capacity, data);
   p.info.in_use_bytes -= capacity;
   p.info.kept_bytes += capacity;
