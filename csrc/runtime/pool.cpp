@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kHugePage = int64_t{2} << 20;
 // Below this the C library's own recycling is as good, and a huge page would be mostly empty.
 constexpr int64_t kSmallest = int64_t{1} << 20;
+// More is in no machine, and sizes that are rounded up stay numbers of 64 bits.
+constexpr int64_t kLargest = int64_t{1} << 60;
 // A kept block may be this much larger than what is asked for (1/8), so that it stays of use to other sizes.
 constexpr int64_t kSlack = 8;
 // The C library may keep this share of what the pool may, and this much in any case. It is looked at when a
@@ -91,6 +93,7 @@ void* pool_take(int64_t bytes, int64_t* capacity) {
     if (data != nullptr) own(data, bytes, *capacity);
     return data;
   }
+  if (bytes > kLargest) return nullptr;
   const int64_t wanted = round_up(bytes, kHugePage);
   Pool& p = pool();
   if (wanted >= kLarge) bound_kept_memory(std::max(pool_info().limit_bytes / kShareOfLimit, kKeptInAnyCase));
