@@ -174,10 +174,11 @@ void share_graph() {
   }
 }
 
-// The child of a process whose other threads are inside the pool and inside loops.
+// The child of a process whose other threads are inside the pool, inside loops and inside a graph.
 void fork_in_between() {
   std::atomic<bool> done{false};
   std::atomic<int64_t> wrong{0};
+  const Graph shared = random_graph("shared", 3000, 500, 60000, false, false);
   std::vector<std::thread> busy;
   for (uint64_t seed = 1; seed <= kBusyThreads; ++seed) {
     busy.emplace_back([&, seed] {
@@ -185,6 +186,8 @@ void fork_in_between() {
         take_and_give(seed, 5, wrong);
         std::vector<char> bytes(100000, 'x');
         onehop::fingerprint(bytes.data(), static_cast<int64_t>(bytes.size()), kThreads);
+        wrong += shared.csr->narrow_col(kThreads) == nullptr;
+        shared.csr->free_narrow_col();
       }
     });
   }
@@ -196,6 +199,8 @@ void fork_in_between() {
       take_and_give(99, 20, bad);
       const Graph graph = random_graph("child's", 300, 50, 40000, false, false);
       bad += graph.csr->work(256).items.empty();
+      bad += shared.csr->work(16 + i).items.empty();
+      bad += shared.csr->narrow_col(kThreads) == nullptr;
       onehop::pool_clear();
       bad += onehop::pool_info().kept_bytes != 0;
       _exit(bad == 0 ? 0 : 1);
