@@ -49,7 +49,9 @@ def test_address_and_undefined_behaviour_sanitizers_find_nothing() -> None:
     check([folder / "kernel_check", *dtypes], {"portable"}, dtypes, LD_PRELOAD="")
 
 
-@pytest.mark.skipif("ONEHOP_SANITIZED" not in os.environ, reason="make sanitize runs it: it compiles for minutes")
+@pytest.mark.skipif(
+    "ONEHOP_SANITIZED" not in os.environ, reason="make sanitize runs it: it compiles for minutes"
+)
 def test_thread_sanitizer_finds_nothing() -> None:
     dtypes = ("float32",)  # threads share work in the same way whatever the type
     folder = build(
@@ -79,5 +81,8 @@ def test_neon_kernels_under_an_emulator() -> None:
     )
     dtypes = ("float32", "float64", "bfloat16", "float16")
     check(
-        [emulator, "-L", "/usr/aarch64-linux-gnu", folder / "kernel_check"], {"neon"}, dtypes, ONEHOP_ISA="neon"
+        [emulator, "-L", "/usr/aarch64-linux-gnu", folder / "kernel_check"],
+        {"neon"},
+        dtypes,
+        ONEHOP_ISA="neon",
     )

@@ -37,13 +37,16 @@ def test_reading_past_a_block_of_the_pool_is_found() -> None:
 
 
 def test_reading_a_block_after_it_went_back_to_the_pool_is_found() -> None:
-    code = "t = native.empty((1 << 20,), torch.float32); a = t.data_ptr(); del t; extension.fingerprint(a, 8, 1)"
+    code = (
+        "t = native.empty((1 << 20,), torch.float32); a = t.data_ptr(); del t; extension.fingerprint(a, 8, 1)"
+    )
     assert "use-after-poison" in found(code)
 
 
 def test_undefined_behaviour_is_found() -> None:
     code = (
-        "i = torch.zeros(9, dtype=torch.int64).data_ptr() + 4; extension.csr_from_coo(i, i, 1, 1, 8, True, 1, 1, False, 1)"
+        "t = torch.zeros(9, dtype=torch.int64); i = t.data_ptr() + 4; "
+        "extension.csr_from_coo(i, i, 1, 1, 8, True, 1, 1, False, 1)"
     )
     assert "runtime error: load of misaligned address" in found(code)
 
