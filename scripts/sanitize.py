@@ -1,4 +1,4 @@
-"""Compiles the extension with sanitizers, beside the ordinary build, and runs the tests of native code with it.
+"""Compiles the extension with sanitizers, beside the ordinary build, and runs tests of native code with it.
 
 Arguments are pytest's; files and folders that are named run in the place of those below. Needs GCC.
 """
