@@ -1,4 +1,4 @@
-"""The sanitizers do watch the extension: what is done wrong on purpose ends the process, with the right words.
+"""The sanitizers do watch the extension: what is done wrong on purpose ends the process, and is named.
 
 Without this, `make sanitize` would find nothing also where nothing is watched.
 """
