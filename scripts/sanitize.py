@@ -34,8 +34,8 @@ TESTS = (
 # Nothing native runs there.
 IGNORED = ("tests/kernels/triton",)
 
-# These hold of the C library's allocator, in whose place the sanitizer puts its own, or of the address space of a
-# process, of which the sanitizer takes terabytes.
+# These hold of the C library's allocator, in whose place the sanitizer puts its own, or of a process's address
+# space, of which the sanitizer takes terabytes.
 DESELECTED = (
     "tests/ops/test_streaming.py::test_three_times_the_memory_that_the_process_may_have",
     "tests/kernels/test_pool.py::test_freed_memory_can_be_kept_and_given_back",
@@ -112,7 +112,7 @@ def main(arguments: list[str]) -> int:
     named = any((ROOT / argument.partition("::")[0]).exists() for argument in arguments)
     tests = [] if named else TESTS
     left_out = [f"--ignore={path}" for path in IGNORED] + [f"--deselect={test}" for test in DESELECTED]
-    # Only what Python writes is captured: the words of a sanitizer that ends the process would be lost with it.
+    # Only what Python writes is captured: a sanitizer's words would be lost with the process that it ends.
     command = [sys.executable, "-m", "pytest", "--capture=sys", *tests, *left_out, *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment(compiler, package), check=False).returncode
 
