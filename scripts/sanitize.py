@@ -17,7 +17,15 @@ TESTS = (
     "tests/kernels",
     "tests/graph",
     "tests/datasets",
-    "tests/machines",
+    "tests/machines/dram/test_commands.py",
+    "tests/machines/dram/test_reference_cases.py",
+    "tests/machines/ndp/test_counts.py",
+    "tests/machines/ndp/test_machine.py",
+    "tests/machines/ndp/test_windows.py",
+    "tests/machines/pim/test_execution.py",
+    "tests/machines/pim/test_naive.py",
+    "tests/machines/pim/test_numbers.py",
+    "tests/machines/pim/test_partition.py",
     "tests/ops/test_aggregate.py",
     "tests/ops/test_arg_extremum.py",
     "tests/ops/test_attention.py",
@@ -34,8 +42,8 @@ TESTS = (
 # Nothing native runs there.
 IGNORED = ("tests/kernels/triton",)
 
-# These hold of the C library's allocator, in whose place the sanitizer puts its own, or of a process's address
-# space, of which the sanitizer takes terabytes.
+# These hold of the C library's allocator, in whose place the sanitizer puts its own, or of the address space that
+# a process may have, of which the sanitizer takes terabytes.
 DESELECTED = (
     "tests/ops/test_streaming.py::test_three_times_the_memory_that_the_process_may_have",
     "tests/kernels/test_pool.py::test_freed_memory_can_be_kept_and_given_back",
