@@ -46,7 +46,7 @@ test-dgl: $(MADE)/develop $(MADE)/onehop .venv-dgl/.made  ## the tests of DGL's 
 
 # The ordinary build stays as it is: what is compiled here lies in build/.
 sanitize: $(MADE)/develop  ## tests of native code with sanitizers for memory, arithmetic, threads
-	$(call say,pytest on an extension with sanitizers: compiles for 10 minutes the first time)
+	$(call say,pytest on an extension with sanitizers: compiles for long the first time)
 	$(BIN)/python scripts/sanitize.py $(ARGS)
 
 gpu-check: $(MADE)/develop $(MADE)/onehop  ## compile every GPU kernel for four GPUs, without one (3 minutes)
