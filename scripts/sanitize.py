@@ -42,8 +42,8 @@ TESTS = (
 # Nothing native runs there.
 IGNORED = ("tests/kernels/triton",)
 
-# These hold of the C library's allocator, which the sanitizer replaces, or of the address space that a process
-# may have, of which the sanitizer takes terabytes.
+# These hold of the C library's allocator, which the sanitizer replaces, or of a limit on the address space,
+# of which the sanitizer takes terabytes.
 DESELECTED = (
     "tests/ops/test_streaming.py::test_three_times_the_memory_that_the_process_may_have",
     "tests/kernels/test_pool.py::test_freed_memory_can_be_kept_and_given_back",
