@@ -31,7 +31,7 @@ uint64_t fingerprint_of_piece(const char* data, int64_t bytes) {
     for (int i = 0; i < kChains; ++i) chains[i] = mixed(chains[i], words[i]);
   }
   std::memset(words, 0, kStepBytes);
-  std::memcpy(words, data + at, static_cast<size_t>(bytes - at));
+  if (at < bytes) std::memcpy(words, data + at, static_cast<size_t>(bytes - at));  // no bytes may have no address
   uint64_t result = static_cast<uint64_t>(bytes);
   for (int i = 0; i < kChains; ++i) result = mixed(result, mixed(chains[i], words[i]));
   return result;

@@ -114,3 +114,10 @@ def test_fingerprint_sees_an_exchange() -> None:
     exchanged = data.clone()
     exchanged[[3, 8000]] = data[[8000, 3]]
     assert fingerprint(data) != fingerprint(exchanged)
+
+
+def test_tensors_without_elements_have_a_fingerprint():
+    # Their address is 0, which undefined behaviour would come of.
+    empty = torch.empty(0, 4)
+    assert fingerprint(empty) == fingerprint(empty, threads=2) == fingerprint(torch.empty(0))
+    assert fingerprint(empty) != fingerprint(torch.zeros(1, dtype=torch.uint8))
