@@ -17,7 +17,7 @@ def dropout(x: Tensor, p: float, rank: int) -> Tensor:
         rank: Of this process.
     """
     # One number from the stream that the program seeds, so that seeding it repeats this too.
-    drawn = int(torch.randint(2**62, ()))
+    drawn = int(torch.randint(2**62, (), device="cpu"))
     generator = torch.Generator(x.device).manual_seed(seed_of(drawn, rank))
     kept = torch.empty_like(x, requires_grad=False).bernoulli_(1 - p, generator=generator)
     return x * (kept if p == 1 else kept.div_(1 - p))
