@@ -4,6 +4,9 @@ import torch
 
 from onehop.ops.batching import in_older_vmap
 
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
+
 
 def autocasts(x: torch.Tensor) -> bool:
     """Whether autocast decides on the dtypes of what is computed where a tensor is, which has data."""
@@ -11,11 +14,11 @@ def autocasts(x: torch.Tensor) -> bool:
 
 
 def wraps(tensor: torch.Tensor) -> bool:
-    """Tell if a tensor is a wrapper of a functorch transform, which may have ended: it has no memory."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    """Tell if a tensor stands for others, by a transform that may have ended: it has no memory."""
+    return _is_wrapped(tensor) or (in_older_vmap() and _is_batched(tensor))
 
 
-WRAPPED = "an operand was made inside a functorch transform"
+WRAPPED = "an operand was made inside a transform (vmap, grad, jvp)"
 
 
 def saving_is_watched() -> bool:
@@ -35,8 +38,6 @@ def context_reason() -> str | None:
         return "a torch dispatch mode is at work"
     if torch.autograd.forward_ad._current_level >= 0:
         return "forward-mode differentiation is at work"
-    if in_older_vmap():
-        return "torch's older vmap is at work"
     if torch._C._get_tracing_state() is not None:
         return "torch.jit.trace is at work"
     return None
