@@ -117,6 +117,17 @@ def test_uncounted_writes_to_few_entries_of_a_large_tensor_need_the_full_check(m
     assert cache.find(tensor, "graph") is None
 
 
+def test_writes_to_a_view_that_torch_does_not_count_are_seen(cache):
+    base = torch.zeros(3, 2, 50_000, dtype=torch.long)
+    view, held = base[1], Held()
+    cache.store(view, "graph", held)
+    base.data[0] = 7
+    base.data[2] = 7
+    assert cache.find(base[1], "graph") is held
+    view.data[:, ::50] = 1
+    assert cache.find(base[1], "graph") is None
+
+
 def test_an_alias_with_a_counter_of_its_own_is_another_tensor(cache):
     buffer = torch.zeros(2, 40_000, dtype=torch.long)
     alias = buffer.data

@@ -22,8 +22,14 @@ _cloned = WeakIdKeyDictionary()
 
 _is_shared: Callable[[Tensor], bool] = torch._C._is_cow_tensor  # type: ignore[attr-defined]
 
-read_address: Callable[[Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
-"""The place of a tensor's first entry, for reading: asking for ``data_ptr()`` counts as a write."""
+_storage_address: Callable[[Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
+
+
+def read_address(tensor: Tensor) -> int:
+    """The place of a tensor's first entry, for reading: asking for ``data_ptr()`` counts as a write."""
+    if not _is_shared(tensor):
+        return tensor.data_ptr()
+    return _storage_address(tensor) + int(tensor.storage_offset()) * tensor.element_size()
 
 
 def lend(kept: Tensor) -> Tensor:
