@@ -1,0 +1,163 @@
+"""Two runs of one program, side by side."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tests.differential.observe import Observation, Seen
+from tests.differential.program import Program, specs_in
+
+# Of the largest number of a tensor. Past it, the program itself is asked how far rounding carries it.
+_RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+# Numbers below this count as if they were this large: what should be 0 is left of a difference of such numbers.
+_SMALLEST = {torch.float64: 1e-3, torch.float32: 1e-2, torch.float16: 1e-1, torch.bfloat16: 1e-1}
+# How many times as far as rounding carried it without the patch a number may be off.
+_TIMES = 16.0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where the two runs part.
+
+    Attributes:
+        number: Of the step; 0 is the start.
+        step: The step.
+        what: What differs, a line each.
+        numbers: The names of tensors whose numbers alone differ.
+    """
+
+    number: int
+    step: str
+    what: tuple[str, ...]
+    numbers: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        """Several lines."""
+        lines = "\n".join(f"  {line}" for line in self.what)
+        return f"after step {self.number}, {self.step}:\n{lines}"
+
+    @property
+    def sort(self) -> str:
+        """What sort of difference it is, so that one is not taken for another while a program shrinks."""
+        return self.what[0].split(":")[0]
+
+
+def precision(program: Program) -> torch.dtype:
+    """The coarsest dtype that takes part in a program."""
+    for spec in specs_in(program):
+        if getattr(spec, "context", "") == "autocast" or getattr(spec, "how", "") == "bfloat16":
+            return torch.bfloat16
+    dtype: torch.dtype = getattr(torch, program.dtype)
+    coarse = any(
+        getattr(spec, "weight", "") == "float32"
+        or getattr(spec, "how", "") in ("float and double", "swapped conversion")
+        or getattr(spec, "context", "") == "default dtype"
+        for spec in specs_in(program)
+    )
+    return torch.float32 if coarse and dtype is torch.float64 else dtype
+
+
+def first_difference(
+    plain: Sequence[Observation],
+    patched: Sequence[Observation],
+    dtype: torch.dtype,
+    shaken: Iterable[Sequence[Observation]] = (),
+) -> Difference | None:
+    """The first step after which the runs differ; None if they never do.
+
+    Args:
+        plain: The run without the patch.
+        patched: The run with it.
+        dtype: The coarsest dtype that takes part.
+        shaken: Further runs without the patch, whose operands were a few roundings off.
+    """
+    shaken = tuple(shaken)
+    for number, (one, other) in enumerate(zip(plain, patched, strict=False)):
+        what, numbers = _differences(one, other, dtype, [run[number] for run in shaken if number < len(run)])
+        if what:
+            return Difference(number, one.step, tuple(what), numbers)
+        if one.step == "build":
+            return None
+    return None
+
+
+def _differences(
+    plain: Observation, patched: Observation, dtype: torch.dtype, shaken: list[Observation]
+) -> tuple[list[str], frozenset[str]]:
+    if plain.error != patched.error:
+        told = f"without the patch {_told(plain)}; with it {_told(patched)}"
+        return [f"error: {told}"], frozenset()
+    found = []
+    missing = sorted(plain.tensors.keys() ^ patched.tensors.keys())
+    found += [f"there in one run alone: {name}" for name in missing]
+    off: set[str] = set()
+    for name in plain.tensors.keys() & patched.tensors.keys():
+        one, other = plain.tensors[name], patched.tensors[name]
+        facts = [fact for fact in one.facts if one.facts[fact] != other.facts[fact] and _counts(name, fact)]
+        found += [f"{fact}: of {name} {one.facts[fact]} without the patch, {other.facts[fact]} with it" for fact in facts]
+        if not facts:
+            near = [run.tensors[name] for run in shaken if name in run.tensors]
+            distance = _distance(one, other, dtype, near)
+            if distance is not None:
+                off.add(name)
+                found.append(f"numbers: of {name}, {distance}")
+    found += [f"memory: shared with the patch alone by {' and '.join(pair)}" for pair in sorted(patched.shared - plain.shared)]
+    found += [
+        f"memory: shared without the patch alone by {' and '.join(pair)}"
+        for pair in sorted(plain.shared - patched.shared)
+        if not any(name.startswith("gradient") or name.endswith(")") for name in pair)
+    ]
+    if plain.chance != patched.chance:
+        found.append("chance: the generator's state differs")
+    return found, frozenset(off) if len(off) == len(found) else frozenset()
+
+
+def _told(seen: Observation) -> str:
+    if seen.error is None:
+        return "nothing is raised"
+    lines = seen.message.strip().splitlines()
+    return f"{seen.error}({lines[0][:160] if lines else ''})"
+
+
+def _counts(name: str, fact: str) -> bool:
+    """Whether a fact is promised: how a gradient lies in memory is not."""
+    return fact != "is_contiguous" or not (name.startswith("gradient") or name.endswith(")"))
+
+
+def _distance(one: Seen, other: Seen, dtype: torch.dtype, near: list[Seen]) -> str | None:
+    """How far the numbers are apart, if too far."""
+    if one.value is None or other.value is None or not one.value.numel():
+        return None
+    if not one.value.is_floating_point():
+        return None if torch.equal(one.value, other.value) else "whole numbers differ"
+    want, got = one.value.double(), other.value.double()
+    same = (want == got) | (want.isnan() & got.isnan())
+    if bool(same.all()):
+        return None
+    finite = want.isfinite() & got.isfinite()
+    odd = not bool((same | finite).all())
+    error = _largest((want - got)[finite])
+    scale = max(_largest(want[want.isfinite()]), _SMALLEST[dtype])
+    allowed = _RELATIVE[dtype] * scale
+    for each in near:
+        if each.value is None or each.value.shape != one.value.shape:
+            continue
+        moved = each.value.double()
+        if not torch.equal(moved.isfinite(), want.isfinite()):
+            return None
+        allowed = max(allowed, _TIMES * _largest((moved - want)[want.isfinite()]))
+    if odd:
+        return f"not finite in one run alone: {_few(want)} without the patch, {_few(got)} with it"
+    if error <= allowed:
+        return None
+    return f"off by {error:.3g} where {allowed:.3g} is allowed and the largest is {scale:.3g}"
+
+
+def _largest(numbers: Tensor) -> float:
+    return float(numbers.abs().max()) if numbers.numel() else 0.0
+
+
+def _few(numbers: Tensor) -> str:
+    return "[" + ", ".join(f"{float(each):.4g}" for each in numbers.flatten()[:6]) + "]"
