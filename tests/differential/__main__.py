@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1800.0, help="stop after so long")
     parser.add_argument("--processes", type=int, default=2, help="on how many processes")
     parser.add_argument("--shrink", type=float, default=30.0, help="seconds for making a difference small; 0: none")
+    parser.add_argument("--without", action="append", default=[], help="leave out programs that hold this text")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ONEHOP_CACHE_DIR"] = folder
@@ -44,7 +45,10 @@ def main() -> int:
         def tell(line: str) -> None:
             print(line, flush=True)
 
-        summary = fuzz(options.first, options.programs, options.seconds, options.processes, options.shrink, tell)
+        seeds = range(options.first, options.first + options.programs)
+        if options.without:
+            seeds = [seed for seed in seeds if not any(word in repr(generate(seed)) for word in options.without)]
+        summary = fuzz(seeds, options.seconds, options.processes, options.shrink, tell)
         print(summary.line())
         return 1 if summary.found else 0
 

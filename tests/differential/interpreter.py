@@ -50,6 +50,9 @@ def _step(world: World, step: object) -> Observation:
         step.run(world)  # type: ignore[attr-defined]
     except Exception as raised:  # what is raised is compared
         error = raised.with_traceback(None)
+        # How far a backward pass came before it raised is nothing that anybody promises.
+        for _, leaf in world.leaves():
+            leaf.grad = None
     return observe(world, repr(step), error)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
 
 from tests.differential.world import World, tensors_in, version_of
 
@@ -69,7 +70,8 @@ def _reachable(world: World) -> list[tuple[str, tuple[Tensor, int]]]:
         found.append((f"features {i}", (nodes.x, 0)))
     for i, edges in enumerate(world.graphs):
         if edges.index.layout is torch.strided:
-            found.append((f"edges {i}", (edges.index.as_subclass(Tensor), 0)))
+            index = edges.index.as_tensor() if isinstance(edges.index, EdgeIndex) else edges.index
+            found.append((f"edges {i}", (index, 0)))
         if edges.weight is not None:
             found.append((f"edge weights {i}", (edges.weight, 0)))
     for i, model in enumerate(world.models):

@@ -4,7 +4,7 @@ import multiprocessing
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,18 +68,16 @@ class Summary:
 
 
 def fuzz(
-    first: int,
-    programs: int,
+    seeds: Sequence[int],
     seconds: float,
     processes: int,
     shrink_seconds: float,
     tell: Callable[[str], None],
 ) -> Summary:
-    """Runs the programs of the seeds from ``first`` on.
+    """Runs the programs of seeds.
 
     Args:
-        first: The first seed.
-        programs: How many, at most.
+        seeds: Which.
         seconds: For how long, at most; programs that have begun are finished.
         processes: On how many processes.
         shrink_seconds: How long each difference may take to be made smaller; 0 leaves it as it is.
@@ -87,7 +85,7 @@ def fuzz(
     """
     summary, start = Summary(), time.monotonic()
     told = start
-    for verdict in _everywhere(first, programs, seconds, processes, shrink_seconds):
+    for verdict in _everywhere(seeds, seconds, processes, shrink_seconds):
         summary.programs += 1
         summary.seconds = time.monotonic() - start
         if verdict is not None:
@@ -101,14 +99,14 @@ def fuzz(
 
 
 def _everywhere(
-    first: int, programs: int, seconds: float, processes: int, shrink_seconds: float
+    seeds: Sequence[int], seconds: float, processes: int, shrink_seconds: float
 ) -> Iterator[Found | None]:
     """A verdict for every program, as they come."""
     context = multiprocessing.get_context("fork")
     verdicts: Any = context.Queue()
     deadline = time.monotonic() + seconds
     workers = [
-        context.Process(target=_worker, args=(first, programs, deadline, i, processes, shrink_seconds, verdicts))
+        context.Process(target=_worker, args=(seeds, deadline, i, processes, shrink_seconds, verdicts))
         for i in range(processes)
     ]
     for worker in workers:
@@ -130,12 +128,11 @@ def _everywhere(
 
 
 def _worker(
-    first: int, programs: int, deadline: float, number: int, processes: int, shrink_seconds: float, verdicts: Any
+    seeds: Sequence[int], deadline: float, number: int, processes: int, shrink_seconds: float, verdicts: Any
 ) -> None:
     """Every so-many-th batch of seeds."""
-    end = first + programs
-    for start in range(first + number * _BATCH, end, processes * _BATCH):
-        for seed, verdict in judged(list(range(start, min(start + _BATCH, end))), generate):
+    for start in range(number * _BATCH, len(seeds), processes * _BATCH):
+        for seed, verdict in judged(list(seeds[start : start + _BATCH]), generate):
             verdicts.put(None if verdict is None else _made_small(seed, verdict, shrink_seconds))
             if time.monotonic() > deadline:
                 verdicts.put("ended")

@@ -13,8 +13,8 @@ from onehop.kernels.cpu import ordered_weights
 # Where a bound is kept, its name, and what makes it hold for any graph.
 _BOUNDS = (
     (reuse, "LEAST_WORK", 0),
-    (product, "_BLOCK_ROWS", 4),
-    (product, "_LEAST_ROWS", 0),
+    (product, "_BLOCK_ROWS", 2),
+    (product, "_LEAST_ROWS", 2),
     (rooted, "_LEAST_ROWS", 0),
     (policy, "SMALL_BYTES", 0),
     (policy, "BLOCK_BYTES", 0),

@@ -125,6 +125,14 @@ class World:
             self.outputs.append((each, version_of(each)))
         del self.outputs[:-_MOST_OUTPUTS]
 
+    def count_writes_anew(self) -> None:
+        """Lets writes to outputs count from now on, after their version counters were replaced."""
+        self.outputs = [(out, version_of(out)) for out, _ in self.outputs]
+
+    def forget_recorded(self) -> None:
+        """Forgets the outputs that could be differentiated."""
+        self.outputs = [(out, born) for out, born in self.outputs if out.grad_fn is None]
+
     def edges_of(self, number: int, weighted: bool) -> dict[str, Any]:
         """A graph, as models take it."""
         graph = self.graph(number)

@@ -68,6 +68,19 @@ WRITES: dict[str, Callable[[Tensor], object]] = {
     "inference": lambda tensor: torch.inference_mode()(tensor.mul_)(2.0),
 }
 
+HIDDEN = ("data", "data part", "new data", "numpy", "storage", "dlpack", "detached", "set", "swap")
+"""Writes that a version counter may not see."""
+
+
+def _write_operand(world: World, tensor: Tensor, how: str) -> None:
+    """Writes to what a layer was given."""
+    (WRITES | PROPERTIES)[how](tensor)
+    if how in HIDDEN:
+        # What a backward pass needs and is written behind the counter's back gives gradients that torch
+        # itself does not promise.
+        world.forget_recorded()
+
+
 PROPERTIES: dict[str, Callable[[Tensor], object]] = {
     "needs gradient": lambda tensor: tensor.requires_grad_(),
     "needs no gradient": lambda tensor: tensor.requires_grad_(False),
@@ -99,6 +112,8 @@ class WriteOutput(Spec):
         out = world.output(self.age)
         if out is not None:
             (WRITES | PROPERTIES)[self.how](out)
+            if self.how == "swap":
+                world.count_writes_anew()
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,7 +133,7 @@ class WriteFeatures(Spec):
     def run(self, world: World) -> None:
         """Writes."""
         nodes = world.feature(self.features)
-        (WRITES | PROPERTIES)[self.how](nodes.held if self.base else nodes.x)
+        _write_operand(world, nodes.held if self.base else nodes.x, self.how)
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,7 +155,7 @@ class WriteWeights(Spec):
         edges = world.graph(self.graph)
         written = edges.held[-1] if self.base and len(edges.held) > 1 else edges.weight
         if written is not None:
-            (WRITES | PROPERTIES)[self.how](written)
+            _write_operand(world, written, self.how)
 
 
 def _other_targets(index: Tensor) -> Tensor:
@@ -175,6 +190,8 @@ EDGE_WRITES: dict[str, Callable[[Tensor], object]] = {
     "new data": lambda index: setattr(index, "data", _other_targets(index)),
 }
 
+SEEN_EDGE_WRITES = ("copy", "column", "row", "flip", "zero", "out of range", "negative")
+
 HIDDEN_EDGE_WRITES: dict[str, Callable[[Tensor], object]] = {
     "data": lambda index: index.data.copy_(_other_targets(index)),
     "storage": _storage_of_edges,
@@ -199,6 +216,8 @@ class WriteEdges(Spec):
         index = world.graph(self.graph).index
         if index.layout is torch.strided:
             (EDGE_WRITES | HIDDEN_EDGE_WRITES)[self.how](index)
+            if self.how not in SEEN_EDGE_WRITES:
+                world.forget_recorded()
 
 
 @dataclass(frozen=True, repr=False)
@@ -221,7 +240,7 @@ class WriteParameters(Spec):
         if self.only is not None and parameters:
             parameters = [parameters[self.only % len(parameters)]]
         for parameter in parameters:
-            WRITES[self.how](parameter)
+            _write_operand(world, parameter, self.how)
 
 
 @dataclass(frozen=True, repr=False)
@@ -244,3 +263,5 @@ class CopyFeatures(Spec):
         numbers = new_nodes(world, self.features, self.seed).x.detach()
         with torch.no_grad():
             (x.data if self.data else x).copy_(numbers)
+        if self.data:
+            world.forget_recorded()
