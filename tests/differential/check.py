@@ -1,6 +1,6 @@
 """Whether a program does the same with and without the patch."""
 
-from tests.differential.compare import Difference, first_difference, precision
+from tests.differential.compare import Difference, first_difference
 from tests.differential.interpreter import run
 from tests.differential.program import Program
 
@@ -14,9 +14,8 @@ def difference(program: Program) -> Difference | None:
     without the patch, from operands that are a few roundings off, and what that changes is excused.
     """
     plain, patched = run(program, patched=False), run(program, patched=True)
-    dtype = precision(program)
-    found = first_difference(plain, patched, dtype)
-    if found is None or not found.what or not any("numbers:" in line for line in found.what):
+    found = first_difference(program, plain, patched)
+    if found is None or not any("numbers:" in line for line in found.what):
         return found
     shaken = [run(program, patched=False, shaken=seed) for seed in range(_SHAKEN_RUNS)]
-    return first_difference(plain, patched, dtype, shaken)
+    return first_difference(program, plain, patched, shaken)

@@ -137,7 +137,11 @@ class World:
         """A graph, as models take it."""
         graph = self.graph(number)
         weight = graph.weights() if weighted else None
-        return {"index": graph.index, "weight": weight, "attr": graph.attr, "type": graph.type}
+        index = graph.index
+        if self.handle is None and index.dtype is torch.int32:
+            # torch 2.13 differentiates scatter_add wrongly where the indices are of 32 bits.
+            index = index.long()
+        return {"index": index, "weight": weight, "attr": graph.attr, "type": graph.type}
 
     def leaves(self) -> list[tuple[str, Tensor]]:
         """Every tensor that may get a gradient, by name."""
@@ -154,7 +158,10 @@ class World:
 
 def version_of(tensor: Tensor) -> int:
     """The version counter; 0 where there is none."""
-    return 0 if tensor.is_inference() else tensor._version
+    try:
+        return tensor._version
+    except RuntimeError:  # inference tensors, and tensors whose data are one, have none
+        return 0
 
 
 def tensors_in(value: Any) -> list[Tensor]:
@@ -231,4 +238,8 @@ def _layer(layer: Layer, width: int) -> tuple[torch.nn.Module, int]:
     options = dict(layer.options)
     kind = KINDS[layer.name]
     made = kind.make(-1 if layer.lazy and kind.lazy else width, layer.out, **options)
+    if layer.lazy:
+        for parameter in made.parameters():
+            if not isinstance(parameter, torch.nn.UninitializedParameter):
+                torch.nn.init.zeros_(parameter)  # PyG leaves them to chance until the first call
     return made, width_after(layer.name, width, layer.out, options)

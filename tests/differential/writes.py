@@ -72,8 +72,8 @@ HIDDEN = ("data", "data part", "new data", "numpy", "storage", "dlpack", "detach
 """Writes that a version counter may not see."""
 
 
-def _write_operand(world: World, tensor: Tensor, how: str) -> None:
-    """Writes to what a layer was given."""
+def _write(world: World, tensor: Tensor, how: str) -> None:
+    """Writes to a tensor that layers were given or gave out."""
     (WRITES | PROPERTIES)[how](tensor)
     if how in HIDDEN:
         # What a backward pass needs and is written behind the counter's back gives gradients that torch
@@ -111,7 +111,7 @@ class WriteOutput(Spec):
         """Writes."""
         out = world.output(self.age)
         if out is not None:
-            (WRITES | PROPERTIES)[self.how](out)
+            _write(world, out, self.how)
             if self.how == "swap":
                 world.count_writes_anew()
 
@@ -133,7 +133,7 @@ class WriteFeatures(Spec):
     def run(self, world: World) -> None:
         """Writes."""
         nodes = world.feature(self.features)
-        _write_operand(world, nodes.held if self.base else nodes.x, self.how)
+        _write(world, nodes.held if self.base else nodes.x, self.how)
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,7 +155,7 @@ class WriteWeights(Spec):
         edges = world.graph(self.graph)
         written = edges.held[-1] if self.base and len(edges.held) > 1 else edges.weight
         if written is not None:
-            _write_operand(world, written, self.how)
+            _write(world, written, self.how)
 
 
 def _other_targets(index: Tensor) -> Tensor:
@@ -240,7 +240,7 @@ class WriteParameters(Spec):
         if self.only is not None and parameters:
             parameters = [parameters[self.only % len(parameters)]]
         for parameter in parameters:
-            _write_operand(world, parameter, self.how)
+            _write(world, parameter, self.how)
 
 
 @dataclass(frozen=True, repr=False)
@@ -265,3 +265,7 @@ class CopyFeatures(Spec):
             (x.data if self.data else x).copy_(numbers)
         if self.data:
             world.forget_recorded()
+
+
+WRITES_OPERANDS = (WriteFeatures, WriteWeights, CopyFeatures)
+"""Steps after which what a layer was given is no longer what it was."""
