@@ -26,10 +26,11 @@ def main() -> int:
         warnings.simplefilter("ignore")
         # Late, for the environment counts when they are imported.
         from tests.differential.generate import generate
-        from tests.differential.isolated import isolated
+        from tests.differential.isolated import isolated, warm_up
         from tests.differential.runner import fuzz
         from tests.differential.shrink import shrunk
 
+        warm_up()
         if options.seed is not None:
             program = generate(options.seed)
             print(program.listed())

@@ -9,12 +9,24 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from tests.differential.check import difference
 from tests.differential.compare import Difference
+from tests.differential.layers import KINDS
 from tests.differential.program import Program
 
 SECONDS = 120.0
 """After so many a program counts as hung. One takes a fraction of a second."""
+
+
+def warm_up() -> None:
+    """Imports and renders what every process would have to for itself otherwise."""
+    for kind in KINDS.values():
+        kind.make(3, 3)
+    x = torch.ones(2)
+    torch.func.jacrev(torch.sin)(x)
+    torch.func.jvp(torch.sin, (x,), (x,))
 
 
 def isolated(program: Program) -> Difference | None:

@@ -74,11 +74,11 @@ HIDDEN = ("data", "data part", "new data", "numpy", "storage", "dlpack", "detach
 
 def _write(world: World, tensor: Tensor, how: str) -> None:
     """Writes to a tensor that layers were given or gave out."""
-    (WRITES | PROPERTIES)[how](tensor)
     if how in HIDDEN:
         # What a backward pass needs and is written behind the counter's back gives gradients that torch
         # itself does not promise.
         world.forget_recorded()
+    (WRITES | PROPERTIES)[how](tensor)
 
 
 PROPERTIES: dict[str, Callable[[Tensor], object]] = {
