@@ -192,7 +192,7 @@ KINDS: dict[str, Kind] = {
         "weight",
     ),
     "APPNP": Kind(
-        lambda inp, out, **options: pyg.APPNP(alpha=0.2, **options),
+        lambda inp, out, K=2, **options: pyg.APPNP(K, alpha=0.2, **options),
         {"K": (2, 1), "dropout": (0.0, 0.0, 0.5), **_NORMALISED},
         "weight",
         keeps_width=True,
@@ -207,7 +207,7 @@ KINDS: dict[str, Kind] = {
         keeps_width=True,
         pair=True,
     ),
-    "ChebConv": Kind(pyg.ChebConv, {"K": (2, 1, 3), "normalization": ("sym", "rw"), **_BIAS}, "weight"),
+    "ChebConv": Kind(lambda inp, out, K=2, **options: pyg.ChebConv(inp, out, K, **options), {"K": (2, 1, 3), "normalization": ("sym", "rw"), **_BIAS}, "weight"),
     "ClusterGCNConv": Kind(pyg.ClusterGCNConv, {"diag_lambda": (0.0, 0.5)}),
     "ARMAConv": Kind(
         pyg.ARMAConv, {"num_stacks": (1, 2), "num_layers": (1, 2), "shared_weights": _BOOL}, "weight"
