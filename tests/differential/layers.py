@@ -262,7 +262,7 @@ KINDS: dict[str, Kind] = {
     ),
     "MixHopConv": Kind(lambda inp, out, **options: pyg.MixHopConv(inp, out, powers=[1], **options), {**_BIAS}, "weight"),
     "GatedGraphConv": Kind(
-        lambda inp, out, **options: pyg.GatedGraphConv(inp, **options), {"num_layers": (1, 2)}, "weight", keeps_width=True
+        lambda inp, out, num_layers=1, **options: pyg.GatedGraphConv(inp, num_layers, **options), {"num_layers": (1, 2)}, "weight", keeps_width=True
     ),
     "GeneralConv": Kind(pyg.GeneralConv, {"attention": _BOOL, "aggr": ("sum", "max")}),
     "EGConv": Kind(
