@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2, help="on how many processes")
     parser.add_argument("--shrink", type=float, default=30.0, help="seconds for making a difference small; 0: none")
     parser.add_argument("--without", action="append", default=[], help="leave out programs that hold this text")
+    parser.add_argument("--only", action="append", default=[], help="run programs alone that hold this text")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ONEHOP_CACHE_DIR"] = folder
@@ -47,11 +48,15 @@ def main() -> int:
             print(line, flush=True)
 
         seeds = range(options.first, options.first + options.programs)
-        if options.without:
-            seeds = [seed for seed in seeds if not any(word in repr(generate(seed)) for word in options.without)]
+        if options.without or options.only:
+            seeds = [seed for seed in seeds if _wanted(repr(generate(seed)), options.only, options.without)]
         summary = fuzz(seeds, options.seconds, options.processes, options.shrink, tell)
         print(summary.line())
         return 1 if summary.found else 0
+
+
+def _wanted(text: str, only: list[str], without: list[str]) -> bool:
+    return all(word in text for word in only) and not any(word in text for word in without)
 
 
 if __name__ == "__main__":

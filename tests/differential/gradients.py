@@ -1,8 +1,10 @@
 """Steps that differentiate what came out, and train."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import Tensor
 
 from tests.differential.calls import Call, called
@@ -98,14 +100,16 @@ class Train(Spec):
         steps: Steps of the optimiser.
         accumulate: Backward passes for each.
         set_to_none: How gradients are taken away between steps.
-        fused: Whether the optimiser is Adam, and not plain gradient descent.
+        adam: Whether the optimiser is Adam, and not plain gradient descent.
+        checkpoint: Whether under activation checkpointing.
     """
 
     call: Call = Call()
     steps: int = 2
     accumulate: int = 1
     set_to_none: bool = True
-    fused: bool = False
+    adam: bool = False
+    checkpoint: bool = False
 
     def run(self, world: World) -> None:
         """Trains."""
@@ -114,15 +118,20 @@ class Train(Spec):
         losses = []
         for _ in range(self.steps):
             for _ in range(self.accumulate):
-                out = tensors_in(called(world, self.call))[0]
+                out = tensors_in(self._called(world))[0]
                 loss = out.square().mean()
                 loss.backward()
                 losses.append(loss.detach())
             optimiser = world.optimisers.get(number)
             if optimiser is None:
                 # After the first call, when lazy layers have their parameters.
-                kind = torch.optim.Adam if self.fused else torch.optim.SGD
+                kind = torch.optim.Adam if self.adam else torch.optim.SGD
                 optimiser = world.optimisers[number] = kind(model.parameters(), lr=0.01)
             optimiser.step()
             optimiser.zero_grad(set_to_none=self.set_to_none)
         world.found["losses"] = losses
+
+    def _called(self, world: World) -> Any:
+        if not self.checkpoint:
+            return called(world, self.call)
+        return torch.utils.checkpoint.checkpoint(called, world, self.call, use_reentrant=False)

@@ -288,3 +288,7 @@ def width_after(name: str, inp: int, out: int, options: dict[str, Any]) -> int:
     if name in ("GCN", "GraphSAGE", "GIN", "GAT", "FeaStConv"):
         return out
     return KINDS[name].width(inp, out, options)
+
+
+REORDERED = ("GCNConv", "SAGEConv", "GraphConv", "SGConv", "TAGConv", "LEConv", "GCN", "GraphSAGE")
+"""Layers of which the patch multiplies, subtracts and adds in another order, and models of them."""

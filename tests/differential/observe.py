@@ -47,7 +47,9 @@ class Observation:
 
 def observe(world: World, step: str, error: Exception | None) -> Observation:
     """Notes what is to be seen now."""
-    named = dict(_reachable(world))
+    # A transform that raised may leave its wrappers in a module, where nothing can look into them.
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    named = {name: each for name, each in _reachable(world) if not wrapped(each[0])}
     state = torch.random.get_rng_state().numpy().tobytes()
     return Observation(
         step,

@@ -94,7 +94,7 @@ class Model(Spec):
     """
 
     layers: tuple[Layer, ...] = (Layer(),)
-    between: str = "relu"
+    between: str = "elu"
     dropout: float = 0.0
     training: bool = True
     form: str = "stack"
