@@ -28,6 +28,15 @@ class Chooser:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
+        # Model, graph, features, and whether weighted: what a program comes back to, as training does.
+        self._favourite = self._any()
+
+    def target(self) -> tuple[int, int, int, bool]:
+        """What is called: a model, a graph, features, and whether with weights."""
+        return self._favourite if self.happens(0.7) else self._any()
+
+    def _any(self) -> tuple[int, int, int, bool]:
+        return self.below(2), int(self.happens(0.3)), int(self.happens(0.3)), self.happens(0.5)
 
     def of(self, values: Sequence[Any]) -> Any:
         """One of these."""
@@ -130,21 +139,19 @@ def _steps(choose: Chooser, models: tuple[Model, ...], full_check: bool) -> tupl
     makers = _MAKERS
     # Two or three idioms a program, not all of them: what one of them breaks is easier to see.
     chosen = [makers[0], makers[1]] + [choose.weighted([(share, (share, maker)) for share, maker in makers]) for _ in range(4)]
-    steps: list[Any] = [_call(choose)]
+    steps: list[Any] = []
     while len(steps) < count:
-        step = choose.weighted(chosen)(choose)
-        hidden = isinstance(step, writes.WriteEdges) and step.how in writes.HIDDEN_EDGE_WRITES
-        if not hidden or full_check:
-            steps.append(step)
+        made = choose.weighted(chosen)(choose)
+        for step in made if isinstance(made, tuple) else (made,):
+            hidden = isinstance(step, writes.WriteEdges) and step.how in writes.HIDDEN_EDGE_WRITES
+            if not hidden or full_check:
+                steps.append(step)
     return tuple(steps)
 
 
 def _call(choose: Chooser) -> calls.Call:
     return calls.Call(
-        model=choose.below(2),
-        graph=_mostly_0(choose),
-        features=_mostly_0(choose),
-        weighted=choose.happens(0.5),
+        *choose.target(),
         context=choose.of(_CONTEXTS) if choose.happens(0.25) else "plain",
         pair=choose.of((1, 2, 3)) if choose.happens(0.1) else 0,
         times=choose.of((1, 1, 2, 3, 4)),
@@ -157,20 +164,16 @@ def _mostly_0(choose: Chooser) -> int:
 
 
 def _checkpoint(choose: Chooser) -> Any:
-    return calls.Checkpoint(
-        choose.below(2), _mostly_0(choose), _mostly_0(choose), choose.happens(0.4), choose.happens(0.3), choose.of((1, 2, 3))
-    )
+    return calls.Checkpoint(*choose.target(), choose.happens(0.3), choose.of((1, 1, 2, 3)))
 
 
 def _threads(choose: Chooser) -> Any:
-    return calls.Threads(choose.below(2), _mostly_0(choose), _mostly_0(choose), choose.of((1, 1, 3)))
+    return calls.Threads(*choose.target()[:3], choose.of((1, 1, 3)))
 
 
 def _transform(choose: Chooser) -> Any:
     name = choose.of(tuple(calls.TRANSFORMS))
-    return calls.Transform(
-        choose.below(2), _mostly_0(choose), _mostly_0(choose), choose.happens(0.3), name, choose.of((0, 0, 2))
-    )
+    return calls.Transform(*choose.target(), name, choose.of((0, 0, 2)))
 
 
 def _backward(choose: Chooser) -> Any:
@@ -193,9 +196,7 @@ def _gradient(choose: Chooser) -> Any:
 
 
 def _train(choose: Chooser) -> Any:
-    call = calls.Call(
-        model=choose.below(2), graph=_mostly_0(choose), features=_mostly_0(choose), weighted=choose.happens(0.5)
-    )
+    call = calls.Call(*choose.target())
     return gradients.Train(
         call,
         choose.of((1, 2, 4)),
@@ -229,10 +230,29 @@ def _write_parameters(choose: Chooser) -> Any:
     return writes.WriteParameters(choose.below(2), choose.of(tuple(writes.WRITES)), choose.of((None, 0, 1)))
 
 
+def _differentiated(choose: Chooser) -> tuple[Any, ...]:
+    """A call, and the gradient of what it gave out."""
+    make = choose.of((_call, _call, _checkpoint))
+    return make(choose), choose.of((_backward, _gradient))(choose)
+
+
+def _called_again(choose: Chooser) -> tuple[Any, ...]:
+    """The same call before and after something is written."""
+    call = calls.Call(*choose.target(), times=choose.of((2, 3, 4)))
+    write = choose.of((_write_output, _write_features, _write_weights, _write_edges, _write_parameters, _copy))
+    return call, write(choose), dataclasses.replace(call, times=choose.of((1, 2)))
+
+
+def _copy(choose: Chooser) -> Any:
+    return writes.CopyFeatures(_mostly_0(choose), choose.below(100), choose.happens(0.4))
+
+
 # How often, and what makes the step.
 _MAKERS: tuple[tuple[float, Callable[[Chooser], Any]], ...] = (
-    (6.0, _call),
-    (3.0, _backward),
+    (5.0, _call),
+    (3.0, _differentiated),
+    (2.0, _backward),
+    (2.5, _called_again),
     (2.0, _gradient),
     (1.5, _checkpoint),
     (0.8, _threads),
@@ -243,7 +263,7 @@ _MAKERS: tuple[tuple[float, Callable[[Chooser], Any]], ...] = (
     (1.5, _write_weights),
     (1.2, _write_edges),
     (1.0, _write_parameters),
-    (1.0, lambda choose: writes.CopyFeatures(_mostly_0(choose), choose.below(100), choose.happens(0.4))),
+    (1.0, _copy),
     (1.0, lambda choose: lives.NewFeatures(_mostly_0(choose), choose.below(100))),
     (1.0, lambda choose: lives.NewEdges(_mostly_0(choose), choose.below(100))),
     (0.6, lambda choose: lives.Free(choose.happens(0.6), choose.happens(0.2))),
