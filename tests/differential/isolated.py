@@ -29,6 +29,13 @@ def warm_up() -> None:
     torch.func.jvp(torch.sin, (x,), (x,))
 
 
+def verdicts(programs: list[Program]) -> list[Difference | None]:
+    """How each program differs, for a process that was started for this alone."""
+    torch.set_num_threads(1)
+    warm_up()
+    return [verdict for _, verdict in judged(programs, lambda each: each)]
+
+
 def isolated(program: Program) -> Difference | None:
     """:func:`difference`, in a process of its own; its death is a difference too."""
     return next(each for _, each in judged([program], lambda each: each))

@@ -28,7 +28,7 @@ class Graph(Spec):
     Attributes:
         kind: How the edges are chosen.
         edges: How many, where the kind leaves it open.
-        dtype: "int64" or "int32".
+        dtype: "int64", or "int32" where they are a plain tensor.
         layout: How the [2, E] tensor lies in memory.
         form: The type of the edges: a tensor, an ``EdgeIndex``, or a sparse matrix.
         weight: What the weights are: none, or constant, or in need of a gradient, or a view.

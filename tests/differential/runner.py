@@ -16,6 +16,7 @@ from tests.differential.shrink import shrunk
 
 _BATCH = 50
 _PROGRESS_SECONDS = 10.0
+_SHRUNK_OF_A_SORT = 8
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,16 @@ def _worker(
     seeds: Sequence[int], deadline: float, number: int, processes: int, shrink_seconds: float, verdicts: Any
 ) -> None:
     """Every so-many-th batch of seeds."""
+    sorts: Counter[str] = Counter()
     for start in range(number * _BATCH, len(seeds), processes * _BATCH):
         for seed, verdict in judged(list(seeds[start : start + _BATCH]), generate):
-            verdicts.put(None if verdict is None else _made_small(seed, verdict, shrink_seconds))
+            found = None
+            if verdict is not None:
+                sorts[verdict.sort] += 1
+                # One cause shows many times: a few small programs of a sort are enough.
+                few = sorts[verdict.sort] <= _SHRUNK_OF_A_SORT
+                found = _made_small(seed, verdict, shrink_seconds if few else 0.0)
+            verdicts.put(found)
             if time.monotonic() > deadline:
                 verdicts.put("ended")
                 return

@@ -118,7 +118,9 @@ def _laid_out(pairs: Tensor, layout: str) -> tuple[Tensor, Tensor]:
 def make_edges(graph: Graph, nodes: int, dtype: torch.dtype) -> Edges:
     """A graph from its description."""
     chance = _chance(graph.seed)
-    pairs = _pairs(graph, nodes, chance).to(getattr(torch, graph.dtype))
+    pairs = _pairs(graph, nodes, chance)
+    if graph.form == "tensor":
+        pairs = pairs.to(getattr(torch, graph.dtype))
     count = pairs.size(1)
     index, base = _laid_out(pairs, graph.layout)
     numbers = torch.rand(count, generator=chance, dtype=torch.float64) + 0.5

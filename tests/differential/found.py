@@ -1,0 +1,168 @@
+"""Programs that once differed: what the fuzzer found, made small, by what each of them shows."""
+
+from tests.differential.calls import Call, Checkpoint, Transform
+from tests.differential.gradients import Backward, Gradient, Train
+from tests.differential.program import Features, Graph, Layer, Model, Program
+from tests.differential.writes import (
+    CopyFeatures,
+    WriteEdges,
+    WriteFeatures,
+    WriteOutput,
+    WriteParameters,
+    WriteWeights,
+)
+
+
+def _of(layer: str, out: int = 3, **options: object) -> tuple[Model, ...]:
+    return (Model(layers=(Layer(layer, tuple(options.items()), out),)),)
+
+
+_WEIGHTED = (Graph(weight="plain"),)
+_LEAF = (Features(grad="leaf"),)
+_UNNORMALISED = _of("GCNConv", out=1, normalize=False, add_self_loops=False)
+
+_BATCHED_LAYERS = (
+    "GCNConv",
+    "SAGEConv",
+    "GINConv",
+    "GATConv",
+    "GATv2Conv",
+    "TransformerConv",
+    "SimpleConv",
+    "AGNNConv",
+    "FAConv",
+    "SuperGATConv",
+    "LEConv",
+)
+
+FOUND: dict[str, Program] = {
+    # What is kept for constant features is handed out.
+    "two calls on constant features share no memory": Program(
+        steps=(Call(times=3),), models=_of("SimpleConv")
+    ),
+    "two calls of LGConv share no memory": Program(steps=(Call(times=3),), models=_of("LGConv")),
+    "two maxima share no memory": Program(steps=(Call(times=3),), models=_of("Plain", aggr="max")),
+    "writing to one output leaves the others alone": Program(
+        steps=(Call(times=4), WriteOutput(how="relu"), WriteOutput(age=1, how="times two")),
+        models=_of("SimpleConv"),
+    ),
+    "a write to an output through NumPy does not come back": Program(
+        steps=(Call(times=3), WriteOutput(how="numpy"), Call()), models=_of("SimpleConv")
+    ),
+    "an output that is told to need a gradient leaves the others alone": Program(
+        steps=(Call(times=3), WriteOutput(how="needs gradient"), Call()), models=_of("LGConv")
+    ),
+    "a layer that writes to its second aggregate keeps its first": Program(
+        steps=(Call(times=3),), models=_of("Remembering")
+    ),
+    "a layer whose update writes in place stays right": Program(
+        steps=(Call(times=4),), models=_of("Updating")
+    ),
+    "attention gives out edges of its own": Program(
+        steps=(Call(times=2, attention=True),), models=_of("GATConv")
+    ),
+    "attention of the second kind gives out edges of its own": Program(
+        steps=(Call(times=2, attention=True),), models=_of("GATv2Conv")
+    ),
+    # Activation checkpointing runs the forward pass twice.
+    **{
+        f"checkpointing a narrowing {layer}": Program(
+            steps=(Checkpoint(), Backward()), models=_of(layer, out=1), width=8
+        )
+        for layer in ("GCNConv", "SAGEConv", "SGConv", "TAGConv", "GraphConv")
+    },
+    "training under checkpointing": Program(
+        steps=(Train(checkpoint=True),), models=_of("GCN", out=1), width=8
+    ),
+    # Gradients of several outputs at once.
+    **{
+        f"batched gradients of {layer}": Program(
+            steps=(Call(), Gradient(how="batched")), models=_of(layer), features=_LEAF
+        )
+        for layer in _BATCHED_LAYERS
+    },
+    "a vectorized Jacobian": Program(steps=(Transform(name="jacobian vectorized"),)),
+    "a vectorized Hessian": Program(steps=(Transform(name="hessian vectorized"),)),
+    # Transforms.
+    **{
+        f"{name} of {layer}": Program(steps=(Transform(name=name, before=2),), models=_of(layer, out=1), width=8)
+        for name in ("grad", "vmap", "jvp", "functional call")
+        for layer in ("GCNConv", "SGConv", "TAGConv")
+    },
+    # Default devices.
+    **{
+        f"{layer} inside the default device meta": Program(
+            steps=(Call(context="device meta"),), models=_of(layer)
+        )
+        for layer in ("GCNConv", "SAGEConv", "GATConv", "SimpleConv", "TransformerConv", "Gated")
+    },
+    "a default device that was set": Program(
+        steps=(Call(context="default device meta"),), models=_of("SAGEConv")
+    ),
+    # Writes that the version counter does not see.
+    **{
+        f"edge weights written by way of {how}": Program(
+            steps=(Call(weighted=True, times=4), WriteWeights(how=how), Call(weighted=True)),
+            models=_UNNORMALISED,
+            graphs=_WEIGHTED,
+        )
+        for how in ("data", "data part", "numpy", "storage", "dlpack", "new data")
+    },
+    "constant features written behind the counter's back": Program(
+        steps=(Call(times=3), CopyFeatures(data=True), Call()), models=_of("SAGEConv", out=8)
+    ),
+    "parameters written behind the counter's back": Program(
+        steps=(Call(times=3), WriteParameters(how="data"), Call()), models=_of("GCNConv")
+    ),
+    # Swapped tensors.
+    "edges are swapped": Program(steps=(Call(), WriteEdges(how="swap"), Call()), models=_of("SAGEConv")),
+    "constant features are swapped": Program(
+        steps=(Call(times=2), WriteFeatures(how="swap"), Call()), models=_of("SAGEConv")
+    ),
+    # What backward does not need is not kept for it.
+    "an older output is differentiated after a step of the optimiser": Program(
+        steps=(Call(), Train(), Backward()), models=_of("GCNConv")
+    ),
+    "a lazy layer met inference mode first and trains": Program(
+        steps=(Call(context="inference"), Call(times=4)),
+        models=(Model(layers=(Layer("SAGEConv", (("bias", False),), 1, lazy=True),)),),
+        width=2,
+    ),
+    "relu in place on what attention gave out": Program(
+        steps=(Call(), Backward()),
+        models=(
+            Model(
+                layers=(Layer("TransformerConv", (("root_weight", False),)), Layer("GATConv")),
+                between="relu in place",
+            ),
+        ),
+    ),
+    "relu in place on what AGNNConv gave out": Program(
+        steps=(Call(), Backward()),
+        models=(Model(layers=(Layer("AGNNConv"), Layer("GCNConv")), between="relu in place"),),
+    ),
+    # Dtypes.
+    "coarse features meet fine weights in a layer that widens": Program(
+        steps=(Call(weighted=True),),
+        models=_of("GCNConv", out=8),
+        graphs=(Graph(weight="float32"),),
+        width=1,
+        dtype="bfloat16",
+        tight=False,
+    ),
+    "coarse features meet fine weights in GraphConv": Program(
+        steps=(Call(weighted=True),),
+        models=_of("GraphConv", out=2),
+        graphs=(Graph(weight="float32"),),
+        width=5,
+        dtype="float16",
+        tight=False,
+    ),
+    "coarse features meet fine weights in TAGConv": Program(
+        steps=(Call(weighted=True),),
+        models=_of("TAGConv", out=1),
+        graphs=(Graph(weight="float32"),),
+        dtype="bfloat16",
+        tight=False,
+    ),
+}
