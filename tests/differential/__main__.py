@@ -18,8 +18,12 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seconds", type=float, default=1800.0, help="stop after so long")
     parser.add_argument("--processes", type=int, default=2, help="on how many processes")
-    parser.add_argument("--shrink", type=float, default=30.0, help="seconds for making a difference small; 0: none")
-    parser.add_argument("--without", action="append", default=[], help="leave out programs that hold this text")
+    parser.add_argument(
+        "--shrink", type=float, default=30.0, help="seconds for making a difference small; 0: none"
+    )
+    parser.add_argument(
+        "--without", action="append", default=[], help="leave out programs that hold this text"
+    )
     parser.add_argument("--only", action="append", default=[], help="run programs alone that hold this text")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

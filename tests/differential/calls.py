@@ -264,5 +264,7 @@ TRANSFORMS: dict[str, Callable[..., Any]] = {
     "hessian vectorized": lambda f, x, *_: torch.autograd.functional.hessian(
         lambda y: f(y).square().sum(), x, vectorize=True
     ),
-    "vhp": lambda f, x, *_: torch.autograd.functional.vhp(lambda y: f(y).square().sum(), x, torch.ones_like(x)),
+    "vhp": lambda f, x, *_: torch.autograd.functional.vhp(
+        lambda y: f(y).square().sum(), x, torch.ones_like(x)
+    ),
 }

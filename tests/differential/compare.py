@@ -13,7 +13,7 @@ from tests.differential.writes import WRITES_OPERANDS
 
 # Of the largest number of a tensor. Past it, the program itself is asked how far rounding carries it.
 _RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-# Numbers below this count as if they were this large: what should be 0 is left of a difference of such numbers.
+# Smaller tensors count as this large: what should be 0 is what differences of such numbers leave.
 _SMALLEST = {torch.float64: 1e-3, torch.float32: 1e-2, torch.float16: 1e-1, torch.bfloat16: 1e-1}
 # How many times as far as rounding carried it without the patch a number may be off.
 _TIMES = 16.0
@@ -71,7 +71,9 @@ def precision(program: Program) -> torch.dtype:
     return torch.float32 if coarse and dtype is torch.float64 else dtype
 
 
-def _excused(program: Program, plain: Observation, patched: Observation, number: int, what: list[str]) -> bool:
+def _excused(
+    program: Program, plain: Observation, patched: Observation, number: int, what: list[str]
+) -> bool:
     """Whether the runs may part here."""
     if plain.error is not None and any(each in plain.message for each in _NEEDLESS):
         # If both raise, then perhaps not at the same place.
@@ -145,14 +147,20 @@ def _differences(
     for name in plain.tensors.keys() & patched.tensors.keys():
         one, other = plain.tensors[name], patched.tensors[name]
         facts = [fact for fact in one.facts if one.facts[fact] != other.facts[fact] and _counts(name, fact)]
-        found += [f"{fact}: of {name} {one.facts[fact]} without the patch, {other.facts[fact]} with it" for fact in facts]
+        found += [
+            f"{fact}: of {name} {one.facts[fact]} without the patch, {other.facts[fact]} with it"
+            for fact in facts
+        ]
         if not facts:
             near = [run.tensors[name] for run in shaken if name in run.tensors]
             distance = _distance(one, other, dtype, near)
             if distance is not None:
                 off.add(name)
                 found.append(f"numbers: of {name}, {distance}")
-    found += [f"memory: shared with the patch alone by {' and '.join(pair)}" for pair in sorted(patched.shared - plain.shared)]
+    found += [
+        f"memory: shared with the patch alone by {' and '.join(pair)}"
+        for pair in sorted(patched.shared - plain.shared)
+    ]
     found += [
         f"memory: shared without the patch alone by {' and '.join(pair)}"
         for pair in sorted(plain.shared - patched.shared)

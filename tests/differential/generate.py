@@ -9,18 +9,78 @@ from tests.differential import calls, gradients, lives, writes
 from tests.differential.layers import KINDS
 from tests.differential.program import Features, Graph, Layer, Model, Program
 
-_GRAPHS = ("random", "random", "both ways", "sorted", "few targets", "repeated", "star", "out-star", "loops", "path", "none")
-_EDGE_LAYOUTS = ("plain", "plain", "plain", "transposed", "slice", "every second", "of a stack", "view of a view")
-_WEIGHTS = ("none", "plain", "plain", "leaf", "parameter", "computed", "view", "strided", "expanded", "column", "float32")
+_GRAPHS = (
+    "random",
+    "random",
+    "both ways",
+    "sorted",
+    "few targets",
+    "repeated",
+    "star",
+    "out-star",
+    "loops",
+    "path",
+    "none",
+)
+_EDGE_LAYOUTS = (
+    "plain",
+    "plain",
+    "plain",
+    "transposed",
+    "slice",
+    "every second",
+    "of a stack",
+    "view of a view",
+)
+_WEIGHTS = (
+    "none",
+    "plain",
+    "plain",
+    "leaf",
+    "parameter",
+    "computed",
+    "view",
+    "strided",
+    "expanded",
+    "column",
+    "float32",
+)
 _LAYOUTS = ("plain", "plain", "plain", "plain", "transposed", "rows", "columns", "view of a view", "expanded")
 _VALUES = ("normal", "normal", "normal", "positive", "few", "sparse", "not a number", "infinite")
 # Layers that most models are made of come more often.
 _BETWEEN = ("relu", "relu", "relu in place", "elu", "plus one", "none")
-_COMMON = ("GCNConv", "SAGEConv", "GraphConv", "GINConv", "GATConv", "GATv2Conv", "TransformerConv", "SGConv", "TAGConv",
-           "SimpleConv", "LGConv", "Plain")
-_CONTEXTS = ("no grad", "inference", "inference", "grad", "autocast", "device cpu", "device meta", "default device meta",
-             "default dtype", "dispatch mode", "function mode", "saved on cpu", "saved copies", "anomaly",
-             "forked generator", "no multithreading")
+_COMMON = (
+    "GCNConv",
+    "SAGEConv",
+    "GraphConv",
+    "GINConv",
+    "GATConv",
+    "GATv2Conv",
+    "TransformerConv",
+    "SGConv",
+    "TAGConv",
+    "SimpleConv",
+    "LGConv",
+    "Plain",
+)
+_CONTEXTS = (
+    "no grad",
+    "inference",
+    "inference",
+    "grad",
+    "autocast",
+    "device cpu",
+    "device meta",
+    "default device meta",
+    "default dtype",
+    "dispatch mode",
+    "function mode",
+    "saved on cpu",
+    "saved copies",
+    "anomaly",
+    "forked generator",
+    "no multithreading",
+)
 
 
 class Chooser:
@@ -68,8 +128,10 @@ def generate(seed: int) -> Program:
     full_check = choose.happens(0.08)
     if any(graph.dtype == "int32" for graph in graphs):
         # The run without the patch gets 64 bits instead, which the edges that come with attention would tell.
-        steps = tuple(dataclasses.replace(step, attention=False) if isinstance(step, calls.Call) else step
-                      for step in _steps(choose, models, full_check))
+        steps = tuple(
+            dataclasses.replace(step, attention=False) if isinstance(step, calls.Call) else step
+            for step in _steps(choose, models, full_check)
+        )
     else:
         steps = _steps(choose, models, full_check)
     return Program(
@@ -131,14 +193,18 @@ def _layer(choose: Chooser) -> Layer:
             options[key] = choose.of(values)
     if options.get("normalize") is False and "add_self_loops" in kind.choices:
         options["add_self_loops"] = False  # PyG refuses the pair
-    return Layer(name, tuple(sorted(options.items())), out=choose.of((1, 2, 3, 5, 8)), lazy=choose.happens(0.08))
+    return Layer(
+        name, tuple(sorted(options.items())), out=choose.of((1, 2, 3, 5, 8)), lazy=choose.happens(0.08)
+    )
 
 
 def _steps(choose: Chooser, models: tuple[Model, ...], full_check: bool) -> tuple[Any, ...]:
     count = choose.weighted([(0.3, 4), (0.4, 7), (0.3, 11)])
     makers = _MAKERS
     # Two or three idioms a program, not all of them: what one of them breaks is easier to see.
-    chosen = [makers[0], makers[1]] + [choose.weighted([(share, (share, maker)) for share, maker in makers]) for _ in range(4)]
+    chosen = [makers[0], makers[1]] + [
+        choose.weighted([(share, (share, maker)) for share, maker in makers]) for _ in range(4)
+    ]
     steps: list[Any] = []
     while len(steps) < count:
         made = choose.weighted(chosen)(choose)
@@ -239,7 +305,9 @@ def _differentiated(choose: Chooser) -> tuple[Any, ...]:
 def _called_again(choose: Chooser) -> tuple[Any, ...]:
     """The same call before and after something is written."""
     call = calls.Call(*choose.target(), times=choose.of((2, 3, 4)))
-    write = choose.of((_write_output, _write_features, _write_weights, _write_edges, _write_parameters, _copy))
+    write = choose.of(
+        (_write_output, _write_features, _write_weights, _write_edges, _write_parameters, _copy)
+    )
     return call, write(choose), dataclasses.replace(call, times=choose.of((1, 2)))
 
 

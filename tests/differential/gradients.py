@@ -1,6 +1,6 @@
 """Steps that differentiate what came out, and train."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -104,7 +104,7 @@ class Train(Spec):
         checkpoint: Whether under activation checkpointing.
     """
 
-    call: Call = Call()
+    call: Call = field(default_factory=Call)
     steps: int = 2
     accumulate: int = 1
     set_to_none: bool = True

@@ -35,8 +35,7 @@ def run(program: Program, patched: bool, shaken: int | None = None) -> list[Obse
             if shaken is not None:
                 _shake(world, shaken)
             seen = [observe(world, "start", None)]
-            for step in program.steps:
-                seen.append(_step(world, step))
+            seen.extend(_step(world, step) for step in program.steps)
             return seen
         finally:
             for hook in [] if world is None else world.hooks:
@@ -81,7 +80,11 @@ def _surroundings(program: Program) -> Iterator[None]:
 def _shake(world: World, seed: int) -> None:
     chance = torch.Generator().manual_seed(seed)
     tensors = [nodes.held for nodes in world.nodes]
-    tensors += [edges.held[-1] if len(edges.held) > 1 else edges.weight for edges in world.graphs if edges.weight is not None]
+    tensors += [
+        edges.held[-1] if len(edges.held) > 1 else edges.weight
+        for edges in world.graphs
+        if edges.weight is not None
+    ]
     tensors += [edges.attr for edges in world.graphs]
     tensors += [each for model in world.models for each in model.parameters()]
     with torch.no_grad():

@@ -1,11 +1,9 @@
 """Programs in a process of their own, which may crash or hang without taking the others along."""
 
-import contextlib
 import os
 import pickle
 import select
 import signal
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -62,7 +60,7 @@ def _from_child(items: list[Any], program_of: Callable[[Any], Program]) -> Itera
     if child == 0:
         _work(items, program_of, reading, writing)
     os.close(writing)
-    read = 0
+    read, reaped = 0, False
     try:
         with os.fdopen(reading, "rb", buffering=0) as pipe:
             while read < len(items):
@@ -71,12 +69,13 @@ def _from_child(items: list[Any], program_of: Callable[[Any], Program]) -> Itera
                     return
                 size = pipe.read(8)
                 if not size:
+                    reaped = True
                     yield _ending(program_of(items[read]), f"died: {_death(child)}")
                     return
                 yield pickle.loads(_exactly(pipe, int.from_bytes(size, "little")))
                 read += 1
     finally:
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        if not reaped:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
 
@@ -120,11 +119,6 @@ def _exactly(pipe: Any, size: int) -> bytes:
 
 
 def _death(child: int) -> str:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            code = os.waitstatus_to_exitcode(status)
-            return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
-        time.sleep(0.01)
-    return "and closed its pipe"
+    """How a process ended whose end of the pipe is closed."""
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"

@@ -169,11 +169,13 @@ KINDS: dict[str, Kind] = {
         "attr",
         pair=True,
     ),
-    "GATConv": Kind(
-        pyg.GATConv, {**_ATTENTION, "residual": _BOOL}, "attention", pair=True, lazy=True
-    ),
+    "GATConv": Kind(pyg.GATConv, {**_ATTENTION, "residual": _BOOL}, "attention", pair=True, lazy=True),
     "GATv2Conv": Kind(
-        pyg.GATv2Conv, {**_ATTENTION, "share_weights": _BOOL, "residual": _BOOL}, "attention", pair=True, lazy=True
+        pyg.GATv2Conv,
+        {**_ATTENTION, "share_weights": _BOOL, "residual": _BOOL},
+        "attention",
+        pair=True,
+        lazy=True,
     ),
     "TransformerConv": Kind(
         pyg.TransformerConv,
@@ -183,7 +185,9 @@ KINDS: dict[str, Kind] = {
         lazy=True,
     ),
     "SGConv": Kind(
-        pyg.SGConv, {"K": (1, 2, 3), "cached": (False, False, True), "add_self_loops": _NOBOOL, **_BIAS}, "weight"
+        pyg.SGConv,
+        {"K": (1, 2, 3), "cached": (False, False, True), "add_self_loops": _NOBOOL, **_BIAS},
+        "weight",
     ),
     "TAGConv": Kind(pyg.TAGConv, {"K": (1, 2, 3), "normalize": _NOBOOL, **_BIAS}, "weight"),
     "SSGConv": Kind(
@@ -198,7 +202,10 @@ KINDS: dict[str, Kind] = {
         keeps_width=True,
     ),
     "LGConv": Kind(
-        lambda inp, out, **options: pyg.LGConv(**options), {"normalize": _NOBOOL, **_FLOW}, "weight", keeps_width=True
+        lambda inp, out, **options: pyg.LGConv(**options),
+        {"normalize": _NOBOOL, **_FLOW},
+        "weight",
+        keeps_width=True,
     ),
     "SimpleConv": Kind(
         lambda inp, out, **options: pyg.SimpleConv(**options),
@@ -207,7 +214,11 @@ KINDS: dict[str, Kind] = {
         keeps_width=True,
         pair=True,
     ),
-    "ChebConv": Kind(lambda inp, out, K=2, **options: pyg.ChebConv(inp, out, K, **options), {"K": (2, 1, 3), "normalization": ("sym", "rw"), **_BIAS}, "weight"),
+    "ChebConv": Kind(
+        lambda inp, out, K=2, **options: pyg.ChebConv(inp, out, K, **options),
+        {"K": (2, 1, 3), "normalization": ("sym", "rw"), **_BIAS},
+        "weight",
+    ),
     "ClusterGCNConv": Kind(pyg.ClusterGCNConv, {"diag_lambda": (0.0, 0.5)}),
     "ARMAConv": Kind(
         pyg.ARMAConv, {"num_stacks": (1, 2), "num_layers": (1, 2), "shared_weights": _BOOL}, "weight"
@@ -243,7 +254,8 @@ KINDS: dict[str, Kind] = {
         "attention",
     ),
     "EdgeConv": Kind(
-        lambda inp, out, **options: pyg.EdgeConv(_mlp(2 * inp, out), **options), {"aggr": ("max", "sum", "mean")}
+        lambda inp, out, **options: pyg.EdgeConv(_mlp(2 * inp, out), **options),
+        {"aggr": ("max", "sum", "mean")},
     ),
     "MFConv": Kind(pyg.MFConv, {"max_degree": (3, 10), **_BIAS}, pair=True),
     "LEConv": Kind(pyg.LEConv, {**_BIAS}, "weight"),
@@ -260,9 +272,14 @@ KINDS: dict[str, Kind] = {
         "attr",
         keeps_width=True,
     ),
-    "MixHopConv": Kind(lambda inp, out, **options: pyg.MixHopConv(inp, out, powers=[1], **options), {**_BIAS}, "weight"),
+    "MixHopConv": Kind(
+        lambda inp, out, **options: pyg.MixHopConv(inp, out, powers=[1], **options), {**_BIAS}, "weight"
+    ),
     "GatedGraphConv": Kind(
-        lambda inp, out, num_layers=1, **options: pyg.GatedGraphConv(inp, num_layers, **options), {"num_layers": (1, 2)}, "weight", keeps_width=True
+        lambda inp, out, num_layers=1, **options: pyg.GatedGraphConv(inp, num_layers, **options),
+        {"num_layers": (1, 2)},
+        "weight",
+        keeps_width=True,
     ),
     "GeneralConv": Kind(pyg.GeneralConv, {"attention": _BOOL, "aggr": ("sum", "max")}),
     "EGConv": Kind(

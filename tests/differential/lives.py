@@ -162,7 +162,9 @@ def _times_two(module: Any, *values: Any) -> Any:
     """A hook of any kind that doubles what it is given last."""
     value = values[-1]
     if isinstance(value, tuple):
-        return tuple(each * 2.0 if isinstance(each, Tensor) and each.is_floating_point() else each for each in value)
+        return tuple(
+            each * 2.0 if isinstance(each, Tensor) and each.is_floating_point() else each for each in value
+        )
     return value * 2.0 if isinstance(value, Tensor) and value.is_floating_point() else None
 
 
@@ -195,8 +197,12 @@ HOOKS: dict[str, Callable[[torch.nn.Module], Any]] = {
     "backward": lambda model: _layer_of(model, "message passing").register_full_backward_hook(_look),
     "aggregation": lambda model: _layer_of(model, "aggregation").register_forward_hook(_times_two),
     "message": lambda model: _layer_of(model, "message passing").register_message_forward_hook(_message_hook),
-    "propagate": lambda model: _layer_of(model, "message passing").register_propagate_forward_hook(_message_hook),
-    "aggregate": lambda model: _layer_of(model, "message passing").register_aggregate_forward_hook(_message_hook),
+    "propagate": lambda model: _layer_of(model, "message passing").register_propagate_forward_hook(
+        _message_hook
+    ),
+    "aggregate": lambda model: _layer_of(model, "message passing").register_aggregate_forward_hook(
+        _message_hook
+    ),
     "parameter": lambda model: next(model.parameters()).register_hook(_doubled),
     "every module": lambda model: torch.nn.modules.module.register_module_forward_hook(_look),
 }

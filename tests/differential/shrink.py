@@ -56,8 +56,7 @@ def _smaller(program: Program, found: Difference) -> Iterator[Program]:
             if len(model.layers) > 1:
                 fewer = dataclasses.replace(model, layers=model.layers[:j] + model.layers[j + 1 :])
                 yield dataclasses.replace(program, models=_with(program.models, i, fewer))
-    for changed in _simpler(program):
-        yield changed
+    yield from _simpler(program)
 
 
 def _with(values: tuple[Any, ...], position: int, value: Any) -> tuple[Any, ...]:
@@ -82,7 +81,10 @@ def _simpler(value: Any) -> Iterator[Any]:
             yield dataclasses.replace(value, **{field.name: field.default})
             if isinstance(now, int) and not isinstance(now, bool):
                 for fewer in (now // 2, now - 1):
-                    if fewer > (field.default if isinstance(field.default, int) else 0) or field.name in _COUNTS:
+                    if (
+                        fewer > (field.default if isinstance(field.default, int) else 0)
+                        or field.name in _COUNTS
+                    ):
                         yield dataclasses.replace(value, **{field.name: max(fewer, 0)})
 
 

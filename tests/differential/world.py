@@ -220,7 +220,10 @@ class Chain(torch.nn.Module):
         super().__init__()
         steps: list[Any] = []
         for layer, each in zip(layers, takes, strict=True):
-            steps += [(layer, "x, index, weight -> x" if each == "weight" else "x, index -> x"), torch.nn.ReLU()]
+            steps += [
+                (layer, "x, index, weight -> x" if each == "weight" else "x, index -> x"),
+                torch.nn.ReLU(),
+            ]
         self.layers = Sequential("x, index, weight", steps[:-1])
 
     def forward(self, x: Any, edges: dict[str, Any], **more: Any) -> Any:

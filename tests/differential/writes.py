@@ -174,7 +174,9 @@ def _column(index: Tensor) -> None:
 
 def _storage_of_edges(index: Tensor) -> None:
     changed = _other_targets(index)
-    torch.empty(0, dtype=index.dtype).set_(index.untyped_storage(), index.storage_offset(), index.shape, index.stride()).copy_(changed)
+    torch.empty(0, dtype=index.dtype).set_(
+        index.untyped_storage(), index.storage_offset(), index.shape, index.stride()
+    ).copy_(changed)
 
 
 EDGE_WRITES: dict[str, Callable[[Tensor], object]] = {
@@ -196,7 +198,7 @@ HIDDEN_EDGE_WRITES: dict[str, Callable[[Tensor], object]] = {
     "data": lambda index: index.data.copy_(_other_targets(index)),
     "storage": _storage_of_edges,
 }
-"""Writes that a version counter does not see: the documents promise to notice them under a full check alone."""
+"""Writes that no version counter sees: the documents promise to notice them under a full check alone."""
 
 
 @dataclass(frozen=True, repr=False)
