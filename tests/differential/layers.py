@@ -94,6 +94,11 @@ class Kind:
     pair: bool = False
     lazy: bool = False
 
+    @property
+    def attention(self) -> bool:
+        """Whether it gives out attention weights to whoever asks."""
+        return self.make in (pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv)
+
     def width(self, inp: int, out: int, options: dict[str, Any]) -> int:
         """Columns that go out."""
         if self.keeps_width:

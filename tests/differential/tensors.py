@@ -128,7 +128,7 @@ def make_edges(graph: Graph, nodes: int, dtype: torch.dtype) -> Edges:
     kinds = torch.randint(RELATIONS, (count,), generator=chance)
     weight, leaf, held = _weight(graph.weight, numbers.to(dtype))
     if graph.form == "EdgeIndex":
-        index = EdgeIndex(index, sparse_size=(nodes, nodes))
+        index = EdgeIndex(index.contiguous(), sparse_size=(nodes, nodes))
     elif graph.form in ("csr", "coo"):
         values = torch.ones(count, dtype=dtype) if weight is None else weight.detach()
         index = torch.sparse_coo_tensor(pairs.flip(0).long(), values, (nodes, nodes)).coalesce()

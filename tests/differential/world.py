@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch_geometric import EdgeIndex
 from torch_geometric.nn import Sequential
 
 import onehop
@@ -166,6 +167,8 @@ def version_of(tensor: Tensor) -> int:
 
 def tensors_in(value: Any) -> list[Tensor]:
     """The dense tensors in what a layer gave out."""
+    if isinstance(value, EdgeIndex):
+        return [value.as_tensor()]
     if isinstance(value, Tensor):
         return [value] if value.layout is torch.strided else []
     if isinstance(value, tuple | list):
