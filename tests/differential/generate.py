@@ -129,7 +129,7 @@ def generate(seed: int) -> Program:
     narrow = any(graph.dtype == "int32" for graph in graphs)
     steps = tuple(_fitting(choose, step, models, narrow) for step in _steps(choose, models, full_check))
     if narrow:
-        # torch 2.13 differentiates scatter_add wrongly with such indices, where PyG's code runs in either run.
+        # torch 2.13 differentiates scatter_add wrongly with such indices.
         steps = tuple(step for step in steps if not isinstance(step, _DIFFERENTIATING))
     return Program(
         steps=steps,

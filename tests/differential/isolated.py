@@ -11,6 +11,7 @@ import torch
 
 from tests.differential.check import difference
 from tests.differential.compare import Difference
+from tests.differential.interpreter import run
 from tests.differential.layers import KINDS
 from tests.differential.program import Program
 
@@ -70,7 +71,7 @@ def _from_child(items: list[Any], program_of: Callable[[Any], Program]) -> Itera
                 size = pipe.read(8)
                 if not size:
                     reaped = True
-                    yield _ending(program_of(items[read]), f"died: {_death(child)}")
+                    yield _judged_dead(program_of(items[read]), _death(child))
                     return
                 yield pickle.loads(_exactly(pipe, int.from_bytes(size, "little")))
                 read += 1
@@ -85,9 +86,7 @@ def _work(items: list[Any], program_of: Callable[[Any], Program], reading: int, 
     code = 1
     try:
         os.close(reading)
-        # What torch and the C library say on the way down is not for the reader of the report.
-        silent = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silent, 2)
+        _hush()
         with os.fdopen(writing, "wb", buffering=0) as pipe:
             for item in items:
                 verdict = pickle.dumps(_verdict(program_of(item)))
@@ -116,6 +115,26 @@ def _exactly(pipe: Any, size: int) -> bytes:
             raise EOFError("The process died while it told its verdict.")
         parts += part
     return parts
+
+
+def _judged_dead(program: Program, death: str) -> Difference | None:
+    """What the death of a process says: nothing, if the program kills it without the patch, too."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _hush()
+            run(program, patched=False)
+        finally:
+            os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        return None
+    return _ending(program, f"died: {death}")
+
+
+def _hush() -> None:
+    """Sends to nowhere what torch and the C library say when a process dies."""
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 2)
 
 
 def _death(child: int) -> str:

@@ -17,6 +17,8 @@ def _numpy(tensor: Tensor) -> None:
 
 
 def _set(tensor: Tensor) -> None:
+    if tensor._is_view():
+        return  # torch crashes when its base is written to later
     tensor.set_((tensor.detach() * 2.0).untyped_storage(), 0, tensor.shape)
 
 
