@@ -146,6 +146,7 @@ class Checkpoint(Spec):
     def run(self, world: World) -> None:
         """Calls."""
         model, edges = world.model(self.model), world.edges_of(self.graph, self.weighted)
+        world.checkpointed = True
         for _ in range(self.times):
             out = torch.utils.checkpoint.checkpoint(
                 model, world.feature(self.features).operand(), edges, use_reentrant=self.reentrant

@@ -149,6 +149,33 @@ FOUND: dict[str, Program] = {
         steps=(Call(), Backward()),
         models=(Model(layers=(Layer("AGNNConv"), Layer("GCNConv")), between="relu in place"),),
     ),
+    "relu in place on what GATConv gave out": Program(
+        steps=(Call(), Backward()),
+        models=(
+            Model(layers=(Layer("GATConv", (("bias", False),)), Layer("GCNConv")), between="relu in place"),
+        ),
+    ),
+    "checkpointing the first call of a lazy layer": Program(
+        steps=(Checkpoint(), Backward()),
+        models=(Model(layers=(Layer("SAGEConv", out=2, lazy=True),)),),
+        tight=False,
+    ),
+    # Edges of PyG's own type.
+    **{
+        f"an EdgeIndex is written to for {layer}": Program(
+            steps=(Call(), WriteEdges(), Call()),
+            models=_of(layer),
+            graphs=(Graph(form="EdgeIndex"),),
+            tight=False,
+        )
+        for layer in ("GraphConv", "GCNConv", "SGConv", "GATv2Conv", "FiLMConv")
+    },
+    "an EdgeIndex with numbers out of range": Program(
+        steps=(Call(), WriteEdges(how="out of range"), Call()),
+        models=_of("GraphConv"),
+        graphs=(Graph(form="EdgeIndex"),),
+        tight=False,
+    ),
     # Dtypes.
     "coarse features meet fine weights in a layer that widens": Program(
         steps=(Call(weighted=True),),

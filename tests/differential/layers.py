@@ -297,7 +297,8 @@ KINDS: dict[str, Kind] = {
     "GAT": Kind(_basic(pyg.GAT), {**_BASIC, "v2": _BOOL, "heads": (1, 2)}),
     "Gated": Kind(Gated, {**_AGGR, **_FLOW}),
     "Plain": Kind(Plain, {**_AGGR, **_FLOW}, keeps_width=True),
-    "Updating": Kind(Updating, _AGGR, keeps_width=True),
+    # Not max and min: PyG needs what they gave for their gradient.
+    "Updating": Kind(Updating, {"aggr": ("sum", "mean")}, keeps_width=True),
     "Remembering": Kind(Remembering, _AGGR, keeps_width=True),
     "GCNOfTheTutorial": Kind(GCNOfTheTutorial),
 }

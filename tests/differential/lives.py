@@ -121,6 +121,9 @@ CHANGES: dict[str, Callable[[torch.nn.Module], Any]] = {
 }
 
 
+_CONVERSIONS = ("float and double", "swapped conversion", "bfloat16")
+
+
 @dataclass(frozen=True, repr=False)
 class Change(Spec):
     """Changes a model, or puts a copy in its place.
@@ -136,6 +139,8 @@ class Change(Spec):
     def run(self, world: World) -> None:
         """Changes."""
         number = self.model % len(world.models)
+        if self.how in _CONVERSIONS:
+            world.forget_recorded()  # what backward needs is not of the dtype that it was
         world.models[number] = CHANGES[self.how](world.models[number])
         if self.how not in ("train", "eval", "zero grad", "zero grad to zero"):
             world.optimisers.pop(number, None)
@@ -297,6 +302,8 @@ class Patching(Spec):
 
     def run(self, world: World) -> None:
         """Does it."""
+        if world.checkpointed:
+            world.forget_recorded()  # their forward pass would run again, now otherwise than before
         if world.handle is not None:
             PATCHES[self.how](world)
 

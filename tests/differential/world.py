@@ -79,6 +79,7 @@ class World:
         optimisers: Of the models, by number.
         hooks: Handles of hooks that are registered.
         found: What the current step wants to be compared beside the things above.
+        checkpointed: Whether outputs came out under activation checkpointing.
     """
 
     program: Program
@@ -90,6 +91,7 @@ class World:
     optimisers: dict[int, torch.optim.Optimizer] = field(default_factory=dict)
     hooks: list[Any] = field(default_factory=list)
     found: dict[str, Any] = field(default_factory=dict)
+    checkpointed: bool = False
 
     @property
     def dtype(self) -> torch.dtype:
