@@ -168,7 +168,7 @@ FOUND: dict[str, Program] = {
             graphs=(Graph(form="EdgeIndex"),),
             tight=False,
         )
-        for layer in ("GraphConv", "GCNConv", "SGConv", "GATv2Conv", "FiLMConv")
+        for layer in ("GraphConv", "SAGEConv", "GINConv", "TransformerConv", "Plain")
     },
     "an EdgeIndex with numbers out of range": Program(
         steps=(Call(), WriteEdges(how="out of range"), Call()),

@@ -134,4 +134,5 @@ class Train(Spec):
     def _called(self, world: World) -> Any:
         if not self.checkpoint:
             return called(world, self.call)
+        world.checkpointed = True
         return torch.utils.checkpoint.checkpoint(called, world, self.call, use_reentrant=False)
