@@ -155,6 +155,12 @@ FOUND: dict[str, Program] = {
             Model(layers=(Layer("GATConv", (("bias", False),)), Layer("GCNConv")), between="relu in place"),
         ),
     ),
+    "an output of attention is detached in place": Program(
+        steps=(Call(), WriteOutput(how="detach")), models=_of("AGNNConv"), tight=False
+    ),
+    "what attention weights do not depend on has no gradient": Program(
+        steps=(Call(attention=True), Gradient()), models=_of("TransformerConv"), tight=False
+    ),
     "checkpointing the first call of a lazy layer": Program(
         steps=(Checkpoint(), Backward()),
         models=(Model(layers=(Layer("SAGEConv", out=2, lazy=True),)),),
