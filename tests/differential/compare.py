@@ -72,7 +72,7 @@ def precision(program: Program) -> torch.dtype:
 
 
 def _excused(
-    program: Program, plain: Observation, patched: Observation, number: int, what: list[str]
+    program: Program, plain: Observation, patched: Observation, number: int, numbers: frozenset[str]
 ) -> bool:
     """Whether the runs may part here."""
     if plain.error is not None and any(each in plain.message for each in _NEEDLESS):
@@ -83,7 +83,7 @@ def _excused(
         return any(isinstance(step, WRITES_OPERANDS) for step in program.steps[:number])
     if plain.error is None and patched.error is None and not _finite_features(program):
         # (A X) W and A (X W) multiply other numbers by 0, and so do other ways to the same gradient.
-        return all(line.startswith("numbers") and (_reorders(program) or _of_gradient(line)) for line in what)
+        return bool(numbers) and (_reorders(program) or all(map(_of_gradient, numbers)))
     if program.dtype == "float16" and plain.error is None:
         # PyG adds up in 16 bits, where sums overflow that do not in 32.
         return any(
@@ -94,9 +94,9 @@ def _excused(
     return False
 
 
-def _of_gradient(line: str) -> bool:
-    name = line.removeprefix("numbers: of ").split(",")[0]
-    return name.startswith("gradient") or "(0)" in line
+def _of_gradient(name: str) -> bool:
+    """Whether a tensor is a gradient, or what a step found, which is one or made of them."""
+    return name.startswith("gradient") or name.endswith(")")
 
 
 def _reorders(program: Program) -> bool:
@@ -131,7 +131,7 @@ def first_difference(
     for number, (one, other) in enumerate(zip(plain, patched, strict=False)):
         what, numbers = _differences(one, other, dtype, [run[number] for run in shaken if number < len(run)])
         if what:
-            if _excused(program, one, other, number, what):
+            if _excused(program, one, other, number, numbers):
                 return None
             return Difference(number, one.step, tuple(what), numbers)
         if one.step == "build":
@@ -146,8 +146,9 @@ def _differences(
         told = f"without the patch {_told(plain)}; with it {_told(patched)}"
         return [f"error: {told}"], frozenset()
     found = []
-    missing = sorted(plain.tensors.keys() ^ patched.tensors.keys())
-    found += [f"there in one run alone: {name}" for name in missing]
+    for here, there, which in ((plain, patched, "without"), (patched, plain, "with")):
+        alone = sorted(here.tensors.keys() - there.tensors.keys())
+        found += [f"there {which} the patch alone: {name}" for name in alone]
     off: set[str] = set()
     for name in plain.tensors.keys() & patched.tensors.keys():
         one, other = plain.tensors[name], patched.tensors[name]
@@ -169,7 +170,7 @@ def _differences(
     found += [
         f"memory: shared without the patch alone by {' and '.join(pair)}"
         for pair in sorted(plain.shared - patched.shared)
-        if not any(name.startswith("gradient") or name.endswith(")") for name in pair)
+        if not any(map(_of_gradient, pair))
     ]
     if plain.chance != patched.chance:
         found.append("chance: the generator's state differs")
@@ -185,7 +186,7 @@ def _told(seen: Observation) -> str:
 
 def _counts(name: str, fact: str) -> bool:
     """Whether a fact is promised: how a gradient lies in memory is not."""
-    return fact != "is_contiguous" or not (name.startswith("gradient") or name.endswith(")"))
+    return fact != "is_contiguous" or not _of_gradient(name)
 
 
 def _distance(one: Seen, other: Seen, dtype: torch.dtype, near: list[Seen]) -> str | None:
