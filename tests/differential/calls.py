@@ -162,7 +162,8 @@ class Threads(Spec):
         model: Which.
         graph: Which.
         features: Which.
-        count: How many threads; with several no gradients are recorded.
+        count: How many threads; with several no gradients are recorded, and the model is in evaluation: in
+            which order they would draw from the generator is not known.
     """
 
     model: int = 0
@@ -175,11 +176,14 @@ class Threads(Spec):
         outs: list[Any] = [None] * self.count
         errors: list[Exception] = []
         edges = world.edges_of(self.graph, False)
+        model = world.model(self.model)
+        training = model.training
+        model.train(training and self.count == 1)
 
         def call(number: int) -> None:
             try:
                 with torch.set_grad_enabled(self.count == 1):
-                    outs[number] = world.model(self.model)(world.feature(self.features).operand(), edges)
+                    outs[number] = model(world.feature(self.features).operand(), edges)
             except Exception as error:  # raised again below, where the program's step is
                 errors.append(error)
 
@@ -188,6 +192,7 @@ class Threads(Spec):
             thread.start()
         for thread in threads:
             thread.join()
+        model.train(training)
         if errors:
             raise errors[0]
         for out in outs:

@@ -25,6 +25,7 @@ _NEEDLESS = (
     "Trying to backward through the graph a second time",  # edges times width that PyG keeps, and we do not
     _WRITTEN,  # likewise
     "Expected use_count of t1",  # swap_tensors, while what PyG keeps holds the tensor
+    "Inference tensors cannot be saved for backward",  # cached=True, and the first call in inference mode
     "Cannot set version_counter for inference tensor",  # an EdgeIndex in inference mode
 )
 
@@ -81,17 +82,27 @@ def _excused(
     if plain.error is None and patched.error is not None and _WRITTEN in patched.message:
         # We keep the operands, where PyG keeps copies of them, one row an edge.
         return any(isinstance(step, WRITES_OPERANDS) for step in program.steps[:number])
-    if plain.error is None and patched.error is None and not _finite_features(program):
-        # (A X) W and A (X W) multiply other numbers by 0, and so do other ways to the same gradient.
-        return bool(numbers) and (_reorders(program) or all(map(_of_gradient, numbers)))
-    if program.dtype == "float16" and plain.error is None:
+    return bool(numbers) and _excused_numbers(program, plain, patched, numbers)
+
+
+def _excused_numbers(
+    program: Program, plain: Observation, patched: Observation, numbers: frozenset[str]
+) -> bool:
+    """Whether the runs may part where nothing but these numbers differs."""
+    finite = {name: (_finite(plain.tensors[name]), _finite(patched.tensors[name])) for name in numbers}
+    if program.dtype == "float16" and (False, True) in finite.values():
         # PyG adds up in 16 bits, where sums overflow that do not in 32.
-        return any(
-            not _finite(seen) and _finite(patched.tensors[name])
-            for name, seen in plain.tensors.items()
-            if name in patched.tensors
+        return True
+    if not _finite_features(program):
+        # (A X) W and A (X W) multiply other numbers by 0, and so do other ways to the same gradient.
+        return all(
+            found != (True, True) and (_reorders(program) or _of_gradient(name))
+            for name, found in finite.items()
         )
-    return False
+    # NaN times 0, for nodes without edges, which are not multiplied at all where the weight comes first.
+    return _reorders(program) and all(
+        found == (False, True) and _of_gradient(name) for name, found in finite.items()
+    )
 
 
 def _of_gradient(name: str) -> bool:
