@@ -38,13 +38,11 @@ class Difference:
         number: Of the step; 0 is the start.
         step: The step.
         what: What differs, a line each.
-        numbers: The names of tensors whose numbers alone differ.
     """
 
     number: int
     step: str
     what: tuple[str, ...]
-    numbers: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         """Several lines."""
@@ -144,7 +142,7 @@ def first_difference(
         if what:
             if _excused(program, one, other, number, numbers):
                 return None
-            return Difference(number, one.step, tuple(what), numbers)
+            return Difference(number, one.step, tuple(what))
         if one.step == "build":
             return None
     return None
@@ -161,7 +159,7 @@ def _differences(
         alone = sorted(here.tensors.keys() - there.tensors.keys())
         found += [f"there {which} the patch alone: {name}" for name in alone]
     off: set[str] = set()
-    for name in plain.tensors.keys() & patched.tensors.keys():
+    for name in (each for each in plain.tensors if each in patched.tensors):
         one, other = plain.tensors[name], patched.tensors[name]
         facts = [fact for fact in one.facts if one.facts[fact] != other.facts[fact] and _counts(name, fact)]
         found += [

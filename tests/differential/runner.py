@@ -35,11 +35,6 @@ class Found:
     difference: Difference
     alone: bool
 
-    @property
-    def signature(self) -> tuple[str, str]:
-        """What is likely the same for differences of one cause."""
-        return self.difference.sort, type(self.program.steps[-1]).__name__ if self.program.steps else ""
-
     def __str__(self) -> str:
         """The difference, and the program as Python."""
         note = "" if self.alone else "\nIt differs after other programs alone, not in a process of its own."
