@@ -24,7 +24,7 @@ MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS))
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-dgl fuzz gpu-check lint format bench results wheel clean
+.PHONY: help demo test test-thresholds test-dgl fuzz sanitize gpu-check lint format bench results wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -37,6 +37,14 @@ test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverag
 	$(call say,pytest)
 	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90 $(ARGS)
 
+# What is done from a size on alone, done at every size. With ONEHOP_PYG_SOURCE, a checkout of PyG's source, its own
+# tests too.
+test-thresholds: $(MADE)/develop $(MADE)/onehop  ## the patch's tests once more, with every threshold at its least
+	$(call say,pytest without thresholds)
+	ONEHOP_THRESHOLDS=none $(BIN)/python -m pytest tests/integrations/pyg tests/kernels/test_ordered_weights.py \
+	  --ignore tests/integrations/pyg/test_idioms.py $(ARGS)
+	$(if $(ONEHOP_PYG_SOURCE),$(BIN)/python tests/integrations/pyg/host_suite.py --source $(ONEHOP_PYG_SOURCE))
+
 # DGL's newest release in the registry was made for older releases of torch, so it stays out of .venv. It lies in
 # a folder of its own and sees the packages of .venv; the tests help it to be imported.
 test-dgl: $(MADE)/develop $(MADE)/onehop .venv-dgl/.made  ## the tests of DGL's patch, beside DGL 2.1.0
@@ -47,6 +55,11 @@ test-dgl: $(MADE)/develop $(MADE)/onehop .venv-dgl/.made  ## the tests of DGL's 
 fuzz: $(MADE)/develop $(MADE)/onehop  ## random programs with and without the patch (30 minutes at most)
 	$(call say,random programs with and without the patch)
 	$(BIN)/python -m tests.differential --programs 10000 --seconds 1800 --processes 2 $(ARGS)
+
+# The ordinary build stays as it is: what is compiled here lies in build/.
+sanitize: $(MADE)/develop  ## tests of native code with sanitizers for memory, arithmetic, threads
+	$(call say,pytest on an extension with sanitizers: compiles for long the first time)
+	$(BIN)/python scripts/sanitize.py $(ARGS)
 
 gpu-check: $(MADE)/develop $(MADE)/onehop  ## compile every GPU kernel for four GPUs, without one (3 minutes)
 	$(call say,kernels compiled ahead of time)

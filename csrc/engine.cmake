@@ -4,11 +4,17 @@
 set(ONEHOP_OPTIMISE -O3 CACHE STRING "How far kernels are optimised")
 set(ONEHOP_TYPES float double bfloat16 float16 CACHE STRING "Types that aggregation and attention are compiled for")
 option(ONEHOP_WERROR "Treat warnings as errors" OFF)
+set(ONEHOP_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them, for all that is made below")
 
 set(onehop_csrc ${CMAKE_CURRENT_LIST_DIR})
 set(onehop_warnings -Wall -Wextra -Wno-psabi)
 if(ONEHOP_WERROR)
   list(APPEND onehop_warnings -Werror)
+endif()
+
+if(ONEHOP_SANITIZE)
+  add_compile_options(-fsanitize=${ONEHOP_SANITIZE} -fno-omit-frame-pointer -g1 -D_GLIBCXX_ASSERTIONS)
+  add_link_options(-fsanitize=${ONEHOP_SANITIZE})
 endif()
 
 set(onehop_isas portable)
@@ -29,7 +35,7 @@ endif()
 # Adds the runtime, and every kernel source once per instruction set (aggregation and attention, the
 # largest, once per type as well) to a target.
 function(onehop_add_engine target)
-  foreach(name communities csr dispatch fingerprint hubs parallel pool process_memory)
+  foreach(name communities csr dispatch fingerprint fork_safe_mutex hubs parallel pool process_memory)
     target_sources(${target} PRIVATE ${onehop_csrc}/runtime/${name}.cpp)
   endforeach()
   target_include_directories(${target} PRIVATE ${onehop_csrc}/include)

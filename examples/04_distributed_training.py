@@ -64,8 +64,10 @@ def main() -> None:
     dist.barrier()
     graph = distributed.DistributedGraph.open(graph_folder)
     x, y = graph.load("x"), graph.load("y")
-    torch.manual_seed(0)  # the same parameters everywhere
-    model = GCN()
+    with distributed.same_random(
+        0
+    ):  # the same parameters everywhere, and random numbers of its own afterwards
+        model = GCN()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     start = 0
     if checkpoint.exists():

@@ -32,7 +32,7 @@ nb::ndarray<nb::pytorch> pool_empty(const std::vector<size_t>& shape, int dtype_
   const auto dtype = static_cast<onehop::DType>(dtype_number);
   int64_t bytes = bytes_of(dtype);
   for (const size_t extent : shape) {
-    if (__builtin_mul_overflow(bytes, static_cast<int64_t>(extent), &bytes)) throw std::bad_alloc();
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) throw std::bad_alloc();
   }
   auto block = std::make_unique<onehop::Block>(bytes);
   if (!*block) throw std::bad_alloc();
@@ -232,6 +232,9 @@ NB_MODULE(_native, m) {
       "fingerprint",
       [](Address data, int64_t bytes, int threads) { return onehop::fingerprint(at(data), bytes, threads); }, "data"_a,
       "bytes"_a, "threads"_a, Released());
+  m.def(
+      "sampled_fingerprint",
+      [](Address data, int64_t bytes) { return onehop::sampled_fingerprint(at(data), bytes); }, "data"_a, "bytes"_a);
 
   m.def("bind_openmp", &onehop::bind_openmp, "path"_a);
   m.def("openmp_bound", &onehop::openmp_bound);

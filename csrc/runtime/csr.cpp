@@ -278,14 +278,14 @@ std::unique_ptr<WorkList> cut(const Csr& csr, int64_t edges_per_item) {
 }  // namespace
 
 const WorkList& Csr::work(int64_t edges_per_item) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<ForkSafeMutex> lock(mutex_);
   auto& list = work_[edges_per_item];
   if (list == nullptr) list = cut(*this, edges_per_item);
   return *list;
 }
 
 std::shared_ptr<const Block> Csr::narrow_col(int threads) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<ForkSafeMutex> lock(mutex_);
   if (narrow_col_ == nullptr) {
     auto made = std::make_shared<const Block>((edges + kPadding) * static_cast<int64_t>(sizeof(uint16_t)));
     if (!*made) return made;
@@ -301,12 +301,12 @@ std::shared_ptr<const Block> Csr::narrow_col(int threads) const {
 }
 
 void Csr::free_narrow_col() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<ForkSafeMutex> lock(mutex_);
   narrow_col_.reset();
 }
 
 int64_t Csr::bytes() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<ForkSafeMutex> lock(mutex_);
   int64_t total = rowptr.bytes() + col.bytes() + perm.bytes() + row_of.bytes();
   if (narrow_col_ != nullptr) total += narrow_col_->bytes();
   for (const auto& [hubs, made] : hub_cols_) total += made != nullptr ? made->col.bytes() + made->hubs.bytes() : 0;

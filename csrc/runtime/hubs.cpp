@@ -47,14 +47,14 @@ std::shared_ptr<const HubCols> with_hubs(const Csr& csr, int64_t count) {
 }  // namespace
 
 std::shared_ptr<const HubCols> Csr::hub_cols(int64_t hubs) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<ForkSafeMutex> lock(mutex_);
   auto& kept = hub_cols_[hubs];
   if (kept == nullptr) kept = with_hubs(*this, std::min(hubs, cols));
   return kept;
 }
 
 void Csr::free_hub_cols(int64_t hubs) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<ForkSafeMutex> lock(mutex_);
   hub_cols_.erase(hubs);
 }
 

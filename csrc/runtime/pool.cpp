@@ -9,6 +9,7 @@
 
 #include "onehop/block.hpp"
 #include "onehop/process_memory.hpp"
+#include "poison.hpp"
 
 namespace onehop {
 namespace {
@@ -16,6 +17,8 @@ namespace {
 constexpr int64_t kHugePage = int64_t{2} << 20;
 // Below this the C library's own recycling is as good, and a huge page would be mostly empty.
 constexpr int64_t kSmallest = int64_t{1} << 20;
+// More is in no machine, and sizes that are rounded up stay numbers of 64 bits.
+constexpr int64_t kLargest = int64_t{1} << 60;
 // A kept block may be this much larger than what is asked for (1/8), so that it stays of use to other sizes.
 constexpr int64_t kSlack = 8;
 // The C library may keep this share of what the pool may, and this much in any case. It is looked at when a
@@ -43,6 +46,7 @@ struct Pool {
   void shrink_to(int64_t limit) {
     while (info.kept_bytes > limit) {
       auto largest = std::prev(kept.end());
+      forget(largest->second, largest->first);
       munmap(largest->second, static_cast<size_t>(largest->first));
       info.kept_bytes -= largest->first;
       kept.erase(largest);
@@ -85,8 +89,11 @@ void* map_aligned(int64_t bytes) {
 void* pool_take(int64_t bytes, int64_t* capacity) {
   if (bytes < kSmallest) {
     *capacity = round_up(bytes > 0 ? bytes : 1, 64);
-    return std::aligned_alloc(64, static_cast<size_t>(*capacity));
+    void* data = std::aligned_alloc(64, static_cast<size_t>(*capacity));
+    if (data != nullptr) own(data, bytes, *capacity);
+    return data;
   }
+  if (bytes > kLargest) return nullptr;
   const int64_t wanted = round_up(bytes, kHugePage);
   Pool& p = pool();
   if (wanted >= kLarge) bound_kept_memory(std::max(pool_info().limit_bytes / kShareOfLimit, kKeptInAnyCase));
@@ -94,6 +101,7 @@ void* pool_take(int64_t bytes, int64_t* capacity) {
     const std::lock_guard<std::mutex> lock(p.mutex);
     if (void* data = p.reuse(wanted, capacity)) {
       p.info.in_use_bytes += *capacity;
+      own(data, bytes, *capacity);
       return data;
     }
   }
@@ -104,6 +112,7 @@ void* pool_take(int64_t bytes, int64_t* capacity) {
     if (data == nullptr) return nullptr;
   }
   *capacity = wanted;
+  own(data, bytes, wanted);
   const std::lock_guard<std::mutex> lock(p.mutex);
   p.info.in_use_bytes += wanted;
   p.info.mapped += 1;
@@ -117,6 +126,7 @@ void pool_give(void* data, int64_t capacity) {
   }
   Pool& p = pool();
   const std::lock_guard<std::mutex> lock(p.mutex);
+  disown(data, capacity);
   p.kept.emplace(capacity, data);
   p.info.in_use_bytes -= capacity;
   p.info.kept_bytes += capacity;

@@ -30,7 +30,7 @@ class DatasetError(OnehopError, RuntimeError):
 
 
 class StorageError(OnehopError, OSError):
-    """A result cannot be written: the disk is full, or the file may not be that large."""
+    """A result cannot be written: the disk is full, the place may not be written, or another run is at it."""
 
 
 class CommunicationError(OnehopError, RuntimeError):

@@ -1,7 +1,9 @@
 import json
 
 import pytest
+import torch
 
+from onehop.cli import sources
 from onehop.kernels.triton import availability
 from onehop.plans import gpu_tuned, tuned
 from tests.cli.running import onehop
@@ -75,3 +77,48 @@ def test_mistakes_are_sentences(edge_list, arguments, message):
     result = onehop("tune", "--graph", edge_list, *arguments)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_ctrl_c_says_what_was_confirmed_and_ends_as_interrupted(tmp_path, edge_list, monkeypatch):
+    seen = []
+
+    def timed(call, plan):
+        seen.append(plan)
+        if tuned.known(first) is not None:
+            raise KeyboardInterrupt
+        return 1e-3
+
+    graph = sources.structure(str(edge_list)).graph
+    first = tuned.case_of(graph, "sum", False, 8, torch.float32)
+    monkeypatch.setattr("onehop.tuner.run._timed", timed)
+    path = tmp_path / "found.json"
+    result = onehop(
+        *("tune", "--graph", edge_list, "--widths", "8:32", "--no-backward", "--budget", 60, "--json", path),
+        *("--plot", tmp_path / "curve.png"),
+    )
+    assert result.exit_code == 130
+    assert "interrupted; 1 plan was confirmed and is kept. Tune again to go on." in result.stderr
+    assert "width 8, forward: " in result.stdout
+    assert [entry["case"]["width"] for entry in json.loads(path.read_text())["entries"]] == [8]
+    assert (tmp_path / "curve.png").exists()
+
+
+def test_ctrl_c_before_anything_was_confirmed_says_so(tmp_path, edge_list, monkeypatch):
+    def timed(call, plan):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onehop.tuner.run._timed", timed)
+    result = onehop("tune", "--graph", edge_list, "--widths", "8", "--plot", tmp_path / "curve.png")
+    assert result.exit_code == 130
+    assert "no plan was confirmed, the default plans are used" in result.stderr
+    assert not (tmp_path / "curve.png").exists()
+
+
+def test_ctrl_c_in_any_verb_ends_as_interrupted(edge_list, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onehop.cli.sources.structure", interrupted)
+    result = onehop("tune", "--graph", edge_list)
+    assert result.exit_code == 130
+    assert result.stderr.endswith("onehop: interrupted.\n")

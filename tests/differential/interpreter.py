@@ -9,9 +9,9 @@ from unittest.mock import patch as replaced
 import torch
 
 import onehop
+from onehop.thresholds import lifted
 from tests.differential.observe import Observation, observe
 from tests.differential.program import Program
-from tests.differential.thresholds import without_thresholds
 from tests.differential.world import World, build
 
 
@@ -64,7 +64,7 @@ def _surroundings(program: Program) -> Iterator[None]:
         warnings.catch_warnings(),
         torch.random.fork_rng([]),
         replaced.dict(os.environ, environment),
-        without_thresholds() if program.tight else contextlib.nullcontext(),
+        lifted() if program.tight else contextlib.nullcontext(),
     ):
         warnings.simplefilter("ignore")
         try:

@@ -1,34 +1,50 @@
-"""Run by test_failures: rank 1 ends, or stops answering, in the middle of a training step."""
+"""Run by test_failures: one rank ends, stops or hangs amid a training step; nobody catches errors.
+
+failing_worker.py HOW RANK WHERE TIMEOUT_S
+"""
 
 import datetime
-import json
 import os
+import signal
 import sys
-import time
 
 import torch
 import torch.distributed as dist
 
-import onehop
 from onehop import distributed
+from onehop.distributed.sums import AllRows
 from tests.distributed.cases import NODES, hostile, random
 
+how, lost, where, timeout = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 # The time limit is that of the group; the start may take longer.
-group = dist.new_group(timeout=datetime.timedelta(seconds=int(sys.argv[2])))
+group = dist.new_group(timeout=datetime.timedelta(seconds=timeout))
 graph = distributed.DistributedGraph.from_edge_index(hostile(), NODES, method="greedy", group=group)
-x = random(NODES, 4)[graph.owned_nodes].requires_grad_()
-out = distributed.aggregate(graph, x)
-if graph.rank == 1:
-    if sys.argv[1] == "ends":
-        os._exit(3)
+
+
+def fail(place: str) -> None:
+    if place != where or graph.rank != lost:
+        return
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if how == "raise":
+        raise ValueError("a mistake of the program")
     # Longer than the others' timeout; they end it by ending themselves.
     sys.stdin.read()
     os._exit(4)
-begin = time.monotonic()
-try:
-    out.sum().backward()
-except onehop.errors.CommunicationError as error:
-    print(json.dumps({"error": str(error), "seconds": time.monotonic() - begin}), flush=True)
-    os._exit(0)
+
+
+x = random(NODES, 4)[graph.owned_nodes]
+weight = torch.ones(4, dtype=torch.float64, requires_grad=True)
+fail("forward")
+out = distributed.aggregate(graph, x * weight)
+fail("normalisation")
+out = out - AllRows(graph, out).mean(out)
+fail("backward")
+out.square().sum().backward()
+fail("gradients")
+distributed.add_gradients([weight], group)
+print("done", flush=True)

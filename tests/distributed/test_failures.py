@@ -1,24 +1,88 @@
-"""A process that is lost ends the job of the others, with a reason."""
+"""A process that is lost ends the others, with an error that names it and says what to do."""
 
+import re
+import signal
 import subprocess
+import time
+
+import pytest
 
 from tests.distributed.launch import ended, start
 
-
-def test_a_rank_that_dies() -> None:
-    lost = ended(start("failing_worker.py", 2, "ends", "1800"))
-    assert lost[1].code == 3
-    # Long before the timeout: its connection is closed.
-    assert lost[0].said["seconds"] < 900
-    error = lost[0].said["error"]
-    assert error.startswith("rank 0, exchanging rows with ranks [1]: another process ended or did not answer")
-    assert "start it again from its last checkpoint" in error
+WHERE = {
+    "forward": "exchanging rows with ranks",
+    "normalisation": "adding up values of all ranks",
+    "backward": "",  # in either of these two
+    "gradients": "adding up values of all ranks",
+}
 
 
-def test_a_rank_that_does_not_answer() -> None:
-    processes = start("failing_worker.py", 2, "hangs", "5", stdin=subprocess.PIPE)
-    output, errors = processes[0].communicate(timeout=1800)
+def survivors(processes: list[subprocess.Popen[str]], lost: int) -> list[str]:
+    """Waits for the others, which must end with an error of their own; their stderr."""
+    said = []
+    for rank, process in enumerate(processes):
+        if rank != lost:
+            output, errors = process.communicate(timeout=600)
+            assert process.returncode == 1, errors
+            assert "done" not in output
+            said.append(errors)
+    return said
+
+
+def sentence(errors: str, rank: int) -> str:
+    found = re.search(rf"onehop\.errors\.CommunicationError: (rank {rank}, .*)", errors)
+    assert found, errors
+    return found[1]
+
+
+@pytest.mark.parametrize(("how", "where"), [*(("kill", where) for where in WHERE), ("raise", "backward")])
+def test_a_rank_that_ends_is_named(how: str, where: str) -> None:
+    # Half an hour is the timeout, and the test's patience is less: a closed connection is seen at once.
+    processes = start("failing_worker.py", 3, how, "1", where, "1800")
+    for rank, errors in zip((0, 2), survivors(processes, lost=1), strict=True):
+        text = sentence(errors, rank)
+        assert text.startswith(f"rank {rank}, {WHERE[where]}"), text
+        # A third one may see the second end, which had seen the first.
+        assert f"rank 1 (process {processes[1].pid} on " in text, text
+        assert " ended. Look for the first error in the output of the ranks that ended" in text
+        assert "start it again from its last checkpoint" in text
+    _, errors = processes[1].communicate(timeout=600)
+    if how == "kill":
+        assert processes[1].returncode == -signal.SIGKILL
+    else:
+        assert "ValueError: a mistake of the program" in errors
+        assert processes[1].returncode != 0
+
+
+def test_the_first_rank_may_be_the_one_that_is_lost() -> None:
+    # It holds the store that the processes met at.
+    processes = start("failing_worker.py", 3, "kill", "0", "backward", "1800")
+    for rank, errors in zip((1, 2), survivors(processes, lost=0), strict=True):
+        assert f"rank 0 (process {processes[0].pid} on " in sentence(errors, rank)
+    ended(processes[:1])
+
+
+def test_a_rank_that_is_stopped_is_named() -> None:
+    processes = start("failing_worker.py", 3, "stop", "1", "forward", "5")
+    try:
+        for rank, errors in zip((0, 2), survivors(processes, lost=1), strict=True):
+            text = sentence(errors, rank)
+            assert re.search(rf"rank 1 \(process {processes[1].pid} on \S+\) is stopped", text), text
+            assert "Find out what stopped a process" in text
+            assert "start it again from its last checkpoint" in text
+    finally:
+        processes[1].kill()
+        processes[1].communicate()
+
+
+def test_a_rank_that_does_not_answer_is_told_from_one_that_is_lost() -> None:
+    begin = time.monotonic()
+    processes = start("failing_worker.py", 2, "hang", "1", "backward", "5", stdin=subprocess.PIPE)
+    (errors,) = survivors(processes, lost=1)
+    text = sentence(errors, 0)
+    assert "did not answer within the timeout of init_process_group" in text
+    assert f"rank 1 (process {processes[1].pid} on " in text
+    assert "still runs, and may be at another place of the program" in text
     processes[1].communicate()  # closes its input, which ends it
-    assert processes[0].returncode == 0, errors
-    assert "did not answer within the timeout" in output
     assert processes[1].returncode == 4
+    assert time.monotonic() - begin < 600

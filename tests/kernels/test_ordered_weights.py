@@ -4,15 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from onehop import Graph, aggregate, cache_info, clear_cache, native
-from onehop.kernels.cpu.ordered_weights import LEAST_EDGES
+from onehop import Graph, aggregate, cache_info, clear_cache, native, thresholds
 from onehop.reference import aggregate as reference
 
 
 @pytest.fixture
 def edges() -> Tensor:
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(500, (2, LEAST_EDGES + 3), generator=generator)
+    return torch.randint(500, (2, thresholds.ORDINARY.ordered_edges + 3), generator=generator)
 
 
 @pytest.fixture
@@ -115,3 +114,10 @@ def test_fingerprint_sees_an_exchange() -> None:
     exchanged = data.clone()
     exchanged[[3, 8000]] = data[[8000, 3]]
     assert fingerprint(data) != fingerprint(exchanged)
+
+
+def test_tensors_without_elements_have_a_fingerprint():
+    # Their address is 0, which undefined behaviour would come of.
+    empty = torch.empty(0, 4)
+    assert fingerprint(empty) == fingerprint(empty, threads=2) == fingerprint(torch.empty(0))
+    assert fingerprint(empty) != fingerprint(torch.zeros(1, dtype=torch.uint8))

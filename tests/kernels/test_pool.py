@@ -105,6 +105,9 @@ def test_impossible_sizes_raise_memory_error():
         native.empty((1 << 50,), torch.float32)
     with pytest.raises(MemoryError):
         native.empty((1 << 40, 1 << 40), torch.float32)
+    # The next multiple of a page is no longer a number of 64 bits.
+    with pytest.raises(MemoryError):
+        native.empty(((1 << 61) - 1,), torch.float32)
 
 
 def test_repeated_aggregation_maps_nothing_new():

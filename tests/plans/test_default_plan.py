@@ -18,7 +18,7 @@ def test_rows_are_asked_for_into_a_cache_with_room(
     caches = {level: size for level, size in ((1, first), (2, second)) if size}
     monkeypatch.setattr(default, "caches", lambda: caches)
     # 4,096 rows of 256 bytes: a megabyte.
-    plan = default.default_plan.__wrapped__(4096, 4096, 40_960, 64, 4)
+    plan = default._plan.__wrapped__(4096, 4096, 40_960, 64, 4, False)
     assert plan.prefetch_hint == hint
 
 
@@ -40,5 +40,5 @@ def test_long_rows_that_are_near_are_not_asked_for_so_early_that_they_fill_the_f
     sizes = {1: 48 * KIB, 2: 512 * KIB, 3: last} if last else {}
     monkeypatch.setattr(default, "caches", lambda: sizes)
     monkeypatch.setattr(default, "last_level_cache_bytes", lambda: last)
-    plan = default.default_plan.__wrapped__(sources, 4096, 40_960, width, 4)
+    plan = default._plan.__wrapped__(sources, 4096, 40_960, width, 4, False)
     assert plan.prefetch == ahead

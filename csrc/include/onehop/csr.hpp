@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "onehop/block.hpp"
+#include "onehop/fork_safe_mutex.hpp"
 
 namespace onehop {
 
@@ -76,7 +76,7 @@ class Csr {
   int64_t bytes() const;
 
  private:
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   mutable std::unordered_map<int64_t, std::unique_ptr<WorkList>> work_;
   mutable std::shared_ptr<const Block> narrow_col_;  // null until it is made
   mutable std::unordered_map<int64_t, std::shared_ptr<const HubCols>> hub_cols_;

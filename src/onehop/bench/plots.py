@@ -13,6 +13,7 @@ from onehop.bench.models import ModelResult
 from onehop.bench.ops import OURS, CaseResult
 from onehop.bench.peers import PEERS
 from onehop.bench.variants import ONEHOP, PYG
+from onehop.storage import write_whole
 
 # M. Okabe, K. Ito, "Color Universal Design", 2008; black is kept for lines of reference.
 BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, GREY = (
@@ -193,5 +194,4 @@ def _plain_log_ticks(axes: Axes) -> None:
 
 def _save(figure: Figure, title: str, machine: str, path: Path) -> None:
     figure.suptitle(f"{title}\n{machine}", fontsize=10)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", dpi=_DPI)
+    write_whole("plot", path, lambda file: figure.savefig(file, format="png", dpi=_DPI))

@@ -13,6 +13,7 @@ from onehop.bench.ops import OURS, CaseResult, Summary
 from onehop.bench.peers import PEERS
 from onehop.bench.stamp import stamp
 from onehop.bench.variants import ONEHOP, PYG
+from onehop.storage import write_text
 
 # What a table has room for.
 SHORT = {
@@ -34,11 +35,10 @@ def write_json(path: Path, command: str, content: Mapping[str, Any]) -> None:
     """Writes what was measured, with the machine and the versions it was measured on.
 
     Raises:
-        OSError: The file cannot be written.
+        StorageError: The file cannot be written; an earlier one stays as it was.
     """
     document = {"command": command, "stamp": stamp(), **content}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=2) + "\n")
+    write_text("json", path, json.dumps(document, indent=2) + "\n")
 
 
 def ops_table(results: Sequence[CaseResult]) -> Table:

@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from onehop.cli import bench, demo, info, simulate, tune
+from onehop.cli.interruption import INTERRUPTED
 from onehop.errors import OnehopError
 
 # Exit code of a command that was asked for something impossible, as for unknown options.
@@ -19,6 +20,9 @@ class Sentences(TyperGroup):
         """Runs the command."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            typer.echo("onehop: interrupted.", err=True)
+            raise typer.Exit(INTERRUPTED) from error
         except OnehopError as error:
             sentence = str(error)
         except FileNotFoundError as error:

@@ -1,6 +1,5 @@
 """``onehop tune``: the best plans for a graph, a curve over widths, and where this machine is best."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,10 +8,13 @@ from rich.table import Table
 from onehop.bench.stamp import machine_line
 from onehop.cli import sources
 from onehop.cli.console import output, progress
+from onehop.cli.interruption import INTERRUPTED
 from onehop.cli.options import Json, Plot, Threads, numbers, set_threads
 from onehop.errors import ArgumentError
+from onehop.storage import write_text
 from onehop.tuner import TuningResult
 from onehop.tuner.gpu.operations import OPS as GPU_OPS
+from onehop.tuner.interruption import TuningInterrupted
 from onehop.tuner.operations import OPS, REDUCTIONS
 from onehop.tuner.target import DEFAULT_BUDGET_S, GPU_BUDGET_S
 from onehop.tuner.tuning import tune as find_plans
@@ -47,29 +49,34 @@ def tune(
 ) -> None:
     """Finds the fastest plans for a graph on this machine and keeps them: all programs use them from then on.
 
-    Interrupted with Ctrl-C, it keeps what it has, and goes on from there when it is called again.
+    Interrupted with Ctrl-C, it says what was confirmed and keeps that, and goes on from there when it is
+    called again.
     """
     columns = _widths(widths)
     set_threads(threads)
     console = output()
     console.print(machine_line())
+    interrupted = None
     with progress() as bar:
         bar.describe(f"{graph}: making the graph")
         found = sources.structure(graph).graph
-        result = find_plans(
-            found,
-            columns,
-            op,
-            reduce,
-            backward=backward,
-            budget_s=budget,
-            lossy=lossy,
-            again=again,
-            codegen=codegen,
-            device=device,
-            heads=heads,
-            progress=bar.share,
-        )
+        try:
+            result = find_plans(
+                found,
+                columns,
+                op,
+                reduce,
+                backward=backward,
+                budget_s=budget,
+                lossy=lossy,
+                again=again,
+                codegen=codegen,
+                device=device,
+                heads=heads,
+                progress=bar.share,
+            )
+        except TuningInterrupted as error:
+            result, interrupted = error.result, error
     if device != "cpu":
         console.print(f"GPU: {result.machine['gpu']}, triton {result.machine['triton']}")
     console.print(_table(result))
@@ -81,14 +88,12 @@ def tune(
             f"(all within 10 % of the best)."
         )
     if json is not None:
-        _write(json, result.to_json() + "\n")
-    if plot is not None:
+        write_text("json", json, result.to_json() + "\n")
+    if plot is not None and (result.confirmed or interrupted is None):
         result.plot(plot)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    if interrupted is not None:
+        typer.echo(str(interrupted), err=True)
+        raise typer.Exit(INTERRUPTED)
 
 
 def _table(result: TuningResult) -> Table:

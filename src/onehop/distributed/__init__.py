@@ -5,5 +5,8 @@ from onehop.distributed.attention import attention as attention, gat as gat, gat
 from onehop.distributed.exchange import Traffic as Traffic
 from onehop.distributed.files import save as save
 from onehop.distributed.graph import DistributedGraph as DistributedGraph
+from onehop.distributed.live import alone as alone
 from onehop.distributed.partition import partition as partition
+from onehop.distributed.streams import same_random as same_random
+from onehop.distributed.sums import sum_over_processes as sum_over_processes
 from onehop.distributed.training import add_gradients as add_gradients, total as total

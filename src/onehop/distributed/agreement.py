@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop.distributed.exchange import failed
+from onehop.distributed.failures import failed
+from onehop.distributed.members import here, know
 from onehop.errors import ArgumentError, ConfigurationError, OnehopError
 
 T = TypeVar("T")
@@ -62,6 +63,15 @@ def gathered(doing: str, value: Any, group: dist.ProcessGroup | None) -> list[An
     return values
 
 
+def introduce(doing: str, group: dist.ProcessGroup | None) -> None:
+    """Lets the processes know each other, so that an error can name one that is lost.
+
+    Raises:
+        CommunicationError: Another process ended or did not answer.
+    """
+    know(gathered(doing, here(), group))
+
+
 def same(what: str, values: list[Any], advice: str) -> None:
     """Raises unless all processes have the same value.
 
@@ -76,7 +86,9 @@ def same(what: str, values: list[Any], advice: str) -> None:
 def from_first(doing: str, make: Callable[[], Tensor], count: int, group: dist.ProcessGroup | None) -> Tensor:
     """[count], int32: what rank 0 makes, in every process."""
     rank, parts = place(group)
-    made = together(doing, make if rank == 0 else lambda: torch.empty(count, dtype=torch.int32), group)
+    made = together(
+        doing, make if rank == 0 else lambda: torch.empty(count, dtype=torch.int32, device="cpu"), group
+    )
     if parts > 1:
         try:
             dist.broadcast(made, group=group, group_src=0)

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from onehop.distributed.failures import failed
 from onehop.distributed.part import Part
-from onehop.errors import CommunicationError
 
 # Messages of one exchange have one tag; torch's backends take small ones.
 _TAGS = 1 << 15
@@ -55,16 +55,6 @@ class Messages:
         except RuntimeError as error:
             raise failed(f"exchanging rows with ranks {self._peers}", error) from error
         return self._received
-
-
-def failed(doing: str, error: RuntimeError) -> CommunicationError:
-    """What torch said, as an instruction."""
-    reason = str(error).strip().splitlines() or [type(error).__name__]
-    return CommunicationError(
-        f"rank {dist.get_rank()}, {doing}: another process ended or did not answer within the timeout of "
-        f"init_process_group ({reason[0]}). Look for the first error among the other ranks; this job cannot "
-        "go on, so start it again from its last checkpoint."
-    )
 
 
 class Exchange:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -9,34 +10,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop.distributed import files
-from onehop.distributed.agreement import from_first, gathered, place, same, together
+from onehop.distributed import files, live
+from onehop.distributed.agreement import from_first, gathered, introduce, place, same, together
 from onehop.distributed.division import ListDivision
+from onehop.distributed.edges import LocalEdges as LocalEdges
 from onehop.distributed.exchange import Exchange, Traffic
 from onehop.distributed.fingerprint import fingerprint
 from onehop.distributed.part import Part, Split, split_by_row, split_by_source
 from onehop.distributed.partition import partition
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-
-
-class LocalEdges(torch.Tensor):
-    """The edges of one part as a tensor [2, e], for layers that take an ``edge_index``.
-
-    The patch knows it by its class; whatever is computed from it is a plain tensor.
-    """
-
-    graph: "DistributedGraph"
-
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-
-    @staticmethod
-    def of(graph: "DistributedGraph") -> "LocalEdges":
-        """The edges of a graph's part."""
-        ends = torch.stack([graph.part.source, graph.part.target]).long()
-        edges: LocalEdges = torch.Tensor._make_subclass(LocalEdges, ends)
-        edges.graph = graph
-        return edges
 
 
 class DistributedGraph:
@@ -56,9 +39,12 @@ class DistributedGraph:
         self.part = part
         self.exchange = exchange
         self._folder = folder
-        self._edge_index: LocalEdges | None = None
+        self._ends: Tensor | None = None
+        # Weak, for the edges hold the graph, and a graph is in use until nobody holds it (live.py).
+        self._edge_index: weakref.ref[LocalEdges] | None = None
         self._splits: dict[str, Split] = {}
         self._derived: dict[Hashable, Any] = {}
+        live.register(self)
 
     @classmethod
     def from_edge_index(
@@ -91,6 +77,7 @@ class DistributedGraph:
         """
         rank, parts = place(group)
         doing = "DistributedGraph.from_edge_index"
+        introduce(doing, group)
         whole = together(doing, lambda: Graph.from_edge_index(edge_index, num_nodes), group)
         nodes = whole.num_dst
         given = None if owner is None else together(doing, lambda: _checked(owner, nodes, parts), group)
@@ -124,6 +111,7 @@ class DistributedGraph:
         """
         rank, parts = place(group)
         doing = "DistributedGraph.open"
+        introduce(doing, group)
         found = together(doing, lambda: files.Folder.open(folder, rank, parts), group)
         part = together(doing, found.part, group)
         same(
@@ -178,9 +166,13 @@ class DistributedGraph:
 
         Row 1 has owned rows, row 0 owned rows and, from ``num_nodes`` on, rows of others.
         """
-        if self._edge_index is None:
-            self._edge_index = LocalEdges.of(self)
-        return self._edge_index
+        edges = None if self._edge_index is None else self._edge_index()
+        if edges is None:
+            if self._ends is None:
+                self._ends = torch.stack([self.part.source, self.part.target]).long()
+            edges = LocalEdges.of(self, self._ends)
+            self._edge_index = weakref.ref(edges)
+        return edges
 
     def to(self, device: torch.device | str) -> "DistributedGraph":
         """This graph with its part on a device, for rows that lie there; itself where it is there already.

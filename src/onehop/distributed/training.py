@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop.distributed.exchange import failed
+from onehop.distributed.failures import failed
 
 
 def add_gradients(parameters: Iterable[Tensor], group: dist.ProcessGroup | None = None) -> None:

@@ -5,11 +5,15 @@ sources of destination i are ``col[rowptr[i]:rowptr[i + 1]]``, as in :class:`one
 that of ``col``.
 """
 
+import errno
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +24,7 @@ from onehop.errors import ArgumentError, FileFormatError, IndexRangeError
 from onehop.graph.build import MOST_NODES
 from onehop.graph.graph import Graph
 from onehop.graph.pieces import PieceReader
+from onehop.storage import writing
 
 _FORMAT = "onehop stored graph 1"
 _META, _ROWPTR, _COL = "meta.json", "rowptr.npy", "col.npy"
@@ -181,36 +186,74 @@ def write(
     Raises:
         ArgumentError: The folder exists, or a block contradicts itself.
         IndexRangeError: A source is negative or too large.
-        OSError: The disk is full, or not writable.
+        StorageError: The disk is full, or not writable.
     """
     goal = Path(folder)
-    if goal.exists():
+    with writing("folder", goal):
+        exists = goal.exists()
+    if exists:
         raise ArgumentError(f"folder: {goal} exists; remove it or give another name.")
     if not 0 <= num_src <= MOST_NODES:
         raise ArgumentError(f"num_src: expected 0 to {MOST_NODES}, got {num_src}.")
-    beside = goal.with_name(f"{goal.name}.{os.getpid()}.tmp")
+    # Of this call alone, whoever else writes the same graph at the same time, on whatever machine.
+    beside = goal.with_name(f"{goal.name}.{uuid.uuid4().hex}.tmp")
     try:
-        beside.mkdir(parents=True)
-        rows = edges = 0
-        with (beside / _ROWPTR).open("wb") as pointers, (beside / _COL).open("wb") as sources:
-            for file, kind in ((pointers, np.int64), (sources, np.int32)):
-                file.write(_header(0, kind))
-            np.zeros(1, dtype=np.int64).tofile(pointers)
-            for degrees, col in blocks:
-                _check_block(degrees, col, num_src)
-                (degrees.long().cumsum(0) + edges).numpy().tofile(pointers)
-                col.int().numpy().tofile(sources)
-                rows, edges = rows + len(degrees), edges + len(col)
-            for file, kind, count in ((pointers, np.int64, rows + 1), (sources, np.int32, edges)):
-                file.seek(0)
-                file.write(_header(count, kind))
-        meta = {"format": _FORMAT, "num_src": num_src, "num_dst": rows, "num_edges": edges}
-        (beside / _META).write_text(json.dumps(meta, indent=2) + "\n")
-        beside.rename(goal)
+        with writing("folder", beside):
+            beside.mkdir(parents=True)
+        meta = _write_rows(beside, num_src, blocks)
+        with writing("folder", goal):
+            (beside / _META).write_text(json.dumps(meta, indent=2) + "\n")
+            _appear(beside, goal)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return StoredGraph.open(goal)
+
+
+def _write_rows(folder: Path, num_src: int, blocks: Iterable[tuple[Tensor, Tensor]]) -> dict[str, str | int]:
+    """Writes both arrays; returns what is to be known of them."""
+    rows = edges = 0
+    with ExitStack() as stack:
+        # Without a buffer, which would meet a full disk only when the file is closed.
+        pointers, sources = (
+            stack.enter_context((folder / name).open("wb", buffering=0)) for name in (_ROWPTR, _COL)
+        )
+        for file, kind in ((pointers, np.int64), (sources, np.int32)):
+            _put(file, _header(0, kind))
+        _put(pointers, bytes(8))
+        for degrees, col in blocks:
+            _check_block(degrees, col, num_src)
+            _put(pointers, _bytes(degrees.long().cumsum(0) + edges))
+            _put(sources, _bytes(col.int()))
+            rows, edges = rows + len(degrees), edges + len(col)
+        for file, kind, count in ((pointers, np.int64, rows + 1), (sources, np.int32, edges)):
+            file.seek(0)
+            _put(file, _header(count, kind))
+    return {"format": _FORMAT, "num_src": num_src, "num_dst": rows, "num_edges": edges}
+
+
+def _put(file: FileIO, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    with writing("folder", Path(str(file.name)), len(view)):
+        while view:
+            view = view[file.write(view) :]
+
+
+def _bytes(values: Tensor) -> memoryview:
+    flat: np.ndarray = np.ascontiguousarray(values.numpy()).view(np.uint8)
+    return flat.data
+
+
+def _appear(beside: Path, goal: Path) -> None:
+    """The folder takes its name, unless another has come first."""
+    try:
+        beside.rename(goal)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            raise
+        raise ArgumentError(
+            f"folder: {goal} was made by somebody else in the meantime; remove it or give another name."
+        ) from error
 
 
 def save(graph: Graph, folder: str | os.PathLike[str]) -> StoredGraph:

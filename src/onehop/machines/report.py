@@ -8,6 +8,7 @@ from typing import Any
 
 from onehop.errors import ArgumentError
 from onehop.machines.trace import Trace
+from onehop.storage import write_text, write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +67,9 @@ class Report:
         """Writes :meth:`as_dict` to a file.
 
         Raises:
-            OSError: The file cannot be written.
+            StorageError: The file cannot be written; an earlier one stays as it was.
         """
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
+        write_text("path", path, json.dumps(self.as_dict(), indent=2) + "\n")
 
     def trace(self, path: str | Path) -> None:
         """Writes the timeline as Chrome-trace JSON, which ui.perfetto.dev opens.
@@ -137,9 +136,8 @@ def plot_phases(reports: Mapping[str, Report], path: str | Path) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(names), 5), frameon=False)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    kind = Path(path).suffix[1:] or "png"
+    write_whole("path", path, lambda file: figure.savefig(file, format=kind, dpi=120, bbox_inches="tight"))
 
 
 def aligned(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

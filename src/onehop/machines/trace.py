@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onehop.errors import ArgumentError
+from onehop.storage import write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +101,9 @@ class Trace:
         """Writes the JSON file; ui.perfetto.dev opens it.
 
         Raises:
-            OSError: The file cannot be written.
+            StorageError: The file cannot be written; an earlier one stays as it was.
         """
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(self.as_dict()) + "\n")
+        write_text("path", path, json.dumps(self.as_dict()) + "\n")
 
 
 def _name(kind: str, name: str, process: int, thread: int) -> dict[str, Any]:

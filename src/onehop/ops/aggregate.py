@@ -88,7 +88,8 @@ def aggregate(
             ``Graph.open`` opened, and ``x`` [num_src, F], float32 or float64, and ``weight`` [E] are .npy
             files, as paths or memory-mapped. Tiles are read, reduced and written; the result has the bits of
             one in memory, and appears when it is whole. A run that was interrupted goes on where it stopped
-            when it is called again with the same arguments. No scales, no gradients.
+            when it is called again with the same arguments, by the contents of what it read. One run at a
+            time writes a result; another is refused. No scales, no gradients.
         memory: With ``out``, the bytes that it may take; None means six tenths of what
             this process may still take.
 
@@ -101,7 +102,7 @@ def aggregate(
         BackendError: No backend runs on such tensors.
         FileFormatError: A file is truncated or holds something else.
         FileNotFoundError: There is no such file.
-        StorageError: The result cannot be written.
+        StorageError: The result cannot be written, or another run is writing it.
     """
     if out is not None or isinstance(graph, StoredGraph):
         return _to_file(graph, x, weight, reduce, out, memory, (src_scale, dst_scale, multiply, backend))

@@ -95,6 +95,9 @@ class _Recorded(Function):
         if grad is None and grad_weights is None:
             return (None,) * (_COMMON + 1)
         if grad is None:
+            # Values that are no keys reach the weights by no way.
+            rule = ctx.rest[3]
+            wanted[0] = wanted[0] and operands[1] is None and rule != "gat"
             grad = torch.zeros_like(out)
         if torch.is_grad_enabled():
             found = _differentiable_grads((*operands, *ctx.rest), wanted, grad, grad_weights)

@@ -57,7 +57,7 @@ class Case:
 
     def __post_init__(self) -> None:
         """Checks what a file may have wrong."""
-        _check(self, OPERATIONS, graph=str, transposed=bool, width=int, threads=int)
+        _check(self, OPERATIONS, graph=str, transposed=bool, dtype=str, isa=str, width=int, threads=int)
 
     @property
     def sizes(self) -> Sizes:
@@ -94,7 +94,7 @@ class GpuCase:
 
     def __post_init__(self) -> None:
         """Checks what a file may have wrong."""
-        _check(self, GPU_OPERATIONS, graph=str, transposed=bool, width=int, heads=int, device=str)
+        _check(self, GPU_OPERATIONS, graph=str, transposed=bool, dtype=str, device=str, width=int, heads=int)
 
     @property
     def sizes(self) -> Sizes:
@@ -175,10 +175,9 @@ def _check(case: Case | GpuCase, operations: tuple[str, ...], **kinds: type[Any]
     if case.operation not in operations:
         raise ArgumentError(f"operation: expected one of {', '.join(operations)}, got {case.operation!r}.")
     for name, kind in kinds.items():
-        if type(getattr(case, name)) is not kind:
-            raise ArgumentError(
-                f"{name}: expected {kind.__name__}, got {type(getattr(case, name)).__name__}."
-            )
+        value = getattr(case, name)
+        if type(value) is not kind:
+            raise ArgumentError(f"{name}: expected {kind.__name__}, got {type(value).__name__}.")
     sizes_of(case.graph)
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import Plan
+from onehop.plans.plan import MOST_COUNT, Plan
 
 # Column numbers are padded by this many entries (Csr::kPadding), so that reading ahead stays inside.
 MOST_PREFETCH = 64
@@ -17,7 +17,7 @@ INDICES = ("int32", "int16")
 MOST_NARROW_SOURCES = 1 << 16
 PREFETCH_HINTS = ("L1", "L2")
 # A name becomes the name of a file.
-_GENERATED = re.compile(r"[a-z0-9-]*")
+_GENERATED = re.compile(r"[a-z0-9-]{0,200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ class CpuPlan(Plan):
     def __post_init__(self) -> None:
         """Checks every field."""
         for name, least, most in (
-            ("edges_per_item", 1, None),
+            ("edges_per_item", 1, MOST_COUNT),
             ("prefetch", 0, MOST_PREFETCH),
-            ("column_tile", 0, None),
+            ("column_tile", 0, MOST_COUNT),
             ("register_block", 0, MOST_REGISTER_BLOCK),
-            ("threads", 0, None),
-            ("hub_cache", 0, None),
+            ("threads", 0, MOST_COUNT),
+            ("hub_cache", 0, MOST_COUNT),
         ):
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ArgumentError(f"plan: {name} must be an integer of at least {least}, not {value!r}.")
-            if most is not None and value > most:
+            if value > most:
                 raise ArgumentError(f"plan: {name} must be at most {most}, not {value}.")
         if not isinstance(self.nontemporal, bool):
             raise ArgumentError(f"plan: nontemporal must be true or false, not {self.nontemporal!r}.")

@@ -6,6 +6,9 @@ from typing import Any, Self
 
 from onehop.errors import ArgumentError
 
+# Numbers of edges, columns or sources beyond this mean nothing, and sums with them would leave 64 bits.
+MOST_COUNT = 1 << 48
+
 
 class Plan:
     """Every choice made before a run, as data. Subclasses are frozen dataclasses."""
@@ -30,7 +33,7 @@ class Plan:
         """
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ArgumentError(f"plan: not JSON ({error}).") from error
         return cls.from_dict(values)
 

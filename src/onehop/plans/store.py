@@ -1,8 +1,10 @@
 """The file of tuned plans: one for each machine, processor or GPU, below the cache folder.
 
 A file says which machine and which kernels its plans are for. Another machine's is refused, for reading and
-for writing; one of other kernels, or that does not say, is not used and is written anew. Writers lock each
-other out and replace the file as a whole, so that no reader ever sees half of one.
+for writing; one of other kernels, or that does not say, is not used and is written anew. A digest of the
+plans tells a damaged file: nothing of it is used, not even what could be read, since another number in a plan
+may mean another rounding. Writers lock each other out and replace the file as a whole, so that no reader ever
+sees half of one, whenever a writer is killed.
 """
 
 import contextlib
@@ -12,17 +14,26 @@ import json
 import logging
 import os
 import platform
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from onehop import config, processor
+from onehop.errors import ArgumentError
+from onehop.plans.entry import Tuned
 
 LOGGER = logging.getLogger("onehop")
 
-# Raise it when kernels change so much that old plans mean nothing, or when the file changes.
-KERNELS = 2
+# Raise it when kernels change so much that old plans mean nothing, when the file changes, or when the tuner
+# asks more of a plan than it did.
+KERNELS = 3
+# Thousands of plans; a larger file is none of ours, and would be read for nothing.
+_MOST_BYTES = 64 << 20
+# Writing takes milliseconds: who holds the lock longer was stopped, and no call may wait for that.
+_LOCK_S, _LOCK_STEP_S = 10.0, 0.01
 
 
 def machine() -> dict[str, Any]:
@@ -48,15 +59,13 @@ def load(of: dict[str, Any] | None = None) -> list[Any]:
     of = of or machine()
     file = path(of)
     try:
-        document = json.loads(file.read_bytes())
-        if not isinstance(document, dict) or not isinstance(document.get("plans"), list):
-            raise ValueError("expected an object with a list of plans")
+        document = _document(file)
     except FileNotFoundError:
         return []
     except OSError as error:
         LOGGER.warning("%s cannot be read (%s): untuned plans are used.", file, error)
         return []
-    except ValueError as error:
+    except _Damaged as error:
         set_aside(str(error), of)
         return []
     if _of_another_machine(document, of):
@@ -70,6 +79,9 @@ def load(of: dict[str, Any] | None = None) -> list[Any]:
     if document.get("machine") != of or document.get("kernels") != KERNELS:
         return []  # nobody knows what these plans are worth: they are tuned again
     entries: list[Any] = document["plans"]
+    if document.get("digest") != _digest(entries):
+        set_aside(_fault(entries), of)
+        return []
     return entries
 
 
@@ -85,11 +97,11 @@ def save(entries: list[dict[str, Any]], of: dict[str, Any] | None = None) -> boo
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with _locked(file):
-            if file.exists() and _of_another_machine(_document(file), of):
+            if _is_of_another_machine(file, of):
                 LOGGER.warning("%s is another machine's: plans tuned here are not kept.", file)
                 return False
-            kept = {_name(entry): entry for entry in [*load(of), *entries]}
-            _replace(file, {"machine": of, "kernels": KERNELS, "plans": list(kept.values())})
+            kept = list({_name(entry): entry for entry in [*load(of), *entries]}.values())
+            _replace(file, {"machine": of, "kernels": KERNELS, "digest": _digest(kept), "plans": kept})
     except OSError as error:
         LOGGER.warning("%s cannot be written (%s): tuned plans last until this process ends.", file, error)
         return False
@@ -108,16 +120,62 @@ def set_aside(reason: str, of: dict[str, Any] | None = None) -> None:
     LOGGER.warning("%s is damaged (%s): it is now %s, and plans are tuned anew.", file, reason, aside.name)
 
 
-def _document(file: Path) -> Any:
+class _Damaged(ValueError):
+    """A file does not hold what was written."""
+
+
+def _document(file: Path) -> dict[str, Any]:
+    """What a file holds; its plans are a list, of nobody knows what.
+
+    Raises:
+        _Damaged: It was not written by :func:`save`, or not as a whole.
+        OSError: It cannot be read.
+    """
+    # A pipe in its place would keep readers waiting for ever.
+    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:
+        told = os.fstat(opened.fileno())
+        if not stat.S_ISREG(told.st_mode):
+            raise OSError(f"{file} is not a regular file")
+        if told.st_size > _MOST_BYTES:
+            raise _Damaged(f"it has {told.st_size} bytes, and at most {_MOST_BYTES} are written")
+        text = opened.read()
     try:
-        return json.loads(file.read_bytes())
-    except ValueError:
-        return {}  # load() sets it aside
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _Damaged(str(error)) from error
+    if not isinstance(document, dict) or not isinstance(document.get("plans"), list):
+        raise _Damaged("expected an object with a list of plans")
+    return document
 
 
-def _of_another_machine(document: Any, of: dict[str, Any]) -> bool:
+def _digest(entries: list[Any]) -> str | None:
+    """Of the plans in a file; None where they are no plans but nested deeper than can be written."""
+    try:
+        return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+    except RecursionError:
+        return None
+
+
+def _fault(entries: list[Any]) -> str:
+    """The reason why entries are not those that were written."""
+    for entry in entries:
+        try:
+            Tuned.from_dict(entry)
+        except ArgumentError as error:
+            return str(error)
+    return "its digest is not that of its plans"
+
+
+def _is_of_another_machine(file: Path, of: dict[str, Any]) -> bool:
+    try:
+        return _of_another_machine(_document(file), of)
+    except (FileNotFoundError, _Damaged):
+        return False  # load() sets a damaged one aside
+
+
+def _of_another_machine(document: dict[str, Any], of: dict[str, Any]) -> bool:
     """Whether a field that both name differs: what a file does not tell, it may have right."""
-    told = document.get("machine") if isinstance(document, dict) else None
+    told = document.get("machine")
     if not isinstance(told, dict):
         return False
     return any(key in told and told[key] != value for key, value in of.items())
@@ -130,15 +188,29 @@ def _name(entry: Any) -> str:
 @contextlib.contextmanager
 def _locked(file: Path) -> Iterator[None]:
     with file.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed, and when the process dies
+        # Released when the file is closed, and when the process dies.
+        end = time.monotonic() + _LOCK_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > end:
+                    raise TimeoutError(f"another process has kept it locked for {_LOCK_S:g} s") from error
+                time.sleep(_LOCK_STEP_S)
         yield
 
 
 def _replace(file: Path, document: dict[str, Any]) -> None:
+    # Only who holds the lock writes: what others began, they were killed over.
+    for left in file.parent.glob(f"{file.stem}*.part"):
+        left.unlink(missing_ok=True)
     handle, aside = tempfile.mkstemp(dir=file.parent, prefix=file.stem, suffix=".part")
     try:
         with os.fdopen(handle, "w") as part:
             json.dump(document, part)
+            part.flush()
+            os.fsync(handle)
         Path(aside).replace(file)
     finally:
         Path(aside).unlink(missing_ok=True)

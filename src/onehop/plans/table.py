@@ -15,6 +15,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.plans import store
 from onehop.plans.cases import Case, GpuCase, Sizes, distance, graph_key, sizes_of
+from onehop.plans.cpu import CpuPlan
 from onehop.plans.entry import P, Tuned
 
 _lock = threading.RLock()
@@ -132,7 +133,7 @@ class Table(Generic[P]):
             try:
                 for entry in store.load(self._machine()):
                     self._unread.setdefault(sizes_of(entry["case"]["graph"]), []).append(entry)
-            except (ArgumentError, KeyError, TypeError, AttributeError) as error:
+            except (ArgumentError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 self._give_up(error)
 
     def _of_sizes(self, sizes: Sizes) -> dict[Case | GpuCase, Tuned[P]]:
@@ -141,7 +142,7 @@ class Table(Generic[P]):
             found = self._by_size.get(sizes, {})
             if sizes in self._unread:
                 try:
-                    read = [Tuned.from_dict(entry) for entry in self._unread.pop(sizes)]
+                    read = [_kept(entry) for entry in self._unread.pop(sizes)]
                 except ArgumentError as error:
                     self._give_up(error)
                     return found
@@ -154,3 +155,18 @@ class Table(Generic[P]):
         """The file is damaged: nothing more of it is used."""
         self._unread.clear()
         store.set_aside(str(error), self._machine())
+
+
+def _kept(entry: Any) -> Tuned[Any]:
+    """An entry of the file.
+
+    Raises:
+        ArgumentError: It is none, or its plan would change results by more than the order of sums does: such
+            plans are never written.
+    """
+    tuned = Tuned.from_dict(entry)
+    if isinstance(tuned.plan, CpuPlan) and tuned.plan.storage != "same":
+        raise ArgumentError(
+            f"tuned plan: it rounds features to {tuned.plan.storage}, and nobody allowed that."
+        )
+    return tuned

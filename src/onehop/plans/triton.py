@@ -10,7 +10,9 @@ VARIANTS = ("kernels", "torch_csr", "blocks")
 ORDERINGS = ("none", "degree", "rcm", "community", "metis")
 # What the compilers can take: powers of two, and no more than 32 warps (1024 threads).
 _POWERS = {"rows_per_program": 1024, "block_edges": 1024, "block_features": 4096, "num_warps": 32}
-_RANGES = {"split_edges": (1, None), "short_edges": (0, None), "num_stages": (1, 8)}
+# Programs count edges with 32 bits, and windows have 16 times as many columns.
+_MOST_EDGES = 1 << 26
+_RANGES = {"split_edges": (1, _MOST_EDGES), "short_edges": (0, _MOST_EDGES), "num_stages": (1, 8)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,10 @@ class TritonPlan(Plan):
                 raise ArgumentError(f"plan: {name} must be a power of two from 1 to {most}, not {value!r}.")
         for name, (least, largest) in _RANGES.items():
             value = getattr(self, name)
-            if type(value) is not int or value < least or (largest is not None and value > largest):
-                end = "on" if largest is None else f"to {largest}"
-                raise ArgumentError(f"plan: {name} must be an integer from {least} {end}, not {value!r}.")
+            if type(value) is not int or not least <= value <= largest:
+                raise ArgumentError(
+                    f"plan: {name} must be an integer from {least} to {largest}, not {value!r}."
+                )
         for name, choices in (("variant", VARIANTS), ("ordering", ORDERINGS)):
             value = getattr(self, name)
             if value not in choices:

@@ -1,6 +1,7 @@
 """Which plan is best: statistics, a cost model, measurements, and the store that keeps what was found."""
 
+from onehop.tuner.interruption import TuningInterrupted
 from onehop.tuner.result import CurvePoint, TuningResult
 from onehop.tuner.tuning import tune
 
-__all__ = ["CurvePoint", "TuningResult", "tune"]
+__all__ = ["CurvePoint", "TuningInterrupted", "TuningResult", "tune"]

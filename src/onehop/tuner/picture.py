@@ -9,6 +9,7 @@ from matplotlib.ticker import NullFormatter
 from onehop import native
 from onehop.errors import ArgumentError
 from onehop.plans.cases import Case
+from onehop.storage import write_whole
 
 if TYPE_CHECKING:
     from onehop.tuner.result import TuningResult
@@ -68,5 +69,4 @@ def draw(result: "TuningResult", path: Path) -> None:
         f"{figures.split(' degrees')[0]}\n{where}",
         fontsize=9,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", dpi=_DPI)
+    write_whole("plot", path, lambda file: figure.savefig(file, format="png", dpi=_DPI))

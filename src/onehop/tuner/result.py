@@ -166,6 +166,11 @@ class TuningResult:
             indent=2,
         )
 
+    @property
+    def confirmed(self) -> tuple[Tuned[Any], ...]:
+        """The entries whose plan was measured against the default plan: those that are used."""
+        return tuple(entry for entry in self.entries if entry.measured_s is not None)
+
     @classmethod
     def from_json(cls, text: str) -> "TuningResult":
         """The result that :meth:`to_json` wrote.
@@ -177,7 +182,9 @@ class TuningResult:
             values = json.loads(text)
             entries = tuple(Tuned.from_dict(entry) for entry in values["entries"])
             return cls(values["op"], values["reduce"], entries, values["machine"], values["seconds"])
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, ArgumentError):
+                raise
             raise ArgumentError(f"result: not JSON ({error}).") from error
         except (KeyError, TypeError) as error:
             raise ArgumentError(f"result: not a tuning result ({error}).") from error
@@ -187,8 +194,7 @@ class TuningResult:
         lines = []
         for entry in self.entries:
             direction = "backward" if entry.case.backward else "forward"
-            gain = "" if entry.speedup is None else f"{entry.speedup:.2f}x the default plan: "
-            lines.append(f"width {entry.case.width}, {direction}: {gain}{entry}")
+            lines.append(f"width {entry.case.width}, {direction}: {_verdict(entry)}: {entry}")
             if entry.ordering_s:
                 lines.append(
                     f"  its order {entry.plan.ordering!r} takes {entry.ordering_s:.2f} s to make, "
@@ -200,3 +206,10 @@ class TuningResult:
 def _total(parts: Sequence[float | None]) -> float | None:
     known = [part for part in parts if part is not None]
     return sum(known) if parts and len(known) == len(parts) else None
+
+
+def _verdict(entry: Tuned[Any]) -> str:
+    """What came of a plan, in a few words."""
+    if entry.measured_s is None:
+        return "not measured for long enough, so the default plan is used"
+    return f"{entry.speedup:.2f}x the default plan" if entry.speedup else "measured"

@@ -24,6 +24,8 @@ from onehop.tuner.speeds import speeds
 
 # Calls shorter than this are repeated within one measurement.
 _SHORT_S = 2e-3
+# Longer ones are many times as long as a program waits for a processor that another one has.
+_LONG_S = 0.1
 # How many plans the model may propose to begin with.
 _PROPOSED = 3
 _BASELINE_ROUNDS = 3
@@ -134,14 +136,15 @@ class Run:
             yield
             if self.budget.left() < times[-1]:
                 break
-        self.baseline_s = statistics.median(times) if times else None
+        self.baseline_s = statistics.median(times) if len(times) == _BASELINE_ROUNDS else None
 
     def found(self) -> Tuned[CpuPlan] | None:
         """What is known by now; None before the search began."""
         search = self.search
         if search is None:
             return None
-        settled = {plan: statistics.median(times) for plan, times in search.settled.items() if times}
+        settled = {plan: statistics.median(times) for plan, times in search.settled.items()}
+        gain = search.gain()
         finished = bool(settled) and not search.exhausted
         ordering = search.best.ordering
         self._drop_orders(ordering)
@@ -158,6 +161,8 @@ class Run:
             finished=finished,
             codegen=self.generation_told,
             raced=self.generation_raced,
+            quartiles=None if gain is None else (gain.low, gain.median, gain.high),
+            pairs=0 if gain is None else gain.pairs,
         )
 
     def _drop_orders(self, chosen: str) -> None:
@@ -179,13 +184,23 @@ class Run:
 
 
 def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
+    """Seconds of one call; of short ones the lower median of as many as a measurement has room for.
+
+    The first one, whose threads may have to be woken on a processor that another program has, counts only
+    where calls are so long that this does not show.
+    """
+    once = _seconds(call, plan)
+    if once >= _LONG_S:
+        return once
+    times: list[float] = []
+    total = 0.0
+    while total < _SHORT_S:
+        times.append(_seconds(call, plan))
+        total += times[-1]
+    return statistics.median_low(times) if len(times) > 1 else min(once, *times)
+
+
+def _seconds(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
     begin = time.perf_counter()
     call(plan)
-    once = time.perf_counter() - begin
-    if once >= _SHORT_S:
-        return once
-    repeats = math.ceil(_SHORT_S / max(once, 1e-7))
-    begin = time.perf_counter()
-    for _ in range(repeats):
-        call(plan)
-    return (time.perf_counter() - begin) / repeats
+    return time.perf_counter() - begin

@@ -2,8 +2,9 @@
 
 Plans are measured in turns, so that a slow moment of the machine meets all alike, and compared by their
 shortest times, which disturbances do not shorten. What is given up early is what others have left behind by a
-margin, or what the model thinks hopeless. In the end the winner must beat the default plan in a race of its
-own; otherwise the default stays.
+margin, or what the model thinks hopeless. In the end the winner must prove itself against the default plan in
+a race of its own (:mod:`onehop.tuner.proof`); otherwise, or where there is no time for that, the default
+stays.
 
 A search is a generator, which stops after every measurement: it may be run at once (:func:`finish`), or go on
 a little at a time, whenever there is a moment.
@@ -20,18 +21,17 @@ from typing import Generic, TypeVar
 
 from onehop.plans.entry import P
 from onehop.tuner.candidates import Axes
+from onehop.tuner.proof import LEAST_PAIRS, Comparison, compared
 
 # A plan is left out of later rounds of a race when it is this much slower than the best.
 _BEHIND = 1.06
 # A new value must be this much better: less is noise.
 _GAIN = 1.01
-# The winner must be this much faster than the default, by the median of pairs.
-_WIN = 1.02
 # The model's word that a plan takes this many times as long as the best is taken without measuring.
 _HOPELESS = 1.6
 _FIRST_ROUNDS, _MORE_ROUNDS, _FINAL_ROUNDS = 2, 3, 9
-# Of the time there is, what the last race may have.
-_FINAL_SHARE = 0.25
+# Of the time there is, what is kept for the last race; and at most, where its fewest pairs take more.
+_FINAL_SHARE, _MOST_FINAL_SHARE = 0.25, 0.5
 _MOST_PASSES = 3
 
 T = TypeVar("T")
@@ -82,7 +82,8 @@ class Search(Generic[P]):
         watch: Called after every measurement.
         best: The best plan so far.
         times: Every time of every plan.
-        settled: The last race's times of best and default plan; empty before it.
+        settled: The last race's times of best and default plan, taken in turns; empty before it, and where it
+            had too few rounds to mean anything.
         exhausted: Whether time ran out before the search ended.
     """
 
@@ -96,12 +97,12 @@ class Search(Generic[P]):
     times: dict[P, list[float]] = field(default_factory=dict)
     settled: dict[P, list[float]] = field(default_factory=dict)
     exhausted: bool = False
-    _reserve: float = field(init=False)
+    _whole: float = field(init=False)
 
     def __post_init__(self) -> None:
         """The default is the best as long as nothing is known."""
         self.best = self.default
-        self._reserve = max(0.0, self.budget.left()) * _FINAL_SHARE
+        self.open_again()
 
     def run(self, starts: Iterable[P]) -> Steps[None]:
         """Searches from the best of ``starts`` and the default, until no field gives more or time is out."""
@@ -118,11 +119,14 @@ class Search(Generic[P]):
 
     def open_again(self) -> None:
         """Further plans come to a search that is over, in what is left of the budget."""
-        self._reserve = max(0.0, self.budget.left()) * _FINAL_SHARE
+        self._whole = max(0.0, self.budget.left())
 
     def seconds_left(self) -> float:
-        """What is left of the budget without what the last race may have."""
-        return self.budget.left() - self._reserve
+        """What is left of the budget without what is kept for the last race."""
+        times = self.times.get(self.default, ())
+        fewest = 2 * LEAST_PAIRS * statistics.median(times) if times else 0.0
+        kept = min(max(_FINAL_SHARE * self._whole, fewest), _MOST_FINAL_SHARE * self._whole)
+        return self.budget.left() - kept
 
     def faster(self, best: P, others: list[P]) -> P:
         """The fastest of these; ``best`` unless another is faster by more than noise."""
@@ -140,17 +144,21 @@ class Search(Generic[P]):
         """
         if challenger == held:
             return None
-        exhausted = self.exhausted
-        earlier = dict(self.settled)
-        rounds = finish(self._pairs(list(dict.fromkeys([self.default, held, challenger]))))
+        exhausted, earlier = self.exhausted, self.settled
+        finish(self._turns_at_last(list(dict.fromkeys([self.default, held, challenger]))))
         self.exhausted = exhausted
-        ratios = [times[-2] / times[-1] for times in rounds]
-        if not ratios:
-            self.settled = earlier
-            return None
-        if _proven(ratios):
+        found = compared(self.settled.get(held, ()), self.settled.get(challenger, ()))
+        if found is not None and found.proven:
             self.best = challenger
-        return statistics.median(ratios)
+        else:
+            self.settled = earlier
+        return None if found is None else found.median
+
+    def gain(self) -> Comparison | None:
+        """How many times faster than the default plan the best one was in the last race; None without one."""
+        if self.best == self.default:
+            return None
+        return compared(self.settled.get(self.default, ()), self.settled.get(self.best, ()))
 
     def _variants(self, name: str) -> list[P]:
         own = getattr(self.best, name)
@@ -169,35 +177,33 @@ class Search(Generic[P]):
         plans = list(dict.fromkeys(plans))
         if len(plans) == 1:
             return plans[0]
-        least = yield from self._turns(plans, _FIRST_ROUNDS, {}, self._reserve)
+        least = yield from self._turns(plans, _FIRST_ROUNDS, {})
         limit = _BEHIND * min(least.values(), default=0.0)
         kept = [plan for plan in plans if least.get(plan, limit + 1) <= limit]
         if len(kept) > 1:
-            least = yield from self._turns(kept, _MORE_ROUNDS, least, self._reserve)
+            least = yield from self._turns(kept, _MORE_ROUNDS, least)
         fastest = min(kept, key=least.__getitem__) if kept else plans[0]
         held = least.get(plans[0])
         return fastest if held is not None and least[fastest] * _GAIN < held else plans[0]
 
-    def _turns(
-        self, plans: list[P], rounds: int, least: dict[P, float], reserve: float
-    ) -> Steps[dict[P, float]]:
+    def _turns(self, plans: list[P], rounds: int, least: dict[P, float]) -> Steps[dict[P, float]]:
         least = dict(least)
         for _ in range(rounds):
             for plan in plans:
-                seconds = yield from self._once(plan, reserve)
+                seconds = yield from self._once(plan, self.seconds_left)
                 if seconds is None:
                     return least
                 least[plan] = min(seconds, least.get(plan, seconds))
         return least
 
-    def _once(self, plan: P, reserve: float) -> Steps[float | None]:
-        """One measurement; None where it would not end in time."""
+    def _once(self, plan: P, left: Callable[[], float]) -> Steps[float | None]:
+        """One measurement; None where it would not end in the time that is left."""
         own = self.times.get(plan)
         if own and own[-1] == math.inf:
             return math.inf
         known = own or self.times.get(self.default)
         expected = statistics.median(known) if known else self.predict(plan)
-        if self.budget.left() - reserve < expected:
+        if left() < expected:
             self.exhausted = True
             return None
         collecting = gc.isenabled()
@@ -213,31 +219,25 @@ class Search(Generic[P]):
         return seconds
 
     def _settle(self) -> Steps[None]:
-        """The last race: best against default, in pairs."""
-        if self.best == self.default:
-            yield from self._pairs([self.default])
-            return
-        pairs = yield from self._pairs([self.default, self.best])
-        ratios = [default / best for default, best in pairs]
-        if not _proven(ratios):
+        """The last race: best against default. The best stays so only if it proves itself."""
+        plans = [self.default] if self.best == self.default else [self.default, self.best]
+        yield from self._turns_at_last(plans)
+        found = self.gain()
+        if found is None or not found.proven:
             self.best = self.default
 
-    def _pairs(self, plans: list[P]) -> Steps[list[tuple[float, ...]]]:
-        found: list[tuple[float, ...]] = []
-        for _ in range(_FINAL_ROUNDS):
-            times: list[float | None] = []
-            for plan in plans:
-                seconds = yield from self._once(plan, 0.0)
-                times.append(seconds)
-            whole = tuple(seconds for seconds in times if seconds is not None)
-            if len(whole) < len(plans):
+    def _turns_at_last(self, plans: list[P]) -> Steps[None]:
+        """Rounds of one measurement of each plan, every other round backwards."""
+        rounds: list[dict[P, float]] = []
+        for number in range(_FINAL_ROUNDS):
+            times: dict[P, float] = {}
+            for plan in plans if number % 2 == 0 else reversed(plans):
+                seconds = yield from self._once(plan, self.budget.left)
+                if seconds is None:
+                    break
+                times[plan] = seconds
+            if len(times) < len(plans):
                 break
-            found.append(whole)
-        for place, plan in enumerate(plans):
-            self.settled[plan] = [times[place] for times in found]
-        return found
-
-
-def _proven(ratios: list[float]) -> bool:
-    """Whether a plan won: by the median, and in three of four pairs; without a single pair nothing is."""
-    return bool(ratios) and statistics.median(ratios) >= _WIN and sorted(ratios)[len(ratios) // 4] >= 1.0
+            rounds.append(times)
+        enough = len(rounds) >= LEAST_PAIRS
+        self.settled = {plan: [times[plan] for times in rounds] for plan in plans} if enough else {}

@@ -10,6 +10,7 @@ from onehop import native
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.graph import Graph
 from onehop.plans.entry import Tuned
+from onehop.tuner.interruption import TuningInterrupted
 from onehop.tuner.report import Progress, Report
 from onehop.tuner.result import TuningResult
 from onehop.tuner.search import Budget, Steps, finish
@@ -39,8 +40,11 @@ def tune(
     From then on ``aggregate``, the other operators and patched models use it, in this process and in later
     ones (``ONEHOP_CACHE_DIR``), on every graph of the same figures, with the same number of threads and
     instruction set; on a GPU on every graph of the same shape class, on GPUs of the same name. Results stay
-    the same up to rounding. What was tuned before is not tuned again. If the run is interrupted, what was
-    found until then is kept, and the next one goes on from there.
+    the same up to rounding. What was tuned before is not tuned again.
+
+    A plan is used only if it was measured in turns with the default plan at the end, and won by more than
+    these measurements spread (:mod:`onehop.tuner.proof`). If the run is interrupted, what was confirmed until
+    then is kept, and the next one goes on from there.
 
     Args:
         graph: The graph.
@@ -71,6 +75,8 @@ def tune(
         ArgumentError: An argument cannot be used.
         ConfigurationError: Within ``torch.compile`` or in a forked process, where times mean nothing; or
             the GPU kernels cannot run here.
+        TuningInterrupted: Ctrl-C was pressed; it is a ``KeyboardInterrupt`` that has what was confirmed as
+            its ``result``.
     """
     return finish(
         tuning_steps(
@@ -130,26 +136,41 @@ def tuning_steps(
     report = Report(progress, budget)
     entries: list[Tuned[Any]] = []
     tasks = [(columns, part) for columns in widths for part in parts]
-    for place, (columns, operation) in enumerate(tasks):
-        case = target.case(graph, operation, columns, dtype)
-        before = target.known(case)
-        if before is not None and not (again or lossy or fields is not None or target.is_due(before)):
-            entries.append(before)
-            continue
-        report.what = f"width {columns}, {'backward' if case.backward else 'forward'}"
-        share = budget.part(1 / (len(tasks) - place))
-        run = target.run(graph, case, operation, dtype, free, share, report, None if again else before)
-        try:
-            yield from target.steps(run)
-        finally:
-            # An interruption ends up here too, and who gives up half-way: what is known by now is not lost.
-            found = run.found()
-            if found is not None:
-                target.install(found, keep and fields is None)
-        if found is not None:
-            entries.append(found)
+    on_disk = keep and fields is None
+
+    def result() -> TuningResult:
+        return TuningResult(op, reduce, tuple(entries), target.machine(), whole_s - budget.left())
+
+    try:
+        for place, (columns, operation) in enumerate(tasks):
+            case = target.case(graph, operation, columns, dtype)
+            before = target.known(case)
+            if before is not None and not (again or lossy or fields is not None or target.is_due(before)):
+                entries.append(before)
+                continue
+            report.what = f"width {columns}, {'backward' if case.backward else 'forward'}"
+            share = budget.part(1 / (len(tasks) - place))
+            run = target.run(graph, case, operation, dtype, free, share, report, None if again else before)
+            try:
+                yield from target.steps(run)
+            finally:
+                # An interruption ends up here too, and who gives up half-way: what is known is not lost.
+                found = _better_known(run.found(), before)
+                if found is not None and found is not before:
+                    target.install(found, on_disk)
+                if found is not None:
+                    entries.append(found)
+    except KeyboardInterrupt as error:
+        raise TuningInterrupted(result(), on_disk) from error
     report("done", 1.0)
-    return TuningResult(op, reduce, tuple(entries), target.machine(), whole_s - budget.left())
+    return result()
+
+
+def _better_known(found: Tuned[Any] | None, before: Tuned[Any] | None) -> Tuned[Any] | None:
+    """What was found now, unless it was not confirmed and what was known before was."""
+    if before is None or (found is not None and found.measured_s is not None):
+        return found
+    return before if found is None or before.measured_s is not None else found
 
 
 def _target(

@@ -26,6 +26,7 @@ from onehop.machines.pim.tuner import TuningResult
 from onehop.machines.pim.vary import names as variable, varied
 from onehop.machines.report import aligned, plot_phases
 from onehop.machines.trace import Trace
+from onehop.storage import write_text
 
 _PLANS = "tuned, default, SPxDS such as 2x16, grande, sparsep, or a JSON file that PimPlan.to_json wrote"
 _NAMED_PLANS = ("tuned", "default", "grande", "sparsep")
@@ -170,7 +171,12 @@ def features(rows: int, width: int, dtype: str) -> Tensor:
     """[rows, width]: seeded whole numbers from -8 to 7."""
     generator = torch.Generator().manual_seed(0)
     whole = torch.randint(
-        -_LARGEST_FEATURE, _LARGEST_FEATURE, (rows, width), generator=generator, dtype=torch.int8
+        -_LARGEST_FEATURE,
+        _LARGEST_FEATURE,
+        (rows, width),
+        generator=generator,
+        dtype=torch.int8,
+        device="cpu",
     )
     return whole.to(TORCH_TYPES[dtype])
 
@@ -193,8 +199,7 @@ def _facts(graph: Graph, name: str) -> dict[str, Any]:
 
 def _write(path: Path | None, content: dict[str, Any]) -> None:
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json_module.dumps(content, indent=2) + "\n")
+        write_text("json", path, json_module.dumps(content, indent=2) + "\n")
 
 
 def _run_model(

@@ -10,6 +10,7 @@ from torch_geometric.nn import MessagePassing
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
+    divided,
     eligibility,
     gcn_norm,
     hook,
@@ -113,4 +114,5 @@ def _rows() -> list[Row]:
         Row(kind, "forward", pending.noting(kind.forward), kind.forward)
         for kind in classes_returning_weights()
     )
+    rows.extend(divided.rows())
     return rows

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import dropout
 
 from onehop.distributed import aggregate, attention, gat, gatv2
+from onehop.distributed.dropout import dropout
 from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.errors import ArgumentError
 from onehop.integrations import reports
@@ -116,7 +116,7 @@ def _drawn(layer: Any, graph: DistributedGraph, like: Tensor) -> Tensor | None:
     """[e, H]: the factors of the layer's dropout, drawn on this process for itself; None for none."""
     if not layer.training or layer.dropout == 0:
         return None
-    return dropout(like.new_ones(graph.num_edges, like.size(1)), p=layer.dropout, training=True)
+    return dropout(like.new_ones(graph.num_edges, like.size(1)), layer.dropout, graph.rank)
 
 
 def rewritten_loops(name: str, edge_index: LocalEdges, edge_attr: Any) -> tuple[LocalEdges, None]:
@@ -160,13 +160,14 @@ def normalised(
         return _weighted(graph, edge_weight, improved, add_self_loops)
     key = ("gcn_norm", improved, add_self_loops, dtype)
 
-    def make() -> tuple[LocalEdges, Tensor]:
+    def make() -> Tensor:
         with torch.inference_mode(False), torch.no_grad():
             ones = torch.ones(graph.num_edges, dtype=dtype, device=graph.part.source.device)
-            return _weighted(graph, ones, improved, add_self_loops)
+            return _weighted(graph, ones, improved, add_self_loops)[1]
 
-    found: tuple[LocalEdges, Tensor] = graph.derived(key, make)
-    return found
+    # The weights alone: a graph that kept its own edges, which hold it, would never be let go.
+    weights: Tensor = graph.derived(key, make)
+    return _looped(graph, add_self_loops).edge_index, weights
 
 
 def _weighted(
@@ -175,14 +176,22 @@ def _weighted(
     """The edges, and weight / sqrt(degree of the source * degree of the destination)."""
     if add_self_loops:
         weight = _with_loops(graph, weight, 2.0 if improved else 1.0)
-        plain: DistributedGraph = graph.derived("remove_self_loops", graph.without_self_loops)
-        graph = plain.derived("add_self_loops", plain.with_self_loops)
+    graph = _looped(graph, add_self_loops)
     source, target = graph.part.source.long(), graph.part.target.long()
     degree = weight.new_zeros(graph.num_nodes).index_add(0, target, weight)
     scale = degree.pow(-0.5)
     scale = scale.masked_fill(scale == float("inf"), 0)
     everywhere = torch.cat([scale, graph.exchange.values(scale.unsqueeze(1)).squeeze(1)])
     return graph.edge_index, everywhere[source] * weight * scale[target]
+
+
+def _looped(graph: DistributedGraph, add_self_loops: bool) -> DistributedGraph:
+    """The graph with one loop at every node, if they are to be added."""
+    if not add_self_loops:
+        return graph
+    plain: DistributedGraph = graph.derived("remove_self_loops", graph.without_self_loops)
+    looped: DistributedGraph = plain.derived("add_self_loops", plain.with_self_loops)
+    return looped
 
 
 def _with_loops(graph: DistributedGraph, weight: Tensor, fill: float) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from onehop.errors import ConfigurationError
 from onehop.plans.pim import DTYPES
+from onehop.storage import write_text
 
 # Points of a curve: (where, value), ascending.
 Points = tuple[tuple[float, float], ...]
@@ -250,9 +251,9 @@ class PimConfig:
         """Writes the TOML file.
 
         Raises:
-            OSError: The file cannot be written.
+            StorageError: The file cannot be written; an earlier one stays as it was.
         """
-        Path(path).write_text(self.to_toml())
+        write_text("path", path, self.to_toml())
 
     @classmethod
     def from_toml(cls, text: str) -> "PimConfig":

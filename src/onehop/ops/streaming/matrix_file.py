@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.errors import ArgumentError, FileFormatError, StorageError
+from onehop import storage
+from onehop.errors import ArgumentError, FileFormatError
 
 _DTYPES = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 
@@ -115,7 +115,7 @@ def create(path: Path, rows: int, columns: int, dtype: np.dtype, by_columns: boo
     Raises:
         StorageError: The disk has not so much room.
     """
-    with path.open("wb") as file:
+    with writing(path), path.open("wb") as file:
         header = {"descr": dtype.str, "fortran_order": by_columns, "shape": (rows, columns)}
         np.lib.format.write_array_header_1_0(file, header)
         offset = file.tell()
@@ -127,20 +127,13 @@ def create(path: Path, rows: int, columns: int, dtype: np.dtype, by_columns: boo
     return MatrixFile(path, rows, columns, dtype, by_columns, offset)
 
 
-@contextlib.contextmanager
-def writing(path: Path, size: int) -> Iterator[None]:
+def writing(path: Path, size: int | None = None) -> contextlib.AbstractContextManager[None]:
     """What the system says against writing so many bytes, as an instruction.
 
     Raises:
-        StorageError: The disk is full, or the file may not be that large.
+        StorageError: The disk is full, the file may not be that large, or the folder cannot be written.
     """
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"out: cannot write {size} bytes to {path} ({error.strerror}). Make room or give another place, "
-            "and call again; results that were finished before are untouched."
-        ) from error
+    return storage.writing("out", path, size, "results that were finished before are untouched")
 
 
 def _write(file: BinaryIO, place: int, values: Tensor) -> None:

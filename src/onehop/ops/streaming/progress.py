@@ -1,15 +1,40 @@
 """A result in the making: written beside its place, with a note of how far it is, and renamed when whole."""
 
-import contextlib
+import hashlib
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onehop.errors import FileFormatError
 from onehop.ops.streaming.matrix_file import MatrixFile, create, writing
+
+
+class Contents(NamedTuple):
+    """What a run has read, by fingerprints.
+
+    Attributes:
+        panels: Of each panel of features.
+        tiles: How many tiles of the first panel, with their edges and weights, the last figure is about.
+        edges: Of these tiles.
+    """
+
+    panels: list[int]
+    tiles: int
+    edges: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What an earlier run of the same has left: its plan, tiles that are written, what it read, its file."""
+
+    plan: list[int]
+    done: int
+    read: Contents
+    file: MatrixFile
 
 
 class Unfinished:
@@ -28,11 +53,13 @@ class Unfinished:
         self._plan: list[int] = []
         self.done = 0
         """So many tiles have been written, in the order of the plan."""
+        self.read = Contents([], 0, 0)
+        """What an earlier run had read of what ``done`` counts."""
 
     def plan(self) -> list[int] | None:
         """The numbers of the plan that an earlier run of the same followed; None without one."""
         found = self._found()
-        return None if found is None else found[0]
+        return None if found is None else found.plan
 
     def begin(
         self, plan: list[int], rows: int, columns: int, dtype: np.dtype, by_columns: bool
@@ -40,42 +67,69 @@ class Unfinished:
         """The file to write to; ``done`` says from which tile on.
 
         Raises:
-            StorageError: The disk has no room for the result.
+            StorageError: The disk has no room for the result, or the folder cannot be written.
         """
         self._plan = plan
         found = self._found()
-        if found is not None and found[0] == plan:
-            self.done = found[1]
-            return found[2]
-        self._note.unlink(missing_ok=True)
+        shape = (rows, columns, dtype)
+        if (
+            found is not None
+            and found.plan == plan
+            and (found.file.rows, found.file.columns, found.file.dtype) == shape
+        ):
+            self.done, self.read = found.done, found.read
+            return found.file
+        self.begin_anew()
         try:
             return create(self.path, rows, columns, dtype, by_columns)
         except BaseException:
             self.path.unlink(missing_ok=True)
             raise
 
-    def _found(self) -> tuple[list[int], int, MatrixFile] | None:
-        """Plan, tiles done and file of an earlier run of the same; None if there is nothing to go on from."""
+    def begin_anew(self) -> None:
+        """What an earlier run has written is not gone on from."""
+        with writing(self.path):
+            self._note.unlink(missing_ok=True)
+        self.done, self.read = 0, Contents([], 0, 0)
+
+    def _found(self) -> _Earlier | None:
+        """What an earlier run of the same has left; None if there is nothing to go on from."""
         try:
             note = json.loads(self._note.read_text())
-            plan, done = [int(number) for number in note["plan"]], int(note["done"])
-            if note["what"] == self._what:
-                return plan, done, MatrixFile.open("out", self.path)
-        except (OSError, ValueError, KeyError, TypeError, FileFormatError):
+            if note["what"] != self._what or note.pop("digest") != _digest(note):
+                return None
+            read = Contents(note["panels"], *note["edges"])
+            return _Earlier(note["plan"], note["done"], read, MatrixFile.open("out", self.path))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, FileFormatError):
             return None
-        return None
 
-    def note(self, done: int) -> None:
-        """Notes that so many tiles are on the disk."""
-        with writing(self.path, 0):
+    def note(self, done: int, read: Contents) -> None:
+        """Notes that so many tiles are on the disk, and what has been read for them."""
+        note = {
+            "what": self._what,
+            "plan": self._plan,
+            "done": done,
+            "panels": read.panels,
+            "edges": [read.tiles, read.edges],
+        }
+        with writing(self.path):
             beside = self._note.with_name(self._note.name + ".tmp")
-            beside.write_text(json.dumps({"what": self._what, "plan": self._plan, "done": done}))
+            beside.write_text(json.dumps({**note, "digest": _digest(note)}))
             beside.replace(self._note)
 
     def finish(self) -> None:
-        """The result takes its place."""
-        with self.path.open("rb") as file:
-            os.fsync(file.fileno())
-        self.path.replace(self.out)
-        with contextlib.suppress(FileNotFoundError):
-            self._note.unlink()
+        """The result takes its place.
+
+        Raises:
+            StorageError: The disk is full, or the place cannot be written.
+        """
+        with writing(self.out):
+            with self.path.open("rb") as file:
+                os.fsync(file.fileno())
+            self.path.replace(self.out)
+            self._note.unlink(missing_ok=True)
+
+
+def _digest(note: dict[str, Any]) -> str:
+    """A note that says more tiles than were written would leave the others without numbers."""
+    return hashlib.sha256(json.dumps(note, sort_keys=True).encode()).hexdigest()

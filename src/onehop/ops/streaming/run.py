@@ -1,38 +1,65 @@
 """The streamed aggregation: edges are read ahead and results written while tiles are reduced."""
 
+import logging
 import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from onehop import native
-from onehop.errors import ArgumentError, FileFormatError, IndexRangeError
+from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph import Graph
-from onehop.graph.pieces import PieceReader
 from onehop.graph.stored import StoredGraph
 from onehop.ops.extremum import EXTREMUM
 from onehop.ops.linear import AGGREGATE
 from onehop.ops.streaming.budget import default_bytes
-from onehop.ops.streaming.matrix_file import MatrixFile
-from onehop.ops.streaming.panels import Panels
-from onehop.ops.streaming.progress import Unfinished
+from onehop.ops.streaming.edges import Edges, Tile
+from onehop.ops.streaming.features import Features
+from onehop.ops.streaming.lock import alone
+from onehop.ops.streaming.matrix_file import MatrixFile, writing
+from onehop.ops.streaming.progress import Contents, Unfinished
 from onehop.ops.streaming.tiles import TILES_AHEAD, Tiling, tiling
 from onehop.ops.streaming.waiting import Waiting
+
+LOGGER = logging.getLogger("onehop")
 
 # So much of the result may wait in the page cache, where it takes memory from everything else.
 _SYNC_BYTES = 32 << 20
 
-# First column of the panel, first row of the tile, its graph, weights of its edges.
-_Tile = tuple[int, int, Graph, Tensor | None]
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """What is read."""
+
+    graph: StoredGraph
+    x: MatrixFile
+    weight: MatrixFile | None
+
+    def stamps(self) -> dict[str, object]:
+        """What the file system says of them, ready for JSON."""
+        return {
+            "graph": self.graph.identity,
+            "x": _stamp(self.x),
+            "weight": None if self.weight is None else _stamp(self.weight),
+        }
+
+    def confirm(self, begun: dict[str, object]) -> None:
+        """Looks whether they are still those that the run began with.
+
+        Raises:
+            FileFormatError: A file was written to in the meantime.
+        """
+        now = {**self.stamps(), "graph": StoredGraph.open(self.graph.folder).identity}
+        for name, path in (("graph", self.graph.folder), ("x", self.x.path), ("weight", self.weight)):
+            if now[name] != begun[name]:
+                where = path.path if isinstance(path, MatrixFile) else path
+                raise FileFormatError(
+                    f"{name}: {where} was written to while it was aggregated. Call again when it is done."
+                )
 
 
 def aggregate(
@@ -61,69 +88,91 @@ def aggregate(
             f"has [{weights.rows}, {weights.columns}] {weights.dtype}."
         )
     goal = Path(out)
-    unfinished = Unfinished(
-        goal,
-        {
-            "graph": graph.identity,
-            "x": _identity(features),
-            "weight": None if weights is None else _identity(weights),
-            "reduce": reduce,
-        },
-    )
-    budget = default_bytes() if memory is None else memory
-    tiles = tiling(graph, features, weights is not None, budget)
-    earlier = unfinished.plan()
-    if memory is None and earlier is not None and len(earlier) == len(astuple(tiles)):
-        # What is free changes; a run that was interrupted goes on by its own plan, where that still fits.
-        before = Tiling(*earlier)
-        if min(earlier) > 0 and before.columns * features.rows * features.dtype.itemsize <= budget:
-            tiles = before
-    # Panels of a row-major file would be written in scraps.
-    by_columns = features.by_columns or tiles.columns < features.columns
-    result = unfinished.begin(
-        list(astuple(tiles)), graph.num_dst, features.columns, features.dtype, by_columns
-    )
-    _run(graph, features, weights, reduce, tiles, unfinished, result)
-    unfinished.finish()
+    with writing(goal):
+        folder = goal.is_dir()
+    if folder:
+        raise ArgumentError(f"out: {goal} is a folder; give the name of a file.")
+    with alone(goal) as lock:
+        inputs = _Inputs(graph, features, weights)
+        begun = inputs.stamps()
+        unfinished = Unfinished(goal, {**begun, "reduce": reduce})
+        tiles = _tiling(inputs, default_bytes() if memory is None else memory, memory is None, unfinished)
+        # Panels of a row-major file would be written in scraps.
+        by_columns = features.by_columns or tiles.columns < features.columns
+        result = unfinished.begin(
+            list(astuple(tiles)), graph.num_dst, features.columns, features.dtype, by_columns
+        )
+        _run(inputs, reduce, tiles, unfinished, result)
+        inputs.confirm(begun)
+        lock.confirm()
+        unfinished.finish()
     return goal
 
 
-def _run(
-    graph: StoredGraph,
-    x: MatrixFile,
-    weight: MatrixFile | None,
-    reduce: str,
-    tiles: Tiling,
-    unfinished: Unfinished,
-    result: MatrixFile,
-) -> None:
-    unsynced, loaded = 0, -1
+def _tiling(inputs: _Inputs, budget: int, own: bool, unfinished: Unfinished) -> Tiling:
+    """The plan; with ``own``, where the budget is our own choice, that of an earlier run if it fits."""
+    tiles = tiling(inputs.graph, inputs.x, inputs.weight is not None, budget)
+    earlier = unfinished.plan()
+    if own and earlier is not None and len(earlier) == len(astuple(tiles)):
+        # What is free changes; a run that was interrupted goes on by its own plan, where that still fits.
+        before = Tiling(*earlier)
+        if min(earlier) > 0 and before.columns * inputs.x.rows * inputs.x.dtype.itemsize <= budget:
+            tiles = before
+    return tiles
+
+
+def _run(inputs: _Inputs, reduce: str, tiles: Tiling, unfinished: Unfinished, result: MatrixFile) -> None:
+    features = Features(inputs.x, tiles)
+    edges = Edges(inputs.graph, inputs.weight, inputs.x.columns, tiles)
+    if unfinished.done:
+        changed = _changed(features, edges, unfinished.read, tiles)
+        if changed is not None:
+            LOGGER.warning(
+                "%s is begun anew: the contents of %s are not those that were read before.",
+                unfinished.out,
+                changed,
+            )
+            unfinished.begin_anew()
+            features.fingerprints.clear()
+            edges.fingerprints.clear()
+
+    def note(done: int) -> None:
+        so_far = min(done, len(edges.fingerprints))
+        last = edges.fingerprints[so_far - 1] if so_far else 0
+        unfinished.note(done, Contents(list(features.fingerprints), so_far, last))
+
+    unsynced = 0
+    with writing(result.path):
+        written = result.path.open("r+b")
     with (
+        written,
         ThreadPoolExecutor(1, "onehop-read") as reader,
-        Waiting(tiles.waiting_bytes, unfinished.note) as writer,
-        result.path.open("r+b") as written,
+        Waiting(tiles.waiting_bytes, note) as writer,
     ):
-        # The same for all panels: what an allocator keeps of the last one must not come on top of the next.
-        # In large pages, where rows are found faster.
-        room = native.empty((x.rows * tiles.columns,), x.torch_dtype)
-        panels = Panels(x, tiles.piece_bytes)
-        made = _ahead(_tiles(graph, x, weight, tiles, unfinished.done), reader)
-        for number, (first, begin, tile, factor) in enumerate(made, unfinished.done + 1):
-            if first != loaded:
-                # Results of the last panel have sizes that this one may have no use for.
-                native.extension.pool_clear()
-                width = min(tiles.columns, x.columns - first)
-                panel = room[: x.rows * width].view(x.rows, width)
-                panels.load(first, panel)
-                loaded = first
-            block = _reduced(tile, panel, factor, reduce)
+        made = _ahead(_made(edges, unfinished.done), reader)
+        for number, (tile, graph) in enumerate(made, unfinished.done + 1):
+            block = _reduced(graph, features.panel(tile.first), tile.weights, reduce)
             unsynced += block.nbytes
             sync = unsynced >= _SYNC_BYTES
-            write = partial(result.put, written, begin, first, block, sync)
+            write = partial(result.put, written, tile.row, tile.first, block, sync)
             writer.submit(write, block.nbytes, number if sync else None)
             if sync:
                 unsynced = 0
         writer.finish()
+
+
+def _changed(features: Features, edges: Edges, before: Contents, tiles: Tiling) -> str | None:
+    """What has other contents than an earlier run read, though its size and time of change are the same.
+
+    That reads once more what was read for the tiles that are done: no more than beginning anew would read.
+    """
+    for _ in edges.tiles(0, before.tiles):
+        pass
+    if edges.fingerprints[-1:] != [before.edges]:
+        return "graph or weight"
+    for number in range(len(before.panels)):
+        features.panel(number * tiles.columns)
+    return None if features.fingerprints == before.panels else "x"
 
 
 def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
@@ -136,46 +185,12 @@ def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Ten
     return found
 
 
-def _tiles(
-    graph: StoredGraph, x: MatrixFile, weight: MatrixFile | None, tiles: Tiling, done: int
-) -> Iterator[_Tile]:
-    """The tiles of the first panel, then those of the next; so many at the beginning are left out."""
-    steps = (
-        (first, row, pointers)
-        for first in range(0, x.columns, tiles.columns)
-        for row, pointers in graph.row_blocks(tiles.rows, tiles.edges)
-    )
-    offset = graph.col_file.stat().st_size - 4 * graph.num_edges
-    with ExitStack() as stack:
-        col = stack.enter_context(PieceReader(graph.col_file))
-        factors = None if weight is None else stack.enter_context(PieceReader(weight.path))
-        for first, row, pointers in islice(steps, done, None):
-            begin, count = int(pointers[0]), int(pointers[-1] - pointers[0])
-            sources = _read(col, offset + 4 * begin, count, torch.int32)
-            values = None
-            if weight is not None and factors is not None:
-                place = weight.offset + weight.dtype.itemsize * begin
-                values = _read(factors, place, count, weight.torch_dtype)
-            yield first, row, _graph(graph, pointers, sources), values
+def _made(edges: Edges, done: int) -> Iterator[tuple[Tile, Graph]]:
+    """The tiles that are left, and their rows as graphs."""
+    return ((tile, edges.graph_of(tile)) for tile in edges.tiles(done))
 
 
-def _graph(graph: StoredGraph, pointers: np.ndarray, sources: Tensor) -> Graph:
-    """Some rows of a graph, in memory."""
-    try:
-        return Graph.from_csr(torch.from_numpy(pointers - pointers[0]), sources, graph.num_src)
-    except IndexRangeError as error:
-        raise FileFormatError(
-            f"{graph.col_file}: a source is not in [0, {graph.num_src}) ({error}). Store the graph again."
-        ) from error
-
-
-def _read(reader: PieceReader, place: int, count: int, dtype: torch.dtype) -> Tensor:
-    values = torch.empty(count, dtype=dtype)
-    reader.read(place, values.nbytes, values.numpy().view(np.uint8), 0)
-    return values
-
-
-def _ahead(tiles: Iterator[_Tile], reader: ThreadPoolExecutor) -> Iterator[_Tile]:
+def _ahead(tiles: Iterator[tuple[Tile, Graph]], reader: ThreadPoolExecutor) -> Iterator[tuple[Tile, Graph]]:
     """The same, the next ones being made by another thread while one is in use, or a panel is read."""
     waiting = deque(reader.submit(next, tiles, None) for _ in range(TILES_AHEAD))
     while (tile := waiting.popleft().result()) is not None:
@@ -183,6 +198,6 @@ def _ahead(tiles: Iterator[_Tile], reader: ThreadPoolExecutor) -> Iterator[_Tile
         yield tile
 
 
-def _identity(file: MatrixFile) -> list[int | str]:
-    stamp = file.path.stat()
-    return [str(file.path.resolve()), stamp.st_size, stamp.st_mtime_ns]
+def _stamp(file: MatrixFile) -> list[int | str]:
+    told = file.path.stat()
+    return [str(file.path.resolve()), told.st_size, told.st_mtime_ns]

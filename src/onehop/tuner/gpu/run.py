@@ -17,6 +17,7 @@ from onehop.tuner.gpu import candidates
 from onehop.tuner.gpu.timing import seconds_of
 from onehop.tuner.operations import Operation
 from onehop.tuner.orders import make_orders
+from onehop.tuner.proof import compared
 from onehop.tuner.report import Report
 from onehop.tuner.search import Budget, Search, Steps
 
@@ -119,21 +120,28 @@ class GpuRun:
         search = self.search
         if search is None:
             return None
+        # Without what its order is charged with; a plan that cannot run has taken no time.
         settled = {
-            plan: statistics.median(times) - self._charge(plan)
+            plan: [seconds - self._charge(plan) for seconds in times]
             for plan, times in search.settled.items()
-            if times
+            if math.isfinite(times[0])
         }
+        medians = {plan: statistics.median(times) for plan, times in settled.items()}
+        gain = None
+        if search.best != search.default:
+            gain = compared(settled.get(search.default, ()), settled.get(search.best, ()))
         self._drop(search.best.ordering)
         return Tuned(
             case=self.case,
             plan=search.best,
             predicted_s=None,
-            measured_s=settled.get(search.best),
-            default_s=settled.get(search.default),
+            measured_s=medians.get(search.best),
+            default_s=medians.get(search.default),
             ordering_s=self.order_seconds.get(search.best.ordering, 0.0),
             tried=len(search.times),
-            finished=bool(settled) and not search.exhausted,
+            finished=bool(search.settled) and not search.exhausted,
+            quartiles=None if gain is None else (gain.low, gain.median, gain.high),
+            pairs=0 if gain is None else gain.pairs,
             figures=graph_key(self.graph),
         )
 

@@ -1,0 +1,147 @@
+"""The edges of one part as a tensor, with which nobody computes as if they were all edges of the graph."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from onehop.distributed.graph import DistributedGraph
+
+# What looks at a tensor without its values.
+_LOOKS = {
+    *(
+        getattr(Tensor, name).__get__
+        for name in (
+            "shape",
+            "dtype",
+            "device",
+            "layout",
+            "ndim",
+            "requires_grad",
+            "grad_fn",
+            "grad",
+            "is_leaf",
+            "is_sparse",
+            "is_sparse_csr",
+            "is_cpu",
+            "is_cuda",
+            "is_quantized",
+            "is_nested",
+            "is_meta",
+            "_version",
+        )
+    ),
+    # Reversible layers and checkpoints set it again as it was, to False.
+    Tensor.requires_grad.__set__,  # type: ignore[attr-defined]
+    Tensor.size,
+    Tensor.dim,
+    Tensor.numel,
+    Tensor.stride,
+    Tensor.is_contiguous,
+    Tensor.is_floating_point,
+    Tensor.is_complex,
+    Tensor.is_inference,
+    Tensor.__len__,
+    Tensor.as_subclass,
+    Tensor.data_ptr,
+    Tensor.element_size,
+    Tensor.storage_offset,
+    Tensor.get_device,
+    torch.is_floating_point,
+    torch.numel,
+}
+_EQUAL = (Tensor.__eq__, Tensor.__ne__, Tensor.eq, Tensor.ne, torch.eq, torch.ne)
+
+
+class LocalEdges(torch.Tensor):
+    """The edges of one part as a tensor [2, e], for layers that take an ``edge_index``.
+
+    The patch knows it by its class. Row 1, the destinations, may be used as any tensor: these edges are all
+    that end in the owned nodes. Row 0 may be compared with it. Everything else is an error, for it would be
+    of this part alone; ``as_subclass(torch.Tensor)`` gives the numbers all the same.
+    """
+
+    graph: "DistributedGraph"
+
+    @staticmethod
+    def of(graph: "DistributedGraph", ends: Tensor) -> "LocalEdges":
+        """The edges of a graph's part, whose ends are given as a plain tensor."""
+        edges: LocalEdges = torch.Tensor._make_subclass(LocalEdges, ends)
+        edges.graph = graph
+        return edges
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Answers what can be told from one part; refuses the rest."""
+        with torch._C.DisableTorchFunctionSubclass():
+            if func in _LOOKS:
+                return func(*args, **(kwargs or {}))
+            edges = args[0] if args else None
+            if isinstance(edges, LocalEdges) and func is Tensor.__repr__:
+                return f"LocalEdges({edges.graph})"
+            if isinstance(edges, LocalEdges) and func is Tensor.detach:
+                return edges  # it never needs a gradient
+            rows = isinstance(edges, LocalEdges) and func in (Tensor.__iter__, Tensor.unbind, torch.unbind)
+            if rows and len(args) == 1 and not kwargs:
+                return iter((_source(edges), _target(edges)))
+            if isinstance(edges, LocalEdges) and func is Tensor.__getitem__ and type(args[1]) is int:
+                if args[1] in (0, -2):
+                    return _source(edges)
+                if args[1] in (1, -1):
+                    return _target(edges)
+        raise _refused(func)
+
+
+class LocalSources(torch.Tensor):
+    """The sources of one part's edges: owned rows, and from there on rows of other processes."""
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Answers what can be told from one part; refuses the rest."""
+        if func in _LOOKS or func in _EQUAL:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+        raise _refused(func)
+
+
+def _plain(edges: Any) -> Tensor:
+    plain: Tensor = edges.as_subclass(torch.Tensor)
+    return plain
+
+
+def _source(edges: Any) -> LocalSources:
+    sources: LocalSources = _plain(edges)[0].as_subclass(LocalSources)
+    return sources
+
+
+def _target(edges: Any) -> Tensor:
+    return _plain(edges)[1]
+
+
+def _refused(func: Any) -> ArgumentError:
+    name = getattr(func, "__name__", str(func))
+    return ArgumentError(
+        f"edge_index: {_caller()} computes with the edges itself ({name}), and a DistributedGraph's "
+        "edge_index has those of this process alone, so it has no path over several processes. Call "
+        "onehop.patch() if that was not done; else use another layer, the functions of onehop.distributed, "
+        "or one process with the whole graph."
+    )
+
+
+def _caller() -> str:
+    """The class of the module at work, for the sentence; "the caller" if there is none."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        found = frame.f_locals.get("self")
+        if isinstance(found, torch.nn.Module):
+            return type(found).__name__
+    return "the caller"

@@ -1,0 +1,37 @@
+"""A process that was lost, as an error that names it and says what to do."""
+
+from collections.abc import Iterable
+
+import torch.distributed as dist
+
+from onehop.distributed.members import Member, fates
+from onehop.errors import CommunicationError
+
+
+def failed(doing: str, error: RuntimeError) -> CommunicationError:
+    """An instruction, made of torch's error and of what can be seen of the other processes."""
+    seen = fates()
+    lost = [f"{member} ended" for member in seen.ended]
+    lost += [f"{member} is stopped" for member in seen.stopped]
+    advice = "Look for the first error among the other ranks"
+    if seen.stopped:
+        advice = "Find out what stopped a process (SIGSTOP, a debugger)"
+    elif seen.ended:
+        advice = "Look for the first error in the output of the ranks that ended"
+    if lost:
+        what = ", ".join(lost)
+    else:
+        what = "another process ended or did not answer within the timeout of init_process_group"
+        if seen.running:
+            what += f"; {_listed(seen.running)} still runs, and may be at another place of the program"
+        if seen.elsewhere:
+            what += f"; {_listed(seen.elsewhere)} cannot be seen from here"
+    reason = str(error).strip().splitlines() or [type(error).__name__]
+    return CommunicationError(
+        f"rank {dist.get_rank()}, {doing}: {what}. {advice}; this job cannot go on, so start it again from "
+        f"its last checkpoint. (torch: {reason[0]})"
+    )
+
+
+def _listed(members: Iterable[Member]) -> str:
+    return ", ".join(str(member) for member in members)

@@ -1,0 +1,85 @@
+"""The divided graphs that are in use, and the one whose owned nodes a tensor has its rows of.
+
+Features are plain tensors. What mixes the rows of all nodes, such as batch normalisation, knows by their
+number whether they are a process's part of a graph; where that does not tell, it is an error.
+"""
+
+import contextlib
+import weakref
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from onehop.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from onehop.distributed.graph import DistributedGraph
+
+_graphs: "weakref.WeakSet[DistributedGraph]" = weakref.WeakSet()
+_alone: ContextVar[bool] = ContextVar("onehop.distributed.alone", default=False)
+
+
+def register(graph: "DistributedGraph") -> None:
+    """Counts a graph among those in use, for as long as somebody holds it."""
+    if graph.part.parts > 1:
+        _graphs.add(graph)
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Inside the block, tensors are this process's own: nothing is added up over the processes.
+
+    For what a program does beside a divided graph, such as a second model on mini-batches, whose batch
+    normalisation would otherwise be an error.
+    """
+    token = _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.reset(token)
+
+
+def in_use() -> list["DistributedGraph"]:
+    """The graphs over more than one process that this process holds, outside of :func:`alone`."""
+    # What is compiled never meets a divided graph: its edges refuse that.
+    if torch.compiler.is_compiling() or not _graphs or _alone.get() or not dist.is_initialized():
+        return []
+    return list(_graphs)
+
+
+def part_with(rows: int) -> "DistributedGraph | None":
+    """A graph of which this process owns so many nodes; None if there is none."""
+    return next((graph for graph in in_use() if graph.num_nodes == rows), None)
+
+
+def divided(name: str, rows: int) -> "DistributedGraph | None":
+    """The graph that a tensor is a part of; None if it is whole.
+
+    Args:
+        name: Of what mixes the rows, for the error.
+        rows: How many the tensor has.
+
+    Raises:
+        ArgumentError: Graphs are in use, and the rows are neither the owned nodes of one nor all its nodes.
+    """
+    graphs = in_use()
+    found = [graph for graph in graphs if graph.num_nodes == rows]
+    if len({(graph.part.num_nodes, graph.exchange.group) for graph in found}) > 1:
+        raise ArgumentError(
+            f"x: {name} mixes the rows of all nodes, and {rows} rows may be a part of several divided "
+            "graphs. Keep one of these graphs at a time (del the others)."
+        )
+    if found:
+        return found[0]
+    if not graphs or any(graph.part.num_nodes == rows for graph in graphs):
+        return None
+    graph = graphs[0]
+    raise ArgumentError(
+        f"x: {name} mixes the rows of all nodes, and expected a row for each of the {graph.num_nodes} nodes "
+        f"that rank {graph.rank} owns of a graph that is divided over {graph.part.parts} processes, got "
+        f"{rows}. Give it the rows of all owned nodes; if these rows belong to something else, call it "
+        "inside 'with onehop.distributed.alone():'."
+    )

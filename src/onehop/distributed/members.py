@@ -1,0 +1,112 @@
+"""The processes of a job, and what has become of them: so that an error can name the one that was lost."""
+
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch.distributed as dist
+
+# A process whose connections are closed already may take so long to be gone.
+_ENDING_S = 2.0
+_LOOK_EVERY_S = 0.02
+_PROCESSES = Path("/proc")
+_BOOT = _PROCESSES / "sys/kernel/random/boot_id"
+_SPACE = _PROCESSES / "self/ns/pid"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One process.
+
+    Attributes:
+        rank: Its number among all.
+        host: The name of its host.
+        space: Tells apart the spaces in which process numbers count; empty where the system has no /proc.
+        pid: Its process number.
+        started: When it started, in the system's ticks, so that a later process of this number is another.
+    """
+
+    rank: int
+    host: str
+    space: str
+    pid: int
+    started: int
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} (process {self.pid} on {self.host})"
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """The other processes, by what can be seen of them.
+
+    Attributes:
+        ended: Those that are gone.
+        stopped: Those that are held by a signal or a debugger.
+        running: Those that run.
+        elsewhere: Those that cannot be seen from here.
+    """
+
+    ended: tuple[Member, ...] = ()
+    stopped: tuple[Member, ...] = ()
+    running: tuple[Member, ...] = ()
+    elsewhere: tuple[Member, ...] = ()
+
+
+_known: dict[int, Member] = {}
+
+
+def here() -> Member:
+    """This process."""
+    pid, space, started = os.getpid(), "", 0
+    if _BOOT.exists() and _SPACE.is_symlink():
+        space = f"{_BOOT.read_text().strip()} {_SPACE.readlink()}"
+        started = _look(pid)[1]
+    return Member(dist.get_rank(), socket.gethostname(), space, pid, started)
+
+
+def know(members: list[Member]) -> None:
+    """Remembers the processes that this one works with."""
+    _known.update({member.rank: member for member in members})
+
+
+def fates() -> Fates:
+    """Looks at the others; waits up to two seconds for one to be seen lost."""
+    deadline = time.monotonic() + _ENDING_S
+    while True:
+        found = _fates()
+        if found.ended or found.stopped or not found.running or time.monotonic() > deadline:
+            return found
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _fates() -> Fates:
+    me = _known.get(dist.get_rank())
+    sorted_by: dict[str, list[Member]] = {"ended": [], "stopped": [], "running": [], "elsewhere": []}
+    for member in _known.values():
+        # Of a job that this process was in before, there may have been more.
+        if me is None or member == me or member.rank >= dist.get_world_size():
+            continue
+        if not me.space or member.space != me.space:
+            sorted_by["elsewhere"].append(member)
+            continue
+        state, started = _look(member.pid)
+        if started != member.started or state in "ZX":
+            sorted_by["ended"].append(member)
+        else:
+            sorted_by["stopped" if state in "Tt" else "running"].append(member)
+    return Fates(**{name: tuple(members) for name, members in sorted_by.items()})
+
+
+def _look(pid: int) -> tuple[str, int]:
+    """The state of a process, one letter, and when it started; ("X", -1) if there is none.
+
+    See proc(5), /proc/pid/stat: the name, in brackets, may hold anything; fields 3 and 22.
+    """
+    try:
+        fields = (_PROCESSES / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "X", -1
+    return fields[0], int(fields[19])

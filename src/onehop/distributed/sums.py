@@ -1,0 +1,111 @@
+"""Sums over processes that gradients pass through, and sums over the rows of all processes."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from onehop.distributed.failures import failed
+from onehop.distributed.graph import DistributedGraph
+from onehop.distributed.training import total
+from onehop.errors import ArgumentError
+
+
+def sum_over_processes(values: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
+    """The sum of all processes' ``values``, on each of them. Differentiable.
+
+    The whole loss is the sum of the losses of all processes, so the gradient is a sum over them too. A loss
+    that every process computes alike from the result counts once for each: divide it by their number.
+
+    Args:
+        values: Of one shape and dtype on every rank.
+        group: The processes; None means all.
+
+    Raises:
+        CommunicationError: Another process ended or did not answer.
+    """
+    out: Tensor = _Sum.apply(values, group)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+        ctx.group = group
+        return total(values.clone(memory_format=torch.contiguous_format), group)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return total(grad.clone(memory_format=torch.contiguous_format), ctx.group), None
+
+
+class AllRows:
+    """The owned rows of all processes: what normalisation adds up over the nodes of a graph.
+
+    Args:
+        graph: The divided graph.
+        x: [n, ...], this process's rows.
+        batch: [n], int64, the example that each row belongs to; None means one example.
+        batch_size: How many examples there are, B; None means one more than the largest number in any
+            process's ``batch``.
+
+    Raises:
+        ArgumentError: The ranks name different numbers of examples, or have not a row for every node.
+        CommunicationError: Another process ended or did not answer.
+    """
+
+    def __init__(
+        self, graph: DistributedGraph, x: Tensor, batch: Tensor | None = None, batch_size: int | None = None
+    ) -> None:
+        self._group = graph.exchange.group
+        self._batch = batch
+        self._dtype = x.dtype
+        self.batched = batch is not None
+        """True where there is a ``batch``."""
+        self.examples = 1 if batch is None else self._agreed(batch, batch_size)
+        self.counts = self.sum(x.new_ones(len(x), 1))
+        """[B, 1], float64: the rows of each example, on all processes."""
+        if int(self.counts.sum()) != graph.part.num_nodes:
+            raise ArgumentError(
+                f"x: expected the rows of all processes to be the {graph.part.num_nodes} nodes of the "
+                f"divided graph, got {int(self.counts.sum())}. Give every rank the rows of its owned nodes; "
+                "what is no part of that graph goes inside 'with onehop.distributed.alone():'."
+            )
+
+    def sum(self, values: Tensor) -> Tensor:
+        """[B, F], float64: the sum of [n, F] over the rows of each example, on all processes."""
+        if self._batch is None:
+            here = values.sum(0, keepdim=True, dtype=torch.float64)
+        else:
+            here = values.new_zeros(self.examples, values.size(1), dtype=torch.float64)
+            here = here.index_add(0, self._batch, values.to(torch.float64))
+        return sum_over_processes(here, self._group)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """[B, F], float64: the mean of [n, F] over the rows of each example, on all processes."""
+        return self.sum(values) / self.counts.clamp(min=1)
+
+    def of_rows(self, values: Tensor) -> Tensor:
+        """[n, F], or [1, F] for a single example: what each row's example has, in the dtype of ``x``."""
+        values = values.to(self._dtype)
+        return values if self._batch is None else values.index_select(0, self._batch)
+
+    def _agreed(self, batch: Tensor, batch_size: int | None) -> int:
+        found = int(batch.max()) + 1 if len(batch) else 0
+        said = found if batch_size is None else batch_size
+        ends = torch.tensor([found, said, -said], device=batch.device)
+        try:
+            dist.all_reduce(ends, dist.ReduceOp.MAX, group=self._group)
+        except RuntimeError as error:
+            raise failed("agreeing on the number of examples", error) from error
+        largest, most, least = int(ends[0]), int(ends[1]), -int(ends[2])
+        if batch_size is None:
+            return largest
+        if most != least or largest > most:
+            raise ArgumentError(
+                f"batch_size: expected the same number on every rank, at least {largest}, got {batch_size} "
+                f"here, and {least} to {most} on all ranks. Give the number of examples of the whole graph."
+            )
+        return most

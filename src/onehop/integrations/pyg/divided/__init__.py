@@ -1,0 +1,12 @@
+"""Layers that mix the nodes of a graph that is divided over processes: exact over all of them, or an error.
+
+Without such a graph, everything here is its framework's own.
+"""
+
+from onehop.integrations.pyg.divided import batch_norm, dropout, norms, readouts, refusals
+from onehop.integrations.rows import Row
+
+
+def rows() -> list[Row]:
+    """The table's rows."""
+    return [*batch_norm.rows(), *norms.rows(), *readouts.rows(), *refusals.rows(), *dropout.rows()]

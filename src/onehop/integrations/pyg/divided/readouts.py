@@ -1,0 +1,123 @@
+"""Read-outs, which make one row of all nodes' rows: an error on the rows of a divided graph.
+
+After one, every process would compute its loss from the same row, and what such losses add up to is the
+program's to say: a sum over the processes that is written out says it.
+"""
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.nn.aggr import Aggregation
+from torch_geometric.nn.pool import glob
+
+from onehop.distributed.live import divided, in_use, part_with
+from onehop.errors import ArgumentError
+from onehop.integrations.rows import Row, stand_in
+
+
+def rows() -> list[Row]:
+    """The table's rows."""
+    functions = {
+        glob.global_add_pool: _global_add_pool,
+        glob.global_mean_pool: _global_mean_pool,
+        glob.global_max_pool: _global_max_pool,
+    }
+    _theirs.update({theirs.__name__: _copy(theirs) for theirs in functions})
+    return [
+        *(_CodeRow(theirs, "__code__", ours.__code__, theirs.__code__) for theirs, ours in functions.items()),
+        Row(Aggregation, "__call__", _aggregating(Aggregation.__call__), Aggregation.__call__),
+    ]
+
+
+_theirs: dict[str, Callable[..., Tensor]] = {}
+
+
+class _CodeRow(Row):
+    """The code of a function, which models may hold by any name, as in ``self.pool = global_mean_pool``."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The dotted name of the function."""
+        return f"{self.owner.__module__}.{self.owner.__name__}"
+
+    def install(self) -> None:
+        """Sets ours. TorchScript, which compiles source text, goes on finding theirs."""
+        self.owner.__code__ = self.ours
+        self.owner.__wrapped__ = _theirs[self.owner.__name__]
+
+    def restore(self) -> None:
+        """Sets theirs, unless somebody else has set something on top of ours."""
+        if self.owner.__code__ is self.ours:
+            self.owner.__code__ = self.theirs
+            del self.owner.__wrapped__
+
+
+def _copy(function: Any) -> Callable[..., Tensor]:
+    return types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__
+    )
+
+
+# The code of these three runs as the code of theirs, so that it sees the names of their module alone.
+def _global_add_pool(x, batch, size=None):  # type: ignore[no-untyped-def]
+    from onehop.integrations.pyg.divided.readouts import pooled
+
+    return pooled("global_add_pool", x, batch, size)
+
+
+def _global_mean_pool(x, batch, size=None):  # type: ignore[no-untyped-def]
+    from onehop.integrations.pyg.divided.readouts import pooled
+
+    return pooled("global_mean_pool", x, batch, size)
+
+
+def _global_max_pool(x, batch, size=None):  # type: ignore[no-untyped-def]
+    from onehop.integrations.pyg.divided.readouts import pooled
+
+    return pooled("global_max_pool", x, batch, size)
+
+
+def pooled(name: str, x: Any, batch: Any, size: Any) -> Tensor:
+    """Returns what PyG's function of this name does.
+
+    Raises:
+        ArgumentError: The rows are a part of a divided graph.
+    """
+    if in_use():
+        rows = x.size(-1 if x.dim() == 1 else -2)
+        if divided(name, rows) is not None:
+            raise _refused(name)
+    return _theirs[name](x, batch, size)
+
+
+def _aggregating(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    used, ours = in_use, _refuse_parts
+
+    def __call__(self, x, index=None, ptr=None, dim_size=None, dim=-2, **kwargs):  # type: ignore[no-untyped-def]
+        if used():
+            ours(self, x, dim, dim_size is not None)
+        return theirs(self, x, index, ptr, dim_size, dim, **kwargs)
+
+    return stand_in(theirs, __call__)
+
+
+def _refuse_parts(module: Any, x: Tensor, dim: int, sized: bool) -> None:
+    name = type(module).__name__
+    if not -x.dim() <= dim < x.dim():
+        return  # theirs says what is wrong
+    # Layers on a whole graph call it with their edges, and with the number of rows that they want.
+    graph = part_with(x.size(dim)) if sized else divided(name, x.size(dim))
+    if graph is not None:
+        raise _refused(name)
+
+
+def _refused(name: str) -> ArgumentError:
+    return ArgumentError(
+        f"x: {name} makes one row of the rows of all nodes, and expected them all; these are the owned nodes "
+        "of one process of a divided graph. Add them up with onehop.distributed.sum_over_processes(x.sum(0)) "
+        "and divide the loss that every rank computes from it by the number of processes."
+    )

@@ -1,0 +1,84 @@
+"""Writing to the disk: the system's refusals as sentences, and files that appear as a whole."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from onehop.errors import StorageError
+
+_ROOM = "Make room or give another place, and call again"
+_PERMISSION = "Give a place that this user may write to"
+_ADVICE = {
+    errno.ENOENT: "Make its folder first, or give another place",
+    errno.ENOTDIR: "A part of the path is no folder: give another place",
+    errno.EISDIR: "It is a folder: give the name of a file",
+    errno.ENAMETOOLONG: "Give a shorter name",
+    errno.EACCES: _PERMISSION,
+    errno.EPERM: _PERMISSION,
+    errno.EROFS: _PERMISSION,
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: _ROOM,
+}
+
+
+@contextlib.contextmanager
+def writing(argument: str, path: Path, size: int | None = None, after: str = "") -> Iterator[None]:
+    """What the system says against writing to a path, as an instruction.
+
+    Args:
+        argument: Whose value the path is, or follows from.
+        path: The path.
+        size: How many bytes were to be written, where that is known.
+        after: What else the caller should know.
+
+    Raises:
+        StorageError: The system refuses.
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        what = str(path) if size is None else f"{size} bytes to {path}"
+        advice = _ADVICE.get(error.errno or 0, "Give another place") + (f"; {after}" if after else "")
+        told = StorageError(f"{argument}: cannot write {what} ({error.strerror or error}). {advice}.")
+        told.errno = error.errno
+        raise told from error
+
+
+def write_text(argument: str, path: str | os.PathLike[str], text: str) -> None:
+    """Writes a text file as a whole: whatever happens on the way, an earlier file stays as it was.
+
+    Folders that are missing are made. What is there and no file (a terminal, a pipe, ``/dev/stdout``) is
+    written to as it is.
+
+    Raises:
+        StorageError: The system refuses.
+    """
+    write_whole(argument, path, lambda file: file.write(text.encode()))
+
+
+def write_whole(argument: str, path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
+    """The same for whatever ``write`` puts into the file that it is given."""
+    goal = Path(path)
+    with writing(argument, goal, after="an earlier file is untouched"):
+        if goal.exists() and not goal.is_file():
+            with goal.open("wb") as file:
+                write(file)
+            return
+        goal = goal.resolve()  # through a link the file is replaced, not the link
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        beside = goal.with_name(f".{goal.name[:200]}.{os.getpid()}.part")
+        try:
+            with beside.open("wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(goal)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise

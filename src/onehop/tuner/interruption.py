@@ -1,0 +1,26 @@
+"""Ctrl-C while plans are tuned."""
+
+from onehop.tuner.result import TuningResult
+
+
+class TuningInterrupted(KeyboardInterrupt):
+    """Tuning was interrupted; what was confirmed by then is kept.
+
+    Args:
+        result: What is known.
+        on_disk: Whether it is kept for later processes, too.
+
+    Attributes:
+        result: What was confirmed.
+    """
+
+    def __init__(self, result: TuningResult, on_disk: bool) -> None:
+        confirmed = result.confirmed
+        self.result = TuningResult(result.op, result.reduce, confirmed, result.machine, result.seconds)
+        if confirmed:
+            kept = "kept" if on_disk else "used until this process ends"
+            plans = "plan was" if len(confirmed) == 1 else "plans were"
+            told = f"{len(confirmed)} {plans} confirmed and {'is' if len(confirmed) == 1 else 'are'} {kept}"
+        else:
+            told = "no plan was confirmed, the default plans are used"
+        super().__init__(f"onehop.tune: interrupted; {told}. Tune again to go on.")

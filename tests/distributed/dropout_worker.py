@@ -1,0 +1,110 @@
+"""Run by test_dropout: the positions that every process drops, after all were seeded alike."""
+
+import datetime
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
+
+import onehop
+from onehop import distributed
+from onehop.integrations.pyg import parts
+from tests.distributed.cases import leave, random
+
+torch.set_num_threads(1)
+NODES, WIDTH = 4000, 8
+dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
+rank, ranks = dist.get_rank(), dist.get_world_size()
+chance = torch.Generator().manual_seed(0)
+edge_index = torch.randint(0, NODES, (2, 16000), generator=chance)
+graph = distributed.DistributedGraph.from_edge_index(edge_index, NODES, method="greedy")
+x = random(NODES, WIDTH)[graph.owned_nodes]
+LAYERS = {
+    "GATConv": (GATConv, "gat"),
+    "GATv2Conv": (GATv2Conv, "gatv2"),
+    "TransformerConv": (TransformerConv, "attention"),
+}
+
+
+@contextmanager
+def masks_of(name: str) -> Iterator[list[torch.Tensor]]:
+    """The masks of edges that a function of ``onehop.distributed`` gets from layers."""
+    seen: list[torch.Tensor] = []
+    theirs = getattr(parts, name)
+
+    def watched(*args: object, edge_mask: torch.Tensor, **kwargs: object) -> torch.Tensor:
+        seen.append(edge_mask)
+        return theirs(*args, edge_mask=edge_mask, **kwargs)
+
+    with mock.patch.object(parts, name, watched):
+        yield seen
+
+
+def drawn() -> dict[str, torch.Tensor]:
+    """The factors, by who drops."""
+    torch.manual_seed(0)
+    models = {name: kind(WIDTH, 4, heads=2, dropout=0.5).double() for name, (kind, _) in LAYERS.items()}
+    found = {
+        "F.dropout": F.dropout(torch.ones(graph.num_nodes, WIDTH)),
+        "F.dropout in place": F.dropout(torch.ones(graph.num_nodes, WIDTH), inplace=True),
+        "of edges": F.dropout(torch.ones(graph.num_edges)),
+        "torch.nn.Dropout": torch.nn.Dropout(0.5)(torch.ones(graph.num_nodes, WIDTH)),
+    }
+    for name, (_, function) in LAYERS.items():
+        with masks_of(function) as seen:
+            models[name](x, graph.edge_index)
+        found[name] = seen[0]
+    leaf = torch.ones(graph.num_nodes, WIDTH, requires_grad=True)
+    F.dropout(leaf, 0.5).sum().backward()
+    found["gradient"] = leaf.grad
+    return found
+
+
+def same_random() -> dict[str, object]:
+    with distributed.same_random(5):
+        ours = torch.nn.Linear(7, 3).weight.detach()
+    after = torch.rand(1000)
+    torch.manual_seed(5)
+    alone = torch.nn.Linear(7, 3).weight.detach()
+    return {
+        "parameters": bool(torch.equal(ours, alone)),
+        "after": after.tolist(),
+        "goes on": bool(torch.equal(after, torch.rand(1000))),
+    }
+
+
+with onehop.patch():
+    first, again = drawn(), drawn()
+    values = {name: sorted(set(kept.unique().tolist())) for name, kept in first.items()}
+    everyone: list = [None] * ranks
+    dist.all_gather_object(everyone, {name: (kept != 0).flatten() for name, kept in first.items()})
+    equal = {}
+    for name, kept in everyone[0].items():
+        other = everyone[1][name]
+        shared = min(len(kept), len(other))
+        equal[name] = float((kept[:shared] == other[:shared]).double().mean())
+    ends = {
+        "none": bool(torch.equal(F.dropout(x, 0.0), x)),
+        "all": bool((F.dropout(x, 1.0) == 0).all()),
+        "evaluation": bool(torch.equal(F.dropout(x, 0.5, training=False), x)),
+    }
+report = {
+    "equal": equal,
+    "kept": {name: float((kept != 0).double().mean()) for name, kept in first.items()},
+    "values": values,
+    "repeated": {name: bool(torch.equal(kept, again[name])) for name, kept in first.items()},
+    "digest": hashlib.sha256(
+        b"".join(kept.detach().numpy().tobytes() for kept in first.values())
+    ).hexdigest(),
+    "ends": ends,
+    "same_random": same_random(),
+}
+print(json.dumps(report))
+dist.barrier()
+leave()

@@ -1,0 +1,320 @@
+"""Run by test_layers: layers that mix nodes, on this process's part, beside PyG with the whole graph."""
+
+import copy
+import datetime
+import json
+import warnings
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+import torch_geometric.nn as pyg
+from torch_geometric.nn import aggr, attention, models
+
+import onehop
+from onehop import distributed
+from tests.distributed.cases import leave, random
+
+torch.set_num_threads(1)
+torch.set_default_dtype(torch.float64)
+# PyG warns of its own LSTM and of sorted indices that it would rather have.
+warnings.filterwarnings("ignore", category=UserWarning)
+NODES, C, EXAMPLES = 90, 6, 3
+held_pool = pyg.global_mean_pool  # as models hold it from before the patch
+
+
+class Between(torch.nn.Module):
+    """A normalisation between two convs, as anyone writes it."""
+
+    def __init__(self, norm: torch.nn.Module, batched: bool = False) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = pyg.SAGEConv(C, C), norm, pyg.GCNConv(C, C)
+        self.batched = batched
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
+        x = self.first(x, edge_index)
+        return self.second(self.norm(x, batch) if self.batched else self.norm(x), edge_index)
+
+
+class Model(torch.nn.Module):
+    """A model of PyG's."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
+        return self.inner(x, edge_index)
+
+
+class Cloned(torch.nn.Module):
+    """A reversible layer, which frees the memory of what it is given."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.inner(x.clone(), edge_index)
+
+
+class Local(torch.nn.Module):
+    """Polynormer before its global attention is turned on."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.inner(x, edge_index, torch.zeros(len(x), dtype=torch.int64))
+
+
+class Propagated(torch.nn.Module):
+    """Label propagation, which has no parameters, and a conv."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(C, C)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        smooth = models.LabelPropagation(3, 0.5)(x.detach().sigmoid(), edge_index)
+        return self.conv(x + smooth, edge_index)
+
+
+class Unpatched(torch.nn.Module):
+    """A layer that PyG runs on its own."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        with onehop.patch().paused():
+            return self.inner(x, edge_index)
+
+
+NORMS: dict[str, Callable[[], torch.nn.Module]] = {
+    "torch.nn.BatchNorm1d": lambda: torch.nn.BatchNorm1d(C),
+    "BatchNorm1d, cumulative": lambda: torch.nn.BatchNorm1d(C, momentum=None),
+    "BatchNorm1d, no running statistics": lambda: torch.nn.BatchNorm1d(C, track_running_stats=False),
+    "BatchNorm": lambda: pyg.BatchNorm(C),
+    "BatchNorm, single elements": lambda: pyg.BatchNorm(C, allow_single_element=True),
+    "DiffGroupNorm": lambda: pyg.DiffGroupNorm(C, 3),
+    "LayerNorm": lambda: pyg.LayerNorm(C),
+    "LayerNorm by node": lambda: pyg.LayerNorm(C, mode="node"),
+    "GraphNorm": lambda: pyg.GraphNorm(C),
+    "GraphSizeNorm": lambda: pyg.GraphSizeNorm(),
+    "PairNorm": lambda: pyg.PairNorm(),
+    "PairNorm, individually": lambda: pyg.PairNorm(scale_individually=True),
+    "MeanSubtractionNorm": lambda: pyg.MeanSubtractionNorm(),
+    "InstanceNorm": lambda: pyg.InstanceNorm(C, affine=True, track_running_stats=True),
+    "InstanceNorm, no running statistics": lambda: pyg.InstanceNorm(C),
+}
+BATCHED = [name for name in NORMS if "Batch" not in name and name != "DiffGroupNorm"]
+MODELS: dict[str, Callable[[], torch.nn.Module]] = {
+    **{
+        f"GCN, {norm}": lambda norm=norm: models.GCN(C, C, 2, norm=norm)
+        for norm in ("layer", "batch", "graph", "pair", "instance")
+    },
+    "PMLP": lambda: models.PMLP(C, C, C, 2, dropout=0.0).eval(),
+    "ClusterGCNConv": lambda: pyg.ClusterGCNConv(C, C, diag_lambda=1.0),
+    "MFConv": lambda: pyg.MFConv(C, C),
+    "GroupAddRev": lambda: Cloned(pyg.GroupAddRev(pyg.SAGEConv(C // 2, C // 2), num_groups=2)),
+    "JumpingKnowledge": lambda: models.GraphSAGE(C, C, 2, jk="lstm"),
+    "Polynormer": lambda: Local(models.Polynormer(C, C, C, 2, post_bn=True, in_dropout=0, dropout=0)),
+    "WLConvContinuous": lambda: pyg.WLConvContinuous(),
+    "SAGEConv after LabelPropagation": lambda: Propagated(),
+}
+LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
+    "ChebConv": lambda: pyg.ChebConv(C, C, 3),
+    "DirGNNConv": lambda: pyg.DirGNNConv(pyg.SAGEConv(C, C)),
+    "FeaStConv": lambda: pyg.FeaStConv(C, C),
+    "HypergraphConv": lambda: pyg.HypergraphConv(C, C),
+    "GPSConv": lambda: pyg.GPSConv(C, pyg.GCNConv(C, C), heads=2),
+    "GraphUNet": lambda: models.GraphUNet(C, C, C, 2),
+    "TopKPooling": lambda: pyg.TopKPooling(C),
+    "SAGPooling": lambda: pyg.SAGPooling(C),
+    "ASAPooling": lambda: pyg.ASAPooling(C),
+    "EdgePooling": lambda: pyg.EdgePooling(C),
+    "ClusterPooling": lambda: pyg.ClusterPooling(C),
+    "PANPooling": lambda: pyg.PANPooling(C),
+    "SGFormer": lambda: models.SGFormer(C, C, C),
+    "DeepGraphInfomax": lambda: models.DeepGraphInfomax(
+        C, pyg.GCNConv(C, C), lambda z, *_: z.mean(0), lambda features, edges: (features.flip(0), edges)
+    ),
+    "GCNConv": lambda: Unpatched(pyg.GCNConv(C, C)),
+}
+READ_OUTS: dict[str, Callable[[], Callable[..., torch.Tensor]]] = {
+    "global_add_pool": lambda: pyg.global_add_pool,
+    "global_mean_pool": lambda: held_pool,
+    "global_max_pool": lambda: pyg.global_max_pool,
+    "SumAggregation": aggr.SumAggregation,
+    "MedianAggregation": aggr.MedianAggregation,
+    "SoftmaxAggregation": aggr.SoftmaxAggregation,
+    "MultiAggregation": lambda: aggr.MultiAggregation(["mean", "max"]),
+    "Set2Set": lambda: aggr.Set2Set(C, 2),
+    "SortAggregation": lambda: aggr.SortAggregation(3),
+    "AttentionalAggregation": lambda: aggr.AttentionalAggregation(torch.nn.Linear(C, 1)),
+}
+ATTENTIONS: dict[str, Callable[[], torch.nn.Module]] = {
+    "PerformerAttention": lambda: attention.PerformerAttention(C, 2),
+    "SGFormerAttention": lambda: attention.SGFormerAttention(C, 2),
+    "PolynormerAttention": lambda: attention.PolynormerAttention(C, 2),
+}
+
+dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
+rank, ranks = dist.get_rank(), dist.get_world_size()
+chance = torch.Generator().manual_seed(0)
+edge_index = torch.randint(0, NODES, (2, 500), generator=chance)
+owner = torch.randint(0, ranks, (NODES,), generator=chance)
+if ranks > 2:  # the last one owns a single node
+    owner[owner == ranks - 1] = 0
+    owner[7] = ranks - 1
+in_use = [distributed.DistributedGraph.from_edge_index(edge_index, NODES, owner=owner)]
+mine = in_use[0].owned_nodes
+x, target = 3 + random(NODES, C), random(NODES, C, seed=4)
+batch = torch.randint(0, EXAMPLES, (NODES,), generator=chance)
+
+
+def step(model: torch.nn.Module, rows: slice | torch.Tensor, edges: torch.Tensor, together: bool) -> dict:
+    """The output, all gradients and the buffers after a step of training."""
+    features = x[rows].clone().requires_grad_()
+    out = model(features, edges, batch[rows])
+    seen = out.detach().clone()  # a reversible layer frees it in its backward pass
+    ((out - target[rows]) ** 3).sum().div(NODES).backward()
+    if together:
+        distributed.add_gradients(model.parameters())
+    return {
+        "out": seen,
+        "x": features.grad,
+        **{
+            name: torch.zeros_like(each) if each.grad is None else each.grad
+            for name, each in model.named_parameters()
+        },
+        **{name: each for name, each in model.named_buffers() if each.is_floating_point()},
+    }
+
+
+def error(make: Callable[[], torch.nn.Module], patch: onehop.integrations.patch.Patch) -> float:
+    """The largest difference to PyG alone with the whole graph."""
+    torch.manual_seed(1)
+    whole = make()
+    part = copy.deepcopy(whole)
+    with patch.paused():
+        expected = step(whole, slice(None), edge_index, together=False)
+    found = step(part, mine, in_use[0].edge_index, together=True)
+    assert found.keys() == expected.keys()
+    errors = []
+    for name, exact in expected.items():
+        exact = exact[mine] if name in ("out", "x") else exact
+        errors.append(float((found[name] - exact).abs().max() / exact.abs().max().clamp(min=1)))
+    return max(errors)
+
+
+def sentence(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except onehop.ArgumentError as caught:
+        return str(caught)
+    return "no error"
+
+
+def main() -> None:
+    errors, refusals = {}, {}
+    with onehop.patch() as patch:
+        for name, make in NORMS.items():
+            errors[name] = error(lambda make=make: Between(make()), patch)
+        for name in BATCHED:
+            errors[f"{name}, batches"] = error(lambda name=name: Between(NORMS[name](), True), patch)
+        for name, make in MODELS.items():
+            errors[name] = error(lambda make=make: Model(make()), patch)
+        for name, make in LAYERS.items():
+            refusals[name] = sentence(lambda make=make: make()(x[mine], in_use[0].edge_index))
+        for name, make in READ_OUTS.items():
+            refusals[name] = sentence(lambda make=make: make()(x[mine], batch[mine]))
+            refusals[f"{name}, one graph"] = sentence(lambda make=make: make()(x[mine], None))
+        for name, make in ATTENTIONS.items():
+            full = torch.ones(1, len(mine), dtype=torch.bool)
+            refusals[name] = sentence(lambda make=make, full=full: make()(x[mine][None], full))
+        heads = torch.nn.MultiheadAttention(C, 2)
+        refusals["MultiheadAttention"] = sentence(lambda: heads(x[mine], x[mine], x[mine]))
+        refusals["MemPooling"] = sentence(lambda: pyg.MemPooling(C, C, 2, 2)(x[mine], batch[mine]))
+        ratio = pyg.DiffGroupNorm.group_distance_ratio
+        refusals["DiffGroupNorm.group_distance_ratio"] = sentence(lambda: ratio(x[mine], batch[mine]))
+        labels = models.RECT_L(C, C).get_semantic_labels
+        chosen = torch.ones(len(mine), dtype=torch.bool)
+        refusals["RECT_L.get_semantic_labels"] = sentence(lambda: labels(x[mine], batch[mine], chosen))
+        correct = models.CorrectAndSmooth(2, 0.5, 2, 0.5).correct
+        refusals["CorrectAndSmooth"] = sentence(
+            lambda: correct(x[mine], batch[mine], chosen, in_use[0].edge_index)
+        )
+        kinds = torch.zeros(NODES, dtype=torch.int64)
+        refusals["HeteroBatchNorm"] = sentence(lambda: typed_norm()(x[mine], kinds[mine]))
+        some = mine[: max(len(mine) // 2, 1) + 1]
+        rows = x[some] if len(some) != len(mine) else x[: len(mine) + 1]
+        wrong = {
+            "batch normalisation": lambda: torch.nn.BatchNorm1d(C)(rows),
+            "LayerNorm": lambda: pyg.LayerNorm(C)(rows),
+            "global_add_pool of some": lambda: pyg.global_add_pool(rows, None),
+        }
+        some_rows = {name: sentence(call) for name, call in wrong.items()}
+        sizes = sentence(lambda: pyg.GraphNorm(C)(x[mine], batch[mine], EXAMPLES + rank))
+        with distributed.alone():
+            beside = {name: sentence(call) for name, call in wrong.items() if len(rows) > 1}
+        whole_rows = [
+            float((pyg.LayerNorm(C)(x) - by_hand(x)).abs().max()),
+            float((pyg.global_mean_pool(x, None) - x.mean(0, keepdim=True)).abs().max()),
+        ]
+        # What layers outside do with a tensor of as many rows is their own business once the graph is gone.
+        in_use.clear()
+        after = {name: sentence(call) for name, call in wrong.items() if len(rows) > 1}
+        after["part"] = sentence(lambda: held_pool(x[mine], batch[mine]))
+    narrow = {str(kind): narrow_error(kind) for kind in (torch.float32, torch.bfloat16)}
+    # A sum that is written out, with a loss on every rank.
+    leaf = x[mine].clone().requires_grad_()
+    summed = distributed.sum_over_processes(leaf.sum(0))
+    (summed.square().sum() / ranks).backward()
+    written_out = [
+        float((summed - x.sum(0)).abs().max()),
+        float((leaf.grad - 2 * x.sum(0)).abs().max()) if len(mine) else 0.0,
+    ]
+    print(
+        json.dumps(
+            {
+                "errors": errors,
+                "refusals": refusals,
+                "some rows": some_rows,
+                "sizes": sizes,
+                "alone": beside,
+                "whole rows": whole_rows,
+                "after": after,
+                "narrow": narrow,
+                "written out": written_out,
+            }
+        )
+    )
+    dist.barrier()
+    leave()
+
+
+def narrow_error(kind: torch.dtype) -> float:
+    """Of batch normalisation with float32 parameters; it must keep the dtype of its input."""
+    here = distributed.DistributedGraph.from_edge_index(edge_index, NODES, owner=owner)
+    norm, exact = torch.nn.BatchNorm1d(C, dtype=torch.float32), torch.nn.BatchNorm1d(C)
+    with onehop.patch():
+        found = norm(x[mine].to(kind))
+    assert found.dtype == kind
+    del here
+    return float((found - exact(x.to(kind).double())[mine]).abs().max())
+
+
+def typed_norm() -> torch.nn.Module:
+    # PyG's constructor leaves the statistics as they lie in memory; nothing here reads them.
+    return pyg.HeteroBatchNorm(C, 2)
+
+
+def by_hand(rows: torch.Tensor) -> torch.Tensor:
+    return (rows - rows.mean()) / (rows.std(unbiased=False) + 1e-5)
+
+
+main()

@@ -1,0 +1,259 @@
+// The engine's memory, loops and graphs, used by several threads at once, and in forked processes. Made to be compiled
+// with ThreadSanitizer; what can be counted is checked in any build.
+//
+// race_check RUNTIME [planted]: RUNTIME is the library with the threads. `planted` runs a race, and a block used after
+// it was given back, that must be found.
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "graphs.hpp"
+#include "onehop/block.hpp"
+#include "onehop/communities.hpp"
+#include "onehop/fingerprint.hpp"
+#include "onehop/parallel.hpp"
+#include "onehop/process_memory.hpp"
+
+namespace {
+
+constexpr int kCallers = 3;
+constexpr int kThreads = 3;
+// How many threads are busy while processes are forked. The allocator that AddressSanitizer puts in the place of the
+// C library's (GCC 12) does not release its locks in a child, which then waits for ever.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr uint64_t kBusyThreads = 0;
+#else
+constexpr uint64_t kBusyThreads = 3;
+#endif
+constexpr int64_t kMegabyte = int64_t{1} << 20;
+
+bool failed = false;
+
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::printf("FAIL %s\n", what);
+  failed = true;
+}
+
+// Runs body(caller) on kCallers threads at once.
+template <class Body>
+void at_once(const Body& body) {
+  std::atomic<int> waiting{kCallers};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < kCallers; ++caller) {
+    callers.emplace_back([&, caller] {
+      --waiting;
+      while (waiting > 0) std::this_thread::yield();
+      body(caller);
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
+// Tasks of uneven length, so that threads take those of others.
+void run_loops() {
+  struct Loop {
+    std::vector<int64_t> runs;     // [tasks], each written by its task alone
+    std::vector<int64_t> scratch;  // [threads], each written by its thread alone
+  };
+  std::atomic<int64_t> wrong{0};
+  at_once([&](int caller) {
+    for (const int64_t tasks : {1, 2, 3, 7, 100, 1001}) {
+      Loop loop{std::vector<int64_t>(static_cast<size_t>(tasks)), std::vector<int64_t>(kThreads)};
+      onehop::parallel_for(
+          tasks, kThreads,
+          [](void* context, int64_t task, int thread) {
+            auto& l = *static_cast<Loop*>(context);
+            for (int64_t step = 0; step < (task < 3 ? 20000 : 10); ++step) ++l.scratch[static_cast<size_t>(thread)];
+            ++l.runs[static_cast<size_t>(task)];
+          },
+          &loop);
+      for (const int64_t runs : loop.runs) wrong += runs != 1;
+      std::vector<char> bytes(static_cast<size_t>(tasks * 1000), static_cast<char>(caller));
+      const auto size = static_cast<int64_t>(bytes.size());
+      wrong += onehop::fingerprint(bytes.data(), size, kThreads) != onehop::fingerprint(bytes.data(), size, 1);
+    }
+  });
+  expect(wrong == 0, "every task runs once, and fingerprints do not depend on threads");
+}
+
+// The first task ends when all others have: those of its thread are then done by other threads.
+void take_over_tasks() {
+  constexpr int64_t kTasks = 30;
+  struct Loop {
+    std::atomic<int64_t> done{0};
+    std::vector<int> thread_of = std::vector<int>(kTasks, -1);  // [tasks], each written by its task alone
+  } loop;
+  onehop::parallel_for(
+      kTasks, kThreads,
+      [](void* context, int64_t task, int thread) {
+        auto& l = *static_cast<Loop*>(context);
+        l.thread_of[static_cast<size_t>(task)] = thread;
+        while (task == 0 && l.done.load(std::memory_order_relaxed) < kTasks - 1) std::this_thread::yield();
+        l.done.fetch_add(1, std::memory_order_relaxed);
+      },
+      &loop);
+  bool taken = true;  // each thread begins with an even share
+  for (size_t task = 1; task < kTasks / kThreads; ++task) taken &= loop.thread_of[task] != loop.thread_of[0];
+  taken &= std::count(loop.thread_of.begin(), loop.thread_of.end(), -1) == 0;
+  expect(taken, "threads take the tasks of one that is busy");
+}
+
+// A block that two threads were given would lose what one of them wrote.
+void take_and_give(uint64_t seed, int times, std::atomic<int64_t>& wrong) {
+  Random random{seed};
+  for (int i = 0; i < times; ++i) {
+    const auto bytes = static_cast<int64_t>(random.below(6 * static_cast<uint64_t>(kMegabyte))) + 8;
+    const onehop::Block block(bytes);
+    if (!block) {
+      ++wrong;
+      continue;
+    }
+    const uint64_t mark = random.next();
+    auto* first = block.as<char>();
+    auto* last = first + bytes - sizeof(mark);
+    std::memcpy(first, &mark, sizeof(mark));
+    std::memcpy(last, &mark, sizeof(mark));
+    std::this_thread::yield();
+    wrong += std::memcmp(first, &mark, sizeof(mark)) != 0 || std::memcmp(last, &mark, sizeof(mark)) != 0;
+  }
+}
+
+void share_pool() {
+  std::atomic<int64_t> wrong{0};
+  const int64_t limit = onehop::pool_info().limit_bytes;
+  const int64_t before = onehop::pool_info().in_use_bytes;
+  at_once([&](int caller) {
+    if (caller == 0) {
+      onehop::keep_freed_memory(true);
+      for (int i = 0; i < 200; ++i) {
+        onehop::pool_set_limit((i % 5) * 4 * kMegabyte);
+        if (i % 10 == 0) onehop::pool_clear();
+        const onehop::Block large(16 * kMegabyte);  // looks at what the C library keeps
+        wrong += onehop::pool_info().kept_bytes > 16 * kMegabyte;
+      }
+      onehop::keep_freed_memory(false);
+    } else {
+      take_and_give(static_cast<uint64_t>(caller), 400, wrong);
+    }
+  });
+  onehop::pool_set_limit(limit);
+  expect(wrong == 0, "a block has one owner");
+  expect(onehop::pool_info().in_use_bytes == before, "all blocks came back");
+}
+
+void share_graph() {
+  for (int round = 0; round < 10; ++round) {
+    const Graph graph = random_graph("shared", 3000, 500, 60000, false, round % 2 == 0);
+    std::atomic<int64_t> wrong{0};
+    at_once([&](int caller) {
+      for (int64_t edges = 64; edges < 4096; edges *= 2) {
+        wrong += graph.csr->work(edges).items.empty();
+        const auto narrow = graph.csr->narrow_col(kThreads);
+        const auto hubs = graph.csr->hub_cols(edges);
+        if (caller == 0) graph.csr->free_narrow_col();
+        if (caller == 1) graph.csr->free_hub_cols(edges);
+        for (int64_t e = 0; e < graph.edges(); e += 97) {
+          const int32_t column = graph.csr->col_data()[e], other = hubs->col.as<int32_t>()[e];
+          wrong += narrow->as<uint16_t>()[e] != column;
+          wrong += (other < 0 ? hubs->hubs.as<int32_t>()[other + hubs->count] : other) != column;
+        }
+        wrong += graph.csr->bytes() <= 0;
+      }
+      const auto back = onehop::transpose(*graph.transposed, false, kThreads);
+      wrong += back == nullptr || back->edges != graph.edges();
+    });
+    expect(wrong == 0, "threads share a graph");
+  }
+}
+
+// The child of a process whose other threads are inside the pool, inside loops and inside a graph.
+void fork_in_between() {
+  std::atomic<bool> done{false};
+  std::atomic<int64_t> wrong{0};
+  const Graph shared = random_graph("shared", 3000, 500, 60000, false, false);
+  std::vector<std::thread> busy;
+  for (uint64_t seed = 1; seed <= kBusyThreads; ++seed) {
+    busy.emplace_back([&, seed] {
+      while (!done) {
+        take_and_give(seed, 5, wrong);
+        std::vector<char> bytes(100000, 'x');
+        onehop::fingerprint(bytes.data(), static_cast<int64_t>(bytes.size()), kThreads);
+        wrong += shared.csr->narrow_col(kThreads) == nullptr;
+        shared.csr->free_narrow_col();
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);  // a lock that nobody holds any more would be waited for without end
+      std::atomic<int64_t> bad{onehop::in_forked_child() ? 0 : 1};
+      take_and_give(99, 20, bad);
+      const Graph graph = random_graph("child's", 300, 50, 40000, false, false);
+      bad += graph.csr->work(256).items.empty();
+      bad += shared.csr->work(16 + i).items.empty();
+      bad += shared.csr->narrow_col(kThreads) == nullptr;
+      onehop::pool_clear();
+      bad += onehop::pool_info().kept_bytes != 0;
+      _exit(bad == 0 ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a forked process has pool and loops");
+  }
+  done = true;
+  for (std::thread& thread : busy) thread.join();
+  expect(wrong == 0, "a block has one owner while processes are forked");
+  expect(!onehop::in_forked_child(), "the parent is no child");
+}
+
+// What must be found: threads add to one number, and a block is written to after it was given back.
+void run_planted_faults() {
+  struct Loop {
+    std::atomic<int> begun{0};
+    int64_t sum = 0;
+  } loop;
+  onehop::parallel_for(
+      kThreads, kThreads,
+      [](void* context, int64_t, int) {
+        auto& l = *static_cast<Loop*>(context);
+        l.begun.fetch_add(1, std::memory_order_relaxed);
+        while (l.begun.load(std::memory_order_relaxed) < kThreads) std::this_thread::yield();
+        ++l.sum;
+      },
+      &loop);
+  volatile char* given_back = nullptr;
+  {
+    const onehop::Block block(4 * kMegabyte);
+    given_back = block.as<char>();
+  }
+  given_back[0] = 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2 || dlopen(argv[1], RTLD_NOW) == nullptr || !onehop::bind_openmp(argv[1])) {
+    std::printf("FAIL there are no threads: name the library with GOMP_parallel\n");
+    return 1;
+  }
+  if (argc > 2 && std::string(argv[2]) == "planted") {
+    run_planted_faults();
+    return 0;
+  }
+  run_loops();
+  take_over_tasks();
+  share_pool();
+  share_graph();
+  fork_in_between();
+  std::printf("%s\n", failed ? "FAIL" : "PASS");
+  return failed ? 1 : 0;
+}
