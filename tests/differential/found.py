@@ -4,6 +4,7 @@ from tests.differential.calls import Call, Checkpoint, Transform
 from tests.differential.gradients import Backward, Gradient, Train
 from tests.differential.program import Features, Graph, Layer, Model, Program
 from tests.differential.writes import (
+    CopyFeatures,
     WriteEdges,
     WriteFeatures,
     WriteOutput,
@@ -66,6 +67,12 @@ FOUND: dict[str, Program] = {
         )
         for layer in ("GCNConv", "SAGEConv", "SGConv", "TAGConv", "GraphConv")
     },
+    **{
+        f"batched gradients of a checkpointed {layer}": Program(
+            steps=(Checkpoint(), Gradient(how="batched")), models=_of(layer), features=_LEAF, tight=False
+        )
+        for layer in ("GCNConv", "GATConv", "SAGEConv")
+    },
     "training under checkpointing": Program(
         steps=(Train(checkpoint=True),), models=_of("GCN", out=1), width=8
     ),
@@ -110,6 +117,14 @@ FOUND: dict[str, Program] = {
             graphs=_WEIGHTED,
         )
         for how in ("data", "data part", "numpy", "storage", "dlpack", "new data")
+    },
+    **{
+        f"constant features, {layout}, written behind the counter's back": Program(
+            steps=(Call(times=4), CopyFeatures(data=True), Call()),
+            models=_of("Plain"),
+            features=(Features(layout=layout),),
+        )
+        for layout in ("view of a view", "rows")
     },
     # Swapped tensors.
     "edges are swapped": Program(steps=(Call(), WriteEdges(how="swap"), Call()), models=_of("SAGEConv")),
