@@ -165,6 +165,9 @@ FOUND: dict[str, Program] = {
     "what attention weights do not depend on has no gradient": Program(
         steps=(Call(attention=True), Gradient()), models=_of("TransformerConv"), tight=False
     ),
+    "what attention weights do not depend on has no gradient that could be differentiated": Program(
+        steps=(Call(attention=True), Gradient(how="twice")), models=_of("TransformerConv"), tight=False
+    ),
     "checkpointing the first call of a lazy layer": Program(
         steps=(Checkpoint(), Backward()),
         models=(Model(layers=(Layer("SAGEConv", out=2, lazy=True),)),),
