@@ -24,7 +24,7 @@ MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS))
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-thresholds test-dgl sanitize gpu-check lint format bench results wheel clean
+.PHONY: help demo test test-thresholds test-dgl fuzz sanitize gpu-check lint format bench results wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -51,6 +51,10 @@ test-dgl: $(MADE)/develop $(MADE)/onehop .venv-dgl/.made  ## the tests of DGL's 
 	$(call say,pytest beside DGL)
 	PYTHONPATH=.venv-dgl $(BIN)/python -m pytest tests/integrations/dgl tests/benchmarks/test_gpu_peers.py \
 	  --cov=src/onehop/integrations/dgl --cov-branch --cov-config=/dev/null --cov-report=term --cov-fail-under=90 $(ARGS)
+
+fuzz: $(MADE)/develop $(MADE)/onehop  ## random programs with and without the patch (30 minutes at most)
+	$(call say,random programs with and without the patch)
+	$(BIN)/python -m tests.differential --programs 10000 --seconds 1800 --processes 2 $(ARGS)
 
 # The ordinary build stays as it is: what is compiled here lies in build/.
 sanitize: $(MADE)/develop  ## tests of native code with sanitizers for memory, arithmetic, threads

@@ -1,0 +1,235 @@
+"""Two runs of one program, side by side."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tests.differential.layers import REORDERED
+from tests.differential.observe import Observation, Seen
+from tests.differential.program import Layer, Program, specs_in
+from tests.differential.writes import WRITES_OPERANDS
+
+# Of the largest number of a tensor. Past it, the program itself is asked how far rounding carries it.
+_RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+# Smaller tensors count as this large: what should be 0 is what differences of such numbers leave.
+_SMALLEST = {torch.float64: 1e-3, torch.float32: 1e-2, torch.float16: 1e-1, torch.bfloat16: 1e-1}
+# How many times as far as rounding carried it without the patch a number may be off.
+_TIMES = 16.0
+
+# Errors that PyG's code raises and the patch need not: what it stumbles over is not needed, and the result is
+# what was asked for. The comparison ends there.
+_WRITTEN = "has been modified by an inplace operation"
+_NEEDLESS = (
+    "Trying to backward through the graph a second time",  # edges times width that PyG keeps, and we do not
+    _WRITTEN,  # likewise
+    "Expected use_count of t1",  # swap_tensors, while what PyG keeps holds the tensor
+    "Inference tensors cannot be saved for backward",  # cached=True, and the first call in inference mode
+    "Cannot set version_counter for inference tensor",  # an EdgeIndex in inference mode
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where the two runs part.
+
+    Attributes:
+        number: Of the step; 0 is the start.
+        step: The step.
+        what: What differs, a line each.
+    """
+
+    number: int
+    step: str
+    what: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Several lines."""
+        lines = "\n".join(f"  {line}" for line in self.what)
+        return f"after step {self.number}, {self.step}:\n{lines}"
+
+    @property
+    def sort(self) -> str:
+        """What sort of difference it is, so that one is not taken for another while a program shrinks."""
+        return self.what[0].split(":")[0]
+
+
+def precision(program: Program) -> torch.dtype:
+    """The coarsest dtype that takes part in a program."""
+    for spec in specs_in(program):
+        if getattr(spec, "context", "") == "autocast" or getattr(spec, "how", "") == "bfloat16":
+            return torch.bfloat16
+    dtype: torch.dtype = getattr(torch, program.dtype)
+    coarse = any(
+        getattr(spec, "weight", "") == "float32"
+        or getattr(spec, "how", "") in ("float and double", "swapped conversion")
+        or getattr(spec, "context", "") == "default dtype"
+        for spec in specs_in(program)
+    )
+    return torch.float32 if coarse and dtype is torch.float64 else dtype
+
+
+def _excused(
+    program: Program, plain: Observation, patched: Observation, number: int, numbers: frozenset[str]
+) -> bool:
+    """Whether the runs may part here."""
+    if plain.error is not None and any(each in plain.message for each in _NEEDLESS):
+        # If both raise, then perhaps not at the same place.
+        return patched.error in (None, plain.error)
+    if plain.error is None and patched.error is not None and _WRITTEN in patched.message:
+        # We keep the operands, where PyG keeps copies of them, one row an edge.
+        return any(isinstance(step, WRITES_OPERANDS) for step in program.steps[:number])
+    return bool(numbers) and _excused_numbers(program, plain, patched, numbers)
+
+
+def _excused_numbers(
+    program: Program, plain: Observation, patched: Observation, numbers: frozenset[str]
+) -> bool:
+    """Whether the runs may part where nothing but these numbers differs."""
+    finite = {name: (_finite(plain.tensors[name]), _finite(patched.tensors[name])) for name in numbers}
+    if program.dtype == "float16" and (False, True) in finite.values():
+        # PyG adds up in 16 bits, where sums overflow that do not in 32.
+        return True
+    if not _finite_features(program):
+        # (A X) W and A (X W) multiply other numbers by 0, and so do other ways to the same gradient.
+        return all(
+            found != (True, True) and (_reorders(program) or _of_gradient(name))
+            for name, found in finite.items()
+        )
+    # NaN times 0, for nodes without edges, which are not multiplied at all where the weight comes first.
+    return _reorders(program) and all(
+        found == (False, True) and _of_gradient(name) for name, found in finite.items()
+    )
+
+
+def _of_gradient(name: str) -> bool:
+    """Whether a tensor is a gradient, or what a step found, which is one or made of them."""
+    return name.startswith("gradient") or name.endswith(")")
+
+
+def _reorders(program: Program) -> bool:
+    """Whether it has layers whose linear step may change places with the aggregation."""
+    return any(isinstance(spec, Layer) and spec.name in REORDERED for spec in specs_in(program))
+
+
+def _finite_features(program: Program) -> bool:
+    return all(each.values not in ("not a number", "infinite") for each in program.features)
+
+
+def _finite(seen: Seen) -> bool:
+    return seen.value is None or bool(seen.value.isfinite().all())
+
+
+def first_difference(
+    program: Program,
+    plain: Sequence[Observation],
+    patched: Sequence[Observation],
+    shaken: Iterable[Sequence[Observation]] = (),
+) -> Difference | None:
+    """The first step after which the runs differ; None if they never do.
+
+    Args:
+        program: What ran.
+        plain: The run without the patch.
+        patched: The run with it.
+        shaken: Further runs without the patch, whose operands were a few roundings off.
+    """
+    shaken = tuple(shaken)
+    dtype = precision(program)
+    for number, (one, other) in enumerate(zip(plain, patched, strict=False)):
+        what, numbers = _differences(one, other, dtype, [run[number] for run in shaken if number < len(run)])
+        if what:
+            if _excused(program, one, other, number, numbers):
+                return None
+            return Difference(number, one.step, tuple(what))
+        if one.step == "build":
+            return None
+    return None
+
+
+def _differences(
+    plain: Observation, patched: Observation, dtype: torch.dtype, shaken: list[Observation]
+) -> tuple[list[str], frozenset[str]]:
+    if plain.error != patched.error:
+        told = f"without the patch {_told(plain)}; with it {_told(patched)}"
+        return [f"error: {told}"], frozenset()
+    found = []
+    for here, there, which in ((plain, patched, "without"), (patched, plain, "with")):
+        alone = sorted(here.tensors.keys() - there.tensors.keys())
+        found += [f"there {which} the patch alone: {name}" for name in alone]
+    off: set[str] = set()
+    for name in (each for each in plain.tensors if each in patched.tensors):
+        one, other = plain.tensors[name], patched.tensors[name]
+        facts = [fact for fact in one.facts if one.facts[fact] != other.facts[fact] and _counts(name, fact)]
+        found += [
+            f"{fact}: of {name} {one.facts[fact]} without the patch, {other.facts[fact]} with it"
+            for fact in facts
+        ]
+        if not facts:
+            near = [run.tensors[name] for run in shaken if name in run.tensors]
+            distance = _distance(one, other, dtype, near)
+            if distance is not None:
+                off.add(name)
+                found.append(f"numbers: of {name}, {distance}")
+    found += [
+        f"memory: shared with the patch alone by {' and '.join(pair)}"
+        for pair in sorted(patched.shared - plain.shared)
+    ]
+    found += [
+        f"memory: shared without the patch alone by {' and '.join(pair)}"
+        for pair in sorted(plain.shared - patched.shared)
+        if not any(map(_of_gradient, pair))
+    ]
+    if plain.chance != patched.chance:
+        found.append("chance: the generator's state differs")
+    return found, frozenset(off) if len(off) == len(found) else frozenset()
+
+
+def _told(seen: Observation) -> str:
+    if seen.error is None:
+        return "nothing is raised"
+    lines = seen.message.strip().splitlines()
+    return f"{seen.error}({lines[0][:160] if lines else ''})"
+
+
+def _counts(name: str, fact: str) -> bool:
+    """Whether a fact is promised: how a gradient lies in memory is not."""
+    return fact != "is_contiguous" or not _of_gradient(name)
+
+
+def _distance(one: Seen, other: Seen, dtype: torch.dtype, near: list[Seen]) -> str | None:
+    """How far the numbers are apart, if too far."""
+    if one.value is None or other.value is None or not one.value.numel():
+        return None
+    if not one.value.is_floating_point():
+        return None if torch.equal(one.value, other.value) else "whole numbers differ"
+    want, got = one.value.double(), other.value.double()
+    same = (want == got) | (want.isnan() & got.isnan())
+    if bool(same.all()):
+        return None
+    finite = want.isfinite() & got.isfinite()
+    odd = not bool((same | finite).all())
+    error = _largest((want - got)[finite])
+    scale = max(_largest(want[want.isfinite()]), _SMALLEST[dtype])
+    allowed = _RELATIVE[dtype] * scale
+    for each in near:
+        if each.value is None or each.value.shape != one.value.shape:
+            continue
+        moved = each.value.double()
+        if not torch.equal(moved.isfinite(), want.isfinite()):
+            return None
+        allowed = max(allowed, _TIMES * _largest((moved - want)[want.isfinite()]))
+    if odd:
+        return f"not finite in one run alone: {_few(want)} without the patch, {_few(got)} with it"
+    if error <= allowed:
+        return None
+    return f"off by {error:.3g} where {allowed:.3g} is allowed and the largest is {scale:.3g}"
+
+
+def _largest(numbers: Tensor) -> float:
+    return float(numbers.abs().max()) if numbers.numel() else 0.0
+
+
+def _few(numbers: Tensor) -> str:
+    return "[" + ", ".join(f"{float(each):.4g}" for each in numbers.flatten()[:6]) + "]"

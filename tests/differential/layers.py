@@ -1,0 +1,317 @@
+"""The layers that programs are made of: how each is built, what it can be told, and what it takes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import BatchNorm1d, Linear, Module, ReLU, Sequential
+from torch_geometric import nn as pyg
+
+from tests.differential.tensors import ATTRIBUTES, RELATIONS
+
+Choices = dict[str, tuple[Any, ...]]
+
+
+class Gated(pyg.MessagePassing):
+    """A user's own layer, with a message of its own."""
+
+    def __init__(self, inp: int, out: int, aggr: str = "sum", **kwargs: Any) -> None:
+        super().__init__(aggr=aggr, **kwargs)
+        self.lin = Linear(inp, out)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=self.lin(x))
+
+    def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        return torch.sigmoid(x_i) * x_j
+
+
+class Plain(pyg.MessagePassing):
+    """A user's own layer, with PyG's default message, that gives out what was aggregated."""
+
+    def __init__(self, inp: int, out: int, aggr: str = "sum", **kwargs: Any) -> None:
+        super().__init__(aggr=aggr, **kwargs)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=x)
+
+
+class Updating(Plain):
+    """A user's own layer, that writes to what was aggregated."""
+
+    def update(self, inputs: Tensor) -> Tensor:
+        return inputs.mul_(2.0)
+
+
+class Remembering(Plain):
+    """A user's own layer, that keeps what it aggregated first and writes to what it aggregates later."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        first = self.propagate(edge_index, x=x)
+        second = self.propagate(edge_index, x=x).mul_(0.5)
+        return first - second
+
+
+class GCNOfTheTutorial(pyg.MessagePassing):
+    """The layer of PyG's tutorial."""
+
+    def __init__(self, inp: int, out: int) -> None:
+        super().__init__(aggr="add")
+        self.lin = Linear(inp, out, bias=False)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        from torch_geometric.utils import add_self_loops, degree
+
+        edge_index, _ = add_self_loops(edge_index, num_nodes=x.size(0))
+        row, col = edge_index
+        norm = degree(col, x.size(0), dtype=x.dtype).pow(-0.5)
+        return self.propagate(edge_index, x=self.lin(x), norm=norm[row] * norm[col])
+
+    def message(self, x_j: Tensor, norm: Tensor) -> Tensor:
+        return norm.view(-1, 1) * x_j
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of layers.
+
+    Attributes:
+        make: Makes one, from the columns that come in and go out, and the options.
+        choices: What each option may be; the first is what shrinking leads to.
+        takes: What it is called with beside features and edges: "weight", "attr", "type", "first" (the
+            features that came into the model), or "attention" (edge attributes, if ``edge_dim`` is given).
+        keeps_width: Whether as many columns go out as come in.
+        pair: Whether it takes a pair of features.
+        lazy: Whether it takes -1 for the columns that come in.
+    """
+
+    make: Callable[..., Module]
+    choices: Choices = field(default_factory=dict)
+    takes: str = ""
+    keeps_width: bool = False
+    pair: bool = False
+    lazy: bool = False
+
+    @property
+    def attention(self) -> bool:
+        """Whether it gives out attention weights to whoever asks."""
+        return self.make in (pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv)
+
+    def width(self, inp: int, out: int, options: dict[str, Any]) -> int:
+        """Columns that go out."""
+        if self.keeps_width:
+            return inp
+        return out * options.get("heads", 1) if options.get("concat", True) else out
+
+
+def _mlp(inp: int, out: int) -> Module:
+    return Sequential(Linear(inp, 4), ReLU(), Linear(4, out))
+
+
+def _gin(inp: int, out: int, deep: bool = False, norm: bool = False, **options: Any) -> Module:
+    inside = _mlp(inp, out) if deep else Linear(inp, out)
+    return pyg.GINConv(Sequential(inside, BatchNorm1d(out)) if norm else inside, **options)
+
+
+def _pna(inp: int, out: int, **options: Any) -> Module:
+    degrees = torch.tensor([1, 3, 2, 1])
+    return pyg.PNAConv(inp, out, ["mean", "max", "std"], ["identity", "amplification"], degrees, **options)
+
+
+def _basic(kind: type) -> Callable[..., Module]:
+    def make(inp: int, out: int, **options: Any) -> Module:
+        return kind(inp, 4, num_layers=2, out_channels=out, **options)
+
+    return make
+
+
+_BOOL, _NOBOOL = (False, True), (True, False)
+_AGGR: Choices = {"aggr": ("sum", "mean", "max", "min")}
+_BIAS: Choices = {"bias": _NOBOOL}
+_FLOW: Choices = {"flow": ("source_to_target", "source_to_target", "target_to_source")}
+_NORMALISED: Choices = {"add_self_loops": _NOBOOL, "cached": (False, False, True), "normalize": _NOBOOL}
+_HEADS: Choices = {"heads": (1, 2), "concat": _NOBOOL, "dropout": (0.0, 0.0, 0.5)}
+_ATTENTION: Choices = {**_HEADS, **_BIAS, **_FLOW, "add_self_loops": _NOBOOL, "edge_dim": (None, ATTRIBUTES)}
+_BASIC: Choices = {
+    "dropout": (0.0, 0.0, 0.4),
+    "norm": (None, None, "batch_norm", "layer_norm", "graph_norm"),
+    "jk": (None, None, "cat", "max", "last"),
+    "act": ("relu", "elu"),
+}
+
+KINDS: dict[str, Kind] = {
+    "GCNConv": Kind(
+        pyg.GCNConv,
+        {"improved": _BOOL, **_NORMALISED, **_BIAS, **_FLOW},
+        "weight",
+        lazy=True,
+    ),
+    "SAGEConv": Kind(
+        pyg.SAGEConv,
+        {
+            "aggr": ("mean", "sum", "max", "min", "std", "median", ("mean", "max")),
+            "root_weight": _NOBOOL,
+            "project": _BOOL,
+            "normalize": _BOOL,
+            **_BIAS,
+            **_FLOW,
+        },
+        pair=True,
+        lazy=True,
+    ),
+    "SAGEConv lstm": Kind(lambda inp, out: pyg.SAGEConv(inp, out, aggr="lstm")),
+    "GraphConv": Kind(
+        pyg.GraphConv, {"aggr": ("add", "mean", "max"), **_BIAS, **_FLOW}, "weight", pair=True, lazy=True
+    ),
+    "GINConv": Kind(
+        _gin, {"train_eps": _BOOL, "eps": (0.0, 0.5), "deep": _BOOL, "norm": _BOOL, **_AGGR}, pair=True
+    ),
+    "GINEConv": Kind(
+        lambda inp, out, **options: pyg.GINEConv(Linear(inp, out), edge_dim=ATTRIBUTES, **options),
+        {"train_eps": _BOOL},
+        "attr",
+        pair=True,
+    ),
+    "GATConv": Kind(pyg.GATConv, {**_ATTENTION, "residual": _BOOL}, "attention", pair=True, lazy=True),
+    "GATv2Conv": Kind(
+        pyg.GATv2Conv,
+        {**_ATTENTION, "share_weights": _BOOL, "residual": _BOOL},
+        "attention",
+        pair=True,
+        lazy=True,
+    ),
+    "TransformerConv": Kind(
+        pyg.TransformerConv,
+        {**_HEADS, **_BIAS, "edge_dim": (None, ATTRIBUTES), "beta": _BOOL, "root_weight": _NOBOOL},
+        "attention",
+        pair=True,
+        lazy=True,
+    ),
+    "SGConv": Kind(
+        pyg.SGConv,
+        {"K": (1, 2, 3), "cached": (False, False, True), "add_self_loops": _NOBOOL, **_BIAS},
+        "weight",
+    ),
+    "TAGConv": Kind(pyg.TAGConv, {"K": (1, 2, 3), "normalize": _NOBOOL, **_BIAS}, "weight"),
+    "SSGConv": Kind(
+        lambda inp, out, **options: pyg.SSGConv(inp, out, alpha=0.3, **options),
+        {"K": (1, 2), "cached": (False, False, True), "add_self_loops": _NOBOOL},
+        "weight",
+    ),
+    "APPNP": Kind(
+        lambda inp, out, K=2, **options: pyg.APPNP(K, alpha=0.2, **options),
+        {"K": (2, 1), "dropout": (0.0, 0.0, 0.5), **_NORMALISED},
+        "weight",
+        keeps_width=True,
+    ),
+    "LGConv": Kind(
+        lambda inp, out, **options: pyg.LGConv(**options),
+        {"normalize": _NOBOOL, **_FLOW},
+        "weight",
+        keeps_width=True,
+    ),
+    "SimpleConv": Kind(
+        lambda inp, out, **options: pyg.SimpleConv(**options),
+        {"aggr": ("sum", "mean", "max"), "combine_root": (None, "sum", "self_loop"), **_FLOW},
+        "weight",
+        keeps_width=True,
+        pair=True,
+    ),
+    "ChebConv": Kind(
+        lambda inp, out, K=2, **options: pyg.ChebConv(inp, out, K, **options),
+        {"K": (2, 1, 3), "normalization": ("sym", "rw"), **_BIAS},
+        "weight",
+    ),
+    "ClusterGCNConv": Kind(pyg.ClusterGCNConv, {"diag_lambda": (0.0, 0.5)}),
+    "ARMAConv": Kind(
+        pyg.ARMAConv, {"num_stacks": (1, 2), "num_layers": (1, 2), "shared_weights": _BOOL}, "weight"
+    ),
+    "AGNNConv": Kind(
+        lambda inp, out, **options: pyg.AGNNConv(**options),
+        {"requires_grad": _NOBOOL, "add_self_loops": _NOBOOL},
+        keeps_width=True,
+    ),
+    "FAConv": Kind(
+        lambda inp, out, **options: pyg.FAConv(inp, **options),
+        {"dropout": (0.0, 0.0, 0.5), **_NORMALISED},
+        "first",
+        keeps_width=True,
+    ),
+    "GCN2Conv": Kind(
+        lambda inp, out, **options: pyg.GCN2Conv(inp, alpha=0.2, theta=0.5, layer=1, **options),
+        {"shared_weights": _NOBOOL, **_NORMALISED},
+        "first",
+        keeps_width=True,
+    ),
+    "SuperGATConv": Kind(
+        pyg.SuperGATConv,
+        {"heads": (1, 2), "concat": _NOBOOL, "attention_type": ("MX", "SD"), "dropout": (0.0, 0.0, 0.5)},
+    ),
+    "PNAConv": Kind(_pna, {"towers": (1,), "edge_dim": (None, ATTRIBUTES)}, "attention"),
+    "ResGatedGraphConv": Kind(
+        pyg.ResGatedGraphConv, {"edge_dim": (None, ATTRIBUTES), "root_weight": _NOBOOL}, "attention"
+    ),
+    "GENConv": Kind(
+        pyg.GENConv,
+        {"aggr": ("softmax", "powermean", "sum", "max"), "learn_t": _BOOL, "edge_dim": (None, ATTRIBUTES)},
+        "attention",
+    ),
+    "EdgeConv": Kind(
+        lambda inp, out, **options: pyg.EdgeConv(_mlp(2 * inp, out), **options),
+        {"aggr": ("max", "sum", "mean")},
+    ),
+    "MFConv": Kind(pyg.MFConv, {"max_degree": (3, 10), **_BIAS}, pair=True),
+    "LEConv": Kind(pyg.LEConv, {**_BIAS}, "weight"),
+    "FeaStConv": Kind(pyg.FeaStConv, {"heads": (1, 2), "add_self_loops": _NOBOOL}),
+    "RGCNConv": Kind(
+        lambda inp, out, **options: pyg.RGCNConv(inp, out, RELATIONS, **options),
+        {"num_bases": (None, 2), "aggr": ("mean", "sum", "max"), "root_weight": _NOBOOL},
+        "type",
+    ),
+    "FiLMConv": Kind(pyg.FiLMConv),
+    "CGConv": Kind(
+        lambda inp, out, **options: pyg.CGConv(inp, ATTRIBUTES, **options),
+        {"aggr": ("sum", "mean"), "batch_norm": _BOOL},
+        "attr",
+        keeps_width=True,
+    ),
+    "MixHopConv": Kind(
+        lambda inp, out, **options: pyg.MixHopConv(inp, out, powers=[1], **options), {**_BIAS}, "weight"
+    ),
+    "GatedGraphConv": Kind(
+        lambda inp, out, num_layers=1, **options: pyg.GatedGraphConv(inp, num_layers, **options),
+        {"num_layers": (1, 2)},
+        "weight",
+        keeps_width=True,
+    ),
+    "GeneralConv": Kind(pyg.GeneralConv, {"attention": _BOOL, "aggr": ("sum", "max")}),
+    "EGConv": Kind(
+        lambda inp, out, **options: pyg.EGConv(inp, 4, num_heads=2, num_bases=2, **options),
+        {"aggregators": (("symnorm",), ("sum", "max"), ("mean", "std")), "cached": (False, True)},
+    ),
+    "GCN": Kind(_basic(pyg.GCN), _BASIC, "weight"),
+    "GraphSAGE": Kind(_basic(pyg.GraphSAGE), {**_BASIC, "aggr": ("mean", "max")}),
+    "GIN": Kind(_basic(pyg.GIN), _BASIC),
+    "GAT": Kind(_basic(pyg.GAT), {**_BASIC, "v2": _BOOL, "heads": (1, 2)}),
+    "Gated": Kind(Gated, {**_AGGR, **_FLOW}),
+    "Plain": Kind(Plain, {**_AGGR, **_FLOW}, keeps_width=True),
+    # Not max and min: PyG needs what they gave for their gradient.
+    "Updating": Kind(Updating, {"aggr": ("sum", "mean")}, keeps_width=True),
+    "Remembering": Kind(Remembering, _AGGR, keeps_width=True),
+    "GCNOfTheTutorial": Kind(GCNOfTheTutorial),
+}
+
+
+def width_after(name: str, inp: int, out: int, options: dict[str, Any]) -> int:
+    """Columns that a layer gives out."""
+    if name == "EGConv":
+        return 4
+    if name in ("GCN", "GraphSAGE", "GIN", "GAT", "FeaStConv"):
+        return out
+    return KINDS[name].width(inp, out, options)
+
+
+REORDERED = ("GCNConv", "SAGEConv", "GraphConv", "SGConv", "TAGConv", "LEConv", "GCN", "GraphSAGE")
+"""Layers of which the patch multiplies, subtracts and adds in another order, and models of them."""

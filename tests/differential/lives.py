@@ -1,0 +1,338 @@
+"""Steps about the lives of things: made anew, copied, pickled, freed; hooks; and the patch itself."""
+
+import copy
+import gc
+import io
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import onehop
+from tests.differential.program import Spec
+from tests.differential.world import World, new_edges, new_nodes
+
+
+@dataclass(frozen=True, repr=False)
+class NewFeatures(Spec):
+    """Frees features and makes others, which may get their memory.
+
+    Attributes:
+        features: Which.
+        seed: Of the new ones.
+    """
+
+    features: int = 0
+    seed: int = 0
+
+    def run(self, world: World) -> None:
+        """Frees and makes."""
+        number = self.features % len(world.nodes)
+        world.nodes[number] = None  # type: ignore[call-overload]
+        world.nodes[number] = new_nodes(world, number, self.seed)
+
+
+@dataclass(frozen=True, repr=False)
+class NewEdges(Spec):
+    """Frees a graph and makes another, which may get its memory.
+
+    Attributes:
+        graph: Which.
+        seed: Of the new one.
+    """
+
+    graph: int = 0
+    seed: int = 0
+
+    def run(self, world: World) -> None:
+        """Frees and makes."""
+        number = self.graph % len(world.graphs)
+        world.graphs[number] = None  # type: ignore[call-overload]
+        world.graphs[number] = new_edges(world, number, self.seed)
+
+
+@dataclass(frozen=True, repr=False)
+class Free(Spec):
+    """Forgets outputs.
+
+    Attributes:
+        all: Whether all of them, and not the newest alone.
+        collect: Whether the garbage is collected.
+    """
+
+    all: bool = True
+    collect: bool = False
+
+    def run(self, world: World) -> None:
+        """Forgets."""
+        del world.outputs[0 if self.all else -1 :]
+        if self.collect:
+            gc.collect()
+
+
+def _pickled(model: torch.nn.Module) -> Any:
+    return pickle.loads(pickle.dumps(model))
+
+
+def _saved(model: torch.nn.Module) -> Any:
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+def _reloaded(model: torch.nn.Module) -> Any:
+    model.load_state_dict(copy.deepcopy(model.state_dict()))
+    return model
+
+
+def _swapped(model: torch.nn.Module) -> Any:
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        return model.float().double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(before)
+
+
+def _half_there(model: torch.nn.Module) -> Any:
+    return model.to(torch.bfloat16)
+
+
+CHANGES: dict[str, Callable[[torch.nn.Module], Any]] = {
+    "deepcopy": copy.deepcopy,
+    "copy": copy.copy,
+    "pickle": _pickled,
+    "save and load": _saved,
+    "load state": _reloaded,
+    "train": lambda model: model.train(),
+    "eval": lambda model: model.eval(),
+    "freeze": lambda model: model.requires_grad_(False),
+    "unfreeze": lambda model: model.requires_grad_(True),
+    "zero grad": lambda model: model.zero_grad() or model,
+    "zero grad to zero": lambda model: model.zero_grad(set_to_none=False) or model,
+    "float and double": lambda model: model.float().double(),
+    "swapped conversion": _swapped,
+    "bfloat16": _half_there,
+    "share memory": lambda model: model.share_memory(),
+}
+
+
+_CONVERSIONS = ("float and double", "swapped conversion", "bfloat16")
+
+
+@dataclass(frozen=True, repr=False)
+class Change(Spec):
+    """Changes a model, or puts a copy in its place.
+
+    Attributes:
+        model: Which.
+        how: A key of ``CHANGES``.
+    """
+
+    model: int = 0
+    how: str = "deepcopy"
+
+    def run(self, world: World) -> None:
+        """Changes."""
+        number = self.model % len(world.models)
+        if self.how in _CONVERSIONS:
+            world.forget_recorded()  # what backward needs is not of the dtype that it was
+        world.models[number] = CHANGES[self.how](world.models[number])
+        if self.how not in ("train", "eval", "zero grad", "zero grad to zero"):
+            world.optimisers.pop(number, None)
+
+
+@dataclass(frozen=True, repr=False)
+class ResetCaches(Spec):
+    """Lets layers with ``cached=True`` forget, by their own ``reset_parameters``.
+
+    Attributes:
+        model: Whose layers.
+    """
+
+    model: int = 0
+
+    def run(self, world: World) -> None:
+        """Resets."""
+        for module in list(world.model(self.model).modules())[1:]:
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+
+
+def _times_two(module: Any, *values: Any) -> Any:
+    """A hook of any kind that doubles what it is given last."""
+    value = values[-1]
+    if isinstance(value, tuple):
+        return tuple(
+            each * 2.0 if isinstance(each, Tensor) and each.is_floating_point() else each for each in value
+        )
+    return value * 2.0 if isinstance(value, Tensor) and value.is_floating_point() else None
+
+
+def _message_hook(module: Any, inputs: Any, out: Any) -> Any:
+    return out * 2.0 if isinstance(out, Tensor) else None
+
+
+def _look(module: Any, *values: Any) -> None:
+    """A hook that changes nothing."""
+
+
+def _layer_of(model: torch.nn.Module, kind: str) -> Any:
+    """The first layer of a model that has message passing, or the first linear one."""
+    for module in model.modules():
+        if kind == "linear" and type(module).__name__ == "Linear":
+            return module
+        if kind == "message passing" and hasattr(module, "propagate"):
+            return module
+        if kind == "aggregation" and hasattr(module, "aggr_module"):
+            return module.aggr_module
+    return model
+
+
+HOOKS: dict[str, Callable[[torch.nn.Module], Any]] = {
+    "forward": lambda model: _layer_of(model, "message passing").register_forward_hook(_times_two),
+    "forward, whole model": lambda model: model.register_forward_hook(_look),
+    "linear forward": lambda model: _layer_of(model, "linear").register_forward_hook(_times_two),
+    "linear before": lambda model: _layer_of(model, "linear").register_forward_pre_hook(_times_two),
+    "linear backward": lambda model: _layer_of(model, "linear").register_full_backward_hook(_times_two_grad),
+    "backward": lambda model: _layer_of(model, "message passing").register_full_backward_hook(_look),
+    "aggregation": lambda model: _layer_of(model, "aggregation").register_forward_hook(_times_two),
+    "message": lambda model: _layer_of(model, "message passing").register_message_forward_hook(_message_hook),
+    "propagate": lambda model: _layer_of(model, "message passing").register_propagate_forward_hook(
+        _message_hook
+    ),
+    "aggregate": lambda model: _layer_of(model, "message passing").register_aggregate_forward_hook(
+        _message_hook
+    ),
+    "parameter": lambda model: next(model.parameters()).register_hook(_doubled),
+    "every module": lambda model: torch.nn.modules.module.register_module_forward_hook(_look),
+}
+
+
+def _times_two_grad(module: Any, given: Any, taken: Any) -> Any:
+    return tuple(None if each is None else each * 2.0 for each in given)
+
+
+def _doubled(grad: Tensor) -> Tensor:
+    return grad * 2.0
+
+
+@dataclass(frozen=True, repr=False)
+class Hook(Spec):
+    """Registers a hook.
+
+    Attributes:
+        model: On which model, or on a part of it.
+        kind: A key of ``HOOKS``.
+    """
+
+    model: int = 0
+    kind: str = "forward"
+
+    def run(self, world: World) -> None:
+        """Registers."""
+        world.hooks.append(HOOKS[self.kind](world.model(self.model)))
+
+
+@dataclass(frozen=True, repr=False)
+class Unhook(Spec):
+    """Removes every hook."""
+
+    def run(self, world: World) -> None:
+        """Removes."""
+        for hook in world.hooks:
+            hook.remove()
+        world.hooks.clear()
+
+
+def _unpatch(world: World) -> None:
+    onehop.unpatch()
+
+
+def _patch(world: World) -> None:
+    onehop.patch()
+
+
+def _clear(world: World) -> None:
+    onehop.clear_cache()
+
+
+def _only(world: World) -> None:
+    onehop.patch(only=["GCNConv", "SAGEConv"])
+
+
+def _no_reuse(world: World) -> None:
+    onehop.patch(reuse=False)
+
+
+def _no_association(world: World) -> None:
+    onehop.patch(associate=False)
+
+
+def _paused(world: World) -> None:
+    if world.handle is not None and world.handle.active:
+        with world.handle.paused():
+            pass
+
+
+PATCHES: dict[str, Callable[[World], None]] = {
+    "unpatch": _unpatch,
+    "patch": _patch,
+    "clear cache": _clear,
+    "only": _only,
+    "no reuse": _no_reuse,
+    "no association": _no_association,
+    "pause": _paused,
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Patching(Spec):
+    """Takes the patch back, puts it in again, changes it; nothing in the run without it.
+
+    Attributes:
+        how: A key of ``PATCHES``.
+    """
+
+    how: str = "unpatch"
+
+    def run(self, world: World) -> None:
+        """Does it."""
+        if world.checkpointed:
+            world.forget_recorded()  # their forward pass would run again, now otherwise than before
+        if world.handle is not None:
+            PATCHES[self.how](world)
+
+
+@dataclass(frozen=True, repr=False)
+class Seed(Spec):
+    """Seeds torch's generator.
+
+    Attributes:
+        seed: With what.
+    """
+
+    seed: int = 0
+
+    def run(self, world: World) -> None:
+        """Seeds."""
+        torch.manual_seed(self.seed)
+
+
+@dataclass(frozen=True, repr=False)
+class ThreadCount(Spec):
+    """Sets torch's number of threads.
+
+    Attributes:
+        count: How many.
+    """
+
+    count: int = 2
+
+    def run(self, world: World) -> None:
+        """Sets."""
+        torch.set_num_threads(self.count)

@@ -1,0 +1,234 @@
+"""Graphs and features: tensors from their descriptions, in the layouts that programs meet."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+
+from tests.differential.program import Features, Graph
+
+ATTRIBUTES = 2
+"""Columns of the edge attributes."""
+
+RELATIONS = 3
+"""Types of edges."""
+
+
+@dataclass
+class Edges:
+    """One graph as a program has it.
+
+    Attributes:
+        index: [2, E], or a sparse matrix.
+        weight: [E] or None.
+        weight_leaf: What gets the gradient of the weight; None if nothing does.
+        attr: [E, ATTRIBUTES].
+        type: [E].
+        held: Tensors that ``index`` and ``weight`` are views of, kept so that programs may write to them.
+        computed: Whether layers get weights that are computed from ``weight``, anew each time.
+    """
+
+    index: Tensor
+    weight: Tensor | None
+    weight_leaf: Tensor | None
+    attr: Tensor
+    type: Tensor
+    held: tuple[Tensor, ...]
+    computed: bool = False
+
+    def weights(self) -> Tensor | None:
+        """What layers get."""
+        return self.weight * 1.5 if self.computed and self.weight is not None else self.weight
+
+
+@dataclass
+class Nodes:
+    """Features as a program has them.
+
+    Attributes:
+        x: [N, F], or [B, N, F].
+        leaf: What gets the gradient; None if nothing does.
+        held: The tensor that ``x`` is a view of, or ``x`` itself.
+        computed: Whether layers get what is computed from ``x``, anew each time.
+    """
+
+    x: Tensor
+    leaf: Tensor | None
+    held: Tensor
+    computed: bool = False
+
+    def operand(self) -> Tensor:
+        """What layers get."""
+        return self.x * 1.0 if self.computed else self.x
+
+
+def _chance(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _pairs(graph: Graph, nodes: int, chance: torch.Generator) -> Tensor:
+    """[2, E]: the edges, by kind."""
+    every = torch.arange(nodes)
+    if graph.kind == "none":
+        return torch.empty(2, 0, dtype=torch.int64)
+    if graph.kind == "star":
+        return torch.stack([every, torch.zeros_like(every)])
+    if graph.kind == "out-star":
+        return torch.stack([torch.zeros_like(every), every])
+    if graph.kind == "loops":
+        return torch.stack([every, every])
+    if graph.kind == "path":
+        return torch.stack([every[:-1], every[1:]])
+    if graph.kind == "repeated":
+        pairs = torch.randint(nodes, (2, max(graph.edges // 3, 1)), generator=chance)
+        return pairs.repeat(1, 3)
+    pairs = torch.randint(nodes, (2, graph.edges), generator=chance)
+    if graph.kind == "both ways":
+        pairs = torch.cat([pairs, pairs.flip(0)], dim=1)
+    if graph.kind == "sorted":
+        pairs = pairs[:, pairs[1].argsort(stable=True)]
+    if graph.kind == "few targets":
+        pairs[1] %= max(nodes // 3, 1)
+    return pairs
+
+
+def _laid_out(pairs: Tensor, layout: str) -> tuple[Tensor, Tensor]:
+    """The edges in a layout, and the tensor that they are a view of."""
+    edges = pairs.size(1)
+    if layout == "transposed":
+        base = pairs.t().contiguous()
+        return base.t(), base
+    if layout == "slice":
+        base = torch.cat([pairs, pairs[:, :2]], dim=1)
+        return base[:, :edges], base
+    if layout == "every second":
+        base = pairs.repeat_interleave(2, dim=1)
+        return base[:, ::2], base
+    if layout == "of a stack":
+        base = torch.stack([pairs.flip(0), pairs])
+        return base[1], base
+    if layout == "view of a view":
+        base = torch.cat([pairs.flatten(), pairs.flatten()])
+        return base[2 * edges :].view(2, edges), base
+    base = pairs.clone()
+    return base, base
+
+
+def make_edges(graph: Graph, nodes: int, dtype: torch.dtype) -> Edges:
+    """A graph from its description."""
+    chance = _chance(graph.seed)
+    pairs = _pairs(graph, nodes, chance)
+    if graph.form == "tensor":
+        pairs = pairs.to(getattr(torch, graph.dtype))
+    count = pairs.size(1)
+    index, base = _laid_out(pairs, graph.layout)
+    numbers = torch.rand(count, generator=chance, dtype=torch.float64) + 0.5
+    attr = torch.randn(count, ATTRIBUTES, generator=chance, dtype=torch.float64).to(dtype)
+    kinds = torch.randint(RELATIONS, (count,), generator=chance)
+    weight, leaf, held = _weight(graph.weight, numbers.to(dtype))
+    if graph.form == "EdgeIndex":
+        index = EdgeIndex(index.contiguous(), sparse_size=(nodes, nodes))
+    elif graph.form in ("csr", "coo"):
+        values = torch.ones(count, dtype=dtype) if weight is None else weight.detach()
+        index = torch.sparse_coo_tensor(pairs.flip(0).long(), values, (nodes, nodes)).coalesce()
+        index = index.to_sparse_csr() if graph.form == "csr" else index
+        weight, leaf, held = None, None, None
+    computed = graph.weight == "computed" and weight is not None
+    return Edges(index, weight, leaf, attr, kinds, (base,) if held is None else (base, held), computed)
+
+
+def _weight(kind: str, numbers: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The weights, who gets their gradient, and what they are a view of."""
+    if kind == "none":
+        return None, None, None
+    if kind == "leaf":
+        numbers.requires_grad_()
+        return numbers, numbers, None
+    if kind == "parameter":
+        parameter = torch.nn.Parameter(numbers)
+        return parameter, parameter, None
+    if kind == "computed":
+        numbers.requires_grad_()
+        return numbers, numbers, None
+    if kind == "view":
+        base = torch.cat([numbers, numbers])
+        return base[len(numbers) :], None, base
+    if kind == "strided":
+        base = numbers.repeat_interleave(2)
+        return base[::2], None, base
+    if kind == "expanded":
+        base = numbers.new_full((1,), 0.75)
+        return base.expand(len(numbers)), None, base
+    if kind == "column":
+        return numbers.unsqueeze(1), None, None
+    if kind == "float32":
+        return numbers.float(), None, None
+    return numbers, None, None
+
+
+def _numbers(features: Features, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    chance = _chance(features.seed + 1000)
+    if features.values == "few":
+        return torch.randint(-2, 3, shape, generator=chance).to(dtype)
+    numbers = torch.randn(shape, generator=chance, dtype=torch.float64)
+    if features.values == "positive":
+        numbers = numbers.abs() + 0.1
+    elif features.values == "sparse":
+        numbers = numbers * (torch.rand(shape, generator=chance) < 0.4)
+    elif features.values == "not a number" and numbers.numel():
+        numbers.view(-1)[0] = float("nan")
+    elif features.values == "infinite" and numbers.numel():
+        numbers.view(-1)[-1] = float("inf")
+    return numbers.to(dtype)
+
+
+def make_nodes(features: Features, nodes: int, width: int, dtype: torch.dtype) -> Nodes:
+    """Features from their description."""
+    shape = (features.batch, nodes, width) if features.batch else (nodes, width)
+    numbers = _numbers(features, shape, dtype)
+    if features.grad == "computed":
+        # What a program writes to is the leaf; the features are computed from it at every call.
+        numbers.requires_grad_()
+        return Nodes(numbers, numbers, numbers, computed=True)
+    x, held = _placed(numbers, features.layout)
+    if features.grad == "leaf":
+        held.requires_grad_()
+        x, _ = (held, held) if held is x else _placed_on(held, features.layout, shape)
+        return Nodes(x, held, held)
+    if features.grad == "parameter":
+        parameter = torch.nn.Parameter(x)
+        return Nodes(parameter, parameter, held)
+    return Nodes(x, None, held)
+
+
+def _placed(numbers: Tensor, layout: str) -> tuple[Tensor, Tensor]:
+    """The features in a layout, and the tensor that they are a view of."""
+    if layout == "transposed":
+        held = numbers.mT.contiguous()
+    elif layout == "rows":
+        held = torch.cat([numbers, numbers], dim=-2)
+    elif layout == "columns":
+        held = numbers.repeat_interleave(2, dim=-1)
+    elif layout == "view of a view":
+        held = torch.stack([numbers, numbers])
+    elif layout == "expanded":
+        held = numbers[..., :1, :].contiguous()
+    else:
+        return numbers, numbers
+    return _placed_on(held, layout, tuple(numbers.shape))
+
+
+def _placed_on(held: Tensor, layout: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The view of ``held`` that a layout means."""
+    if layout == "transposed":
+        return held.mT, held
+    if layout == "rows":
+        return held[..., shape[-2] :, :], held
+    if layout == "columns":
+        return held[..., ::2], held
+    if layout == "view of a view":
+        return held.view(-1).view(held.shape)[1], held
+    if layout == "expanded":
+        return held.expand(shape), held
+    return held, held
