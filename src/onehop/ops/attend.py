@@ -98,17 +98,17 @@ class _Recorded(Function):
             # Values that are no keys reach the weights by no way.
             rule = ctx.rest[3]
             wanted[0] = wanted[0] and operands[1] is None and rule != "gat"
-            grad = torch.zeros_like(out)
         if torch.is_grad_enabled():
             found = _differentiable_grads((*operands, *ctx.rest), wanted, grad, grad_weights)
         else:
+            grad = torch.zeros_like(out) if grad is None else grad
             found = ATTEND_GRAD(*operands, *ctx.rest, out, softmax, weights, grad, grad_weights, wanted)
         grads = (g if want else None for g, want in zip(found, wanted, strict=True))
         return (*grads, *(None,) * (_COMMON + 1 - _DIFFERENTIABLE))
 
 
 def _differentiable_grads(
-    common: tuple[Any, ...], wanted: list[bool], grad: Tensor, grad_weights: Tensor | None
+    common: tuple[Any, ...], wanted: list[bool], grad: Tensor | None, grad_weights: Tensor | None
 ) -> list[Tensor | None]:
     """The gradients as formulas that torch can differentiate once more, at the price of a row an edge.
 
@@ -118,9 +118,8 @@ def _differentiable_grads(
     views = [t.view_as(t) if want else t for t, want in zip(common, wanted, strict=False)]
     operands = _operands((*views, *common[_DIFFERENTIABLE:]))
     again, weights = attention_formula(by_number(common[8]), operands)
-    outputs, grads = [again], [grad.to(again.dtype)]
-    if grad_weights is not None:
-        outputs, grads = [*outputs, weights], [*grads, grad_weights.to(weights.dtype)]
+    given = [(made, g) for made, g in ((again, grad), (weights, grad_weights)) if g is not None]
+    outputs, grads = [made for made, _ in given], [g.to(made.dtype) for made, g in given]
     leaves = [view for view, want in zip(views, wanted, strict=True) if want]
     found = iter(torch.autograd.grad(outputs, leaves, grads, create_graph=True))
     return [next(found) if want else None for want in wanted]

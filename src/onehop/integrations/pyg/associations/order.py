@@ -41,6 +41,7 @@ def may_choose(lin: Any, x: Any) -> bool:
     weight = lin.weight
     return (
         not isinstance(weight, UninitializedParameter)
+        and not weight.is_inference()  # whatever it says of itself, it gets no gradient
         and weight.dtype is x.dtype
         and not wraps(x)
         and not wraps(weight)
