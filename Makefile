@@ -41,8 +41,8 @@ test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverag
 # tests too.
 test-thresholds: $(MADE)/develop $(MADE)/onehop  ## the patch's tests once more, with every threshold at its least
 	$(call say,pytest without thresholds)
-	ONEHOP_THRESHOLDS=none $(BIN)/python -m pytest tests/integrations/pyg tests/kernels/test_ordered_weights.py \
-	  --ignore tests/integrations/pyg/test_idioms.py $(ARGS)
+	ONEHOP_THRESHOLDS=none $(BIN)/python -m pytest $(if $(FILES),$(FILES),tests/integrations/pyg \
+	  tests/kernels/test_ordered_weights.py --ignore tests/integrations/pyg/test_idioms.py) $(ARGS)
 	$(if $(ONEHOP_PYG_SOURCE),$(BIN)/python tests/integrations/pyg/host_suite.py --source $(ONEHOP_PYG_SOURCE))
 
 # DGL's newest release in the registry was made for older releases of torch, so it stays out of .venv. It lies in
