@@ -213,4 +213,8 @@ FOUND: dict[str, Program] = {
         dtype="bfloat16",
         tight=False,
     ),
+    # What is remembered is lent in the mode that asks for it.
+    "edges that attention returns in inference mode are inference tensors": Program(
+        steps=(Call(context="inference", attention=True),), models=_of("GATConv")
+    ),
 }

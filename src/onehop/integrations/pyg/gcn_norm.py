@@ -123,7 +123,8 @@ def _with_weight(
         with torch.inference_mode(False), torch.no_grad():
             keep = edge_index[0] != edge_index[1]
             loops = torch.arange(num_nodes, device=edge_index.device).view(1, -1).repeat(2, 1)
-            found = remember(edge_index, rest, (torch.cat([edge_index[:, keep], loops], dim=1), keep))
+            made = torch.cat([edge_index[:, keep], loops], dim=1), keep
+        found = remember(edge_index, rest, made)
     edges, keep = found
     loop_weight = edge_weight.new_full((num_nodes,), 2.0 if improved else 1.0)
     is_loop = ~keep
