@@ -66,7 +66,9 @@ def _reachable(world: World) -> list[tuple[str, tuple[Tensor, int]]]:
     found: list[tuple[str, tuple[Tensor, int]]] = []
     for i, (out, born) in enumerate(world.outputs):
         found.append((f"output {i}", (out, born)))
-        if out.grad_fn is not None and out.retains_grad and out.grad is not None:
+        # After a batched gradient, what torch retained stands for a batch that is no more.
+        batched = torch._C._functorch.is_legacy_batchedtensor
+        if out.grad_fn is not None and out.retains_grad and out.grad is not None and not batched(out.grad):
             found.append((f"gradient of output {i}", (out.grad, version_of(out.grad))))
     for i, nodes in enumerate(world.nodes):
         found.append((f"features {i}", (nodes.x, 0)))
