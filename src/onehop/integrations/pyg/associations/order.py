@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 
+from onehop.graph.identity import CACHE
+from onehop.graph.lending import original
 from onehop.integrations import memory, reports
 from onehop.integrations.contexts import autocasts, context_reason, saving_is_watched, wraps
 from onehop.integrations.pyg import reuse
@@ -113,8 +115,23 @@ def is_finite(made: Tensor) -> bool:
 
     An infinite or missing feature of a node that sends to nobody is in no aggregate, but in the product; and
     0 times infinity, in a gradient, is NaN. So where anything is not finite, the layer's own order is kept.
+    Of a kept aggregate, it is found out once.
     """
-    return math.isfinite(float(made.detach().sum()))
+    if original(made) is made:
+        return math.isfinite(float(made.detach().sum()))
+    known: _Finite | None = CACHE.find(made, "finite")
+    if known is None:
+        known = _Finite(math.isfinite(float(made.detach().sum())))
+        CACHE.store(made, "finite", known)
+    return known.all
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Finite:
+    """A note on a kept aggregate: whether all of its entries are finite."""
+
+    all: bool
+    nbytes: int = 0
 
 
 def told(task: Task, layer: Any, order: str | None) -> None:
