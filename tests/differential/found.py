@@ -217,4 +217,8 @@ FOUND: dict[str, Program] = {
     "edges that attention returns in inference mode are inference tensors": Program(
         steps=(Call(context="inference", attention=True),), models=_of("GATConv")
     ),
+    # Attention weights are the asker's.
+    "attention weights that are written to, and then a backward pass": Program(
+        steps=(Call(attention=True), WriteOutput(), Checkpoint(), Backward(age=1)), models=_of("GATConv")
+    ),
 }

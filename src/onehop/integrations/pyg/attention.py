@@ -109,7 +109,8 @@ def _fused_gat(
         out, weights = gat(
             *operands, edge_score=score, edge_mask=mask, return_attention_weights=True, backend=call.backend
         )
-        pending.fill(weights)
+        # A copy, as below: the backward pass reads the weights, and their asker may write to them.
+        pending.fill(weights.clone())
         return out
 
     return AttentionTask(_form("GAT, fused", pending.asked), "sum", graph, source, run, "gat")
@@ -144,7 +145,8 @@ def _fused_gatv2(
         out, weights = gatv2(
             *operands, edge=features, edge_mask=mask, return_attention_weights=True, backend=call.backend
         )
-        pending.fill(weights)
+        # A copy, as below: the backward pass reads the weights, and their asker may write to them.
+        pending.fill(weights.clone())
         return out
 
     return AttentionTask(_form("GATv2, fused", pending.asked), "sum", graph, source, run, "gatv2")
@@ -180,9 +182,10 @@ def _transformer(call: Propagation) -> AttentionTask | str:
         mask = _drawn(layer, graph, key)
         if not asked:
             return attention(*operands, edge=features, edge_mask=mask, backend=call.backend)
-        out, layer._alpha = attention(
+        out, weights = attention(
             *operands, edge=features, edge_mask=mask, return_attention_weights=True, backend=call.backend
         )
+        layer._alpha = weights.clone()
         return out
 
     return AttentionTask(_form("dot-product attention, fused", asked), "sum", graph, value, run, "attention")
