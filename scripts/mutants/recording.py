@@ -1,0 +1,124 @@
+"""Which tests execute a line, and how long each takes: recorded once a test file, by coverage.py.
+
+Processes that tests start are recorded too. A recording is used as long as the source and the tests are the
+same, so only changed test files are recorded again while tests are written, and all where the source changed.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+import coverage
+import pytest
+import warm
+
+FOLDER = warm.BUILD / "recorded"
+# Seconds that the tests of one file may take.
+LONGEST, LONGEST_TEST = 1800, 120
+
+
+class Recorder:
+    """A plugin: one context a test, and its time if it passes."""
+
+    def __init__(self, name: str) -> None:
+        self.data = FOLDER / f"{name}.coverage"
+        self.seconds: dict[str, float] = {}
+        self.failed: list[str] = []
+        self.coverage = coverage.Coverage(
+            data_file=str(self.data), source=[str(warm.COPY)], config_file=False, messages=False
+        )
+        settings = FOLDER / f"{name}.ini"
+        lines = ["[run]", "parallel = true", f"source = {warm.COPY}", f"data_file = {self.data}.child"]
+        settings.write_text("\n".join([*lines, "context = ${MUTANTS_TEST}", ""]))
+        os.environ["COVERAGE_PROCESS_START"] = str(settings)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Switches the context."""
+        os.environ["MUTANTS_TEST"] = item.nodeid
+        self.coverage.switch_context(item.nodeid)
+        before = time.perf_counter()
+        # A test that forks while other threads run may find coverage's own lock taken in the child, for ever.
+        signal.setitimer(signal.ITIMER_REAL, LONGEST_TEST)
+        result = yield
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self.seconds[item.nodeid] = time.perf_counter() - before
+        self.coverage.switch_context("")
+        return result
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remembers what did not pass."""
+        if not report.passed:
+            self.failed.append(report.nodeid)
+
+    def pytest_collection(self) -> None:
+        """Begins before onehop is imported."""
+        signal.signal(signal.SIGALRM, _too_long)
+        self.coverage.start()
+
+    def finish(self) -> None:
+        """Writes what was recorded."""
+        self.coverage.stop()
+        self.coverage.save()
+        children = list(FOLDER.glob(f"{self.data.name}.child.*"))
+        if children:
+            self.coverage.combine([str(child) for child in [self.data, *children]])
+            self.coverage.save()
+        passed = {name: round(each, 3) for name, each in self.seconds.items() if name not in self.failed}
+        self.data.with_suffix(".json").write_text(json.dumps({"passed": passed, "failed": self.failed}))
+
+
+def _too_long(number: int, frame: object) -> None:
+    """Ends a test."""
+    raise TimeoutError(f"took longer than {LONGEST_TEST} seconds, which is recorded as not passed")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Tests by module and line, and their seconds."""
+
+    tests: dict[Path, dict[int, set[str]]]
+    seconds: dict[str, float]
+    failed: list[str]
+
+    def of(self, path: Path, first: int, last: int) -> set[str]:
+        """The tests that execute a line from ``first`` to ``last``."""
+        lines = self.tests.get(path, {})
+        return {test for line in range(first, last + 1) for test in lines.get(line, ())}
+
+
+def recording(files: list[Path], say: Callable[[str], None]) -> Recording:
+    """What is recorded of test files; records what is missing."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    shared = [*warm.SOURCE.rglob("*.py"), *(p for p in Path("tests").rglob("*.py") if "test_" not in p.name)]
+    key = hashlib.sha256(b"".join(p.read_bytes() for p in sorted(shared)))
+    tests: dict[Path, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    seconds: dict[str, float] = {}
+    failed: list[str] = []
+    for number, file in enumerate(files):
+        own = key.copy()
+        own.update(str(file).encode() + file.read_bytes())
+        name = own.hexdigest()[:20]
+        found = FOLDER / f"{name}.json"
+        if not found.exists():
+            say(f"recording {number + 1} of {len(files)}: {file}")
+            code = warm.run([str(file)], LONGEST, Recorder(name))
+            if not found.exists():
+                say(f"{file} is left out: its tests ended with {code}")
+                continue
+        kept = json.loads(found.read_text())
+        seconds |= kept["passed"]
+        failed += kept["failed"]
+        data = coverage.CoverageData(str(found.with_suffix(".coverage")))
+        data.read()
+        for measured in data.measured_files():
+            module = warm.SOURCE / Path(measured).relative_to(warm.COPY)
+            for line, contexts in data.contexts_by_lineno(measured).items():
+                tests[module][line] |= {context for context in contexts if context in kept["passed"]}
+    return Recording(tests, seconds, failed)
