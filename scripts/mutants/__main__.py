@@ -109,7 +109,7 @@ def attempt(mutant: Mutant, recorded: Recording, number: str) -> Result:
     before = time.monotonic()
     warm.write(mutant.path, mutant.text)
     try:
-        code = warm.run(["-x", *tests], 30 + 5 * sum(recorded.seconds[test] for test in tests))
+        code = warm.run(["-x", *tests], 20 + 3 * sum(recorded.seconds[test] for test in tests))
     finally:
         warm.restore(mutant.path)
     seconds = time.monotonic() - before

@@ -10,7 +10,7 @@ from changes import Mutant, mutants
 from recording import Recording
 
 MOST_TESTS = 40
-MOST_SECONDS = 30.0
+MOST_SECONDS = 20.0
 
 Place = tuple[Path, int]
 

@@ -70,20 +70,19 @@ def prepare() -> None:
     compileall.compile_dir(COPY, quiet=1)
     os.environ |= {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(COPY.parent), os.environ.get("PYTHONPATH")])),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "TRITON_INTERPRET": "1",
     }
-    sys.dont_write_bytecode = True
     sys.path.insert(0, str(Path.cwd()))
     exec(compile(_HOOK, str(COPY.parent / "sitecustomize.py"), "exec"), {"__file__": str(COPY.parent / "x")})
     import torch_geometric.nn  # noqa: F401
 
 
 def write(path: Path, text: str) -> None:
-    """Puts another text for a module into the copy."""
+    """Puts another text for a module into the copy, and removes what was compiled of the text before."""
     copied = COPY / path.relative_to(SOURCE)
     copied.write_text(text)
+    # Python would take it for up to date: the time of both texts may be the same.
     for compiled in copied.parent.glob(f"__pycache__/{copied.stem}.*.pyc"):
         compiled.unlink()
 
