@@ -8,7 +8,7 @@ compared by identity are then others than the ones tested. It draws no sample, a
 tests.
 
 Never changed, because no test should notice: annotations, docstrings and other texts, arguments of exceptions
-and of log calls, and decorators (of data classes, properties and caches of functions).
+and of log calls, decorators (of data classes, properties and caches of functions), and the ``strict`` of zip.
 """
 
 import ast
@@ -148,7 +148,7 @@ def _excluded(tree: ast.Module) -> list[tuple[tuple[int, int], tuple[int, int]]]
     return [
         ((node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0))
         for node in nodes
-        if isinstance(node, ast.expr | ast.stmt)
+        if isinstance(node, ast.expr | ast.stmt | ast.keyword)
     ]
 
 
@@ -157,6 +157,8 @@ def _is_text(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func)
         return name.rpartition(".")[2] in TEXT_CALLS or name in ("cast", "TypeVar")
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"
     if isinstance(node, ast.Raise):
         return isinstance(node.exc, ast.Call)
     if isinstance(node, ast.If):

@@ -2,15 +2,17 @@
 
 import ast
 import functools
+import itertools
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from changes import Mutant, mutants
 from recording import Recording
+from warm import SOURCE
 
-MOST_TESTS = 40
-MOST_SECONDS = 20.0
+# Tests and their seconds, at first and if those notice nothing.
+MOST = ((40, 10.0), (300, 40.0))
 
 Place = tuple[Path, int]
 
@@ -76,24 +78,44 @@ def executing(mutant: Mutant, recorded: Recording) -> set[str]:
     return exactly or recorded.of(mutant.path, statement.lineno, max(last, statement.lineno))
 
 
-def chosen(tests: set[str], seconds: dict[str, float], folder: str) -> list[str]:
-    """Of many tests the fastest of each function before its others, and those of ``folder`` before others."""
+def chosen(mutant: Mutant, recorded: Recording) -> list[list[str]]:
+    """The tests to run against a mutant, the most telling first, in two parts: a quick look and a long one.
+
+    Tests of one function that execute the same lines of the module are alike, so one of each kind goes before
+    a second of any; among these come first the tests of the same name, then those of the same folder, then
+    fast ones.
+    """
+    tests, lines = executing(mutant, recorded), _lines(mutant.path, recorded)
+    own = f"tests/{mutant.path.relative_to(SOURCE).parent}/test_{mutant.path.stem}"
+    folder = own.rpartition("/")[0]
     rank: dict[str, int] = {}
-    seen: dict[str, int] = defaultdict(int)
-    for test in sorted(tests, key=lambda test: (seconds[test], test)):
-        function = test.partition("[")[0]
-        rank[test] = seen[function]
-        seen[function] += 1
-    kept: list[str] = []
-    total = 0.0
-    for test in sorted(
-        tests, key=lambda test: (rank[test], not test.startswith(folder), seconds[test], test)
-    ):
-        total += seconds[test]
-        if kept and (total > MOST_SECONDS or len(kept) == MOST_TESTS):
-            break
-        kept.append(test)
-    return sorted(kept, key=lambda test: (seconds[test], test))
+    seen: Counter[tuple[str, frozenset[int]]] = Counter()
+    for test in sorted(tests, key=lambda test: (recorded.seconds[test], test)):
+        kind = test.partition("[")[0], lines[test]
+        rank[test] = seen[kind]
+        seen[kind] += 1
+
+    def order(test: str) -> tuple[object, ...]:
+        return rank[test], not test.startswith(own), not test.startswith(folder), recorded.seconds[test], test
+
+    parts: list[list[str]] = []
+    left = sorted(tests, key=order)
+    for most, most_seconds in MOST:
+        total = itertools.accumulate(recorded.seconds[test] for test in left)
+        number = max(1, sum(seconds <= most_seconds for seconds in itertools.islice(total, most)))
+        parts.append(left[:number])
+        left = left[number:]
+    return [part for part in parts if part]
+
+
+@functools.cache
+def _lines(path: Path, recorded: Recording) -> dict[str, frozenset[int]]:
+    """By test, what it executes of a module."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for line, tests in recorded.tests[path].items():
+        for test in tests:
+            found[test].add(line)
+    return {test: frozenset(lines) for test, lines in found.items()}
 
 
 @functools.cache
