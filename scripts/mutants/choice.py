@@ -124,9 +124,11 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _assigned(path: Path, names: set[str]) -> set[int]:
-    """The lines on which a module gives these names their values."""
-    found: set[int] = set()
+    """The lines on which a module gives these names their values; of a class, all fields' defaults."""
+    nodes: list[ast.stmt] = []
     for node in _tree(path).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).strip("()") in names:
-            found |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return found
+        if isinstance(node, ast.ClassDef) and node.name in names:
+            nodes += [field for field in node.body if isinstance(field, ast.AnnAssign)]
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).strip("()") in names:
+            nodes.append(node)
+    return {line for node in nodes for line in range(node.lineno, (node.end_lineno or 0) + 1)}
