@@ -11,7 +11,7 @@ import sys
 import time
 import tomllib
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,11 @@ LEAST_SHARE = 0.9
 
 @dataclass(frozen=True)
 class Result:
-    """A mutant that was tried: how its tests ended (0: it survived), and in how many seconds."""
+    """A mutant that was tried, and by which test it was caught: by all where no single one failed."""
 
     mutant: Mutant
-    code: int
+    caught: bool
+    by: list[str]
     seconds: float
 
 
@@ -83,9 +84,8 @@ def main() -> int:
         say("no test executes a line that could be changed there")
         return 1
     say(f"{len(drawn)} mutants, of {sum(map(len, found.values()))} on {len(found)} lines that tests execute")
-    return report(
-        [attempt(mutant, recorded, f"{n + 1:4}/{len(drawn)}") for n, mutant in enumerate(drawn)], accepted
-    )
+    tried = [attempt(mutant, recorded, f"{n + 1:4}/{len(drawn)}") for n, mutant in enumerate(drawn)]
+    return report(verified(tried), accepted)
 
 
 def modules(names: list[str]) -> list[Path]:
@@ -103,34 +103,57 @@ def test_files() -> list[Path]:
 
 def attempt(mutant: Mutant, recorded: Recording, number: str) -> Result:
     """Runs the tests of its line against a mutant."""
-    place = mutant.path.relative_to(warm.SOURCE)
     before = time.monotonic()
-    code = number_of_tests = 0
+    warm.FAILED.unlink(missing_ok=True)
+    code = count = 0
     warm.write(mutant.path, mutant.text)
     try:
         for tests in chosen(mutant, recorded):
-            number_of_tests += len(tests)
-            code = warm.run(["-x", *tests], 20 + 3 * sum(recorded.seconds[test] for test in tests))
+            count += len(tests)
+            code = warm.run(
+                ["-x", *tests], 20 + 3 * sum(recorded.seconds[test] for test in tests), warm.Failure()
+            )
             if code:
                 break
     finally:
         warm.restore(mutant.path)
+    # Where no test failed, as when the module cannot be imported, all of them must pass without the change.
+    by = [] if code <= 0 or code == warm.CAUGHT_BY_TIME else tests
+    if warm.FAILED.exists():
+        by = [warm.FAILED.read_text()]
     seconds = time.monotonic() - before
     outcome = {0: "SURVIVED", warm.CAUGHT_BY_TIME: "caught by time"}.get(code, "caught")
-    where = f"{place}:{mutant.line} {mutant.operator}"
-    say(f"{number} {outcome:14} {seconds:5.1f} s, {number_of_tests:3} tests  {where}")
-    return Result(mutant, code, seconds)
+    where = f"{mutant.path.relative_to(warm.SOURCE)}:{mutant.line} {mutant.operator}"
+    say(f"{number} {outcome:14} {seconds:5.1f} s, {count:3} tests  {where}")
+    return Result(mutant, code != 0, by, seconds)
+
+
+def verified(results: list[Result]) -> list[Result]:
+    """The results without those of tests that fail although nothing is changed."""
+    left = sorted({test for result in results for test in result.by})
+    wrong: set[str] = set()
+    while left:
+        say(f"verifying that {len(left)} tests pass without a change")
+        warm.FAILED.unlink(missing_ok=True)
+        if warm.run(["-x", *left], 1800, warm.Failure()) == 0:
+            break
+        if not warm.FAILED.exists():
+            raise SystemExit(f"these tests cannot be run: {(warm.BUILD / 'output.txt').read_text()}")
+        wrong.add(warm.FAILED.read_text())
+        say(f"fails without a change, and so tells nothing: {warm.FAILED.read_text()}")
+        left = [test for test in left if test not in wrong]
+    return [replace(each, caught=each.caught and not wrong.intersection(each.by)) for each in results]
 
 
 def report(results: list[Result], accepted: dict[str, Any]) -> int:
     """Prints the table and the survivors."""
     by_module: dict[Path, list[bool]] = defaultdict(list)
     for result in results:
-        by_module[result.mutant.path.relative_to(warm.SOURCE)].append(result.code != 0)
+        by_module[result.mutant.path.relative_to(warm.SOURCE)].append(result.caught)
     say(f"\n{'module':48} mutants  caught  survived")
     for module, caught in sorted(by_module.items()):
         say(f"{module!s:48} {len(caught):7} {sum(caught):7} {len(caught) - sum(caught):9}")
-    survivors = [result.mutant for result in results if result.code == 0]
+    survivors = [result.mutant for result in results if not result.caught]
     for mutant in survivors:
         module = mutant.path.relative_to(warm.SOURCE)
         before, after = mutant.path.read_text().splitlines(), mutant.text.splitlines()

@@ -7,6 +7,7 @@ install may have one of its own.
 
 import compileall
 import contextlib
+import fcntl
 import os
 import resource
 import shutil
@@ -23,9 +24,12 @@ import pytest
 BUILD = Path("build/mutants").absolute()
 SOURCE = Path("src/onehop").absolute()
 COPY = BUILD / "source" / "onehop"
+FAILED = BUILD / "failed.txt"
 CAUGHT_BY_TIME = 124
 # More than any test needs. A mutant that allocates without end fails instead of taking the machine along.
 MOST_BYTES = 8 << 30
+
+_held: list[Any] = []
 
 _HOOK = '''"""Makes onehop the copy beside this file."""
 
@@ -62,8 +66,27 @@ class Unshrunk:
         hypothesis.settings.load_profile("mutants")
 
 
+class Failure:
+    """A plugin: writes down which test failed."""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """The first alone: tests end with it."""
+        if report.failed:
+            FAILED.write_text(report.nodeid)
+
+    def finish(self) -> None:
+        """Nothing is left to be done."""
+
+
 def prepare() -> None:
     """Copies the source, and imports what takes long."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    lock = (BUILD / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
+    except BlockingIOError:
+        raise SystemExit(f"{BUILD} is in use: only one run at a time has its mutants there") from None
+    _held.append(lock)
     shutil.rmtree(COPY.parent, ignore_errors=True)
     shutil.copytree(SOURCE, COPY, ignore=shutil.ignore_patterns("__pycache__"))
     (COPY.parent / "sitecustomize.py").write_text(_HOOK)
