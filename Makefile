@@ -24,7 +24,7 @@ MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS))
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-dgl mutants gpu-check lint format bench results wheel clean
+.PHONY: help demo test test-thresholds test-dgl mutants gpu-check lint format bench results wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -36,6 +36,14 @@ demo: $(MADE)/demo $(MADE)/onehop  ## train six PyG models with and without oneh
 test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverage
 	$(call say,pytest)
 	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90 $(ARGS)
+
+# What is done from a size on alone, done at every size. With ONEHOP_PYG_SOURCE, a checkout of PyG's source, its own
+# tests too.
+test-thresholds: $(MADE)/develop $(MADE)/onehop  ## the patch's tests once more, with every threshold at its least
+	$(call say,pytest without thresholds)
+	ONEHOP_THRESHOLDS=none $(BIN)/python -m pytest tests/integrations/pyg tests/kernels/test_ordered_weights.py \
+	  --ignore tests/integrations/pyg/test_idioms.py $(ARGS)
+	$(if $(ONEHOP_PYG_SOURCE),$(BIN)/python tests/integrations/pyg/host_suite.py --source $(ONEHOP_PYG_SOURCE))
 
 # DGL's newest release in the registry was made for older releases of torch, so it stays out of .venv. It lies in
 # a folder of its own and sees the packages of .venv; the tests help it to be imported.

@@ -1,5 +1,6 @@
 """Fixtures that every folder of tests may use."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,8 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
+
+from onehop import thresholds
 
 # Before anything imports triton: in tests its kernels are interpreted, on CPU tensors.
 os.environ["TRITON_INTERPRET"] = "1"
@@ -55,6 +58,22 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv("ONEHOP_CACHE_DIR", str(folder))
     return folder
+
+
+@pytest.fixture
+def bounds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets thresholds, by name, for the length of the test."""
+
+    def change(**values: int) -> None:
+        monkeypatch.setattr(thresholds, "now", dataclasses.replace(thresholds.now, **values))
+
+    return change
+
+
+@pytest.fixture
+def ordinary_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thresholds as users have them, also where ONEHOP_THRESHOLDS=none is set: for tests of what they do."""
+    monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
 
 
 @pytest.fixture

@@ -232,6 +232,9 @@ NB_MODULE(_native, m) {
       "fingerprint",
       [](Address data, int64_t bytes, int threads) { return onehop::fingerprint(at(data), bytes, threads); }, "data"_a,
       "bytes"_a, "threads"_a, Released());
+  m.def(
+      "sampled_fingerprint",
+      [](Address data, int64_t bytes) { return onehop::sampled_fingerprint(at(data), bytes); }, "data"_a, "bytes"_a);
 
   m.def("bind_openmp", &onehop::bind_openmp, "path"_a);
   m.def("openmp_bound", &onehop::openmp_bound);

@@ -13,6 +13,9 @@ constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15u;
 constexpr int kChains = 8;
 constexpr int64_t kStepBytes = kChains * 8;
 constexpr int64_t kPieces = 16;
+// Of larger arrays, so many places are looked at.
+constexpr int64_t kWholeBytes = 256 << 10;
+constexpr int64_t kPlaces = 256;
 
 uint64_t mixed(uint64_t state, uint64_t word) {
   state = (state ^ word) * kMultiplier;
@@ -54,6 +57,16 @@ uint64_t fingerprint(const void* data, int64_t bytes, int threads) {
       &context);
   uint64_t result = 0;
   for (const uint64_t piece : context.results) result = mixed(result, piece);
+  return result;
+}
+
+uint64_t sampled_fingerprint(const void* data, int64_t bytes) {
+  const char* bytes_of = static_cast<const char*>(data);
+  if (bytes <= kWholeBytes) return fingerprint_of_piece(bytes_of, bytes);
+  uint64_t result = static_cast<uint64_t>(bytes);
+  const int64_t last = bytes - kStepBytes;
+  for (int64_t place = 0; place < kPlaces; ++place)
+    result = mixed(result, fingerprint_of_piece(bytes_of + last * place / (kPlaces - 1), kStepBytes));
   return result;
 }
 

@@ -17,6 +17,8 @@ variable                  meaning                                               
 ``ONEHOP_CHECK``          ``full``: the patch compares the contents of every             ``version``
                           ``edge_index`` with what it cached, not the version alone
 ``ONEHOP_TUNED``          ``0``: plans that were tuned earlier are not used              ``1``
+``ONEHOP_THRESHOLDS``     ``none``: what is done from a size on alone is done always,    ``ordinary``
+                          for tests (:mod:`onehop.thresholds`)
 ``ONEHOP_CACHE_DIR``      where generated graphs and tuning results are kept             the user's cache
 ========================  =============================================================  ==================
 """
@@ -75,6 +77,14 @@ def full_check() -> bool:
     if value not in ("version", "full"):
         raise ConfigurationError(f"ONEHOP_CHECK must be 'version' or 'full', not {value!r}.")
     return value == "full"
+
+
+def without_thresholds() -> bool:
+    """Whether what is done from a size on alone is done always."""
+    value = os.environ.get("ONEHOP_THRESHOLDS", "ordinary")
+    if value not in ("ordinary", "none"):
+        raise ConfigurationError(f"ONEHOP_THRESHOLDS must be 'ordinary' or 'none', not {value!r}.")
+    return value == "none"
 
 
 def cache_dir() -> Path:

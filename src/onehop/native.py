@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
-from onehop import _native as extension, config
-from onehop.errors import ConfigurationError
+from onehop import _native as extension, config, thresholds
+from onehop.errors import BackendError, ConfigurationError
 
-__all__ = ["DTYPE_CODES", "POOLED_BYTES", "TORCH_CPU_LIBRARY", "empty", "extension", "threads"]
+__all__ = ["DTYPE_CODES", "TORCH_CPU_LIBRARY", "address", "empty", "extension", "threads"]
 
 # Numbers of onehop::DType in csrc/include/onehop/kernels.hpp.
 DTYPE_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -20,13 +20,28 @@ DTYPE_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.floa
 # Holds, or depends on, the OpenMP runtime that every loop of ours runs on.
 TORCH_CPU_LIBRARY = str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
 
-# From this size on, an output comes from the pool; below, torch's allocator recycles as well as it would.
-POOLED_BYTES = 1 << 20
+# Not a string, which torch would read anew at every call.
+_CPU = torch.device("cpu")
 
 
 def threads() -> int:
     """How many threads a kernel may use: torch's number."""
     return torch.get_num_threads()
+
+
+def address(tensor: torch.Tensor) -> int:
+    """The place of a CPU tensor's first element, as native code takes it.
+
+    Raises:
+        BackendError: The tensor is on another device, where native code cannot read. On "meta" the place
+            would be 0, which stands for an operand that is left out.
+    """
+    if not tensor.is_cpu:
+        raise BackendError(
+            f"native code was given a tensor of shape {list(tensor.shape)} on {tensor.device}, and reads the "
+            "CPU's memory alone; move all operands to one device."
+        )
+    return tensor.data_ptr()
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -39,8 +54,9 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     Raises:
         MemoryError: The system has no memory of that size.
     """
-    if math.prod(shape) * dtype.itemsize < POOLED_BYTES:
-        return torch.empty(*shape, dtype=dtype)  # extents one by one, which torch takes a third sooner
+    if math.prod(shape) * dtype.itemsize < thresholds.now.pooled_bytes:
+        # Extents one by one, which torch takes a third sooner.
+        return torch.empty(*shape, dtype=dtype, device=_CPU)
     return extension.pool_empty(shape, DTYPE_CODES[dtype])
 
 

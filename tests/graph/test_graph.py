@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch
 from hypothesis import given
 
 from onehop import Graph, IndexRangeError
-from onehop.graph import build, by_number
+from onehop.graph import by_number
 
 from .strategies import assert_is, edge_lists
 
@@ -126,8 +127,8 @@ def test_numbers_of_nodes_may_be_numpys() -> None:
     assert (graph.num_src, graph.num_dst) == (3, 2)
 
 
-def test_edge_numbers_of_64_bits(rng, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "WIDE_EDGES", 100)
+def test_edge_numbers_of_64_bits(rng, bounds: Callable[..., None]) -> None:
+    bounds(wide_edges=100)
     edge_index = random_edges(rng, 30, 20, 400)
     graph = Graph.from_edge_index(edge_index, size=(30, 20))
     assert graph.perm.dtype == torch.int64
@@ -136,11 +137,11 @@ def test_edge_numbers_of_64_bits(rng, monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(graph.transpose().edge_index(), edge_index.flip(0))
 
 
-def test_wide_and_narrow_edge_numbers_mix(rng, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_and_narrow_edge_numbers_mix(rng, bounds: Callable[..., None]) -> None:
     edge_index = random_edges(rng, 30, 20, 400)
     narrow = Graph.from_edge_index(edge_index, size=(30, 20))
     assert narrow.perm.dtype == torch.int32
-    monkeypatch.setattr(build, "WIDE_EDGES", 100)
+    bounds(wide_edges=100)
     assert narrow.transpose().perm.dtype == torch.int64
     assert torch.equal(narrow.transpose().edge_index(), edge_index.flip(0))
 

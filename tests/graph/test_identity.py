@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -77,25 +78,79 @@ def test_an_entry_of_an_edited_tensor_is_given_up(cache, tensor):
     assert cache.info().bytes == 0
 
 
-@pytest.mark.parametrize(
-    "write",
-    [lambda t: t.data.__setitem__((0, 0), 99), lambda t: t.numpy().__setitem__((0, 0), 99)],
-    ids=["data", "numpy"],
-)
-def test_writes_that_torch_does_not_count_need_the_full_check(write, cache, tensor, monkeypatch):
-    held = Held()
+UNCOUNTED = {
+    "data": lambda t, array: t.data.__setitem__((0, 3), 99),
+    "numpy": lambda t, array: t.numpy().__setitem__((0, 3), 99),
+    "the array it was made from": lambda t, array: array.__setitem__((0, 3), 99),
+    "DLPack": lambda t, array: torch.from_dlpack(t).__setitem__((0, 3), 99),
+    "untyped_storage": lambda t, array: t.untyped_storage().__setitem__(8, 99),
+}
+
+
+@pytest.mark.parametrize("write", UNCOUNTED)
+def test_writes_that_torch_does_not_count_are_seen(write, cache):
+    array = np.arange(12).reshape(2, 6)
+    tensor = torch.from_numpy(array)
+    version = tensor._version
+    cache.store(tensor, "graph", Held())
+    UNCOUNTED[write](tensor, array)
+    assert tensor._version == version
+    assert cache.find(tensor, "graph") is None
+
+
+def test_uncounted_writes_to_few_entries_of_a_large_tensor_need_the_full_check(monkeypatch):
+    cache = IdentityCache(lambda: 1 << 20)
+    tensor, held = torch.zeros(2, 40_000, dtype=torch.long), Held()
     cache.store(tensor, "graph", held)
-    write(tensor)
+    tensor.data[0, 12_345] = 1
     # The documented blind spot.
     assert cache.find(tensor, "graph") is held
+    tensor.data[0, ::3] = 1
+    assert cache.find(tensor, "graph") is None
+    cache.store(tensor, "graph", held)
     monkeypatch.setenv("ONEHOP_CHECK", "full")
     # What was stored without its contents cannot be checked, so it is not used.
     assert cache.find(tensor, "graph") is None
     cache.store(tensor, "graph", held)
     assert cache.find(tensor, "graph") is held
-    write(tensor)
-    tensor.data[0, 1] = 77
+    tensor.data[0, 12_346] = 5
     assert cache.find(tensor, "graph") is None
+
+
+def test_an_alias_with_a_counter_of_its_own_is_another_tensor(cache):
+    buffer = torch.zeros(2, 40_000, dtype=torch.long)
+    alias = buffer.data
+    cache.store(alias, "graph", Held())
+    assert cache.find(buffer, "graph") is None
+    buffer[0, 12_345] = 1
+    again = buffer.data
+    assert again._version == alias._version
+    assert cache.find(again, "graph") is None
+
+
+def test_a_tensor_that_was_recognised_can_be_swapped(cache):
+    one, other = torch.zeros(2, 3, dtype=torch.long), torch.ones(2, 3, dtype=torch.long)
+    held = Held()
+    cache.store(one, "graph", held)
+    torch.utils.swap_tensors(one, other)
+    assert cache.find(one, "graph") is None
+    assert cache.find(other, "graph") is None
+    torch.utils.swap_tensors(one, other)
+    assert cache.find(one, "graph") is held
+
+
+def test_of_the_views_of_one_tensor_the_last_are_remembered(cache):
+    base = torch.arange(600).view(2, 300)
+    views = [base[:, i : i + 3] for i in range(100)]
+    for view in views:
+        cache.store(view, "graph", Held(1))
+        cache.store(view, "scales", Held(1))
+    assert [cache.find(view, "graph") is not None for view in views] == [False] * 92 + [True] * 8
+    assert cache.find(views[-1], "scales") is not None
+    assert cache.info().entries == cache.info().bytes == 16
+    del view, views, base
+    assert cache.info().entries == 0
+    assert cache._views == {}
 
 
 def test_the_full_check_counts_its_copies(cache, tensor, monkeypatch):

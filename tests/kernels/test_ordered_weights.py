@@ -4,15 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from onehop import Graph, aggregate, cache_info, clear_cache, native
-from onehop.kernels.cpu.ordered_weights import LEAST_EDGES
+from onehop import Graph, aggregate, cache_info, clear_cache, native, thresholds
 from onehop.reference import aggregate as reference
 
 
 @pytest.fixture
 def edges() -> Tensor:
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(500, (2, LEAST_EDGES + 3), generator=generator)
+    return torch.randint(500, (2, thresholds.ORDINARY.ordered_edges + 3), generator=generator)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ import torch
 
 import onehop
 from onehop import ArgumentError, Graph, reference
-from onehop.graph import build
 from tests.ops.comparison import compare
 from tests.ops.hostile_graphs import HOSTILE
 
@@ -52,8 +51,8 @@ def test_a_hub_that_is_cut_into_pieces(heads, dtype):
     check(edge_index, 40, 40, scores_for(12000, (heads,), dtype))
 
 
-def test_edge_numbers_of_64_bits(monkeypatch):
-    monkeypatch.setattr(build, "WIDE_EDGES", 0)
+def test_edge_numbers_of_64_bits(bounds):
+    bounds(wide_edges=0)
     edge_index, num_src, num_dst = HOSTILE["random"]
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
     assert graph.perm is not None

@@ -48,7 +48,7 @@ class Workload:
     def weight(self) -> Tensor:
         """[E], float32, between 0.5 and 1.5, in the order of ``edge_index``."""
         generator = torch.Generator().manual_seed(1)
-        return torch.rand(self.edge_index.size(1), generator=generator) + 0.5
+        return torch.rand(self.edge_index.size(1), generator=generator, device="cpu") + 0.5
 
     @cached_property
     def sorted_weight(self) -> Tensor:
@@ -79,9 +79,13 @@ class Case:
         self.workload = workload
         self.operation = operation
         self.width = width
-        self.x = torch.randn(workload.num_nodes, width, generator=generator)
+        self.x = torch.randn(workload.num_nodes, width, generator=generator, device="cpu")
         """[N, F]."""
-        self.grad = torch.randn(workload.num_nodes, width, generator=generator) if self.backward else None
+        self.grad = (
+            torch.randn(workload.num_nodes, width, generator=generator, device="cpu")
+            if self.backward
+            else None
+        )
         """[N, F], the gradient of the result; None for forward alone."""
 
     @property

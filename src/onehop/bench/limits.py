@@ -95,7 +95,7 @@ def streaming(buffer_bytes: int, rounds: int, extension: Any = native.extension)
         extension: The native module.
     """
     # Ones, because pages that were never written would all be the system's one page of zeros.
-    source = torch.ones(max(buffer_bytes // _FLOAT_BYTES, 1))
+    source = torch.ones(max(buffer_bytes // _FLOAT_BYTES, 1), device="cpu")
     target = torch.zeros_like(source)
     size = source.numel() * _FLOAT_BYTES
     times = interleave(
@@ -123,8 +123,8 @@ def random_gather(
     roofs = []
     for floats in row_floats:
         count = max(matrix_bytes // (floats * _FLOAT_BYTES), 1)
-        x = torch.ones(count, floats)
-        index = torch.randint(count, (count,), generator=generator, dtype=torch.int32)
+        x = torch.ones(count, floats, device="cpu")
+        index = torch.randint(count, (count,), generator=generator, dtype=torch.int32, device="cpu")
         roofs.append(gather_roof(x, index, rounds, extension))
     return roofs
 

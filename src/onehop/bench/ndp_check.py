@@ -46,7 +46,9 @@ def output_errors(
     for first in range(0, width, _COLUMNS):
         progress("checking results", first / width)
         columns = (first, min(first + _COLUMNS, width))
-        x = torch.randn(graph.num_src, columns[1] - first, generator=torch.Generator().manual_seed(first))
+        x = torch.randn(
+            graph.num_src, columns[1] - first, generator=torch.Generator().manual_seed(first), device="cpu"
+        )
         wide = x.double()
         if full:
             expected = onehop.aggregate(graph, wide)

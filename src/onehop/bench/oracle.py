@@ -23,12 +23,14 @@ class Oracle:
     def __init__(self, case: Case, most_entries: int = MOST_ENTRIES) -> None:
         edges = max(case.workload.num_edges, 1)
         count = min(max(most_entries // edges, 2), case.width)
-        self.columns = torch.linspace(0, case.width - 1, count).round().long()
+        self.columns = torch.linspace(0, case.width - 1, count, device="cpu").round().long()
         """[C], the columns that are compared."""
         self._shape = (case.workload.num_nodes, case.width)
         degrees = case.workload.graph.out_degrees if case.backward else case.workload.graph.in_degrees
         # A sum's rounding error grows with the number of terms.
-        self._scale = (degrees + 1).double().unsqueeze(-1) if case.reduce == "sum" else torch.tensor(1.0)
+        self._scale = (
+            (degrees + 1).double().unsqueeze(-1) if case.reduce == "sum" else torch.tensor(1.0, device="cpu")
+        )
         self._expected = _run(case, self.columns, torch.float64)
         naive = _run(case, self.columns, torch.float32)
         self.tolerance = SLACK * self._error(naive) + torch.finfo(torch.float32).eps

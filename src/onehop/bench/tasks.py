@@ -82,7 +82,7 @@ def load_task(path: Path) -> Task:
 def degree_features(dataset: Dataset) -> Tensor:
     """[N, 3], float32: standardised log2(1 + in-degree) and log2(1 + out-degree), and a one."""
     source, target = dataset.edge_index
-    columns = [torch.ones(dataset.num_nodes)]
+    columns = [torch.ones(dataset.num_nodes, device="cpu")]
     for ends in (target, source):
         logs = torch.bincount(ends, minlength=dataset.num_nodes).add(1).log2()
         columns.append((logs - logs.mean()) / logs.std(correction=0).clamp(min=1e-6))
@@ -93,14 +93,14 @@ def degree_labels(dataset: Dataset) -> Tensor:
     """[N], int64: 0 to 3, the quarter of the nodes that a node's in-degree falls into."""
     degrees = torch.bincount(dataset.edge_index[1], minlength=dataset.num_nodes)
     ordered = degrees.sort().values
-    bounds = ordered[(torch.tensor([1, 2, 3]) * len(ordered)) // 4]
+    bounds = ordered[(torch.tensor([1, 2, 3], device="cpu") * len(ordered)) // 4]
     return torch.bucketize(degrees, bounds, right=True)
 
 
 def split(known: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Masks [N] for training and for testing, drawn among the nodes whose label is known."""
     nodes = known.nonzero().squeeze(1)
-    order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
+    order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed), device="cpu")]
     cut, rest = round(_TRAIN * len(nodes)), round((_TRAIN + _VAL) * len(nodes))
     train, test = torch.zeros_like(known), torch.zeros_like(known)
     train[order[:cut]] = True

@@ -70,11 +70,11 @@ class CommunityTwin:
 
 
 def _edge_index(rows: Rows) -> Tensor:
-    edge_index = torch.empty((2, len(rows.col)), dtype=torch.int64)
+    edge_index = torch.empty((2, len(rows.col)), dtype=torch.int64, device="cpu")
     edge_index[0] = torch.from_numpy(rows.col)
     num_nodes = len(rows.rowptr) - 1
     degrees = torch.from_numpy(np.diff(rows.rowptr))
-    edge_index[1] = torch.repeat_interleave(torch.arange(num_nodes, dtype=torch.int32), degrees)
+    edge_index[1] = torch.repeat_interleave(torch.arange(num_nodes, dtype=torch.int32, device="cpu"), degrees)
     return edge_index
 
 

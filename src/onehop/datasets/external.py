@@ -83,8 +83,8 @@ def _from_ogb(name: str) -> Dataset:
     parts = collection.get_idx_split()
     masks = []
     for part in ("train", "valid", "test"):
-        mask = torch.zeros(num_nodes, dtype=torch.bool)
-        mask[torch.as_tensor(parts[part])] = True
+        mask = torch.zeros(num_nodes, dtype=torch.bool, device="cpu")
+        mask[torch.as_tensor(parts[part], device="cpu")] = True
         masks.append(mask)
     return Dataset(
         name=f"ogb:{name}",

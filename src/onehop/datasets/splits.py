@@ -53,7 +53,7 @@ def by_class(labels: np.ndarray, per_class: int, val: float, test: float, rng: n
 
 
 def _masks(num_nodes: int, *parts: np.ndarray) -> Split:
-    masks = [torch.zeros(num_nodes, dtype=torch.bool) for _ in parts]
+    masks = [torch.zeros(num_nodes, dtype=torch.bool, device="cpu") for _ in parts]
     for mask, part in zip(masks, parts, strict=True):
         mask[torch.from_numpy(part)] = True
     return Split(*masks)

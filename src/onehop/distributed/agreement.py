@@ -76,7 +76,9 @@ def same(what: str, values: list[Any], advice: str) -> None:
 def from_first(doing: str, make: Callable[[], Tensor], count: int, group: dist.ProcessGroup | None) -> Tensor:
     """[count], int32: what rank 0 makes, in every process."""
     rank, parts = place(group)
-    made = together(doing, make if rank == 0 else lambda: torch.empty(count, dtype=torch.int32), group)
+    made = together(
+        doing, make if rank == 0 else lambda: torch.empty(count, dtype=torch.int32, device="cpu"), group
+    )
     if parts > 1:
         try:
             dist.broadcast(made, group=group, group_src=0)

@@ -193,6 +193,6 @@ def _mask(
     if dropout == 0:
         return None
     if seed is None:
-        seed = int(torch.randint(2**63 - 1, ()))
+        seed = int(torch.randint(2**63 - 1, (), device="cpu"))
     # By the whole graph's numbers of the edges, so that all processes draw what one would.
     return dropout_mask(graph.owned_edges, heads, dropout, seed, dtype)

@@ -40,7 +40,7 @@ class Division(ABC):
         source, target, numbers = self.edges(rank)
         halo = self.halo(rank)
         remote = self.owner[source] != rank
-        boundary = torch.zeros(len(self.owner), dtype=torch.bool)
+        boundary = torch.zeros(len(self.owner), dtype=torch.bool, device="cpu")
         boundary[target[remote]] = True
         owned = (self.owner == rank).nonzero().squeeze(1)
         owned = torch.cat([owned[~boundary[owned]], owned[boundary[owned]]])
@@ -49,10 +49,10 @@ class Division(ABC):
             nodes = self.halo(receiver)
             sent.append(nodes[self.owner[nodes] == rank])
             cut_rows += len(nodes)
-        number = torch.full((len(self.owner),), -1, dtype=torch.int32)
-        number[owned] = torch.arange(len(owned), dtype=torch.int32)
+        number = torch.full((len(self.owner),), -1, dtype=torch.int32, device="cpu")
+        number[owned] = torch.arange(len(owned), dtype=torch.int32, device="cpu")
         send_rows = number[torch.cat(sent)].long()
-        number[halo] = torch.arange(len(owned), len(owned) + len(halo), dtype=torch.int32)
+        number[halo] = torch.arange(len(owned), len(owned) + len(halo), dtype=torch.int32, device="cpu")
         return Part(
             rank=rank,
             parts=self.parts,
@@ -66,7 +66,7 @@ class Division(ABC):
             halo_nodes=halo,
             halo_counts=torch.bincount(self.owner[halo], minlength=self.parts),
             send_rows=send_rows,
-            send_counts=torch.tensor([len(nodes) for nodes in sent]),
+            send_counts=torch.tensor([len(nodes) for nodes in sent], device="cpu"),
             source=number[source],
             target=number[target],
             edge_numbers=numbers,

@@ -12,6 +12,6 @@ def fingerprint(*tensors: Tensor) -> int:
     digest = hashlib.sha256()
     for tensor in tensors:
         plain = tensor.contiguous()
-        contents = native.extension.fingerprint(plain.data_ptr(), plain.nbytes, native.threads())
+        contents = native.extension.fingerprint(native.address(plain), plain.nbytes, native.threads())
         digest.update(f"{tuple(plain.shape)} {plain.dtype} {contents};".encode())
     return int.from_bytes(digest.digest()[:8], "little") >> 1

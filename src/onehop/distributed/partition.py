@@ -62,7 +62,10 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
         metis.require("method 'metis'", instead="greedy")
     if parts == 1 or graph.num_edges == 0:
         return (
-            torch.arange(graph.num_dst).mul_(parts).div_(max(graph.num_dst, 1), rounding_mode="floor").int()
+            torch.arange(graph.num_dst, device="cpu")
+            .mul_(parts)
+            .div_(max(graph.num_dst, 1), rounding_mode="floor")
+            .int()
         )
     if isinstance(graph, StoredGraph) or method == "streamed":
         return _streamed(graph, parts)
@@ -108,7 +111,7 @@ def _greedy(graph: Graph, parts: int, seed: int) -> Tensor:
     for _ in range(_ROUNDS):
         part = part.clone()
         # Half of the nodes in each round: neighbours that all moved at once would only change places.
-        may_move = torch.rand(len(part), generator=chance) < 0.5
+        may_move = torch.rand(len(part), generator=chance, device="cpu") < 0.5
         gain, goal = _gains(graph, turned, part, parts)
         _move(part, goal, gain.masked_fill_(~may_move, 0), work, most, parts)
         now = cut_edges(graph, part)
@@ -122,7 +125,7 @@ def _pieces(graph: Graph, work: Tensor, parts: int) -> Tensor:
     """The order of communities in pieces of equal work."""
     order = node_orders(graph, "community").dst.long()
     before = work[order].cumsum(0) - work[order]
-    part = torch.empty(len(order), dtype=torch.int32)
+    part = torch.empty(len(order), dtype=torch.int32, device="cpu")
     part[order] = (before * parts // int(work.sum())).int()
     return part
 
@@ -130,15 +133,15 @@ def _pieces(graph: Graph, work: Tensor, parts: int) -> Tensor:
 def _gains(graph: Graph, turned: Graph, part: Tensor, parts: int) -> tuple[Tensor, Tensor]:
     """For every node: the part with most of its neighbours, and how many more they are than in its own."""
     nodes = len(part)
-    gain, goal = torch.empty(nodes, dtype=torch.int64), torch.empty(nodes, dtype=torch.int64)
+    gain, goal = (torch.empty(nodes, dtype=torch.int64, device="cpu") for _ in range(2))
     step = max(_COUNTS // parts, 1)
     for begin in range(0, nodes, step):
         end = min(begin + step, nodes)
-        counts = torch.zeros((end - begin) * parts, dtype=torch.int64)
+        counts = torch.zeros((end - begin) * parts, dtype=torch.int64, device="cpu")
         for each in (graph, turned):
             first, last = int(each.rowptr[begin]), int(each.rowptr[end])
             degrees = each.rowptr[begin : end + 1].diff()
-            row = torch.repeat_interleave(torch.arange(end - begin), degrees)
+            row = torch.repeat_interleave(torch.arange(end - begin, device="cpu"), degrees)
             key = row * parts + part[each.col[first:last].long()]
             counts += torch.bincount(key, minlength=len(counts))
         table = counts.view(-1, parts)
@@ -149,7 +152,7 @@ def _gains(graph: Graph, turned: Graph, part: Tensor, parts: int) -> tuple[Tenso
 
 def _move(part: Tensor, goal: Tensor, gain: Tensor, work: Tensor, most: float, parts: int) -> None:
     """Moves nodes, those that gain most first, into parts that have room."""
-    load = torch.zeros(parts, dtype=torch.int64).index_add_(0, part.long(), work)
+    load = torch.zeros(parts, dtype=torch.int64, device="cpu").index_add_(0, part.long(), work)
     for number in range(parts):
         wanted = ((goal == number) & (gain > 0)).nonzero().squeeze(1)
         wanted = wanted[gain[wanted].sort(descending=True, stable=True).indices]

@@ -57,7 +57,7 @@ class StoredDivision(Division):
                     "number": np.arange(number, number + len(col)),
                 }
                 number += len(col)
-                self.identity = fingerprint(degrees, col, torch.tensor(self.identity))
+                self.identity = fingerprint(degrees, col, torch.tensor(self.identity, device="cpu"))
                 owner = np.repeat(self.owner[first : first + len(degrees)].numpy(), degrees.numpy())
                 for rank in range(self.parts):
                     mine = owner == rank

@@ -36,8 +36,8 @@ def streamed(blocks: Callable[[], Blocks], degrees: Tensor, parts: int) -> Tenso
     work = (1 + degrees).double()
     most = float(work.sum()) / parts * _IMBALANCE
     # The last number stands for no part yet.
-    part = torch.full((len(degrees),), parts, dtype=torch.int32)
-    load = torch.zeros(parts, dtype=torch.float64)
+    part = torch.full((len(degrees),), parts, dtype=torch.int32, device="cpu")
+    load = torch.zeros(parts, dtype=torch.float64, device="cpu")
     for _ in range(_PASSES):
         for first, counts, col in blocks():
             rows = slice(first, first + len(counts))
@@ -52,7 +52,7 @@ def streamed(blocks: Callable[[], Blocks], degrees: Tensor, parts: int) -> Tenso
 
 def _neighbours(counts: Tensor, part: Tensor, parts: int) -> Tensor:
     """[rows, parts]: how many of each row's sources each part has."""
-    row = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    row = torch.repeat_interleave(torch.arange(len(counts), device="cpu"), counts)
     found = torch.bincount(row * (parts + 1) + part, minlength=len(counts) * (parts + 1))
     return found.view(-1, parts + 1)[:, :parts].double()
 
@@ -60,7 +60,7 @@ def _neighbours(counts: Tensor, part: Tensor, parts: int) -> Tensor:
 def _placed(score: Tensor, work: Tensor, load: Tensor, most: float) -> Tensor:
     """[rows]: the best part of each row that has room for it, the surest rows first; ``load`` is updated."""
     parts = len(load)
-    goal = torch.empty(len(score), dtype=torch.int32)
+    goal = torch.empty(len(score), dtype=torch.int32, device="cpu")
     waiting = score.max(1).values.argsort(descending=True, stable=True)
     for _ in range(parts):
         wanted = score[waiting].argmax(1)

@@ -8,13 +8,11 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from onehop import native
+from onehop import native, thresholds
 from onehop.errors import ArgumentError, IndexRangeError
 
 # Node numbers are kept in 32 bits.
 MOST_NODES = 2**31 - 1
-# From this many edges on, edge numbers need 64 bits.
-WIDE_EDGES = 2**31 - 1
 
 
 def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, int] | None) -> Any:
@@ -62,7 +60,7 @@ def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None) -> Any:
     num_dst = rowptr.numel() - 1
     num_src, num_dst = _checked_counts(num_dst if num_src is None else num_src, num_dst)
     # NumPy's is several times as fast as torch.repeat_interleave.
-    rows = torch.arange(num_dst, dtype=col.dtype).numpy()
+    rows = torch.arange(num_dst, dtype=col.dtype, device="cpu").numpy()
     target = torch.from_numpy(np.repeat(rows, counts.numpy()))
     return _build(target, col, num_dst, num_src)
 
@@ -103,7 +101,7 @@ def _build(row: Tensor, col: Tensor, rows: int, cols: int) -> Any:
         row.dtype == torch.int64,
         rows,
         cols,
-        row.numel() > WIDE_EDGES,
+        row.numel() > thresholds.now.wide_edges,
         native.threads(),
     )
     if wrong:
@@ -119,7 +117,7 @@ def _in_memory(name: str, tensor: Tensor) -> Tensor:
     """The same numbers in a plain CPU tensor: those that wrap others, as PyG's EdgeIndex, have no address."""
     if type(tensor) is Tensor:
         return tensor.cpu()
-    plain = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
+    plain = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu").copy_(tensor)
     if type(plain) is not Tensor:
         raise ArgumentError(f"{name}: expected a tensor with data, got a {type(tensor).__name__}.")
     return plain

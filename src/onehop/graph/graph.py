@@ -12,7 +12,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from onehop import native
+from onehop import native, thresholds
 from onehop.errors import ArgumentError
 from onehop.graph import build
 
@@ -173,7 +173,9 @@ class Graph:
         if self._transpose is None:
             with self.lock:
                 if self._transpose is None:
-                    self._transpose = self._csr.transpose(self.num_edges > build.WIDE_EDGES, native.threads())
+                    self._transpose = self._csr.transpose(
+                        self.num_edges > thresholds.now.wide_edges, native.threads()
+                    )
         return self._transpose
 
     def transpose(self) -> "Graph":
@@ -215,7 +217,7 @@ class Graph:
 
     def edge_index(self) -> Tensor:
         """[2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
-        target = torch.repeat_interleave(torch.arange(self.num_dst), self.in_degrees)
+        target = torch.repeat_interleave(torch.arange(self.num_dst, device="cpu"), self.in_degrees)
         ordered = torch.stack([self.col.long(), target])
         if self.perm is None:
             return ordered

@@ -1,9 +1,13 @@
 """The cache that recognises tensors: what was made from a tensor is found while the tensor is unchanged.
 
 A tensor is recognised by identity, never by its address: a freed tensor's memory is reused at once, with the
-same address and the same version. A lookup costs the same whatever the size of the tensor. Two writes escape
-it, as they escape PyTorch's own version counter: ``tensor.data[...] = ...`` and writes through
-``tensor.numpy()``. With ``ONEHOP_CHECK=full`` the contents are compared at every use, which finds those too.
+same address and the same version. An untouched copy of a kept tensor stands for that one
+(:mod:`onehop.graph.lending`).
+
+Some writes escape PyTorch's version counter: through ``tensor.data``, ``tensor.numpy()`` or the NumPy array
+that a tensor was made from, DLPack, ``untyped_storage()``. So contents are looked at too: all of a tensor of
+up to 256 KiB, and 256 places of a larger one, where a write that changes few entries can go unnoticed. With
+``ONEHOP_CHECK=full`` all of the contents are compared at every use.
 """
 
 import os
@@ -12,15 +16,19 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from onehop import config, native
+from onehop.graph.lending import original, read_address
 
 # So many lookups may pass before the bytes of what was looked up are counted anew.
 _RECOUNT_AFTER = 32
+# Mini-batches that are cut out of one tensor live as long as that does, and few of them come again. So many
+# different views of one tensor are remembered.
+_MOST_VIEWS = 8
 
 
 class Sized(Protocol):
@@ -53,18 +61,52 @@ class CacheInfo:
     evictions: int
 
 
+class _Key(NamedTuple):
+    """What an entry is found by.
+
+    Attributes:
+        storage: The id of the tensor's storage.
+        owner: The id of the tensor or, of a view, of its base: every ``t[0]`` is a new object. It tells
+            ``t`` and ``t.data`` apart, which share a storage and have version counters of their own.
+        view: Which part of the storage the tensor is, and of what.
+        rest: What the caller added.
+    """
+
+    storage: int
+    owner: int
+    view: tuple[int, torch.Size, tuple[int, ...], torch.dtype]
+    rest: Hashable
+
+
 class _Entry:
-    __slots__ = ("address", "contents", "counted", "owner", "value", "version")
+    __slots__ = ("address", "contents", "counted", "sample", "storage", "value", "version")
 
     def __init__(
-        self, owner: "weakref.ref[Tensor]", version: int, address: int, contents: Tensor | None, value: Sized
+        self,
+        storage: "weakref.ref[torch.UntypedStorage]",
+        tensor: Tensor,
+        contents: Tensor | None,
+        value: Sized,
     ) -> None:
-        self.owner = owner
-        self.version = version
-        self.address = address
+        self.storage = storage
+        self.version = tensor._version
+        self.address = read_address(tensor)
+        self.sample = _sample(tensor)
         self.contents = contents
         self.value = value
         self.counted = 0
+
+    def is_of(self, tensor: Tensor) -> bool:
+        """Tell if the tensor is still what it was, as far as the settings have it looked at."""
+        return (
+            self.storage() is tensor.untyped_storage()
+            and self.version == tensor._version
+            and self.address == read_address(tensor)
+            and self.sample == _sample(tensor)
+            and not (
+                config.full_check() and (self.contents is None or not torch.equal(self.contents, tensor))
+            )
+        )
 
     def nbytes(self) -> int:
         copied = 0 if self.contents is None else self.contents.nbytes
@@ -74,11 +116,12 @@ class _Entry:
 class IdentityCache:
     """Least-recently-used values, each bound to a tensor as it was, bounded in bytes.
 
-    The key is the tensor (a weak reference to it, or to its base if it is a view, whose death drops the
-    entry), shape, stride, offset, dtype and device, and what the caller adds (sizes, flow). The entry also
-    remembers the version counter and the address; a lookup that finds another version or address drops the
-    entry. Left out of the key: the contents, for they are what the version stands for. Inference tensors have
-    no version counter and are never recognised.
+    The key is the tensor (or its base if it is a view) with its storage, shape, stride, offset and dtype, and
+    what the caller adds (sizes, flow). The death of the storage drops the entry: a weak reference to the
+    tensor itself would keep ``torch.utils.swap_tensors`` from exchanging it. The entry also remembers the
+    version counter, the address and a sample of the contents; a lookup that finds others drops the entry.
+    Inference tensors have no version counter and are never recognised. Of the views of one tensor, those
+    that were stored last are remembered.
 
     Args:
         limit_bytes: Gives the bound, asked whenever something is stored.
@@ -86,9 +129,11 @@ class IdentityCache:
 
     def __init__(self, limit_bytes: Callable[[], int]) -> None:
         self._limit_bytes = limit_bytes
-        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        # Of each storage: its views, the least recently stored first, with the keys of their entries.
+        self._views: dict[int, OrderedDict[Hashable, list[_Key]]] = {}
         # Entries that were handed out since their bytes were counted: a graph's transpose appears later.
-        self._stale_counts: set[Hashable] = set()
+        self._stale_counts: set[_Key] = set()
         self._bytes = 0
         self._hits = self._misses = self._evictions = 0
         # Reentrant: dropping a value may free a tensor, whose callback drops another entry.
@@ -96,24 +141,17 @@ class IdentityCache:
 
     def find(self, tensor: Tensor, rest: Hashable) -> Any | None:
         """What was stored for this tensor and ``rest``; None if nothing was, or the tensor has changed."""
-        if tensor.is_inference():
+        kept = original(tensor)
+        if kept.is_inference():
             return None
-        owner = _owner(tensor)
-        key = _key(tensor, owner, rest)
+        key = _key(kept, rest)
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
                 self._misses += 1
                 return None
-            if (
-                entry.owner() is not owner
-                or entry.version != tensor._version
-                or entry.address != tensor.data_ptr()
-                or (
-                    config.full_check()
-                    and (entry.contents is None or not torch.equal(entry.contents, tensor))
-                )
-            ):
+            # Nobody but its cache has a kept tensor, so nobody can have written to it.
+            if kept is tensor and not entry.is_of(tensor):
                 self._drop(key)
                 self._misses += 1
                 return None
@@ -129,23 +167,25 @@ class IdentityCache:
 
         The value must not hold the tensor, or neither would ever be freed.
         """
+        tensor = original(tensor)
         if tensor.is_inference():
             return
-        owner = _owner(tensor)
-        key = _key(tensor, owner, rest)
+        key = _key(tensor, rest)
         contents = tensor.detach().clone() if config.full_check() else None
         itself = weakref.ref(self)
 
-        def forget(dead: "weakref.ref[Tensor]") -> None:
+        def forget(dead: "weakref.ref[torch.UntypedStorage]") -> None:
             cache = itself()
             if cache is not None:
                 cache._forget(key, dead)
 
-        entry = _Entry(weakref.ref(owner, forget), tensor._version, tensor.data_ptr(), contents, value)
+        entry = _Entry(weakref.ref(tensor.untyped_storage(), forget), tensor, contents, value)
         with self._lock:
             self._drop(key)
             self._entries[key] = entry
             self._stale_counts.add(key)
+            if tensor._base is not None:
+                self._note_view(key)
             self._enforce_limit()
 
     def info(self) -> CacheInfo:
@@ -167,20 +207,37 @@ class IdentityCache:
         with self._lock:
             dropped = self._entries
             self._entries = OrderedDict()
+            self._views = {}
             self._stale_counts.clear()
             self._bytes = 0
         del dropped
 
-    def _forget(self, key: Hashable, dead: "weakref.ref[Tensor]") -> None:
+    def _note_view(self, key: _Key) -> None:
+        """Notes an entry of a view, and drops those of a view that was stored long ago."""
+        views = self._views.setdefault(key.storage, OrderedDict())
+        views.setdefault(key.view, []).append(key)
+        views.move_to_end(key.view)
+        if len(views) > _MOST_VIEWS:
+            for old in list(next(iter(views.values()))):
+                self._drop(old)
+
+    def _forget(self, key: _Key, dead: "weakref.ref[torch.UntypedStorage]") -> None:
         with self._lock:
             entry = self._entries.get(key)
             # A newer tensor may have taken the same id, and so the same key.
-            if entry is not None and entry.owner is dead:
+            if entry is not None and entry.storage is dead:
                 self._drop(key)
 
-    def _drop(self, key: Hashable) -> None:
+    def _drop(self, key: _Key) -> None:
         entry = self._entries.pop(key, None)
         self._stale_counts.discard(key)
+        views = self._views.get(key.storage)
+        if views is not None and key in views.get(key.view, ()):
+            views[key.view].remove(key)
+            if not views[key.view]:
+                del views[key.view]
+            if not views:
+                del self._views[key.storage]
         if entry is not None:
             self._bytes -= entry.counted
 
@@ -209,22 +266,27 @@ class IdentityCache:
         self._lock.release()
 
 
-def _owner(tensor: Tensor) -> Tensor:
-    # Every t[0] is a new object; what stays the same is the tensor that it is a view of.
+def _key(tensor: Tensor, rest: Hashable) -> _Key:
     base = tensor._base
-    return tensor if base is None else base
+    view = (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
+    return _Key(id(tensor.untyped_storage()), id(tensor if base is None else base), view, rest)
 
 
-def _key(tensor: Tensor, owner: Tensor, rest: Hashable) -> Hashable:
-    return (
-        id(owner),
-        tensor.storage_offset(),
-        tensor.shape,
-        tensor.stride(),
-        tensor.dtype,
-        tensor.device,
-        rest,
-    )
+def _sample(tensor: Tensor) -> int:
+    """A fingerprint of the contents, or of some of them; 0 where they are not in this memory."""
+    if not tensor.is_cpu:
+        return 0
+    return native.extension.sampled_fingerprint(read_address(tensor), _span_bytes(tensor))
+
+
+def _span_bytes(tensor: Tensor) -> int:
+    """Bytes from the first entry to the last, with whatever lies between."""
+    if not tensor.numel():
+        return 0
+    if tensor.is_contiguous():
+        return tensor.nbytes
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
 
 
 CACHE = IdentityCache(config.graph_cache_bytes)

@@ -53,4 +53,4 @@ def parts_of(rowptr: Tensor, col: Tensor, parts: int, work: Tensor | None = None
         _, found = pymetis.part_graph(
             parts, xadj=starts, adjncy=neighbours, vweights=weights, recursive=False
         )
-    return torch.tensor(found, dtype=torch.int64)
+    return torch.tensor(found, dtype=torch.int64, device="cpu")

@@ -14,9 +14,9 @@ import torch
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
-from onehop import native
+from onehop import native, thresholds
 from onehop.errors import ArgumentError
-from onehop.graph import build, metis
+from onehop.graph import metis
 from onehop.graph.graph import Graph
 from onehop.processor import caches
 
@@ -67,7 +67,8 @@ def _found(graph: Graph, method: str) -> tuple[Tensor, Tensor]:
     if method not in _METHODS:
         raise ArgumentError(f"method: expected one of {', '.join(('degree', *_METHODS))}, got {method!r}.")
     if graph.num_edges == 0:  # nothing to go by
-        return torch.arange(graph.num_dst).int(), torch.arange(graph.num_src).int()
+        rows, cols = (torch.arange(count, device="cpu") for count in (graph.num_dst, graph.num_src))
+        return rows.int(), cols.int()
     order = _METHODS[method](_undirected(graph))
     if graph.num_src == graph.num_dst:
         return order, order
@@ -98,7 +99,7 @@ def _undirected(graph: Graph) -> Any:
         True,
         nodes,
         nodes,
-        len(row) > build.WIDE_EDGES,
+        len(row) > thresholds.now.wide_edges,
         native.threads(),
     )
     return csr
@@ -112,7 +113,7 @@ def _rcm(csr: Any) -> Tensor:
 
 
 def _community(csr: Any) -> Tensor:
-    order = torch.empty(csr.rows, dtype=torch.int32)
+    order = torch.empty(csr.rows, dtype=torch.int32, device="cpu")
     native.extension.community_order(csr, order.data_ptr())
     return order
 
@@ -120,10 +121,10 @@ def _community(csr: Any) -> Tensor:
 def _metis(csr: Any) -> Tensor:
     metis.require("ordering 'metis'", instead="community")
     parts = max(2, csr.rows * _METIS_ROW_BYTES // caches().get(2, _METIS_CACHE))
-    row, col = torch.repeat_interleave(torch.arange(csr.rows), csr.rowptr.diff()), csr.col
+    row, col = torch.repeat_interleave(torch.arange(csr.rows, device="cpu"), csr.rowptr.diff()), csr.col
     kept = row != col  # METIS wants no loops
     counts = torch.bincount(row[kept], minlength=csr.rows)
-    pointer = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
+    pointer = torch.cat([torch.zeros(1, dtype=torch.long, device="cpu"), counts.cumsum(0)])
     return metis.parts_of(pointer, col[kept], parts).sort(stable=True).indices.int()
 
 

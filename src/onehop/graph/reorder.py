@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop import native
+from onehop import native, thresholds
 from onehop.errors import ArgumentError
-from onehop.graph import build
 from onehop.graph.graph import Graph
 from onehop.graph.orders import node_orders
 
@@ -107,7 +106,7 @@ def ordered_csr(graph: Graph, method: str, transposed: bool) -> Any:
 
 def _ordered(graph: Graph, csr: Any, method: str, transposed: bool) -> Any:
     order = row_order(graph, method, transposed)
-    wide = graph.num_edges > build.WIDE_EDGES
+    wide = graph.num_edges > thresholds.now.wide_edges
     made = native.extension.with_rows(csr, order.data_ptr(), wide, native.threads())
     graph.ordered[(method, transposed)] = made
     return made
@@ -115,7 +114,7 @@ def _ordered(graph: Graph, csr: Any, method: str, transposed: bool) -> Any:
 
 def _inverse(order: Tensor) -> Tensor:
     inverse = torch.empty_like(order)
-    inverse[order] = torch.arange(len(order))
+    inverse[order] = torch.arange(len(order), device="cpu")
     return inverse
 
 

@@ -48,7 +48,9 @@ class GraphStatistics:
         quantiles = [0] * len(cls.QUANTILES)
         if len(ordered):
             quantiles = [int(ordered[round(q * (len(ordered) - 1))]) for q in cls.QUANTILES]
-        target = torch.repeat_interleave(torch.arange(graph.num_dst, dtype=torch.int32), degrees)
+        target = torch.repeat_interleave(
+            torch.arange(graph.num_dst, dtype=torch.int32, device="cpu"), degrees
+        )
         loops = int((graph.col == target).sum()) if graph.num_src == graph.num_dst else 0
         span = 0.0
         if graph.num_edges:

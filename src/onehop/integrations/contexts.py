@@ -2,10 +2,20 @@
 
 import torch
 
+from onehop.ops.batching import in_older_vmap
+
 
 def autocasts(x: torch.Tensor) -> bool:
     """Whether autocast decides on the dtypes of what is computed where a tensor is, which has data."""
     return torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
+
+
+def wraps(tensor: torch.Tensor) -> bool:
+    """Tell if a tensor is a wrapper of a functorch transform, which may have ended: it has no memory."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+WRAPPED = "an operand was made inside a functorch transform"
 
 
 def context_reason() -> str | None:
@@ -16,6 +26,8 @@ def context_reason() -> str | None:
         return "a torch dispatch mode is at work"
     if torch.autograd.forward_ad._current_level >= 0:
         return "forward-mode differentiation is at work"
+    if in_older_vmap():
+        return "torch's older vmap is at work"
     if torch._C._get_tracing_state() is not None:
         return "torch.jit.trace is at work"
     return None

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from onehop import config, native
+from onehop import config
 from onehop.backends import backends, register_machine
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.integrations import reports, tuning
+from onehop.integrations import memory, reports, tuning
 from onehop.integrations.selection import PYG, Selection, made, select
 from onehop.integrations.settings import OFF, Settings, from_environment, settled
 from onehop.machines.base import Machine
@@ -126,9 +126,10 @@ def patch(
     Args:
         only: Names of layer classes, such as "GCNConv"; their subclasses count too. "pyg" and "dgl" stand
             for these frameworks alone, and go with names of their layers; "dgl" imports DGL. None means all.
-        keep_memory: Whether the C library keeps freed memory in the process while patched, instead of giving
-            it back to the system and faulting it in anew for each large tensor. At first the environment
-            variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes). Without effect outside glibc.
+        keep_memory: Whether the C library keeps freed memory in the process, from the first large result of a
+            fast path on, instead of giving it back to the system and faulting it in anew for each large
+            tensor. At first the environment variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes). Without
+            effect outside glibc.
         reuse: Whether PyG's layers keep aggregates of features that need no gradient, and give them back
             while the features are unchanged, as in the first layer of full-batch training. At first
             ``ONEHOP_REUSE`` decides (default: yes). With a machine nothing is kept, so that every aggregation
@@ -287,9 +288,7 @@ def _put_back() -> None:
 
 def _apply(settings: Settings) -> None:
     global _state
-    # Only where something changes: taking back what was never set would change the C library's defaults.
-    if settings.keep_memory != _state.settings.keep_memory:
-        native.extension.keep_freed_memory(settings.keep_memory)
+    memory.allow(settings.keep_memory)
     tuning.switch(settings.tune == "auto")
     for framework in made():
         framework.apply(settings)

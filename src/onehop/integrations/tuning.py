@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 
+from onehop import thresholds
 from onehop.backends import Backend
 from onehop.backends.cpu import CpuBackend
 from onehop.backends.triton import TritonBackend
@@ -26,8 +27,6 @@ SIGHTINGS = 5
 BUDGET_S = 3.0
 # Seconds that a call may be kept waiting, where one measurement does not take longer.
 SLICE_S = 0.05
-# Of edges times width: with less, calls take so little time that no plan saves any.
-LEAST_WORK = 1 << 20
 
 _Key = tuple[str, int, torch.dtype]
 _CPU = torch.device("cpu")
@@ -148,7 +147,7 @@ def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: boo
     The last sighting that a graph waits for puts it on the list. Every later one of any graph is worth a
     slice, so that a graph that never comes again is not kept for ever.
     """
-    if not _on or graph.num_edges * width < LEAST_WORK:
+    if not _on or graph.num_edges * width < thresholds.now.tuned_work:
         return
     counts = _seen.setdefault(graph, {})
     key = (_operation(reduce), width, dtype)

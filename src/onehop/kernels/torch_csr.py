@@ -109,7 +109,9 @@ def _layout(graph: Graph, transposed: bool, device: torch.device) -> _Layout:
     if found is None:
         csr = graph.transposed_csr if transposed else graph.csr
         index = torch.int32 if graph.num_edges <= _MOST_NARROW else torch.int64
-        row = torch.repeat_interleave(torch.arange(csr.rows, dtype=torch.int32), csr.rowptr.diff())
+        row = torch.repeat_interleave(
+            torch.arange(csr.rows, dtype=torch.int32, device="cpu"), csr.rowptr.diff()
+        )
         perm = None if csr.perm is None else csr.perm.to(device)
         found = _Layout(csr.rowptr.to(device, index), csr.col.to(device, index), row.to(device), perm)
         graph.derived[key] = found
@@ -142,5 +144,5 @@ def _matrix(layout: _Layout, values: Tensor, rows: int, cols: int) -> Tensor:
         # Torch says once in a process that such matrices are new.
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
         return torch.sparse_csr_tensor(
-            layout.rowptr, layout.col, values, (rows, cols), check_invariants=False
+            layout.rowptr, layout.col, values, (rows, cols), check_invariants=False, device=values.device
         )

@@ -16,6 +16,7 @@ from onehop.kernels.cpu.arg_extremum import (
     arg_extremum_grad_source,
     arg_extremum_grad_weight,
 )
+from onehop.ops.batching import for_each
 from onehop.plans import CpuPlan
 
 # Places of edges are kept in 32 bits.
@@ -75,9 +76,15 @@ class _Recorded(torch.autograd.Function):
                 None,
             )
         csr, plan = ctx.graph.csr, _plan(ctx.graph, "extremum_grad", x, weight)
+
+        def of_one(*tensors: Any) -> tuple[Tensor, ...]:
+            kernels = (arg_extremum_grad_source, for_x), (arg_extremum_grad_weight, for_weight)
+            return tuple(kernel(csr, plan, *tensors) for kernel, want in kernels if want)
+
+        found = iter(for_each(of_one, grad, x, weight, winner))
         return (
-            arg_extremum_grad_source(csr, plan, grad, x, weight, winner) if for_x else None,
-            arg_extremum_grad_weight(csr, plan, grad, x, weight, winner) if for_weight else None,
+            next(found) if for_x else None,
+            next(found) if for_weight else None,
             None,
             None,
             None,

@@ -150,8 +150,8 @@ def _seed(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
     if not dropout:
         return None
     if seed is None:
-        return torch.randint(0, 2**63 - 1, (1,), dtype=torch.int64)
-    return torch.full((1,), seed, dtype=torch.int64)
+        return torch.randint(0, 2**63 - 1, (1,), dtype=torch.int64, device="cpu")
+    return torch.full((1,), seed, dtype=torch.int64, device="cpu")
 
 
 def _mask(edge_mask: Tensor | None, graph: Graph, value: Tensor) -> Tensor | None:

@@ -5,6 +5,7 @@ same flag is its derivative: there the division goes by the columns. A weight [E
 the columns by its own; the gradient to it has a dot product an edge and part.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,12 +14,19 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.graph import by_number
 from onehop.ops import dots
+from onehop.ops.batching import Dims
 from onehop.ops.library import Function, Operator, keep_alive, needs_grad
 
 SCHEMA = (
     "aggregate(Tensor x, Tensor? weight, Tensor? src_scale, Tensor? dst_scale, SymInt graph, SymInt rows, "
     "bool transposed, bool mean, bool widen, str backend) -> Tensor"
 )
+
+# Members of a batch that have so few columns are run together, as so many. With 50,000 nodes, 400,000 edges
+# and 32 members: 3 ms in place of 21 for 1 column each, 7 in place of 24 for 2, 18 in place of 28 for 4. Of 7
+# and more, bringing the columns together costs more than it saves.
+_FOLDED_WIDTH = 4
+_FOLDED_COLUMNS = 256
 
 
 def _kernel(
@@ -142,7 +150,31 @@ def _record(
     return recorded
 
 
-AGGREGATE = Operator(SCHEMA, _kernel, _fake, _record)
+def _fold(call: Callable[..., Tensor], size: int, dims: Dims, args: Sequence[Any]) -> Tensor | None:
+    """A batch of narrow features as further columns, so that the edges are read once for many members."""
+    x, weight = args[:2]
+    if dims[0] is None or any(dim is not None for dim in dims[1:]):
+        return None
+    x = x.movedim(dims[0], 0)
+    if x.size(2) > _FOLDED_WIDTH:
+        return None
+    heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
+    shape = (heads, x.size(2) // heads)
+
+    def folded(members: Tensor) -> Tensor:
+        # Each head's columns stay together, for they have a weight of their own.
+        by_head = members.reshape(*members.shape[:2], *shape).permute(1, 2, 0, 3)
+        wide = by_head.reshape(members.size(1), members.size(0) * members.size(2))
+        out = call(wide, *args[1:])
+        by_head = out.reshape(out.size(0), heads, members.size(0), shape[1]).permute(2, 0, 1, 3)
+        return by_head.reshape(members.size(0), out.size(0), members.size(2))
+
+    at_once = max(1, _FOLDED_COLUMNS // max(1, x.size(2)))
+    parts = [folded(members) for members in x.split(at_once)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+AGGREGATE = Operator(SCHEMA, _kernel, _fake, _record, _fold)
 """(x, weight, src_scale, dst_scale, graph number, rows, transposed, mean, widen, backend) -> [rows, F]
 
 The weight is [E], or [E, H] where F is a multiple of H.

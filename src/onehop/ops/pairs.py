@@ -47,11 +47,9 @@ class _Recorded(Function):
         further = torch.is_grad_enabled()
         needed = ctx.needs_input_grad[:2]
         with torch.enable_grad():
-            # Of one end each, though the same tensor may have been given twice.
-            ends = [
-                t.view_as(t) if further else t.detach().requires_grad_(need)
-                for t, need in zip(ctx.saved_tensors, needed, strict=True)
-            ]
+            # Of one end each, though the same tensor may have been given twice. Views, for
+            # torch.vmap allows no new leaves.
+            ends = [t.view_as(t) for t in ctx.saved_tensors]
             out = _in_parts(ends[0], ends[1], *ctx.rest)
             wanted = [end for end, need in zip(ends, needed, strict=True) if need]
             found = iter(torch.autograd.grad(out, wanted, grad, create_graph=further))

@@ -2,12 +2,10 @@
 
 from functools import lru_cache
 
+from onehop import thresholds
 from onehop.plans.cpu import CpuPlan
 from onehop.processor import caches, last_level_cache_bytes
 
-# Below this many multiplications the work stays on the calling thread. A cautious choice: at five times as
-# many (10,556 edges, width 16) two threads already took three quarters of the time of one.
-SERIAL_WORK = 1 << 15
 _LEAST_EDGES, _MOST_EDGES = 1024, 8192
 # Pieces per graph that balance well without being so many that handing them out shows.
 _PIECES = 128
@@ -32,7 +30,6 @@ _LEAST_TILE_BYTES = 128
 _CACHE_SHARE = 0.75
 
 
-@lru_cache(maxsize=4096)
 def default_plan(sources: int, rows: int, edges: int, width: int, itemsize: int) -> CpuPlan:
     """Pieces small enough to balance, one thread for tiny work, tiles where they make x fit the cache.
 
@@ -43,6 +40,11 @@ def default_plan(sources: int, rows: int, edges: int, width: int, itemsize: int)
         width: Columns.
         itemsize: Bytes of a number of x.
     """
+    return _plan(sources, rows, edges, width, itemsize, edges * width < thresholds.now.serial_work)
+
+
+@lru_cache(maxsize=4096)
+def _plan(sources: int, rows: int, edges: int, width: int, itemsize: int, serial: bool) -> CpuPlan:
     row_bytes = width * itemsize
     fits_second_cache = sources * row_bytes <= caches().get(2, 0)
     return CpuPlan(
@@ -53,7 +55,7 @@ def default_plan(sources: int, rows: int, edges: int, width: int, itemsize: int)
         column_tile=fitting_tile(sources, edges, width, itemsize),
         # A result that the caches cannot hold need not go through them.
         nontemporal=rows * row_bytes > last_level_cache_bytes() > 0,
-        threads=1 if edges * width < SERIAL_WORK else 0,
+        threads=1 if serial else 0,
     )
 
 

@@ -42,7 +42,8 @@ def arg_extremum(
         wins = (value == best.gather(0, index)) & ~message.isnan()
         if not last:
             wins &= value > -math.inf
-        number = torch.arange(len(target)).reshape(-1, *[1] * (message.dim() - 1)).expand_as(message)
+        number = torch.arange(len(target), device=target.device)
+        number = number.reshape(-1, *[1] * (message.dim() - 1)).expand_as(message)
         none = -1 if last else len(target)
         winner = number.new_full(shape, none).scatter_reduce(
             0, index, torch.where(wins, number, none), "amax" if last else "amin"

@@ -44,7 +44,7 @@ def dropout_mask(
     Returns:
         [E, H].
     """
-    numbers = edges if isinstance(edges, Tensor) else torch.arange(edges)
+    numbers = edges if isinstance(edges, Tensor) else torch.arange(edges, device="cpu")
     word = torch.tensor([seed & _WORD, seed >> 32], device=numbers.device)
     base = mix(mix(word[:1]) ^ word[1:])
     first = mix((base + torch.arange(heads, device=numbers.device) * _STEP) & _WORD)

@@ -23,7 +23,7 @@ def torch_csr(
     if reduce in _REDUCE and transposed:
         return None  # the gradient of its extrema takes another way
     csr = graph.transposed_csr if transposed else graph.csr
-    values = torch.ones(csr.edges, dtype=dtype)
+    values = torch.ones(csr.edges, dtype=dtype, device="cpu")
     if reduce == "mean":
         inverse = graph.inverse_in_degrees(dtype)
         values = inverse[csr.col] if transposed else inverse.repeat_interleave(csr.rowptr.diff())
@@ -37,8 +37,9 @@ def torch_csr(
             values,
             (csr.rows, csr.cols),
             check_invariants=False,
+            device=values.device,
         )
-    x = torch.randn(csr.cols, width, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x = torch.randn(csr.cols, width, generator=torch.Generator().manual_seed(0), device="cpu").to(dtype)
     if reduce in _REDUCE:
         return lambda: torch.sparse.mm(matrix, x, _REDUCE[reduce])
     return lambda: torch.sparse.mm(matrix, x)

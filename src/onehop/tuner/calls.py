@@ -36,7 +36,9 @@ class Site:
 
     def random(self, *shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
         """Numbers that are the same on every device."""
-        return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(self.device, dtype)
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), device="cpu").to(
+            self.device, dtype
+        )
 
     def rows(self, count: int, width: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
         """[count, H, width / H]."""

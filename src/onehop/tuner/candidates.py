@@ -2,11 +2,11 @@
 
 import torch
 
-from onehop import processor
+from onehop import processor, thresholds
 from onehop.graph import Graph
 from onehop.plans import CpuPlan
 from onehop.plans.cpu import INDICES, MOST_NARROW_SOURCES, PREFETCH_HINTS
-from onehop.plans.default import SERIAL_WORK, default_plan, fitting_tile
+from onehop.plans.default import default_plan, fitting_tile
 from onehop.tuner.operations import Operation
 
 Axes = dict[str, tuple[int | bool | str, ...]]
@@ -79,7 +79,7 @@ def axes(
     # Fewer pieces than threads would leave some idle.
     items = [size for size in _ITEMS if edges // size >= 4 * threads or size == default.edges_per_item]
     found["edges_per_item"] = tuple(sorted({*items, default.edges_per_item}))
-    if threads > 1 and edges * width < _SERIAL_RANGE * SERIAL_WORK:
+    if threads > 1 and edges * width < _SERIAL_RANGE * thresholds.now.serial_work:
         found["threads"] = (0, 1)
     return {
         name: values

@@ -84,8 +84,8 @@ def _sample(col: Tensor, num_src: int, reads: int) -> tuple[float, Tensor, Tenso
     limit = 1 << _HASH_BITS
     kept = limit if reads <= SAMPLED_READS else max(1, limit * SAMPLED_READS // reads)
     if kept == limit:
-        return 1.0, torch.arange(reads), col
-    numbers = torch.arange(num_src, dtype=torch.int64)
+        return 1.0, torch.arange(reads, device="cpu"), col
+    numbers = torch.arange(num_src, dtype=torch.int64, device="cpu")
     chosen = ((numbers * _HASH) >> 8) % limit < kept
     position = chosen[col].nonzero().squeeze(1)
     return kept / limit, position, col[position]

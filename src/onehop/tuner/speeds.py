@@ -66,7 +66,7 @@ def speeds(threads: int, isa: str) -> Speeds:
     """The speeds of this machine with this many threads and this instruction set, measured once."""
     caches = tuple(processor.caches().values())
     largest = min(_TIMES_CACHE * caches[-1], _MOST_BYTES) if caches else _UNKNOWN_BYTES
-    buffer = torch.zeros(largest // _FLOAT_BYTES)
+    buffer = torch.zeros(largest // _FLOAT_BYTES, device="cpu")
     generator = torch.Generator().manual_seed(0)
     sizes = [*(cache // 2 for cache in caches), largest]
     rows = _believable([_row_times(buffer, size, threads, generator) for size in sizes])
@@ -84,7 +84,7 @@ def _row_times(
     """
     table = []
     edges = _EDGES_PER_THREAD * threads
-    target = torch.arange(edges) // _DEGREE
+    target = torch.arange(edges, device="cpu") // _DEGREE
     rows = edges // _DEGREE
     for row_bytes in ROW_BYTES:
         sources, width = max(1, size // row_bytes), row_bytes // _FLOAT_BYTES
@@ -99,7 +99,9 @@ def _row_times(
         for _ in range(_REPEATS):
             graphs = [
                 Graph.from_edge_index(
-                    torch.stack([torch.randint(sources, (edges,), generator=generator), target]),
+                    torch.stack(
+                        [torch.randint(sources, (edges,), generator=generator, device="cpu"), target]
+                    ),
                     size=(sources, rows),
                 )
                 for _ in PREFETCHES
@@ -119,7 +121,7 @@ def _believable(levels: list[tuple[tuple[float, ...], ...]]) -> tuple[tuple[tupl
 
     What is near is read no slower than what is far, and a short row no slower than a long one.
     """
-    times = torch.tensor(levels, dtype=torch.float64)
+    times = torch.tensor(levels, dtype=torch.float64, device="cpu")
     for axis in (0, 1):
         times = times.flip(axis).cummin(axis).values.flip(axis)
     return tuple(tuple(tuple(row) for row in level) for level in times.tolist())

@@ -4,7 +4,7 @@ Loaded by host_suite.py with ``-p host_plugin``. It writes one JSON object a lin
 process that dies leaves behind which test it was running.
 """
 
-import importlib
+import dataclasses
 import json
 import random
 import zlib
@@ -13,12 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-SMALLEST: dict[str, dict[str, Any]] = {
-    "onehop.integrations.pyg.rowwise.policy": {"SMALL_BYTES": 0, "BLOCK_BYTES": 64, "FEWEST_EDGES": 2},
-}
-"""With these, graphs of a few edges, as PyG's tests have them, are not left to PyG for their size, and
-come in several blocks."""
 
 TIERED = (
     "its message in blocks",
@@ -56,16 +50,16 @@ class Recorder:
         # Before the tests are imported, so that the functions of PyG that they import are ours too.
         if self._patched:
             import onehop
+            from onehop import thresholds
 
             if not onehop.patch().active:
                 raise pytest.UsageError(
                     "ONEHOP_DISABLE=1 forbids the patch: nothing would be shown; unset it."
                 )
 
-            for module, settings in SMALLEST.items():
-                for name, value in settings.items():
-                    assert hasattr(importlib.import_module(module), name), f"{module} has no {name} any more"
-                    setattr(importlib.import_module(module), name, value)
+            # Graphs of a few edges, as PyG's tests have them, are not left to PyG for their size, what can be
+            # kept is kept at once, and messages come in several blocks.
+            thresholds.now = dataclasses.replace(thresholds.NONE, block_edges=2)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

@@ -34,7 +34,8 @@ _ROUNDING = (
 EXCLUSIONS: dict[str, str] = {
     "test/nn/conv/test_cheb_conv.py::test_cheb_conv": _ROUNDING,  # with FULL_TEST=1, as the next
     "test/nn/conv/test_ppf_conv.py::test_ppf_conv": _ROUNDING,
-    # Only where the smallest graphs are not left to PyG, as here.
+    # Only where the smallest graphs are not left to PyG, or have another order of additions, as here.
+    "test/nn/conv/test_sage_conv.py::test_sage_conv[sum-False]": _ROUNDING,
     "test/nn/conv/test_gen_conv.py::test_gen_conv[softmax]": _ROUNDING,
     "test/nn/conv/test_gen_conv.py::test_gen_conv[powermean]": _ROUNDING,
     "test/nn/conv/test_gen_conv.py::test_gen_conv[aggr2]": _ROUNDING,

@@ -1,12 +1,13 @@
 """Lets graphs of a few edges run in blocks, several of them."""
 
+import dataclasses
+
 import pytest
 
-from onehop.integrations.pyg.rowwise import policy
+from onehop import thresholds
 
 
 def force(monkeypatch: pytest.MonkeyPatch, edges: int = 8) -> None:
     """Blocks of ``edges`` edges, however small the graph."""
-    monkeypatch.setattr(policy, "SMALL_BYTES", 0)
-    monkeypatch.setattr(policy, "BLOCK_BYTES", 0)
-    monkeypatch.setattr(policy, "FEWEST_EDGES", edges)
+    bounds = dataclasses.replace(thresholds.now, cached_bytes=0, block_bytes=0, block_edges=edges)
+    monkeypatch.setattr(thresholds, "now", bounds)

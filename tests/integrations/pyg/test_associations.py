@@ -124,6 +124,7 @@ def test_pygs_order_where_it_is_cheaper_or_must_be(make, width, edge_index, widt
     assert "linear step" not in str(report)
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_features_without_a_gradient_weigh_half(edge_index, widths):
     # (A X) W aggregates 6 columns, once; A (X W) 4 columns, forward and backward.
     layer = SAGEConv(6, 4)

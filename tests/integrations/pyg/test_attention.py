@@ -375,6 +375,7 @@ class OwnAttention(gnn.SuperGATConv):
         (OwnAttention, [TOO_SMALL_FOR_BLOCKS]),
     ],
 )
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_subclasses(kind, expected, x, edge_index):
     torch.manual_seed(0)
     conv = kind(WIDTH, 4, heads=2).eval()
@@ -392,6 +393,7 @@ def test_a_forward_of_a_transformer_that_reads_the_weights(x, edge_index):
     assert same(lambda: conv(x, edge_index)) == ["dot-product attention, fused, with weights"]
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_other_aggregations(x, edge_index):
     for aggr in ("mean", "max", "min"):
         conv = gnn.GATConv(WIDTH, 4, heads=2, aggr=aggr)

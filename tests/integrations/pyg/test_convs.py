@@ -1,13 +1,17 @@
 """Every layer in the table, patched and unpatched: outputs and all gradients by name."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.integrations.pyg import small_blocks
 from torch import Tensor
 from torch_geometric import nn as gnn
+from torch_geometric.nn import conv as convs
 from torch_geometric.nn.conv import WLConvContinuous
 from torch_geometric.nn.models import LabelPropagation
 from torch_geometric.nn.models.linkx import SparseLinear
@@ -365,6 +369,31 @@ def test_no_edges_at_all():
         expected = model(x, empty)
         with onehop.patch():
             torch.testing.assert_close(model(x, empty), expected, msg=name)
+
+
+def test_the_layers_that_the_documents_list_can_be_named():
+    from onehop.integrations.pyg.recognise import known_layers
+
+    page = Path(__file__).parents[3] / "docs" / "reference" / "pyg-layers.md"
+    served = re.findall(r"^\| `(\w+)` \| (?:fast|tiered) ", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(served) > 40
+    assert set(served) - set(known_layers()) == set()
+
+
+def test_layers_that_run_in_blocks_can_be_asked_for_alone(monkeypatch):
+    small_blocks.force(monkeypatch)
+    edge_index = torch.randint(20, (2, 90))
+    layers = [
+        (convs.RGCNConv(6, 4, num_relations=2), (torch.randint(2, (90,)),)),
+        (convs.DNAConv(6), ()),
+    ]
+    for layer, more in layers:
+        x = torch.randn(20, 3, 6) if isinstance(layer, convs.DNAConv) else torch.randn(20, 6)
+        expected = layer(x, edge_index, *more)
+        with onehop.patch(only=[type(layer).__name__]):
+            report = onehop.explain(layer, x, edge_index, *more)
+            assert "in blocks" in str(report)
+            torch.testing.assert_close(layer(x, edge_index, *more), expected)
 
 
 def test_known_layers_are_all_tested():

@@ -28,6 +28,7 @@ def net() -> Net:
     return Net()
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_every_layer_has_its_row(net, edge_index):
     rows = {row.name: row for row in onehop.explain(net, torch.randn(20, 4), edge_index).layers}
     assert list(rows) == ["first", "steps", "odd", "attention", "last"]
@@ -45,6 +46,7 @@ def test_every_layer_has_its_row(net, edge_index):
     assert "CpuPlan(" in rows["attention"].plan
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_it_prints_as_a_table(net, edge_index):
     lines = str(onehop.explain(net, torch.randn(20, 4), edge_index)).splitlines()
     assert lines[0].split() == ["layer", "class", "calls", "fast", "path"]
@@ -89,6 +91,7 @@ def test_nothing_to_explain_where_the_patch_is_forbidden(net, edge_index, monkey
         onehop.explain(net, torch.randn(20, 4), edge_index)
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_a_weight_given_by_the_caller_is_named(edge_index):
     (row,) = onehop.explain(gnn.GraphConv(4, 4), torch.randn(20, 4), edge_index, torch.rand(90)).layers
     assert row.form == "source * weight"

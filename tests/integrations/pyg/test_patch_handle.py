@@ -13,6 +13,7 @@ from torch_geometric import nn as gnn
 from torch_geometric.nn import conv as convs
 
 import onehop
+from onehop import thresholds
 from onehop.integrations.pyg.hook import layer_classes
 from onehop.integrations.pyg.recognise import GCN_NORM_MODULES
 from onehop.native import extension
@@ -183,29 +184,38 @@ def test_environment_switches_everything_off(monkeypatch, caplog):
     ("argument", "variable", "kept"),
     [(None, None, True), (None, "0", False), (True, "0", True), (False, "1", False), (False, None, False)],
 )
-def test_keep_memory(argument, variable, kept, monkeypatch):
+@pytest.mark.usefixtures("ordinary_bounds")
+def test_memory_is_kept_from_the_first_gain_on(argument, variable, kept, monkeypatch, edge_index):
+    large = torch.randn(20, thresholds.now.policy_bytes // 80 + 1)
     calls: list[bool] = []
     monkeypatch.setattr(extension, "keep_freed_memory", calls.append)
     if variable is not None:
         monkeypatch.setenv("ONEHOP_KEEP_MEMORY", variable)
     with onehop.patch(keep_memory=argument):
+        gnn.SimpleConv()(large[:, :8], edge_index)
+        gnn.SimpleConv("median")(large, edge_index)
+        assert calls == []  # too small, or PyG's own code
+        gnn.SimpleConv()(large, edge_index)
         assert calls == ([True] if kept else [])
         with onehop.patch():
-            pass
+            gnn.SimpleConv()(large, edge_index)
         assert calls == ([True] if kept else [])
     assert calls == ([True, False] if kept else [])
 
 
-def test_keep_memory_can_be_changed_later(monkeypatch):
+def test_keep_memory_can_be_changed_later(monkeypatch, edge_index):
+    large = torch.randn(20, thresholds.now.policy_bytes // 80 + 1)
     calls: list[bool] = []
     monkeypatch.setattr(extension, "keep_freed_memory", calls.append)
     onehop.patch(keep_memory=False)
+    gnn.SimpleConv()(large, edge_index)
     with onehop.patch(keep_memory=True):
-        pass
+        gnn.SimpleConv()(large, edge_index)
     onehop.unpatch()
     assert calls == [True, False]
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_a_refusal_is_logged_once(edge_index, caplog):
     x = torch.randn(20, 4)
     layer = gnn.SAGEConv(4, 4, aggr=gnn.aggr.SoftmaxAggregation())

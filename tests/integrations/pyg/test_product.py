@@ -6,16 +6,15 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv, GraphConv, SAGEConv
 
 import onehop
-from onehop.integrations.pyg.associations import product as module, rooted
+from onehop.integrations.pyg.associations import rooted
 from onehop.integrations.pyg.associations.product import prefix_product, product
 
 ROWS, IN, OUT = 37, 5, 3
 
 
 @pytest.fixture
-def blocks_of_four_rows(monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_ROWS", 4)
-    monkeypatch.setattr(module, "_LEAST_ROWS", 8)
+def blocks_of_four_rows(bounds):
+    bounds(product_block_rows=4, product_rows=8)
 
 
 def leaves(rows: int, bias: str, dtype: torch.dtype = torch.float64) -> list[Tensor | None]:
@@ -118,8 +117,8 @@ def test_product_added_to_the_first_rows(top, bias):
 
 @pytest.mark.parametrize("kind", [SAGEConv, GraphConv])
 @pytest.mark.parametrize("bipartite", [False, True], ids=["one kind of nodes", "two"])
-def test_leaves_without_edges_are_left_out_of_the_product(kind, bipartite, monkeypatch, gradients_of):
-    monkeypatch.setattr(rooted, "_LEAST_ROWS", 8)
+def test_leaves_without_edges_are_left_out_of_the_product(kind, bipartite, monkeypatch, bounds, gradients_of):
+    bounds(leaf_rows=8)
     lengths = []
     plain = rooted.prefix_product
 

@@ -13,7 +13,6 @@ from torch_geometric import nn as gnn
 from torch_geometric.utils import softmax
 
 import onehop
-from onehop.integrations.pyg.rowwise import policy
 
 NODES, EDGES, WIDTH = 20, 120, 6
 _numbers = itertools.count()
@@ -231,7 +230,7 @@ def test_a_refusal_leaves_no_trace(message, monkeypatch):
         torch.testing.assert_close(one, other)
 
 
-def test_other_reasons(reason_of, monkeypatch):
+def test_other_reasons(reason_of, monkeypatch, bounds):
     fine = layer_of(lambda self, x_j, e: x_j * e)
     assert reason_of(fine) is None
     hooked = layer_of(lambda self, x_j: self.norm(x_j))
@@ -249,7 +248,7 @@ def test_other_reasons(reason_of, monkeypatch):
     assert reason_of(explained) == "message passing hooks are registered on it"
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert reason_of(fine) == "autocast is at work"
-    monkeypatch.setattr(policy, "SMALL_BYTES", 1 << 20)
+    bounds(cached_bytes=1 << 20)
     assert "fit in the cache, where PyG's own code is as fast" in reason_of(fine)
 
 

@@ -81,6 +81,7 @@ class OwnPropagate(MessagePassing):
         (OwnCheck, "its class overrides _check_input"),
     ],
 )
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_overridden_functions_go_pygs_way(make, reason, edge_index, took_fast_path):
     conv, x = make(4, 4), torch.randn(20, 4)
     _, reasons = same(lambda: conv(x, edge_index), took_fast_path)
@@ -111,6 +112,7 @@ def test_functions_set_on_an_instance_are_called(name, edge_index, took_fast_pat
     assert called == [name]
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_a_function_replaced_on_the_class_later_is_seen(edge_index, took_fast_path, monkeypatch):
     class Changing(gnn.SAGEConv):
         pass
@@ -122,6 +124,7 @@ def test_a_function_replaced_on_the_class_later_is_seen(edge_index, took_fast_pa
         assert took_fast_path(conv, x, edge_index) != [None]
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_the_aggregation_module_counts_not_the_string(edge_index, took_fast_path):
     conv, x = gnn.SAGEConv(4, 4, aggr="mean"), torch.randn(20, 4)
     conv.aggr_module = gnn.aggr.SumAggregation()
@@ -139,6 +142,7 @@ def test_an_aggregation_given_as_a_module(edge_index, took_fast_path):
 
 
 @pytest.mark.parametrize("aggr", ["lstm", "softmax", ["mean", "max"], "std", "mul"], ids=str)
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_other_sage_aggregations_go_pygs_way(aggr, edge_index, took_fast_path):
     kwargs = {"aggr_kwargs": {"in_channels": 4, "out_channels": 4}} if aggr == "lstm" else {}
     conv = gnn.SAGEConv(4, 4, aggr=aggr, **kwargs)
@@ -557,5 +561,5 @@ def test_every_mini_batch_has_its_own_edges():
             with onehop.patch():
                 torch.testing.assert_close(conv(batch.x, batch.edge_index), expected)
     # Only what still lives is kept.
-    del batch
+    del batch, expected
     assert onehop.cache_info().entries == 0

@@ -1,6 +1,7 @@
 """Automatic tuning under the patch."""
 
 import logging
+import os
 import subprocess
 import sys
 
@@ -15,8 +16,8 @@ from onehop.plans import CpuPlan, tuned
 
 
 @pytest.fixture(autouse=True)
-def table(own_cache, monkeypatch):
-    monkeypatch.setattr(tuning, "LEAST_WORK", 1)
+def table(own_cache, monkeypatch, bounds):
+    bounds(tuned_work=1)
     monkeypatch.setattr(tuning, "BUDGET_S", 0.2)
     tuned.forget()
     yield
@@ -106,8 +107,8 @@ def test_mini_batches_never_are(edges, tunings):
     assert tunings == []
 
 
-def test_small_work_never_is(edges, tunings, monkeypatch):
-    monkeypatch.setattr(tuning, "LEAST_WORK", 60 * 8 + 1)
+def test_small_work_never_is(edges, tunings, bounds):
+    bounds(tuned_work=60 * 8 + 1)
     with onehop.patch(tune="auto"):
         epochs(SAGEConv(8, 4), edges(20, 20, 60), 10)
     assert tunings == []
@@ -219,13 +220,15 @@ def test_what_was_found_is_kept_when_the_program_ends(table):
 import torch, onehop
 from torch_geometric.nn import SAGEConv
 from onehop.integrations import tuning
-tuning.LEAST_WORK, tuning.SLICE_S = 1, 0.0
+tuning.SLICE_S = 0.0
 layer, edge_index = SAGEConv(8, 4), torch.arange(60).view(2, 30) % 20
 with onehop.patch(tune="auto", reuse=False):
     for _ in range(tuning.SIGHTINGS + 3):
         layer(torch.randn(20, 8), edge_index)
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env=os.environ | {"ONEHOP_THRESHOLDS": "none"}
+    )
     graph = onehop.Graph.from_edge_index(torch.arange(60).view(2, 30) % 20, num_nodes=20)
     assert tuned.known(tuned.case_of(graph, "sum", False, 8, torch.float32)) is not None
 

@@ -22,8 +22,11 @@ _HUB = 600
 
 def graph_of_all_lengths() -> Graph:
     """A graph with rows of one edge, rows of dozens and one that is cut, in both directions."""
-    node = torch.arange(_NODES)
-    some, hub = torch.arange(_HUB) % (_NODES // 2), torch.zeros(_HUB, dtype=torch.long)
+    node = torch.arange(_NODES, device="cpu")
+    some, hub = (
+        torch.arange(_HUB, device="cpu") % (_NODES // 2),
+        torch.zeros(_HUB, dtype=torch.long, device="cpu"),
+    )
     to_hub = torch.stack([some, hub])
     ring = torch.stack([node, node.roll(1)])
     return Graph.from_edge_index(torch.cat([ring, to_hub, to_hub.flip(0)], 1), _NODES)
@@ -54,20 +57,30 @@ def attention_operands(
     gat = rule == "gat"
     keys: Tensor | None = None
     if rule != "gatv2":
-        keys = torch.ones(source[:2], dtype=acc) if gat else torch.ones(source, dtype=dtype)
+        keys = (
+            torch.ones(source[:2], dtype=acc, device="cpu")
+            if gat
+            else torch.ones(source, dtype=dtype, device="cpu")
+        )
     edges: Tensor | None = None
     if edge == "rows":
-        edges = torch.ones((graph.num_edges, *target[1:])[: 2 if gat else 3], dtype=acc if gat else dtype)
+        edges = torch.ones(
+            (graph.num_edges, *target[1:])[: 2 if gat else 3], dtype=acc if gat else dtype, device="cpu"
+        )
     elif edge == "projected":
-        edges = torch.ones(graph.num_edges, _EDGE_COLUMNS, dtype=dtype)
+        edges = torch.ones(graph.num_edges, _EDGE_COLUMNS, dtype=dtype, device="cpu")
     return AttentionOperands(
         rule=rule,
-        value=torch.ones(source, dtype=dtype),
+        value=torch.ones(source, dtype=dtype, device="cpu"),
         key=keys,
-        query=torch.ones(target[:2], dtype=acc) if gat else torch.ones(target, dtype=dtype),
-        att=torch.ones(heads, width, dtype=acc) if rule == "gatv2" else None,
+        query=torch.ones(target[:2], dtype=acc, device="cpu")
+        if gat
+        else torch.ones(target, dtype=dtype, device="cpu"),
+        att=torch.ones(heads, width, dtype=acc, device="cpu") if rule == "gatv2" else None,
         edge=edges,
-        edge_weight=torch.ones(heads * width, _EDGE_COLUMNS, dtype=acc) if edge == "projected" else None,
+        edge_weight=torch.ones(heads * width, _EDGE_COLUMNS, dtype=acc, device="cpu")
+        if edge == "projected"
+        else None,
         mask=None,
         factor=0.2,
         dropout=dropout,
@@ -87,7 +100,7 @@ def _run_attention(graph: Graph, operands: AttentionOperands, with_weights: bool
 
 def _run_edge_softmax(graph: Graph, heads: int, dtype: torch.dtype) -> Any:
     """Forward and backward."""
-    scores = torch.ones(graph.num_edges, heads, dtype=dtype)
+    scores = torch.ones(graph.num_edges, heads, dtype=dtype, device="cpu")
     backend = TritonBackend()
     return backend.edge_softmax_grad(graph, backend.edge_softmax(graph, scores), scores)
 

@@ -21,15 +21,20 @@ _HUB = 5000
 
 def _graph(hub: int) -> Graph:
     """A ring, and a hub in both directions."""
-    node = torch.arange(_NODES)
-    to_hub = torch.stack([torch.arange(hub) % _NODES, torch.zeros(hub, dtype=torch.long)])
+    node = torch.arange(_NODES, device="cpu")
+    to_hub = torch.stack(
+        [torch.arange(hub, device="cpu") % _NODES, torch.zeros(hub, dtype=torch.long, device="cpu")]
+    )
     return Graph.from_edge_index(
         torch.cat([torch.stack([node, node.roll(1)]), to_hub, to_hub.flip(0)], 1), _NODES
     )
 
 
 def _sum(graph: Graph, width: int, dtype: torch.dtype, scaled: bool) -> None:
-    x, numbers = torch.ones(_NODES, width, dtype=dtype), torch.ones(graph.num_edges)
+    x, numbers = (
+        torch.ones(_NODES, width, dtype=dtype, device="cpu"),
+        torch.ones(graph.num_edges, device="cpu"),
+    )
     scale = numbers[:_NODES] if scaled else None
     TritonBackend(default_blocks_plan(width)).aggregate(
         graph, False, x, numbers if scaled else None, scale, scale, False, False

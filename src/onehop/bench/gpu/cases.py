@@ -25,9 +25,12 @@ _HUB = 600
 def graph_of_degree(degree: int) -> Graph:
     """A graph of at least that mean degree, with a hub."""
     generator = torch.Generator().manual_seed(0)
-    edges = torch.randint(0, _NODES, (2, _NODES * degree), generator=generator)
+    edges = torch.randint(0, _NODES, (2, _NODES * degree), generator=generator, device="cpu")
     hub = torch.stack(
-        [torch.randint(0, _NODES, (_HUB,), generator=generator), torch.zeros(_HUB, dtype=torch.long)]
+        [
+            torch.randint(0, _NODES, (_HUB,), generator=generator, device="cpu"),
+            torch.zeros(_HUB, dtype=torch.long, device="cpu"),
+        ]
     )
     return Graph.from_edge_index(torch.cat([edges, hub, hub.flip(0)], 1), _NODES)
 
@@ -35,10 +38,13 @@ def graph_of_degree(degree: int) -> Graph:
 def aggregate_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
     """Sums, plain and with all there is; max; and their gradients."""
     run = TritonBackend()
-    x = torch.ones(graph.num_src, width, dtype=dtype)
+    x = torch.ones(graph.num_src, width, dtype=dtype, device="cpu")
     acc = torch.float64 if dtype == torch.float64 else torch.float32
-    weight, scale = torch.ones(graph.num_edges, dtype=acc), torch.ones(_NODES, dtype=acc)
-    share = torch.ones(graph.num_dst, width, dtype=acc)
+    weight, scale = (
+        torch.ones(graph.num_edges, dtype=acc, device="cpu"),
+        torch.ones(_NODES, dtype=acc, device="cpu"),
+    )
+    share = torch.ones(graph.num_dst, width, dtype=acc, device="cpu")
     return [
         *sum_calls(graph, width, dtype),
         lambda: run.aggregate(graph, True, x, weight, scale, scale, False, True),
@@ -50,7 +56,7 @@ def aggregate_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
 
 def sum_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
     """The plain sum."""
-    x = torch.ones(graph.num_src, width, dtype=dtype)
+    x = torch.ones(graph.num_src, width, dtype=dtype, device="cpu")
     return [lambda: TritonBackend().aggregate(graph, False, x, None, None, None, False, False)]
 
 

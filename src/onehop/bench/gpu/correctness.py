@@ -71,8 +71,13 @@ def hostile_edges(device: torch.device, hub: int) -> tuple[Tensor, int]:
     """Edges with a hub in both directions, repeats, loops, and nodes without any; and the number of nodes."""
     generator = torch.Generator().manual_seed(0)
     nodes = 24
-    edges = torch.randint(0, nodes - 4, (2, 60), generator=generator)
-    spokes = torch.stack([torch.randint(0, nodes - 4, (hub,), generator=generator), torch.full((hub,), 3)])
+    edges = torch.randint(0, nodes - 4, (2, 60), generator=generator, device="cpu")
+    spokes = torch.stack(
+        [
+            torch.randint(0, nodes - 4, (hub,), generator=generator, device="cpu"),
+            torch.full((hub,), 3, device="cpu"),
+        ]
+    )
     return torch.cat([edges, spokes, spokes.flip(0), edges[:, :5]], 1).to(device), nodes
 
 

@@ -78,6 +78,7 @@ class Peers:
                 torch.ones(graph.num_edges, device=device),
                 (self.nodes, self.nodes),
                 check_invariants=False,
+                device=device,
             )
         of_dtype: dict[torch.dtype, Tensor] = {}
 

@@ -52,7 +52,7 @@ class TorchCsr:
 def csr_tensor(workload: Workload, index_dtype: torch.dtype, *, weighted: bool) -> Tensor:
     """The graph as a torch CSR tensor [num_dst, num_src] of ones or weights, repeated edges kept apart."""
     graph = workload.graph
-    values = workload.sorted_weight if weighted else torch.ones(graph.num_edges)
+    values = workload.sorted_weight if weighted else torch.ones(graph.num_edges, device="cpu")
     with beta_warnings_ignored():
         return torch.sparse_csr_tensor(
             graph.rowptr.to(index_dtype),
@@ -60,4 +60,5 @@ def csr_tensor(workload: Workload, index_dtype: torch.dtype, *, weighted: bool) 
             values,
             (graph.num_dst, graph.num_src),
             check_invariants=False,
+            device="cpu",
         )

@@ -170,7 +170,12 @@ def features(rows: int, width: int, dtype: str) -> Tensor:
     """[rows, width]: seeded whole numbers from -8 to 7."""
     generator = torch.Generator().manual_seed(0)
     whole = torch.randint(
-        -_LARGEST_FEATURE, _LARGEST_FEATURE, (rows, width), generator=generator, dtype=torch.int8
+        -_LARGEST_FEATURE,
+        _LARGEST_FEATURE,
+        (rows, width),
+        generator=generator,
+        dtype=torch.int8,
+        device="cpu",
     )
     return whole.to(TORCH_TYPES[dtype])
 

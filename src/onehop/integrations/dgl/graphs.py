@@ -33,7 +33,7 @@ class _Record:
 
     def __init__(self) -> None:
         with torch.inference_mode(False):
-            self.tensor = torch.empty(0)
+            self.tensor = torch.empty(0, device="cpu")
         self.relations: dict[int, Any] = {}
 
 

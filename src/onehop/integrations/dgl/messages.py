@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onehop.backends import backend_for
-from onehop.integrations import reports, tuning
+from onehop.integrations import memory, reports, tuning
 from onehop.integrations.dgl import running
 from onehop.integrations.dgl.graphs import Structure
 from onehop.integrations.dgl.operands import LEFT_TO_DGL, structure_for, tensor_reason
@@ -71,6 +71,7 @@ class Task:
         graph = self.structure.graph
         width = self.x.numel() // max(graph.num_src, 1)
         backward = torch.is_grad_enabled() and self.x.requires_grad
+        memory.gained(self.x)
         tuning.saw(graph, self.reduce, width, self.x.dtype, backward)
         if self.reduce in _OF_EMPTY and needs_grad(self.x, self.weight):
             out = arg_extremum(graph, self.x, self.weight, self.reduce, self.last)

@@ -16,7 +16,7 @@ from torch.nn import Parameter
 from torch.nn.functional import dropout, leaky_relu
 
 from onehop.graph import Graph
-from onehop.integrations.contexts import autocasts
+from onehop.integrations.contexts import autocasts, wraps
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.edge_features import edge_score, projected
 from onehop.integrations.pyg.operands import FLOATS, LEFT_TO_PYG, fits
@@ -33,7 +33,23 @@ def prepare(kind: str, call: Propagation) -> AttentionTask | str:
     task = _RECIPES[kind](call)
     if isinstance(task, AttentionTask):
         task.backend = call.backend
+        if task.fused and _returns_it(call.layer):
+            task.run = _copied(task.run)
     return task
+
+
+def _returns_it(layer: Any) -> bool:
+    """Tell if the layer returns what ``propagate`` gives, in whatever shape, and adds nothing."""
+    return (
+        getattr(layer, "bias", None) is None
+        and getattr(layer, "res", None) is None
+        and not getattr(layer, "root_weight", False)
+    )
+
+
+def _copied(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """A run whose result may be written to: attention's backward pass reads its result, PyG's does not."""
+    return lambda: run().clone()
 
 
 def _of_pending(call: Propagation) -> AttentionTask | str:
@@ -289,6 +305,7 @@ def _is_feature(call: Propagation, tensor: Any, dims: int) -> bool:
         and ((tensor.is_cpu and call.edges.is_cpu) or tensor.device == call.edges.device)
         and tensor.layout is torch.strided
         and tensor.dim() == dims
+        and not wraps(tensor)
     )
 
 

@@ -8,23 +8,19 @@ import torch
 from torch import Tensor
 
 from onehop.graph.identity import CACHE
-from onehop.integrations.contexts import context_reason
+from onehop.graph.lending import lend
+from onehop.integrations.contexts import context_reason, wraps
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Tensors that were made from an edge_index, and how they were when they were made.
-
-    PyG hands derived tensors to its users, who may write to them: a version that has changed, or a tensor
-    that was told to require a gradient, ends the entry.
+    """Tensors that were made from an edge_index, which nobody else has.
 
     Attributes:
         tensors: The tensors; None stands for the edge_index itself, which the cache must not hold.
-        versions: Of the tensors.
     """
 
     tensors: tuple[Tensor | None, ...]
-    versions: tuple[int, ...]
 
     @property
     def nbytes(self) -> int:
@@ -39,23 +35,23 @@ def can_remember(edge_index: Any) -> bool:
         and edge_index.layout is torch.strided
         and not edge_index.is_meta
         and not edge_index.is_inference()
+        and not wraps(edge_index)
         and context_reason() is None
     )
 
 
 def remembered(edge_index: Tensor, rest: Hashable) -> tuple[Tensor, ...] | None:
-    """The tensors made from this edge_index before, if nobody has written to them since."""
+    """Copies of the tensors made from this edge_index before; PyG may hand them to its users."""
     found: Derived | None = CACHE.find(edge_index, rest)
-    if found is None:
-        return None
-    tensors = tuple(edge_index if tensor is None else tensor for tensor in found.tensors)
-    for tensor, version in zip(tensors, found.versions, strict=True):
-        if tensor._version != version or tensor.requires_grad:
-            return None
-    return tensors
+    return None if found is None else _lent(edge_index, found)
 
 
-def remember(edge_index: Tensor, rest: Hashable, tensors: tuple[Tensor, ...]) -> None:
-    """Keeps the tensors made from this edge_index."""
-    kept = tuple(None if tensor is edge_index else tensor for tensor in tensors)
-    CACHE.store(edge_index, rest, Derived(kept, tuple(tensor._version for tensor in tensors)))
+def remember(edge_index: Tensor, rest: Hashable, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Keeps the tensors made from this edge_index, and returns copies."""
+    made = Derived(tuple(None if tensor is edge_index else tensor for tensor in tensors))
+    CACHE.store(edge_index, rest, made)
+    return _lent(edge_index, made)
+
+
+def _lent(edge_index: Tensor, derived: Derived) -> tuple[Tensor, ...]:
+    return tuple(edge_index if tensor is None else lend(tensor) for tensor in derived.tensors)

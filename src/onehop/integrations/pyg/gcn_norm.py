@@ -75,11 +75,10 @@ def _without_weight(
     # Tensors made in inference mode could not be used outside it, where they will be found again.
     with torch.inference_mode(False), torch.no_grad():
         edges, weight = theirs(edge_index, None, num_nodes, improved, add_self_loops, flow, dtype)
-        remember(edge_index, rest, (edges, weight))
         scale = _scale(edges, weight, num_nodes, flow)
         if scale is not None:
             note_scales(weight, edges, scale)
-    return edges, weight
+    return remember(edge_index, rest, (edges, weight))
 
 
 def _scale(edge_index: Tensor, weight: Tensor, num_nodes: int | None, flow: str) -> Tensor | None:
@@ -124,8 +123,7 @@ def _with_weight(
         with torch.inference_mode(False), torch.no_grad():
             keep = edge_index[0] != edge_index[1]
             loops = torch.arange(num_nodes, device=edge_index.device).view(1, -1).repeat(2, 1)
-            found = (torch.cat([edge_index[:, keep], loops], dim=1), keep)
-            remember(edge_index, rest, found)
+            found = remember(edge_index, rest, (torch.cat([edge_index[:, keep], loops], dim=1), keep))
     edges, keep = found
     loop_weight = edge_weight.new_full((num_nodes,), 2.0 if improved else 1.0)
     is_loop = ~keep

@@ -1,6 +1,5 @@
 """The graph of an edge_index, made once and found again."""
 
-import weakref
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE
+from onehop.graph.lending import original
 
 
 def graph_of(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph | None:
@@ -23,15 +23,18 @@ def graph_of(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> 
     Returns:
         None if a node number is out of range or there are too many nodes, which PyG is to report.
     """
-    rest = ("graph", num_src, num_dst, forwards)
+    given, rest = edge_index, ("graph", num_src, num_dst, forwards)
     found = CACHE.find(edge_index, rest)
     if found is not None:
         return found  # type: ignore[no-any-return]
+    if original(edge_index) is not edge_index:
+        # Native code takes an address, which counts as a write: what was read would be a copy no more.
+        edge_index = edge_index.clone()
     try:
         graph = Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=(num_src, num_dst))
     except ArgumentError:
         return None
-    CACHE.store(edge_index, rest, graph)
+    CACHE.store(given, rest, graph)
     return graph
 
 
@@ -40,24 +43,22 @@ class Scales:
     """A weight that is the product of one number per node at either end of the edge.
 
     Attributes:
+        weight: [E], kept.
         scale: [N], the numbers.
-        edges: The edges that the weight belongs to.
-        version: Of those edges.
     """
 
+    weight: Tensor
     scale: Tensor
-    edges: "weakref.ref[Tensor]"
-    version: int
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the numbers."""
+        """Bytes of the numbers; those of the weight count where it is kept."""
         return self.scale.nbytes
 
 
 def note_scales(weight: Tensor, edge_index: Tensor, scale: Tensor) -> None:
-    """Notes that ``weight[e] == scale[source] * scale[destination]`` for these edges."""
-    CACHE.store(weight, "scales", Scales(scale, weakref.ref(edge_index), edge_index._version))
+    """Notes that ``weight[e] == scale[source] * scale[destination]`` for these edges, of a kept weight."""
+    CACHE.store(edge_index, ("scales", id(weight)), Scales(weight, scale))
 
 
 def scales_of(
@@ -70,13 +71,8 @@ def scales_of(
     """
     if weight.requires_grad or torch.promote_types(weight.dtype, dtype) != weight.dtype:
         return None
-    found = CACHE.find(weight, "scales")
-    if (
-        found is None
-        or found.edges() is not edge_index
-        or found.version != edge_index._version
-        or found.scale.size(0) != num_src
-        or num_src != num_dst
-    ):
+    kept = original(weight)
+    found: Scales | None = None if kept is weight else CACHE.find(edge_index, ("scales", id(kept)))
+    if found is None or found.scale.size(0) != num_src or num_src != num_dst:
         return None
-    return found.scale  # type: ignore[no-any-return]
+    return found.scale

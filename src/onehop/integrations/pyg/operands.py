@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric import EdgeIndex
 
+from onehop.integrations.contexts import WRAPPED, wraps
 from onehop.integrations.pyg.recognise import Form
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -23,6 +24,8 @@ def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tenso
         data = edge_index
         if data.layout is not torch.strided:
             return "edge_index is a sparse matrix, for which PyG has its own code"
+        if wraps(data):
+            return WRAPPED
         sizes: list[int | None]
         if size is None:
             sizes = [None, None]
@@ -82,6 +85,8 @@ def features_reason(x: Any, node_dim: int) -> str | None:
         return "the features are not floating-point numbers of 16, 32 or 64 bits"
     if x.layout is not torch.strided:
         return "the features are sparse"
+    if wraps(x):
+        return WRAPPED
     dims = x.dim()
     if not (dims == 2 and node_dim in (-2, 0)) and not (dims == 3 and node_dim == -2):
         return "node_dim is not the first of two dimensions, nor the middle one of three"
@@ -97,6 +102,8 @@ def weight_of(form: Form, kwargs: dict[str, Any], edges: int) -> tuple[Tensor | 
         return None, f"the edge weight is of type {type(weight).__name__}"
     if weight.dtype not in FLOATS or weight.layout is not torch.strided:
         return None, "the edge weight is not a dense floating-point tensor"
+    if wraps(weight):
+        return None, WRAPPED
     if weight.dim() == 2 and weight.size(1) == 1:
         weight = weight.squeeze(1)
     if weight.dim() != 1 or weight.size(0) != edges:

@@ -10,7 +10,8 @@ from torch import Tensor
 from onehop.backends import backend_for
 from onehop.distributed.graph import LocalEdges
 from onehop.graph import Graph
-from onehop.integrations import reports, tuning
+from onehop.graph.lending import original
+from onehop.integrations import memory, reports, tuning
 from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.attention import prepare
@@ -80,6 +81,7 @@ def _propagate(
         return theirs(layer, edge_index, *args, **settled(kwargs))
     if reports.recording():
         reports.record(task.described(layer))
+    memory.gained(task.x)
     return task.run()
 
 
@@ -112,16 +114,16 @@ class Task:
         return self.subtrahend is None and reuse.constant(self.x, self._factor, self.graph.num_edges)
 
     def run(self) -> Tensor:
-        """The aggregated messages: [num_dst, F], or [B, num_dst, F]."""
+        """The aggregated messages: [num_dst, F], or [B, num_dst, F], which the caller may write to."""
         if not self.is_constant():
             return self._compute()
-        rest = (self.graph.number, self.reduce)
-        kept = reuse.find(self.x, self._factor, rest)
+        # Kernels take an address, which makes a lent tensor one of its own.
+        x, factor = original(self.x), self._factor
+        kept = reuse.find(x, factor, self.graph, self.reduce)
         if kept is not None:
             return kept
         out = self._compute()
-        if reuse.met_before(self.x):
-            reuse.keep(self.x, self._factor, rest, out)
+        reuse.keep(x, factor, self.graph, self.reduce, out)
         return out
 
     @property

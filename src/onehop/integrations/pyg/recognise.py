@@ -98,6 +98,7 @@ _TABLE: tuple[tuple[str, str, Form | Attention], ...] = (
 # Layers of PyG whose messages treat each edge on its own, and so run in blocks.
 IN_BLOCKS = (
     "CGConv",
+    "DNAConv",
     "DynamicEdgeConv",
     "EdgeConv",
     "FeaStConv",
@@ -112,6 +113,7 @@ IN_BLOCKS = (
     "PNAConv",
     "PPFConv",
     "PointNetConv",
+    "RGCNConv",
     "ResGatedGraphConv",
 )
 

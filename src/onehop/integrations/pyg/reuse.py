@@ -1,25 +1,30 @@
 """Aggregates of constant features, kept: in full-batch training the first layer's are the same every epoch.
 
 Features that need no gradient are marked when they are met, and their aggregate is kept when they are met
-again. The next time it is given back, if the features have neither been written to (by their version counter,
-and by a fingerprint of their contents, which sees writes that escape the counter), nor the weights, nor the
-aggregate itself, which the caller may have changed in place.
+again. From then on layers get copies of it, which share its memory until somebody writes
+(:mod:`onehop.graph.lending`), while neither the features nor the weights have been written to: by their
+version counters, and by fingerprints of their contents, which see writes that escape the counters.
+
+A kept aggregate is what would be computed, bit for bit. The order of a layer's linear step is another matter:
+A (X W) and (A X) W are rounded differently, and save other tensors for the backward pass. So that a forward
+pass gives the same when it is repeated, the order follows from what a backward pass has shown: features that
+a layer was trained on are taken to come again.
 """
 
-from collections.abc import Hashable
+import weakref
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from onehop import config, native
+from onehop import config, native, thresholds
+from onehop.graph import Graph
 from onehop.graph.identity import CACHE
+from onehop.graph.lending import lend, read_address
 
-# Of edges times width: with less the sum costs hardly more than looking for it.
-LEAST_WORK = 1 << 20
 # One over the share of the cache that features may have, so that their aggregates do not push out the graphs.
 _LARGEST_SHARE = 8
-_MARK = "constant features"
+_AGGREGATES, _MET, _TRAINED = (f"constant features, {what}" for what in ("aggregated", "met", "trained on"))
 
 _on = False
 
@@ -32,7 +37,7 @@ def switch(on: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """That features were met."""
+    """A note that features were met, or trained on."""
 
     nbytes: int = 0
 
@@ -42,27 +47,32 @@ class _Kept:
     """An aggregate, and what it was made from.
 
     Attributes:
-        out: The aggregate.
-        version: Of the aggregate.
-        factor: The weights or scales, or None.
-        factor_version: Of those.
-        fingerprint: Of the features.
+        out: The aggregate, which nobody else has.
+        graph: Over which it was made.
+        contents: Fingerprint of the features.
+        factor: Fingerprint of the weights or scales, with their dtype; None where there are none.
     """
 
     out: Tensor
-    version: int
-    factor: Tensor | None
-    factor_version: int
-    fingerprint: int
+    graph: "weakref.ref[Graph]"
+    contents: int
+    factor: tuple[int, torch.dtype] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Aggregates:
+    """The aggregates of some features, by the graph's number and the reduction."""
+
+    each: dict[tuple[int, str], _Kept]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the aggregate."""
-        return self.out.nbytes
+        """Bytes of the aggregates."""
+        return sum(kept.out.nbytes for kept in self.each.values())
 
 
 def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
-    """Whether an aggregate of these features, over so many edges, may be kept; never on another device.
+    """Tell if an aggregate of these features, over so many edges, may be kept; never on another device.
 
     Args:
         x: [N, F].
@@ -73,52 +83,78 @@ def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
         _on
         and x.is_cpu  # the fingerprint is taken there
         and not x.requires_grad
-        and (factor is None or not factor.requires_grad)
+        and (factor is None or (factor.is_contiguous() and not factor.requires_grad))
         and x.dim() == 2
-        and edges * x.size(1) >= LEAST_WORK
+        and edges * x.size(1) >= thresholds.now.kept_work
         and x.nbytes * _LARGEST_SHARE <= config.graph_cache_bytes()
         and x.is_contiguous()
         and not x.is_inference()
-        and (factor is None or not factor.is_inference())
+        and not _saving_is_watched()
     )
 
 
-def met_before(x: Tensor) -> bool:
-    """Whether these features, as they are, were met before; marks them if not."""
-    if CACHE.find(x, _MARK) is not None:
-        return True
-    CACHE.store(x, _MARK, _Mark())
-    return False
+def trained_on(x: Tensor) -> bool:
+    """Tell if a backward pass has gone through a layer of these features, as they are."""
+    return thresholds.now.meetings <= 1 or CACHE.find(x, _TRAINED) is not None
 
 
-def find(x: Tensor, factor: Tensor | None, rest: Hashable) -> Tensor | None:
-    """The aggregate kept for these features.
+def note_training(x: Tensor) -> None:
+    """Notes that a backward pass goes through a layer of these features."""
+    if CACHE.find(x, _TRAINED) is None:
+        CACHE.store(x, _TRAINED, _Mark())
+
+
+def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor | None:
+    """The aggregate kept for these features, as a copy.
 
     Args:
         x: [N, F], for which :func:`constant` holds.
         factor: The weights or scales, or None.
-        rest: What else the aggregate depends on: graph and reduction.
+        graph: The graph.
+        reduce: The reduction.
     """
-    found: _Kept | None = CACHE.find(x, ("aggregate", rest))
-    if (
-        found is None
-        or found.out._version != found.version
-        or found.out.requires_grad
-        or found.factor is not factor
-        or (factor is not None and factor._version != found.factor_version)
-        or _fingerprint(x) != found.fingerprint
-    ):
+    kept: _Aggregates | None = CACHE.find(x, _AGGREGATES)
+    found = None if kept is None else kept.each.get((graph.number, reduce))
+    if found is None or found.factor != _of_factor(factor) or found.contents != _contents(x):
         return None
-    return found.out
+    return lend(found.out)
 
 
-def keep(x: Tensor, factor: Tensor | None, rest: Hashable, out: Tensor) -> None:
-    """Keeps an aggregate, unless it is of no use outside inference mode."""
-    if out.is_inference():
+def keep(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str, out: Tensor) -> None:
+    """Keeps a copy of the aggregate of features that were met often enough."""
+    if not _met_before(x):
         return
-    version = 0 if factor is None else factor._version
-    CACHE.store(x, ("aggregate", rest), _Kept(out, out._version, factor, version, _fingerprint(x)))
+    before: _Aggregates | None = CACHE.find(x, _AGGREGATES)
+    # Mini-batches of constant features have graphs that do not come again.
+    living = (
+        {} if before is None else {at: kept for at, kept in before.each.items() if kept.graph() is not None}
+    )
+    # Inference mode would make a copy that is of no use outside.
+    with torch.inference_mode(False):
+        kept = _Kept(out.detach().clone(), weakref.ref(graph), _contents(x), _of_factor(factor))
+    CACHE.store(x, _AGGREGATES, _Aggregates({**living, (graph.number, reduce): kept}))
 
 
-def _fingerprint(x: Tensor) -> int:
-    return native.extension.fingerprint(x.data_ptr(), x.nbytes, torch.get_num_threads())
+def _met_before(x: Tensor) -> bool:
+    """Tell if these features, as they are, were met before; marks them if not."""
+    if trained_on(x) or CACHE.find(x, _MET) is not None:
+        return True
+    CACHE.store(x, _MET, _Mark())
+    return False
+
+
+def _saving_is_watched() -> bool:
+    """Tell if somebody gets to see what is saved for the backward pass.
+
+    Activation checkpointing is among them: it runs the forward pass again, during the backward pass, and
+    compares what is saved.
+    """
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def _of_factor(factor: Tensor | None) -> tuple[int, torch.dtype] | None:
+    return None if factor is None else (_contents(factor), factor.dtype)
+
+
+def _contents(tensor: Tensor) -> int:
+    return native.extension.fingerprint(read_address(tensor), tensor.nbytes, native.threads())

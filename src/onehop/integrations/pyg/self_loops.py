@@ -58,6 +58,5 @@ def _rewrite(
     if found is None:
         with torch.inference_mode(False), torch.no_grad():
             edges, _ = theirs(edge_index, None, *rest)
-        found = (edges,)
-        remember(edge_index, (name, num_nodes), found)
+            found = remember(edge_index, (name, num_nodes), (edges,))
     return found[0], attributes

@@ -100,7 +100,7 @@ def _run(
     width = columns // heads
     if width == 0:
         return
-    x_begin, out_begin, weight_begin = x.data_ptr(), out.data_ptr(), address(weight)
+    x_begin, out_begin, weight_begin = address(x), out.data_ptr(), address(weight)
     x_step = out_step = weight_step = 0
     if weight is not None and heads > 1:
         x_step, out_step = width * x.element_size(), width * out.element_size()
@@ -170,7 +170,7 @@ def extremum_grad_weight(
     """The gradient of max or min with respect to the weights: [E], of the accumulator's dtype."""
     acc = accumulator(x.dtype)
     if x.size(1) == 0:
-        return torch.zeros(csr.edges, dtype=acc)
+        return torch.zeros(csr.edges, dtype=acc, device="cpu")
     out = empty((csr.edges,), acc)
     _run_grad(extension.extremum_grad_weight, csr, plan, x, weight, extremum, share, adds, out)
     return out
@@ -199,11 +199,11 @@ def _run_grad(
         plan.prefetch,
         plan.edges_per_item,
         width,
-        x.data_ptr(),
+        address(x),
         x.stride(0),
-        extremum.data_ptr(),
+        address(extremum),
         extremum.stride(0),
-        share.data_ptr(),
+        address(share),
         address(weight),
         edge_stride(weight),
         adds,

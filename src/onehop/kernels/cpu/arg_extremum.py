@@ -38,7 +38,7 @@ def arg_extremum(
             plan.prefetch,
             plan.edges_per_item,
             columns.stop - columns.start,
-            x[:, columns].data_ptr(),
+            address(x[:, columns]),
             x.stride(0),
             *_place(weight, head),
             out[:, columns].data_ptr(),
@@ -66,7 +66,7 @@ def arg_extremum_grad_weight(
     csr: Any, plan: CpuPlan, grad: Tensor, x: Tensor, weight: Tensor, winner: Tensor
 ) -> Tensor:
     """The gradient to the weight, of its shape."""
-    out = torch.zeros(weight.shape, dtype=weight.dtype)
+    out = torch.zeros(weight.shape, dtype=weight.dtype, device="cpu")
     for head, columns in _heads(weight, x.size(1)):
         _add(
             extension.arg_extremum_grad_weight, csr, plan, grad, x, weight, winner, head, columns,
@@ -94,11 +94,11 @@ def _add(
         DTYPE_CODES[x.dtype],
         thread_count(plan),
         columns.stop - columns.start,
-        grad[:, columns].data_ptr(),
+        address(grad[:, columns]),
         grad.stride(0),
-        winner[:, columns].data_ptr(),
+        address(winner[:, columns]),
         winner.stride(0),
-        x[:, columns].data_ptr(),
+        address(x[:, columns]),
         x.stride(0),
         *_place(weight, head),
         out,

@@ -48,14 +48,14 @@ class _Call:
         if x[:1].numel() and (not x[:1].is_contiguous() or (packed and not x.is_contiguous())):
             x = x.contiguous()
         self.held.append(x)
-        return x.data_ptr(), x.stride(0)
+        return address(x), x.stride(0)
 
     def packed(self, x: Tensor | None) -> int:
         """The address of a contiguous copy, or of the tensor itself; 0 for None."""
         if x is None:
             return 0
         self.held.append(x.contiguous())
-        return self.held[-1].data_ptr()
+        return address(self.held[-1])
 
     def run(self, kernel: Any, csr: Any) -> None:
         kernel(self.fields, csr, self.rule, DTYPE_CODES[self.dtype], self.plan.edges_per_item)
@@ -83,7 +83,7 @@ def attend(
     call.fields.out, call.fields.softmax = out.data_ptr(), softmax.data_ptr()
     call.run(extension.attend, csr)
     if not with_weights:
-        return out, softmax, torch.empty(0, dtype=dtype)
+        return out, softmax, torch.empty(0, dtype=dtype, device="cpu")
     weights = empty((csr.edges, heads), dtype)
     call.fields.weights = weights.data_ptr()
     call.run(extension.attend_weights, csr)
@@ -125,7 +125,7 @@ def attend_grad(
     if grad_weights is not None and weights is not None:
         grad_weights = grad_weights.to(dtype)
         fields.grad_weights = call.packed(grad_weights)
-        ones = torch.ones(csr.cols, heads, dtype=dtype)
+        ones = torch.ones(csr.cols, heads, dtype=dtype, device="cpu")
         product = aggregate(csr, plan, ones, weights * grad_weights, None, None, False, False, False)
         fields.weights_product = call.packed(product)
     statistics = empty((csr.rows, 3, heads), dtype)

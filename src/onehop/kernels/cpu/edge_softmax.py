@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from onehop.kernels.cpu.layout import thread_count
+from onehop.kernels.cpu.layout import address, thread_count
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
@@ -30,7 +30,7 @@ def edge_softmax(csr: Any, plan: CpuPlan, scores: Tensor) -> Tensor:
             thread_count(plan),
             plan.edges_per_item,
             heads,
-            scores.data_ptr(),
+            address(scores),
             out.data_ptr(),
         )
     return out
@@ -58,8 +58,8 @@ def edge_softmax_grad(csr: Any, plan: CpuPlan, softmax: Tensor, grad: Tensor) ->
             thread_count(plan),
             plan.edges_per_item,
             heads,
-            softmax.data_ptr(),
-            grad.data_ptr(),
+            address(softmax),
+            address(grad),
             out.data_ptr(),
         )
     return out

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from onehop.kernels.cpu.layout import rows, thread_count
+from onehop.kernels.cpu.layout import address, rows, thread_count
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
@@ -41,9 +41,9 @@ def fusedmm(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, rule: str, factor
         plan.edges_per_item,
         factor,
         width,
-        left.data_ptr(),
+        address(left),
         left.stride(0),
-        right.data_ptr(),
+        address(right),
         right.stride(0),
         out.data_ptr(),
     )

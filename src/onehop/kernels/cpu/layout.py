@@ -18,8 +18,12 @@ def rows(x: Tensor) -> Tensor:
 
 
 def address(tensor: Tensor | None) -> int:
-    """Where the first element lies; 0 for None."""
-    return 0 if tensor is None else tensor.data_ptr()
+    """Where the first element lies; 0 for None.
+
+    Raises:
+        BackendError: The tensor is not on the CPU.
+    """
+    return 0 if tensor is None else native.address(tensor)
 
 
 def edge_stride(weight: Tensor | None) -> int:

@@ -11,11 +11,9 @@ from typing import Any
 
 from torch import Tensor
 
-from onehop import native
+from onehop import native, thresholds
 from onehop.graph.identity import CACHE
-
-# With fewer edges the weights stay in the nearest caches, and looking them up would cost more than it saves.
-LEAST_EDGES = 1 << 16
+from onehop.graph.lending import read_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +41,20 @@ def in_graph_order(
         ordering: In which order ``csr`` has its rows.
         weight: [E] in the caller's edge order; None stays None.
     """
-    if weight is None or csr.edges < LEAST_EDGES or not weight.is_contiguous() or csr.perm is None:
+    if (
+        weight is None
+        or csr.edges < thresholds.now.ordered_edges
+        or not weight.is_contiguous()
+        or csr.perm is None
+    ):
         return weight, False
     rest = ("weight in graph order", number, transposed, ordering)
     found: _Ordered | None = CACHE.find(weight, rest)
-    if found is None:
+    if found is None and thresholds.now.meetings > 1:
         CACHE.store(weight, rest, _Ordered())
         return weight, False
-    fingerprint = native.extension.fingerprint(weight.data_ptr(), weight.nbytes, native.threads())
-    if found.weight is None:
+    fingerprint = native.extension.fingerprint(read_address(weight), weight.nbytes, native.threads())
+    if found is None or found.weight is None:
         found = _Ordered(fingerprint, weight.detach().index_select(0, csr.perm))
         CACHE.store(weight, rest, found)
     elif found.fingerprint != fingerprint:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from onehop import native
-from onehop.native import DTYPE_CODES, extension
+from onehop.native import DTYPE_CODES, address, extension
 
 # Rows are asked for so many ahead.
 _PREFETCH = 16
@@ -22,7 +22,7 @@ def take_rows(matrix: Tensor, index: Tensor) -> Tensor:
     """
     if not _dense(matrix):
         return matrix.index_select(0, index)
-    out = torch.empty((index.numel(), *matrix.shape[1:]), dtype=matrix.dtype)
+    out = torch.empty((index.numel(), *matrix.shape[1:]), dtype=matrix.dtype, device="cpu")
     if out.numel():
         extension.copy_rows(0, *_places(matrix, index, out))
     return out
@@ -51,6 +51,6 @@ def _places(
 ) -> tuple[int, int, int, int, bool, int, int, int, int]:
     row_bytes = rows.nbytes // rows.size(0)
     return (
-        native.threads(), _PREFETCH, index.data_ptr(), index.numel(), index.dtype == torch.int64, row_bytes,
-        matrix.data_ptr(), matrix.stride(0) * matrix.element_size(), rows.data_ptr(),
+        native.threads(), _PREFETCH, address(index), index.numel(), index.dtype == torch.int64, row_bytes,
+        address(matrix), matrix.stride(0) * matrix.element_size(), address(rows),
     )  # fmt: skip

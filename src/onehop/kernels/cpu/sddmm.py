@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.kernels.cpu.layout import accumulator, thread_count
+from onehop.kernels.cpu.layout import accumulator, address, thread_count
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
@@ -26,7 +26,7 @@ def sddmm(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, widen: bool) -> Ten
     heads, width = src.size(1), src.size(2)
     dtype = accumulator(src.dtype) if widen else src.dtype
     if width == 0:
-        return torch.zeros((csr.edges, heads), dtype=dtype)
+        return torch.zeros((csr.edges, heads), dtype=dtype, device="cpu")
     out = empty((csr.edges, heads), dtype)
     left, right = _heads(dst), _heads(src)
     for head in range(heads):
@@ -38,9 +38,9 @@ def sddmm(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, widen: bool) -> Ten
             plan.prefetch,
             plan.edges_per_item,
             width,
-            left.data_ptr() + head * left.stride(1) * left.element_size(),
+            address(left) + head * left.stride(1) * left.element_size(),
             left.stride(0),
-            right.data_ptr() + head * right.stride(1) * right.element_size(),
+            address(right) + head * right.stride(1) * right.element_size(),
             right.stride(0),
             out.data_ptr() + head * out.element_size(),
             heads,

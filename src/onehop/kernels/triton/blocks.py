@@ -134,12 +134,14 @@ def edges_per_column(graph: Graph, transposed: bool = False, windows: int = _SAM
     csr = graph.transposed_csr if transposed else graph.csr
     cols = graph.num_dst if transposed else graph.num_src
     step = max(csr.rows // WINDOW // windows, 1)
-    rows = torch.arange(csr.rows)
+    rows = torch.arange(csr.rows, device="cpu")
     rows = rows[rows // WINDOW % step == 0]
     degree = csr.rowptr.diff()[rows]
     first = degree.cumsum(0) - degree
     row = torch.repeat_interleave(rows, degree)
-    place = torch.arange(row.numel()) + torch.repeat_interleave(csr.rowptr[rows] - first, degree)
+    place = torch.arange(row.numel(), device="cpu") + torch.repeat_interleave(
+        csr.rowptr[rows] - first, degree
+    )
     edges = _keys(row, csr.col[place], cols).unique()
     columns = (edges // WINDOW).unique()
     return int(edges.numel()) / max(int(columns.numel()), 1)
@@ -200,8 +202,8 @@ def _cut(rowptr: Tensor, columns: Columns, split_columns: int, device: torch.dev
     windows, rows = begin.numel() - 1, rowptr.numel() - 1
     in_window = begin.diff()
     pieces = ((in_window + split_columns - 1) // split_columns).clamp(min=1)
-    window = torch.repeat_interleave(torch.arange(windows), pieces)
-    piece = torch.arange(window.numel()) - (pieces.cumsum(0) - pieces)[window]
+    window = torch.repeat_interleave(torch.arange(windows, device="cpu"), pieces)
+    piece = torch.arange(window.numel(), device="cpu") - (pieces.cumsum(0) - pieces)[window]
     step = (in_window + pieces - 1) // pieces
     first = torch.minimum(begin[window] + piece * step[window], begin[window + 1])
     end = torch.minimum(first + step[window], begin[window + 1])

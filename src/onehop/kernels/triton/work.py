@@ -138,8 +138,8 @@ def _cut(
     degree = rowptr.diff()
     rows, edges = degree.numel(), col.numel()
     pieces = ((degree + split_edges - 1) // split_edges).clamp(min=1)
-    row = torch.repeat_interleave(torch.arange(rows), pieces)
-    ordinal = torch.arange(row.numel()) - (pieces.cumsum(0) - pieces)[row]
+    row = torch.repeat_interleave(torch.arange(rows, device="cpu"), pieces)
+    ordinal = torch.arange(row.numel(), device="cpu") - (pieces.cumsum(0) - pieces)[row]
     step = (degree + pieces - 1) // pieces
     begin = torch.minimum(rowptr[row] + ordinal * step[row], rowptr[row + 1])
     end = torch.minimum(begin + step[row], rowptr[row + 1])
@@ -172,17 +172,17 @@ def _cut(
 
 def _launched(row: Tensor, length: Tensor, short_edges: int, row_order: Tensor | None) -> Tensor:
     """[items]: which item comes first, which second, ...; of these rows and lengths."""
-    items = torch.arange(row.numel())
+    items = torch.arange(row.numel(), device="cpu")
     if row_order is not None:
         place = torch.empty_like(row_order)
-        place[row_order] = torch.arange(row_order.numel())
+        place[row_order] = torch.arange(row_order.numel(), device="cpu")
         items = place[row].sort(stable=True).indices
     is_long = length[items] > short_edges
     long, short = items[is_long], items[~is_long]
     # The next power of two: the longest begin first, and rows of one power of two keep their order.
-    power = torch.bucketize(length[long], 2 ** torch.arange(63))
+    power = torch.bucketize(length[long], 2 ** torch.arange(63, device="cpu"))
     long = long[power.sort(descending=True, stable=True).indices]
     # Exact, for a program waits for its longest item.
-    window = torch.arange(short.numel()) // _WINDOW
+    window = torch.arange(short.numel(), device="cpu") // _WINDOW
     key = window * (short_edges + 1) + (short_edges - length[short])
     return torch.cat([long, short[key.sort(stable=True).indices]])

@@ -49,7 +49,7 @@ def aggregate(
         weight = weight.float()
         weight = (weight if graph.perm is None else weight[graph.perm.long()]).contiguous()
     count = graph.num_dst if rows is None else len(rows)
-    out = torch.empty(count, x.size(1))
+    out = torch.empty(count, x.size(1), device="cpu")
     if rows is not None:
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         if len(rows) and (rows.min() < 0 or rows.max() >= graph.num_dst):
@@ -62,9 +62,9 @@ def aggregate(
         slices.ctypes.data,
         0 if rows is None else rows.ctypes.data,
         count,
-        x.data_ptr(),
+        native.address(x),
         x.stride(0),
-        0 if weight is None else weight.data_ptr(),
+        0 if weight is None else native.address(weight),
         out.data_ptr(),
         out.stride(0),
         native.threads(),

@@ -114,6 +114,8 @@ class Machine:
         if not isinstance(x, Tensor) or x.dim() != 2 or x.size(0) != graph.num_src:
             shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
             raise ArgumentError(f"x: expected shape [{graph.num_src}, F], the graph's sources, got {shape}.")
+        if not x.is_cpu:
+            raise ArgumentError(f"x: expected a CPU tensor, got one on {x.device}; move it with .cpu().")
         reason = self.refuse(x.dtype)
         if reason is not None:
             raise ArgumentError(f"x: {self.name} {reason}; convert with .float().")
@@ -124,8 +126,14 @@ class Machine:
             ("src_scale", src_scale, graph.num_src),
             ("dst_scale", dst_scale, graph.num_dst),
         ):
-            if given is not None and given.shape != (length,):
+            if given is None:
+                continue
+            if given.shape != (length,):
                 raise ArgumentError(f"{name}: expected shape [{length}], got {list(given.shape)}.")
+            if not given.is_cpu:
+                raise ArgumentError(
+                    f"{name}: expected a CPU tensor, got one on {given.device}; move it with .cpu()."
+                )
         found = self._layer(graph, x.size(1), plan, record=_RECORDED)
         values = x if src_scale is None else x * src_scale.float().unsqueeze(1)
         out = functional.aggregate(self.workload(graph, plan), found.run.traffic.pods, values, weight)

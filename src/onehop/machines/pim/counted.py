@@ -190,8 +190,8 @@ class GraphShapes:
     def _fill(self, parts: int, cut: str, with_origin: bool) -> tuple[Tensor, Tensor | None]:
         graph, found = self.graph, self.parts(parts, cut)
         part_of, first = self._part_of(found.bounds), found.bounds[:-1].astype(np.int32)
-        col = torch.zeros(self.num_edges + _PADDING, dtype=torch.int32)
-        origin = torch.empty(self.num_edges, dtype=torch.int64) if with_origin else None
+        col = torch.zeros(self.num_edges + _PADDING, dtype=torch.int32, device="cpu")
+        origin = torch.empty(self.num_edges, dtype=torch.int64, device="cpu") if with_origin else None
         extension.pim_fill_parts(
             graph.rowptr.data_ptr(),
             graph.col.data_ptr(),

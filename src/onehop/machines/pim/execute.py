@@ -38,7 +38,7 @@ def execute(
     Returns:
         [num_dst, F], of the type of the sums.
     """
-    out = torch.zeros(shapes.num_dst, x.size(1), dtype=TORCH_TYPES[kernel.sums])
+    out = torch.zeros(shapes.num_dst, x.size(1), dtype=TORCH_TYPES[kernel.sums], device="cpu")
     if not shapes.num_edges or not x.size(1):
         return out
     number = plan.sp * plan.block_rounds

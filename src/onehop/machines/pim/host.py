@@ -23,7 +23,7 @@ def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: i
         weight: [E], in the caller's edge order; None means 1.
         rounds: Measurements, after one that is not counted.
     """
-    values = torch.ones(graph.num_edges, dtype=x.dtype)
+    values = torch.ones(graph.num_edges, dtype=x.dtype, device="cpu")
     if weight is not None:
         values = weight.to(x.dtype) if graph.perm is None else weight.to(x.dtype)[graph.perm.long()]
     size = (graph.num_dst, graph.num_src)
@@ -33,11 +33,15 @@ def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: i
         col = graph.col if rowptr.dtype == torch.int32 else graph.col.long()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
-            matrix = torch.sparse_csr_tensor(rowptr, col, values, size, check_invariants=False)
+            matrix = torch.sparse_csr_tensor(
+                rowptr, col, values, size, check_invariants=False, device=values.device
+            )
     else:
-        row = torch.repeat_interleave(torch.arange(graph.num_dst), graph.in_degrees)
+        row = torch.repeat_interleave(torch.arange(graph.num_dst, device="cpu"), graph.in_degrees)
         indices = torch.stack([row, graph.col.long()])
-        matrix = torch.sparse_coo_tensor(indices, values, size, check_invariants=False, is_coalesced=True)
+        matrix = torch.sparse_coo_tensor(
+            indices, values, size, check_invariants=False, is_coalesced=True, device=values.device
+        )
     times = []
     for _ in range(rounds + 1):
         began = time.perf_counter_ns()

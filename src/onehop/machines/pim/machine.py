@@ -175,7 +175,7 @@ class Machine:
             chosen = self.plan(graph, x.size(1), dtype, weight is not None)
         prepared = _prepare(graph, inputs, chosen, dtype)
         weighted = prepared.weight is not None or not chosen.unit_weights
-        ones = torch.ones(1, dtype=prepared.x.dtype)
+        ones = torch.ones(1, dtype=prepared.x.dtype, device="cpu")
         bits = (
             multiply_bits(prepared.x, ones if prepared.weight is None else prepared.weight)
             if weighted
@@ -249,7 +249,8 @@ def _checked(
         if vector is None:
             continue
         if not isinstance(vector, Tensor) or vector.shape != (count,) or not vector.is_cpu:
-            what = f"shape {list(vector.shape)}" if isinstance(vector, Tensor) else type(vector).__name__
+            tensor = isinstance(vector, Tensor)
+            what = f"shape {list(vector.shape)} on {vector.device}" if tensor else type(vector).__name__
             raise ArgumentError(f"{name}: expected a CPU tensor of shape [{count}], got {what}.")
         if name == "weight" and vector.dtype.is_floating_point != x.dtype.is_floating_point:
             raise ArgumentError(f"weight: expected {x.dtype} as the features, got {vector.dtype}.")

@@ -56,7 +56,7 @@ def quantise(x: Tensor, dtype: str, most: int, by_column: bool) -> Quantised:
         ArgumentError: x has NaN or an infinity, for which there is no integer.
     """
     if not x.numel():
-        return Quantised(x.to(TORCH_TYPES[dtype]), torch.ones(1, dtype=torch.float64))
+        return Quantised(x.to(TORCH_TYPES[dtype]), torch.ones(1, dtype=torch.float64, device="cpu"))
     magnitude = x.abs().amax(0) if by_column else x.abs().max().view(1)
     if not bool(torch.isfinite(magnitude).all()):
         raise ArgumentError(

@@ -170,7 +170,7 @@ def _graph(graph: StoredGraph, pointers: np.ndarray, sources: Tensor) -> Graph:
 
 
 def _read(reader: PieceReader, place: int, count: int, dtype: torch.dtype) -> Tensor:
-    values = torch.empty(count, dtype=dtype)
+    values = torch.empty(count, dtype=dtype, device="cpu")
     reader.read(place, values.nbytes, values.numpy().view(np.uint8), 0)
     return values
 

@@ -27,12 +27,14 @@ def wrong_result(plan: CpuPlan, kind: str, width: int, dtype: torch.dtype) -> st
         dtype: Of the features, as the kernel reads them.
     """
     generator = torch.Generator().manual_seed(0)
-    edges = torch.randint(0, _NODES // 2, (2, _EDGES), generator=generator)
+    edges = torch.randint(0, _NODES // 2, (2, _EDGES), generator=generator, device="cpu")
     edges[1, :_HUB] = 3
     graph = Graph.from_edge_index(edges, num_nodes=_NODES)
-    x = torch.randn(_NODES, width, generator=generator).to(dtype)
+    x = torch.randn(_NODES, width, generator=generator, device="cpu").to(dtype)
     acc = torch.float64 if dtype == torch.float64 else torch.float32
-    weight, scale = (torch.rand(n, generator=generator, dtype=acc) + 0.5 for n in (_EDGES, _NODES))
+    weight, scale = (
+        torch.rand(n, generator=generator, dtype=acc, device="cpu") + 0.5 for n in (_EDGES, _NODES)
+    )
     # Small pieces cut the hub; no order, for orders are made for the graph that is tuned.
     small = dataclasses.replace(plan, edges_per_item=64, ordering="none", storage="same")
     ours, theirs = CpuBackend(small), ReferenceBackend()

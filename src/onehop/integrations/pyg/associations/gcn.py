@@ -1,7 +1,7 @@
 """GCNConv, which multiplies before it aggregates.
 
-(A X) W pays where W widens the features, and where the features are constant, so that A X is the same every
-time and is kept (:mod:`onehop.integrations.pyg.reuse`): the layer then needs no aggregation any more.
+(A X) W pays where W widens the features, and where the layer is trained on constant features, so that A X is
+the same every time and is kept (:mod:`onehop.integrations.pyg.reuse`): the layer then needs no aggregation.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn import GCNConv
 
-from onehop.integrations.pyg import propagate
+from onehop.integrations.pyg import propagate, reuse
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.rows import stand_in
@@ -42,21 +42,28 @@ def _forward(
         or type(edge_index) is not Tensor
         or layer.node_dim != _ROWS_DIM
         or type(layer).message is not GCNConv.message
-        or (layer.cached and layer._cached_edge_index is None)
     ):
         return theirs(layer, x, edge_index, edge_weight)
     # Weights that PyG would normalise are new ones at every call.
-    constant = (edge_weight is None or not layer.normalize) and order.kept(
+    may_keep = (edge_weight is None or not layer.normalize) and reuse.constant(
         x, edge_weight, edge_index.size(-1)
     )
-    if not constant and not order.aggregating_first_pays(x, lin.weight):
+    first = order.aggregating_first_pays(x, lin.weight)
+    if not may_keep and not first:
         return theirs(layer, x, edge_index, edge_weight)
     edges, weight = _edges(layer, x, edge_index, edge_weight)
     task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
-    if not order.linear(task) or (constant and not task.is_constant()):
+    if not order.linear(task):
         return theirs(layer, x, edge_index, edge_weight)
-    order.told(task, layer, "before")
-    return product(task.run(), lin.weight, layer.bias)
+    if first or (task.is_constant() and reuse.trained_on(x)):
+        summed = task.run()
+        if order.is_finite(summed):
+            order.told(task, layer, "before")
+            return product(summed, lin.weight, layer.bias)
+    order.told(task, layer, None)
+    task.x = product(x, lin.weight, None, reuse.note_training)
+    out = task.run()
+    return out if layer.bias is None else out + layer.bias
 
 
 def _edges(layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Any, Any]:
@@ -65,4 +72,7 @@ def _edges(layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
         return edge_index, edge_weight
     if layer._cached_edge_index is not None:
         return layer._cached_edge_index[0], layer._cached_edge_index[1]
-    return order.normalised(layer, x, edge_index, edge_weight, layer.add_self_loops, layer.improved)
+    found = order.normalised(layer, x, edge_index, edge_weight, layer.add_self_loops, layer.improved)
+    if layer.cached:
+        layer._cached_edge_index = found
+    return found

@@ -48,7 +48,9 @@ def _sg(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
     task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
     if not order.linear(task):
         return None
-    out = product(x, lin.weight, None)
+    out = order.multiplied_first(x, lin.weight, None, edge_weight, edge_index.size(-1))
+    if not order.is_finite(out):
+        return None
     for _ in range(layer.K):
         order.told(task, layer, "after")
         task.x = out
@@ -68,7 +70,9 @@ def _tag(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None
     task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
     if not order.linear(task):
         return None
-    out = product(x, lins[-1].weight, lins[-1].bias)
+    out = order.multiplied_first(x, lins[-1].weight, lins[-1].bias, edge_weight, edge_index.size(-1))
+    if not order.is_finite(out):
+        return None
     for lin in reversed(lins[:-1]):
         order.told(task, layer, "after")
         task.x = out

@@ -1,6 +1,7 @@
 """Which order costs less, and whether a layer's linear step may be taken out of its place."""
 
 import dataclasses
+import math
 from typing import Any
 
 import torch
@@ -8,9 +9,10 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 
-from onehop.integrations import reports
-from onehop.integrations.contexts import autocasts
+from onehop.integrations import memory, reports
+from onehop.integrations.contexts import autocasts, context_reason, wraps
 from onehop.integrations.pyg import reuse
+from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.eligibility import MODULE_HOOKS
 from onehop.integrations.pyg.propagate import Task
 
@@ -28,7 +30,9 @@ def may_choose(lin: Any, x: Any) -> bool:
     if (
         not _on
         or torch.compiler.is_compiling()
+        or context_reason() is not None
         or type(x) is not Tensor
+        or x.layout is not torch.strided
         or x.dim() != 2
         or type(lin) is not Linear
     ):
@@ -37,6 +41,8 @@ def may_choose(lin: Any, x: Any) -> bool:
     return (
         not isinstance(weight, UninitializedParameter)
         and weight.dtype is x.dtype
+        and not wraps(x)
+        and not wraps(weight)
         and weight.size(1) == x.size(1)
         and "forward" not in lin.__dict__
         and not any(lin.__dict__[name] for name in MODULE_HOOKS)
@@ -75,22 +81,43 @@ def _columns(x: Tensor, weight: Tensor) -> tuple[int, int]:
 
 
 def kept(x: Tensor, factor: Tensor | None, edges: int) -> bool:
-    """Whether the aggregate of these features is, or is about to be, kept: then it costs nothing."""
-    return reuse.constant(x, factor, edges) and reuse.met_before(x)
+    """Tell if the aggregate of these features is, or is about to be, kept: then it costs nothing."""
+    return reuse.constant(x, factor, edges) and reuse.trained_on(x)
+
+
+def multiplied_first(
+    x: Tensor, weight: Tensor, bias: Tensor | None, factor: Tensor | None, edges: int
+) -> Tensor:
+    """X W^T + b, to be aggregated; of features whose aggregate may be kept, a backward pass is noted."""
+    return product(x, weight, bias, reuse.note_training if reuse.constant(x, factor, edges) else None)
 
 
 def linear(task: Any) -> bool:
-    """Whether it is a task that goes with a linear step in either order."""
+    """Tell if a task goes with a linear step in either order.
+
+    Weights of a wider dtype do not: in PyG they widen the messages, and a linear step after that raises.
+    """
     return (
         isinstance(task, Task)
         and task.reduce in ("sum", "mean")
         and task.subtrahend is None
         and task.x.dim() == 2
+        and (task.weight is None or torch.promote_types(task.x.dtype, task.weight.dtype) == task.x.dtype)
     )
 
 
+def is_finite(made: Tensor) -> bool:
+    """Tell if all entries of what comes first are finite; sums that overflow count as infinite too.
+
+    An infinite or missing feature of a node that sends to nobody is in no aggregate, but in the product; and
+    0 times infinity, in a gradient, is NaN. So where anything is not finite, the layer's own order is kept.
+    """
+    return math.isfinite(float(made.detach().sum()))
+
+
 def told(task: Task, layer: Any, order: str | None) -> None:
-    """Tells ``explain`` about it, with the order that was chosen; None if it is the layer's own."""
+    """Notes what is about to run, for ``explain``, with the order; None if it is the layer's own."""
+    memory.gained(task.x)
     if reports.recording():
         call = task.described(layer)
         form = call.form if order is None else f"{call.form}, {order} its linear step"

@@ -6,41 +6,39 @@ and the sum of those, are the same number of operations. With 169,343 nodes on 2
 for 128 by 32, 5 in place of 8 for 32 by 40, 40 in place of 46 for 128 by 128.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Blocks of 1,024 to 4,096 rows take the same time, of 128 rows half as long again.
-_BLOCK_ROWS = 2048
-_LEAST_ROWS = 8 * _BLOCK_ROWS
+from onehop import thresholds
+
 # The sum over blocks would round 16 bits once more for each block.
 _DTYPES = (torch.float32, torch.float64)
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def product(
+    x: Tensor, weight: Tensor, bias: Tensor | None, noting: Callable[[Tensor], None] | None = None
+) -> Tensor:
     """X W^T + b.
 
     Args:
         x: [N, K].
         weight: [M, K], of the same dtype.
         bias: [M], or [N, M] to be added to; None means 0.
+        noting: Called with X when a backward pass comes through here; None where nobody wants to know.
 
     Returns:
         [N, M].
     """
     if bias is not None and bias.dtype is not x.dtype:
-        return product(x, weight, None) + bias
-    if (
-        not x.is_cpu
-        or x.size(0) < _LEAST_ROWS
-        or x.dtype not in _DTYPES
-        or not (torch.is_grad_enabled() and weight.requires_grad)
-        or torch._C._are_functorch_transforms_active()
-    ):
+        return product(x, weight, None, noting) + bias
+    recorded = torch.is_grad_enabled() and weight.requires_grad
+    if not recorded or (noting is None and not _by_blocks(x)):
         return _product(x, weight, bias)
-    out: Tensor = _Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    out: Tensor = _Product.apply(x, weight, bias, noting)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -58,13 +56,22 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
         [N, M].
     """
     operands = (x, weight, top, top_weight, bias)
-    if torch._C._are_functorch_transforms_active() or any(
-        each is not None and each.dtype is not x.dtype for each in operands
-    ):
+    if any(each is not None and each.dtype is not x.dtype for each in operands):
         extra = product(top, top_weight, None)
         return product(x, weight, bias) + F.pad(extra, (0, 0, 0, x.size(0) - top.size(0)))
     out: Tensor = _PrefixProduct.apply(*operands)  # type: ignore[no-untyped-call]
     return out
+
+
+def _by_blocks(x: Tensor) -> bool:
+    """Tell if the gradient to the weight is summed over blocks of rows."""
+    bounds = thresholds.now
+    return (
+        x.is_cpu
+        and x.dtype in _DTYPES
+        and x.numel() > 0
+        and x.size(0) >= max(bounds.product_rows, bounds.product_block_rows)
+    )
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -73,17 +80,28 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        noting: Callable[[Tensor], None] | None,
+    ) -> Tensor:
+        # What no gradient needs is not saved, so that it may be written to.
+        for_x, for_weight, *_ = ctx.needs_input_grad
+        ctx.save_for_backward(x if for_weight else None, weight if for_x else None)
         ctx.bias_dims = 0 if bias is None else bias.dim()
+        ctx.noting = noting
         return _product(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        for_x, for_weight, for_bias = ctx.needs_input_grad
+        if ctx.noting is not None:
+            ctx.noting(x)
+        for_x, for_weight, for_bias, _ = ctx.needs_input_grad
         to_bias = (grad.sum(0) if ctx.bias_dims == 1 else grad) if for_bias else None
-        return grad @ weight if for_x else None, _over_rows(grad, x) if for_weight else None, to_bias
+        return grad @ weight if for_x else None, _over_rows(grad, x) if for_weight else None, to_bias, None
 
 
 class _PrefixProduct(torch.autograd.Function):
@@ -91,7 +109,14 @@ class _PrefixProduct(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, bias: Tensor | None
     ) -> Tensor:
-        ctx.save_for_backward(x, weight, top, top_weight)
+        for_x, for_weight, for_top, for_top_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(
+            x if for_weight else None,
+            weight if for_x else None,
+            top if for_top_weight else None,
+            top_weight if for_top else None,
+        )
+        ctx.rows = top.size(0)
         out = _product(x, weight, bias)
         out[: top.size(0)].addmm_(top, top_weight.t())
         return out
@@ -100,7 +125,7 @@ class _PrefixProduct(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, top, top_weight = ctx.saved_tensors
         for_x, for_weight, for_top, for_top_weight, for_bias = ctx.needs_input_grad
-        of_top = grad[: top.size(0)]
+        of_top = grad[: ctx.rows]
         return (
             grad @ weight if for_x else None,
             _over_rows(grad, x) if for_weight else None,
@@ -112,10 +137,11 @@ class _PrefixProduct(torch.autograd.Function):
 
 def _over_rows(left: Tensor, right: Tensor) -> Tensor:
     """[M, K]: left^T right, for [N, M] and [N, K]."""
-    if left.size(0) < _LEAST_ROWS or not left.is_cpu:
+    if not _by_blocks(right):
         return left.t() @ right
-    blocks = left.size(0) // _BLOCK_ROWS
-    whole = blocks * _BLOCK_ROWS
-    shape = (blocks, _BLOCK_ROWS, -1)
-    summed = torch.bmm(left[:whole].reshape(shape).transpose(1, 2), right[:whole].reshape(shape)).sum(0)
+    rows = thresholds.now.product_block_rows
+    blocks = left.size(0) // rows
+    whole = blocks * rows
+    lefts, rights = (t[:whole].reshape(blocks, rows, t.size(1)) for t in (left, right))
+    summed = torch.bmm(lefts.transpose(1, 2), rights).sum(0)
     return summed + left[whole:].t() @ right[whole:]

@@ -13,14 +13,15 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import GraphConv, SAGEConv
 
+from onehop import thresholds
 from onehop.graph import Graph
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import prefix_product, product
 from onehop.integrations.rows import stand_in
 
-# With fewer rows, or more of them to multiply, there is little to save.
-_LEAST_ROWS, _LARGEST_SHARE = 4096, 0.75
+# With more of the rows to multiply, there is little to save.
+_LARGEST_SHARE = 0.75
 
 
 def associating_sage(theirs: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,9 +79,13 @@ def _both(
     task = propagate.task_of(layer, edge_index, {"x": ends, **operands})
     if not order.linear(task):
         return None
-    if order.kept(ends[0], factor, edge_index.size(-1)) or not order.multiplying_first_pays(
-        ends[0], lin.weight
+    multiplied = None
+    if order.multiplying_first_pays(ends[0], lin.weight) and not order.kept(
+        ends[0], factor, edge_index.size(-1)
     ):
+        made = order.multiplied_first(ends[0], lin.weight, None, factor, edge_index.size(-1))
+        multiplied = made if order.is_finite(made) else None
+    if multiplied is None:
         order.told(task, layer, None)
         summed, own = task.run(), ends[1]
         if _joins(root, own, summed):
@@ -89,14 +94,14 @@ def _both(
             return prefix_product(own, root.weight, summed[:rows], lin.weight, lin.bias)
         return _plus_root(product(summed, lin.weight, lin.bias), own, root)
     order.told(task, layer, "after")
-    task.x = product(ends[0], lin.weight, None)
+    task.x = multiplied
     out: Tensor = task.run()
     return _plus_root(out if lin.bias is None else out + lin.bias, ends[1], root)
 
 
 def _rows_before_leaves(graph: Graph) -> int | None:
     """After how many destinations none has edges; None unless those that follow are worth leaving out."""
-    if graph.num_dst < _LEAST_ROWS:
+    if graph.num_dst < thresholds.now.leaf_rows:
         return None
     rows = int(torch.searchsorted(graph.rowptr, graph.num_edges))
     return rows if rows < graph.num_dst * _LARGEST_SHARE else None

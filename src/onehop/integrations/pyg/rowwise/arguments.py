@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from onehop.integrations.contexts import WRAPPED, wraps
 from onehop.integrations.pyg.operands import fits
 
 _LEFT_TO_PYG = "PyG is left to report what does not fit"
@@ -173,6 +174,8 @@ def _unfit(tensor: Tensor) -> str | None:
         return "an operand is not on the CPU"
     if tensor.layout is not torch.strided:
         return "an operand is sparse"
+    if wraps(tensor):
+        return WRAPPED
     return None
 
 

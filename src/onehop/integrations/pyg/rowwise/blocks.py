@@ -104,7 +104,7 @@ def _last(starts: np.ndarray, edge: int) -> int:
 def _parts(row: int, begin: int, end: int, block_edges: int) -> Iterator[Block]:
     for start in range(begin, end, block_edges):
         stop = min(start + block_edges, end)
-        graph = _graph(torch.zeros(stop - start, dtype=torch.int64), 1)
+        graph = _graph(torch.zeros(stop - start, dtype=torch.int64, device="cpu"), 1)
         yield Block((row, row + 1), (start, stop), graph, (stop - start) / (end - begin))
 
 
@@ -116,4 +116,4 @@ def _block(graph: Graph, rows: tuple[int, int], edges: tuple[int, int]) -> Block
 
 def _graph(target: Tensor, rows: int) -> Graph:
     edges = target.numel()
-    return Graph.from_edge_index(torch.stack([torch.arange(edges), target]), size=(edges, rows))
+    return Graph.from_edge_index(torch.stack([torch.arange(edges, device="cpu"), target]), size=(edges, rows))

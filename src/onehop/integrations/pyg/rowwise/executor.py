@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from onehop.integrations.pyg.rowwise.arguments import Argument, Kind
 from onehop.integrations.pyg.rowwise.blocks import Block, Blocks, whole_block
 from onehop.integrations.pyg.rowwise.snapshot import Snapshot
 from onehop.kernels.cpu.rows import add_rows, take_rows
+from onehop.ops.batching import for_each
 
 
 @dataclass(slots=True)
@@ -105,7 +107,7 @@ class Choice:
         """[edges], int32: the receiving nodes, counted from the block's first."""
         if self._targets is None:
             first, last = self._block.edges
-            rows = torch.arange(self._block.graph.num_dst, dtype=torch.int32)
+            rows = torch.arange(self._block.graph.num_dst, dtype=torch.int32, device="cpu")
             self._targets = rows.repeat_interleave(self._block.graph.in_degrees, output_size=last - first)
         return self._targets
 
@@ -182,14 +184,23 @@ class _Recomputed(torch.autograd.Function):
         needs = ctx.needs_input_grad[2:]
         if torch.is_grad_enabled():
             return (None, None, *_differentiable(ctx.run, operands, parameters, needs, grad))
-        gradients = [
-            torch.zeros(t.shape, dtype=_accumulator(t.dtype)) if needed else None
-            for t, needed in zip(tensors, needs, strict=True)
-        ]
-        for block in ctx.run.blocks:
-            _add_gradients(ctx.run, block, operands, parameters, needs, grad, gradients)
-        cast = (None if g is None else g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True))
-        return (None, None, *cast)
+        # Blocks write into memory, which a batch of gradients does not have: they go over it one by one.
+        found = iter(for_each(partial(_gradients, ctx.run, operands, parameters, needs), grad))
+        return (None, None, *(next(found) if needed else None for needed in needs))
+
+
+def _gradients(
+    run: Run, operands: list[Tensor], parameters: list[Tensor], needs: tuple[bool, ...], grad: Tensor
+) -> tuple[Tensor, ...]:
+    """The gradients that are needed, block by block."""
+    tensors = [*operands, *parameters]
+    gradients = [
+        torch.zeros(t.shape, dtype=_accumulator(t.dtype), device=t.device) if needed else None
+        for t, needed in zip(tensors, needs, strict=True)
+    ]
+    for block in run.blocks:
+        _add_gradients(run, block, operands, parameters, needs, grad, gradients)
+    return tuple(g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True) if g is not None)
 
 
 def _add_gradients(

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
+from onehop import thresholds
 from onehop.integrations import reports
 from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg.eligibility import REDUCTIONS, ClassRecord, state_reason
 from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.operands import FLOATS, edges_of
-from onehop.integrations.pyg.rowwise import policy
 from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of
 from onehop.integrations.pyg.rowwise.arguments import Argument, Arguments, Kind, arguments_of, with_sizes
 from onehop.integrations.pyg.rowwise.blocks import blocks_of
@@ -41,6 +41,11 @@ class BlockTask:
     operands: list[Tensor]
     parameters: list[Tensor]
     update: dict[str, Any]
+
+    @property
+    def x(self) -> Tensor:
+        """The largest operand."""
+        return max(self.operands, key=lambda tensor: tensor.nbytes)
 
     def run(self) -> Any:
         """What ``propagate`` returns."""
@@ -112,7 +117,7 @@ def _prepare(
     update = _update_arguments(layer, kwargs, counts)
     if isinstance(update, str):
         return update
-    if data.size(1) * _row_bytes(arguments) < policy.SMALL_BYTES:
+    if data.size(1) * _row_bytes(arguments) < thresholds.now.cached_bytes:
         return "its edges times their width fit in the cache, where PyG's own code is as fast"
     graph = graph_of(data, *counts, forwards)
     if graph is None:
@@ -123,7 +128,7 @@ def _prepare(
     if isinstance(permission, str):
         return permission
     linear = linear_reduction(layer.aggr_module)
-    blocks = blocks_of(data, graph, policy.block_edges(permission.row_bytes), linear is not None)
+    blocks = blocks_of(data, graph, _block_edges(permission.row_bytes), linear is not None)
     run = Run(snapshot.layer, message, each, graph, blocks, linear)
     learned = [p for p in layer.aggr_module.parameters() if p.requires_grad]
     parameters = list({id(p): p for p in (*permission.parameters, *learned)}.values())
@@ -202,9 +207,15 @@ def _permission(
     return permission
 
 
+def _block_edges(row_bytes: int) -> int:
+    """How many edges a block has where an edge's largest row has so many bytes."""
+    bounds = thresholds.now
+    return max(bounds.block_bytes // max(row_bytes, 1), bounds.block_edges)
+
+
 def _edges_again(data: Tensor, number: int, forwards: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Numbers, sources and destinations of so many edges: the first ones, over again where they run out."""
-    chosen = torch.arange(number) % data.size(1)
+    chosen = torch.arange(number, device="cpu") % data.size(1)
     sources, targets = (
         data[:, chosen].long().unbind() if forwards else data[:, chosen].long().flip(0).unbind()
     )

@@ -1,0 +1,61 @@
+"""Kept tensors, handed out: each borrower gets a copy of its own, which costs nothing until somebody writes.
+
+What a cache holds must never be written to by its users, and what two of them got must not be one tensor. A
+real copy at every use would cost more than much of what is kept saves. PyTorch's copy-on-write tensors are
+copies that share memory while nobody writes: the first write to one of them, by whatever way torch knows
+(in place, through a view, ``.data``, ``.numpy()``, DLPack), gives that one memory of its own.
+
+So an untouched copy can be told by its memory, and stands for the tensor it was made of.
+"""
+
+import weakref
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+# Kept tensors by the address of their memory. They hold it, so no other tensor can have the address.
+_lent: "weakref.WeakValueDictionary[int, Tensor]" = weakref.WeakValueDictionary()
+
+_cloned = WeakIdKeyDictionary()
+
+_is_shared: Callable[[Tensor], bool] = torch._C._is_cow_tensor  # type: ignore[attr-defined]
+
+read_address: Callable[[Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
+"""The place of a tensor's first entry, for reading: asking for ``data_ptr()`` counts as a write."""
+
+
+def lend(kept: Tensor) -> Tensor:
+    """A copy of ``kept``, for somebody who may do with it what they like.
+
+    Args:
+        kept: A tensor that nobody but its cache holds, that owns its memory and needs no gradient.
+    """
+    if not (kept.is_cpu or kept.is_cuda):
+        # Other devices need not know of sharing: a real copy, whose version tells if it is untouched.
+        copy = kept.clone()
+        _cloned[copy] = kept, copy._version
+        return copy
+    copy = torch._lazy_clone(kept)
+    _lent[read_address(kept)] = kept
+    return copy
+
+
+def original(tensor: Tensor) -> Tensor:
+    """The kept tensor that ``tensor`` is an untouched copy of; ``tensor`` itself where it is none."""
+    if not (tensor.is_cpu or tensor.is_cuda):
+        found, version = _cloned.get(tensor, (tensor, tensor._version))
+        return found if version == tensor._version else tensor
+    if not _is_shared(tensor):
+        return tensor
+    kept = _lent.get(read_address(tensor))
+    if (
+        kept is None
+        or read_address(kept) != read_address(tensor)  # it was read natively and so has other memory by now
+        or kept.shape != tensor.shape
+        or kept.stride() != tensor.stride()
+        or kept.dtype is not tensor.dtype
+    ):
+        return tensor
+    return kept

@@ -1,0 +1,261 @@
+"""Batched gradients of patched layers: PyG's own numbers, by both of torch's ways."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from tests.integrations.pyg import small_blocks, test_convs, test_rowwise_convs
+from tests.integrations.pyg.conftest import make_edges
+from torch import Tensor
+from torch.autograd.functional import hessian, jacobian
+from torch_geometric import nn as gnn
+
+import onehop
+from onehop.integrations.pyg.associations import product as module
+from onehop.integrations.pyg.associations.product import prefix_product, product
+
+EXACT = {"rtol": 1e-9, "atol": 1e-11}
+BATCH = 3
+# Layers whose whole Jacobians and Hessians are compared; every layer's batched gradients are.
+WHOLE = [
+    "GCN",
+    "GCN weighted",
+    "SAGE mean",
+    "SAGE max",
+    "GIN",
+    "GIN max",
+    "GAT",
+    "GAT edges dropout",
+    "GATv2",
+    "Transformer",
+    "Transformer edges",
+    "Simple sum",
+    "Simple max",
+    "AGNN",
+    "FA",
+    "SG",
+    "TAG",
+    "Cheb",
+    "Graph mean",
+    "Graph min",
+    "SuperGAT MX",
+]
+# Nodes and edges of their graphs.
+SMALL = (6, 18)
+BLOCKS = ["GINE", "CG", "PNA", "PNA towers", "GEN softmax", "Mine mean", "Mine max"]
+
+Layer = tuple[torch.nn.Module, Callable[..., Tensor], list[Tensor]]
+
+
+def fast_layer(name: str, nodes: int = 20, edges: int = 90) -> Layer:
+    case = test_convs.CASES[name]
+    torch.manual_seed(0)
+    model = case.make().double()
+    call = test_convs.case_call(case, make_edges(nodes, nodes, edges))
+    operands = {
+        key: value[: edges if key.startswith("edge") else nodes]
+        for key, value in test_convs.operands_of(case, torch.float64).items()
+    }
+    return model, bound(call, model, list(operands)), list(operands.values())
+
+
+def block_layer(name: str, nodes: int = 20, count: int = 120) -> Layer:
+    make, with_attr = test_rowwise_convs.CONVS[name]
+    torch.manual_seed(0)
+    model, edges = make().double(), make_edges(nodes, nodes, count)
+    operands = {"x": torch.randn(nodes, test_rowwise_convs.WIDTH).double()}
+    if with_attr:
+        operands["edge_attr"] = torch.rand(count, test_rowwise_convs.DIM).double()
+    call = bound(lambda model, **given: model(edge_index=edges, **given), model, list(operands))
+    return model, call, list(operands.values())
+
+
+def aggregation_layer(name: str) -> Layer:
+    model = gnn.SimpleConv(aggr=copy.deepcopy(test_rowwise_convs.AGGREGATIONS[name])).double()
+    torch.manual_seed(0)
+    x, edges = torch.randn(20, test_rowwise_convs.WIDTH).double().exp(), make_edges(20, 20, 120)
+    return model, lambda x: model(x, edges), [x]
+
+
+def bound(call: Callable[..., Tensor], model: torch.nn.Module, names: list[str]) -> Callable[..., Tensor]:
+    """Of the operands alone, with the same dropout each time."""
+
+    def function(*operands: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return call(model, **dict(zip(names, operands, strict=True)))
+
+    return function
+
+
+def gradients(layer: Layer, way: str) -> list[Tensor | None]:
+    """Of a batch, to every operand and parameter; None where the output does not depend on it."""
+    model, call, operands = layer
+    leaves = [t.clone().requires_grad_() for t in operands]
+    wanted = [*leaves, *(p for p in model.parameters() if p.requires_grad)]
+    out = call(*leaves)
+    generator = torch.Generator().manual_seed(5)
+    pulled = torch.randn(BATCH, *out.shape, generator=generator, dtype=out.dtype)
+    if way == "older":
+        return list(torch.autograd.grad(out, wanted, pulled, is_grads_batched=True, allow_unused=True))
+    members = [
+        torch.autograd.grad(out, wanted, each, retain_graph=True, allow_unused=True) for each in pulled
+    ]
+    used = [grad is not None for grad in members[0]]
+    if way == "one by one":
+        found = [torch.stack(parts) for parts in zip(*members, strict=True) if parts[0] is not None]
+    else:
+        leaves = [leaf for leaf, each in zip(wanted, used, strict=True) if each]
+        found = list(torch.vmap(lambda v: torch.autograd.grad(out, leaves, v, retain_graph=True))(pulled))
+    rest = iter(found)
+    return [next(rest) if each else None for each in used]
+
+
+def compare_gradients(layer: Layer, way: str) -> None:
+    expected = gradients(layer, "one by one")
+    with onehop.patch():
+        found = gradients(layer, way)
+    assert any(grad is not None for grad in found)
+    for place, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        assert (ours is None) == (theirs is None), place
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs, **EXACT, msg=lambda m, i=place: f"operand {i}: {m}")
+
+
+def compare_whole(layer: Layer, took_fast_path: Callable) -> None:
+    """Jacobians and Hessians, vectorized and not, and PyG's."""
+    _, call, operands = layer
+    inputs = tuple(operands)
+
+    def bent(*tensors: Tensor) -> Tensor:
+        out = call(*tensors)
+        return (out.sin() * torch.arange(1.0, out.numel() + 1).view(out.shape)).sum()
+
+    theirs = [*jacobian(call, inputs), *(part for row in hessian(bent, inputs) for part in row)]
+    with onehop.patch():
+        assert set(took_fast_path(call, *inputs)) == {None}
+        plain = [*jacobian(call, inputs), *(part for row in hessian(bent, inputs) for part in row)]
+        vectorized = [
+            *jacobian(call, inputs, vectorize=True),
+            *(part for row in hessian(bent, inputs, vectorize=True) for part in row),
+        ]
+    for one, other, third in zip(vectorized, plain, theirs, strict=True):
+        torch.testing.assert_close(one, other, **EXACT)
+        torch.testing.assert_close(one, third, **EXACT)
+
+
+ways = pytest.mark.parametrize("way", ["older", "newer"])
+
+
+@ways
+@pytest.mark.parametrize("name", test_convs.CASES)
+def test_gradients_of_layers(name, way):
+    compare_gradients(fast_layer(name), way)
+
+
+@ways
+@pytest.mark.parametrize("name", test_rowwise_convs.CONVS)
+def test_gradients_of_layers_in_blocks(name, way, monkeypatch):
+    small_blocks.force(monkeypatch)
+    compare_gradients(block_layer(name), way)
+
+
+@ways
+@pytest.mark.parametrize("name", test_rowwise_convs.AGGREGATIONS)
+def test_gradients_of_aggregations_in_blocks(name, way, monkeypatch):
+    small_blocks.force(monkeypatch)
+    compare_gradients(aggregation_layer(name), way)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_jacobians_and_hessians(name, took_fast_path):
+    compare_whole(fast_layer(name, *SMALL), took_fast_path)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_jacobians_and_hessians_in_blocks(name, took_fast_path, monkeypatch):
+    small_blocks.force(monkeypatch)
+    compare_whole(block_layer(name, *SMALL), took_fast_path)
+
+
+@ways
+@pytest.mark.parametrize("name", ["GCN", "SAGE max", "GAT", "Transformer edges"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_batches_of_other_dtypes(name, way, dtype):
+    model, call, operands = fast_layer(name)
+    layer = model.to(dtype), call, [t.to(dtype) for t in operands]
+    with onehop.patch():
+        found, expected = gradients(layer, way), gradients(layer, "one by one")
+    for place, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        assert (ours is None) == (theirs is None), place
+        assert ours is None or ours.dtype == theirs.dtype
+        # Torch's own products of matrices differ in the last bits between batches and members.
+        tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype is torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs, **tolerance)
+
+
+@ways
+@pytest.mark.parametrize("bias", ["none", "row", "rows"])
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("step", ["product", "prefix_product"])
+def test_linear_steps(way, bias, again, step, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK_ROWS", 4)
+    monkeypatch.setattr(module, "_LEAST_ROWS", 8)
+    shapes = [(37, 5), (3, 5)] + ([(14, 4), (3, 4)] if step == "prefix_product" else [])
+    if bias != "none":
+        shapes.append((3,) if bias == "row" or step == "prefix_product" else (37, 3))
+    generator = torch.Generator().manual_seed(0)
+    leaves = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
+    pulled = torch.randn(BATCH, 37, 3, generator=generator, dtype=torch.float64).requires_grad_()
+    given = leaves if bias != "none" else [*leaves, None]
+    out = (prefix_product if step == "prefix_product" else product)(*given)
+    x, weight, *rest = leaves
+    expected = x @ weight.t() + (rest[-1] if bias != "none" else 0)
+    if step == "prefix_product":
+        expected = expected + torch.nn.functional.pad(rest[0] @ rest[1].t(), (0, 0, 0, 37 - 14))
+
+    def of(result: Tensor, way: str) -> list[Tensor]:
+        def grad(v: Tensor, **kwargs: bool) -> tuple[Tensor, ...]:
+            return torch.autograd.grad(result, leaves, v, create_graph=again, retain_graph=True, **kwargs)
+
+        if way == "one by one":
+            found = [torch.stack(parts) for parts in zip(*map(grad, pulled), strict=True)]
+        else:
+            found = list(grad(pulled, is_grads_batched=True) if way == "older" else torch.vmap(grad)(pulled))
+        if not again:
+            return found
+        total = sum(part.square().sum() for part in found)
+        inputs = [*leaves, pulled]
+        return list(torch.autograd.grad(total, inputs, materialize_grads=True))
+
+    for ours, theirs in zip(of(out, way), of(expected, "one by one"), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@ways
+def test_layers_whose_order_onehop_chooses(way, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK_ROWS", 4)
+    monkeypatch.setattr(module, "_LEAST_ROWS", 8)
+    torch.manual_seed(0)
+    edges = make_edges(20, 20, 90)
+    for make in (gnn.GCNConv, gnn.SAGEConv, gnn.GraphConv, gnn.SGConv, gnn.TAGConv):
+        for width in (2, 30):
+            model = make(6, width).double()
+            layer = model, lambda x, model=model: model(x, edges), [torch.randn(20, 6).double()]
+            compare_gradients(layer, way)
+
+
+@pytest.mark.parametrize("layer", [gnn.GCNConv, gnn.SAGEConv, gnn.GATConv, gnn.TransformerConv])
+def test_graphs_without_edges_and_a_batch_of_none(layer):
+    model = layer(6, 4).double()
+    x = torch.randn(20, 6, dtype=torch.float64, requires_grad=True)
+    with onehop.patch():
+        for edges in (make_edges(20, 20, 90), torch.empty(2, 0, dtype=torch.long)):
+            found = jacobian(lambda x, e=edges: model(x, e), x, vectorize=True)
+            with onehop.patch().paused():
+                theirs = jacobian(lambda x, e=edges: model(x, e), x)
+            torch.testing.assert_close(found, theirs, **EXACT)
+            out = model(x, edges)
+            grad = torch.vmap(lambda v, out=out: torch.autograd.grad(out, x, v, retain_graph=True)[0])
+            assert grad(out.new_zeros(0, *out.shape)).shape == (0, 20, 6)

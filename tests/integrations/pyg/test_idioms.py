@@ -1,0 +1,348 @@
+"""What programs do with layers and their results, with and without thresholds: PyG's numbers all the same."""
+
+import copy
+import gc
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+from torch_geometric import nn as gnn
+
+import onehop
+from onehop import thresholds
+
+NODES, EDGES, WIDTH, NARROW = 300, 8_000, 160, 7
+assert thresholds.ORDINARY.kept_work <= EDGES * WIDTH
+
+NARROWING = {
+    "GCN": lambda: gnn.GCNConv(WIDTH, NARROW),
+    "GCN cached": lambda: gnn.GCNConv(WIDTH, NARROW, cached=True),
+    "GCN not normalised": lambda: gnn.GCNConv(WIDTH, NARROW, normalize=False),
+    "SAGE": lambda: gnn.SAGEConv(WIDTH, NARROW),
+    "SG": lambda: gnn.SGConv(WIDTH, NARROW, K=2),
+    "TAG": lambda: gnn.TAGConv(WIDTH, NARROW),
+    "GraphConv": lambda: gnn.GraphConv(WIDTH, NARROW),
+    "GCN model": lambda: gnn.models.GCN(WIDTH, 16, 2, NARROW),
+}
+AGGREGATES = {
+    "Simple": lambda: gnn.SimpleConv(),
+    "Simple with loops": lambda: gnn.SimpleConv("mean", combine_root="self_loop"),
+    "LG": lambda: gnn.LGConv(),
+    "APPNP": lambda: gnn.APPNP(2, 0.1),
+}
+OTHERS = {
+    "GIN": lambda: gnn.GINConv(torch.nn.Linear(WIDTH, NARROW), train_eps=True),
+    "GAT": lambda: gnn.GATConv(WIDTH, NARROW, heads=2),
+    "Cheb": lambda: gnn.ChebConv(WIDTH, NARROW, K=2),
+}
+EVERY = {**NARROWING, **AGGREGATES, **OTHERS}
+
+
+@pytest.fixture(autouse=True, params=["thresholds", "none"])
+def bounds_in_force(request, monkeypatch):
+    """Every idiom as it is, and once more with all that is kept kept at once."""
+    if request.param == "none":
+        monkeypatch.setattr(thresholds, "now", thresholds.NONE)
+    onehop.clear_cache()
+
+
+@pytest.fixture
+def edge_index() -> Tensor:
+    return torch.randint(NODES, (2, EDGES), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def x() -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(NODES, WIDTH, generator=generator, dtype=torch.float64)
+
+
+def made(kind: str) -> torch.nn.Module:
+    torch.manual_seed(2)
+    return EVERY[kind]().double()
+
+
+def both(run, *inputs: Tensor) -> tuple[object, object]:
+    """What ``run`` gives for copies of the inputs, with PyG alone and under the patch."""
+    torch.manual_seed(3)
+    expected = run(*copy.deepcopy(inputs))
+    torch.manual_seed(3)
+    with onehop.patch():
+        found = run(*copy.deepcopy(inputs))
+    return found, expected
+
+
+def same(run, *inputs: Tensor) -> None:
+    found, expected = both(run, *inputs)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+# Results belong to whoever asked for them
+
+
+WRITES = {
+    "an activation in place": lambda out: F.relu(out, inplace=True),
+    "an operation in place": lambda out: out.mul_(0.5),
+    "a view": lambda out: out[3:, 1:].fill_(7),
+    "data": lambda out: out.data.mul_(3),
+    "NumPy": lambda out: out.detach().numpy().__imul__(3),
+    "DLPack": lambda out: torch.from_dlpack(out.detach()).mul_(3),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("kind", EVERY)
+def test_results_are_not_one_tensor(kind, write, x, edge_index):
+    def run(x, edge_index):
+        layer = made(kind)
+        outs = []
+        with torch.no_grad():
+            for _ in range(5):
+                kept, out = layer(x, edge_index), layer(x, edge_index)
+                WRITES[write](out)
+                outs += [kept, out]
+        return outs
+
+    same(run, x, edge_index)
+
+
+@pytest.mark.parametrize("kind", AGGREGATES)
+def test_asking_a_result_for_its_gradient_does_not_ask_another(kind, x, edge_index):
+    layer = made(kind)
+    with onehop.patch():
+        for _ in range(4):
+            one, other = layer(x, edge_index), layer(x, edge_index)
+            one.requires_grad_()
+            assert not other.requires_grad
+
+
+@pytest.mark.parametrize("kind", AGGREGATES)
+def test_training_on_activations_in_place(kind, x, edge_index):
+    def run(x, edge_index):
+        layer, head = made(kind), torch.nn.Linear(WIDTH, NARROW).double()
+        grads = []
+        for _ in range(5):
+            head.zero_grad()
+            head(F.relu(layer(x, edge_index), inplace=True)).square().sum().backward()
+            grads.append(head.weight.grad.clone())
+        return grads
+
+    same(run, x, edge_index)
+
+
+def test_five_results_halved_one_after_another(x, edge_index):
+    def run(x, edge_index):
+        layer = gnn.SimpleConv()
+        outs = [layer(x, edge_index) for _ in range(5)]
+        for out in outs:
+            out *= 0.5
+        return outs
+
+    same(run, x, edge_index)
+
+
+def test_what_gcn_norm_gives_belongs_to_its_caller(edge_index):
+    from torch_geometric.nn.conv import gcn_conv
+
+    def run(edge_index):
+        found = []
+        for _ in range(4):
+            edges, weight = gcn_conv.gcn_norm(edge_index, num_nodes=NODES)
+            _, other = gcn_conv.gcn_norm(edge_index, num_nodes=NODES)
+            weight.numpy().__imul__(2)
+            edges[0, 0] = 5
+            found += [edges, weight, other]
+        return found
+
+    same(run, edge_index)
+
+
+def test_the_edges_that_attention_returns_belong_to_the_caller(x, edge_index):
+    def run(x, edge_index):
+        layer = made("GAT")
+        found = []
+        for _ in range(3):
+            out, (edges, alpha) = layer(x, edge_index, return_attention_weights=True)
+            _, (others, _) = layer(x, edge_index, return_attention_weights=True)
+            edges.copy_(edges.flip(0))
+            found += [out.detach(), edges, alpha.detach(), others]
+        return found
+
+    same(run, x, edge_index)
+
+
+def test_what_a_cached_layer_holds_can_be_changed(x, edge_index):
+    def run(x, edge_index):
+        one, other = gnn.GCNConv(WIDTH, NARROW, cached=True).double(), made("GCN cached")
+        outs = []
+        for _ in range(3):
+            outs += [one(x, edge_index).detach(), other(x, edge_index).detach()]
+            one._cached_edge_index[1].mul_(0.5)
+        return outs
+
+    same(run, x, edge_index)
+
+
+# A forward pass that is repeated gives the same
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("kind", [*NARROWING, *OTHERS])
+def test_activation_checkpointing(kind, reentrant, x, edge_index):
+    def run(x, edge_index):
+        layer = made(kind)
+        probe = torch.ones(1, dtype=x.dtype, requires_grad=True)
+        found = []
+        for _ in range(5):
+            layer.zero_grad()
+            out = checkpoint(lambda x, _: layer(x, edge_index), x, probe, use_reentrant=reentrant)
+            loss = out.square().sum()
+            loss.backward(retain_graph=not reentrant)
+            if not reentrant:
+                loss.backward()
+            found += [out.detach(), *(p.grad.clone() for p in layer.parameters())]
+        return found
+
+    same(run, x, edge_index)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_saved_tensors_on_the_cpu(kind, x, edge_index):
+    def run(x, edge_index):
+        layer, found = made(kind), []
+        x = x.requires_grad_() if kind in AGGREGATES else x
+        for _ in range(4):
+            layer.zero_grad()
+            with torch.autograd.graph.save_on_cpu():
+                out = layer(x, edge_index)
+            out.square().sum().backward()
+            found += [out.detach(), *(p.grad.clone() for p in layer.parameters())]
+        return found
+
+    same(run, x, edge_index)
+
+
+# Transforms of functions
+
+
+@pytest.mark.parametrize("kind", [*NARROWING, *OTHERS])
+def test_gradients_of_functions(kind, x, edge_index):
+    def run(x, edge_index):
+        layer = made(kind)
+        parameters = {name: p.detach() for name, p in layer.named_parameters()}
+
+        def loss(parameters, x):
+            return torch.func.functional_call(layer, parameters, (x, edge_index)).square().sum()
+
+        found = []
+        for _ in range(3):
+            grads = torch.func.grad(loss)(parameters, x)
+            found += [grads[name] for name in sorted(grads)]
+            found.append(layer(x, edge_index).detach())
+        return found
+
+    same(run, x, edge_index)
+
+
+@pytest.mark.parametrize("kind", ["GCN", "SAGE", "SG", "TAG", "Simple"])
+def test_derivatives_in_forward_mode(kind, x, edge_index):
+    def run(x, edge_index):
+        layer = made(kind)
+        found = []
+        for _ in range(3):
+            layer(x, edge_index)
+            found += torch.func.jvp(lambda x: layer(x, edge_index), (x,), (torch.ones_like(x),))
+        return [out.detach() for out in found]
+
+    same(run, x, edge_index)
+
+
+# Writes that torch does not count
+
+
+@pytest.mark.parametrize("kind", ["Simple", "GraphConv", "GCN not normalised", "GCN", "LG", "SG"])
+@pytest.mark.parametrize("write", ["data", "numpy"])
+def test_weights_that_are_written_to_behind_torchs_back(kind, write, x, edge_index):
+    def run(x, edge_index):
+        weight = torch.rand(EDGES, dtype=x.dtype, generator=torch.Generator().manual_seed(4))
+        array, layer, found = weight.numpy(), made(kind), []
+        for _ in range(3):
+            for _ in range(4):
+                out = layer(x, edge_index, weight)
+                out.sum().backward() if out.requires_grad else None
+                found.append(out.detach())
+            if write == "data":
+                weight.data.mul_(2)
+            else:
+                array[: EDGES // 2] *= 3
+        return found
+
+    same(run, x, edge_index)
+
+
+# Tensors and models that change places
+
+
+def test_swapped_edges(x, edge_index):
+    def run(x, edge_index):
+        layer, found = made("GCN"), []
+        other = edge_index.flip(0).contiguous()
+        for _ in range(3):
+            found += [layer(x, edge_index).detach(), layer(x, other).detach()]
+            torch.utils.swap_tensors(edge_index, other)
+        return found
+
+    same(run, x, edge_index)
+
+
+def test_a_model_whose_parameters_are_swapped(edge_index):
+    def run(edge_index):
+        layer = made("GCN").float()
+        before = torch.__future__.get_swap_module_params_on_conversion()
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        try:
+            source = torch.randn(NODES, WIDTH)
+            for _ in range(3):
+                layer(source, edge_index).sum().backward()
+            layer.zero_grad()
+            layer.double()
+        finally:
+            torch.__future__.set_swap_module_params_on_conversion(before)
+        return layer(source.double(), edge_index).detach()
+
+    same(run, edge_index)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+@pytest.mark.parametrize("kind", EVERY)
+def test_copies_of_models_in_use(kind, copied, x, edge_index):
+    def run(x, edge_index):
+        layer, found = made(kind), []
+        for _ in range(3):
+            other = copied(layer)
+            out, again = layer(x, edge_index), other(x, edge_index)
+            if out.requires_grad:
+                (out + again).square().sum().backward()
+            found += [out.detach(), again.detach()]
+        return found
+
+    same(run, x, edge_index)
+
+
+# Memory
+
+
+def test_mini_batches_cut_out_of_one_tensor_are_forgotten(x):
+    edges = torch.randint(NODES, (2, 30_000), generator=torch.Generator().manual_seed(5))
+    layer = made("GCN")
+    with onehop.patch():
+        for begin in range(0, 30_000, 100):
+            layer(x, edges[:, begin : begin + 100]).sum().backward()
+    entries = onehop.cache_info().entries
+    assert entries <= 60
+    del edges
+    gc.collect()
+    assert onehop.cache_info().entries < entries
