@@ -169,9 +169,10 @@ def report(results: list[Result], accepted: dict[str, Any]) -> int:
 
 def reason(module: str, diff: list[str], accepted: list[dict[str, str]]) -> str:
     """Why no test need notice a survivor."""
-    changed = {"".join(line[1:].split()) for line in diff if line.startswith("+")}
+    lines = {line[0] + "".join(line[1:].split()) for line in diff}
     for each in accepted:
-        if each["module"] == module and "".join(each["line"].split()) in changed:
+        change = {"-" + "".join(each["line"].split()), "+" + "".join(each["becomes"].split())}
+        if each["module"] == module and change <= lines:
             return each["reason"]
     return "no: a test is missing"
 

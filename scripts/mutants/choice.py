@@ -126,9 +126,14 @@ def _tree(path: Path) -> ast.Module:
 def _assigned(path: Path, names: set[str]) -> set[int]:
     """The lines on which a module gives these names their values; of a class, all fields' defaults."""
     nodes: list[ast.stmt] = []
+    missing = set(names)
     for node in _tree(path).body:
         if isinstance(node, ast.ClassDef) and node.name in names:
+            missing.discard(node.name)
             nodes += [field for field in node.body if isinstance(field, ast.AnnAssign)]
-        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).strip("()") in names:
+        elif isinstance(node, ast.Assign) and (name := ast.unparse(node.targets[0]).strip("()")) in names:
+            missing.discard(name)
             nodes.append(node)
+    if missing:
+        raise SystemExit(f"accepted.toml: {path} has no {', '.join(sorted(missing))} any more; take them out")
     return {line for node in nodes for line in range(node.lineno, (node.end_lineno or 0) + 1)}

@@ -1,7 +1,7 @@
 """Which tests execute a line, and how long each takes: recorded once a test file, by coverage.py.
 
-Processes that tests start are recorded too. A recording is used as long as the source and the tests are the
-same, so only changed test files are recorded again while tests are written, and all where the source changed.
+Processes that tests start are recorded too. A recording is used as long as the test file, what tests share,
+and the modules whose functions it executes are the same.
 """
 
 import hashlib
@@ -71,7 +71,21 @@ class Recorder:
             self.coverage.combine([str(child) for child in [self.data, *children]])
             self.coverage.save()
         passed = {name: round(each, 3) for name, each in self.seconds.items() if name not in self.failed}
-        self.data.with_suffix(".json").write_text(json.dumps({"passed": passed, "failed": self.failed}))
+        data = self.coverage.get_data()
+        executed = [
+            Path(measured).relative_to(warm.COPY)
+            for measured in data.measured_files()
+            if any(any(contexts) for contexts in data.contexts_by_lineno(measured).values())
+        ]
+        sources = {str(module): digest(warm.COPY / module) for module in executed}
+        self.data.with_suffix(".json").write_text(
+            json.dumps({"passed": passed, "failed": self.failed, "sources": sources})
+        )
+
+
+def digest(*paths: Path) -> str:
+    """Tells different contents apart."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:20]
 
 
 def _too_long(number: int, frame: object) -> None:
@@ -96,16 +110,15 @@ class Recording:
 def recording(files: list[Path], say: Callable[[str], None]) -> Recording:
     """What is recorded of test files; records what is missing."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    shared = [*warm.SOURCE.rglob("*.py"), *(p for p in Path("tests").rglob("*.py") if "test_" not in p.name)]
-    key = hashlib.sha256(b"".join(p.read_bytes() for p in sorted(shared)))
+    shared = sorted(path for path in Path("tests").rglob("*.py") if "test_" not in path.name)
     tests: dict[Path, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     seconds: dict[str, float] = {}
     failed: list[str] = []
     for number, file in enumerate(files):
-        own = key.copy()
-        own.update(str(file).encode() + file.read_bytes())
-        name = own.hexdigest()[:20]
+        name = f"{file.stem}-{digest(*shared, file)}"
         found = FOLDER / f"{name}.json"
+        if found.exists() and not _is_up_to_date(found):
+            found.unlink()
         if not found.exists():
             say(f"recording {number + 1} of {len(files)}: {file}")
             code = warm.run([str(file)], LONGEST, Recorder(name))
@@ -122,3 +135,10 @@ def recording(files: list[Path], say: Callable[[str], None]) -> Recording:
             for line, contexts in data.contexts_by_lineno(measured).items():
                 tests[module][line] |= {context for context in contexts if context in kept["passed"]}
     return Recording(tests, seconds, failed)
+
+
+def _is_up_to_date(found: Path) -> bool:
+    sources = json.loads(found.read_text())["sources"]
+    return all(
+        (warm.COPY / module).exists() and digest(warm.COPY / module) == of for module, of in sources.items()
+    )
