@@ -84,8 +84,13 @@ def main() -> int:
         say("no test executes a line that could be changed there")
         return 1
     say(f"{len(drawn)} mutants, of {sum(map(len, found.values()))} on {len(found)} lines that tests execute")
-    tried = [attempt(mutant, recorded, f"{n + 1:4}/{len(drawn)}") for n, mutant in enumerate(drawn)]
-    return report(verified(tried), accepted)
+    tried: list[Result] = []
+    try:
+        for number, mutant in enumerate(drawn):
+            tried.append(attempt(mutant, recorded, f"{number + 1:4}/{len(drawn)}"))
+    except KeyboardInterrupt:
+        say(f"interrupted: {len(tried)} of {len(drawn)} mutants were tried")
+    return report(verified(tried), accepted) if tried else 1
 
 
 def modules(names: list[str]) -> list[Path]:
