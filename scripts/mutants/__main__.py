@@ -11,7 +11,7 @@ import sys
 import time
 import tomllib
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def main() -> int:
             tried.append(attempt(mutant, recorded, f"{number + 1:4}/{len(drawn)}"))
     except KeyboardInterrupt:
         say(f"interrupted: {len(tried)} of {len(drawn)} mutants were tried")
-    return report(verified(tried), accepted) if tried else 1
+    return report(verified(tried, recorded), accepted) if tried else 1
 
 
 def modules(names: list[str]) -> list[Path]:
@@ -133,21 +133,24 @@ def attempt(mutant: Mutant, recorded: Recording, number: str) -> Result:
     return Result(mutant, code != 0, by, seconds)
 
 
-def verified(results: list[Result]) -> list[Result]:
-    """The results without those of tests that fail although nothing is changed."""
-    left = sorted({test for result in results for test in result.by})
-    wrong: set[str] = set()
-    while left:
-        say(f"verifying that {len(left)} tests pass without a change")
-        warm.FAILED.unlink(missing_ok=True)
-        if warm.run(["-x", *left], 1800, warm.Failure()) == 0:
-            break
-        if not warm.FAILED.exists():
-            raise SystemExit(f"these tests cannot be run: {(warm.BUILD / 'output.txt').read_text()}")
-        wrong.add(warm.FAILED.read_text())
-        say(f"fails without a change, and so tells nothing: {warm.FAILED.read_text()}")
-        left = [test for test in left if test not in wrong]
-    return [replace(each, caught=each.caught and not wrong.intersection(each.by)) for each in results]
+def verified(results: list[Result], recorded: Recording) -> list[Result]:
+    """The results, with tests left out that fail although nothing is changed: such a test tells nothing."""
+    while wrong := failing(sorted({test for result in results for test in result.by})):
+        say(f"fails without a change, and is left out: {wrong}")
+        recorded.leave_out(wrong)
+        results = [attempt(each.mutant, recorded, "again") if wrong in each.by else each for each in results]
+    return results
+
+
+def failing(tests: list[str]) -> str | None:
+    """The first of some tests that fails without a change."""
+    say(f"verifying that {len(tests)} tests pass without a change")
+    warm.FAILED.unlink(missing_ok=True)
+    if not tests or warm.run(["-x", *tests], 1800, warm.Failure()) == 0:
+        return None
+    if not warm.FAILED.exists():
+        raise SystemExit(f"these tests cannot be run: {(warm.BUILD / 'output.txt').read_text()}")
+    return warm.FAILED.read_text()
 
 
 def report(results: list[Result], accepted: dict[str, Any]) -> int:

@@ -56,13 +56,14 @@ def changes_the_program(mutant: Mutant) -> bool:
 def executing(mutant: Mutant, recorded: Recording) -> set[str]:
     """The tests that execute a mutant's line.
 
-    What runs when the module is imported is executed by all: then those tests count that run the function
-    whose head it is in, or, of a class or a module, any function of the module.
+    What runs when the module is imported is executed by all: then those tests count that run any function of
+    the module, or, for the head of a function, that function.
     """
     functions = [node for node in ast.walk(_tree(mutant.path)) if isinstance(node, ast.FunctionDef)]
     around = [node for node in functions if node.lineno <= mutant.line <= (node.end_lineno or 0)]
-    if not around or mutant.line < around[-1].body[0].lineno:
-        bodies = around[-1:] or functions
+    head = bool(around) and mutant.line < around[-1].body[0].lineno
+    if not around or head or mutant.line in recorded.at_import.get(mutant.path, ()):
+        bodies = around[-1:] if head else functions
         return set().union(*(recorded.of(mutant.path, n.body[0].lineno, n.end_lineno or 0) for n in bodies))
     statement = max(
         (

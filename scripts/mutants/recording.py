@@ -95,11 +95,19 @@ def _too_long(number: int, frame: object) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Tests by module and line, and their seconds."""
+    """Tests by module and line, lines that are executed when a module is imported, and seconds of tests."""
 
     tests: dict[Path, dict[int, set[str]]]
+    at_import: dict[Path, set[int]]
     seconds: dict[str, float]
     failed: list[str]
+
+    def leave_out(self, test: str) -> None:
+        """Forgets a test."""
+        self.failed.append(test)
+        for lines in self.tests.values():
+            for tests in lines.values():
+                tests.discard(test)
 
     def of(self, path: Path, first: int, last: int) -> set[str]:
         """The tests that execute a line from ``first`` to ``last``."""
@@ -112,6 +120,7 @@ def recording(files: list[Path], say: Callable[[str], None]) -> Recording:
     FOLDER.mkdir(parents=True, exist_ok=True)
     shared = sorted(path for path in Path("tests").rglob("*.py") if "test_" not in path.name)
     tests: dict[Path, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    at_import: dict[Path, set[int]] = defaultdict(set)
     seconds: dict[str, float] = {}
     failed: list[str] = []
     for number, file in enumerate(files):
@@ -133,8 +142,10 @@ def recording(files: list[Path], say: Callable[[str], None]) -> Recording:
         for measured in data.measured_files():
             module = warm.SOURCE / Path(measured).relative_to(warm.COPY)
             for line, contexts in data.contexts_by_lineno(measured).items():
+                if "" in contexts:
+                    at_import[module].add(line)
                 tests[module][line] |= {context for context in contexts if context in kept["passed"]}
-    return Recording(tests, seconds, failed)
+    return Recording(tests, at_import, seconds, failed)
 
 
 def _is_up_to_date(found: Path) -> bool:
