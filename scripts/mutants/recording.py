@@ -57,8 +57,8 @@ class Recorder:
         if not report.passed:
             self.failed.append(report.nodeid)
 
-    def pytest_collection(self) -> None:
-        """Begins before onehop is imported."""
+    def pytest_load_initial_conftests(self) -> None:
+        """Begins before onehop is imported, as by a conftest.py."""
         signal.signal(signal.SIGALRM, _too_long)
         self.coverage.start()
 
