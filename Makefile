@@ -24,7 +24,7 @@ MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS))
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-thresholds test-dgl fuzz sanitize gpu-check lint format bench results wheel clean
+.PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu-check lint format bench results wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -60,6 +60,10 @@ fuzz: $(MADE)/develop $(MADE)/onehop  ## random programs with and without the pa
 sanitize: $(MADE)/develop  ## tests of native code with sanitizers for memory, arithmetic, threads
 	$(call say,pytest on an extension with sanitizers: compiles for long the first time)
 	$(BIN)/python scripts/sanitize.py $(ARGS)
+
+mutants: $(MADE)/develop $(MADE)/onehop $(MADE)/mutants  ## change one line at a time; which changes do the tests miss?
+	$(call say,mutants)
+	$(BIN)/python scripts/mutants $(ARGS)
 
 gpu-check: $(MADE)/develop $(MADE)/onehop  ## compile every GPU kernel for four GPUs, without one (3 minutes)
 	$(call say,kernels compiled ahead of time)
@@ -123,6 +127,11 @@ $(MADE)/develop $(MADE)/demo: $(MADE)/venv pyproject.toml constraints.txt script
 	$(BIN)/python scripts/requirements.py $(EXTRAS) > $(MADE)/requirements.txt
 	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements.txt
 	@touch $@ $(if $(filter develop,$(@F)),$(MADE)/demo)
+
+$(MADE)/mutants: constraints.txt pyproject.toml | $(MADE)/develop
+	$(call say,installing Cosmic Ray)
+	$(PIP) install --progress-bar off -c constraints.txt "$$($(BIN)/python scripts/requirements.py mutants | tail -1)"
+	@touch $@
 
 .venv-dgl/.made: constraints.txt | $(MADE)/develop
 	$(call say,installing DGL 2.1.0)

@@ -1,5 +1,7 @@
 """The model of time and traffic: what it counts, and what it says at its ends."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -48,3 +50,26 @@ def test_what_binds() -> None:
     small = cost.Host(gathered_gbps=10, network_gbps=100, memory_bytes=1e6)
     assert cost.estimate(EPOCH, small, 8, rows).binds == "memory"
     assert not cost.estimate(EPOCH, small, 8, rows).fits
+
+
+@pytest.mark.parametrize("number_bytes", [2, 4])
+def test_seconds_and_bytes_worked_out_by_hand(number_bytes: int) -> None:
+    epoch = cost.Epoch(nodes=1e6, edges=1e7, features=100, hidden=64, columns=200, number_bytes=number_bytes)
+    host = cost.Host(gathered_gbps=10, network_gbps=2, memory_bytes=1e10)
+    found = cost.estimate(epoch, host, 8, cut_rows=3e6, imbalance=1.2)
+    one = number_bytes
+    assert found.sent_bytes == 6e8 * one  # 3e6 rows of 200 columns
+    assert found.network_s == pytest.approx(6e8 * one * 1.2 / 8 / 2e9)
+    assert found.compute_s == pytest.approx(2e9 * one * 1.2 / 8 / 10e9)  # 1e7 edges read 200 columns
+    # Three tables as wide as the features, of a host's own rows and those sent to it; 16 bytes an edge.
+    assert found.memory_bytes == pytest.approx((4e6 * 100 * 3 * one + 1.6e8) / 8)
+    wider = dataclasses.replace(epoch, hidden=300)
+    more = cost.estimate(wider, host, 8, cut_rows=3e6, imbalance=1.2).memory_bytes
+    assert more == pytest.approx((4e6 * 300 * 3 * one + 1.6e8) / 8)
+
+
+def test_memory_that_is_just_enough_is_enough() -> None:
+    needed = cost.estimate(EPOCH, HOST, 4, 1e6).memory_bytes
+    for memory, fits in ((needed, True), (needed - 1, False)):
+        host = cost.Host(gathered_gbps=10, network_gbps=1, memory_bytes=memory)
+        assert cost.estimate(EPOCH, host, 4, 1e6).fits == fits

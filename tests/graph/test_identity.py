@@ -311,6 +311,10 @@ def test_hits_and_misses_are_counted(cache, tensor):
     cache.find(tensor, "graph")
     info = cache.info()
     assert (info.hits, info.misses) == (2, 1)
+    tensor[0, 0] = 5  # what is there no longer fits
+    cache.find(tensor, "graph")
+    info = cache.info()
+    assert (info.hits, info.misses) == (2, 2)
 
 
 def test_a_value_that_frees_tensors_when_dropped(cache):

@@ -106,6 +106,21 @@ def test_float32_weights_widen_16_bit_features(reduce, dtype):
     check(edge_index, num_src, num_dst, reduce, inputs)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=dtype_name)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize(
+    "names", [("src_scale",), ("dst_scale",), ("weight", "src_scale", "dst_scale")], ids="+".join
+)
+def test_16_bit_scales_keep_16_bits(names, reduce, dtype):
+    edge_index, num_src, num_dst = HOSTILE["random"]
+    inputs = inputs_for(edge_index, num_src, num_dst, 20, dtype, ("x", *names))
+    graph = Graph.from_edge_index(edge_index, num_src)
+    assert onehop.aggregate(graph, reduce=reduce, **inputs).dtype == dtype
+    check(edge_index, num_src, num_dst, reduce, inputs, ["x"])
+    wide = inputs | {names[-1]: inputs[names[-1]].float()}
+    assert onehop.aggregate(graph, reduce=reduce, **wide).dtype == torch.float32
+
+
 def test_float64_weights_widen_float32_features():
     edge_index, num_src, num_dst = HOSTILE["random"]
     inputs = inputs_for(edge_index, num_src, num_dst, 5, torch.float32, ("x", "weight"))

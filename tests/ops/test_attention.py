@@ -1,6 +1,7 @@
 """gat, gatv2 and attention against the reference: outputs and every gradient, by name."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -105,6 +106,26 @@ def test_gradient_of_returned_weights_alone(operator):
         strict=True,
     ):
         torch.testing.assert_close(ours, torch.zeros_like(ours) if expected is None else expected)
+
+
+@pytest.mark.parametrize("wanted", ["output", "weights", "both"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_first_derivatives_are_the_same_where_a_second_one_may_follow(operator, wanted):
+    edge_index, num_src, num_dst = HOSTILE["multi_edges"]
+    graph = Graph.from_edge_index(edge_index, num_src)
+    for edge in EDGES:
+        inputs = operands(operator, edge_index, num_src, num_dst, 2, 3, torch.float64, edge)
+        leaves = {name: t.requires_grad_() for name, t in inputs.items()}
+        run = partial(getattr(onehop, operator), graph)
+        out, weights = call(run, {"return_attention_weights": True}, **leaves)
+        loss = {"output": out.square().sum(), "weights": weights.square().sum()}
+        loss["both"] = loss["output"] + loss["weights"]
+        once = torch.autograd.grad(loss[wanted], list(leaves.values()), retain_graph=True)
+        again = torch.autograd.grad(
+            loss[wanted], list(leaves.values()), create_graph=True, materialize_grads=True
+        )
+        for name, a, b in zip(leaves, again, once, strict=True):
+            torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.parametrize("negative_slope", [0.0, -0.5, 1.0, 3.0])

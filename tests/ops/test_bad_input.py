@@ -48,9 +48,19 @@ def test_aggregate_names_what_is_wrong(graph, name):
         onehop.aggregate(graph, **({"x": X} | change))
 
 
-def test_a_graph_is_asked_for():
+@pytest.mark.parametrize(
+    ("operator", "operands"),
+    [
+        (onehop.aggregate, (X,)),
+        (onehop.edge_softmax, (torch.ones(3),)),
+        (onehop.sddmm, (X[:2], X)),
+        (onehop.fusedmm, (X[:2], X, "dot")),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_graph_is_asked_for(operator, operands):
     with pytest.raises(ArgumentError, match=r"graph: expected an onehop\.Graph, got Tensor"):
-        onehop.aggregate(torch.tensor([[0], [0]]), X)
+        operator(torch.tensor([[0], [0]]), *operands)
 
 
 def test_no_backend_for_such_tensors():
@@ -68,6 +78,9 @@ BAD_DOTS = {
         "dst: expected a row for each of the 2 destinations",
     ),
     "integer": (torch.ones(2, 4).int(), torch.ones(3, 4), "dst: expected float32"),
+    "integer_sources": (torch.ones(2, 4), torch.ones(3, 4).int(), "src: expected float32"),
+    "too_few_sources": (torch.ones(2, 4), torch.ones(2, 4), "src: expected a row for each of the 3 sources"),
+    "sparse_sources": (torch.ones(2, 4), torch.ones(3, 4).to_sparse(), "src: expected a dense tensor"),
 }
 
 

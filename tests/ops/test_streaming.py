@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -111,6 +112,26 @@ def test_results_wait_in_order_and_not_too_many() -> None:
         disk.release(2)
         waiting.finish()
     assert begun == [0, 1, 2, 3]
+
+
+def test_results_that_wait_are_given_up_where_a_run_ends_early() -> None:
+    begun, go_on = [], threading.Event()
+
+    def write(number: int) -> None:
+        begun.append(number)
+        go_on.wait()
+
+    waiting = Waiting(100, lambda number: None)
+    for number in range(3):
+        waiting.submit(partial(write, number), 30, number)
+    while not begun:
+        time.sleep(0.001)
+    threading.Timer(0.05, go_on.set).start()
+    with pytest.raises(KeyboardInterrupt), waiting:
+        raise KeyboardInterrupt
+    assert go_on.is_set()  # the first was waited for
+    assert begun == [0]
+    assert not any(thread.name.startswith("onehop-write") for thread in threading.enumerate())
 
 
 def test_a_result_that_cannot_be_written_ends_the_run() -> None:

@@ -31,6 +31,37 @@ def test_impossible_fields_are_refused(field, value):
         TritonPlan(**{field: value})
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("split_edges", 0, "an integer from 1 on, not 0"),
+        ("short_edges", -1, "an integer from 0 on, not -1"),
+        ("num_stages", 0, "an integer from 1 to 8, not 0"),
+        ("num_warps", 64, "a power of two from 1 to 32, not 64"),
+    ],
+)
+def test_a_refusal_names_what_is_allowed(field, value, allowed):
+    with pytest.raises(ArgumentError, match=f"{field} must be {allowed}"):
+        TritonPlan(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "ends"),
+    [
+        ("split_edges", (1, 10**9)),
+        ("short_edges", (0, 10**9)),
+        ("rows_per_program", (1, 1024)),
+        ("block_edges", (1, 1024)),
+        ("block_features", (1, 4096)),
+        ("num_warps", (1, 32)),
+        ("num_stages", (1, 8)),
+    ],
+)
+def test_the_ends_of_every_range_are_allowed(field, ends):
+    for value in ends:
+        assert getattr(TritonPlan(**{field: value}), field) == value
+
+
 def test_unknown_fields_are_refused():
     with pytest.raises(ArgumentError, match="block_size"):
         TritonPlan.from_dict({"block_size": 3})

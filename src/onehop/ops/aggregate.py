@@ -181,11 +181,13 @@ def _in_memory(
             terms = sum_of_terms(graph, weight, dst_scale, reduce == "mean", out.size(1), backend or "")
             out = out + terms.to(out.dtype)
     else:
+        promoted = torch.float32 if widen else x.dtype
         if src_scale is not None:
             x = x * src_scale.unsqueeze(-1)
         out = _extremum(graph, x, weight, reduce, widen, backend or "", adds)
         if dst_scale is not None:
             out = out * dst_scale.unsqueeze(-1)
+        out = out.to(promoted)
     return out if len(shape) == 2 else out.reshape(out.size(0), *shape[1:])
 
 

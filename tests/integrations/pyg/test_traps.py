@@ -313,6 +313,7 @@ def test_edge_index_objects(sort_order, flow, edge_index, took_fast_path):
     assert reasons == [None]
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")  # torch says once what it thinks of PyG's sparse matrices
 def test_an_edge_index_that_pyg_fuses_goes_pygs_way(edge_index, took_fast_path):
     plain = edge_index[:, edge_index[1].argsort(stable=True)]
     edges = EdgeIndex(plain, sparse_size=(20, 20), sort_order="col")

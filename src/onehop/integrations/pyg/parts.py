@@ -158,6 +158,7 @@ def normalised(
                 f"of rank {graph.rank} (weight[graph.owned_edges]), got shape {list(edge_weight.shape)}."
             )
         return _weighted(graph, edge_weight, improved, add_self_loops)
+    improved = False  # as in PyG, where a loop weighs 1 if no edge has a weight
     key = ("gcn_norm", improved, add_self_loops, dtype)
 
     def make() -> Tensor:

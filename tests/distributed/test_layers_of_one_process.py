@@ -1,0 +1,109 @@
+"""PyG's layers on the edges of a DistributedGraph of one process, each on a graph that no other has used."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import onehop
+from onehop import ArgumentError
+from onehop.distributed import DistributedGraph
+from tests.distributed.cases import NODES, hostile
+
+pytest.importorskip("torch_geometric")
+
+from torch_geometric import nn as gnn
+
+LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
+    "GCN": lambda: gnn.GCNConv(6, 4),
+    "GCN improved": lambda: gnn.GCNConv(6, 4, improved=True),
+    "GCN without loops": lambda: gnn.GCNConv(6, 4, add_self_loops=False),
+    "GCN unnormalised": lambda: gnn.GCNConv(6, 4, normalize=False),
+    "SAGE": lambda: gnn.SAGEConv(6, 4),
+    "SAGE max": lambda: gnn.SAGEConv(6, 4, aggr="max"),
+    "GAT": lambda: gnn.GATConv(6, 4, heads=2),
+    "GAT without loops": lambda: gnn.GATConv(6, 4, heads=2, add_self_loops=False),
+    "GATv2": lambda: gnn.GATv2Conv(6, 4, heads=2),
+    "GATv2 shared": lambda: gnn.GATv2Conv(6, 4, heads=2, share_weights=True),
+    "Transformer": lambda: gnn.TransformerConv(6, 4, heads=2),
+    "TAG": lambda: gnn.TAGConv(6, 4),
+}
+WEIGHTED = ("GCN", "GCN improved", "GCN without loops", "GCN unnormalised")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _alone() -> Iterator[None]:
+    """A group of one process."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def graph() -> DistributedGraph:
+    return DistributedGraph.from_edge_index(hostile(), NODES, method="greedy")
+
+
+def run(layer: torch.nn.Module, x: torch.Tensor, *operands: torch.Tensor) -> list[torch.Tensor]:
+    """Output, and the gradients to x, to the operands and to all parameters."""
+    leaves = [x, *(t for t in operands if t.requires_grad), *layer.parameters()]
+    out = layer(x, *operands)
+    return [out, *torch.autograd.grad((out * out.cos()).sum(), leaves)]
+
+
+def compare(name: str, graph: DistributedGraph, weight: torch.Tensor | None = None) -> None:
+    torch.manual_seed(0)
+    layer, owned = LAYERS[name]().double(), graph.owned_nodes
+    x = torch.randn(NODES, 6, dtype=torch.float64)
+    whole = [] if weight is None else [weight.clone().requires_grad_()]
+    mine = [] if weight is None else [weight[graph.owned_edges].requires_grad_()]
+    expected = run(layer, x.clone().requires_grad_(), hostile(), *whole)
+    with onehop.patch():
+        found = run(layer, x[owned].requires_grad_(), graph.edge_index, *mine)
+    for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        if number < 2:
+            theirs = theirs[owned]
+        elif number == 2 and weight is not None:
+            theirs = theirs[graph.owned_edges]
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_one_process_has_pygs_numbers(name: str, graph: DistributedGraph) -> None:
+    compare(name, graph)
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weights_of_edges_and_their_gradients(name: str, graph: DistributedGraph) -> None:
+    weight = torch.rand(hostile().size(1), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    compare(name, graph, weight)
+
+
+@pytest.mark.parametrize("first", ["GAT", "GCN"])
+def test_layers_share_what_was_derived_from_a_graph(first: str, graph: DistributedGraph) -> None:
+    for name in (first, "GATv2", "GCN", "GAT", "GCN improved"):
+        compare(name, graph)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_dropout_of_attention_weights_is_drawn_in_training_alone(
+    training: bool, graph: DistributedGraph
+) -> None:
+    torch.manual_seed(0)
+    layer = gnn.GATv2Conv(6, 4, heads=2, dropout=0.5).double().train(training)
+    x = torch.randn(NODES, 6, dtype=torch.float64)[graph.owned_nodes]
+    with onehop.patch():
+        torch.manual_seed(1)
+        first = layer(x, graph.edge_index)
+        second = layer(x, graph.edge_index)
+        torch.manual_seed(1)
+        again = layer(x, graph.edge_index)
+    assert torch.equal(first, again)
+    assert torch.equal(first, second) != training
+
+
+def test_features_that_do_not_fit_are_named(graph: DistributedGraph) -> None:
+    layer = gnn.SAGEConv(6, 4)
+    with onehop.patch(), pytest.raises(ArgumentError, match=f"a row for each of {NODES} owned nodes"):
+        layer(torch.ones(NODES - 1, 6), graph.edge_index)

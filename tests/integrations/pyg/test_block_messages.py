@@ -1,0 +1,132 @@
+"""Messages in blocks that move dimensions about, and second derivatives of what runs in blocks."""
+
+import itertools
+import types
+from collections.abc import Callable
+
+import pytest
+import torch
+from tests.integrations.pyg import small_blocks
+from torch import Tensor
+from torch_geometric import nn as gnn
+
+import onehop
+
+WIDTH = 6
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _blocks(monkeypatch):
+    small_blocks.force(monkeypatch)
+
+
+def in_front(self, x_j: Tensor) -> Tensor:
+    return x_j.unsqueeze(0).tanh().squeeze(0)
+
+
+def in_front_and_summed(self, x_j: Tensor) -> Tensor:
+    return x_j.unsqueeze(0).sum(0).tanh()
+
+
+def behind(self, x_j: Tensor) -> Tensor:
+    return (x_j.unsqueeze(-1) * x_j.unsqueeze(1)).sum(-1)
+
+
+def between(self, x_j: Tensor) -> Tensor:
+    return x_j.unsqueeze(1).expand(-1, 3, -1).reshape(-1, 18)[:, 6:12].tanh()
+
+
+def turned(self, x_j: Tensor) -> Tensor:
+    return x_j.t().tanh().t()
+
+
+def turned_twice(self, x_j: Tensor) -> Tensor:
+    return x_j.unsqueeze(0).transpose(0, 1).tanh().select(1, 0)
+
+
+def stacked(self, x_j: Tensor) -> Tensor:
+    return torch.stack([x_j, x_j.tanh()]).amax(0)
+
+
+def split(self, x_j: Tensor) -> Tensor:
+    first, second = x_j.chunk(2, 1)
+    return torch.cat([second * first, first], 1)
+
+
+def mean_over_edges(self, x_j: Tensor) -> Tensor:
+    return x_j - x_j.unsqueeze(0).mean(1)
+
+
+def mean_over_edges_turned(self, x_j: Tensor) -> Tensor:
+    return x_j - x_j.t().mean(1)
+
+
+def mean_over_edges_between(self, x_j: Tensor) -> Tensor:
+    return x_j - x_j.unsqueeze(0).unsqueeze(0).mean(2).squeeze(0)
+
+
+APART = [in_front, in_front_and_summed, behind, between, turned, turned_twice, stacked, split]
+MIXING = [mean_over_edges, mean_over_edges_turned, mean_over_edges_between]
+
+
+def layer_of(message: Callable[..., Tensor]) -> gnn.MessagePassing:
+    # PyG looks the function up by its own name, and renders one propagate for all classes of one name.
+    function = types.FunctionType(message.__code__, message.__globals__, "message")
+    function.__annotations__ = dict(message.__annotations__)
+
+    class Mine(gnn.MessagePassing):
+        message = function
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.propagate(edge_index, x=x)
+
+    Mine.__name__ = f"Moving{next(_numbers)}"
+    return Mine("sum")
+
+
+@pytest.mark.parametrize("message", APART + MIXING, ids=lambda message: message.__name__)
+def test_messages_that_move_dimensions_give_pygs_numbers(message, edge_index, took_fast_path, gradients_of):
+    layer = layer_of(message)
+    x = torch.randn(20, WIDTH, generator=torch.Generator().manual_seed(0))
+
+    def call(model: torch.nn.Module, x: Tensor) -> Tensor:
+        return model(x, edge_index)
+
+    expected = gradients_of(layer, call, x=x)
+    with onehop.patch():
+        found = gradients_of(layer, call, x=x)
+        (reason,) = took_fast_path(layer, x, edge_index)
+    assert (reason is None) == (message in APART), reason
+    for key, tensor in expected.items():
+        torch.testing.assert_close(found[key], tensor, rtol=1e-4, atol=1e-5)
+
+
+LAYERS = {
+    "ResGated": lambda: gnn.ResGatedGraphConv(WIDTH, 4, edge_dim=3),
+    "GINE": lambda: gnn.GINEConv(torch.nn.Linear(WIDTH, 4), edge_dim=3),
+    "CG max": lambda: gnn.CGConv(WIDTH, dim=3, aggr="max"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_second_derivatives_are_pygs(name, edge_index, took_fast_path):
+    torch.manual_seed(0)
+    layer = LAYERS[name]().double()
+    x = torch.randn(20, WIDTH, dtype=torch.float64, requires_grad=True)
+    edge_attr = torch.randn(90, 3, dtype=torch.float64, requires_grad=True)
+    leaves = [x, edge_attr, *layer.parameters()]
+
+    def derivatives() -> list[Tensor]:
+        first = torch.autograd.grad(
+            layer(x, edge_index, edge_attr).sin().sum(), leaves, create_graph=True, materialize_grads=True
+        )
+        loss = sum((each * each).sum() for each in first)
+        return [*first, *torch.autograd.grad(loss, leaves, materialize_grads=True)]
+
+    expected = derivatives()
+    with onehop.patch():
+        assert took_fast_path(layer, x, edge_index, edge_attr) == [None]
+        found = derivatives()
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)

@@ -1,0 +1,43 @@
+"""The C library's memory policy: asked for at the first gain, given back when nobody wants it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import json, torch
+from onehop import native
+from onehop.integrations import memory
+
+class Extension:
+    asked = []
+    def keep_freed_memory(self, keep):
+        self.asked.append(keep)
+
+native.extension = Extension()
+small, large = torch.ones(1, 4), torch.ones(1 << 18, 4)
+memory.gained(large)  # nobody allowed it
+memory.allow(True)
+memory.gained(small)
+memory.gained(large)
+memory.gained(large)
+memory.allow(True)
+memory.allow(False)
+memory.gained(large)
+memory.allow(False)
+print(json.dumps(Extension.asked))
+"""
+
+
+@pytest.mark.parametrize("bounds", ["ordinary", "none"])
+def test_freed_memory_is_kept_from_the_first_gain_until_it_is_forbidden(bounds):
+    environment = {key: value for key, value in os.environ.items() if key != "ONEHOP_THRESHOLDS"}
+    if bounds == "none":
+        environment["ONEHOP_THRESHOLDS"] = "none"
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [True, False]
