@@ -12,7 +12,6 @@ from torch.autograd.functional import hessian, jacobian
 from torch_geometric import nn as gnn
 
 import onehop
-from onehop.integrations.pyg.associations import product as module
 from onehop.integrations.pyg.associations.product import prefix_product, product
 
 EXACT = {"rtol": 1e-9, "atol": 1e-11}
@@ -199,9 +198,8 @@ def test_batches_of_other_dtypes(name, way, dtype):
 @pytest.mark.parametrize("bias", ["none", "row", "rows"])
 @pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
 @pytest.mark.parametrize("step", ["product", "prefix_product"])
-def test_linear_steps(way, bias, again, step, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_ROWS", 4)
-    monkeypatch.setattr(module, "_LEAST_ROWS", 8)
+def test_linear_steps(way, bias, again, step, bounds):
+    bounds(product_block_rows=4, product_rows=8)
     shapes = [(37, 5), (3, 5)] + ([(14, 4), (3, 4)] if step == "prefix_product" else [])
     if bias != "none":
         shapes.append((3,) if bias == "row" or step == "prefix_product" else (37, 3))
@@ -234,9 +232,8 @@ def test_linear_steps(way, bias, again, step, monkeypatch):
 
 
 @ways
-def test_layers_whose_order_onehop_chooses(way, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_ROWS", 4)
-    monkeypatch.setattr(module, "_LEAST_ROWS", 8)
+def test_layers_whose_order_onehop_chooses(way, bounds):
+    bounds(product_block_rows=4, product_rows=8)
     torch.manual_seed(0)
     edges = make_edges(20, 20, 90)
     for make in (gnn.GCNConv, gnn.SAGEConv, gnn.GraphConv, gnn.SGConv, gnn.TAGConv):

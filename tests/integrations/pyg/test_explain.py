@@ -34,7 +34,7 @@ def test_every_layer_has_its_row(net, edge_index):
     assert list(rows) == ["first", "steps", "odd", "attention", "last"]
     assert rows["first"].fast
     assert (rows["first"].reduce, rows["first"].backend) == ("sum", "cpu")
-    assert rows["first"].form == "scaled source, scaled destination"
+    assert rows["first"].form == "scaled source, scaled destination, before its linear step"
     assert "CpuPlan(" in rows["first"].plan
     assert rows["steps"].calls == 3
     assert rows["last"].form == "source"
