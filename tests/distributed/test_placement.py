@@ -7,7 +7,7 @@ import onehop
 from onehop import ArgumentError
 from onehop.distributed import DistributedGraph
 from tests.distributed.cases import NODES, hostile
-from tests.distributed.test_layers import _alone  # noqa: F401 - makes the group
+from tests.distributed.test_layers_of_one_process import _alone  # noqa: F401 - makes the group
 
 pytest.importorskip("torch_geometric")
 
