@@ -27,6 +27,8 @@ def ended(run: Callable[[], object]) -> int:
     child = os.fork()
     if child == 0:
         try:
+            # The threads of torch's loops did not come along.
+            torch.set_num_threads(1)
             run()
             os._exit(0)
         except BaseException:
