@@ -464,6 +464,7 @@ def test_the_normalisation_is_pygs_bit_for_bit(weighted, improved, loops, flow, 
                 assert torch.equal(ours, theirs)
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_the_normalisation_is_remembered_and_its_graph_too(edge_index):
     conv, x = gnn.GCNConv(4, 4), torch.randn(20, 4)
     with onehop.patch():
