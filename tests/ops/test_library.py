@@ -113,7 +113,7 @@ def test_derivatives_in_forward_mode_are_refused(graph):
             onehop.aggregate(graph, forward_ad.make_dual(x, torch.ones_like(x)))
         with refused, torch.no_grad():
             onehop.aggregate(graph, x, weight=forward_ad.make_dual(weight, torch.ones_like(weight)))
-        expected = onehop.aggregate(graph, x)  # what has no tangent is as ever
+        expected = onehop.aggregate(graph, x)  # what has no tangent is as usual
     assert torch.equal(expected, onehop.aggregate(graph, x))
 
 

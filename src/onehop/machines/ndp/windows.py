@@ -145,7 +145,7 @@ def read_cost(traffic: Traffic, memory: MemoryTimes, bursts: int) -> Cost:
     """A burst of feature slices of so many bursts each, for one bundle.
 
     A rank has the slices of its pod's nodes one after another, those dealt to the pod's first rank first. In
-    the order of their numbers a bundle's slices, every so manieth one, would fall onto a few banks alone.
+    the order of their numbers a bundle's slices, evenly spaced, would fall onto a few banks alone.
     """
     return memory.random(bursts, runs=traffic.bundle_nodes)
 
