@@ -142,9 +142,19 @@ compare(
 empty = distributed.DistributedGraph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 3)
 assert distributed.aggregate(empty, torch.ones(empty.num_nodes, 2)).eq(0).all()
 
-x16 = random(NODES, 6, dtype=torch.float32).bfloat16()
-sixteen = distributed.aggregate(scattered, x16[scattered.owned_nodes])
-exact16 = onehop.aggregate(whole, x16)[scattered.owned_nodes]
+# Scales too are applied in 32 bits: the rows are those of the whole graph to the last bit.
+x16, *scales16 = (random(NODES, *width, dtype=torch.float32).bfloat16() for width in ((6,), (), ()))
+owned16 = [each[scattered.owned_nodes] for each in (x16, *scales16)]
+sixteen = torch.cat([
+    distributed.aggregate(
+        scattered, owned16[0], None, reduce, src_scale=owned16[1], dst_scale=owned16[2]
+    )
+    for reduce in ("sum", "mean", "max")
+])  # fmt: skip
+exact16 = torch.cat([
+    onehop.aggregate(whole, x16, None, reduce, *scales16)[scattered.owned_nodes]
+    for reduce in ("sum", "mean", "max")
+])  # fmt: skip
 again = [distributed.aggregate(divided, x[divided.owned_nodes]) for _ in range(2)]
 
 # NaN reaches those that have an edge from it, and nobody else.

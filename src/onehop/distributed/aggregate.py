@@ -55,14 +55,12 @@ def aggregate(
         if scale is not None:
             check_vector(name, scale, graph.num_nodes, "owned nodes", x)
     rows = x.flatten(1)
-    if src_scale is not None:
-        rows = rows * src_scale.unsqueeze(-1)
+    if src_scale is not None and torch.promote_types(x.dtype, src_scale.dtype) in _EXACT:
+        rows, src_scale = rows * src_scale.unsqueeze(-1), None
     if reduce in ("sum", "mean") and rows.dtype in _EXACT:
         out = _summed(graph, rows, weight, reduce == "mean", dst_scale)
     else:
-        out = _by_rows(graph, rows, weight, reduce)
-        if dst_scale is not None:
-            out = out * dst_scale.unsqueeze(-1)
+        out = _by_rows(graph, rows, weight, reduce, src_scale, dst_scale)
     return out if x.dim() == 2 else out.reshape(x.shape)
 
 
@@ -81,14 +79,30 @@ def _summed(
     return here + aggregate_here(split.second, halo, second, dst_scale=dst_scale)
 
 
-def _by_rows(graph: DistributedGraph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
-    """The rows that need no others, and the other rows, each in one piece."""
+def _by_rows(
+    graph: DistributedGraph,
+    x: Tensor,
+    weight: Tensor | None,
+    reduce: str,
+    src_scale: Tensor | None,
+    dst_scale: Tensor | None,
+) -> Tensor:
+    """The rows that need no others, and the other rows, each in one piece.
+
+    The scales go into the kernels: multiplied here, 16-bit rows would be rounded once more.
+    """
     split = graph.by_row
     first, second = split_weight(split, weight)
     pending = graph.exchange.begin(x)
-    inner = aggregate_here(split.first, x, first, reduce)
-    outer = aggregate_here(split.second, torch.cat([x, pending.end()]), second, reduce)
-    return torch.cat([inner, outer])
+    scales = None if src_scale is None else graph.exchange.begin(src_scale.unsqueeze(-1))
+    inner_scale = outer_scale = None
+    if dst_scale is not None:
+        inner_scale, outer_scale = dst_scale.split([split.first.num_dst, split.second.num_dst])
+    inner = aggregate_here(split.first, x, first, reduce, src_scale, inner_scale)
+    rows = torch.cat([x, pending.end()])
+    if src_scale is not None and scales is not None:
+        src_scale = torch.cat([src_scale, scales.end().squeeze(-1)])
+    return torch.cat([inner, aggregate_here(split.second, rows, second, reduce, src_scale, outer_scale)])
 
 
 def split_weight(split: Split, weight: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
