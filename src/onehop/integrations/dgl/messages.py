@@ -9,6 +9,7 @@ import dgl
 import torch
 from torch import Tensor
 
+from onehop import processor
 from onehop.backends import backend_for
 from onehop.integrations import memory, reports, tuning
 from onehop.integrations.dgl import running
@@ -134,13 +135,18 @@ def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Task | 
     return Task(structure, reduce_op, x, weight, shape, _last_wins(x, alike))
 
 
+# DGL asks libxsmm for the processor's level, which from here on is AVX-512 with its F and CD instructions.
+_HAS_AVX512 = {"avx512f", "avx512cd"} <= set(processor.features().split())
+
+
 def _last_wins(x: Tensor, alike: bool) -> bool:
     """Which of the edges that tie gets the gradient in DGL: the one with the highest number, or the lowest.
 
     Its own loop takes a message that is larger; libxsmm's, which runs for float32 where features of nodes and
-    edges are of one shape, one that is not smaller. Both go by the numbers of the edges.
+    edges are of one shape and the processor has AVX-512, one that is not smaller. Both go by the numbers of
+    the edges.
     """
-    return x.dtype is torch.float32 and alike and bool(dgl.is_libxsmm_enabled())
+    return x.dtype is torch.float32 and alike and _HAS_AVX512 and bool(dgl.is_libxsmm_enabled())
 
 
 def _weighted(lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]] | None:
