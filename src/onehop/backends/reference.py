@@ -138,9 +138,8 @@ def _attention_grad(graph: Graph, grad: AttentionGrad) -> tuple[Tensor, ...]:
         if grad.grad_weights is not None:
             target = target + (again_weights * grad.grad_weights).sum()
         found = torch.autograd.grad(target, list(leaves.values()))
-    none = grad.call.value.new_empty(0)
     grads = {name: value.to(getattr(grad.call, name).dtype) for name, value in zip(names, found, strict=True)}
-    return tuple(grads.get(name, none) for name in AttentionGradients._fields)
+    return tuple(grads.get(name, grad.call.value.new_empty(0)) for name in AttentionGradients._fields)
 
 
 _FORMULAS: dict[type, Callable[[Graph, Any], Any]] = {

@@ -111,7 +111,8 @@ def run(graph: Graph, call: Any, like: Tensor) -> Any:
         ArgumentError: No backend has that name.
         BackendError: The named backend refuses, or does not have the operator, or all refuse.
     """
-    backend = backend_for(like.device, like.dtype, call.backend)
+    name = call.backend
+    backend = backend_for(like.device, like.dtype, name) if name else _first_of(like.device, like.dtype)
     if type(call) not in backend.operators:
         runs = ", ".join(sorted(name_of(kind) for kind in backend.operators))
         raise BackendError(

@@ -25,10 +25,11 @@ from onehop.ops.extremum import EXTREMUM
 from onehop.ops.library import Context, Operator, run
 from onehop.ops.semiring import check_multiply, factor_or_term
 
-REDUCTIONS = ("sum", "add", "mean", "max", "min")
+REDUCTIONS = ("sum", "mean", "max", "min")
 
 # Features of these dtypes are added up in their own.
 _PLAIN = (torch.float32, torch.float64)
+_MATRIX = 2
 
 
 Stored = str | os.PathLike[str] | np.memmap
@@ -115,14 +116,25 @@ def aggregate(
         FileNotFoundError: There is no such file.
         StorageError: The result cannot be written, or another run is writing it.
     """
+    if reduce == "add":
+        reduce = "sum"
     if out is not None or isinstance(graph, StoredGraph):
         return _to_file(graph, x, weight, reduce, out, memory, (src_scale, dst_scale, multiply, backend))
-    check_graph(graph)
+    if type(graph) is not Graph:
+        check_graph(graph)
     if memory is not None:
         raise ArgumentError("memory: it goes with out alone; tensors in memory need no budget.")
     features: Any = x  # the checks say what else it may be
     factor: Any = weight
-    check_features("x", features, graph.num_src, "sources")
+    # What nearly all features are is seen at once; the checks would show on small graphs.
+    if not (
+        isinstance(x, Tensor)
+        and x.dtype in _PLAIN
+        and x.layout is torch.strided
+        and len(x.shape) >= _MATRIX
+        and x.shape[0] == graph.num_src
+    ):
+        check_features("x", features, graph.num_src, "sources")
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
     if multiply != "mul":
@@ -209,7 +221,7 @@ def reduce_rows(
             widen=widen,
             backend=backend,
         )
-        out = AGGREGATE(call)
+        out = AGGREGATE(call, graph)
         if adds and factor is not None:
             out = out + _sum_of_terms(call, factor).to(out.dtype)
     return out if len(shape) == 2 else out.reshape(out.size(0), *shape[1:])
@@ -277,7 +289,9 @@ def _extremum(
     if weight is not None and weight.dim() == 2:
         parts, weights = x.tensor_split(weight.size(1), 1), weight.unbind(1)
     found = [
-        EXTREMUM(Extremum.of(graph, part, reduce, weight=each, adds=adds, widen=widen, backend=backend))[0]
+        EXTREMUM(
+            Extremum.of(graph, part, reduce, weight=each, adds=adds, widen=widen, backend=backend), graph
+        )[0]
         for part, each in zip(parts, weights, strict=True)
     ]
     out: Tensor = found[0] if len(found) == 1 else torch.cat(found, 1)
@@ -331,14 +345,14 @@ class _Aggregate(Operator[Aggregate]):
             # Without the outer scale if that needs a gradient too, for then both need this product.
             outer = None if "src_scale" in wanted else call.src_scale
             sources = context.shapes["x"][0] if "x" in context.shapes else call.x.size(0)
-            grad_x = AGGREGATE(_transposed(call, grad, outer, sources))
+            grad_x = AGGREGATE(_transposed(call, grad, outer, sources), context.graph)
         if "src_scale" in wanted and call.src_scale is not None and grad_x is not None:
             grad_src = (grad_x * call.x).sum(-1)
             grad_x = grad_x * call.src_scale.unsqueeze(-1)
         if "weight" in wanted and call.weight is not None:
             grad_weight = _weight_gradient(call, grad, call.weight)
         if "dst_scale" in wanted:
-            plain = AGGREGATE(call._replace(dst_scale=None, widen=True))
+            plain = AGGREGATE(call._replace(dst_scale=None, widen=True), context.graph)
             grad_dst = (grad * plain).sum(-1)
         return AggregateGradients(x=grad_x, weight=grad_weight, src_scale=grad_src, dst_scale=grad_dst)
 
@@ -357,7 +371,7 @@ class _Aggregate(Operator[Aggregate]):
             # Each head's columns stay together, for they have a weight of their own.
             by_head = members.reshape(*members.shape[:2], *shape).permute(1, 2, 0, 3)
             wide = by_head.reshape(members.size(1), members.size(0) * members.size(2))
-            out = self._dispatched(wide, *args[1:])
+            out: Tensor = self._dispatched(wide, *args[1:])
             by_head = out.reshape(out.size(0), heads, members.size(0), shape[1]).permute(2, 0, 1, 3)
             return by_head.reshape(members.size(0), out.size(0), members.size(2))
 

@@ -358,8 +358,11 @@ def _attend(
     Raises:
         ArgumentError: ``dropout``, ``edge_mask`` or ``seed`` cannot be used.
     """
-    seeds = seeds_of(dropout, edge_mask, seed)
-    check_mask(edge_mask, graph, value)
+    seeds = None
+    if dropout != 0 or seed is not None:
+        seeds = seeds_of(dropout, edge_mask, seed)
+    if edge_mask is not None:
+        check_mask(edge_mask, graph, value)
     dtype = value.dtype
     for operand in (key, query, att, edge, edge_weight):
         if operand is not None:
@@ -384,7 +387,8 @@ def _attend(
             dropout=float(dropout),
             with_weights=with_weights,
             backend=backend or "",
-        )
+        ),
+        graph,
     )
     return (out, weights.to(dtype)) if with_weights else out
 

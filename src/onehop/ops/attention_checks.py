@@ -95,10 +95,8 @@ def seeds_of(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
     return torch.full((1,), seed, dtype=torch.int64, device="cpu")
 
 
-def check_mask(edge_mask: Tensor | None, graph: Graph, value: Tensor) -> None:
-    """Raises unless ``edge_mask`` is None, or [E, H] on the device of ``value`` and needs no gradient."""
-    if edge_mask is None:
-        return
+def check_mask(edge_mask: Tensor, graph: Graph, value: Tensor) -> None:
+    """Raises unless ``edge_mask`` is [E, H] on the device of ``value`` and needs no gradient."""
     check_tensor("edge_mask", edge_mask, (graph.num_edges, value.size(1)), "[E, H]", value)
     if edge_mask.requires_grad:
         raise ArgumentError(

@@ -14,6 +14,7 @@ from onehop.reference.aggregate import aggregate as reference_aggregate
 class _Extremum(Operator[Extremum]):
     call = Extremum
     results = 2
+    asks_more = True
     gradients_of = ExtremumGradients
 
     def fake(self, call: Extremum) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad, profiler
 
-from onehop import backends
+from onehop.backends import run as run_on_backend
 from onehop.calls import name_of
 from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
@@ -68,12 +68,14 @@ class Operator(Generic[C]):
     Attributes:
         call: The named tuple that states what is asked; its tensors come first.
         results: How many tensors it returns.
+        asks_more: Whether :meth:`recorded` changes the call.
         gradients_of: The named tuple of gradients, whose fields are the operands that may have one; None if
             the operator is never differentiated.
     """
 
     call: ClassVar[type]
     results: ClassVar[int] = 1
+    asks_more: ClassVar[bool] = False
     gradients_of: ClassVar[Any] = None
 
     def __init__(self) -> None:
@@ -123,43 +125,34 @@ class Operator(Generic[C]):
         """A whole batch at once, with the batch as first dimension; None where every member runs alone."""
         return None
 
-    def __call__(self, call: C) -> Any:
-        """The operator's results, recorded if a gradient is wanted."""
+    def __call__(self, call: C, graph: Graph | None = None) -> Any:
+        """The operator's results, recorded if a gradient is wanted.
+
+        Args:
+            call: What is asked.
+            graph: The graph that the call names, where it is at hand.
+        """
         x = call[0][0] if self._nested else call[0]
-        kind = type(x)
         # In the older vmap any argument may stand for a batch. Asked last: torch.compile cannot trace it.
-        if (
-            _is_compiling()
-            or (kind is not Tensor and kind is not torch.nn.Parameter)
-            or _length_of_modes()
-            or _transforms_are_active()
-            or forward_ad._current_level >= 0
-            or profiler._is_profiler_enabled
-            or in_older_vmap()
-        ):
+        if not _is_plain(x) or in_older_vmap():
             return self._dispatched(*_flattened(call) if self._nested else call)
+        if graph is None:
+            graph = by_number(call.graph)  # type: ignore[attr-defined]
         if _grad_is_enabled():
-            wanted = [
-                name for name, place in self._places if (t := call[place]) is not None and t.requires_grad
-            ]
+            # Loops here and below, for a comprehension is a call, and small graphs notice.
+            wanted: tuple[str, ...] = ()
+            operands: tuple[Tensor, ...] = ()
+            for name, place in self._places:
+                operand = call[place]
+                if operand is not None and operand.requires_grad:
+                    wanted, operands = (*wanted, name), (*operands, operand)
             if wanted:
-                return self._record(call, tuple(wanted), True)
-        return backends.run(by_number(call.graph), call, x)  # type: ignore[attr-defined]
-
-    def _record(self, call: C, wanted: tuple[str, ...], plain: bool) -> Any:
-        operands = [getattr(call, name) for name in wanted]
-        return _Recorded.apply(self, self.recorded(call), wanted, plain, *operands)
-
-    def _unrecorded(self, call: C, plain: bool) -> Any:
-        """The results, which a ``Function`` records; it never has a batch among its arguments."""
-        if plain:
-            return backends.run(by_number(call.graph), call, call[0])  # type: ignore[attr-defined]
-        with torch._C._AutoDispatchBelowAutograd():
-            return self._dispatched(*call)
+                return _Recorded.apply(self, call, wanted, graph, *operands)
+        return run_on_backend(graph, call, x)
 
     def _kernel(self, *args: Any) -> Any:
         call = self._unflattened(args)
-        return backends.run(by_number(call.graph), call, args[0])  # type: ignore[attr-defined]
+        return run_on_backend(by_number(call.graph), call, args[0])  # type: ignore[attr-defined]
 
     def _fake(self, *args: Any) -> Any:
         return self.fake(self._unflattened(args))
@@ -170,7 +163,14 @@ class Operator(Generic[C]):
             call = self._unflattened(args)
             wanted = tuple(name for name, place in self._places if needs_grad(args[place]))
             if wanted:
-                return self._record(call, wanted, False)
+                operands = [getattr(call, name) for name in wanted]
+                return _Recorded.apply(self, call, wanted, None, *operands)
+        return self._unrecorded(*args)
+
+    def _unrecorded(self, *args: Any) -> Any:
+        """The results of a call that came from the dispatcher; there is no batch among its arguments."""
+        if _is_plain(args[0]):
+            return self._kernel(*args)
         with torch._C._AutoDispatchBelowAutograd():
             return self._dispatched(*args)
 
@@ -213,13 +213,25 @@ class Operator(Generic[C]):
 _OPERATORS: dict[type, Operator[Any]] = {}
 
 
-def run(call: Any) -> Any:
+def _is_plain(x: Tensor) -> bool:
+    kind = type(x)
+    return not (
+        _is_compiling()
+        or (kind is not Tensor and kind is not torch.nn.Parameter)
+        or _length_of_modes()
+        or _transforms_are_active()
+        or forward_ad._current_level >= 0
+        or profiler._is_profiler_enabled
+    )
+
+
+def run(call: Any, graph: Graph | None = None) -> Any:
     """The results of a call of any operator, recorded if a gradient is wanted.
 
     Operators whose gradients are made of each other meet here, so that their files need not import each
     other.
     """
-    return _OPERATORS[type(call)](call)
+    return _OPERATORS[type(call)](call, graph)
 
 
 class _Recorded(torch.autograd.function._SingleLevelFunction):
@@ -234,17 +246,29 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
 
     @staticmethod
     def forward(
-        ctx: Any, operator: Operator[Any], call: Any, wanted: tuple[str, ...], plain: bool, *operands: Tensor
+        ctx: Any,
+        operator: Operator[Any],
+        call: Any,
+        wanted: tuple[str, ...],
+        graph: Graph | None,
+        *operands: Tensor,
     ) -> Any:
-        results = operator._unrecorded(call, plain)
+        if operator.asks_more:
+            call = operator.recorded(call)
+        if graph is not None:
+            results = run_on_backend(graph, call, call[0])
+        else:
+            results = operator._unrecorded(*call)
+            # A number keeps no graph alive; while a program is traced it stands for none.
+            graph = by_number(call.graph) if type(call.graph) is int else None
         kept, kept_results = operator.saved(call, results, wanted)
         count = operator._tensors
         # Tensors are kept by autograd alone, which notices writes to them; the rest of the call is numbers.
         ctx.save_for_backward(*kept[:count], *kept_results)
-        ctx.operator, ctx.rest, ctx.wanted = operator, call[count:], wanted
-        ctx.like = [(operand.shape, operand.dtype) for operand in operands]
-        # A number keeps no graph alive.
-        ctx.graph = by_number(call.graph) if type(call.graph) is int else None
+        like: tuple[tuple[torch.Size, torch.dtype], ...] = ()
+        for operand in operands:
+            like = (*like, (operand.shape, operand.dtype))
+        ctx.of = operator, call[count:], wanted, like, graph
         if operator.results > 1:
             ctx.set_materialize_grads(False)
             differentiable = operator.differentiable(call)
@@ -253,24 +277,23 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        operator, like, needed = ctx.operator, ctx.like, ctx.needs_input_grad[4:]
+        operator, rest, names, like, graph = ctx.of
         saved, count = ctx.saved_tensors, operator._tensors
-        wanted = tuple(name for name, need in zip(ctx.wanted, needed, strict=True) if need)
-        if not wanted or all(grad is None for grad in grads):
-            return (None,) * (4 + len(like))
-        context = Context(
-            call=operator.call(*saved[:count], *ctx.rest),
-            results=saved[count:],
-            wanted=wanted,
-            shapes={name: shape for name, (shape, _) in zip(ctx.wanted, like, strict=True)},
-            graph=ctx.graph,
-        )
-        found = operator.gradients(context, *grads)
-        made: list[Tensor | None] = []
-        for name, (_, dtype) in zip(ctx.wanted, like, strict=True):
+        wanted: tuple[str, ...] = ()
+        shapes = {}
+        for place, name in enumerate(names):
+            shapes[name] = like[place][0]
+            if ctx.needs_input_grad[4 + place]:
+                wanted = (*wanted, name)
+        if not wanted or grads.count(None) == len(grads):
+            return (None,) * (4 + len(names))
+        call = operator.call(*saved[:count], *rest)
+        found = operator.gradients(Context(call, saved[count:], wanted, shapes, graph), *grads)
+        made: tuple[Tensor | None, ...] = ()
+        for name, (_, dtype) in zip(names, like, strict=True):
             grad = getattr(found, name) if name in wanted else None
-            made.append(grad if grad is None or grad.dtype is dtype else grad.to(dtype))
-        return (None, None, None, None, *made)
+            made = (*made, grad if grad is None or grad.dtype is dtype else grad.to(dtype))
+        return None, None, None, None, *made
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:

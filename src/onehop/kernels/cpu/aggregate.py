@@ -1,7 +1,9 @@
 """Sum and mean on the CPU."""
 
+import math
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onehop import thresholds
@@ -13,7 +15,7 @@ from onehop.kernels.cpu import generated
 from onehop.kernels.cpu.layout import address, thread_count
 from onehop.kernels.cpu.ordered_weights import in_graph_order
 from onehop.kernels.cpu.prepared import Case
-from onehop.native import DTYPE_CODES, empty, extension
+from onehop.native import CPU, DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 from onehop.plans.cpu import MOST_NARROW_SOURCES
 
@@ -36,6 +38,7 @@ class PreparedAggregate:
         "number",
         "ordering",
         "out_dtype",
+        "pooled",
         "scales_first",
         "shape",
         "template",
@@ -51,6 +54,7 @@ class PreparedAggregate:
         acc = accumulator(x.dtype)
         self.out_dtype = acc if call.widen else x.dtype
         self.shape = (self.csr.rows, x.size(1))
+        self.pooled = math.prod(self.shape) * self.out_dtype.itemsize >= thresholds.now.pooled_bytes
         divides_sources = call.mean and call.transposed
         self.inverse = graph.inverse_in_degrees(acc) if divides_sources else None
         self.scales_first = graph.num_edges >= _SCALED_FIRST_DEGREE * self.csr.cols
@@ -78,7 +82,13 @@ class PreparedAggregate:
     def run(self, call: Aggregate) -> Tensor:
         """[rows, F]."""
         x, weight, src_scale, dst_scale = call[:4]
-        out = empty(self.shape, self.out_dtype)
+        # Extents one by one, which torch takes a third sooner.
+        rows, columns = self.shape
+        out = (
+            empty(self.shape, self.out_dtype)
+            if self.pooled
+            else torch.empty(rows, columns, dtype=self.out_dtype, device=CPU)
+        )
         if not self.template.width:
             return out
         if self.inverse is not None:

@@ -91,30 +91,32 @@ class PreparedAttentionGrad:
         call, wanted = grad.call, grad.wanted
         native = self.template.copy()
         held = _fill(native, call)
-        native.out, native.softmax = held.packed(grad.out), held.packed(grad.softmax)
-        native.grad, native.grad_stride = held.rows(grad.grad)
-        if grad.grad_weights is not None and grad.weights is not None:
-            outer = grad.grad_weights.to(self.acc)
-            native.grad_weights = held.packed(outer)
-            native.weights_product = held.packed(self._product(grad.weights * outer))
+        out, softmax, outer = grad.out.contiguous(), grad.softmax.contiguous(), _rows(grad.grad, False)
         statistics = empty((self.csr.rows, 3, call.heads), self.acc)
-        native.statistics = held.packed(statistics)
+        native.out, native.softmax = address(out), address(softmax)
+        native.grad, native.grad_stride = address(outer), outer.stride(0)
+        native.statistics = statistics.data_ptr()
+        if grad.grad_weights is not None and grad.weights is not None:
+            to_weights = grad.grad_weights.to(self.acc).contiguous()
+            product = self._product(grad.weights * to_weights).contiguous()
+            native.grad_weights, native.weights_product = address(to_weights), product.data_ptr()
+            held += [to_weights, product]
 
         # The projection's gradient is made as the kernels read the projection: transposed.
         projection = None if call.edge_weight is None else call.edge_weight.t()
         operands = (call.value, call.key, call.query, call.att, call.edge, projection)
-        none = call.value.new_empty(0)
         value, key, query, att, edge, edge_weight = made = [
-            empty(like.shape, like.dtype) if want and like is not None else none
+            empty(like.shape, like.dtype) if want and like is not None else call.value.new_empty(0)
             for like, want in zip(operands, wanted, strict=True)
         ]
-        places = [tensor.data_ptr() if tensor is not none else 0 for tensor in made]
+        places = [tensor.data_ptr() if want else 0 for tensor, want in zip(made, wanted, strict=True)]
         _, _, native.grad_query, native.grad_att, native.grad_edge, native.grad_edge_weight = places
         extension.attention_grad_dst(native, self.csr)
         if wanted[0] or wanted[1] or wanted[3]:
             native.grad_value, native.grad_key = places[:2]
             extension.attention_grad_src(native, self.transposed)
-        if edge_weight is not none:
+        del held  # until here the kernels read from it
+        if wanted[5]:
             edge_weight = edge_weight.t().contiguous()
         return value, key, query, att, edge, edge_weight
 
@@ -137,28 +139,11 @@ class PreparedAttentionGrad:
         return self.product.run(call)
 
 
-class _Held:
-    """The tensors whose memory a call points into, copies among them."""
-
-    __slots__ = ("tensors",)
-
-    def __init__(self) -> None:
-        self.tensors: list[Tensor] = []
-
-    def rows(self, x: Tensor, packed: bool = False) -> tuple[int, int]:
-        """Address and row stride; a copy where a row's entries (with ``packed``, the rows too) have gaps."""
-        if x[:1].numel() and (not x[:1].is_contiguous() or (packed and not x.is_contiguous())):
-            x = x.contiguous()
-        self.tensors.append(x)
-        return address(x), x.stride(0)
-
-    def packed(self, x: Tensor | None) -> int:
-        """The address of a contiguous copy, or of the tensor itself; 0 for None."""
-        if x is None:
-            return 0
-        x = x.contiguous()
-        self.tensors.append(x)
-        return address(x)
+def _rows(x: Tensor, packed: bool) -> Tensor:
+    """The same with no gaps within a row, and with ``packed`` none between rows either."""
+    if x.is_contiguous() or (not packed and (not x.shape[0] or x[:1].is_contiguous())):
+        return x
+    return x.contiguous()
 
 
 def _template(plan: CpuPlan, call: Attention) -> extension.AttentionCall:
@@ -173,18 +158,32 @@ def _template(plan: CpuPlan, call: Attention) -> extension.AttentionCall:
     return template
 
 
-def _fill(native: extension.AttentionCall, call: Attention) -> _Held:
-    """Sets the operands, and returns what keeps them alive."""
-    held, packed = _Held(), call.rule == "gat"
-    native.factor, native.dropout, native.seed = call.factor, call.dropout, call.seed
-    native.value, native.value_stride = held.rows(call.value)
-    native.query, native.query_stride = held.rows(call.query, packed)
+def _fill(native: extension.AttentionCall, call: Attention) -> list[Tensor]:
+    """Sets the operands; returns the tensors, copies among them, that the call now points into."""
+    packed = call.rule == "gat"
+    value, query = _rows(call.value, False), _rows(call.query, packed)
+    held = [value, query]
+    native.factor, native.dropout = call.factor, call.dropout
+    if call.seeds is not None:
+        native.seed = call.seed
+    native.value, native.value_stride = value.data_ptr(), value.stride(0)
+    native.query, native.query_stride = query.data_ptr(), query.stride(0)
     if call.key is not None:
-        native.key, native.key_stride = held.rows(call.key, packed)
+        held.append(key := _rows(call.key, packed))
+        native.key, native.key_stride = key.data_ptr(), key.stride(0)
+    if call.att is not None:
+        held.append(att := call.att.contiguous())
+        native.att = att.data_ptr()
+    if call.mask is not None:
+        held.append(mask := call.mask.contiguous())
+        native.mask = mask.data_ptr()
     if call.edge is not None:
-        native.edge, native.edge_stride = held.rows(call.edge, packed)
+        held.append(edge := _rows(call.edge, packed))
+        native.edge, native.edge_stride = edge.data_ptr(), edge.stride(0)
         if call.edge_weight is not None:
-            native.edge_width = call.edge.size(1)
-            native.edge_weight = held.packed(call.edge_weight.t())
-    native.att, native.mask = held.packed(call.att), held.packed(call.mask)
+            held.append(projection := call.edge_weight.t().contiguous())
+            native.edge_width, native.edge_weight = call.edge.size(1), projection.data_ptr()
+    for tensor in held:
+        if not tensor.is_cpu:
+            address(tensor)  # raises
     return held
