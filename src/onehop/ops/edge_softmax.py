@@ -104,7 +104,7 @@ class _EdgeSoftmaxGrad(Operator[EdgeSoftmaxGrad]):
             to_softmax = again * (grad - s) - grad * t
         if "grad" in context.wanted:
             to_grad = run(call._replace(grad=again))
-        return EdgeSoftmaxGradGradients(to_softmax, to_grad)
+        return EdgeSoftmaxGradGradients(softmax=to_softmax, grad=to_grad)
 
 
 def _row_sums(values: Tensor, call: EdgeSoftmaxGrad) -> Tensor:

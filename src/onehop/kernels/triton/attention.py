@@ -121,7 +121,7 @@ def attend_grad(
     value = key = None
     if for_value or (for_key and operands.key is not None):
         value, key = _sweep_columns(call, transposed, shared, for_value, for_key and operands.key is not None)
-    return AttentionGradients(value, key, query, att, edge, edge_weight)
+    return AttentionGradients(value=value, key=key, query=query, att=att, edge=edge, edge_weight=edge_weight)
 
 
 def _sweep_rows(

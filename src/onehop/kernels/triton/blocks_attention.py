@@ -199,7 +199,7 @@ def attend_grad(
         ):
             if result is not None and slots is not None:
                 add_slots(windows, plan, slots, None, result.view(windows.rows, slots.size(1)))
-    return AttentionGradients(value, key, query, None, None, None)
+    return AttentionGradients(value=value, key=key, query=query)
 
 
 def _result(of: Tensor | None, blocks: Blocks, wanted: bool) -> tuple[Tensor | None, Tensor | None]:
