@@ -39,6 +39,7 @@ from onehop.backends.cpu import CpuBackend
 from onehop.bench.graphs import workload
 from onehop.bench.stamp import stamp
 from onehop.bench.timing import geometric_mean, interleave
+from onehop.calls import Aggregate
 from onehop.plans import CpuPlan, tuned
 from onehop.tuner import candidates
 from onehop.tuner.operations import FIELDS, operations
@@ -63,7 +64,8 @@ def calls(graph: Graph, width: int, plans: dict[str, CpuPlan]) -> dict[str, Call
     x = torch.randn(graph.num_src, width, generator=torch.Generator().manual_seed(1))
 
     def call(plan: CpuPlan) -> Callable[[], torch.Tensor]:
-        return lambda: CpuBackend(plan).aggregate(graph, False, x, None, None, None, False, False)
+        backend, sum_of = CpuBackend(plan), Aggregate.of(graph, x)
+        return lambda: backend.run(graph, sum_of)
 
     ready = {name: call(plan) for name, plan in plans.items()}
     first = ready[next(iter(ready))]()
@@ -268,11 +270,11 @@ def store(options: argparse.Namespace) -> dict[str, Any]:
     for _ in range(ROUNDS):
         tuned.forget()
         begin = time.perf_counter()
-        assert CpuBackend().prepare(graph, False, 16, torch.float32) == plan
+        assert CpuBackend().plan_of_sum(graph, False, 16, torch.float32) == plan
         loads.append(time.perf_counter() - begin)
     begin = time.perf_counter()
     for _ in range(10_000):
-        CpuBackend().prepare(graph, False, 16, torch.float32)
+        CpuBackend().plan_of_sum(graph, False, 16, torch.float32)
     lookup = (time.perf_counter() - begin) / 10_000
     print(f"first lookup, 200 plans: {statistics.median(loads) * 1e3:.2f} ms; later: {lookup * 1e6:.2f} us")
     return {"load_s": statistics.median(loads), "lookup_s": lookup}

@@ -24,8 +24,8 @@ inline int64_t bytes_of(onehop::DType dtype) {
   }
 }
 
-// Bytes of the accumulator for the type of this number.
-inline int64_t acc_bytes(int dtype) { return static_cast<onehop::DType>(dtype) == onehop::DType::float64 ? 8 : 4; }
+// Bytes of the accumulator for a type.
+inline int64_t acc_bytes(onehop::DType dtype) { return dtype == onehop::DType::float64 ? 8 : 4; }
 
 // Slots for the pieces of cut rows; most graphs and plans have none.
 inline onehop::Block slots_for(const onehop::WorkList& work, int64_t per_slot) {
@@ -35,6 +35,7 @@ inline onehop::Block slots_for(const onehop::WorkList& work, int64_t per_slot) {
 }
 
 // One function an operator, each in the file of its name.
+void bind_aggregate(nanobind::module_& m);
 void bind_arg_extremum(nanobind::module_& m);
 void bind_attention(nanobind::module_& m);
 void bind_edge_softmax(nanobind::module_& m);
@@ -42,3 +43,4 @@ void bind_generated(nanobind::module_& m);
 void bind_fusedmm(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
 void bind_reorder(nanobind::module_& m);
+void bind_sddmm(nanobind::module_& m);

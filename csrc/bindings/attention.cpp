@@ -1,84 +1,67 @@
-// Attention: what a call is asked to do is filled in field by field, then handed to one of the four kernels.
-#include "arguments.hpp"
-
-namespace nb = nanobind;
+// Attention, its weights, and the two sweeps of its gradient: one structure for all four.
+#include "calls.hpp"
 
 namespace {
 
-using onehop::AttendArgs;
-
-template <auto kField>
-void address_field(nb::class_<AttendArgs>& call, const char* name) {
-  call.def_prop_rw(
-      name, [](const AttendArgs& self) { return reinterpret_cast<Address>(self.*kField); },
-      [](AttendArgs& self, Address address) { self.*kField = at(address); });
-}
-
-template <auto kField>
-void number_field(nb::class_<AttendArgs>& call, const char* name) {
-  call.def_rw(name, kField);
-}
+struct AttentionCall : onehop::AttendArgs {
+  int64_t edges_per_item;
+};
 
 template <auto kKernel>
-void kernel(nb::module_& m, const char* name) {
-  m.def(
-      name,
-      [](const AttendArgs& call, const onehop::Csr& csr, int rule, int dtype, int64_t edges_per_item) {
-        AttendArgs args = call;
-        args.csr = &csr;
-        args.work = &csr.work(edges_per_item);
-        args.rule = static_cast<onehop::ScoreRule>(rule);
-        args.dtype = static_cast<onehop::DType>(dtype);
-        const int64_t width = onehop::attend_slot_width(args.heads, args.key_width, args.value_width);
-        const auto slots = slots_for(*args.work, width * acc_bytes(dtype));
-        args.slots = slots.data();
-        (onehop::kernels().*kKernel)(args);
-      },
-      Released());
+void run(const AttentionCall& call, const onehop::Csr& csr) {
+  AttentionCall args = call;
+  args.csr = &csr;
+  args.work = &csr.work(call.edges_per_item);
+  const int64_t width = onehop::attend_slot_width(args.heads, args.key_width, args.value_width);
+  const auto slots = slots_for(*args.work, width * acc_bytes(args.dtype));
+  args.slots = slots.data();
+  (onehop::kernels().*kKernel)(args);
 }
 
 }  // namespace
 
-void bind_attention(nb::module_& m) {
-  nb::class_<AttendArgs> call(m, "AttendCall");
-  call.def("__init__", [](AttendArgs* self) { new (self) AttendArgs{}; });
-  number_field<&AttendArgs::threads>(call, "threads");
-  number_field<&AttendArgs::prefetch>(call, "prefetch");
-  number_field<&AttendArgs::heads>(call, "heads");
-  number_field<&AttendArgs::key_width>(call, "key_width");
-  number_field<&AttendArgs::value_width>(call, "value_width");
-  number_field<&AttendArgs::value_stride>(call, "value_stride");
-  number_field<&AttendArgs::key_stride>(call, "key_stride");
-  number_field<&AttendArgs::query_stride>(call, "query_stride");
-  number_field<&AttendArgs::edge_stride>(call, "edge_stride");
-  number_field<&AttendArgs::edge_width>(call, "edge_width");
-  number_field<&AttendArgs::factor>(call, "factor");
-  number_field<&AttendArgs::dropout>(call, "dropout");
-  number_field<&AttendArgs::seed>(call, "seed");
-  number_field<&AttendArgs::grad_stride>(call, "grad_stride");
-  number_field<&AttendArgs::weights_masked>(call, "weights_masked");
-  address_field<&AttendArgs::value>(call, "value");
-  address_field<&AttendArgs::key>(call, "key");
-  address_field<&AttendArgs::query>(call, "query");
-  address_field<&AttendArgs::att>(call, "att");
-  address_field<&AttendArgs::edge>(call, "edge");
-  address_field<&AttendArgs::edge_weight>(call, "edge_weight");
-  address_field<&AttendArgs::mask>(call, "mask");
-  address_field<&AttendArgs::out>(call, "out");
-  address_field<&AttendArgs::softmax>(call, "softmax");
-  address_field<&AttendArgs::weights>(call, "weights");
-  address_field<&AttendArgs::grad>(call, "grad");
-  address_field<&AttendArgs::grad_weights>(call, "grad_weights");
-  address_field<&AttendArgs::weights_product>(call, "weights_product");
-  address_field<&AttendArgs::statistics>(call, "statistics");
-  address_field<&AttendArgs::grad_query>(call, "grad_query");
-  address_field<&AttendArgs::grad_att>(call, "grad_att");
-  address_field<&AttendArgs::grad_edge>(call, "grad_edge");
-  address_field<&AttendArgs::grad_edge_weight>(call, "grad_edge_weight");
-  address_field<&AttendArgs::grad_value>(call, "grad_value");
-  address_field<&AttendArgs::grad_key>(call, "grad_key");
-  kernel<&onehop::KernelTable::attend>(m, "attend");
-  kernel<&onehop::KernelTable::attend_weights>(m, "attend_weights");
-  kernel<&onehop::KernelTable::attend_grad_dst>(m, "attend_grad_dst");
-  kernel<&onehop::KernelTable::attend_grad_src>(m, "attend_grad_src");
+void bind_attention(nanobind::module_& m) {
+  Call<AttentionCall>(m, "AttentionCall")
+      .field<&AttentionCall::rule>("rule")
+      .field<&AttentionCall::dtype>("dtype")
+      .field<&AttentionCall::threads>("threads")
+      .field<&AttentionCall::prefetch>("prefetch")
+      .field<&AttentionCall::edges_per_item>("edges_per_item")
+      .field<&AttentionCall::heads>("heads")
+      .field<&AttentionCall::key_width>("key_width")
+      .field<&AttentionCall::value_width>("value_width")
+      .field<&AttentionCall::value>("value")
+      .field<&AttentionCall::value_stride>("value_stride")
+      .field<&AttentionCall::key>("key")
+      .field<&AttentionCall::key_stride>("key_stride")
+      .field<&AttentionCall::query>("query")
+      .field<&AttentionCall::query_stride>("query_stride")
+      .field<&AttentionCall::att>("att")
+      .field<&AttentionCall::edge>("edge")
+      .field<&AttentionCall::edge_stride>("edge_stride")
+      .field<&AttentionCall::edge_width>("edge_width")
+      .field<&AttentionCall::edge_weight>("edge_weight")
+      .field<&AttentionCall::mask>("mask")
+      .field<&AttentionCall::factor>("factor")
+      .field<&AttentionCall::dropout>("dropout")
+      .field<&AttentionCall::seed>("seed")
+      .field<&AttentionCall::out>("out")
+      .field<&AttentionCall::softmax>("softmax")
+      .field<&AttentionCall::weights>("weights")
+      .field<&AttentionCall::grad>("grad")
+      .field<&AttentionCall::grad_stride>("grad_stride")
+      .field<&AttentionCall::grad_weights>("grad_weights")
+      .field<&AttentionCall::weights_product>("weights_product")
+      .field<&AttentionCall::weights_masked>("weights_masked")
+      .field<&AttentionCall::statistics>("statistics")
+      .field<&AttentionCall::grad_query>("grad_query")
+      .field<&AttentionCall::grad_att>("grad_att")
+      .field<&AttentionCall::grad_edge>("grad_edge")
+      .field<&AttentionCall::grad_edge_weight>("grad_edge_weight")
+      .field<&AttentionCall::grad_value>("grad_value")
+      .field<&AttentionCall::grad_key>("grad_key");
+  m.def("attention", &run<&onehop::KernelTable::attend>, Released());
+  m.def("attention_weights", &run<&onehop::KernelTable::attend_weights>, Released());
+  m.def("attention_grad_dst", &run<&onehop::KernelTable::attend_grad_dst>, Released());
+  m.def("attention_grad_src", &run<&onehop::KernelTable::attend_grad_src>, Released());
 }

@@ -111,96 +111,14 @@ NB_MODULE(_native, m) {
       "row"_a, "col"_a, "row_stride"_a, "col_stride"_a, "edges"_a, "wide_index"_a, "rows"_a, "cols"_a, "wide_perm"_a,
       "threads"_a);
 
-  m.def(
-      "aggregate",
-      [](const onehop::Csr& csr, int reduce, int dtype, bool out_is_acc, int threads, int prefetch, bool keeps_near,
-         bool narrow_index, int64_t hub_cache, int64_t edges_per_item, int64_t column_tile, int register_block,
-         bool nontemporal, int64_t width, Address x, int64_t x_stride, Address weight, int64_t weight_stride,
-         bool weight_in_graph_order, bool weight_adds, Address col_scale, Address row_scale, Address out,
-         int64_t out_stride, Address ties, Address generated) {
-        const auto& work = csr.work(edges_per_item);
-        const auto slots = slots_for(work, width * acc_bytes(dtype) * (ties != 0 ? 2 : 1));
-        if (narrow_index && csr.cols > onehop::Csr::kMostNarrowCols) throw std::invalid_argument("too many columns");
-        const auto narrow_col = narrow_index ? csr.narrow_col(threads) : nullptr;
-        if (narrow_index && !*narrow_col) throw std::bad_alloc();
-        onehop::kernels().aggregate({&csr,
-                                     &work,
-                                     static_cast<onehop::Reduce>(reduce),
-                                     static_cast<onehop::DType>(dtype),
-                                     out_is_acc,
-                                     threads,
-                                     prefetch,
-                                     keeps_near,
-                                     column_tile,
-                                     register_block,
-                                     nontemporal,
-                                     width,
-                                     at(x),
-                                     x_stride,
-                                     at(weight),
-                                     weight_stride,
-                                     weight_in_graph_order,
-                                     weight_adds,
-                                     at(col_scale),
-                                     at(row_scale),
-                                     at(out),
-                                     out_stride,
-                                     at(ties),
-                                     slots.data(),
-                                     narrow_index ? narrow_col->as<uint16_t>() : nullptr,
-                                     hub_cache,
-                                     static_cast<const onehop::Generated*>(at(generated))});
-      },
-      Released());
-
-  const auto extremum = [](bool to_weight) {
-    return [to_weight](const onehop::Csr& csr, int dtype, bool extremum_is_acc, int threads, int prefetch,
-                       int64_t edges_per_item, int64_t width, Address x, int64_t x_stride, Address extremum,
-                       int64_t extremum_stride, Address share, Address weight, int64_t weight_stride, bool weight_adds,
-                       Address out) {
-      const auto& work = csr.work(edges_per_item);
-      const auto slots = slots_for(work, width * acc_bytes(dtype));
-      const onehop::ExtremumGradArgs args{&csr,
-                                          &work,
-                                          static_cast<onehop::DType>(dtype),
-                                          extremum_is_acc,
-                                          threads,
-                                          prefetch,
-                                          width,
-                                          at(x),
-                                          x_stride,
-                                          at(extremum),
-                                          extremum_stride,
-                                          at(share),
-                                          at(weight),
-                                          weight_stride,
-                                          weight_adds,
-                                          at(out),
-                                          slots.data()};
-      const auto& table = onehop::kernels();
-      (to_weight ? table.extremum_grad_weight : table.extremum_grad_source)(args);
-    };
-  };
-  m.def("extremum_grad_source", extremum(false), Released());
-  m.def("extremum_grad_weight", extremum(true), Released());
-
-  m.def(
-      "sddmm",
-      [](const onehop::Csr& csr, int dtype, bool out_is_acc, int threads, int prefetch, int64_t edges_per_item,
-         int64_t width, Address row_vectors, int64_t row_stride, Address col_vectors, int64_t col_stride, Address out,
-         int64_t out_stride) {
-        onehop::kernels().sddmm({&csr, &csr.work(edges_per_item), static_cast<onehop::DType>(dtype), out_is_acc,
-                                 threads, prefetch, width, at(row_vectors), row_stride, at(col_vectors), col_stride,
-                                 at(out), out_stride});
-      },
-      Released());
-
+  bind_aggregate(m);
   bind_arg_extremum(m);
   bind_attention(m);
   bind_edge_softmax(m);
   bind_generated(m);
   bind_fusedmm(m);
   bind_rows(m);
+  bind_sddmm(m);
   bind_reorder(m);
 
   m.def(

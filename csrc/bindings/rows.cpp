@@ -1,14 +1,28 @@
 // Rows by their numbers.
-#include "arguments.hpp"
+#include "calls.hpp"
+
+namespace {
+
+template <auto kKernel>
+void run(const onehop::RowsArgs& call) {
+  (onehop::kernels().*kKernel)(call);
+}
+
+}  // namespace
 
 void bind_rows(nanobind::module_& m) {
-  const auto bound = [](void (*onehop::KernelTable::*kernel)(const onehop::RowsArgs&)) {
-    return [kernel](int dtype, int threads, int prefetch, Address index, int64_t count, bool wide_index,
-                    int64_t row_bytes, Address matrix, int64_t stride, Address rows) {
-      (onehop::kernels().*kernel)({threads, prefetch, static_cast<onehop::DType>(dtype), count, at(index), wide_index,
-                                   row_bytes, at(matrix), stride, at(rows)});
-    };
-  };
-  m.def("copy_rows", bound(&onehop::KernelTable::copy_rows), Released());
-  m.def("add_rows", bound(&onehop::KernelTable::add_rows), Released());
+  using onehop::RowsArgs;
+  Call<RowsArgs>(m, "RowsCall")
+      .field<&RowsArgs::dtype>("dtype")
+      .field<&RowsArgs::threads>("threads")
+      .field<&RowsArgs::prefetch>("prefetch")
+      .field<&RowsArgs::index>("index")
+      .field<&RowsArgs::count>("count")
+      .field<&RowsArgs::wide_index>("wide_index")
+      .field<&RowsArgs::row_bytes>("row_bytes")
+      .field<&RowsArgs::matrix>("matrix")
+      .field<&RowsArgs::stride>("stride")
+      .field<&RowsArgs::rows>("rows");
+  m.def("copy_rows", &run<&onehop::KernelTable::copy_rows>, Released());
+  m.def("add_rows", &run<&onehop::KernelTable::add_rows>, Released());
 }

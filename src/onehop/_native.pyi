@@ -38,228 +38,186 @@ def csr_from_coo(
 ) -> tuple[Csr | None, int, int]: ...
 def with_rows(csr: Csr, order: int, wide_perm: bool, threads: int) -> Csr: ...
 def community_order(csr: Csr, order: int) -> None: ...
-def aggregate(
-    csr: Csr,
-    reduce: int,
-    dtype: int,
-    out_is_acc: bool,
-    threads: int,
-    prefetch: int,
-    keeps_near: bool,
-    narrow_index: bool,
-    hub_cache: int,
-    edges_per_item: int,
-    column_tile: int,
-    register_block: int,
-    nontemporal: bool,
-    width: int,
-    x: int,
-    x_stride: int,
-    weight: int,
-    weight_stride: int,
-    weight_in_graph_order: bool,
-    weight_adds: bool,
-    col_scale: int,
-    row_scale: int,
-    out: int,
-    out_stride: int,
-    ties: int,
-    generated: int,
-    /,
-) -> None: ...
-def extremum_grad_source(
-    csr: Csr,
-    dtype: int,
-    extremum_is_acc: bool,
-    threads: int,
-    prefetch: int,
-    edges_per_item: int,
-    width: int,
-    x: int,
-    x_stride: int,
-    extremum: int,
-    extremum_stride: int,
-    share: int,
-    weight: int,
-    weight_stride: int,
-    weight_adds: bool,
-    out: int,
-    /,
-) -> None: ...
-def extremum_grad_weight(
-    csr: Csr,
-    dtype: int,
-    extremum_is_acc: bool,
-    threads: int,
-    prefetch: int,
-    edges_per_item: int,
-    width: int,
-    x: int,
-    x_stride: int,
-    extremum: int,
-    extremum_stride: int,
-    share: int,
-    weight: int,
-    weight_stride: int,
-    weight_adds: bool,
-    out: int,
-    /,
-) -> None: ...
-def arg_extremum(
-    csr: Csr,
-    dtype: int,
-    minimum: bool,
-    last: bool,
-    threads: int,
-    prefetch: int,
-    edges_per_item: int,
-    width: int,
-    x: int,
-    x_stride: int,
-    weight: int,
-    weight_stride: int,
-    out: int,
-    out_stride: int,
-    winner: int,
-    winner_stride: int,
-    /,
-) -> None: ...
-def arg_extremum_grad_source(
-    csr: Csr,
-    dtype: int,
-    threads: int,
-    width: int,
-    grad: int,
-    grad_stride: int,
-    winner: int,
-    winner_stride: int,
-    x: int,
-    x_stride: int,
-    weight: int,
-    weight_stride: int,
-    out: int,
-    out_stride: int,
-    /,
-) -> None: ...
-def arg_extremum_grad_weight(
-    csr: Csr,
-    dtype: int,
-    threads: int,
-    width: int,
-    grad: int,
-    grad_stride: int,
-    winner: int,
-    winner_stride: int,
-    x: int,
-    x_stride: int,
-    weight: int,
-    weight_stride: int,
-    out: int,
-    out_stride: int,
-    /,
-) -> None: ...
-def sddmm(
-    csr: Csr,
-    dtype: int,
-    out_is_acc: bool,
-    threads: int,
-    prefetch: int,
-    edges_per_item: int,
-    width: int,
-    row_vectors: int,
-    row_stride: int,
-    col_vectors: int,
-    col_stride: int,
-    out: int,
-    out_stride: int,
-    /,
-) -> None: ...
-def fusedmm(
-    csr: Csr,
-    rule: int,
-    dtype: int,
-    threads: int,
-    prefetch: int,
-    edges_per_item: int,
-    factor: float,
-    width: int,
-    row_vectors: int,
-    row_stride: int,
-    col_vectors: int,
-    col_stride: int,
-    out: int,
-    /,
-) -> None: ...
-def kernel_templates() -> list[tuple[str, str]]: ...
-def load_generated(path: str) -> tuple[int, str]: ...
-def edge_softmax(
-    csr: Csr, dtype: int, threads: int, edges_per_item: int, heads: int, scores: int, out: int, /
-) -> None: ...
-def edge_softmax_grad(
-    csr: Csr,
-    dtype: int,
-    threads: int,
-    edges_per_item: int,
-    heads: int,
-    softmax: int,
-    grad: int,
-    out: int,
-    /,
-) -> None: ...
-def copy_rows(
-    dtype: int,
-    threads: int,
-    prefetch: int,
-    index: int,
-    count: int,
-    wide_index: bool,
-    row_bytes: int,
-    matrix: int,
-    stride: int,
-    rows: int,
-    /,
-) -> None: ...
-def add_rows(
-    dtype: int,
-    threads: int,
-    prefetch: int,
-    index: int,
-    count: int,
-    wide_index: bool,
-    row_bytes: int,
-    matrix: int,
-    stride: int,
-    rows: int,
-    /,
-) -> None: ...
 
-class AttendCall:
+# Calls of kernels: enumerations by their numbers, addresses of operands; all fields begin at 0, "left out".
+class AggregateCall:
+    reduce: int
+    dtype: int
     threads: int
     prefetch: int
+    hub_cache: int
+    edges_per_item: int
+    column_tile: int
+    register_block: int
+    generated: int
+    heads: int
+    width: int
+    x: int
+    x_stride: int
+    weight: int
+    weight_stride: int
+    weight_head_stride: int
+    col_scale: int
+    row_scale: int
+    out: int
+    out_stride: int
+    ties: int
+    out_is_acc: bool
+    keeps_near: bool
+    narrow_index: bool
+    nontemporal: bool
+    weight_in_graph_order: bool
+    weight_adds: bool
+    def __init__(self) -> None: ...
+    def copy(self) -> AggregateCall: ...
+
+class ExtremumGradCall:
+    dtype: int
+    threads: int
+    prefetch: int
+    edges_per_item: int
+    width: int
+    x: int
+    x_stride: int
+    extremum: int
+    extremum_stride: int
+    share: int
+    weight: int
+    weight_stride: int
+    out: int
+    extremum_is_acc: bool
+    weight_adds: bool
+    def __init__(self) -> None: ...
+    def copy(self) -> ExtremumGradCall: ...
+
+class ArgExtremumCall:
+    dtype: int
+    threads: int
+    prefetch: int
+    edges_per_item: int
+    heads: int
+    width: int
+    x: int
+    x_stride: int
+    weight: int
+    weight_stride: int
+    weight_head_stride: int
+    out: int
+    out_stride: int
+    winner: int
+    winner_stride: int
+    minimum: bool
+    last: bool
+    def __init__(self) -> None: ...
+    def copy(self) -> ArgExtremumCall: ...
+
+class ArgExtremumGradCall:
+    dtype: int
+    threads: int
+    heads: int
+    width: int
+    grad: int
+    grad_stride: int
+    winner: int
+    winner_stride: int
+    x: int
+    x_stride: int
+    weight: int
+    weight_stride: int
+    weight_head_stride: int
+    out: int
+    out_stride: int
+    out_head_stride: int
+    def __init__(self) -> None: ...
+    def copy(self) -> ArgExtremumGradCall: ...
+
+class SddmmCall:
+    dtype: int
+    threads: int
+    prefetch: int
+    edges_per_item: int
+    heads: int
+    width: int
+    row_vectors: int
+    row_stride: int
+    row_head_stride: int
+    col_vectors: int
+    col_stride: int
+    col_head_stride: int
+    out: int
+    out_stride: int
+    out_is_acc: bool
+    def __init__(self) -> None: ...
+    def copy(self) -> SddmmCall: ...
+
+class FusedmmCall:
+    rule: int
+    dtype: int
+    threads: int
+    prefetch: int
+    edges_per_item: int
+    width: int
+    row_vectors: int
+    row_stride: int
+    col_vectors: int
+    col_stride: int
+    out: int
+    factor: float
+    def __init__(self) -> None: ...
+    def copy(self) -> FusedmmCall: ...
+
+class EdgeSoftmaxCall:
+    dtype: int
+    threads: int
+    edges_per_item: int
+    heads: int
+    scores: int
+    grad: int
+    out: int
+    def __init__(self) -> None: ...
+    def copy(self) -> EdgeSoftmaxCall: ...
+
+class RowsCall:
+    dtype: int
+    threads: int
+    prefetch: int
+    index: int
+    count: int
+    row_bytes: int
+    matrix: int
+    stride: int
+    rows: int
+    wide_index: bool
+    def __init__(self) -> None: ...
+    def copy(self) -> RowsCall: ...
+
+class AttentionCall:
+    rule: int
+    dtype: int
+    threads: int
+    prefetch: int
+    edges_per_item: int
     heads: int
     key_width: int
     value_width: int
-    value_stride: int
-    key_stride: int
-    query_stride: int
-    edge_stride: int
-    edge_width: int
-    seed: int
-    grad_stride: int
-    factor: float
-    dropout: float
-    weights_masked: bool
     value: int
+    value_stride: int
     key: int
+    key_stride: int
     query: int
+    query_stride: int
     att: int
     edge: int
+    edge_stride: int
+    edge_width: int
     edge_weight: int
     mask: int
+    seed: int
     out: int
     softmax: int
     weights: int
     grad: int
+    grad_stride: int
     grad_weights: int
     weights_product: int
     statistics: int
@@ -269,11 +227,30 @@ class AttendCall:
     grad_edge_weight: int
     grad_value: int
     grad_key: int
+    weights_masked: bool
+    factor: float
+    dropout: float
+    def __init__(self) -> None: ...
+    def copy(self) -> AttentionCall: ...
 
-def attend(call: AttendCall, csr: Csr, rule: int, dtype: int, edges_per_item: int, /) -> None: ...
-def attend_weights(call: AttendCall, csr: Csr, rule: int, dtype: int, edges_per_item: int, /) -> None: ...
-def attend_grad_dst(call: AttendCall, csr: Csr, rule: int, dtype: int, edges_per_item: int, /) -> None: ...
-def attend_grad_src(call: AttendCall, csr: Csr, rule: int, dtype: int, edges_per_item: int, /) -> None: ...
+def aggregate(call: AggregateCall, csr: Csr, /) -> None: ...
+def extremum_grad_source(call: ExtremumGradCall, csr: Csr, /) -> None: ...
+def extremum_grad_weight(call: ExtremumGradCall, csr: Csr, /) -> None: ...
+def arg_extremum(call: ArgExtremumCall, csr: Csr, /) -> None: ...
+def arg_extremum_grad_source(call: ArgExtremumGradCall, csr: Csr, /) -> None: ...
+def arg_extremum_grad_weight(call: ArgExtremumGradCall, csr: Csr, /) -> None: ...
+def sddmm(call: SddmmCall, csr: Csr, /) -> None: ...
+def fusedmm(call: FusedmmCall, csr: Csr, /) -> None: ...
+def edge_softmax(call: EdgeSoftmaxCall, csr: Csr, /) -> None: ...
+def edge_softmax_grad(call: EdgeSoftmaxCall, csr: Csr, /) -> None: ...
+def attention(call: AttentionCall, csr: Csr, /) -> None: ...
+def attention_weights(call: AttentionCall, csr: Csr, /) -> None: ...
+def attention_grad_dst(call: AttentionCall, csr: Csr, /) -> None: ...
+def attention_grad_src(call: AttentionCall, csr: Csr, /) -> None: ...
+def copy_rows(call: RowsCall, /) -> None: ...
+def add_rows(call: RowsCall, /) -> None: ...
+def kernel_templates() -> list[tuple[str, str]]: ...
+def load_generated(path: str) -> tuple[int, str]: ...
 def stream_read(address: int, bytes: int, threads: int) -> float: ...
 def gather_rows(x: int, row_floats: int, index: int, count: int, prefetch: int, threads: int) -> float: ...
 def available_isas() -> list[str]: ...

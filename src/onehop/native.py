@@ -21,7 +21,7 @@ DTYPE_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.floa
 TORCH_CPU_LIBRARY = str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
 
 # Not a string, which torch would read anew at every call.
-_CPU = torch.device("cpu")
+CPU = torch.device("cpu")
 
 
 def threads() -> int:
@@ -56,7 +56,7 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """
     if math.prod(shape) * dtype.itemsize < thresholds.now.pooled_bytes:
         # Extents one by one, which torch takes a third sooner.
-        return torch.empty(*shape, dtype=dtype, device=_CPU)
+        return torch.empty(*shape, dtype=dtype, device=CPU)
     return extension.pool_empty(shape, DTYPE_CODES[dtype])
 
 

@@ -19,6 +19,7 @@ CACHE = Path(__file__).parents[2] / "build" / "triton"
 TOO_MUCH = """
 import sys, torch, onehop
 from onehop.backends.triton import TritonBackend
+from onehop.calls import Aggregate
 from onehop.bench.gpu.check import faults
 from onehop.bench.gpu.compiled import compile_launch
 from onehop.bench.gpu.launches import launches_of
@@ -28,7 +29,7 @@ plan = TritonPlan(short_edges=0, block_edges=64, block_features=256, num_warps=1
 graph = onehop.Graph.from_edge_index(torch.zeros(2, 9, dtype=torch.long), 1)
 x = torch.ones(1, 256)
 (launch,) = launches_of(
-    lambda: TritonBackend(plan).aggregate(graph, False, x, None, None, None, False, False)
+    lambda: TritonBackend(plan).run(graph, Aggregate.of(graph, x))
 )
 print(*faults(launch, compile_launch(launch, "sm_90")))
 """

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from onehop import Graph
-from onehop.kernels.cpu.arg_extremum import arg_extremum as native_arg_extremum
+from onehop.backends.cpu import CpuBackend
+from onehop.calls import ArgExtremum
 from onehop.ops.arg_extremum import arg_extremum
 from onehop.plans import CpuPlan
 from onehop.reference import arg_extremum as reference
@@ -92,7 +93,8 @@ def test_winners_of_a_row_that_is_cut(last):
     x = multiples(num_src, 20, dtype=torch.float32)
     x[: num_src // 2] = float("nan")
     x[:, 3], x[:, 4] = float("nan"), float("-inf")
-    out, winner = native_arg_extremum(graph.csr, CpuPlan(edges_per_item=64), x, None, False, last)
+    call = ArgExtremum.of(graph, x, "max", last=last)
+    out, winner = CpuBackend(CpuPlan(edges_per_item=64)).run(graph, call)
     exact, edges = reference(edge_index, x, num_dst, last=last)
     assert torch.equal(out, exact)
     place = winner.long() if graph.perm is None else graph.perm.long()[winner.long()]

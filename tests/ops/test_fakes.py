@@ -51,7 +51,7 @@ def fusedmm(graph, dtype, widen):
 
 def extremum(graph, dtype, widen, with_ties=True):
     x, weight = torch.rand(NUM_SRC, 5).to(dtype), torch.rand(EDGES, dtype=wide(dtype))
-    return x, weight, graph.number, NUM_DST, "max", widen, with_ties, ""
+    return x, weight, graph.number, NUM_DST, EDGES, "max", False, widen, with_ties, ""
 
 
 def extremum_without_ties(graph, dtype, widen):
@@ -59,9 +59,9 @@ def extremum_without_ties(graph, dtype, widen):
 
 
 def extremum_grad(graph, dtype, widen, for_x=True, for_weight=True):
-    x, weight, *_ = extremum(graph, dtype, widen)
-    out, ties = OPS.extremum(*extremum(graph, dtype, widen))
-    return torch.ones_like(out), x, weight, out, ties, graph.number, EDGES, for_x, for_weight, ""
+    forward = extremum(graph, dtype, widen)
+    out, ties = OPS.extremum(*forward)
+    return *forward, out, ties, torch.ones_like(out), [for_x, for_weight]
 
 
 def extremum_grad_of_features(graph, dtype, widen):
@@ -72,27 +72,27 @@ def extremum_grad_of_weights(graph, dtype, widen):
     return extremum_grad(graph, dtype, widen, for_x=False)
 
 
-def attend(graph, dtype, widen, with_weights=True):
+def attention(graph, dtype, widen, with_weights=True):
     of_source, of_target = torch.rand(NUM_SRC, 2, 3).to(dtype), torch.rand(NUM_DST, 2, 3).to(dtype)
     # Parameters come in what sums are made in: the functions that users call see to it.
     att, weight = torch.rand(2, 3, dtype=wide(dtype)), torch.rand(6, 4, dtype=wide(dtype))
     operands = of_source, None, of_target, att, torch.rand(EDGES, 4).to(dtype), weight
-    return *operands, None, None, graph.number, NUM_DST, EDGES, "gatv2", 0.2, 0.0, "", with_weights
+    return *operands, None, None, graph.number, NUM_DST, EDGES, "gatv2", 0.2, 0.0, with_weights, ""
 
 
-def attend_without_weights(graph, dtype, widen):
-    return attend(graph, dtype, widen, with_weights=False)
+def attention_without_weights(graph, dtype, widen):
+    return attention(graph, dtype, widen, with_weights=False)
 
 
-def attend_grad(graph, dtype, widen, wanted=(True, False, True, True, True, True)):
-    arguments = attend(graph, dtype, widen)
-    out, softmax, weights = OPS.attend(*arguments)
+def attention_grad(graph, dtype, widen, wanted=(True, False, True, True, True, True)):
+    arguments = attention(graph, dtype, widen)
+    out, softmax, weights = OPS.attention(*arguments)
     grads = torch.ones_like(out), torch.ones_like(weights)
-    return *arguments[:-1], out, softmax, weights, *grads, list(wanted)
+    return *arguments, out, softmax, weights, *grads, list(wanted)
 
 
-def attend_grad_of_values(graph, dtype, widen):
-    return attend_grad(graph, dtype, widen, wanted=(True, False, False, False, False, False))
+def attention_grad_of_values(graph, dtype, widen):
+    return attention_grad(graph, dtype, widen, wanted=(True, False, False, False, False, False))
 
 
 CALLS = {
@@ -103,8 +103,8 @@ CALLS = {
     "fusedmm": (fusedmm,),
     "extremum": (extremum, extremum_without_ties),
     "extremum_grad": (extremum_grad, extremum_grad_of_features, extremum_grad_of_weights),
-    "attend": (attend, attend_without_weights),
-    "attend_grad": (attend_grad, attend_grad_of_values),
+    "attention": (attention, attention_without_weights),
+    "attention_grad": (attention_grad, attention_grad_of_values),
 }
 CASES = [(name, arguments) for name, several in CALLS.items() for arguments in several]
 

@@ -40,7 +40,9 @@ def test_opcheck_extremum(graph, reduce):
         leaf(graph.num_edges),
         graph.number,
         graph.num_dst,
+        graph.num_edges,
         reduce,
+        False,
         False,
         True,
         "",
@@ -50,8 +52,10 @@ def test_opcheck_extremum(graph, reduce):
 
 def test_opcheck_extremum_grad(graph):
     x, weight = leaf(graph.num_src, 5).detach(), leaf(graph.num_edges).detach()
-    out, ties = torch.ops.onehop.extremum(x, weight, graph.number, graph.num_dst, "max", False, True, "")
-    args = (torch.ones_like(out), x, weight, out, ties, graph.number, graph.num_edges, True, True, "")
+    sizes = (graph.number, graph.num_dst, graph.num_edges)
+    forward = (x, weight, *sizes, "max", False, False, True, "")
+    out, ties = torch.ops.onehop.extremum(*forward)
+    args = (*forward, out, ties, torch.ones_like(out), [True, True])
     torch.library.opcheck(torch.ops.onehop.extremum_grad.default, args)
 
 
@@ -126,39 +130,39 @@ def test_a_graph_that_is_gone_is_named():
         torch.ops.onehop.aggregate(x, None, None, None, number, num_src, False, False, False, "")
 
 
-def attend_arguments(graph, rule):
+def attention_arguments(graph, rule):
     key = {"gat": leaf(graph.num_src, 2), "gatv2": None, "dot": leaf(graph.num_src, 2, 3)}[rule]
     query = leaf(graph.num_dst, 2) if rule == "gat" else leaf(graph.num_dst, 2, 3)
     edge = leaf(graph.num_edges, 2) if rule == "gat" else leaf(graph.num_edges, 4)
     weight = None if rule == "gat" else leaf(6, 4)
     att = leaf(2, 3) if rule == "gatv2" else None
     operands = (leaf(graph.num_src, 2, 3), key, query, att, edge, weight, None, torch.tensor([7]))
-    return (*operands, graph.number, graph.num_dst, graph.num_edges, rule, 0.2, 0.3, "")
+    return (*operands, graph.number, graph.num_dst, graph.num_edges, rule, 0.2, 0.3)
 
 
 @pytest.mark.parametrize("backend", ["", "reference"], ids=["cpu", "reference"])
 @pytest.mark.parametrize("rule", ["gat", "gatv2", "dot"])
 @pytest.mark.parametrize("with_weights", [False, True], ids=["plain", "weights"])
 def test_opcheck_attend(graph, rule, with_weights, backend):
-    arguments = (*attend_arguments(graph, rule)[:-1], backend, with_weights)
-    torch.library.opcheck(torch.ops.onehop.attend.default, arguments)
+    arguments = (*attention_arguments(graph, rule), with_weights, backend)
+    torch.library.opcheck(torch.ops.onehop.attention.default, arguments)
 
 
 @pytest.mark.parametrize("rule", ["gat", "gatv2", "dot"])
 def test_opcheck_attend_grad(graph, rule):
-    arguments = attend_arguments(graph, rule)
+    arguments = (*attention_arguments(graph, rule), True, "")
     arguments = tuple(a.detach() if isinstance(a, torch.Tensor) else a for a in arguments)
-    out, softmax, weights = torch.ops.onehop.attend(*arguments, True)
+    out, softmax, weights = torch.ops.onehop.attention(*arguments)
     wanted = [t is not None for t in arguments[:6]]
     more = (out, softmax, weights, torch.ones_like(out), torch.ones_like(weights), wanted)
-    torch.library.opcheck(torch.ops.onehop.attend_grad.default, (*arguments, *more))
+    torch.library.opcheck(torch.ops.onehop.attention_grad.default, (*arguments, *more))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("operator", ["gat", "gatv2", "attention"])
 def test_attention_compiles_as_one_graph(graph, operator):
     rule = "dot" if operator == "attention" else operator
-    value, key, query, att = attend_arguments(graph, rule)[:4]
+    value, key, query, att = attention_arguments(graph, rule)[:4]
     inputs = {"gat": [value, key, query], "gatv2": [value, query, att], "dot": [query, key, value]}[rule]
 
     def layer(*tensors):

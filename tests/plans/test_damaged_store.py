@@ -280,7 +280,7 @@ def test_a_file_too_large_to_be_ours_is_not_read(graph: Graph, caplog: pytest.Lo
     os.truncate(store.path(), 1 << 40)
     with caplog.at_level(logging.WARNING, "onehop"):
         tuned.forget()
-        assert CpuBackend().prepare(graph, False, WIDTH, torch.float32) != PLAN
+        assert CpuBackend().plan_of_sum(graph, False, WIDTH, torch.float32) != PLAN
     assert "has 1099511627776 bytes" in caplog.text
 
 

@@ -112,7 +112,7 @@ def test_a_tuner_that_is_killed_leaves_the_plans_that_were_there(
 
     assert ended(forked(run)) == -signal.SIGKILL
     tuned.forget()
-    assert CpuBackend().prepare(graph, False, 8, torch.float32) == PLAN
+    assert CpuBackend().plan_of_sum(graph, False, 8, torch.float32) == PLAN
 
 
 def test_writers_that_are_killed_at_any_time_lose_nothing_of_the_others(

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from onehop import ArgumentError, Graph, native, processor
 from onehop.backends.cpu import CpuBackend
 from onehop.backends.reference import ReferenceBackend
+from onehop.calls import Aggregate
 from onehop.kernels.cpu import generated
 from onehop.plans import CpuPlan
 from onehop.tuner.codegen import CodegenError, Spec, build, find_compiler
@@ -60,9 +61,10 @@ def test_sums_are_the_references(name):
     x, weight = operands(graph, 17)
     plan = CpuPlan(edges_per_item=16, prefetch=8, generated=make(spec(dtype="float64", chains=2)))
     scale = torch.arange(1.0, num_dst + 1, dtype=torch.float64)
-    for args in ((x, None, None, scale, True, False), (x, weight, None, None, False, False)):
-        found = CpuBackend(plan).aggregate(graph, False, *args)
-        assert torch.allclose(found, ReferenceBackend().aggregate(graph, False, *args), rtol=1e-14)
+    for operands_of in ({"dst_scale": scale, "mean": True}, {"weight": weight}):
+        call = Aggregate.of(graph, x, **operands_of)
+        found = CpuBackend(plan).run(graph, call)
+        assert torch.allclose(found, ReferenceBackend().run(graph, call), rtol=1e-14)
 
 
 # Fewer columns than lanes, ragged ends, one block and several; every hint, distances, chains.
@@ -110,13 +112,13 @@ def test_every_plan_with_a_generated_kernel_gives_the_reference(kept_kernel, cas
     x, weight = operands(graph, 17)
     weight = weight if weighted else None
     name, folder = kept_kernel
-    args = (x, weight, None, None, reduce == "mean", False)
-    expected = ReferenceBackend().aggregate(graph, False, *args)
+    call = Aggregate.of(graph, x, weight=weight, mean=reduce == "mean")
+    expected = ReferenceBackend().run(graph, call)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ONEHOP_CACHE_DIR", folder)
         assert generated.why_not(name) is None
         backend = CpuBackend(dataclasses.replace(plan, column_tile=0, generated=name))
-        torch.testing.assert_close(backend.aggregate(graph, False, *args), expected, rtol=1e-14, atol=1e-13)
+        torch.testing.assert_close(backend.run(graph, call), expected, rtol=1e-14, atol=1e-13)
 
 
 @needs_compiler
@@ -129,9 +131,9 @@ def test_tiles_and_orders_and_other_widths_run_with_it_or_without(generator):
         41,
     ):  # tiles of 16, 16 and 8 columns: the last, and all of 41, are the built-in kernel's
         x, weight = operands(graph, width, torch.float32)
-        args = (x, weight, None, None, False, False)
-        expected = CpuBackend(CpuPlan()).aggregate(graph, False, *args)
-        assert torch.equal(CpuBackend(plan).aggregate(graph, False, *args), expected)
+        call = Aggregate.of(graph, x, weight=weight)
+        expected = CpuBackend(CpuPlan()).run(graph, call)
+        assert torch.equal(CpuBackend(plan).run(graph, call), expected)
 
 
 @needs_compiler
@@ -146,9 +148,8 @@ def test_it_is_what_runs(with_compiler, generator, monkeypatch, tmp_path):
     right = CpuBackend(CpuPlan())
 
     def ratio(x, dtype=torch.float32, weight=None):
-        args = (x.to(dtype), weight, None, None, False, False)
-        found = CpuBackend(plan).aggregate(graph, False, *args)
-        return (found.sum() / right.aggregate(graph, False, *args).sum()).item()
+        call = Aggregate.of(graph, x.to(dtype), weight=weight)
+        return (CpuBackend(plan).run(graph, call).sum() / right.run(graph, call).sum()).item()
 
     x = torch.ones(30, 8)
     assert ratio(x) == ratio(x, weight=torch.ones(200)) == 2

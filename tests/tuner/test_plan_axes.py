@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from onehop import ArgumentError, Graph
 from onehop.backends.cpu import CpuBackend
+from onehop.calls import Aggregate, Extremum
 from onehop.plans import CpuPlan
 from onehop.reference.aggregate import aggregate as reference
 from tests.graph.strategies import edge_lists
@@ -43,8 +44,8 @@ def operands(graph, width, dtype=torch.float64):
 def run(graph, plan, reduce, x, weight=None):
     backend = CpuBackend(plan)
     if reduce in ("sum", "mean"):
-        return backend.aggregate(graph, False, x, weight, None, None, reduce == "mean", False)
-    return backend.extremum(graph, x, weight, reduce, False, False)[0]
+        return backend.run(graph, Aggregate.of(graph, x, weight=weight, mean=reduce == "mean"))
+    return backend.run(graph, Extremum.of(graph, x, reduce, weight=weight))[0]
 
 
 @settings(max_examples=40)
@@ -66,7 +67,7 @@ def test_every_plan_gives_the_transposed_reference(case, plan, width, weighted, 
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
     x, weight = operands(graph.transpose(), width, dtype)
     weight = weight if weighted else None
-    out = CpuBackend(plan).aggregate(graph, True, x, weight, None, None, False, False)
+    out = CpuBackend(plan).run(graph, Aggregate.of(graph, x, weight=weight, transposed=True))
     assert torch.equal(out, reference(edge_index.long().flip(0), x, num_src, weight, "sum"))
 
 
@@ -78,7 +79,7 @@ def test_orders_on_hostile_graphs(name, ordering):
     x, weight = operands(graph, 17)
     scale = torch.arange(1.0, num_dst + 1, dtype=torch.float64)
     plan = CpuPlan(edges_per_item=16, ordering=ordering)
-    out = CpuBackend(plan).aggregate(graph, False, x, weight, None, scale, False, False)
+    out = CpuBackend(plan).run(graph, Aggregate.of(graph, x, weight=weight, dst_scale=scale))
     expected = reference(edge_index, x, num_dst, weight, "sum") * scale.unsqueeze(1)
     assert torch.equal(out, expected)
 
@@ -98,8 +99,9 @@ def test_ties_are_counted_in_their_own_rows(generator):
     graph = Graph.from_edge_index(edge_index, num_nodes=50)
     x, _ = operands(graph, 9)
     for reduce in ("max", "min"):
-        plain = CpuBackend(CpuPlan()).extremum(graph, x, None, reduce, False, True)
-        ordered = CpuBackend(CpuPlan(ordering="degree")).extremum(graph, x, None, reduce, False, True)
+        call = Extremum.of(graph, x, reduce, with_ties=True)
+        plain = CpuBackend(CpuPlan()).run(graph, call)
+        ordered = CpuBackend(CpuPlan(ordering="degree")).run(graph, call)
         assert all(torch.equal(a, b) for a, b in zip(plain, ordered, strict=True))
 
 
@@ -117,9 +119,10 @@ def test_columns_of_16_bits_change_no_bit(dtype, width, generator):
             expected = run(graph, wide, reduce, x, factor)
             assert torch.equal(run(graph, narrow, reduce, x, factor), expected)
     scale = torch.arange(1, 65_537, dtype=weight.dtype) % 3
-    args = (graph, False, x, None, scale, None, False, False)
-    assert torch.equal(CpuBackend(narrow).aggregate(*args), CpuBackend(wide).aggregate(*args))
-    ties = [CpuBackend(plan).extremum(graph, x, None, "max", False, True)[1] for plan in (wide, narrow)]
+    call = Aggregate.of(graph, x, src_scale=scale)
+    assert torch.equal(CpuBackend(narrow).run(graph, call), CpuBackend(wide).run(graph, call))
+    extremum = Extremum.of(graph, x, "max", with_ties=True)
+    ties = [CpuBackend(plan).run(graph, extremum)[1] for plan in (wide, narrow)]
     assert torch.equal(*ties)
 
 
@@ -168,9 +171,9 @@ def test_hubs_side_by_side_change_no_bit(width, hubs, generator):
             CpuPlan(),
             CpuPlan(edges_per_item=16, column_tile=5, threads=1, index="int16", ordering="degree"),
         ):
-            args = (graph, transposed, x, None, None, None, False, False)
-            expected = CpuBackend(plan).aggregate(*args)
-            packed = CpuBackend(dataclasses.replace(plan, hub_cache=hubs)).aggregate(*args)
+            call = Aggregate.of(graph, x, transposed=transposed)
+            expected = CpuBackend(plan).run(graph, call)
+            packed = CpuBackend(dataclasses.replace(plan, hub_cache=hubs)).run(graph, call)
             assert torch.equal(packed, expected)
 
 

@@ -211,12 +211,12 @@ def test_what_was_not_measured_is_not_called_tuned(graph: Graph, monkeypatch: py
     pretend(monkeypatch, lambda plan: 1.0)
     monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: cost(plan))
     monkeypatch.setattr("onehop.tuner.search.time.perf_counter", lambda: now[0])
-    untuned = CpuBackend().prepare(graph, False, 16, torch.float32)
+    untuned = CpuBackend().plan_of_sum(graph, False, 16, torch.float32)
     result = onehop.tune(graph, 16, backward=False, budget_s=6)
     (entry,) = result.entries
     assert entry.tried >= 1
     assert (entry.measured_s, entry.default_s, entry.quartiles, entry.finished) == (None, None, None, False)
-    assert result.plan == untuned == CpuBackend().prepare(graph, False, 16, torch.float32)
+    assert result.plan == untuned == CpuBackend().plan_of_sum(graph, False, 16, torch.float32)
     assert result.curve[0].over_default is None
     assert "not measured for long enough, so the default plan is used" in str(result)
     assert "x the default" not in str(result)
@@ -241,7 +241,7 @@ def test_a_search_that_confirms_nothing_leaves_what_was_confirmed_before(
         onehop.tune(graph, 16, backward=False, again=True)
     assert told.value.result.entries == (earlier,)
     tuned.forget()  # as another process
-    assert CpuBackend().prepare(graph, False, 16, torch.float32).edges_per_item == 77
+    assert CpuBackend().plan_of_sum(graph, False, 16, torch.float32).edges_per_item == 77
 
 
 def test_an_interruption_says_what_was_confirmed(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

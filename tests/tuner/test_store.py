@@ -12,6 +12,7 @@ import torch
 
 from onehop import ArgumentError, Graph
 from onehop.backends.cpu import CpuBackend
+from onehop.calls import Aggregate
 from onehop.plans import CpuPlan, store, tuned
 from onehop.plans.tuned import Tuned
 
@@ -31,11 +32,11 @@ def entry(graph, plan=PLAN, width=16, transposed=False, measured_s=1e-3):
 def used(graph, width=16, transposed=False):
     """The plan that a call would have, in a process that begins now."""
     tuned.forget()
-    return CpuBackend().prepare(graph, transposed, width, torch.float32)
+    return CpuBackend().plan_of_sum(graph, transposed, width, torch.float32)
 
 
 def default(graph, width=16, transposed=False):
-    return CpuBackend().prepare(graph, transposed, width, torch.float32)
+    return CpuBackend().plan_of_sum(graph, transposed, width, torch.float32)
 
 
 def test_what_is_kept_is_used_by_later_processes(graph):
@@ -241,9 +242,9 @@ def test_an_order_is_made_once_calls_have_earned_it(graph):
     x = torch.ones(30, 16)
     orders = []
     for _ in range(6):
-        orders.append(CpuBackend().prepare(graph, False, 16, torch.float32).ordering)
+        orders.append(CpuBackend().plan_of_sum(graph, False, 16, torch.float32).ordering)
         if orders[-1] != "none":
-            CpuBackend(plan).aggregate(graph, False, x, None, None, None, False, False)
+            CpuBackend(plan).run(graph, Aggregate.of(graph, x))
     assert orders == ["none"] * 4 + ["degree"] * 2
 
 
@@ -251,7 +252,7 @@ def test_an_order_that_is_there_is_used_at_once(graph):
     plan = CpuPlan(ordering="degree")
     case = tuned.case_of(graph, "sum", False, 16, torch.float32)
     tuned.install([Tuned(case, plan, 1e-3, 1e-3, 2e-3, ordering_s=3e-3)])
-    CpuBackend(plan).aggregate(graph, False, torch.ones(30, 16), None, None, None, False, False)
+    CpuBackend(plan).run(graph, Aggregate.of(graph, torch.ones(30, 16)))
     assert default(graph).ordering == "degree"
 
 
@@ -263,5 +264,5 @@ def test_unknown_fields_of_a_case_are_refused():
 def test_the_lookup_of_an_untuned_graph_reads_no_statistics(graph, monkeypatch):
     tuned.install([entry(graph)])
     other = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]))
-    CpuBackend().prepare(other, False, 16, torch.float32)
+    CpuBackend().plan_of_sum(other, False, 16, torch.float32)
     assert other._statistics is None

@@ -38,13 +38,13 @@ def prefers_short_items(plan):
 
 def test_the_best_plan_is_found_kept_and_used(graph, monkeypatch):
     pretend(monkeypatch, prefers_short_items)
-    before = CpuBackend().prepare(graph, False, 16, torch.float32)
+    before = CpuBackend().plan_of_sum(graph, False, 16, torch.float32)
     result = onehop.tune(graph, 16, budget_s=20)
     assert result.plan.edges_per_item == 512
-    assert CpuBackend().prepare(graph, False, 16, torch.float32) == result.plan != before
-    assert CpuBackend().prepare(graph, True, 16, torch.float32).edges_per_item == 512
+    assert CpuBackend().plan_of_sum(graph, False, 16, torch.float32) == result.plan != before
+    assert CpuBackend().plan_of_sum(graph, True, 16, torch.float32).edges_per_item == 512
     tuned.forget()  # as another process
-    assert CpuBackend().prepare(graph, False, 16, torch.float32) == result.plan
+    assert CpuBackend().plan_of_sum(graph, False, 16, torch.float32) == result.plan
 
 
 def test_results_are_the_same_with_and_without(graph, generator):
@@ -152,7 +152,7 @@ def test_the_budget_is_kept(graph, monkeypatch):
 
 
 def test_a_budget_for_nothing_leaves_the_default(graph):
-    before = CpuBackend().prepare(graph, False, 64, torch.float32)
+    before = CpuBackend().plan_of_sum(graph, False, 64, torch.float32)
     result = onehop.tune(graph, 64, budget_s=1e-6)
     assert result.plan == before
     assert result.curve[0].tuned_s is None
@@ -182,9 +182,9 @@ def test_lossy_plans_are_tried_when_allowed_and_not_kept(graph, monkeypatch):
     pretend(monkeypatch, lambda plan: 1e-3 if plan.storage == "bfloat16" else 2e-3)
     assert onehop.tune(graph, 16, budget_s=20).plan.storage == "same"
     assert onehop.tune(graph, 16, budget_s=20, lossy=True).plan.storage == "bfloat16"
-    assert CpuBackend().prepare(graph, False, 16, torch.float32).storage == "bfloat16"
+    assert CpuBackend().plan_of_sum(graph, False, 16, torch.float32).storage == "bfloat16"
     tuned.forget()
-    assert CpuBackend().prepare(graph, False, 16, torch.float32).storage == "same"
+    assert CpuBackend().plan_of_sum(graph, False, 16, torch.float32).storage == "same"
 
 
 def test_orders_are_tried_and_those_not_taken_dropped(monkeypatch, generator):

@@ -99,7 +99,7 @@ def test_a_faster_kernel_is_chosen_kept_and_used(graph, pretend, generator):
     assert TuningResult.from_json(result.to_json()) == result
     tuned.forget()  # as another process
     generated.forget()
-    assert CpuBackend().prepare(graph, False, 16, torch.float32) == result.plan
+    assert CpuBackend().plan_of_sum(graph, False, 16, torch.float32) == result.plan
     assert generated.why_not(result.plan.generated) is None
     torch.testing.assert_close(onehop.aggregate(graph, x), before)
     assert "generated kernel, 2.00x" in text(graph)
@@ -278,14 +278,14 @@ def test_each_instruction_set_is_tuned_on_its_own(graph, pretend):
     try:
         for isa in onehop.native.extension.available_isas():
             onehop.native.extension.select_isa(isa)
-            assert "-" + isa not in CpuBackend().prepare(graph, False, 16, torch.float32).generated
+            assert "-" + isa not in CpuBackend().plan_of_sum(graph, False, 16, torch.float32).generated
             speeds(torch.get_num_threads(), isa)
             result = tune(graph)
             assert result.entries[0].case.isa == isa
             found[isa] = result.plan
         for isa, plan in found.items():
             onehop.native.extension.select_isa(isa)
-            assert CpuBackend().prepare(graph, False, 16, torch.float32) == plan
+            assert CpuBackend().plan_of_sum(graph, False, 16, torch.float32) == plan
             assert isa in plan.generated
     finally:
         onehop.native.extension.select_isa(before)

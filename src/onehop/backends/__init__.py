@@ -1,6 +1,6 @@
-"""Who runs an operator: each backend describes itself, refuses with a sentence, prepares a plan, and runs."""
+"""Who runs an operator: each backend describes itself, refuses with a sentence, prepares and runs calls."""
 
 from onehop.backends.base import Backend
-from onehop.backends.registry import backend_for, backends, is_machine, refusal, register_machine
+from onehop.backends.registry import backend_for, backends, is_machine, refusal, register_machine, run
 
-__all__ = ["Backend", "backend_for", "backends", "is_machine", "refusal", "register_machine"]
+__all__ = ["Backend", "backend_for", "backends", "is_machine", "refusal", "register_machine", "run"]

@@ -2,15 +2,19 @@
 
 import itertools
 from functools import lru_cache
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from onehop.backends.base import Backend
 from onehop.backends.cpu import CpuBackend
 from onehop.backends.machine import MachineBackend
 from onehop.backends.reference import ReferenceBackend
 from onehop.backends.triton import TritonBackend
+from onehop.calls import name_of
 from onehop.errors import ArgumentError, BackendError
+from onehop.graph import Graph
 from onehop.machines.base import Machine
 from onehop.machines.ledger import Ledger
 
@@ -93,6 +97,29 @@ def backend_for(device: torch.device, dtype: torch.dtype, name: str = "") -> Bac
     if (patched := _PATCHED.get(name.partition("/")[0])) is not None:
         return _willing([patched.on_behalf_of(name.partition("/")[2])], device, dtype)
     return _willing([_named(name)], device, dtype)
+
+
+def run(graph: Graph, call: Any, like: Tensor) -> Any:
+    """Runs a call on the backend that it names, or on the best that can.
+
+    Args:
+        graph: The graph that the call names.
+        call: One of :mod:`onehop.calls`.
+        like: The operand whose device and dtype decide.
+
+    Raises:
+        ArgumentError: No backend has that name.
+        BackendError: The named backend refuses, or does not have the operator, or all refuse.
+    """
+    name = call.backend
+    backend = backend_for(like.device, like.dtype, name) if name else _first_of(like.device, like.dtype)
+    if type(call) not in backend.operators:
+        runs = ", ".join(sorted(name_of(kind) for kind in backend.operators))
+        raise BackendError(
+            f"backend: {name_of(type(call))} is not among what {backend.name} runs, which is {runs}; "
+            "omit backend."
+        )
+    return backend.run(graph, call)
 
 
 def _named(name: str) -> Backend:

@@ -1,18 +1,31 @@
 """The Triton kernels on GPUs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from onehop.calls import (
+    Aggregate,
+    Attention,
+    AttentionGrad,
+    AttentionGradients,
+    EdgeSoftmax,
+    EdgeSoftmaxGrad,
+    Extremum,
+    ExtremumGrad,
+    Fusedmm,
+    Sddmm,
+    accumulator,
+)
 from onehop.graph import Graph
 from onehop.kernels import torch_csr
-from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 from onehop.kernels.triton import availability
 from onehop.kernels.triton.blocks import WINDOW, Blocks, blocks_of
 from onehop.kernels.triton.work import Work, work_of
 from onehop.plans import gpu_tuned
-from onehop.plans.entry import Tuned
+from onehop.plans.table import Found
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_attention import default_attention_plan
 from onehop.plans.triton_default import default_triton_plan
@@ -30,6 +43,11 @@ class TritonBackend:
     """
 
     name = "triton"
+
+    @property
+    def operators(self) -> frozenset[type]:
+        """All that :mod:`onehop.kernels.triton` has kernels for."""
+        return frozenset(_RUNS)
 
     def __init__(self, plan: TritonPlan | None = None) -> None:
         self._plan = plan
@@ -51,7 +69,7 @@ class TritonBackend:
             return f"computes in float32, float64, bfloat16 and float16, not in {dtype}"
         return reason
 
-    def prepare(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> TritonPlan:
+    def plan_of_sum(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> TritonPlan:
         """The plan of a sum or mean on the current device."""
         return self.plan_for(graph, "sum", transposed, width, 1, dtype, availability.current())
 
@@ -73,7 +91,7 @@ class TritonBackend:
             return self._plan
         found = self.tuned_for(graph, operation, transposed, width, heads, dtype, device)
         if found is not None:
-            return found[0]
+            return found.plan
         return self.default_for(graph, operation, transposed, width, heads, dtype)
 
     @staticmethod
@@ -95,186 +113,185 @@ class TritonBackend:
         heads: int,
         dtype: torch.dtype,
         device: torch.device,
-    ) -> tuple[TritonPlan, Tuned[TritonPlan]] | None:
-        """The tuned plan of an operation and where it comes from; None if there is none, or one is given."""
+    ) -> Found[TritonPlan] | None:
+        """The tuned plan of an operation; None if there is none, or one is given."""
         if self._plan is not None:
             return None
         machine = availability.machine(device)
         return gpu_tuned.find(graph, operation, transposed, width, heads, dtype, machine)
 
-    def aggregate(
-        self,
-        graph: Graph,
-        transposed: bool,
-        x: Tensor,
-        weight: Tensor | None,
-        src_scale: Tensor | None,
-        dst_scale: Tensor | None,
-        mean: bool,
-        widen: bool,
-    ) -> Tensor:
-        """Sum or mean over each row's edges."""
-        if mean:
-            inverse = _inverse_in_degrees(graph, x)
-            if transposed:
-                src_scale = inverse if src_scale is None else inverse * src_scale
-            else:
-                dst_scale = inverse if dst_scale is None else inverse * dst_scale
-        plan = self._plan_of("sum", graph, transposed, x)
-        if plan.variant == "torch_csr" and torch_csr.applies(x, weight, widen):
-            return torch_csr.aggregate(graph, transposed, x, weight, src_scale, dst_scale)
+    def run(self, graph: Graph, call: Any) -> Any:
+        """Runs a call with kernels that are imported when they are first needed."""
+        return _RUNS[type(call)](self, graph, call)
+
+    def _aggregate(self, graph: Graph, call: Aggregate) -> Tensor:
+        if call.mean:
+            call = _with_inverse_in_degrees(graph, call)
+        x, weight, turned = call.x, call.weight, call.transposed
+        plan = self._plan_of("sum", graph, turned, x)
+        if plan.variant == "torch_csr" and torch_csr.applies(x, weight, call.widen):
+            return torch_csr.aggregate(graph, turned, x, weight, call.src_scale, call.dst_scale)
         if plan.variant == "blocks":
             from onehop.kernels.triton import blocks_aggregate
 
             if blocks_aggregate.applies(x, weight):
-                blocks = _blocks(graph, transposed, x, plan)
-                return blocks_aggregate.aggregate(blocks, plan, x, weight, src_scale, dst_scale, widen)
+                blocks = _blocks(graph, turned, x, plan)
+                return blocks_aggregate.aggregate(
+                    blocks, plan, x, weight, call.src_scale, call.dst_scale, call.widen
+                )
         from onehop.kernels.triton.aggregate import aggregate
 
-        work = _work(graph, transposed, x, plan)
-        return aggregate(work, plan, x, weight, src_scale, dst_scale, widen)
+        work = _work(graph, turned, x, plan)
+        return aggregate(work, plan, x, weight, call.src_scale, call.dst_scale, call.widen)
 
-    def extremum(
-        self,
-        graph: Graph,
-        x: Tensor,
-        weight: Tensor | None,
-        reduce: str,
-        widen: bool,
-        with_ties: bool,
-        adds: bool = False,
-    ) -> tuple[Tensor, Tensor]:
-        """Max or min, and the number of edges that reach it."""
+    def _extremum(self, graph: Graph, call: Extremum) -> tuple[Tensor, Tensor]:
         from onehop.kernels.triton.extremum import extremum
 
-        plan = self._plan_of("extremum", graph, False, x)
-        work = _work(graph, False, x, plan)
-        out, ties = extremum(work, plan, x, weight, reduce == "max", widen, with_ties, adds)
+        plan = self._plan_of("extremum", graph, False, call.x)
+        work = _work(graph, False, call.x, plan)
+        out, ties = extremum(
+            work, plan, call.x, call.weight, call.reduce == "max", call.widen, call.with_ties, call.adds
+        )
         return out, out.new_empty(0) if ties is None else ties
 
-    def extremum_grad(
-        self,
-        graph: Graph,
-        grad: Tensor,
-        x: Tensor,
-        weight: Tensor | None,
-        extremum: Tensor,
-        ties: Tensor,
-        for_x: bool,
-        for_weight: bool,
-        adds: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+    def _extremum_grad(self, graph: Graph, grad: ExtremumGrad) -> tuple[Tensor, Tensor]:
         """Compares every message with the extremum once more; nothing is kept for each edge."""
         from onehop.kernels.triton.extremum_grad import extremum_grad_source, extremum_grad_weight
 
-        share = (grad / (ties + (extremum == 0))).contiguous()
+        x, weight, adds = grad.call.x, grad.call.weight, grad.call.adds
+        for_x, for_weight = grad.wanted
+        share = (grad.grad / (grad.ties + (grad.extremum == 0))).contiguous()
         grad_x = grad_weight = share.new_empty(0)
         if for_x:
             plan = self._plan_of("extremum_grad", graph, True, x)
             work = _work(graph, True, x, plan)
-            grad_x = extremum_grad_source(work, plan, x, weight, extremum, share, adds)
+            grad_x = extremum_grad_source(work, plan, x, weight, grad.extremum, share, adds)
         if for_weight and weight is not None:
             plan = self._plan_of("extremum_grad", graph, False, x)
             work = _work(graph, False, x, plan)
-            grad_weight = extremum_grad_weight(work, plan, x, weight, extremum, share, adds)
+            grad_weight = extremum_grad_weight(work, plan, x, weight, grad.extremum, share, adds)
         return grad_x, grad_weight
 
-    def edge_softmax(self, graph: Graph, scores: Tensor) -> Tensor:
-        """[E, H]: softmax over every destination's edges."""
+    def _edge_softmax(self, graph: Graph, call: EdgeSoftmax) -> Tensor:
         from onehop.kernels.triton.edge_softmax import edge_softmax
 
-        plan = self._plan_of("edge_softmax", graph, False, scores)
-        return edge_softmax(_work(graph, False, scores, plan), plan, scores)
+        plan = self._plan_of("edge_softmax", graph, False, call.scores)
+        return edge_softmax(_work(graph, False, call.scores, plan), plan, call.scores)
 
-    def edge_softmax_grad(self, graph: Graph, softmax: Tensor, grad: Tensor) -> Tensor:
-        """[E, H]: the gradient to the scores."""
+    def _edge_softmax_grad(self, graph: Graph, call: EdgeSoftmaxGrad) -> Tensor:
         from onehop.kernels.triton.edge_softmax import edge_softmax_grad
 
-        plan = self._plan_of("edge_softmax", graph, False, softmax)
-        return edge_softmax_grad(_work(graph, False, softmax, plan), plan, softmax, grad)
+        plan = self._plan_of("edge_softmax", graph, False, call.softmax)
+        return edge_softmax_grad(_work(graph, False, call.softmax, plan), plan, call.softmax, call.grad)
 
-    def sddmm(self, graph: Graph, dst: Tensor, src: Tensor, mean: bool, widen: bool) -> Tensor:
-        """[E, H]: a dot product for every edge and head."""
+    def _sddmm(self, graph: Graph, call: Sddmm) -> Tensor:
         from onehop.kernels.triton.sddmm import sddmm
 
-        plan = self._plan_of("sddmm", graph, False, src)
-        scale = _inverse_in_degrees(graph, src) if mean else None
-        return sddmm(_work(graph, False, src, plan), plan, dst, src, scale, widen)
+        plan = self._plan_of("sddmm", graph, False, call.src)
+        scale = _inverse_in_degrees(graph, call.src) if call.mean else None
+        return sddmm(_work(graph, False, call.src, plan), plan, call.dst, call.src, scale, call.widen)
 
-    def fusedmm(self, graph: Graph, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
-        """[num_dst, F]: edges are weighed in one pass and added up in another."""
+    def _fusedmm(self, graph: Graph, call: Fusedmm) -> Tensor:
+        """Edges are weighed in one pass and added up in another."""
         from onehop.kernels.triton.sddmm import sddmm
 
+        dst, src = call.dst, call.src
         plan = self._plan_of("sddmm", graph, False, src)
         work = _work(graph, False, src, plan)
         ends = dst.unsqueeze(1), src.unsqueeze(1)
-        scores = factor * sddmm(work, plan, *ends, None, True, distance=rule == "tdist").squeeze(1)
-        if rule != "tdist":
-            weight = scores.sigmoid() if rule == "sigmoid" else scores
-            return self.aggregate(graph, False, src, weight, None, None, False, False)
+        products = sddmm(work, plan, *ends, None, True, distance=call.rule == "tdist")
+        scores = call.factor * products.squeeze(1)
+        if call.rule != "tdist":
+            weight = scores.sigmoid() if call.rule == "sigmoid" else scores
+            return self._aggregate(graph, Aggregate.of(graph, src, weight=weight))
         weight = (1 + scores).reciprocal()
         ones = weight.new_ones(graph.num_src, 1)
-        total = self.aggregate(graph, False, ones, weight, None, None, False, True)
-        summed = self.aggregate(graph, False, src, weight, None, None, False, True)
+        total = self._aggregate(graph, Aggregate.of(graph, ones, weight=weight, widen=True))
+        summed = self._aggregate(graph, Aggregate.of(graph, src, weight=weight, widen=True))
         return (total * dst - summed).to(src.dtype)
 
-    def attend(
-        self, graph: Graph, operands: AttentionOperands, with_weights: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention over each destination's edges."""
+    def _attention(self, graph: Graph, call: Attention) -> tuple[Tensor, Tensor, Tensor]:
         from onehop.kernels.triton.attention import attend
 
-        plan = self._attention_plan(graph, operands, "")
-        if plan.variant == "blocks" and not with_weights:
+        plan = self._attention_plan(graph, call, "")
+        if plan.variant == "blocks" and not call.with_weights:
             from onehop.kernels.triton import blocks_attention
 
-            if blocks_attention.applies(operands):
-                return blocks_attention.attend(_blocks(graph, False, operands.value, plan), plan, operands)
-        return attend(_work(graph, False, operands.value, plan), plan, operands, with_weights)
+            if blocks_attention.applies(call):
+                return blocks_attention.attend(_blocks(graph, False, call.value, plan), plan, call)
+        return attend(_work(graph, False, call.value, plan), plan, call, call.with_weights)
 
-    def attend_grad(
-        self,
-        graph: Graph,
-        operands: AttentionOperands,
-        out: Tensor,
-        softmax: Tensor,
-        weights: Tensor | None,
-        grad: Tensor,
-        grad_weights: Tensor | None,
-        wanted: Sequence[bool],
-    ) -> AttentionGrads:
+    def _attention_grad(self, graph: Graph, grad: AttentionGrad) -> tuple[Tensor, ...]:
         """Two sweeps that compute scores and weights once more; nothing is kept for each edge."""
         from onehop.kernels.triton.attention import attend_grad
 
-        plan = self._attention_plan(graph, operands, "_grad")
-        if plan.variant == "blocks" and grad_weights is None:
+        call = grad.call
+        plan = self._attention_plan(graph, call, "_grad")
+        if plan.variant == "blocks" and grad.grad_weights is None:
             from onehop.kernels.triton import blocks_attention
 
-            if blocks_attention.applies(operands):
-                blocks, turned = (_blocks(graph, turn, operands.value, plan) for turn in (False, True))
-                return blocks_attention.attend_grad(
-                    blocks, turned, plan, operands, out, softmax, grad, wanted
+            if blocks_attention.applies(call):
+                blocks, turned = (_blocks(graph, turn, call.value, plan) for turn in (False, True))
+                found = blocks_attention.attend_grad(
+                    blocks, turned, plan, call, grad.out, grad.softmax, grad.grad, grad.wanted
                 )
-        work, transposed = (_work(graph, turned, operands.value, plan) for turned in (False, True))
-        return attend_grad(
-            work, transposed, plan, operands, out, softmax, weights, grad, grad_weights, wanted
+                return _or_empty(found, call.value)
+        work, transposed = (_work(graph, turned, call.value, plan) for turned in (False, True))
+        found = attend_grad(
+            work,
+            transposed,
+            plan,
+            call,
+            grad.out,
+            grad.softmax,
+            grad.weights,
+            grad.grad,
+            grad.grad_weights,
+            grad.wanted,
         )
+        return _or_empty(found, call.value)
 
     def _plan_of(self, operation: str, graph: Graph, transposed: bool, x: Tensor) -> TritonPlan:
         """The plan for rows [N, F] or [N, H, D]."""
         heads = x.size(1) if x.dim() == 3 else 1
         return self.plan_for(graph, operation, transposed, x.shape[1:].numel(), heads, x.dtype, x.device)
 
-    def _attention_plan(self, graph: Graph, operands: AttentionOperands, direction: str) -> TritonPlan:
-        value = operands.value
+    def _attention_plan(self, graph: Graph, call: Attention, direction: str) -> TritonPlan:
+        value = call.value
         _, heads, width = value.shape
-        if operands.rule != "gat":
-            width = max(width, operands.query.size(2))
-        if self._plan is None and operands.edge is not None:
+        if call.rule != "gat":
+            width = max(width, call.query.size(2))
+        if self._plan is None and call.edge is not None:
             # Edge features take registers too: what was tuned without them does not suit.
             return default_attention_plan(heads, width, value.dtype.itemsize, True)
-        operation = _ATTENTIONS[operands.rule] + direction
+        operation = _ATTENTIONS[call.rule] + direction
         return self.plan_for(graph, operation, False, heads * width, heads, value.dtype, value.device)
+
+
+_RUNS: dict[type, Callable[[TritonBackend, Graph, Any], Any]] = {
+    Aggregate: TritonBackend._aggregate,
+    Attention: TritonBackend._attention,
+    AttentionGrad: TritonBackend._attention_grad,
+    EdgeSoftmax: TritonBackend._edge_softmax,
+    EdgeSoftmaxGrad: TritonBackend._edge_softmax_grad,
+    Extremum: TritonBackend._extremum,
+    ExtremumGrad: TritonBackend._extremum_grad,
+    Fusedmm: TritonBackend._fusedmm,
+    Sddmm: TritonBackend._sddmm,
+}
+
+
+def _or_empty(found: AttentionGradients, like: Tensor) -> tuple[Tensor, ...]:
+    """The gradients, with empty tensors where there are none."""
+    return tuple(like.new_empty(0) if each is None else each for each in found)
+
+
+def _with_inverse_in_degrees(graph: Graph, call: Aggregate) -> Aggregate:
+    """The mean as a sum: its division joins the scale of the destinations of the graph itself."""
+    inverse = _inverse_in_degrees(graph, call.x)
+    if call.transposed:
+        return call._replace(src_scale=inverse if call.src_scale is None else inverse * call.src_scale)
+    return call._replace(dst_scale=inverse if call.dst_scale is None else inverse * call.dst_scale)
 
 
 def _work(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Work:
@@ -287,7 +304,7 @@ def _blocks(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Bloc
 
 def _inverse_in_degrees(graph: Graph, x: Tensor) -> Tensor:
     """[num_dst], of the accumulator's dtype, on the device of x; kept with the graph."""
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    dtype = accumulator(x.dtype)
     key = ("inverse in-degrees", x.device, dtype)
     found = graph.derived.get(key)
     if found is None:

@@ -34,7 +34,7 @@ def aggregate(
         x: [n, F] or [n, ...], a row for each of ``graph.owned_nodes``. Differentiable: gradients of rows that
             were sent come back.
         weight: [e], an entry for each of ``graph.owned_edges``; None means 1. Differentiable.
-        reduce: "sum", "mean", "max" or "min".
+        reduce: "sum" (or "add", as PyG spells it), "mean", "max" or "min".
         src_scale: [n]; None means 1. Differentiable.
         dst_scale: [n]; None means 1. Differentiable.
 
@@ -47,6 +47,8 @@ def aggregate(
     """
     check_part(graph)
     check_rows("x", x, graph)
+    if reduce == "add":
+        reduce = "sum"
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
     if weight is not None:

@@ -50,6 +50,7 @@ class Graph:
         "number",
         "ordered",
         "orders",
+        "prepared",
     )
 
     def __init__(self, csr: Any) -> None:
@@ -70,6 +71,8 @@ class Graph:
         self.orders: dict[str, Orders] = {}
         # Of backends: what they made of this graph, for each a key of theirs; every value has nbytes.
         self.derived: dict[Hashable, Any] = {}
+        # Of the CPU backend: calls that are bound to this graph, for each a key of the call.
+        self.prepared: dict[Hashable, Any] = {}
         self.number: int = next(_numbers)
         """Names this graph where only numbers can travel, as in a compiled program; see :func:`by_number`."""
         _by_number[self.number] = self

@@ -195,7 +195,7 @@ def plan_text(
         call = (graph, operation, False, heads * width, shared_by, dtype, device)
         known = backend.tuned_for(*call)
         return str(backend.plan_for(*call) if known is None else known[1])
-    plan = backend.prepare(graph, False, width, dtype)
+    plan = backend.plan_of_sum(graph, False, width, dtype)
     return "which has no plans" if plan is None else str(plan)
 
 

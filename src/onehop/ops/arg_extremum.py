@@ -9,20 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.backends.cpu import CpuBackend
-from onehop.graph import Graph
-from onehop.kernels.cpu.arg_extremum import (
-    arg_extremum as _forward,
-    arg_extremum_grad_source,
-    arg_extremum_grad_weight,
-)
-from onehop.ops.batching import for_each
-from onehop.plans import CpuPlan
+from onehop.calls import ArgExtremum, ArgExtremumGrad, ArgExtremumGradients
+from onehop.graph import Graph, by_number
+from onehop.ops.library import Context, Operator, run
 
 # Places of edges are kept in 32 bits.
 MOST_EDGES = 2**31 - 1
-
-_BACKEND = CpuBackend()
 
 
 def arg_extremum(
@@ -44,66 +36,61 @@ def arg_extremum(
         such an entry goes nowhere.
     """
     flat = x.reshape(x.size(0), -1) if x.numel() else x.reshape(x.size(0), x.shape[1:].numel())
-    out: Tensor = _Recorded.apply(flat, weight, graph, reduce, last)  # type: ignore[no-untyped-call]
+    out: Tensor = ARG_EXTREMUM(ArgExtremum.of(graph, flat, reduce, weight=weight, last=last))[0]
     return out.view(graph.num_dst, *x.shape[1:])
 
 
-def _plan(graph: Graph, operation: str, x: Tensor, weight: Tensor | None) -> CpuPlan:
-    heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
-    return _BACKEND.plan_for(graph, operation, False, x.size(1) // heads, x.dtype)
+class _ArgExtremum(Operator[ArgExtremum]):
+    call = ArgExtremum
+    results = 2
+    gradients_of = ArgExtremumGradients
 
+    def fake(self, call: ArgExtremum) -> tuple[Tensor, Tensor]:
+        out = call.x.new_empty((call.rows, call.x.size(1)))
+        return out, torch.empty_like(out, dtype=torch.int32)
 
-class _Recorded(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor | None, graph: Graph, reduce: str, last: bool) -> Tensor:
-        plan = _plan(graph, "extremum", x, weight)
-        out, winner = _forward(graph.csr, plan, x, weight, reduce == "min", last)
-        ctx.save_for_backward(x, weight, winner)
-        ctx.graph = graph
-        return out
+    def saved(
+        self, call: ArgExtremum, results: Any, wanted: tuple[str, ...]
+    ) -> tuple[ArgExtremum, tuple[Tensor, ...]]:
+        return call, results[1:]
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, winner = ctx.saved_tensors
-        for_x, for_weight = ctx.needs_input_grad[:2]
+    def gradients(self, context: Context[ArgExtremum], *grads: Tensor | None) -> ArgExtremumGradients:
+        call, (winner,), grad = context.call, context.results, grads[0]
+        assert grad is not None
         if torch.is_grad_enabled():
-            grads = _differentiable_grad(ctx.graph, grad, x, weight, winner)
-            return (
-                grads[0] if for_x else None,
-                grads[1] if for_weight else None,
-                None,
-                None,
-                None,
-            )
-        csr, plan = ctx.graph.csr, _plan(ctx.graph, "extremum_grad", x, weight)
-
-        def of_one(*tensors: Any) -> tuple[Tensor, ...]:
-            kernels = (arg_extremum_grad_source, for_x), (arg_extremum_grad_weight, for_weight)
-            return tuple(kernel(csr, plan, *tensors) for kernel, want in kernels if want)
-
-        found = iter(for_each(of_one, grad, x, weight, winner))
-        return (
-            next(found) if for_x else None,
-            next(found) if for_weight else None,
-            None,
-            None,
-            None,
-        )
+            return _differentiable_gradients(call, grad, winner)
+        wanted = [name in context.wanted for name in ArgExtremumGradients._fields]
+        found = run(ArgExtremumGrad(call=call, winner=winner, grad=grad, wanted=wanted))
+        return ArgExtremumGradients(*found)
 
 
-def _differentiable_grad(
-    graph: Graph, grad: Tensor, x: Tensor, weight: Tensor | None, winner: Tensor
-) -> tuple[Tensor, Tensor | None]:
+class _ArgExtremumGrad(Operator[ArgExtremumGrad]):
+    call = ArgExtremumGrad
+    results = 2
+
+    def fake(self, call: ArgExtremumGrad) -> tuple[Tensor, Tensor]:
+        x, weight, (for_x, for_weight) = call.call.x, call.call.weight, call.wanted
+        grad_weight = x.new_empty(weight.shape if for_weight and weight is not None else (0,))
+        return x.new_empty(x.shape if for_x else (0,)), grad_weight
+
+
+def _differentiable_gradients(call: ArgExtremum, grad: Tensor, winner: Tensor) -> ArgExtremumGradients:
     """The gradients by operations that torch differentiates once more; second derivatives are rare."""
+    graph, x, weight = by_number(call.graph), call.x, call.weight
     heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
     wins = winner >= 0
     place = winner.clamp(min=0).long()
     source = graph.col[place].long()
     grad = torch.where(wins, grad, 0)
     if weight is None:
-        return torch.zeros_like(x).scatter_add(0, source, grad), None
+        return ArgExtremumGradients(x=torch.zeros_like(x).scatter_add(0, source, grad))
     edge = place if graph.perm is None else graph.perm[place].long()
     wide = weight.view(-1, heads).repeat_interleave(x.size(1) // heads, 1)
     grad_x = torch.zeros_like(x).scatter_add(0, source, wide.gather(0, edge) * grad)
     of_edges = torch.zeros_like(wide).scatter_add(0, edge, x.gather(0, source) * grad)
-    return grad_x, of_edges.view(-1, heads, x.size(1) // heads).sum(2).view_as(weight)
+    grad_weight = of_edges.view(-1, heads, x.size(1) // heads).sum(2).view_as(weight)
+    return ArgExtremumGradients(x=grad_x, weight=grad_weight)
+
+
+ARG_EXTREMUM = _ArgExtremum()
+ARG_EXTREMUM_GRAD = _ArgExtremumGrad()

@@ -1,13 +1,18 @@
 """Attention over each destination's edges: the scores of GAT, of GATv2 and of graph transformers."""
 
 import math
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
+import torch
 from torch import Tensor
 
-from onehop.graph import Graph
-from onehop.ops.attention_arguments import Edge, attend, check_edge, check_heads, check_tensor
+from onehop.backends.reference import attention_formula
+from onehop.calls import Attention, AttentionGrad, AttentionGradients, Rule, accumulator
+from onehop.errors import ArgumentError
+from onehop.graph import Graph, by_number
+from onehop.ops.attention_checks import Edge, check_edge, check_heads, check_mask, check_tensor, seeds_of
 from onehop.ops.checks import check_features, check_graph
+from onehop.ops.library import Context, Operator, run
 
 
 @overload
@@ -96,21 +101,19 @@ def gat(
     check_tensor("score_dst", score_dst, (graph.num_dst, heads), "[num_dst, H]", x)
     if edge_score is not None:
         check_tensor("edge_score", edge_score, (graph.num_edges, heads), "[E, H]", x)
-    return attend(
+    return _attend(
         graph,
         "gat",
-        x,
-        score_src,
-        score_dst,
-        None,
-        edge_score,
-        None,
-        negative_slope,
-        dropout,
-        edge_mask,
-        seed,
-        return_attention_weights,
-        backend,
+        value=x,
+        key=score_src,
+        query=score_dst,
+        edge=edge_score,
+        factor=_number("negative_slope", negative_slope),
+        dropout=dropout,
+        edge_mask=edge_mask,
+        seed=seed,
+        with_weights=return_attention_weights,
+        backend=backend,
     )
 
 
@@ -202,21 +205,20 @@ def gatv2(
     check_tensor("x_dst", x_dst, (graph.num_dst, heads, width), "[num_dst, H, D]", x_src)
     check_tensor("att", att, (heads, width), "[H, D]", x_src)
     features, weight = check_edge(edge, graph, heads, width, x_src)
-    return attend(
+    return _attend(
         graph,
         "gatv2",
-        x_src,
-        None,
-        x_dst,
-        att,
-        features,
-        weight,
-        negative_slope,
-        dropout,
-        edge_mask,
-        seed,
-        return_attention_weights,
-        backend,
+        value=x_src,
+        query=x_dst,
+        att=att,
+        edge=features,
+        edge_weight=weight,
+        factor=_number("negative_slope", negative_slope),
+        dropout=dropout,
+        edge_mask=edge_mask,
+        seed=seed,
+        with_weights=return_attention_weights,
+        backend=backend,
     )
 
 
@@ -311,20 +313,149 @@ def attention(
     check_tensor("value", value, (graph.num_src, heads, value_width), "[num_src, H, V]", query)
     check_heads("value", value)
     features, weight = check_edge(edge, graph, heads, width, query)
-    factor = 1 / math.sqrt(width) if scale is None else scale
-    return attend(
+    return _attend(
         graph,
         "dot",
-        value,
-        key,
-        query,
-        None,
-        features,
-        weight,
-        factor,
-        dropout,
-        edge_mask,
-        seed,
-        return_attention_weights,
-        backend,
+        value=value,
+        key=key,
+        query=query,
+        edge=features,
+        edge_weight=weight,
+        factor=1 / math.sqrt(width) if scale is None else _number("scale", scale),
+        dropout=dropout,
+        edge_mask=edge_mask,
+        seed=seed,
+        with_weights=return_attention_weights,
+        backend=backend,
     )
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, (int, float)):
+        raise ArgumentError(f"{name}: expected a number, got {type(value).__name__}.")
+    return float(value)
+
+
+def _attend(
+    graph: Graph,
+    rule: Rule,
+    *,
+    value: Tensor,
+    query: Tensor,
+    key: Tensor | None = None,
+    att: Tensor | None = None,
+    edge: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    factor: float,
+    dropout: float,
+    edge_mask: Tensor | None,
+    seed: int | None,
+    with_weights: bool,
+    backend: str | None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Brings operands that were checked to common dtypes and calls the operator; see its call.
+
+    Raises:
+        ArgumentError: ``dropout``, ``edge_mask`` or ``seed`` cannot be used.
+    """
+    seeds = None
+    if dropout != 0 or seed is not None:
+        seeds = seeds_of(dropout, edge_mask, seed)
+    if edge_mask is not None:
+        check_mask(edge_mask, graph, value)
+    dtype = value.dtype
+    for operand in (key, query, att, edge, edge_weight):
+        if operand is not None:
+            dtype = torch.promote_types(dtype, operand.dtype)
+    acc = accumulator(dtype)
+    features = acc if rule == "gat" else dtype
+    out, _, weights = ATTENTION(
+        Attention(
+            value=value.to(dtype),
+            key=None if key is None else key.to(features),
+            query=query.to(features),
+            att=None if att is None else att.to(acc),
+            edge=None if edge is None else edge.to(features),
+            edge_weight=None if edge_weight is None else edge_weight.to(acc),
+            mask=None if edge_mask is None else edge_mask.to(acc),
+            seeds=seeds,
+            graph=graph.number,
+            rows=graph.num_dst,
+            edges=graph.num_edges,
+            rule=rule,
+            factor=factor,
+            dropout=float(dropout),
+            with_weights=with_weights,
+            backend=backend or "",
+        ),
+        graph,
+    )
+    return (out, weights.to(dtype)) if with_weights else out
+
+
+class _Attention(Operator[Attention]):
+    call = Attention
+    results = 3
+    gradients_of = AttentionGradients
+
+    def fake(self, call: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        value, acc, heads = call.value, accumulator(call.value.dtype), call.heads
+        return (
+            value.new_empty((call.rows, heads, value.size(2))),
+            value.new_empty((call.rows, 2, heads), dtype=acc),
+            value.new_empty((call.edges, heads) if call.with_weights else (0,), dtype=acc),
+        )
+
+    def differentiable(self, call: Attention) -> tuple[bool, ...]:
+        return True, False, call.with_weights
+
+    def saved(
+        self, call: Attention, results: Any, wanted: tuple[str, ...]
+    ) -> tuple[Attention, tuple[Tensor, ...]]:
+        return call, results if call.with_weights else results[:2]
+
+    def gradients(self, context: Context[Attention], *grads: Tensor | None) -> AttentionGradients:
+        call, (grad, _, grad_weights) = context.call, grads
+        wanted = [name in context.wanted for name in AttentionGradients._fields]
+        if grad is None:
+            # Values that are no keys reach the weights by no way.
+            wanted[0] = wanted[0] and call.key is None and call.rule != "gat"
+        if torch.is_grad_enabled():
+            return _differentiable_gradients(call, wanted, grad, grad_weights)
+        grad = torch.zeros_like(context.results[0]) if grad is None else grad
+        results = (*context.results, grad.new_empty(0))[:3]
+        found = run(AttentionGrad.of(call, results, grad, grad_weights=grad_weights, wanted=wanted))
+        return AttentionGradients(*(each if want else None for each, want in zip(found, wanted, strict=True)))
+
+
+class _AttentionGrad(Operator[AttentionGrad]):
+    call = AttentionGrad
+    results = len(AttentionGradients._fields)
+
+    def fake(self, call: AttentionGrad) -> tuple[Tensor, ...]:
+        operands = (getattr(call.call, name) for name in AttentionGradients._fields)
+        return tuple(
+            t.new_empty(t.shape) if want and t is not None else call.call.value.new_empty(0)
+            for t, want in zip(operands, call.wanted, strict=True)
+        )
+
+
+def _differentiable_gradients(
+    call: Attention, wanted: list[bool], grad: Tensor | None, grad_weights: Tensor | None
+) -> AttentionGradients:
+    """The gradients as formulas that torch can differentiate once more, at the cost of a row an edge.
+
+    Second derivatives of attention are asked for rarely; they do not justify kernels.
+    """
+    names = [name for name, want in zip(AttentionGradients._fields, wanted, strict=True) if want]
+    # Of one operand alone each: views, since an operand may have been computed from another.
+    views = {name: getattr(call, name).view_as(getattr(call, name)) for name in names}
+    again, weights = attention_formula(by_number(call.graph), call._replace(**views))
+    given = [(made, g) for made, g in ((again, grad), (weights, grad_weights)) if g is not None]
+    outputs, grads = [made for made, _ in given], [g.to(made.dtype) for made, g in given]
+    found = torch.autograd.grad(outputs, list(views.values()), grads, create_graph=True)
+    return AttentionGradients(**dict(zip(names, found, strict=True)))
+
+
+ATTENTION = _Attention()
+ATTENTION_GRAD = _AttentionGrad()

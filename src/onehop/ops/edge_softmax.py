@@ -1,10 +1,21 @@
-"""Softmax over the edges of every destination."""
+"""Softmax over edges: ``onehop::edge_softmax`` and its gradient, ``onehop::edge_softmax_grad``."""
+
+from typing import Any
 
 from torch import Tensor
 
+from onehop.calls import (
+    Aggregate,
+    EdgeSoftmax,
+    EdgeSoftmaxGrad,
+    EdgeSoftmaxGradGradients,
+    EdgeSoftmaxGradients,
+    Sddmm,
+    accumulator,
+)
 from onehop.graph import Graph
 from onehop.ops.checks import check_edge_values, check_graph
-from onehop.ops.softmax import EDGE_SOFTMAX
+from onehop.ops.library import Context, Operator, run
 
 
 def edge_softmax(graph: Graph, scores: Tensor, *, backend: str | None = None) -> Tensor:
@@ -31,6 +42,102 @@ def edge_softmax(graph: Graph, scores: Tensor, *, backend: str | None = None) ->
     check_edge_values("scores", scores, graph.num_edges)
     heads = scores.dim() == 2
     out: Tensor = EDGE_SOFTMAX(
-        scores if heads else scores.unsqueeze(1), graph.number, graph.num_src, graph.num_dst, backend or ""
+        EdgeSoftmax.of(graph, scores if heads else scores.unsqueeze(1), backend=backend or "")
     )
     return out if heads else out.squeeze(1)
+
+
+class _EdgeSoftmax(Operator[EdgeSoftmax]):
+    call = EdgeSoftmax
+    gradients_of = EdgeSoftmaxGradients
+
+    def fake(self, call: EdgeSoftmax) -> Tensor:
+        return call.scores.new_empty(call.scores.shape)
+
+    def saved(
+        self, call: EdgeSoftmax, results: Any, wanted: tuple[str, ...]
+    ) -> tuple[EdgeSoftmax, tuple[Tensor, ...]]:
+        return call._replace(scores=None), (results,)  # type: ignore[arg-type]
+
+    def gradients(self, context: Context[EdgeSoftmax], *grads: Tensor | None) -> EdgeSoftmaxGradients:
+        call, (softmax,), grad = context.call, context.results, grads[0]
+        assert grad is not None
+        return EdgeSoftmaxGradients(
+            run(
+                EdgeSoftmaxGrad(
+                    softmax=softmax,
+                    grad=grad,
+                    graph=call.graph,
+                    sources=call.sources,
+                    rows=call.rows,
+                    backend=call.backend,
+                )
+            )
+        )
+
+
+class _EdgeSoftmaxGrad(Operator[EdgeSoftmaxGrad]):
+    """The gradient a (g - s), with s the sum of a g over the edge's row.
+
+    Given v, the gradient to that, the gradient to g is a (v - t), with t the sum of a v: the same operator.
+    The gradient to a is v (g - s) - g t, in which s and t are read for every edge and head.
+    """
+
+    call = EdgeSoftmaxGrad
+    gradients_of = EdgeSoftmaxGradGradients
+
+    def fake(self, call: EdgeSoftmaxGrad) -> Tensor:
+        return call.softmax.new_empty(call.softmax.shape)
+
+    def saved(
+        self, call: EdgeSoftmaxGrad, results: Any, wanted: tuple[str, ...]
+    ) -> tuple[EdgeSoftmaxGrad, tuple[Tensor, ...]]:
+        return call, ()
+
+    def gradients(self, context: Context[EdgeSoftmaxGrad], *grads: Tensor | None) -> EdgeSoftmaxGradGradients:
+        call, again = context.call, grads[0]
+        assert again is not None
+        softmax, grad = call.softmax, call.grad
+        to_softmax = to_grad = None
+        if "softmax" in context.wanted:
+            s, t = _row_sums(softmax * grad, call), _row_sums(softmax * again, call)
+            to_softmax = again * (grad - s) - grad * t
+        if "grad" in context.wanted:
+            to_grad = run(call._replace(grad=again))
+        return EdgeSoftmaxGradGradients(softmax=to_softmax, grad=to_grad)
+
+
+def _row_sums(values: Tensor, call: EdgeSoftmaxGrad) -> Tensor:
+    """[E, H]: for every edge the sum of the values of its row, by the weighted sum of sources of 1."""
+    acc = accumulator(values.dtype)
+    ones = values.new_ones((call.sources, values.size(1)), dtype=acc)
+    sums = run(
+        Aggregate(
+            x=ones,
+            weight=values.to(acc),
+            src_scale=None,
+            dst_scale=None,
+            graph=call.graph,
+            rows=call.rows,
+            transposed=False,
+            mean=False,
+            widen=False,
+            backend=call.backend,
+        )
+    )
+    spread: Tensor = run(
+        Sddmm(
+            dst=sums.unsqueeze(2),
+            src=ones.unsqueeze(2),
+            graph=call.graph,
+            edges=values.size(0),
+            mean=False,
+            widen=False,
+            backend=call.backend,
+        )
+    )
+    return spread.to(values.dtype)
+
+
+EDGE_SOFTMAX = _EdgeSoftmax()
+EDGE_SOFTMAX_GRAD = _EdgeSoftmaxGrad()

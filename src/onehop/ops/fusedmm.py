@@ -1,14 +1,16 @@
-"""Products of the ends of edges and their weighted sums in one pass: what graph embeddings iterate."""
+"""Products of the ends of edges and their weighted sums in one pass, ``onehop::fusedmm``."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from onehop.calls import Aggregate, Fusedmm, FusedmmGradients, Sddmm, accumulator
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import check_features, check_graph
-from onehop.ops.pairs import FUSEDMM
+from onehop.ops.library import Context, Operator, run
 
 KERNELS = ("sigmoid", "tdist", "dot")
 
@@ -62,5 +64,87 @@ def fusedmm(
     if dst.dtype != src.dtype:
         dtype = torch.promote_types(dst.dtype, src.dtype)
         dst, src = dst.to(dtype), src.to(dtype)
-    out: Tensor = FUSEDMM(dst, src, graph.number, graph.num_edges, kernel, float(scale), backend or "")
+    out: Tensor = FUSEDMM(
+        Fusedmm.of(graph, dst=dst, src=src, rule=kernel, factor=float(scale), backend=backend or "")
+    )
     return out
+
+
+class _Fusedmm(Operator[Fusedmm]):
+    call = Fusedmm
+    gradients_of = FusedmmGradients
+
+    def fake(self, call: Fusedmm) -> Tensor:
+        return call.dst.new_empty(call.dst.shape)
+
+    def saved(
+        self, call: Fusedmm, results: Any, wanted: tuple[str, ...]
+    ) -> tuple[Fusedmm, tuple[Tensor, ...]]:
+        return call, ()
+
+    def gradients(self, context: Context[Fusedmm], *grads: Tensor | None) -> FusedmmGradients:
+        further = torch.is_grad_enabled()
+        with torch.enable_grad():
+            # Of one end each, though the same tensor may have been given twice. Views, for
+            # torch.vmap allows no new leaves.
+            call = context.call
+            call = call._replace(dst=call.dst.view_as(call.dst), src=call.src.view_as(call.src))
+            ends = [getattr(call, name) for name in context.wanted]
+            found = torch.autograd.grad(_in_parts(call), ends, grads[0], create_graph=further)
+        return FusedmmGradients(**dict(zip(context.wanted, found, strict=True)))
+
+
+def _in_parts(call: Fusedmm) -> Tensor:
+    """The same, of operators that have derivatives."""
+    dst, src = call.dst, call.src
+    if call.rule != "tdist":
+        weight = call.factor * _dots(call, dst, src)
+        if call.rule == "sigmoid":
+            weight = weight.sigmoid()
+        return _weighted_sum(call, src, weight, widen=False)
+    acc = accumulator(dst.dtype)
+    dtype, dst, src = src.dtype, dst.to(acc), src.to(acc)
+    # |x - y|^2 as one product: of [x, |x|^2, 1] and [-2y, 1, |y|^2].
+    left = torch.cat([dst, dst.square().sum(1, keepdim=True), dst.new_ones(dst.size(0), 1)], 1)
+    right = torch.cat([-2 * src, src.new_ones(src.size(0), 1), src.square().sum(1, keepdim=True)], 1)
+    # That of equal vectors may come out a little below 0.
+    distance = _dots(call, left, right).clamp(min=0)
+    weight = (1 + call.factor * distance).reciprocal()
+    total = _weighted_sum(call, weight.new_ones(src.size(0), 1), weight, widen=True)
+    return (total * dst - _weighted_sum(call, src, weight, widen=True)).to(dtype)
+
+
+def _weighted_sum(call: Fusedmm, x: Tensor, weight: Tensor, widen: bool) -> Tensor:
+    out: Tensor = run(
+        Aggregate(
+            x=x,
+            weight=weight,
+            src_scale=None,
+            dst_scale=None,
+            graph=call.graph,
+            rows=call.dst.size(0),
+            transposed=False,
+            mean=False,
+            widen=widen,
+            backend=call.backend,
+        )
+    )
+    return out
+
+
+def _dots(call: Fusedmm, left: Tensor, right: Tensor) -> Tensor:
+    out: Tensor = run(
+        Sddmm(
+            dst=left.unsqueeze(1),
+            src=right.unsqueeze(1),
+            graph=call.graph,
+            edges=call.edges,
+            mean=False,
+            widen=True,
+            backend=call.backend,
+        )
+    )
+    return out.squeeze(1)
+
+
+FUSEDMM = _Fusedmm()

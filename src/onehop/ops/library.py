@@ -1,18 +1,21 @@
-"""The torch.library namespace ``onehop``, and what its operators share.
+"""The torch.library namespace ``onehop``, and all that is derived from what an operator is asked to do.
 
-An operator takes its graph as a number (``Graph.number``), so that compiled programs can hold it. Each has
-three parts: a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides), a
-fake kernel that knows shapes alone, and a way to record an autograd ``Function`` when a gradient is wanted.
-Backward passes call the operators again, so that they can be differentiated too.
+An operator is stated by its call (:mod:`onehop.calls`), the shapes of its results and its gradients, in one
+file. From these follow its schema, a kernel for real tensors (key CompositeExplicitAutograd: any device, the
+backend decides), a fake kernel, and how it is recorded for autograd. Backward passes call operators again, so
+that they can be differentiated too.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad, profiler
 
+from onehop.backends import run as run_on_backend
+from onehop.calls import name_of
 from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
@@ -20,76 +23,163 @@ from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batc
 # By one name each, for every call asks.
 _length_of_modes = torch._C._len_torch_dispatch_stack
 _transforms_are_active = torch._C._are_functorch_transforms_active
+_is_compiling = torch.compiler.is_compiling
+_grad_is_enabled = torch.is_grad_enabled
 
 LIBRARY = torch.library.Library("onehop", "DEF")
 
+_SCHEMA_TYPES = {
+    Tensor: "Tensor",
+    Tensor | None: "Tensor?",
+    int: "SymInt",
+    float: "float",
+    bool: "bool",
+    str: "str",
+    list[bool]: "bool[]",
+}
 
-class Function(torch.autograd.function._SingleLevelFunction):
-    """What records an operator: ``torch.autograd.Function`` but for its care for transforms of torch.func.
+C = TypeVar("C", bound=tuple[Any, ...])
 
-    It costs every call a microsecond, which small graphs notice, and an Operator refuses those itself.
+
+class Context(NamedTuple, Generic[C]):
+    """What a backward pass is given.
+
+    Attributes:
+        call: The call, as far as :meth:`Operator.saved` kept it.
+        results: What :meth:`Operator.saved` kept of the results.
+        wanted: The operands that need a gradient now, by name.
+        shapes: Of the operands that needed one when the call was recorded, by name.
+        graph: The graph; None while a program is traced.
     """
 
-    apply: ClassVar[Callable[..., Any]]
+    call: C
+    results: tuple[Tensor, ...]
+    wanted: tuple[str, ...]
+    shapes: dict[str, torch.Size]
+    graph: Graph | None
 
 
-class Operator:
-    """A registered operator, and how to call it.
+class Operator(Generic[C]):
+    """A registered operator. Subclasses state it.
 
-    Plain tensors go straight to the kernel, for the dispatcher's turns would cost a small graph more than its
-    sums. Whatever a mode, a transform, a compiler or a profiler watches goes through the dispatcher.
+    Plain tensors go straight to the backend, for the dispatcher's turns would cost a small graph more than
+    its sums. Whatever a mode, a transform, a compiler or a profiler watches goes through the dispatcher.
 
-    Args:
-        schema: As torch.library takes it.
-        kernel: For real tensors.
-        fake: For shapes alone.
-        record: Runs the operator as an autograd ``Function`` where a gradient is wanted, and returns None
-            where none is; None if the operator is never differentiated.
-        fold: Runs the operator for a whole batch at once: gets the operator, the size of the batch, its
-            dimension in each argument and the arguments, and returns what the operator does with the batch as
-            first dimension, or None where it cannot; None if every batch is run one by one.
+    Attributes:
+        call: The named tuple that states what is asked; its tensors come first.
+        results: How many tensors it returns.
+        asks_more: Whether :meth:`recorded` changes the call.
+        gradients_of: The named tuple of gradients, whose fields are the operands that may have one; None if
+            the operator is never differentiated.
     """
 
-    def __init__(
-        self,
-        schema: str,
-        kernel: Callable[..., Any],
-        fake: Callable[..., Any],
-        record: Callable[..., Any] | None = None,
-        fold: Callable[..., Any] | None = None,
-    ) -> None:
-        name = schema[: schema.index("(")]
-        LIBRARY.define(schema)
-        LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"onehop::{name}", fake, lib=LIBRARY)
-        LIBRARY.impl(name, self._autograd, "Autograd")
-        LIBRARY.impl(name, self._in_older_vmap, "Batched")
-        torch.library.register_vmap(f"onehop::{name}", self._in_vmap, lib=LIBRARY)
-        self._kernel, self._record, self._fold = kernel, record, fold
-        self._dispatched: Callable[..., Any] = getattr(torch.ops.onehop, name).default
+    call: ClassVar[type]
+    results: ClassVar[int] = 1
+    asks_more: ClassVar[bool] = False
+    gradients_of: ClassVar[Any] = None
 
-    def __call__(self, x: Tensor, *args: Any) -> Any:
-        """The operator's result, recorded if a gradient is wanted."""
+    def __init__(self) -> None:
+        self.name = name_of(self.call)
+        self._fields = _flat_fields(self.call)
+        own = get_type_hints(self.call)
+        self._nested = hasattr(next(iter(own.values())), "_fields")
+        self._tensors = sum(kind in (Tensor, Tensor | None) for kind in own.values())
+        self._operands = () if self.gradients_of is None else tuple(self.gradients_of._fields)
+        self._places = tuple((name, self.call._fields.index(name)) for name in self._operands)  # type: ignore[attr-defined]
+        LIBRARY.define(self.schema())
+        LIBRARY.impl(self.name, self._kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"onehop::{self.name}", self._fake, lib=LIBRARY)
+        LIBRARY.impl(self.name, self._autograd, "Autograd")
+        LIBRARY.impl(self.name, self._in_older_vmap, "Batched")
+        torch.library.register_vmap(f"onehop::{self.name}", self._in_vmap, lib=LIBRARY)
+        self._dispatched: Callable[..., Any] = getattr(torch.ops.onehop, self.name).default
+        _OPERATORS[self.call] = self
+
+    def schema(self) -> str:
+        """The operator's signature as torch.library takes it: the fields of the call, by name."""
+        arguments = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in self._fields)
+        returns = "Tensor" if self.results == 1 else f"({', '.join(['Tensor'] * self.results)})"
+        return f"{self.name}({arguments}) -> {returns}"
+
+    def fake(self, call: C) -> Any:
+        """Empty results of the right shapes and dtypes."""
+        raise NotImplementedError
+
+    def recorded(self, call: C) -> C:
+        """The call to run where it is recorded, which may ask for more results."""
+        return call
+
+    def differentiable(self, call: C) -> tuple[bool, ...]:
+        """For each result whether it has a gradient; all but the first are notes for the backward pass."""
+        return (True, *(False,) * (self.results - 1))
+
+    def saved(self, call: C, results: Any, wanted: tuple[str, ...]) -> tuple[C, tuple[Tensor, ...]]:
+        """What the backward pass needs: the call, with None for the tensors that it does not, and results."""
+        raise NotImplementedError
+
+    def gradients(self, context: Context[C], *grads: Tensor | None) -> Any:
+        """The gradients to the operands of ``context.wanted``, from those to the results."""
+        raise NotImplementedError
+
+    def fold(self, size: int, dims: Dims, args: Sequence[Any]) -> Tensor | None:
+        """A whole batch at once, with the batch as first dimension; None where every member runs alone."""
+        return None
+
+    def __call__(self, call: C, graph: Graph | None = None) -> Any:
+        """The operator's results, recorded if a gradient is wanted.
+
+        Args:
+            call: What is asked.
+            graph: The graph that the call names, where it is at hand.
+        """
+        x = call[0][0] if self._nested else call[0]
         # In the older vmap any argument may stand for a batch. Asked last: torch.compile cannot trace it.
         if not _is_plain(x) or in_older_vmap():
-            return self._dispatched(x, *args)
-        if self._record is not None and torch.is_grad_enabled():
-            recorded = self._record(x, *args)
-            if recorded is not None:
-                return recorded
-        return self._kernel(x, *args)
+            return self._dispatched(*_flattened(call) if self._nested else call)
+        if graph is None:
+            graph = by_number(call.graph)  # type: ignore[attr-defined]
+        if _grad_is_enabled():
+            # Loops here and below, for a comprehension is a call, and small graphs notice.
+            wanted: tuple[str, ...] = ()
+            operands: tuple[Tensor, ...] = ()
+            for name, place in self._places:
+                operand = call[place]
+                if operand is not None and operand.requires_grad:
+                    wanted, operands = (*wanted, name), (*operands, operand)
+            if wanted:
+                return _Recorded.apply(self, call, wanted, graph, *operands)
+        return run_on_backend(graph, call, x)
 
-    def unrecorded(self, x: Tensor, *args: Any) -> Any:
-        """The operator's result: what a ``Function`` records, which never has a batch among its arguments."""
-        if _is_plain(x):
-            return self._kernel(x, *args)
+    def _kernel(self, *args: Any) -> Any:
+        call = self._unflattened(args)
+        return run_on_backend(by_number(call.graph), call, args[0])  # type: ignore[attr-defined]
+
+    def _fake(self, *args: Any) -> Any:
+        return self.fake(self._unflattened(args))
+
+    def _autograd(self, *args: Any) -> Any:
+        self._refuse_transforms(*filter(torch.is_tensor, args))
+        if self._places and _grad_is_enabled():
+            call = self._unflattened(args)
+            wanted = tuple(name for name, place in self._places if needs_grad(args[place]))
+            if wanted:
+                operands = [getattr(call, name) for name in wanted]
+                return _Recorded.apply(self, call, wanted, None, *operands)
+        return self._unrecorded(*args)
+
+    def _unrecorded(self, *args: Any) -> Any:
+        """The results of a call that came from the dispatcher; there is no batch among its arguments."""
+        if _is_plain(args[0]):
+            return self._kernel(*args)
         with torch._C._AutoDispatchBelowAutograd():
-            return self._dispatched(x, *args)
+            return self._dispatched(*args)
 
-    def _autograd(self, x: Tensor, *args: Any) -> Any:
-        self._refuse_transforms(x, *filter(torch.is_tensor, args))
-        recorded = self._record(x, *args) if self._record is not None else None
-        return self.unrecorded(x, *args) if recorded is None else recorded
+    def _unflattened(self, args: Sequence[Any]) -> C:
+        if not self._nested:
+            return self.call(*args)  # type: ignore[no-any-return]
+        inner: Any = next(iter(get_type_hints(self.call).values()))
+        count = len(inner._fields)
+        return self.call(inner(*args[:count]), *args[count:])  # type: ignore[no-any-return]
 
     def _in_older_vmap(self, *args: Any) -> Any:
         return over_older_batch(self._over_batch, args)
@@ -101,12 +191,12 @@ class Operator:
         return found, 0 if isinstance(found, Tensor) else (0,) * len(found)
 
     def _over_batch(self, size: int, dims: Dims, args: Sequence[Any]) -> Any:
-        folded = None if self._fold is None else self._fold(self._dispatched, size, dims, args)
+        folded = self.fold(size, dims, args)
         return one_by_one(self._dispatched, size, dims, args) if folded is None else folded
 
     def _refuse_transforms(self, *tensors: Tensor) -> None:
         """Raises where a derivative is asked for that would be left out."""
-        if torch._C._are_functorch_transforms_active() and needs_grad(*tensors):
+        if _transforms_are_active() and needs_grad(*tensors):
             what = "gradients of torch.func (grad, vjp, jacrev)"
         elif forward_ad._current_level >= 0 and any(
             forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors
@@ -120,15 +210,90 @@ class Operator:
         )
 
 
+_OPERATORS: dict[type, Operator[Any]] = {}
+
+
 def _is_plain(x: Tensor) -> bool:
+    kind = type(x)
     return not (
-        torch.compiler.is_compiling()
-        or (type(x) is not Tensor and type(x) is not torch.nn.Parameter)
+        _is_compiling()
+        or (kind is not Tensor and kind is not torch.nn.Parameter)
         or _length_of_modes()
         or _transforms_are_active()
         or forward_ad._current_level >= 0
         or profiler._is_profiler_enabled
     )
+
+
+def run(call: Any, graph: Graph | None = None) -> Any:
+    """The results of a call of any operator, recorded if a gradient is wanted.
+
+    Operators whose gradients are made of each other meet here, so that their files need not import each
+    other.
+    """
+    return _OPERATORS[type(call)](call, graph)
+
+
+class _Recorded(torch.autograd.function._SingleLevelFunction):
+    """What records every operator: ``torch.autograd.Function`` but for its care for transforms of torch.func.
+
+    That costs every call a microsecond, which small graphs notice, and an Operator refuses those itself. Its
+    tensor arguments are the operands that need a gradient, and no others, since torch looks at each of them
+    in every call.
+    """
+
+    apply: ClassVar[Callable[..., Any]]
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        operator: Operator[Any],
+        call: Any,
+        wanted: tuple[str, ...],
+        graph: Graph | None,
+        *operands: Tensor,
+    ) -> Any:
+        if operator.asks_more:
+            call = operator.recorded(call)
+        if graph is not None:
+            results = run_on_backend(graph, call, call[0])
+        else:
+            results = operator._unrecorded(*call)
+            # A number keeps no graph alive; while a program is traced it stands for none.
+            graph = by_number(call.graph) if type(call.graph) is int else None
+        kept, kept_results = operator.saved(call, results, wanted)
+        count = operator._tensors
+        # Tensors are kept by autograd alone, which notices writes to them; the rest of the call is numbers.
+        ctx.save_for_backward(*kept[:count], *kept_results)
+        like: tuple[tuple[torch.Size, torch.dtype], ...] = ()
+        for operand in operands:
+            like = (*like, (operand.shape, operand.dtype))
+        ctx.of = operator, call[count:], wanted, like, graph
+        if operator.results > 1:
+            ctx.set_materialize_grads(False)
+            differentiable = operator.differentiable(call)
+            ctx.mark_non_differentiable(*itertools.compress(results, (not each for each in differentiable)))
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        operator, rest, names, like, graph = ctx.of
+        saved, count = ctx.saved_tensors, operator._tensors
+        wanted: tuple[str, ...] = ()
+        shapes = {}
+        for place, name in enumerate(names):
+            shapes[name] = like[place][0]
+            if ctx.needs_input_grad[4 + place]:
+                wanted = (*wanted, name)
+        if not wanted or grads.count(None) == len(grads):
+            return (None,) * (4 + len(names))
+        call = operator.call(*saved[:count], *rest)
+        found = operator.gradients(Context(call, saved[count:], wanted, shapes, graph), *grads)
+        made: tuple[Tensor | None, ...] = ()
+        for name, (_, dtype) in zip(names, like, strict=True):
+            grad = getattr(found, name) if name in wanted else None
+            made = (*made, grad if grad is None or grad.dtype is dtype else grad.to(dtype))
+        return None, None, None, None, *made
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:
@@ -141,6 +306,13 @@ def needs_grad(*tensors: Tensor | None) -> bool:
     return False
 
 
-def keep_alive(number: int) -> Graph | None:
-    """The graph, for a recorded operation to hold until its backward pass; None while a program is traced."""
-    return by_number(number) if type(number) is int else None
+def _flat_fields(call: Any) -> list[tuple[str, Any]]:
+    """Names and types of a call's fields; those of a call within it stand where it does."""
+    flat: list[tuple[str, Any]] = []
+    for name, kind in get_type_hints(call).items():
+        flat.extend(_flat_fields(kind) if hasattr(kind, "_fields") else [(name, kind)])
+    return flat
+
+
+def _flattened(call: Any) -> tuple[Any, ...]:
+    return (*call[0], *call[1:])

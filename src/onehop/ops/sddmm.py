@@ -1,12 +1,15 @@
-"""Sampled dense-dense product: a dot product for every edge."""
+"""Sampled dense-dense product, a dot product for every edge: ``onehop::sddmm``."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from onehop.calls import Aggregate, Sddmm, SddmmGradients, accumulator
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.ops import dots
 from onehop.ops.checks import check_features, check_graph
+from onehop.ops.library import Context, Operator, run
 
 
 def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None) -> Tensor:
@@ -41,5 +44,52 @@ def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None)
     heads = dst.dim() == 3
     if not heads:
         dst, src = dst.unsqueeze(1), src.unsqueeze(1)
-    out: Tensor = dots.SDDMM(dst, src, graph.number, graph.num_edges, False, False, backend or "")
+    out: Tensor = SDDMM(Sddmm.of(graph, dst=dst, src=src, backend=backend or ""))
     return out if heads else out.squeeze(1)
+
+
+class _Sddmm(Operator[Sddmm]):
+    call = Sddmm
+    gradients_of = SddmmGradients
+
+    def fake(self, call: Sddmm) -> Tensor:
+        dtype = accumulator(call.src.dtype) if call.widen else call.src.dtype
+        return call.src.new_empty((call.edges, call.src.size(1)), dtype=dtype)
+
+    def saved(self, call: Sddmm, results: Any, wanted: tuple[str, ...]) -> tuple[Sddmm, tuple[Tensor, ...]]:
+        # Each end's gradient is a sum of the other's rows.
+        call = call if "src" in wanted else call._replace(dst=None)  # type: ignore[arg-type]
+        return call if "dst" in wanted else call._replace(src=None), ()  # type: ignore[arg-type]
+
+    def gradients(self, context: Context[Sddmm], *grads: Tensor | None) -> SddmmGradients:
+        call, grad = context.call, grads[0]
+        assert grad is not None
+        found = {}
+        for name, other, transposed in (("dst", call.src, False), ("src", call.dst, True)):
+            if name in context.wanted:
+                found[name] = _weighted_sum(call, other, grad, context.shapes[name], transposed)
+        return SddmmGradients(**found)
+
+
+def _weighted_sum(call: Sddmm, x: Tensor, weight: Tensor, shape: torch.Size, transposed: bool) -> Tensor:
+    """[N, H, F] of this shape: the sum of the other end's rows, each times its edge's gradient."""
+    if not shape[1]:
+        return x.new_zeros(shape)
+    summed: Tensor = run(
+        Aggregate(
+            x=x.flatten(1),
+            weight=weight.to(accumulator(x.dtype)),
+            src_scale=None,
+            dst_scale=None,
+            graph=call.graph,
+            rows=shape[0],
+            transposed=transposed,
+            mean=call.mean,
+            widen=True,
+            backend=call.backend,
+        )
+    )
+    return summed.view(shape)
+
+
+SDDMM = _Sddmm()

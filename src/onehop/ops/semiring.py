@@ -1,11 +1,8 @@
 """What a weight does to its edge's message: the choices of ``aggregate(multiply=...)``."""
 
-import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError
-from onehop.graph import Graph
-from onehop.ops import linear
 
 MULTIPLY = ("mul", "add", "sub", "copy", "sigmoid")
 
@@ -25,27 +22,3 @@ def factor_or_term(multiply: str, weight: Tensor | None) -> tuple[Tensor | None,
     if multiply == "sigmoid":
         return weight.sigmoid(), False
     return (-weight if multiply == "sub" else weight), multiply in ("add", "sub")
-
-
-def sum_of_terms(
-    graph: Graph, weight: Tensor, dst_scale: Tensor | None, mean: bool, columns: int, backend: str
-) -> Tensor:
-    """What adding a term to every message adds to sums: the same in each column of a head.
-
-    Args:
-        graph: The graph.
-        weight: [E] or [E, H], of the accumulator's dtype.
-        dst_scale: [num_dst] or None.
-        mean: Divide by the number of edges.
-        columns: F, of all heads together.
-        backend: By name.
-
-    Returns:
-        [num_dst, F], or [num_dst, 1] where all columns are the same.
-    """
-    heads = weight.size(1) if weight.dim() == 2 else 1
-    ones = torch.ones(graph.num_src, heads, dtype=weight.dtype, device=weight.device)
-    total: Tensor = linear.AGGREGATE(
-        ones, weight, None, dst_scale, graph.number, graph.num_dst, False, mean, False, backend
-    )
-    return total if heads == 1 else total.repeat_interleave(columns // heads, 1)

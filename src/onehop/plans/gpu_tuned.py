@@ -7,7 +7,7 @@ import torch
 from onehop.graph import Graph
 from onehop.plans.cases import GpuCase, gpu_case_of, size_class
 from onehop.plans.entry import Tuned
-from onehop.plans.table import Table
+from onehop.plans.table import Found, Table
 from onehop.plans.triton import TritonPlan
 
 _tables: dict[str, Table[TritonPlan]] = {}
@@ -21,8 +21,8 @@ def find(
     heads: int,
     dtype: torch.dtype,
     machine: dict[str, Any],
-) -> tuple[TritonPlan, Tuned[TritonPlan]] | None:
-    """The plan to use for this call and the tuning that it comes from; None if nothing was tuned.
+) -> Found[TritonPlan] | None:
+    """The plan to use for this call; None if nothing was tuned.
 
     O(1) on top of the graph's statistics, which are looked at only where a graph of such sizes was tuned.
 

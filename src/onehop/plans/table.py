@@ -6,14 +6,14 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import torch
 
 from onehop import config
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.plans import store
+from onehop.plans import changes, store
 from onehop.plans.cases import Case, GpuCase, Sizes, distance, graph_key, sizes_of
 from onehop.plans.cpu import CpuPlan
 from onehop.plans.entry import P, Tuned
@@ -21,6 +21,20 @@ from onehop.plans.entry import P, Tuned
 _lock = threading.RLock()
 # Without this, a child forked while another thread is inside would wait for that thread for ever.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+class Found(NamedTuple, Generic[P]):
+    """A plan that was looked up.
+
+    Attributes:
+        plan: What to use now.
+        tuned: The tuning that it comes from.
+        stays: Whether the next call gets the same plan, unless :mod:`onehop.plans.changes` counts a change.
+    """
+
+    plan: P
+    tuned: Tuned[P]
+    stays: bool
 
 
 @dataclass(slots=True)
@@ -62,10 +76,8 @@ class Table(Generic[P]):
             self._load()
         return sizes in self._by_size or sizes in self._unread
 
-    def find(
-        self, graph: Graph, key: Hashable, case: Callable[[], Case | GpuCase]
-    ) -> tuple[P, Tuned[P]] | None:
-        """The plan to use for a call on a graph of known sizes, and the tuning that it comes from; or None.
+    def find(self, graph: Graph, key: Hashable, case: Callable[[], Case | GpuCase]) -> Found[P] | None:
+        """The plan to use for a call on a graph of known sizes; None if nothing was tuned.
 
         The plan is the tuned one, but for its order: where that is not there yet, calls go without it until
         they have lost as much time by that as the order takes to make. So no program loses more than twice
@@ -88,8 +100,8 @@ class Table(Generic[P]):
         if ordering != "none" and ordering not in graph.orders:
             use.calls += 1
             if use.calls <= use.tuned.break_even or _capturing():
-                return use.without_order, use.tuned
-        return use.plan, use.tuned
+                return Found(use.without_order, use.tuned, stays=False)
+        return Found(use.plan, use.tuned, stays=True)
 
     def _choose(self, graph: Graph, wanted: Case | GpuCase) -> _Use[P] | None:
         near = [
@@ -114,6 +126,7 @@ class Table(Generic[P]):
                 self._of_sizes(sizes)
                 self._by_size.setdefault(sizes, {})[tuned.case] = tuned
             self._uses.clear()
+        changes.note()
         if keep:
             store.save([tuned.to_dict() for tuned in found], self._machine())
 
@@ -154,6 +167,7 @@ class Table(Generic[P]):
     def _give_up(self, error: Exception) -> None:
         """The file is damaged: nothing more of it is used."""
         self._unread.clear()
+        changes.note()
         store.set_aside(str(error), self._machine())
 
 

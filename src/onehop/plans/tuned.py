@@ -4,19 +4,19 @@ import torch
 
 from onehop import native
 from onehop.graph import Graph
-from onehop.plans import store
+from onehop.plans import changes, store
 from onehop.plans.cases import OPERATIONS as OPERATIONS, Case as Case, case_of as case_of
 from onehop.plans.cpu import CpuPlan
 from onehop.plans.entry import Tuned as Tuned
-from onehop.plans.table import Table
+from onehop.plans.table import Found, Table
 
 _table: Table[CpuPlan] = Table(store.machine)
 
 
 def find(
     graph: Graph, operation: str, transposed: bool, width: int, dtype: torch.dtype
-) -> tuple[CpuPlan, Tuned[CpuPlan]] | None:
-    """The plan to use for this call and the tuning that it comes from; None if nothing was tuned.
+) -> Found[CpuPlan] | None:
+    """The plan to use for this call; None if nothing was tuned.
 
     O(1) on top of the graph's statistics, which are looked at only where a graph of the same sizes was tuned.
     See :meth:`onehop.plans.table.Table.find` for plans with an order.
@@ -44,3 +44,4 @@ def forget() -> None:
     """Empties the table; what is on disk is read again when it is needed."""
     global _table
     _table = Table(store.machine)
+    changes.note()

@@ -8,8 +8,18 @@ import torch
 from torch import Tensor
 
 from onehop.backends import Backend
+from onehop.calls import (
+    Aggregate,
+    Attention,
+    AttentionGrad,
+    EdgeSoftmax,
+    Extremum,
+    ExtremumGrad,
+    Rule,
+    Sddmm,
+    accumulator,
+)
 from onehop.graph import Graph
-from onehop.kernels.attention_operands import AttentionOperands, Rule
 
 Call = Callable[[Any], Any]
 """Runs once with the plan it is given."""
@@ -50,7 +60,8 @@ def summed(site: Site, mean: bool, transposed: bool) -> Maker:
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         x = site.random(graph.num_dst if transposed else graph.num_src, width, dtype=dtype)
-        return lambda plan: site.backend(plan).aggregate(graph, transposed, x, None, None, None, mean, False)
+        call = Aggregate.of(graph, x, transposed=transposed, mean=mean)
+        return lambda plan: site.backend(plan).run(graph, call)
 
     return make
 
@@ -60,7 +71,8 @@ def extremum(site: Site, reduce: str, with_ties: bool) -> Maker:
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         x = site.random(graph.num_src, width, dtype=dtype)
-        return lambda plan: site.backend(plan).extremum(graph, x, None, reduce, False, with_ties)[0]
+        call = Extremum.of(graph, x, reduce, with_ties=with_ties)
+        return lambda plan: site.backend(plan).run(graph, call)[0]
 
     return make
 
@@ -70,13 +82,10 @@ def extremum_grad(site: Site, reduce: str) -> Maker:
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         x, grad = (site.random(rows, width, dtype=dtype) for rows in (graph.num_src, graph.num_dst))
-        out, ties = site.backend(None).extremum(graph, x, None, reduce, False, True)
-
-        def call(plan: Any) -> Tensor:
-            backend = site.backend(plan)
-            return backend.extremum_grad(graph, grad, x, None, out, ties, True, False)[0]
-
-        return call
+        forward = Extremum.of(graph, x, reduce, with_ties=True)
+        out, ties = site.backend(None).run(graph, forward)
+        call = ExtremumGrad(call=forward, extremum=out, ties=ties, grad=grad, wanted=[True, False])
+        return lambda plan: site.backend(plan).run(graph, call)[0]
 
     return make
 
@@ -86,7 +95,8 @@ def sddmm(site: Site) -> Maker:
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         dst, src = (site.rows(rows, width, dtype) for rows in (graph.num_dst, graph.num_src))
-        return lambda plan: site.backend(plan).sddmm(graph, dst, src, False, False)
+        call = Sddmm.of(graph, dst=dst, src=src)
+        return lambda plan: site.backend(plan).run(graph, call)
 
     return make
 
@@ -96,7 +106,8 @@ def edge_softmax(site: Site) -> Maker:
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         scores = site.random(graph.num_edges, width, dtype=dtype)
-        return lambda plan: site.backend(plan).edge_softmax(graph, scores)
+        call = EdgeSoftmax.of(graph, scores)
+        return lambda plan: site.backend(plan).run(graph, call)
 
     return make
 
@@ -105,30 +116,28 @@ def attention(site: Site, rule: Rule, *, forward: bool, backward: bool) -> Maker
     """Attention, its gradient, or both in one call; both sweeps of the gradient use the same plan."""
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
-        operands, wanted = _operands(site, rule, graph, width, dtype)
+        operands = _operands(site, rule, graph, width, dtype)
         grad = site.rows(graph.num_dst, width, dtype, seed=1)
-        kept = None if forward else site.backend(None).attend(graph, operands, False)[:2]
+        kept = None if forward else site.backend(None).run(graph, operands)
 
         def call(plan: Any) -> object:
             backend = site.backend(plan)
-            out, softmax = kept or backend.attend(graph, operands, False)[:2]
+            results = kept or backend.run(graph, operands)
             if backward:
-                backend.attend_grad(graph, operands, out, softmax, None, grad, None, wanted)
-            return out
+                backend.run(graph, AttentionGrad.of(operands, results, grad))
+            return results[0]
 
         return call
 
     return make
 
 
-def _operands(
-    site: Site, rule: Rule, graph: Graph, width: int, dtype: torch.dtype
-) -> tuple[AttentionOperands, tuple[bool, ...]]:
-    """Operands without edge features or dropout, and which gradients there are."""
-    acc = torch.float64 if dtype == torch.float64 else torch.float32
+def _operands(site: Site, rule: Rule, graph: Graph, width: int, dtype: torch.dtype) -> Attention:
+    """Operands without edge features or dropout."""
+    acc = accumulator(dtype)
     heads, head_width = site.heads, width // site.heads
     value = site.rows(graph.num_src, width, dtype)
-    key = query = att = None
+    key = att = None
     factor = _SLOPE
     if rule == "gat":
         key, query = (site.random(n, heads, dtype=acc) for n in (graph.num_src, graph.num_dst))
@@ -138,5 +147,4 @@ def _operands(
         att = site.random(heads, head_width, dtype=acc)
     if rule == "dot":
         key, factor = site.rows(graph.num_src, width, dtype, seed=2), head_width**-0.5
-    operands = AttentionOperands(rule, value, key, query, att, None, None, None, factor, dropout=0.0, seed=0)
-    return operands, (True, key is not None, True, att is not None, False, False)
+    return Attention.of(graph, rule, value=value, key=key, query=query, att=att, factor=factor)

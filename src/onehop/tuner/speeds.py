@@ -15,6 +15,7 @@ import torch
 
 from onehop import processor
 from onehop.backends.cpu import CpuBackend
+from onehop.calls import Aggregate
 from onehop.graph import Graph
 from onehop.plans import CpuPlan
 from onehop.plans.default import default_plan
@@ -130,7 +131,8 @@ def _believable(levels: list[tuple[tuple[float, ...], ...]]) -> tuple[tuple[tupl
 def _sum(graph: Graph, x: torch.Tensor, plan: CpuPlan) -> float:
     """Seconds of a sum."""
     backend = CpuBackend(plan)
-    return _seconds(lambda: backend.aggregate(graph, False, x, None, None, None, False, False))
+    call = Aggregate.of(graph, x)
+    return _seconds(lambda: backend.run(graph, call))
 
 
 def _seconds(call: Callable[[], object]) -> float:

@@ -18,7 +18,7 @@ from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, SAGEConv, Transforme
 import onehop
 from onehop.backends import registry
 from onehop.backends.triton import TritonBackend
-from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
+from onehop.calls import Attention, AttentionGradients
 from onehop.kernels.triton import availability
 
 RUNS = {"aggregate", "extremum", "extremum_grad", "edge_softmax", "edge_softmax_grad", "sddmm"} | {
@@ -26,7 +26,7 @@ RUNS = {"aggregate", "extremum", "extremum_grad", "edge_softmax", "edge_softmax_
     "attend_grad",
 }
 # What operands and results may be made of, besides tensors.
-PARTS = (AttentionOperands, AttentionGrads)
+PARTS = (Attention, AttentionGradients)
 
 
 def each(function: Any, value: Any) -> Any:

@@ -228,8 +228,8 @@ def test_opcheck():
     inputs = operands("gatv2", edge_index, num_src, num_dst, 2, 3, torch.float64)
     x_src, x_dst, att = (t.requires_grad_() for t in inputs.values())
     tensors = (x_src, None, x_dst, att, None, None, None, None)
-    arguments = (*tensors, graph.number, num_dst, graph.num_edges, "gatv2", 0.2, 0.0, "triton", True)
-    torch.library.opcheck(torch.ops.onehop.attend.default, arguments)
+    arguments = (*tensors, graph.number, num_dst, graph.num_edges, "gatv2", 0.2, 0.0, True, "triton")
+    torch.library.opcheck(torch.ops.onehop.attention.default, arguments)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated names

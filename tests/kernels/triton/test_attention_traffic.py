@@ -7,6 +7,7 @@ from onehop import Graph
 from onehop.backends.triton import TritonBackend
 from onehop.bench.gpu.attention_cases import attention_operands
 from onehop.bench.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
+from onehop.calls import AttentionGrad
 from onehop.plans import TritonPlan
 from tests.kernels.triton.traffic import counted
 
@@ -39,11 +40,10 @@ def test_traffic(graph, rule, heads, width, dtype):
     shape = AttentionShape(rule, NODES, NODES, EDGES, heads, width, dtype.itemsize)
     backend = TritonBackend(PLAN)
     with counted() as forward:
-        out, softmax, _ = backend.attend(graph, operands, False)
+        results = backend.run(graph, operands)
     assert forward.bytes == pytest.approx(attention_floor(shape).no_reuse, rel=0.05)
-    wanted = [True, operands.key is not None, True, operands.att is not None, False, False]
     with counted() as backward:
-        backend.attend_grad(graph, operands, out, softmax, None, out, None, wanted)
+        backend.run(graph, AttentionGrad.of(operands, results, results[0]))
     assert backward.bytes == pytest.approx(attention_grad_floor(shape).no_reuse, rel=0.05)
 
 

@@ -8,7 +8,7 @@ import torch
 import onehop
 from onehop import Graph, reference
 from onehop.backends.triton import TritonBackend
-from onehop.kernels.attention_operands import AttentionOperands
+from onehop.calls import Attention
 from onehop.kernels.triton import blocks, blocks_attention
 from onehop.plans import TritonPlan
 from tests.kernels.triton.small_graphs import GRAPHS
@@ -153,11 +153,11 @@ def test_leaves_what_the_kernels_leave_for_a_backward_pass():
     edge_index, num_src, num_dst = GRAPHS["empty_rows"]
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
     inputs = of("empty_rows", 2, 20, FP16)
-    operands = AttentionOperands(
-        "dot", inputs["value"], inputs["key"], inputs["query"], *(None,) * 4, 0.2, 0.3, 7
-    )
-    ours = TritonBackend(PLAN).attend(graph, operands, False)
-    kernels = TritonBackend(replace(PLAN, variant="kernels")).attend(graph, operands, False)
+    operands = {name: inputs[name] for name in ("value", "key", "query")}
+    seeds = torch.tensor([7])
+    call = Attention.of(graph, "dot", **operands, factor=0.2, dropout=0.3, seeds=seeds)
+    ours = TritonBackend(PLAN).run(graph, call)
+    kernels = TritonBackend(replace(PLAN, variant="kernels")).run(graph, call)
     torch.testing.assert_close(ours, kernels, rtol=5e-3, atol=5e-3)
 
 

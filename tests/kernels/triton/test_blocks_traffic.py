@@ -13,6 +13,7 @@ from onehop.bench.gpu.block_floors import (
     block_sum_floor,
 )
 from onehop.bench.gpu.floors import Shape, sum_floor
+from onehop.calls import Aggregate, AttentionGrad
 from onehop.kernels.triton.blocks import blocks_of
 from onehop.plans.triton_blocks import default_blocks_plan
 from tests.kernels.triton.traffic import counted
@@ -41,9 +42,8 @@ def test_sum(graph, weighted, transposed):
     x = torch.ones(cols, 64, dtype=torch.bfloat16)
     weight = torch.ones(EDGES) if weighted else None
     with counted() as traffic:
-        TritonBackend(default_blocks_plan(64)).aggregate(
-            graph, transposed, x, weight, None, None, False, False
-        )
+        call = Aggregate.of(graph, x, weight=weight, transposed=transposed)
+        TritonBackend(default_blocks_plan(64)).run(graph, call)
     shape = Shape(rows, cols, EDGES, 64, 2, per_edge=8 if weighted else 0)
     floor = block_sum_floor(shape, columns_of(graph, transposed))
     assert traffic.bytes == pytest.approx(floor.no_reuse, rel=0.05)
@@ -57,11 +57,11 @@ def test_attention(graph, heads, width, dropout):
     columns, turned = (columns_of(graph, transposed) for transposed in (False, True))
     backend = TritonBackend(default_blocks_plan(width))
     with counted() as forward:
-        out, softmax, _ = backend.attend(graph, operands, False)
+        results = backend.run(graph, operands)
     floor = block_attention_floor(shape, columns, dropout > 0)
     assert forward.bytes == pytest.approx(floor.no_reuse, rel=0.05)
     assert floor.compulsory < floor.no_reuse < attention_floor(shape).no_reuse
     with counted() as backward:
-        backend.attend_grad(graph, operands, out, softmax, None, out, None, [True] * 3 + [False] * 3)
+        backend.run(graph, AttentionGrad.of(operands, results, results[0]))
     floor = block_attention_grad_floor(shape, columns, turned, dropout > 0)
     assert backward.bytes == pytest.approx(floor.no_reuse, rel=0.05)

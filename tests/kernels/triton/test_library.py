@@ -27,7 +27,8 @@ def test_opcheck_aggregate(graph):
 
 
 def test_opcheck_extremum(graph):
-    args = (leaf(NUM_SRC, 3), leaf(graph.num_edges), graph.number, NUM_DST, "max", False, True, "triton")
+    args = (leaf(NUM_SRC, 3), leaf(graph.num_edges), graph.number, NUM_DST, graph.num_edges)
+    args = (*args, "max", False, False, True, "triton")
     torch.library.opcheck(torch.ops.onehop.extremum.default, args)
 
 

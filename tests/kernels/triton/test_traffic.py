@@ -12,6 +12,7 @@ from onehop.bench.gpu.floors import (
     sddmm_floor,
     sum_floor,
 )
+from onehop.calls import Aggregate, Extremum, ExtremumGrad, Sddmm
 from tests.kernels.triton.traffic import counted
 
 NUM_SRC, NUM_DST = 30, 24
@@ -46,14 +47,14 @@ CASES = [(64, torch.float32), (200, torch.float32), (128, torch.bfloat16), (33, 
 def test_sum(graph, width, dtype, transposed):
     x = torch.ones(NUM_DST if transposed else NUM_SRC, width, dtype=dtype)
     with counted() as traffic:
-        TritonBackend().aggregate(graph, transposed, x, None, None, None, False, False)
+        TritonBackend().run(graph, Aggregate.of(graph, x, transposed=transposed))
     assert_close(traffic, sum_floor(shape_of(graph, x, transposed)))
 
 
 def test_weighted_sum(graph):
     x, weight = torch.ones(NUM_SRC, 64), torch.ones(graph.num_edges)
     with counted() as traffic:
-        TritonBackend().aggregate(graph, False, x, weight, None, None, False, False)
+        TritonBackend().run(graph, Aggregate.of(graph, x, weight=weight))
     assert_close(traffic, sum_floor(shape_of(graph, x, per_edge=4 + 4)))
 
 
@@ -61,14 +62,16 @@ def test_weighted_sum(graph):
 def test_max(graph, width, dtype):
     x = torch.ones(NUM_SRC, width, dtype=dtype)
     with counted() as traffic:
-        TritonBackend().extremum(graph, x, None, "max", False, True)
+        TritonBackend().run(graph, Extremum.of(graph, x, "max", with_ties=True))
     assert_close(traffic, extremum_floor(shape_of(graph, x)))
 
 
 def test_gradient_of_max(graph):
     x, out = torch.ones(NUM_SRC, 64), torch.ones(NUM_DST, 64)
+    forward = Extremum.of(graph, x, "max", with_ties=True)
+    call = ExtremumGrad(call=forward, extremum=out, ties=out, grad=out, wanted=[True, False])
     with counted() as traffic:
-        TritonBackend().extremum_grad(graph, out, x, None, out, out, True, False)
+        TritonBackend().run(graph, call)
     assert_close(traffic, extremum_grad_floor(shape_of(graph, x, transposed=True)))
 
 
@@ -76,5 +79,5 @@ def test_gradient_of_max(graph):
 def test_sddmm(graph, heads):
     dst, src = torch.ones(NUM_DST, heads, 64 // heads), torch.ones(NUM_SRC, heads, 64 // heads)
     with counted() as traffic:
-        TritonBackend().sddmm(graph, dst, src, False, False)
+        TritonBackend().run(graph, Sddmm.of(graph, dst=dst, src=src))
     assert_close(traffic, sddmm_floor(shape_of(graph, src.flatten(1), per_edge=4), heads, 4))

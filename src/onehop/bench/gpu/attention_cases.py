@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from onehop.backends.triton import TritonBackend
+from onehop.calls import Attention, AttentionGrad, EdgeSoftmax, EdgeSoftmaxGrad, Rule
 from onehop.graph import Graph
-from onehop.kernels.attention_operands import AttentionOperands, Rule
 
 Call = Callable[[], Any]
 
@@ -40,7 +40,7 @@ def attention_operands(
     dtype: torch.dtype,
     edge: str = "none",
     dropout: float = 0.0,
-) -> AttentionOperands:
+) -> Attention:
     """Ones of the right shapes.
 
     Args:
@@ -69,8 +69,9 @@ def attention_operands(
         )
     elif edge == "projected":
         edges = torch.ones(graph.num_edges, _EDGE_COLUMNS, dtype=dtype, device="cpu")
-    return AttentionOperands(
-        rule=rule,
+    return Attention.of(
+        graph,
+        rule,
         value=torch.ones(source, dtype=dtype, device="cpu"),
         key=keys,
         query=torch.ones(target[:2], dtype=acc, device="cpu")
@@ -84,25 +85,33 @@ def attention_operands(
         mask=None,
         factor=0.2,
         dropout=dropout,
-        seed=7,
+        seeds=torch.tensor([7], device="cpu"),
     )
 
 
-def _run_attention(graph: Graph, operands: AttentionOperands, with_weights: bool) -> Any:
+def _run_attention(graph: Graph, operands: Attention, with_weights: bool) -> Any:
     """Forward and backward, with every gradient there is."""
     backend = TritonBackend()
-    out, softmax, weights = backend.attend(graph, operands, with_weights)
-    fields = (operands.value, operands.key, operands.query, operands.att, operands.edge, operands.edge_weight)
-    wanted = [field is not None for field in fields]
-    given = weights if with_weights else None
-    return backend.attend_grad(graph, operands, out, softmax, given, out, given, wanted)
+    call = operands._replace(with_weights=with_weights)
+    results = backend.run(graph, call)
+    given = results[2] if with_weights else None
+    return backend.run(graph, AttentionGrad.of(call, results, results[0], grad_weights=given))
 
 
 def _run_edge_softmax(graph: Graph, heads: int, dtype: torch.dtype) -> Any:
     """Forward and backward."""
     scores = torch.ones(graph.num_edges, heads, dtype=dtype, device="cpu")
     backend = TritonBackend()
-    return backend.edge_softmax_grad(graph, backend.edge_softmax(graph, scores), scores)
+    call = EdgeSoftmax.of(graph, scores)
+    grad = EdgeSoftmaxGrad(
+        softmax=backend.run(graph, call),
+        grad=scores,
+        graph=call.graph,
+        sources=call.sources,
+        rows=call.rows,
+        backend="",
+    )
+    return backend.run(graph, grad)
 
 
 def attention_calls(dtype: torch.dtype) -> list[Call]:

@@ -8,7 +8,7 @@ the logarithm of the sum of exponentials, and grad . out.
 from dataclasses import dataclass
 
 from onehop.bench.gpu.floors import Floor
-from onehop.kernels.attention_operands import Rule
+from onehop.calls import Rule
 
 _INDEX = 4
 

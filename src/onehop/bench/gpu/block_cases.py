@@ -8,6 +8,7 @@ import torch
 
 from onehop.backends.triton import TritonBackend
 from onehop.bench.gpu.attention_cases import attention_operands
+from onehop.calls import Aggregate, AttentionGrad
 from onehop.graph import Graph
 from onehop.kernels.triton.blocks import DTYPES
 from onehop.plans.triton_blocks import default_blocks_plan
@@ -36,16 +37,16 @@ def _sum(graph: Graph, width: int, dtype: torch.dtype, scaled: bool) -> None:
         torch.ones(graph.num_edges, device="cpu"),
     )
     scale = numbers[:_NODES] if scaled else None
-    TritonBackend(default_blocks_plan(width)).aggregate(
-        graph, False, x, numbers if scaled else None, scale, scale, False, False
-    )
+    weight = numbers if scaled else None
+    call = Aggregate.of(graph, x, weight=weight, src_scale=scale, dst_scale=scale)
+    TritonBackend(default_blocks_plan(width)).run(graph, call)
 
 
 def _attention(graph: Graph, width: int, dtype: torch.dtype, dropout: float) -> None:
     backend = TritonBackend(default_blocks_plan(width))
     operands = attention_operands(graph, "dot", 4, width, dtype, dropout=dropout)
-    out, softmax, _ = backend.attend(graph, operands, False)
-    backend.attend_grad(graph, operands, out, softmax, None, out, None, [True] * 3 + [False] * 3)
+    results = backend.run(graph, operands)
+    backend.run(graph, AttentionGrad.of(operands, results, results[0]))
 
 
 def block_calls(dtype: torch.dtype) -> list[Call]:

@@ -4,6 +4,7 @@ The graphs are small; what is compiled depends on them through the plan alone.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ import torch
 from onehop.backends.triton import TritonBackend
 from onehop.bench.gpu.attention_cases import attention_calls
 from onehop.bench.gpu.block_cases import block_calls
+from onehop.calls import Aggregate, Extremum, ExtremumGrad, Sddmm
 from onehop.graph import Graph
 
 Call = Callable[[], Any]
@@ -45,19 +47,24 @@ def aggregate_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
         torch.ones(_NODES, dtype=acc, device="cpu"),
     )
     share = torch.ones(graph.num_dst, width, dtype=acc, device="cpu")
+    heads = x.view(_NODES, _HEADS, -1)
+    extremum = Extremum.of(graph, x, "max", weight=weight, with_ties=True)
+    calls = (
+        Aggregate.of(graph, x, weight=weight, src_scale=scale, dst_scale=scale, transposed=True, widen=True),
+        extremum,
+        ExtremumGrad(call=extremum, extremum=x, ties=share, grad=share, wanted=[True, True]),
+        Sddmm.of(graph, dst=heads, src=heads, widen=True),
+    )
     return [
         *sum_calls(graph, width, dtype),
-        lambda: run.aggregate(graph, True, x, weight, scale, scale, False, True),
-        lambda: run.extremum(graph, x, weight, "max", False, True),
-        lambda: run.extremum_grad(graph, share, x, weight, x, share, True, True),
-        lambda: run.sddmm(graph, x.view(_NODES, _HEADS, -1), x.view(_NODES, _HEADS, -1), False, True),
+        *(partial(run.run, graph, call) for call in calls),
     ]
 
 
 def sum_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
     """The plain sum."""
     x = torch.ones(graph.num_src, width, dtype=dtype, device="cpu")
-    return [lambda: TritonBackend().aggregate(graph, False, x, None, None, None, False, False)]
+    return [partial(TritonBackend().run, graph, Aggregate.of(graph, x))]
 
 
 def calls(dtype: torch.dtype) -> list[Call]:

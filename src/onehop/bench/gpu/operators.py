@@ -11,7 +11,7 @@ from onehop import Graph, reference
 from onehop.bench.gpu import block_calls
 from onehop.bench.gpu.attention_floors import AttentionShape, attention_floor
 from onehop.bench.gpu.floors import Floor, Shape, extremum_floor, sum_floor
-from onehop.kernels.attention_operands import Rule
+from onehop.calls import Rule
 
 Inputs = dict[str, Tensor]
 

@@ -51,7 +51,7 @@ def _fused(
     asked = bool(given.get("get_attention"))
     if reports.recording():
         backend = backend_for(torch.device("cpu"), torch.float32)
-        plan = backend.prepare(structure.graph, False, layer._out_feats, torch.float32)
+        plan = backend.plan_of_sum(structure.graph, False, layer._out_feats, torch.float32)
         form = f"{type(layer).__name__}, fused{', with weights' if asked else ''}"
         reports.record(reports.Call(layer, None, form, "sum", backend.name, str(plan)))
     out, weights = run(layer, given["graph"], structure.graph, given["feat"], asked)

@@ -103,5 +103,5 @@ def _of_softmax(everything: Any, index: Any, logits: Any, eids: Any, norm_by: st
 def _tell(structure: Structure, x: Tensor, form: str) -> None:
     if reports.recording():
         backend = backend_for(x.device, x.dtype)
-        plan = str(backend.prepare(structure.graph, False, x.size(-1), x.dtype))
+        plan = str(backend.plan_of_sum(structure.graph, False, x.size(-1), x.dtype))
         reports.record(reports.Call(running.layer(), None, form, "each edge's", backend.name, plan))

@@ -25,14 +25,9 @@ from onehop.integrations.pyg.placement import apart_reason, backend_of, named, r
 from onehop.integrations.pyg.recognise import Attention, Form
 from onehop.integrations.pyg.rowwise.task import BlockTask, in_blocks_instead
 from onehop.integrations.rows import stand_in
-from onehop.ops.aggregate import aggregate
-from onehop.ops.extremum import EXTREMUM
-from onehop.ops.linear import AGGREGATE
+from onehop.ops.aggregate import reduce_rows
 
 Propagate = Callable[..., Any]
-
-# Features of these dtypes are added up in their own.
-_PLAIN = (torch.float32, torch.float64)
 
 _on = False
 
@@ -141,30 +136,18 @@ class Task:
         return out - self.subtrahend * self._aggregate(self.x.new_ones(self.x.size(0), 1))
 
     def _aggregate(self, x: Tensor) -> Tensor:
-        factor = self._factor
         if x.dim() == 2 and x.is_cpu and self.backend in ("", "cpu"):
             backward = x.requires_grad and torch.is_grad_enabled()
             tuning.saw(self.graph, self.reduce, x.size(1), x.dtype, backward)
-        if x.dim() != 2 or (factor is not None and factor.dtype is not x.dtype) or x.dtype not in _PLAIN:
-            return aggregate(
-                self.graph,
-                x,
-                self.weight,
-                self.reduce,
-                self.scale,
-                self.scale,
-                backend=self.backend or None,
-            )
-        # Everything has been checked, and nothing needs converting: on small graphs the rest would show.
-        number, rows = self.graph.number, self.graph.num_dst
-        if self.reduce in ("sum", "mean"):
-            mean, scale = self.reduce == "mean", self.scale
-            summed: Tensor = AGGREGATE(
-                x, self.weight, scale, scale, number, rows, False, mean, False, self.backend
-            )
-            return summed
-        out: Tensor = EXTREMUM(x, self.weight, number, rows, self.reduce, False, False, self.backend)[0]
-        return out
+        return reduce_rows(
+            self.graph,
+            x,
+            weight=self.weight,
+            reduce=self.reduce,
+            src_scale=self.scale,
+            dst_scale=self.scale,
+            backend=self.backend,
+        )
 
     def described(self, layer: Any) -> reports.Call:
         """What ``explain`` shows."""

@@ -1,22 +1,38 @@
-"""Calls into the extension. They trust their arguments: shapes, dtypes and devices were checked before."""
+"""The extension's kernels as prepared calls. They trust their operands, which were checked before."""
 
-from onehop.kernels.cpu.aggregate import aggregate, extremum, extremum_grad_source, extremum_grad_weight
-from onehop.kernels.cpu.attention import attend, attend_grad
-from onehop.kernels.cpu.edge_softmax import edge_softmax, edge_softmax_grad
-from onehop.kernels.cpu.fusedmm import fusedmm
-from onehop.kernels.cpu.ordered_weights import in_graph_order
-from onehop.kernels.cpu.sddmm import sddmm
+from onehop.calls import (
+    Aggregate,
+    ArgExtremum,
+    ArgExtremumGrad,
+    Attention,
+    AttentionGrad,
+    EdgeSoftmax,
+    EdgeSoftmaxGrad,
+    Extremum,
+    ExtremumGrad,
+    Fusedmm,
+    Sddmm,
+)
+from onehop.kernels.cpu.aggregate import PreparedAggregate
+from onehop.kernels.cpu.arg_extremum import PreparedArgExtremum, PreparedArgExtremumGrad
+from onehop.kernels.cpu.attention import PreparedAttention, PreparedAttentionGrad
+from onehop.kernels.cpu.edge_softmax import PreparedEdgeSoftmax, PreparedEdgeSoftmaxGrad
+from onehop.kernels.cpu.extremum import PreparedExtremum, PreparedExtremumGrad
+from onehop.kernels.cpu.fusedmm import PreparedFusedmm
+from onehop.kernels.cpu.prepared import Prepared
+from onehop.kernels.cpu.sddmm import PreparedSddmm
 
-__all__ = [
-    "aggregate",
-    "attend",
-    "attend_grad",
-    "edge_softmax",
-    "edge_softmax_grad",
-    "extremum",
-    "extremum_grad_source",
-    "extremum_grad_weight",
-    "fusedmm",
-    "in_graph_order",
-    "sddmm",
-]
+KERNELS: dict[type, type[Prepared]] = {
+    Aggregate: PreparedAggregate,
+    ArgExtremum: PreparedArgExtremum,
+    ArgExtremumGrad: PreparedArgExtremumGrad,
+    Attention: PreparedAttention,
+    AttentionGrad: PreparedAttentionGrad,
+    EdgeSoftmax: PreparedEdgeSoftmax,
+    EdgeSoftmaxGrad: PreparedEdgeSoftmaxGrad,
+    Extremum: PreparedExtremum,
+    ExtremumGrad: PreparedExtremumGrad,
+    Fusedmm: PreparedFusedmm,
+    Sddmm: PreparedSddmm,
+}
+"""For every kind of call, what runs it."""

@@ -1,120 +1,116 @@
 """Max and min with the winner of every entry, and the gradient that goes to the winners, on the CPU."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from onehop.kernels.cpu.layout import address, edge_stride, rows, thread_count
+from onehop.calls import ArgExtremum, ArgExtremumGrad
+from onehop.graph import Graph
+from onehop.kernels.cpu.layout import address, rows, thread_count
+from onehop.kernels.cpu.prepared import Case
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
 
-def arg_extremum(
-    csr: Any, plan: CpuPlan, x: Tensor, weight: Tensor | None, minimum: bool, last: bool
-) -> tuple[Tensor, Tensor]:
-    """The extrema [rows, F], of x's dtype, and the winners' places in the order of ``csr.col``, int32.
+class PreparedArgExtremum:
+    """Max or min over each row's edges, and the edge that each entry is taken from."""
 
-    Args:
-        csr: The native graph, of fewer than 2^31 edges.
-        plan: How to go over it.
-        x: [cols, F], float32 or float64.
-        weight: [E] in the caller's edge order, of the same dtype; or [E, H], whose columns weigh one H-th of
-            x's columns each.
-        minimum: Min in place of max.
-        last: Of the edges that tie the last one wins, else the first.
-    """
-    x = rows(x)
-    out = empty((csr.rows, x.size(1)), x.dtype)
-    winner = empty((csr.rows, x.size(1)), torch.float32).view(torch.int32)  # the pool has floats alone
-    for head, columns in _heads(weight, x.size(1)):
-        extension.arg_extremum(
-            csr,
-            DTYPE_CODES[x.dtype],
-            minimum,
-            last,
-            thread_count(plan),
-            plan.prefetch,
-            plan.edges_per_item,
-            columns.stop - columns.start,
-            address(x[:, columns]),
-            x.stride(0),
-            *_place(weight, head),
-            out[:, columns].data_ptr(),
-            out.stride(0),
-            winner[:, columns].data_ptr(),
-            winner.stride(0),
-        )
-    return out, winner
+    __slots__ = ("csr", "template")
 
+    def __init__(self, graph: Graph, plan: CpuPlan, call: ArgExtremum) -> None:
+        heads = _heads(call)
+        self.csr = graph.csr
+        self.template = extension.ArgExtremumCall()
+        self.template.dtype = DTYPE_CODES[call.x.dtype]
+        self.template.minimum = call.reduce == "min"
+        self.template.last = call.last
+        self.template.threads = thread_count(plan)
+        self.template.prefetch = plan.prefetch
+        self.template.edges_per_item = plan.edges_per_item
+        self.template.heads, self.template.width = heads, call.x.size(1) // heads
 
-def arg_extremum_grad_source(
-    csr: Any, plan: CpuPlan, grad: Tensor, x: Tensor, weight: Tensor | None, winner: Tensor
-) -> Tensor:
-    """The gradient to x, [cols, F]."""
-    out = empty((csr.cols, x.size(1)), x.dtype).zero_()
-    for head, columns in _heads(weight, x.size(1)):
-        _add(
-            extension.arg_extremum_grad_source, csr, plan, grad, x, weight, winner, head, columns,
-            out[:, columns].data_ptr(), out.stride(0),
-        )  # fmt: skip
-    return out
+    @staticmethod
+    def key(call: ArgExtremum) -> tuple[Any, ...]:
+        """The reduction, the width, the heads and the dtype."""
+        return ArgExtremum, call.reduce, call.last, call.x.shape[1], _heads(call), call.x.dtype
+
+    @staticmethod
+    def case(call: ArgExtremum) -> Case:
+        """A head's columns decide."""
+        return Case("extremum", False, call.x.size(1) // _heads(call), call.x.dtype)
+
+    def run(self, call: ArgExtremum) -> tuple[Tensor, Tensor]:
+        """[rows, F], and the winners' places in the order of ``csr.col``, int32."""
+        x = rows(call.x)
+        shape = (self.csr.rows, x.size(1))
+        out = empty(shape, x.dtype)
+        winner = empty(shape, torch.float32).view(torch.int32)  # the pool has floats alone
+        if not self.template.width:
+            return out, winner
+        native = self.template.copy()
+        native.x, native.x_stride = address(x), x.stride(0)
+        native.weight, native.weight_stride, native.weight_head_stride = _edge_layout(call.weight)
+        native.out, native.out_stride = out.data_ptr(), out.stride(0)
+        native.winner, native.winner_stride = winner.data_ptr(), winner.stride(0)
+        extension.arg_extremum(native, self.csr)
+        return out, winner
 
 
-def arg_extremum_grad_weight(
-    csr: Any, plan: CpuPlan, grad: Tensor, x: Tensor, weight: Tensor, winner: Tensor
-) -> Tensor:
-    """The gradient to the weight, of its shape."""
-    out = torch.zeros(weight.shape, dtype=weight.dtype, device="cpu")
-    for head, columns in _heads(weight, x.size(1)):
-        _add(
-            extension.arg_extremum_grad_weight, csr, plan, grad, x, weight, winner, head, columns,
-            *_place(out, head),
-        )  # fmt: skip
-    return out
+class PreparedArgExtremumGrad:
+    """The gradients, all of which go to the winners."""
+
+    __slots__ = ("csr", "template")
+
+    def __init__(self, graph: Graph, plan: CpuPlan, grad: ArgExtremumGrad) -> None:
+        heads = _heads(grad.call)
+        self.csr = graph.csr
+        self.template = extension.ArgExtremumGradCall()
+        self.template.dtype = DTYPE_CODES[grad.call.x.dtype]
+        self.template.threads = thread_count(plan)
+        self.template.heads, self.template.width = heads, grad.call.x.size(1) // heads
+
+    @staticmethod
+    def key(grad: ArgExtremumGrad) -> tuple[Any, ...]:
+        """The width, the heads and the dtype."""
+        return ArgExtremumGrad, grad.call.x.shape[1], _heads(grad.call), grad.call.x.dtype
+
+    @staticmethod
+    def case(grad: ArgExtremumGrad) -> Case:
+        """A head's columns decide."""
+        x = grad.call.x
+        return Case("extremum_grad", False, x.size(1) // _heads(grad.call), x.dtype)
+
+    def run(self, grad: ArgExtremumGrad) -> tuple[Tensor, Tensor]:
+        """[num_src, F], and a tensor of the weight's shape; empty tensors where not wanted."""
+        for_x, for_weight = grad.wanted
+        x, weight, outer = rows(grad.call.x), grad.call.weight, rows(grad.grad)
+        grad_x = grad_weight = x.new_empty(0)
+        native = self.template.copy()
+        native.grad, native.grad_stride = address(outer), outer.stride(0)
+        native.winner, native.winner_stride = address(grad.winner), grad.winner.stride(0)
+        native.x, native.x_stride = address(x), x.stride(0)
+        native.weight, native.weight_stride, native.weight_head_stride = _edge_layout(weight)
+        if for_x:
+            grad_x = empty((self.csr.cols, x.size(1)), x.dtype).zero_()
+            native.out, native.out_stride = grad_x.data_ptr(), x.size(1)
+            native.out_head_stride = native.width
+            if native.width:
+                extension.arg_extremum_grad_source(native, self.csr)
+        if for_weight and weight is not None:
+            grad_weight = torch.zeros(weight.shape, dtype=weight.dtype, device="cpu")
+            native.out, native.out_stride, native.out_head_stride = _edge_layout(grad_weight)
+            if native.width:
+                extension.arg_extremum_grad_weight(native, self.csr)
+        return grad_x, grad_weight
 
 
-def _add(
-    kernel: Callable[..., None],
-    csr: Any,
-    plan: CpuPlan,
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    winner: Tensor,
-    head: int,
-    columns: slice,
-    out: int,
-    out_stride: int,
-) -> None:
-    x, grad = rows(x), rows(grad)
-    kernel(
-        csr,
-        DTYPE_CODES[x.dtype],
-        thread_count(plan),
-        columns.stop - columns.start,
-        address(grad[:, columns]),
-        grad.stride(0),
-        address(winner[:, columns]),
-        winner.stride(0),
-        address(x[:, columns]),
-        x.stride(0),
-        *_place(weight, head),
-        out,
-        out_stride,
-    )
+def _heads(call: ArgExtremum) -> int:
+    return 1 if call.weight is None or call.weight.dim() == 1 else call.weight.size(1)
 
 
-def _heads(weight: Tensor | None, columns: int) -> list[tuple[int, slice]]:
-    """The heads, and their columns."""
-    heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
-    width = columns // heads
-    return [(head, slice(head * width, (head + 1) * width)) for head in range(heads if width else 0)]
-
-
-def _place(of_edges: Tensor | None, head: int) -> tuple[int, int]:
-    """Where a head's entries begin, and how far apart they are."""
-    if of_edges is not None and of_edges.dim() == 2:
-        of_edges = of_edges[:, head]
-    return address(of_edges), edge_stride(of_edges)
+def _edge_layout(of_edges: Tensor | None) -> tuple[int, int, int]:
+    """The address of [E] or [E, H], the stride between edges, and that between heads."""
+    if of_edges is None:
+        return 0, 0, 0
+    return address(of_edges), of_edges.stride(0), of_edges.stride(1) if of_edges.dim() == 2 else 0

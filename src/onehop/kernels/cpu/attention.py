@@ -1,14 +1,15 @@
 """Attention and its gradient on the CPU."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
-from onehop.kernels.cpu.aggregate import aggregate
-from onehop.kernels.cpu.layout import accumulator, address, thread_count
+from onehop.calls import Aggregate, Attention, AttentionGrad, accumulator
+from onehop.graph import Graph
+from onehop.kernels.cpu.aggregate import PreparedAggregate
+from onehop.kernels.cpu.layout import address, thread_count
+from onehop.kernels.cpu.prepared import Case
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
@@ -16,136 +17,173 @@ from onehop.plans import CpuPlan
 _RULES = {"gat": 0, "gatv2": 1, "dot": 2}
 
 
-class _Call:
-    """A call of one of the kernels, and the tensors it points into."""
+class PreparedAttention:
+    """Attention over each row's edges."""
 
-    def __init__(self, plan: CpuPlan, operands: AttentionOperands) -> None:
-        self.plan = plan
-        self.rule, self.dtype = _RULES[operands.rule], operands.value.dtype
-        self.held: list[Tensor] = []
-        self.fields = extension.AttendCall()
-        fields = self.fields
-        fields.threads, fields.prefetch = thread_count(plan), plan.prefetch
-        gat = operands.rule == "gat"
-        fields.heads, fields.value_width = operands.value.shape[1:]
-        fields.key_width = 1 if gat else operands.query.size(2)
-        fields.factor, fields.dropout, fields.seed = operands.factor, operands.dropout, operands.seed
-        fields.weights_masked = operands.masks_returned_weights
-        fields.value, fields.value_stride = self.rows(operands.value)
-        if operands.key is not None:
-            fields.key, fields.key_stride = self.rows(operands.key, packed=gat)
-        fields.query, fields.query_stride = self.rows(operands.query, packed=gat)
-        if operands.edge is not None:
-            fields.edge, fields.edge_stride = self.rows(operands.edge, packed=gat)
-        fields.att = self.packed(operands.att)
-        fields.mask = self.packed(operands.mask)
-        if operands.edge is not None and operands.edge_weight is not None:
-            fields.edge_width = operands.edge.size(1)
-            fields.edge_weight = self.packed(operands.edge_weight.t())
+    __slots__ = ("acc", "csr", "dtype", "heads", "shape", "template")
 
-    def rows(self, x: Tensor, packed: bool = False) -> tuple[int, int]:
-        """Address and row stride; a copy where a row's entries (with ``packed``, the rows too) have gaps."""
-        if x[:1].numel() and (not x[:1].is_contiguous() or (packed and not x.is_contiguous())):
-            x = x.contiguous()
-        self.held.append(x)
-        return address(x), x.stride(0)
+    def __init__(self, graph: Graph, plan: CpuPlan, call: Attention) -> None:
+        self.csr = graph.csr
+        self.dtype, self.acc = call.value.dtype, accumulator(call.value.dtype)
+        self.heads = call.heads
+        self.shape = (self.csr.rows, self.heads, call.value.size(2))
+        self.template = _template(plan, call)
 
-    def packed(self, x: Tensor | None) -> int:
-        """The address of a contiguous copy, or of the tensor itself; 0 for None."""
-        if x is None:
-            return 0
-        self.held.append(x.contiguous())
-        return address(self.held[-1])
+    @staticmethod
+    def key(call: Attention) -> tuple[Any, ...]:
+        """The rule, the heads, the widths and the dtype."""
+        return Attention, call.rule, *call.value.shape[1:], *call.query.shape[2:], call.value.dtype
 
-    def run(self, kernel: Any, csr: Any) -> None:
-        kernel(self.fields, csr, self.rule, DTYPE_CODES[self.dtype], self.plan.edges_per_item)
+    @staticmethod
+    def case(call: Attention) -> Case:
+        """The columns of all heads decide."""
+        return Case("attention", False, call.heads * call.value.size(2), call.value.dtype)
+
+    def run(self, call: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """The output, acc [rows, 2, H] for the gradient, and acc [E, H], the weights, or an empty tensor."""
+        out = empty(self.shape, self.dtype)
+        softmax = empty((self.shape[0], 2, self.heads), self.acc)
+        native = self.template.copy()
+        held = _fill(native, call)
+        native.out, native.softmax = out.data_ptr(), softmax.data_ptr()
+        extension.attention(native, self.csr)
+        if not call.with_weights:
+            return out, softmax, softmax.new_empty(0)
+        weights = empty((self.csr.edges, self.heads), self.acc)
+        native.weights = weights.data_ptr()
+        extension.attention_weights(native, self.csr)
+        del held  # until here the kernels read from it
+        return out, softmax, weights
 
 
-def attend(
-    csr: Any, plan: CpuPlan, operands: AttentionOperands, with_weights: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Attention over each row's edges.
+class PreparedAttentionGrad:
+    """Two sweeps, over the rows and over those of the transposed graph; nothing is kept for each edge."""
 
-    Args:
-        csr: The native graph.
-        plan: How to go over it.
-        operands: What it works on.
-        with_weights: Also return the softmaxed weights.
+    __slots__ = ("acc", "csr", "graph_number", "product", "template", "transposed")
 
-    Returns:
-        The output [rows, H, V]; acc [rows, 2, H], largest scores and inverse sums of exponentials; and acc
-        [E, H], the weights, or an empty tensor.
-    """
-    dtype, heads = accumulator(operands.value.dtype), operands.heads
-    out = empty((csr.rows, heads, operands.value.size(2)), operands.value.dtype)
-    softmax = empty((csr.rows, 2, heads), dtype)
-    call = _Call(plan, operands)
-    call.fields.out, call.fields.softmax = out.data_ptr(), softmax.data_ptr()
-    call.run(extension.attend, csr)
-    if not with_weights:
-        return out, softmax, torch.empty(0, dtype=dtype, device="cpu")
-    weights = empty((csr.edges, heads), dtype)
-    call.fields.weights = weights.data_ptr()
-    call.run(extension.attend_weights, csr)
-    return out, softmax, weights
+    def __init__(self, graph: Graph, plan: CpuPlan, grad: AttentionGrad) -> None:
+        call = grad.call
+        self.csr, self.transposed = graph.csr, graph.transposed_csr
+        self.acc = accumulator(call.value.dtype)
+        self.graph_number = graph.number
+        self.template = _template(plan, call)
+        self.product: PreparedAggregate | None = None
+        if grad.grad_weights is not None:
+            ones = torch.ones(graph.num_src, call.heads, dtype=self.acc, device="cpu")
+            like = torch.ones(1, call.heads, dtype=self.acc, device="cpu")
+            self.product = PreparedAggregate(graph, plan, Aggregate.of(graph, ones, weight=like))
+
+    @staticmethod
+    def key(grad: AttentionGrad) -> tuple[Any, ...]:
+        """The rule, the heads, the widths, the dtype, and whether the weights have a gradient."""
+        call = grad.call
+        weighed = grad.grad_weights is not None
+        widths = *call.value.shape[1:], *call.query.shape[2:]
+        return AttentionGrad, call.rule, *widths, call.value.dtype, weighed
+
+    @staticmethod
+    def case(grad: AttentionGrad) -> Case:
+        """The columns of all heads decide."""
+        return PreparedAttention.case(grad.call)
+
+    def run(self, grad: AttentionGrad) -> tuple[Tensor, ...]:
+        """A tensor for each field of AttentionGradients; an empty one where not wanted."""
+        call, wanted = grad.call, grad.wanted
+        native = self.template.copy()
+        held = _fill(native, call)
+        out, softmax, outer = grad.out.contiguous(), grad.softmax.contiguous(), _rows(grad.grad, False)
+        statistics = empty((self.csr.rows, 3, call.heads), self.acc)
+        native.out, native.softmax = address(out), address(softmax)
+        native.grad, native.grad_stride = address(outer), outer.stride(0)
+        native.statistics = statistics.data_ptr()
+        if grad.grad_weights is not None and grad.weights is not None:
+            to_weights = grad.grad_weights.to(self.acc).contiguous()
+            product = self._product(grad.weights * to_weights).contiguous()
+            native.grad_weights, native.weights_product = address(to_weights), product.data_ptr()
+            held += [to_weights, product]
+
+        # The projection's gradient is made as the kernels read the projection: transposed.
+        projection = None if call.edge_weight is None else call.edge_weight.t()
+        operands = (call.value, call.key, call.query, call.att, call.edge, projection)
+        value, key, query, att, edge, edge_weight = made = [
+            empty(like.shape, like.dtype) if want and like is not None else call.value.new_empty(0)
+            for like, want in zip(operands, wanted, strict=True)
+        ]
+        places = [tensor.data_ptr() if want else 0 for tensor, want in zip(made, wanted, strict=True)]
+        _, _, native.grad_query, native.grad_att, native.grad_edge, native.grad_edge_weight = places
+        extension.attention_grad_dst(native, self.csr)
+        if wanted[0] or wanted[1] or wanted[3]:
+            native.grad_value, native.grad_key = places[:2]
+            extension.attention_grad_src(native, self.transposed)
+        del held  # until here the kernels read from it
+        if wanted[5]:
+            edge_weight = edge_weight.t().contiguous()
+        return value, key, query, att, edge, edge_weight
+
+    def _product(self, weight: Tensor) -> Tensor:
+        """Acc [rows, H]: sums of per-edge values over each row."""
+        assert self.product is not None
+        ones = weight.new_ones(self.csr.cols, weight.size(1))
+        call = Aggregate(
+            x=ones,
+            weight=weight,
+            src_scale=None,
+            dst_scale=None,
+            graph=self.graph_number,
+            rows=self.csr.rows,
+            transposed=False,
+            mean=False,
+            widen=False,
+            backend="",
+        )
+        return self.product.run(call)
 
 
-def attend_grad(
-    csr: Any,
-    transposed: Any,
-    plan: CpuPlan,
-    operands: AttentionOperands,
-    out: Tensor,
-    softmax: Tensor,
-    weights: Tensor | None,
-    grad: Tensor,
-    grad_weights: Tensor | None,
-    wanted: Sequence[bool],
-) -> AttentionGrads:
-    """Gradients of :func:`attend`: a sweep over the rows, then one over those of the transposed graph.
+def _rows(x: Tensor, packed: bool) -> Tensor:
+    """The same with no gaps within a row, and with ``packed`` none between rows either."""
+    if x.is_contiguous() or (not packed and (not x.shape[0] or x[:1].is_contiguous())):
+        return x
+    return x.contiguous()
 
-    Args:
-        csr: The native graph.
-        transposed: The native transposed graph.
-        plan: How to go over both.
-        operands: What ``attend`` worked on.
-        out: Its output.
-        softmax: Its second result.
-        weights: Its weights; needed with ``grad_weights`` only.
-        grad: To the output.
-        grad_weights: To the weights, or None.
-        wanted: Which gradients, in the order of AttentionGrads.
-    """
-    dtype, heads = accumulator(operands.value.dtype), operands.heads
-    for_value, for_key, for_query, for_att, for_edge, for_edge_weight = wanted
-    call = _Call(plan, operands)
-    fields = call.fields
-    fields.out, fields.softmax = call.packed(out), call.packed(softmax)
-    fields.grad, fields.grad_stride = call.rows(grad)
-    if grad_weights is not None and weights is not None:
-        grad_weights = grad_weights.to(dtype)
-        fields.grad_weights = call.packed(grad_weights)
-        ones = torch.ones(csr.cols, heads, dtype=dtype, device="cpu")
-        product = aggregate(csr, plan, ones, weights * grad_weights, None, None, False, False, False)
-        fields.weights_product = call.packed(product)
-    statistics = empty((csr.rows, 3, heads), dtype)
-    fields.statistics = call.packed(statistics)
 
-    def made(like: Tensor | None, want: bool) -> Tensor | None:
-        return empty(like.shape, like.dtype) if want and like is not None else None
+def _template(plan: CpuPlan, call: Attention) -> extension.AttentionCall:
+    """What does not change from call to call."""
+    template = extension.AttentionCall()
+    template.rule, template.dtype = _RULES[call.rule], DTYPE_CODES[call.value.dtype]
+    template.threads, template.prefetch = thread_count(plan), plan.prefetch
+    template.edges_per_item = plan.edges_per_item
+    template.heads, template.value_width = call.value.shape[1:]
+    template.key_width = 1 if call.rule == "gat" else call.query.size(2)
+    template.weights_masked = call.masks_returned_weights
+    return template
 
-    value, key = made(operands.value, for_value), made(operands.key, for_key)
-    query, att = made(operands.query, for_query), made(operands.att, for_att)
-    edge = made(operands.edge, for_edge)
-    edge_weight = None
-    if for_edge_weight and operands.edge_weight is not None:
-        edge_weight = made(operands.edge_weight.t(), True)
-    fields.grad_query, fields.grad_att = address(query), address(att)
-    fields.grad_edge, fields.grad_edge_weight = address(edge), address(edge_weight)
-    call.run(extension.attend_grad_dst, csr)
-    if for_value or for_key or for_att:
-        fields.grad_value, fields.grad_key = address(value), address(key)
-        call.run(extension.attend_grad_src, transposed)
-    return AttentionGrads(
-        value, key, query, att, edge, None if edge_weight is None else edge_weight.t().contiguous()
-    )
+
+def _fill(native: extension.AttentionCall, call: Attention) -> list[Tensor]:
+    """Sets the operands; returns the tensors, copies among them, that the call now points into."""
+    packed = call.rule == "gat"
+    value, query = _rows(call.value, False), _rows(call.query, packed)
+    held = [value, query]
+    native.factor, native.dropout = call.factor, call.dropout
+    if call.seeds is not None:
+        native.seed = call.seed
+    native.value, native.value_stride = value.data_ptr(), value.stride(0)
+    native.query, native.query_stride = query.data_ptr(), query.stride(0)
+    if call.key is not None:
+        held.append(key := _rows(call.key, packed))
+        native.key, native.key_stride = key.data_ptr(), key.stride(0)
+    if call.att is not None:
+        held.append(att := call.att.contiguous())
+        native.att = att.data_ptr()
+    if call.mask is not None:
+        held.append(mask := call.mask.contiguous())
+        native.mask = mask.data_ptr()
+    if call.edge is not None:
+        held.append(edge := _rows(call.edge, packed))
+        native.edge, native.edge_stride = edge.data_ptr(), edge.stride(0)
+        if call.edge_weight is not None:
+            held.append(projection := call.edge_weight.t().contiguous())
+            native.edge_width, native.edge_weight = call.edge.size(1), projection.data_ptr()
+    for tensor in held:
+        if not tensor.is_cpu:
+            address(tensor)  # raises
+    return held

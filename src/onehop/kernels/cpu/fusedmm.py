@@ -4,7 +4,10 @@ from typing import Any
 
 from torch import Tensor
 
+from onehop.calls import Fusedmm
+from onehop.graph import Graph
 from onehop.kernels.cpu.layout import address, rows, thread_count
+from onehop.kernels.cpu.prepared import Case
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
@@ -12,39 +15,40 @@ from onehop.plans import CpuPlan
 _RULES = {"dot": 0, "sigmoid": 1, "tdist": 2}
 
 
-def fusedmm(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, rule: str, factor: float) -> Tensor:
-    """Each edge's message times its weight, summed over each row, in one pass.
+class PreparedFusedmm:
+    """Each edge's message times its weight, summed over each row, in one pass. Tuned as ``sddmm`` is."""
 
-    Args:
-        csr: The native graph.
-        plan: How to go over it.
-        dst: [rows, F].
-        src: [cols, F], of the same dtype.
-        rule: "dot": ``factor * x . y`` times y; "sigmoid": its sigmoid times y; "tdist":
-            ``1 / (1 + factor * |x - y|^2)`` times x - y.
-        factor: See there.
+    __slots__ = ("csr", "template")
 
-    Returns:
-        [rows, F].
-    """
-    width = src.size(1)
-    out = empty((csr.rows, width), src.dtype)
-    if width == 0:
+    def __init__(self, graph: Graph, plan: CpuPlan, call: Fusedmm) -> None:
+        self.csr = graph.csr
+        self.template = extension.FusedmmCall()
+        self.template.rule = _RULES[call.rule]
+        self.template.dtype = DTYPE_CODES[call.src.dtype]
+        self.template.threads = thread_count(plan)
+        self.template.prefetch = plan.prefetch
+        self.template.edges_per_item = plan.edges_per_item
+        self.template.width = call.src.size(1)
+
+    @staticmethod
+    def key(call: Fusedmm) -> tuple[Any, ...]:
+        """The rule, the width and the dtype."""
+        return Fusedmm, call.rule, call.src.shape[1], call.src.dtype
+
+    @staticmethod
+    def case(call: Fusedmm) -> Case:
+        """The columns decide."""
+        return Case("sddmm", False, call.src.size(1), call.src.dtype)
+
+    def run(self, call: Fusedmm) -> Tensor:
+        """[rows, F]."""
+        dst, src = rows(call.dst), rows(call.src)
+        out = empty((self.csr.rows, src.size(1)), src.dtype)
+        if self.template.width:
+            native = self.template.copy()
+            native.factor = call.factor
+            native.row_vectors, native.row_stride = address(dst), dst.stride(0)
+            native.col_vectors, native.col_stride = address(src), src.stride(0)
+            native.out = out.data_ptr()
+            extension.fusedmm(native, self.csr)
         return out
-    left, right = rows(dst), rows(src)
-    extension.fusedmm(
-        csr,
-        _RULES[rule],
-        DTYPE_CODES[src.dtype],
-        thread_count(plan),
-        plan.prefetch,
-        plan.edges_per_item,
-        factor,
-        width,
-        address(left),
-        left.stride(0),
-        address(right),
-        right.stride(0),
-        out.data_ptr(),
-    )
-    return out

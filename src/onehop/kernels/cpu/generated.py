@@ -17,6 +17,7 @@ from pathlib import Path
 
 from onehop import config, processor
 from onehop.native import extension
+from onehop.plans import changes
 
 LOGGER = logging.getLogger("onehop")
 
@@ -54,6 +55,7 @@ def forget(name: str | None = None) -> None:
         _taken.clear()
     else:
         _taken.pop(name, None)
+    changes.note()
 
 
 def seal(library: bytes) -> bytes:

@@ -1,15 +1,9 @@
 """Tensors as the extension takes them."""
 
-import torch
 from torch import Tensor
 
 from onehop import native
 from onehop.plans import CpuPlan
-
-
-def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """What sums of this dtype are kept in: float32 for 16 bits."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def rows(x: Tensor) -> Tensor:

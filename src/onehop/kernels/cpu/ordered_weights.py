@@ -30,8 +30,8 @@ class _Ordered:
 
 
 def in_graph_order(
-    csr: Any, number: int, transposed: bool, ordering: str, weight: Tensor | None
-) -> tuple[Tensor | None, bool]:
+    csr: Any, number: int, transposed: bool, ordering: str, weight: Tensor
+) -> tuple[Tensor, bool]:
     """The weight in the order of ``csr.col`` and True, if it has been met before; else the weight and False.
 
     Args:
@@ -39,14 +39,9 @@ def in_graph_order(
         number: Of the graph that ``csr`` belongs to, which is never used again, as an address would be.
         transposed: Whether ``csr`` is that graph's transpose.
         ordering: In which order ``csr`` has its rows.
-        weight: [E] in the caller's edge order; None stays None.
+        weight: [E] or [E, H], in the caller's edge order.
     """
-    if (
-        weight is None
-        or csr.edges < thresholds.now.ordered_edges
-        or not weight.is_contiguous()
-        or csr.perm is None
-    ):
+    if csr.edges < thresholds.now.ordered_edges or not weight.is_contiguous() or csr.perm is None:
         return weight, False
     rest = ("weight in graph order", number, transposed, ordering)
     found: _Ordered | None = CACHE.find(weight, rest)
@@ -55,9 +50,10 @@ def in_graph_order(
         return weight, False
     fingerprint = native.extension.fingerprint(read_address(weight), weight.nbytes, native.threads())
     if found is None or found.weight is None:
-        found = _Ordered(fingerprint, weight.detach().index_select(0, csr.perm))
-        CACHE.store(weight, rest, found)
-    elif found.fingerprint != fingerprint:
+        ordered = weight.detach().index_select(0, csr.perm)
+        CACHE.store(weight, rest, _Ordered(fingerprint, ordered))
+        return ordered, True
+    if found.fingerprint != fingerprint:
         CACHE.store(weight, rest, _Ordered())
         return weight, False
     return found.weight, True

@@ -24,7 +24,7 @@ def take_rows(matrix: Tensor, index: Tensor) -> Tensor:
         return matrix.index_select(0, index)
     out = torch.empty((index.numel(), *matrix.shape[1:]), dtype=matrix.dtype, device="cpu")
     if out.numel():
-        extension.copy_rows(0, *_places(matrix, index, out))
+        extension.copy_rows(_call(matrix, index, out))
     return out
 
 
@@ -38,7 +38,9 @@ def add_rows(matrix: Tensor, index: Tensor, rows: Tensor) -> None:
     """
     rows = rows.contiguous()
     if rows.numel():
-        extension.add_rows(DTYPE_CODES[matrix.dtype], *_places(matrix, index, rows))
+        call = _call(matrix, index, rows)
+        call.dtype = DTYPE_CODES[matrix.dtype]
+        extension.add_rows(call)
 
 
 def _dense(matrix: Tensor) -> bool:
@@ -46,11 +48,11 @@ def _dense(matrix: Tensor) -> bool:
     return matrix.is_contiguous() or (matrix.size(0) > 0 and matrix[0].is_contiguous())
 
 
-def _places(
-    matrix: Tensor, index: Tensor, rows: Tensor
-) -> tuple[int, int, int, int, bool, int, int, int, int]:
-    row_bytes = rows.nbytes // rows.size(0)
-    return (
-        native.threads(), _PREFETCH, address(index), index.numel(), index.dtype == torch.int64, row_bytes,
-        address(matrix), matrix.stride(0) * matrix.element_size(), address(rows),
-    )  # fmt: skip
+def _call(matrix: Tensor, index: Tensor, rows: Tensor) -> extension.RowsCall:
+    call = extension.RowsCall()
+    call.threads, call.prefetch = native.threads(), _PREFETCH
+    call.index, call.count, call.wide_index = address(index), index.numel(), index.dtype == torch.int64
+    call.row_bytes = rows.nbytes // rows.size(0)
+    call.matrix, call.stride = address(matrix), matrix.stride(0) * matrix.element_size()
+    call.rows = address(rows)
+    return call

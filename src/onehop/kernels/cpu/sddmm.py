@@ -5,49 +5,61 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.kernels.cpu.layout import accumulator, address, thread_count
+from onehop.calls import Sddmm, accumulator
+from onehop.graph import Graph
+from onehop.kernels.cpu.layout import address, thread_count
+from onehop.kernels.cpu.prepared import Case
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
 
-def sddmm(csr: Any, plan: CpuPlan, dst: Tensor, src: Tensor, widen: bool) -> Tensor:
-    """Dot products of the destinations' and the sources' rows.
+class PreparedSddmm:
+    """Dot products of the destinations' and the sources' rows."""
 
-    Args:
-        csr: The native graph.
-        plan: How to go over it.
-        dst: [rows, H, F].
-        src: [cols, H, F], of the same dtype.
-        widen: Return the accumulator's dtype in place of the operands'.
+    __slots__ = ("csr", "inverse", "out_dtype", "template")
 
-    Returns:
-        [E, H], in the caller's edge order.
-    """
-    heads, width = src.size(1), src.size(2)
-    dtype = accumulator(src.dtype) if widen else src.dtype
-    if width == 0:
-        return torch.zeros((csr.edges, heads), dtype=dtype, device="cpu")
-    out = empty((csr.edges, heads), dtype)
-    left, right = _heads(dst), _heads(src)
-    for head in range(heads):
-        extension.sddmm(
-            csr,
-            DTYPE_CODES[src.dtype],
-            widen and out.dtype != src.dtype,
-            thread_count(plan),
-            plan.prefetch,
-            plan.edges_per_item,
-            width,
-            address(left) + head * left.stride(1) * left.element_size(),
-            left.stride(0),
-            address(right) + head * right.stride(1) * right.element_size(),
-            right.stride(0),
-            out.data_ptr() + head * out.element_size(),
-            heads,
-        )
-    return out
+    def __init__(self, graph: Graph, plan: CpuPlan, call: Sddmm) -> None:
+        heads, width = call.src.shape[1:]
+        self.csr = graph.csr
+        self.inverse = graph.inverse_in_degrees(call.dst.dtype).view(-1, 1, 1) if call.mean else None
+        self.out_dtype = accumulator(call.src.dtype) if call.widen else call.src.dtype
+        self.template = extension.SddmmCall()
+        self.template.dtype = DTYPE_CODES[call.src.dtype]
+        self.template.out_is_acc = self.out_dtype is not call.src.dtype
+        self.template.threads = thread_count(plan)
+        self.template.prefetch = plan.prefetch
+        self.template.edges_per_item = plan.edges_per_item
+        self.template.heads = self.template.out_stride = heads
+        self.template.width = width
+
+    @staticmethod
+    def key(call: Sddmm) -> tuple[Any, ...]:
+        """The heads, the width and the dtypes."""
+        return Sddmm, call.mean, call.widen, *call.src.shape[1:], call.src.dtype
+
+    @staticmethod
+    def case(call: Sddmm) -> Case:
+        """A head's columns decide."""
+        return Case("sddmm", False, call.src.size(2), call.src.dtype)
+
+    def run(self, call: Sddmm) -> Tensor:
+        """[E, H], in the caller's edge order."""
+        shape = (self.csr.edges, self.template.heads)
+        if not self.template.width:
+            return torch.zeros(shape, dtype=self.out_dtype, device="cpu")
+        out = empty(shape, self.out_dtype)
+        dst = call.dst if self.inverse is None else call.dst * self.inverse
+        dst, src = _by_heads(dst), _by_heads(call.src)
+        native = self.template.copy()
+        native.row_vectors = address(dst)
+        native.row_stride, native.row_head_stride = dst.stride(0), dst.stride(1)
+        native.col_vectors = address(src)
+        native.col_stride, native.col_head_stride = src.stride(0), src.stride(1)
+        native.out = out.data_ptr()
+        extension.sddmm(native, self.csr)
+        return out
 
 
-def _heads(x: Tensor) -> Tensor:
-    """``x``, [N, H, F], with the columns of each head side by side."""
+def _by_heads(x: Tensor) -> Tensor:
+    """``x``, [N, H, F], with the columns of each head contiguous."""
     return x if x.stride(2) == 1 or x.size(2) == 1 else x.contiguous()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
+from onehop.calls import Attention, AttentionGradients
 from onehop.kernels.triton.aggregate import add_slots, aggregate
 from onehop.kernels.triton.attention_call import Call
 from onehop.kernels.triton.attention_forward import attend_kernel, merge_kernel
@@ -25,7 +25,7 @@ _WEIGHT_PARTS_BYTES = 2**26
 
 
 def attend(
-    work: Work, plan: TritonPlan, operands: AttentionOperands, with_weights: bool
+    work: Work, plan: TritonPlan, operands: Attention, with_weights: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attention over each row's edges.
 
@@ -78,14 +78,14 @@ def attend_grad(
     work: Work,
     transposed: Work,
     plan: TritonPlan,
-    operands: AttentionOperands,
+    operands: Attention,
     out: Tensor,
     softmax: Tensor,
     weights: Tensor | None,
     grad: Tensor,
     grad_weights: Tensor | None,
     wanted: Sequence[bool],
-) -> AttentionGrads:
+) -> AttentionGradients:
     """Gradients of :func:`attend`: a sweep over the rows, then one over those of the transposed graph.
 
     Args:
@@ -98,7 +98,7 @@ def attend_grad(
         weights: Its weights; needed with ``grad_weights`` only.
         grad: To the output.
         grad_weights: To the weights, or None.
-        wanted: Which gradients, in the order of AttentionGrads.
+        wanted: Which gradients, in the order of AttentionGradients.
     """
     call = Call(plan, operands)
     for_value, for_key, for_query, for_att, for_edge, for_edge_weight = wanted
@@ -121,7 +121,7 @@ def attend_grad(
     value = key = None
     if for_value or (for_key and operands.key is not None):
         value, key = _sweep_columns(call, transposed, shared, for_value, for_key and operands.key is not None)
-    return AttentionGrads(value, key, query, att, edge, edge_weight)
+    return AttentionGradients(value=value, key=key, query=query, att=att, edge=edge, edge_weight=edge_weight)
 
 
 def _sweep_rows(

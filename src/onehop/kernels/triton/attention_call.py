@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import triton.language as tl
 from torch import Tensor
 
-from onehop.kernels.attention_operands import AttentionOperands
+from onehop.calls import Attention
 from onehop.kernels.triton.launch import Bucket, accumulator, items_of
 from onehop.kernels.triton.numbers import dropout_words, two_parts
 from onehop.kernels.triton.registers import bounded
@@ -22,7 +22,7 @@ _MASK_TENSOR, _MASK_DROPOUT = 1, 2
 
 
 class Given(NamedTuple):
-    """The tensors of :class:`AttentionOperands`, packed; ``edge_weight`` is [K, H * D]."""
+    """The tensors of :class:`Attention`, packed; ``edge_weight`` is [K, H * D]."""
 
     value: Tensor
     key: Tensor | None
@@ -75,7 +75,7 @@ class Form:
 class Call:
     """A call's operands and form, and how its kernels are launched."""
 
-    def __init__(self, plan: TritonPlan, operands: AttentionOperands) -> None:
+    def __init__(self, plan: TritonPlan, operands: Attention) -> None:
         self.plan, self.operands = plan, operands
         heads, value_width = operands.value.shape[1:]
         width = 1 if operands.rule == "gat" else operands.query.size(2)

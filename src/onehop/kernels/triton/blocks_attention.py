@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
+from onehop.calls import Attention, AttentionGradients
 from onehop.kernels.triton.aggregate import add_slots
 from onehop.kernels.triton.attention_forward import merge_kernel
 from onehop.kernels.triton.blocks import DTYPES, MOST_HEAD_WIDTH, Blocks
@@ -22,7 +22,7 @@ from onehop.plans.triton_default import power_of_two
 _LEAST_WIDTH = 16
 
 
-def applies(operands: AttentionOperands) -> bool:
+def applies(operands: Attention) -> bool:
     """Whether attention can go this way: by dot products, of 16-bit features, of edges that bring nothing.
 
     Heads of more than 128 columns cannot, nor can a mask that is given.
@@ -39,7 +39,7 @@ def applies(operands: AttentionOperands) -> bool:
 class _Call:
     """What every kernel of one call is given."""
 
-    def __init__(self, plan: TritonPlan, operands: AttentionOperands) -> None:
+    def __init__(self, plan: TritonPlan, operands: Attention) -> None:
         self.plan, self.operands = plan, operands
         heads, value_width = operands.value.shape[1:]
         width = operands.query.size(2)
@@ -85,7 +85,7 @@ class _Call:
         )
 
 
-def attend(blocks: Blocks, plan: TritonPlan, operands: AttentionOperands) -> tuple[Tensor, Tensor, Tensor]:
+def attend(blocks: Blocks, plan: TritonPlan, operands: Attention) -> tuple[Tensor, Tensor, Tensor]:
     """Attention over each row's edges.
 
     Args:
@@ -139,12 +139,12 @@ def attend_grad(
     blocks: Blocks,
     transposed: Blocks,
     plan: TritonPlan,
-    operands: AttentionOperands,
+    operands: Attention,
     out: Tensor,
     softmax: Tensor,
     grad: Tensor,
     wanted: Sequence[bool],
-) -> AttentionGrads:
+) -> AttentionGradients:
     """Gradients of :func:`attend`: a sweep over the windows, then one over those of the transposed graph.
 
     Args:
@@ -155,7 +155,7 @@ def attend_grad(
         out: Its output.
         softmax: Its second result.
         grad: To the output.
-        wanted: Which gradients, in the order of AttentionGrads.
+        wanted: Which gradients, in the order of AttentionGradients.
     """
     call = _Call(plan, operands)
     for_value, for_key, for_query = wanted[:3]
@@ -199,7 +199,7 @@ def attend_grad(
         ):
             if result is not None and slots is not None:
                 add_slots(windows, plan, slots, None, result.view(windows.rows, slots.size(1)))
-    return AttentionGrads(value, key, query, None, None, None)
+    return AttentionGradients(value=value, key=key, query=query)
 
 
 def _result(of: Tensor | None, blocks: Blocks, wanted: bool) -> tuple[Tensor | None, Tensor | None]:

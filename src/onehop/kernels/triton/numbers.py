@@ -2,7 +2,7 @@
 
 import ctypes
 
-from onehop.kernels.attention_operands import AttentionOperands
+from onehop.calls import Attention
 
 _WORD = 2**32
 
@@ -13,7 +13,7 @@ def two_parts(number: float) -> tuple[float, float]:
     return high, number - high
 
 
-def dropout_words(operands: AttentionOperands) -> dict[str, int]:
+def dropout_words(operands: Attention) -> dict[str, int]:
     """``base`` and ``threshold`` of :func:`onehop.kernels.triton.attention_parts.multipliers`.
 
     The base is what :func:`onehop.reference.dropout.dropout_mask` makes of the seed alone.

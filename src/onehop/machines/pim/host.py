@@ -7,8 +7,9 @@ import warnings
 import torch
 from torch import Tensor
 
+from onehop.calls import Aggregate
 from onehop.graph import Graph
-from onehop.kernels import cpu as kernels
+from onehop.kernels.cpu.aggregate import PreparedAggregate
 from onehop.plans import CpuPlan
 
 
@@ -67,9 +68,8 @@ def largest_error(
     values = None if weight is None else weight.double()
     for begin in range(0, x.size(1), block):
         part = x[:, begin : begin + block].double()
-        exact = kernels.aggregate(
-            graph.csr, CpuPlan(), part, values, None, None, reduce == "mean", False, False
-        )
+        call = Aggregate.of(graph, part, weight=values, mean=reduce == "mean")
+        exact = PreparedAggregate(graph, CpuPlan(), call).run(call)
         if exact.numel():
             worst = max(worst, float((exact - out[:, begin : begin + block].double()).abs().max()))
     return worst

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from torch import Tensor
 
+from onehop.calls import Aggregate, Extremum
 from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
-from onehop.ops.extremum import EXTREMUM
-from onehop.ops.linear import AGGREGATE
+from onehop.ops.library import run as run_call
 from onehop.ops.streaming.budget import default_bytes
 from onehop.ops.streaming.edges import Edges, Tile
 from onehop.ops.streaming.features import Features
@@ -176,13 +176,11 @@ def _changed(features: Features, edges: Edges, before: Contents, tiles: Tiling) 
 
 
 def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
-    if reduce in ("sum", "mean"):
-        out: Tensor = AGGREGATE(
-            x, weight, None, None, graph.number, graph.num_dst, False, reduce == "mean", False, ""
-        )
-        return out
-    found: Tensor = EXTREMUM(x, weight, graph.number, graph.num_dst, reduce, False, False, "")[0]
-    return found
+    if reduce == "max" or reduce == "min":
+        extremum: Tensor = run_call(Extremum.of(graph, x, reduce, weight=weight))[0]
+        return extremum
+    summed: Tensor = run_call(Aggregate.of(graph, x, weight=weight, mean=reduce == "mean"))
+    return summed
 
 
 def _made(edges: Edges, done: int) -> Iterator[tuple[Tile, Graph]]:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from onehop.backends.cpu import CpuBackend
 from onehop.backends.reference import ReferenceBackend
+from onehop.calls import Aggregate, Extremum
 from onehop.graph import Graph
 from onehop.plans import CpuPlan
 
@@ -39,20 +40,21 @@ def wrong_result(plan: CpuPlan, kind: str, width: int, dtype: torch.dtype) -> st
     small = dataclasses.replace(plan, edges_per_item=64, ordering="none", storage="same")
     ours, theirs = CpuBackend(small), ReferenceBackend()
     if kind == "sum":
-        for what, args in {
-            "a sum": (x, None, None, None, False, True),
-            "a weighted sum": (x, weight, None, None, False, True),
-            "a scaled sum": (x, None, scale, scale, False, True),
-            "a mean": (x, None, None, None, True, True),
+        for what, call in {
+            "a sum": Aggregate.of(graph, x, widen=True),
+            "a weighted sum": Aggregate.of(graph, x, weight=weight, widen=True),
+            "a scaled sum": Aggregate.of(graph, x, src_scale=scale, dst_scale=scale, widen=True),
+            "a mean": Aggregate.of(graph, x, mean=True, widen=True),
         }.items():
-            if _differ(ours.aggregate(graph, False, *args), theirs.aggregate(graph, False, *args)):
+            if _differ(ours.run(graph, call), theirs.run(graph, call)):
                 return what
         return None
     x[5, width // 2] = float("nan")
     for reduce in ("max", "min"):
         for factor in (None, weight):
             for ties in (False, True):
-                found, exact = (b.extremum(graph, x, factor, reduce, True, ties) for b in (ours, theirs))
+                extremum = Extremum.of(graph, x, reduce, weight=factor, widen=True, with_ties=ties)
+                found, exact = (each.run(graph, extremum) for each in (ours, theirs))
                 if any(_differ(a, b) for a, b in zip(found, exact, strict=True)):
                     return f"a{'' if factor is None else ' weighted'} {reduce}"
     return None

@@ -1,6 +1,6 @@
 """What can be tuned on a GPU: each operation as a call on random operands, with the plan given."""
 
-from onehop.kernels.attention_operands import Rule
+from onehop.calls import Rule
 from onehop.tuner import calls
 from onehop.tuner.calls import Site
 from onehop.tuner.operations import Operation, check

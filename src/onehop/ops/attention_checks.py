@@ -1,4 +1,4 @@
-"""Checks and conversions of what gat, gatv2 and attention are given."""
+"""Checks of what gat, gatv2 and attention are given."""
 
 import operator
 from typing import Any
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.ops.attend import ATTEND
 from onehop.ops.checks import FLOATS
 
 Edge = Tensor | tuple[Tensor, Tensor]
@@ -70,70 +69,12 @@ def check_edge(
     return edge, None
 
 
-def attend(
-    graph: Graph,
-    rule: str,
-    value: Tensor,
-    key: Tensor | None,
-    query: Tensor,
-    att: Tensor | None,
-    edge: Tensor | None,
-    edge_weight: Tensor | None,
-    factor: float,
-    dropout: float,
-    edge_mask: Tensor | None,
-    seed: int | None,
-    with_weights: bool,
-    backend: str | None,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Brings operands that were checked to common dtypes and calls the operator.
+def seeds_of(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
+    """[1], int64, the seed of the dropout; None where there is none.
 
     Raises:
-        ArgumentError: ``factor``, ``dropout``, ``edge_mask`` or ``seed`` cannot be used.
+        ArgumentError: ``dropout`` or ``seed`` cannot be used, or ``dropout`` comes with a mask.
     """
-    seed_tensor = _seed(dropout, edge_mask, seed)
-    mask = _mask(edge_mask, graph, value)
-    dtype = value.dtype
-    for operand in (key, query, att, edge, edge_weight):
-        if operand is not None:
-            dtype = torch.promote_types(dtype, operand.dtype)
-    accumulator = torch.float64 if dtype == torch.float64 else torch.float32
-
-    features = accumulator if rule == "gat" else dtype
-    out: Tensor
-    out, _, weights = ATTEND(
-        value.to(dtype),
-        _to(key, features),
-        _to(query, features),
-        _to(att, accumulator),
-        _to(edge, features),
-        _to(edge_weight, accumulator),
-        _to(mask, accumulator),
-        seed_tensor,
-        graph.number,
-        graph.num_dst,
-        graph.num_edges,
-        rule,
-        _number("scale" if rule == "dot" else "negative_slope", factor),
-        float(dropout),
-        backend or "",
-        with_weights,
-    )
-    return (out, weights.to(dtype)) if with_weights else out
-
-
-def _to(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    return None if tensor is None else tensor.to(dtype)
-
-
-def _number(name: str, value: Any) -> float:
-    if not isinstance(value, (int, float)):
-        raise ArgumentError(f"{name}: expected a number, got {type(value).__name__}.")
-    return float(value)
-
-
-def _seed(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
-    """[1], int64, of the dropout; None where there is none."""
     if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
         raise ArgumentError(f"dropout: expected a probability in [0, 1), got {dropout!r}.")
     if dropout and edge_mask is not None:
@@ -154,12 +95,10 @@ def _seed(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
     return torch.full((1,), seed, dtype=torch.int64, device="cpu")
 
 
-def _mask(edge_mask: Tensor | None, graph: Graph, value: Tensor) -> Tensor | None:
-    if edge_mask is None:
-        return None
+def check_mask(edge_mask: Tensor, graph: Graph, value: Tensor) -> None:
+    """Raises unless ``edge_mask`` is [E, H] on the device of ``value`` and needs no gradient."""
     check_tensor("edge_mask", edge_mask, (graph.num_edges, value.size(1)), "[E, H]", value)
     if edge_mask.requires_grad:
         raise ArgumentError(
             "edge_mask: has no gradient here; detach it, or multiply what return_attention_weights returns."
         )
-    return edge_mask
