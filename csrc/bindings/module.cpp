@@ -84,7 +84,6 @@ NB_MODULE(_native, m) {
           },
           "edges_per_item"_a)
       .def("free_narrow_col", &onehop::Csr::free_narrow_col)
-      .def("free_hub_cols", &onehop::Csr::free_hub_cols, "hubs"_a)
       .def(
           "transpose",
           [](const onehop::Csr& csr, bool wide_perm, int threads) {
@@ -114,10 +113,10 @@ NB_MODULE(_native, m) {
   m.def(
       "aggregate",
       [](const onehop::Csr& csr, int reduce, int dtype, bool out_is_acc, int threads, int prefetch, bool keeps_near,
-         bool narrow_index, int64_t hub_cache, int64_t edges_per_item, int64_t column_tile, int register_block,
-         bool nontemporal, int64_t width, Address x, int64_t x_stride, Address weight, int64_t weight_stride,
-         bool weight_in_graph_order, bool weight_adds, Address col_scale, Address row_scale, Address out,
-         int64_t out_stride, Address ties, Address generated) {
+         bool narrow_index, int64_t edges_per_item, int64_t column_tile, int register_block, bool nontemporal,
+         int64_t width, Address x, int64_t x_stride, Address weight, int64_t weight_stride, bool weight_in_graph_order,
+         bool weight_adds, Address col_scale, Address row_scale, Address out, int64_t out_stride, Address ties,
+         Address generated) {
         const auto& work = csr.work(edges_per_item);
         const auto slots = slots_for(work, width * acc_bytes(dtype) * (ties != 0 ? 2 : 1));
         if (narrow_index && csr.cols > onehop::Csr::kMostNarrowCols) throw std::invalid_argument("too many columns");
@@ -148,7 +147,6 @@ NB_MODULE(_native, m) {
                                      at(ties),
                                      slots.data(),
                                      narrow_index ? narrow_col->as<uint16_t>() : nullptr,
-                                     hub_cache,
                                      static_cast<const onehop::Generated*>(at(generated))});
       },
       Released());

@@ -309,7 +309,6 @@ int64_t Csr::bytes() const {
   const std::lock_guard<ForkSafeMutex> lock(mutex_);
   int64_t total = rowptr.bytes() + col.bytes() + perm.bytes() + row_of.bytes();
   if (narrow_col_ != nullptr) total += narrow_col_->bytes();
-  for (const auto& [hubs, made] : hub_cols_) total += made != nullptr ? made->col.bytes() + made->hubs.bytes() : 0;
   return total;
 }
 

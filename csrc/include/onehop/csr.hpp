@@ -33,15 +33,6 @@ struct WorkList {
   int64_t most_edges = 0;  // of any item: the size of its scratch
 };
 
-// A graph's columns where the most read ones, its hubs, have numbers of their own: hub h of n is h - n, which is
-// negative. So the rows of hubs can be read from one place, where they lie side by side, and all others from where they
-// were. Of columns that are read equally often the first is a hub.
-struct HubCols {
-  Block col;   // int32 [edges], and Csr::kPadding more that may be read ahead
-  Block hubs;  // int32 [count]: the columns, ascending
-  int64_t count = 0;
-};
-
 // Rows cost about as much as this many edges, when work is cut into even pieces.
 inline constexpr int64_t kEdgesPerRow = 2;
 
@@ -65,11 +56,6 @@ class Csr {
   void free_narrow_col() const;
   static constexpr int64_t kMostNarrowCols = int64_t{1} << 16;
 
-  // The columns with this many hubs, or as many as there are columns; made when first asked for, and kept until they
-  // are freed. Null when memory runs out.
-  std::shared_ptr<const HubCols> hub_cols(int64_t hubs) const;
-  void free_hub_cols(int64_t hubs) const;
-
   // The cut into items of about `edges_per_item` edges; made once per size and kept. Rows longer than an
   // item are cut, shorter ones never. Depends on the graph and the size alone, so sums keep their order.
   const WorkList& work(int64_t edges_per_item) const;
@@ -79,7 +65,6 @@ class Csr {
   mutable ForkSafeMutex mutex_;
   mutable std::unordered_map<int64_t, std::unique_ptr<WorkList>> work_;
   mutable std::shared_ptr<const Block> narrow_col_;  // null until it is made
-  mutable std::unordered_map<int64_t, std::shared_ptr<const HubCols>> hub_cols_;
 };
 
 enum class BuildError { none, row_out_of_range, col_out_of_range, out_of_memory };

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any, Self
 
 from onehop.errors import ArgumentError
 from onehop.plans.plan import MOST_COUNT, Plan
@@ -16,6 +17,8 @@ INDICES = ("int32", "int16")
 # Sources that an unsigned number of 16 bits can name (Csr::kMostNarrowCols).
 MOST_NARROW_SOURCES = 1 << 16
 PREFETCH_HINTS = ("L1", "L2")
+# A field of earlier plans, by default 0. Kernels no longer have it: with any other value a plan cannot run.
+REMOVED_FIELD = "hub_cache"
 # A name becomes the name of a file.
 _GENERATED = re.compile(r"[a-z0-9-]{0,200}")
 
@@ -46,11 +49,6 @@ class CpuPlan(Plan):
         index: What the numbers of sources are read as: "int32", or "int16" (without a sign), possible up to
             65,536 sources. The graph then keeps a second copy of its columns, 2 bytes an edge. Of sums and
             means, and of max and min without weights; all else reads 32 bits.
-        hub_cache: How many of the most read sources are copied side by side before a call, from where their
-            rows are then read; 0 means none. The graph then keeps a second copy of its columns, 4 bytes an
-            edge, for each such number. Of sums and means of float32 without weights and scales of sources,
-            of features without gaps, where it takes the place of narrow columns and generated kernels; all
-            else ignores it.
         generated: Name of a kernel that was generated for one width and dtype, and is used for these; empty
             means the built-in kernels. Of aggregation alone. Made by ``onehop.tune(..., codegen=True)``.
     """
@@ -65,8 +63,21 @@ class CpuPlan(Plan):
     ordering: str = "none"
     storage: str = "same"
     index: str = "int32"
-    hub_cache: int = 0
     generated: str = ""
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """The plan with these fields; those that are omitted have their defaults.
+
+        An earlier plan's ``hub_cache`` of 0, its default, is ignored.
+
+        Raises:
+            ArgumentError: ``values`` is not a dictionary, has a field that such plans do not have, or a value
+                that they cannot have.
+        """
+        if isinstance(values, dict) and values.get(REMOVED_FIELD) == 0:
+            values = {name: value for name, value in values.items() if name != REMOVED_FIELD}
+        return super(CpuPlan, cls).from_dict(values)
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -76,7 +87,6 @@ class CpuPlan(Plan):
             ("column_tile", 0, MOST_COUNT),
             ("register_block", 0, MOST_REGISTER_BLOCK),
             ("threads", 0, MOST_COUNT),
-            ("hub_cache", 0, MOST_COUNT),
         ):
             value = getattr(self, name)
             if type(value) is not int or value < least:

@@ -23,6 +23,7 @@ from typing import Any
 
 from onehop import config, processor
 from onehop.errors import ArgumentError
+from onehop.plans.cpu import REMOVED_FIELD
 from onehop.plans.entry import Tuned
 
 LOGGER = logging.getLogger("onehop")
@@ -82,7 +83,7 @@ def load(of: dict[str, Any] | None = None) -> list[Any]:
     if document.get("digest") != _digest(entries):
         set_aside(_fault(entries), of)
         return []
-    return entries
+    return [entry for entry in entries if not _needs_removed(entry)]
 
 
 def save(entries: list[dict[str, Any]], of: dict[str, Any] | None = None) -> bool:
@@ -164,6 +165,12 @@ def _fault(entries: list[Any]) -> str:
         except ArgumentError as error:
             return str(error)
     return "its digest is not that of its plans"
+
+
+def _needs_removed(entry: Any) -> bool:
+    """Return whether an entry's plan needs a kernel that was removed; its case is tuned again."""
+    plan = entry.get("plan") if isinstance(entry, dict) else None
+    return isinstance(plan, dict) and plan.get(REMOVED_FIELD, 0) != 0
 
 
 def _is_of_another_machine(file: Path, of: dict[str, Any]) -> bool:

@@ -19,8 +19,6 @@ _LEAST_TILE_BYTES = 128
 # Orders do not pay where one thread's cache holds x, or on graphs too small to notice.
 _LEAST_ORDERED_EDGES = 1 << 15
 _ORDERS = ("community", "rcm", "degree")
-# Hubs' rows are to answer most of the reads: below, packing them moves too little out of the others' way.
-_HUBS_READS = 0.5
 # One thread is worth a try up to this many times the work below which the default takes one.
 _SERIAL_RANGE = 32
 
@@ -65,8 +63,6 @@ def axes(
         found["ordering"] = ("none", *_ORDERS)
     if sources <= MOST_NARROW_SOURCES:
         found["index"] = INDICES
-    if dtype == torch.float32 and sources * row_bytes > processor.last_level_cache_bytes() > 0:
-        found["hub_cache"] = (0, *_hubs(graph, operation.transposed, row_bytes))
     found["column_tile"] = _tiles(sources, edges, width, dtype.itemsize, default.column_tile)
     found["prefetch"] = tuple(sorted({*_PREFETCHES, default.prefetch}))
     found["prefetch_hint"] = PREFETCH_HINTS
@@ -86,15 +82,6 @@ def axes(
         for name, values in found.items()
         if name in operation.axes and set(values) != {values[0]}
     }
-
-
-def _hubs(graph: Graph, transposed: bool, row_bytes: int) -> list[int]:
-    """As many hubs as half of the second cache and a quarter of the last hold, where they get most reads."""
-    caches = processor.caches()
-    sizes = {caches.get(2, 0) // 2, processor.last_level_cache_bytes() // 4}
-    reads = (graph.in_degrees if transposed else graph.out_degrees).sort(descending=True).values.cumsum(0)
-    counts = sorted(size // row_bytes for size in sizes if row_bytes <= size < len(reads) * row_bytes)
-    return [count for count in counts if reads[count - 1] >= _HUBS_READS * graph.num_edges]
 
 
 def _tiles(sources: int, edges: int, width: int, itemsize: int, default: int) -> tuple[int, ...]:

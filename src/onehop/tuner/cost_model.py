@@ -1,6 +1,6 @@
 """What a plan is expected to take, from the order of reads and the machine's speeds.
 
-``time = passes * (edges * row + index) + writes + hubs + pieces``
+``time = passes * (edges * row + index) + writes + pieces``
 
 - ``passes``: how often the graph is gone over, width / column tile.
 - ``row``: the time of reading one row's tile, the mean over caches and memory of
@@ -10,8 +10,6 @@
 - ``index``: 4 bytes an edge (2 with narrow columns) and 8 a row, at the speed of memory.
 - ``writes``: the result, twice where it passes through the caches to memory, once where it goes past them;
   and where it passes through them in another order, the jump to each row.
-- ``hubs``: where they are laid side by side, their rows are read and written once more. What is gained by
-  it, fewer pages, is left out below; so the model alone never chooses it.
 - ``pieces``: handing out work, the idle end of the last round, and waking threads.
 
 Left out: pages (TLB), the banks of memory, and how rows fall onto sets of a cache. So the model ranks plans;
@@ -94,10 +92,6 @@ class CostModel:
             time += time / max(items, threads) * (threads - 1) / 2 + passes * WAKE_S
         if plan.storage == "bfloat16":
             time += self.sources * self.width * (self.itemsize + itemsize) / speeds.write_bps
-        if plan.hub_cache:
-            hubs, row_bytes = min(plan.hub_cache, self.sources), self.width * self.itemsize
-            far = speeds.row_s(len(speeds.levels), row_bytes, plan.prefetch) * slower
-            time += hubs * (far + row_bytes / speeds.write_bps)
         return min(time, edges * self.width * itemsize / _SLOWEST_BPS + WAKE_S)
 
     def _row_s(self, plan: CpuPlan, tile_bytes: int) -> float:

@@ -22,11 +22,10 @@ FIELDS = (
     "threads",
     "ordering",
     "index",
-    "hub_cache",
     "storage",
 )
 # Of these, what the kernels of max and min heed.
-_EXTREMUM_FIELDS = tuple(name for name in FIELDS if name not in ("prefetch_hint", "storage", "hub_cache"))
+_EXTREMUM_FIELDS = tuple(name for name in FIELDS if name not in ("prefetch_hint", "storage"))
 
 
 _SITE = Site(CpuBackend, torch.device("cpu"))

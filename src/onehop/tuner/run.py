@@ -178,9 +178,6 @@ class Run:
             for index in self.axes.get("index", ()):
                 if index == "int16" and (ordering, index) != (chosen.ordering, chosen.index):
                     csr.free_narrow_col()
-            for hubs in self.axes.get("hub_cache", ()):
-                if (ordering, hubs) != (chosen.ordering, chosen.hub_cache):
-                    csr.free_hub_cols(hubs)
 
 
 def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:

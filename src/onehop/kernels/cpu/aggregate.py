@@ -115,7 +115,6 @@ def _run(
             plan.prefetch,
             plan.prefetch_hint == "L1",
             narrow,
-            plan.hub_cache,
             plan.edges_per_item,
             plan.column_tile,
             plan.register_block,

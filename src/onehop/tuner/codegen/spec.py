@@ -68,7 +68,6 @@ inline namespace ONEHOP_ISA {{
 
 struct Fixed {{
   using Column = {COLUMNS[self.index]};
-  static constexpr bool kHubs = false;
   static constexpr int64_t kColumns = {self.columns}, kStride = {self.stride};
   static constexpr int kPrefetch = {self.prefetch}, kKeep = {KEEP[self.keep]};
   static constexpr int kChains = {self.chains}, kBlock = {self.block};

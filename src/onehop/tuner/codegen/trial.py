@@ -68,7 +68,6 @@ class Job(ctypes.Structure):
         ("nontemporal", ctypes.c_bool),
         ("keeps_near", ctypes.c_bool),
         ("prefetch", ctypes.c_int),
-        ("hubs_apart", ctypes.c_int64),
     )
 
 
