@@ -474,7 +474,7 @@ def test_cases_suit_each_other_by_width_alone(graph):
         ({"device": "cuda", "fields": ["prefetch"]}, "fields: expected some of ordering, short_edges"),
         ({"device": "cuda", "op": "abacus"}, "op: expected one of aggregate, .*, gatv2, got"),
         ({"device": "cuda", "dtype": torch.int32}, "dtype: the backend triton computes in float32"),
-        ({"heads": 2}, "heads: they count on GPUs alone"),
+        ({"heads": 2}, "heads: they are for GPUs only"),
         ({"op": "gat"}, "op: expected one of aggregate"),
     ],
 )

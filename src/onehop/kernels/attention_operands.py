@@ -1,4 +1,4 @@
-"""What an attention operator works on, as backends and kernels get it."""
+"""Operands of attention operators, as backends and kernels get them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +10,7 @@ Rule = Literal["gat", "gatv2", "dot"]
 
 @dataclass(frozen=True, slots=True)
 class AttentionOperands:
-    """One call. Features have one dtype; what is marked "acc" has its accumulator's.
+    """One call. Features have one dtype; operands marked "acc" have its accumulator's.
 
     Scores, with j an edge's source and i its destination:
 
@@ -19,7 +19,7 @@ class AttentionOperands:
     - "dot": factor * query[i] . (key[j] + edge); the edge's features are added to value[j] too
 
     Attributes:
-        rule: How scores are made.
+        rule: The formula of the scores.
         value: [num_src, H, V].
         key: gat: acc [num_src, H]; dot: [num_src, H, D]; gatv2: None.
         query: gat: acc [num_dst, H]; else [num_dst, H, D].
@@ -29,7 +29,7 @@ class AttentionOperands:
         mask: acc [E, H], multiplies the softmaxed weights; None means 1.
         factor: The leaky relu's slope, or the scale of dot products.
         dropout: Probability of dropping a weight.
-        seed: Of the dropout, in [0, 2^63).
+        seed: Seed of the dropout, in [0, 2^63).
     """
 
     rule: Rule
@@ -46,18 +46,18 @@ class AttentionOperands:
 
     @property
     def heads(self) -> int:
-        """H."""
+        """Number of heads, H."""
         return self.value.size(1)
 
     @property
     def masks_returned_weights(self) -> bool:
-        """Whether the weights that are returned are those after dropout and mask, as PyG's layers have it."""
+        """Return whether the returned weights include dropout and mask, as in PyG's layers."""
         return self.rule != "dot"
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionGrads:
-    """Gradients, each of its operand's shape and dtype; None where not asked for."""
+    """Gradients, each of its operand's shape and dtype; None where not requested."""
 
     value: Tensor | None
     key: Tensor | None

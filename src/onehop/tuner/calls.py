@@ -22,12 +22,12 @@ _SLOPE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where calls run.
+    """A place for calls to run.
 
     Attributes:
         backend: Makes a backend that follows a plan; its default for None.
-        device: Of the operands.
-        heads: H, of what has heads.
+        device: Device of the operands.
+        heads: H, for operators with heads.
     """
 
     backend: Callable[[Any], Backend]
@@ -35,7 +35,7 @@ class Site:
     heads: int = 1
 
     def random(self, *shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
-        """Numbers that are the same on every device."""
+        """Random numbers that are the same on every device."""
         return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), device="cpu").to(
             self.device, dtype
         )
@@ -124,7 +124,7 @@ def attention(site: Site, rule: Rule, *, forward: bool, backward: bool) -> Maker
 def _operands(
     site: Site, rule: Rule, graph: Graph, width: int, dtype: torch.dtype
 ) -> tuple[AttentionOperands, tuple[bool, ...]]:
-    """Operands without edge features or dropout, and which gradients there are."""
+    """Operands without edge features or dropout, and the gradients to compute."""
     acc = torch.float64 if dtype == torch.float64 else torch.float32
     heads, head_width = site.heads, width // site.heads
     value = site.rows(graph.num_src, width, dtype)

@@ -1,4 +1,4 @@
-"""What can be tuned on the CPU: each operation as a call on random operands, with the plan given."""
+"""The operations that can be tuned on the CPU: each a call on random operands, with the plan given."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from onehop.tuner import calls
 from onehop.tuner.calls import Maker, Site
 
 REDUCTIONS = ("sum", "mean", "max", "min")
-# What `tune` calls them.
+# Values of ``op`` in `tune`.
 OPS = ("aggregate", "sddmm", "edge_softmax", "attention")
 FIELDS = (
     "prefetch",
@@ -24,7 +24,7 @@ FIELDS = (
     "index",
     "storage",
 )
-# Of these, what the kernels of max and min heed.
+# The fields among these that the kernels of max and min use.
 _EXTREMUM_FIELDS = tuple(name for name in FIELDS if name not in ("prefetch_hint", "storage"))
 
 
@@ -36,9 +36,9 @@ class Operation:
     """One direction of one operation.
 
     Attributes:
-        name: Of :data:`onehop.plans.cases.OPERATIONS`.
+        name: One of :data:`onehop.plans.cases.OPERATIONS`.
         transposed: Whether rows are sources.
-        axes: The fields of a plan that its kernel heeds.
+        axes: The fields of a plan that its kernel uses.
         reads_two: Whether each edge reads a row of two tensors.
         make: Draws operands for a graph, a width and a dtype; returns the call.
     """
@@ -51,7 +51,7 @@ class Operation:
 
 
 def operations(op: str, reduce: str, backward: bool) -> tuple[Operation, ...]:
-    """The directions that tuning ``op`` is about, forward first.
+    """The directions of tuning ``op``, forward first.
 
     Raises:
         ArgumentError: ``op`` or ``reduce`` is unknown.

@@ -20,7 +20,7 @@ class Command(NamedTuple):
     """A command that went out.
 
     Attributes:
-        clock: Its first clock; the first there is, is 1.
+        clock: Its first clock; clocks count from 1.
         name: ACT, PRE, PREA (all banks), RD, WR or REF.
         rank: Its rank.
         bank_group: Its bank group; -1 for all.
@@ -49,18 +49,18 @@ class CommandLog:
     table: NDArray[np.int64]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of commands."""
         return len(self.table)
 
     def __iter__(self) -> Iterator[Command]:
-        """Each of them."""
+        """Iterate over the commands."""
         for clock, name, rank, bank_group, bank, row, column in self.table.tolist():
             yield Command(clock, COMMANDS[name], rank, bank_group, bank, row, column)
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Where a simulator stands that ends when the last request is taken in: others end there.
+    """State when the last request is accepted: simulators that stop there report these counts.
 
     Attributes:
         cycles: Clocks until then.
@@ -73,12 +73,12 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """What the command level finds.
+    """Result of a command-level run.
 
     Attributes:
         counts: Commands and clocks of the whole run.
-        accepted: Where it stood when the last request was taken in.
-        log: Every command, where that was asked for.
+        accepted: The state when the last request was accepted.
+        log: Every command; None unless it was requested.
     """
 
     counts: Counts
@@ -89,16 +89,16 @@ class CommandRun:
 def serve(
     dram: Dram, layout: Layout, requests: Requests, *, queue: int, refresh: bool, scheduler: str, log: bool
 ) -> CommandRun:
-    """Serves requests in the order given, one of which arrives a clock where its queue has room.
+    """Serves requests in the given order; one arrives a clock while its queue has room.
 
     Args:
         dram: The device.
-        layout: How bursts lie in the ranks; it says how many ranks there are.
+        layout: The address layout; it fixes the number of ranks.
         requests: What to read and write.
-        queue: Requests of a kind that wait.
+        queue: Waiting requests of a kind, at most.
         refresh: Whether all banks of every rank are refreshed every REFI.
         scheduler: ``fr_fcfs`` or ``fr_fcfs_rows``.
-        log: Whether to put down every command.
+        log: Whether to record every command.
 
     Raises:
         ArgumentError: A burst lies outside the ranks.
@@ -132,7 +132,7 @@ def serve(
 
 
 def _copied(kept: extension.DramCommandLog) -> CommandLog:
-    """The extension's log, in memory of ours."""
+    """Copies the extension's log into NumPy's memory."""
     table = np.empty((len(kept), 7), dtype=np.int64)
     kept.copy_to(table.ctypes.data)
     return CommandLog(table)

@@ -1,4 +1,4 @@
-"""The curve: what a burst costs by the length of runs, between runs of the command level."""
+"""The curve: the cost of a burst by the length of runs, interpolated between command-level runs."""
 
 import math
 from bisect import bisect_right
@@ -9,7 +9,7 @@ from onehop.machines.dram.report import Counts
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a burst costs in traffic without an end.
+    """Cost of a burst in endless traffic.
 
     Attributes:
         cycles: Clocks.
@@ -28,10 +28,10 @@ class Cost:
         return cls(counts.cycles / bursts, counts.activations / bursts, counts.row_misses / bursts)
 
     def counts(self, bursts: int, op: str, refi: int, refreshed_ranks: int) -> Counts:
-        """What so many bursts come to.
+        """Counts for a number of bursts.
 
         Args:
-            bursts: How many.
+            bursts: Number of bursts.
             op: ``read`` or ``write``.
             refi: Clocks between refreshes.
             refreshed_ranks: Ranks that are refreshed.
@@ -64,7 +64,7 @@ class Curve:
     costs: tuple[Cost, ...]
 
     def at(self, length: int) -> Cost:
-        """The cost at a length: straight over its logarithm between two points, the ends' beyond them."""
+        """The cost at a length: linear in its logarithm between two points, constant beyond the ends."""
         right = bisect_right(self.lengths, length)
         if right == 0 or right == len(self.lengths):
             return self.costs[max(0, right - 1)]

@@ -11,7 +11,7 @@ WINDOWS, RANKS = 2, 2
 # Of a window: reading a rank's adjacency; feature reads of a rank's own bundle, for whole vectors; both
 # ranks' outputs, and the finals, over the channel; a rank's write-back; a bundle read, and a copy written.
 ADJACENCY, FEATURES, OUTPUTS, FINALS, WRITE_BACK, BUNDLE = 2.0, (6.0, 4.0), 4.0, 2.0, 1.0, 1.0
-# Of the instructions for one rank, which prior machines send.
+# Instructions for one rank, which prior machines send.
 INSTRUCTIONS = 1.0
 
 
@@ -20,9 +20,9 @@ class Case:
     """A schedule.
 
     Attributes:
-        name: The figure's letter and what it shows.
-        total_ns: When it ends.
-        events: What every rank and the channel did.
+        name: The figure's letter and subject.
+        total_ns: Its end.
+        events: Events of every rank and the channel.
     """
 
     name: str
