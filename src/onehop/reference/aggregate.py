@@ -1,4 +1,4 @@
-"""What ``onehop.aggregate`` computes."""
+"""Naive ``onehop.aggregate``."""
 
 import torch
 from torch import Tensor

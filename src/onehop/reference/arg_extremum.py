@@ -1,4 +1,4 @@
-"""What ``onehop.ops.arg_extremum`` computes."""
+"""Naive ``onehop.ops.arg_extremum``."""
 
 import math
 

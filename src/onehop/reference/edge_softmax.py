@@ -1,4 +1,4 @@
-"""What ``onehop.edge_softmax`` computes."""
+"""Naive ``onehop.edge_softmax``."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What ``onehop.fusedmm`` computes."""
+"""Naive ``onehop.fusedmm``."""
 
 from torch import Tensor
 

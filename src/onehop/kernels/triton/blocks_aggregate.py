@@ -37,7 +37,7 @@ def block_sum(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """[16, FEATURES]: the sums over some columns of a window."""
+    """Return [16, FEATURES]: the sums over some columns of a window."""
     total = tl.zeros([16, FEATURES], tl.float32)
     for at in tl.range(begin, end, COLUMNS, num_stages=STAGES):
         place, inside, row, word, present = window_columns(source, members, at, end, COLUMNS)
@@ -85,7 +85,7 @@ def block_sum_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A program takes one item, COLUMNS of its columns at a time, for FEATURES columns of x."""
+    """Processes one item per program, COLUMNS of its columns at a time, for FEATURES columns of x."""
     item = tl.program_id(0)
     row, there, whole, slot, part, _filled = window_rows(item_window, item_piece, row_slot, item, rows, SPLIT)
     begin, end = tl.load(item_begin + item), tl.load(item_end + item)
@@ -108,9 +108,9 @@ def block_sum_kernel(
 
 
 def applies(x: Tensor, weight: Tensor | None) -> bool:
-    """Whether a sum can go this way: of 16-bit features, with one weight an edge or none.
+    """Return whether blocks can compute a sum: 16-bit features, with at most one weight an edge.
 
-    Tensor cores would cut float32 down to 11 bits.
+    Tensor cores would round float32 to 11 bits.
     """
     return x.dtype in DTYPES and (weight is None or weight.dim() == 1)
 
@@ -128,12 +128,12 @@ def aggregate(
 
     Args:
         blocks: The graph's windows, on the device of x.
-        plan: How to go over them.
+        plan: The kernels' parameters.
         x: [cols, F], of 16 bits.
         weight: float32 [E], in the caller's edge order.
         src_scale: float32 [cols].
         dst_scale: float32 [rows].
-        widen: Return float32 in place of x's dtype.
+        widen: Return float32 instead of x's dtype.
 
     Returns:
         [rows, F].

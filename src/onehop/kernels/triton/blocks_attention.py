@@ -23,9 +23,9 @@ _LEAST_WIDTH = 16
 
 
 def applies(operands: AttentionOperands) -> bool:
-    """Whether attention can go this way: by dot products, of 16-bit features, of edges that bring nothing.
+    """Return whether blocks can compute attention: dot products of 16-bit features, without edge features.
 
-    Heads of more than 128 columns cannot, nor can a mask that is given.
+    Heads of more than 128 columns and explicit masks are not supported.
     """
     return (
         operands.rule == "dot"
@@ -37,7 +37,7 @@ def applies(operands: AttentionOperands) -> bool:
 
 
 class _Call:
-    """What every kernel of one call is given."""
+    """The common arguments of the kernels of one call."""
 
     def __init__(self, plan: TritonPlan, operands: AttentionOperands) -> None:
         self.plan, self.operands = plan, operands
@@ -90,12 +90,12 @@ def attend(blocks: Blocks, plan: TritonPlan, operands: AttentionOperands) -> tup
 
     Args:
         blocks: The graph's windows, on the device of the operands.
-        plan: How to go over them.
-        operands: What it works on.
+        plan: The kernels' parameters.
+        operands: The operands.
 
     Returns:
         The output [rows, H, V]; float32 [rows, 2, H], largest scores and inverse sums of exponentials; and an
-        empty tensor in place of weights.
+        empty tensor instead of weights.
     """
     call, value = _Call(plan, operands), operands.value
     heads, width = value.shape[1:]
@@ -149,13 +149,13 @@ def attend_grad(
 
     Args:
         blocks: The graph's windows, on the device of the operands.
-        transposed: Those of the transposed graph.
-        plan: How to go over both.
-        operands: What ``attend`` worked on.
+        transposed: The items of the transposed graph.
+        plan: The kernels' parameters, for both.
+        operands: The operands of ``attend``.
         out: Its output.
         softmax: Its second result.
-        grad: To the output.
-        wanted: Which gradients, in the order of AttentionGrads.
+        grad: Gradient to the output.
+        wanted: The gradients to compute, in the order of AttentionGrads.
     """
     call = _Call(plan, operands)
     for_value, for_key, for_query = wanted[:3]
@@ -178,7 +178,7 @@ def attend_grad(
                 COLUMNS=columns_at_a_time(plan),
             )
         if transposed.items and operands.heads and (for_value or for_key):
-            # Its two sums take registers, of which as many columns as elsewhere would leave too few.
+            # Its two sums need registers, so fewer columns are processed at a time than elsewhere.
             call.run(
                 block_grad_src_kernel,
                 transposed,
@@ -203,7 +203,7 @@ def attend_grad(
 
 
 def _result(of: Tensor | None, blocks: Blocks, wanted: bool) -> tuple[Tensor | None, Tensor | None]:
-    """Where the gradient to a tensor goes, and float32 [slots, H * D] for the parts of rows that were cut."""
+    """The tensor for a gradient, and float32 [slots, H * D] for the parts of split rows."""
     if of is None or not wanted:
         return None, None
     slots = None

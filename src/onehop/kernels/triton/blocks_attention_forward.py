@@ -39,7 +39,7 @@ def block_attention(
     BLOCK_V: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Of some columns of a window: largest scores, sums of exponentials, weighted values [16, BLOCK_V]."""
+    """Attends over some columns of a window: maxima, sums of exponentials, weighted values [16, BLOCK_V]."""
     column, value_column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V)
     largest = tl.full([16], float("-inf"), tl.float32)
     total = tl.zeros([16], tl.float32)
@@ -94,7 +94,7 @@ def block_attend_kernel(
     BLOCK_V: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A program takes one item and head, COLUMNS of its columns at a time."""
+    """Processes one item and head per program, COLUMNS of its columns at a time."""
     item, head = tl.program_id(0), tl.program_id(1)
     row, there, whole, slot, part, filled = window_rows(item_window, item_piece, row_slot, item, rows, SPLIT)
     begin, end = tl.load(item_begin + item), tl.load(item_end + item)

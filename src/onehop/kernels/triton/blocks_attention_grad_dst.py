@@ -42,7 +42,7 @@ def block_query_grad(
     BLOCK_V: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """[16, BLOCK_D]: the sums over some columns of a window."""
+    """Return [16, BLOCK_D]: the sums over some columns of a window."""
     column, value_column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V)
     total = tl.zeros([16, BLOCK_D], tl.float32)
     for at in tl.range(begin, end, COLUMNS, num_stages=STAGES):
@@ -97,7 +97,7 @@ def block_grad_dst_kernel(
     BLOCK_V: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A program takes one item and head. Statistics are those of :func:`attend_grad_dst_kernel`."""
+    """Processes one item and head per program. Statistics are those of :func:`attend_grad_dst_kernel`."""
     item, head = tl.program_id(0), tl.program_id(1)
     row, there, whole, slot, part, _filled = window_rows(item_window, item_piece, row_slot, item, rows, SPLIT)
     column, value_column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V)
@@ -107,7 +107,7 @@ def block_grad_dst_kernel(
     place = softmax + row * (2 * H) + head
     inverse = tl.load(place + H, mask=there, other=1.0)
     normaliser = tl.load(place, mask=there, other=0.0) - tl.log(tl.where(inverse == 0, 1.0, inverse))
-    # The pieces of a window all write them, and all write the same.
+    # All pieces of a window write the same values.
     place = statistics + row * (2 * H) + head
     tl.store(place, normaliser, mask=there)
     tl.store(place + H, product, mask=there)

@@ -43,7 +43,7 @@ def block_source_grads(
     BLOCK_V: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Over some columns of a window, whose columns are destinations: [16, BLOCK_V] and [16, BLOCK_D]."""
+    """Sums over some columns of a window, which are destinations here: [16, BLOCK_V] and [16, BLOCK_D]."""
     column, value_column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V)
     for_value = tl.zeros([16, BLOCK_V], tl.float32)
     for_key = tl.zeros([16, BLOCK_D], tl.float32)
@@ -75,7 +75,7 @@ def block_source_grads(
 
 @triton.jit
 def store_rows(x, slots, total, row, slot, whole, part, head, column, H: tl.constexpr, D: tl.constexpr):
-    """Rows of one head go to the result, [rows, H, D], or to their slots."""
+    """Stores rows of one head to the result, [rows, H, D], or to their slots."""
     within = (head * D + column)[None, :]
     inside = (column < D)[None, :]
     tl.store(x + row[:, None] * (H * D) + within, total, mask=whole[:, None] & inside)
@@ -120,7 +120,7 @@ def block_grad_src_kernel(
     BLOCK_V: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A program takes one item and head; queries, gradients and statistics of destinations are gathered."""
+    """Processes one item and head per program; gathers destinations' queries, gradients and statistics."""
     item, head = tl.program_id(0), tl.program_id(1)
     row, there, whole, slot, part, _filled = window_rows(item_window, item_piece, row_slot, item, rows, SPLIT)
     begin, end = tl.load(item_begin + item), tl.load(item_end + item)
