@@ -1,8 +1,9 @@
 """Common parts of the kernels over blocks: rows of a window, its columns, products on tensor cores.
 
-Tiles have the axes [16 rows of a window, COLUMNS of its columns]. With COLUMNS = 1, products are computed
-edge by edge: a dense product multiplies features also by the zeros of rows that have no such edge, and zero
-times infinity or NaN is NaN. So a window whose sums contain NaN is computed again this way.
+``windows`` is :class:`onehop.kernels.triton.launch.Windows`. Tiles have the axes [16 rows of a window,
+COLUMNS of its columns]. With COLUMNS = 1, products are computed edge by edge: a dense product multiplies
+features also by the zeros of rows that have no such edge, and zero times infinity or NaN is NaN. So a window
+whose sums contain NaN is computed again this way.
 """
 
 import triton
@@ -17,43 +18,43 @@ EMPTY = tl.constexpr(-2)
 
 
 @triton.jit
-def window_rows(item_window, item_piece, row_slot, item, rows, SPLIT: tl.constexpr):
+def window_rows(windows, item, rows, SPLIT: tl.constexpr):
     """An item's rows, [16], and masks: which exist; which it finishes; slots, and which have one.
 
     The last result marks the rows with edges among those that it finishes. The first piece of a split window
     finishes its rows without edges.
     """
-    row = tl.load(item_window + item).to(tl.int64) * WINDOW + tl.arange(0, WINDOW)
+    row = tl.load(windows.window + item).to(tl.int64) * WINDOW + tl.arange(0, WINDOW)
     there = row < rows
-    slot = tl.load(row_slot + row, mask=there, other=EMPTY)
+    slot = tl.load(windows.row_slot + row, mask=there, other=EMPTY)
     whole, part, filled = there & (slot < 0), slot >= 0, slot == FILLED
     if SPLIT:
-        piece = tl.load(item_piece + item)
+        piece = tl.load(windows.piece + item)
         whole &= tl.full([WINDOW], piece, tl.int32) == 0
         slot += piece
     return row, there, whole, slot.to(tl.int64), part, filled
 
 
 @triton.jit
-def window_columns(source, members, at, end, COLUMNS: tl.constexpr):
+def window_columns(windows, at, end, COLUMNS: tl.constexpr):
     """Some columns' places, sources, and words, [COLUMNS]; and whether each row has each."""
     place = at + tl.arange(0, COLUMNS)
     inside = place < end
-    word = tl.load(members + place, mask=inside, other=0).to(tl.int32)
+    word = tl.load(windows.members + place, mask=inside, other=0).to(tl.int32)
     present = ((word[None, :] >> tl.arange(0, WINDOW)[:, None]) & 1) != 0
-    return place, inside, tl.load(source + place, mask=inside, other=0).to(tl.int64), word, present
+    return place, inside, tl.load(windows.source + place, mask=inside, other=0).to(tl.int64), word, present
 
 
 @triton.jit
-def edge_numbers(first_edge, perm, place, inside, word, present):
+def edge_numbers(windows, place, inside, word, present):
     """The caller's numbers of a tile's edges, int64: a column's edges are stored in the order of its rows."""
     above = word[None, :] & ((1 << tl.arange(0, WINDOW)[:, None]) - 1)
     above -= (above >> 1) & 0x5555
     above = (above & 0x3333) + ((above >> 2) & 0x3333)
     above = (above + (above >> 4)) & 0x0F0F
     count = (above + (above >> 8)) & 0x1F
-    edge = tl.load(first_edge + place, mask=inside, other=0).to(tl.int64)[None, :] + count
-    return tl.load(perm + edge, mask=present, other=0).to(tl.int64)
+    edge = tl.load(windows.first_edge + place, mask=inside, other=0).to(tl.int64)[None, :] + count
+    return tl.load(windows.perm + edge, mask=present, other=0).to(tl.int64)
 
 
 @triton.jit
@@ -104,9 +105,9 @@ def not_numbers(total):
 
 
 @triton.jit
-def kept_edges(first_edge, perm, place, inside, word, present, head, base, threshold, H: tl.constexpr):
+def kept_edges(windows, place, inside, word, present, head, base, threshold, H: tl.constexpr):
     """Return 1 for the edges of a tile that dropout keeps, else 0, by the caller's edge numbers."""
-    number = edge_numbers(first_edge, perm, place, inside, word, present)
+    number = edge_numbers(windows, place, inside, word, present)
     heads = tl.full([1], head, tl.int32)
     drawn = multipliers(None, number, present, heads, base, threshold, 1.0, H, MASK_DROPOUT, tl.float32)
     return tl.sum(drawn, 2)

@@ -36,6 +36,39 @@ def items_of(work: Work, numbered: bool = True) -> Items:
     return Items(work.row, work.begin, work.end, work.slot, work.col, work.perm if numbered else None)
 
 
+class Windows(NamedTuple):
+    """The tensors of :class:`Blocks`, as kernels take them: items, then the columns that they iterate over.
+
+    Without ``first_edge`` and ``perm`` no data are read for single edges.
+    """
+
+    window: Tensor
+    begin: Tensor
+    end: Tensor
+    piece: Tensor
+    row_slot: Tensor
+    source: Tensor
+    members: Tensor
+    first_edge: Tensor | None
+    perm: Tensor | None
+
+
+def windows_of(blocks: Blocks, numbered: bool) -> Windows:
+    """All items; ``numbered``: data are read for every edge, or drawn by its number."""
+    columns = blocks.columns
+    return Windows(
+        blocks.window,
+        blocks.begin,
+        blocks.end,
+        blocks.piece,
+        blocks.row_slot,
+        columns.source,
+        columns.members,
+        columns.first_edge if numbered else None,
+        columns.perm if numbered else None,
+    )
+
+
 def slots_of(work: Work | Blocks) -> Items:
     """The rows that were split, whose edges are their slots."""
     return Items(work.split_row, work.split_begin, work.split_begin[1:], None, None, None)
