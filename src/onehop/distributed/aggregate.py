@@ -5,7 +5,7 @@ from torch import Tensor
 
 from onehop.distributed.checks import check_part, check_rows
 from onehop.distributed.graph import DistributedGraph
-from onehop.distributed.part import Split
+from onehop.distributed.part import EdgeSplit
 from onehop.errors import ArgumentError
 from onehop.ops.aggregate import REDUCTIONS, aggregate as aggregate_here
 from onehop.ops.checks import check_vector
@@ -105,7 +105,7 @@ def _by_rows(
     return torch.cat([inner, aggregate_here(split.second, rows, second, reduce, src_scale, outer_scale)])
 
 
-def split_weight(split: Split, weight: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def split_weight(split: EdgeSplit, weight: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """The values of the edges of either graph."""
     if weight is None:
         return None, None

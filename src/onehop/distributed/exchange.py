@@ -74,9 +74,9 @@ class Exchange:
         self._halo_counts = part.halo_counts.tolist()
         self._number = 0
 
-    def begin(self, x: Tensor) -> "Pending":
+    def begin(self, x: Tensor) -> "PendingExchange":
         """Posts the rows of ``x``, [n, F], that others need."""
-        pending = Pending(self)
+        pending = PendingExchange(self)
         pending.token = _Begin.apply(x, pending)  # type: ignore[no-untyped-call]
         return pending
 
@@ -128,7 +128,7 @@ class Exchange:
         return Messages(works, received, out, sorted(peers))
 
 
-class Pending:
+class PendingExchange:
     """An exchange between its two halves."""
 
     def __init__(self, exchange: Exchange) -> None:
@@ -147,7 +147,7 @@ class Pending:
 
 class _Begin(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, pending: Pending) -> Tensor:
+    def forward(ctx: Any, x: Tensor, pending: PendingExchange) -> Tensor:
         ctx.pending, ctx.shape = pending, tuple(x.shape)
         pending.messages = pending.exchange.forwards(x)
         # It represents the rows in transit, and receives their gradient's place in the backward pass.
@@ -164,7 +164,7 @@ class _Begin(torch.autograd.Function):
 
 class _End(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, token: Tensor, pending: Pending) -> Tensor:
+    def forward(ctx: Any, token: Tensor, pending: PendingExchange) -> Tensor:
         ctx.pending = pending
         assert pending.messages is not None
         halo = pending.messages.wait()

@@ -16,7 +16,7 @@ from onehop.distributed.division import ListDivision
 from onehop.distributed.edges import LocalEdges as LocalEdges
 from onehop.distributed.exchange import Exchange, Traffic
 from onehop.distributed.fingerprint import fingerprint
-from onehop.distributed.part import Part, Split, split_by_row, split_by_source
+from onehop.distributed.part import EdgeSplit, Part, split_by_row, split_by_source
 from onehop.distributed.partition import partition
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
@@ -42,7 +42,7 @@ class DistributedGraph:
         self._ends: Tensor | None = None
         # Weak, for the edges hold the graph, and a graph is in use as long as it is referenced (live.py).
         self._edge_index: weakref.ref[LocalEdges] | None = None
-        self._splits: dict[str, Split] = {}
+        self._splits: dict[str, EdgeSplit] = {}
         self._derived: dict[Hashable, Any] = {}
         live.register(self)
 
@@ -200,13 +200,13 @@ class DistributedGraph:
         return self._folder.tensor(name, self.num_nodes)
 
     @property
-    def by_source(self) -> Split:
+    def by_source(self) -> EdgeSplit:
         """Edges from owned rows, and the others."""
         part = self.part
         return self._split("source", lambda: split_by_source(part.source, part.target, *self._rows))
 
     @property
-    def by_row(self) -> Split:
+    def by_row(self) -> EdgeSplit:
         """Edges of rows without halo sources, and edges of the other rows."""
         part = self.part
         return self._split(
@@ -250,7 +250,7 @@ class DistributedGraph:
     def _rows(self) -> tuple[int, int]:
         return self.num_nodes, self.num_halo
 
-    def _split(self, name: str, make: Callable[[], Split]) -> Split:
+    def _split(self, name: str, make: Callable[[], EdgeSplit]) -> EdgeSplit:
         if name not in self._splits:
             self._splits[name] = make()
         return self._splits[name]

@@ -71,7 +71,7 @@ ARRAYS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class EdgeSplit:
     """The edges of a part in two graphs: the first needs nothing from other processes.
 
     Attributes:
@@ -87,11 +87,11 @@ class Split:
     of_second: Tensor
 
 
-def split_by_source(source: Tensor, target: Tensor, rows: int, halo: int) -> Split:
+def split_by_source(source: Tensor, target: Tensor, rows: int, halo: int) -> EdgeSplit:
     """Edges from owned rows, and edges from halo rows; both graphs have all rows."""
     remote = source >= rows
     inner, outer = (~remote).nonzero().squeeze(1), remote.nonzero().squeeze(1)
-    return Split(
+    return EdgeSplit(
         Graph.from_edge_index(torch.stack([source[inner], target[inner]]), size=(rows, rows)),
         Graph.from_edge_index(torch.stack([source[outer] - rows, target[outer]]), size=(halo, rows)),
         inner,
@@ -99,11 +99,11 @@ def split_by_source(source: Tensor, target: Tensor, rows: int, halo: int) -> Spl
     )
 
 
-def split_by_row(source: Tensor, target: Tensor, rows: int, halo: int, inner_rows: int) -> Split:
+def split_by_row(source: Tensor, target: Tensor, rows: int, halo: int, inner_rows: int) -> EdgeSplit:
     """Edges of rows whose sources are all owned, and edges of the other rows, from all sources."""
     boundary = target >= inner_rows
     inner, outer = (~boundary).nonzero().squeeze(1), boundary.nonzero().squeeze(1)
-    return Split(
+    return EdgeSplit(
         Graph.from_edge_index(torch.stack([source[inner], target[inner]]), size=(rows, inner_rows)),
         Graph.from_edge_index(
             torch.stack([source[outer], target[outer] - inner_rows]), size=(rows + halo, rows - inner_rows)

@@ -25,11 +25,11 @@ def sum_over_processes(values: Tensor, group: dist.ProcessGroup | None = None) -
     Raises:
         CommunicationError: Another process ended or did not answer.
     """
-    out: Tensor = _Sum.apply(values, group)  # type: ignore[no-untyped-call]
+    out: Tensor = _SumOverProcesses.apply(values, group)  # type: ignore[no-untyped-call]
     return out
 
 
-class _Sum(torch.autograd.Function):
+class _SumOverProcesses(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, group: dist.ProcessGroup | None) -> Tensor:
         ctx.group = group

@@ -57,7 +57,7 @@ def aggregate(
     if kept is None or not kept.is_of(parts):
         values = _values(graph, transposed, x, *parts)
         layout = _layout(graph, transposed, x.device)
-        kept = _Kept(_matrix(layout, values, rows, x.size(0)), values.nbytes, tuple(map(_named, parts)))
+        kept = _KeptMatrix(_matrix(layout, values, rows, x.size(0)), values.nbytes, tuple(map(_named, parts)))
         graph.derived[key] = kept
     out: Tensor = torch.sparse.mm(kept.matrix, x)
     return out
@@ -67,7 +67,7 @@ _Name = tuple["weakref.ref[Tensor]", int] | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptMatrix:
     """A matrix, and the identities of the tensors that its values were computed from."""
 
     matrix: Tensor

@@ -67,7 +67,7 @@ def load(of: dict[str, Any] | None = None) -> list[Any]:
     except OSError as error:
         LOGGER.warning("%s cannot be read (%s): untuned plans are used.", file, error)
         return []
-    except _Damaged as error:
+    except _DamagedFile as error:
         set_aside(str(error), of)
         return []
     if _of_another_machine(document, of):
@@ -122,7 +122,7 @@ def set_aside(reason: str, of: dict[str, Any] | None = None) -> None:
     LOGGER.warning("%s is damaged (%s): it is now %s, and plans are tuned anew.", file, reason, aside.name)
 
 
-class _Damaged(ValueError):
+class _DamagedFile(ValueError):
     """The content of a file is not what was written."""
 
 
@@ -130,7 +130,7 @@ def _document(file: Path) -> dict[str, Any]:
     """The content of a file; its plans are an unchecked list.
 
     Raises:
-        _Damaged: It was not written by :func:`save`, or not as a whole.
+        _DamagedFile: It was not written by :func:`save`, or not as a whole.
         OSError: It cannot be read.
     """
     # A pipe in its place would block readers for ever.
@@ -139,14 +139,14 @@ def _document(file: Path) -> dict[str, Any]:
         if not stat.S_ISREG(told.st_mode):
             raise OSError(f"{file} is not a regular file")
         if told.st_size > _MOST_BYTES:
-            raise _Damaged(f"it has {told.st_size} bytes, and at most {_MOST_BYTES} are written")
+            raise _DamagedFile(f"it has {told.st_size} bytes, and at most {_MOST_BYTES} are written")
         text = opened.read()
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _Damaged(str(error)) from error
+        raise _DamagedFile(str(error)) from error
     if not isinstance(document, dict) or not isinstance(document.get("plans"), list):
-        raise _Damaged("expected an object with a list of plans")
+        raise _DamagedFile("expected an object with a list of plans")
     return document
 
 
@@ -177,7 +177,7 @@ def _needs_removed(entry: Any) -> bool:
 def _is_of_another_machine(file: Path, of: dict[str, Any]) -> bool:
     try:
         return _of_another_machine(_document(file), of)
-    except (FileNotFoundError, _Damaged):
+    except (FileNotFoundError, _DamagedFile):
         return False  # load() renames a damaged one
 
 

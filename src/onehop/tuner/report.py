@@ -8,7 +8,7 @@ from onehop.tuner.search import Budget
 Progress = Callable[[str, float], None]
 
 
-class Report:
+class ProgressReport:
     """Progress reports to the caller."""
 
     def __init__(self, progress: Progress | None, budget: Budget) -> None:

@@ -18,7 +18,7 @@ from onehop.tuner.cost_model import CostModel
 from onehop.tuner.generation import Generation
 from onehop.tuner.operations import Operation
 from onehop.tuner.orders import make_orders
-from onehop.tuner.report import Report
+from onehop.tuner.report import ProgressReport
 from onehop.tuner.search import Budget, Search, Steps
 from onehop.tuner.speeds import speeds
 
@@ -35,7 +35,7 @@ _SEARCH_SHARE = 0.5
 _CONVINCING = 0.9
 
 
-class Run:
+class CpuRun:
     """Tuning of one direction at one width."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Run:
         lossy: bool,
         free: Sequence[str],
         budget: Budget,
-        report: Report,
+        report: ProgressReport,
         before: Tuned[CpuPlan] | None,
         codegen: bool = False,
     ) -> None:

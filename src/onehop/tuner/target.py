@@ -20,8 +20,8 @@ from onehop.tuner.calls import Site
 from onehop.tuner.gpu import operations as gpu_operations
 from onehop.tuner.gpu.run import GpuRun
 from onehop.tuner.operations import Operation
-from onehop.tuner.report import Report
-from onehop.tuner.run import Run
+from onehop.tuner.report import ProgressReport
+from onehop.tuner.run import CpuRun
 from onehop.tuner.search import Budget, Steps
 
 # Seconds for each width. On a GPU every plan is compiled before it is measured, which takes a second or so.
@@ -73,7 +73,7 @@ class Target(Protocol):
         dtype: torch.dtype,
         free: Sequence[str],
         budget: Budget,
-        report: Report,
+        report: ProgressReport,
         before: Tuned[Any] | None,
     ) -> Any:
         """A search; its ``found()`` returns the best result so far."""
@@ -150,13 +150,13 @@ class CpuTarget:
         dtype: torch.dtype,
         free: Sequence[str],
         budget: Budget,
-        report: Report,
+        report: ProgressReport,
         before: Tuned[CpuPlan] | None,
-    ) -> Run:
+    ) -> CpuRun:
         """A search."""
-        return Run(graph, case, operation, dtype, self.lossy, free, budget, report, before, self.codegen)
+        return CpuRun(graph, case, operation, dtype, self.lossy, free, budget, report, before, self.codegen)
 
-    def steps(self, run: Run) -> Steps[None]:
+    def steps(self, run: CpuRun) -> Steps[None]:
         """The search's steps."""
         return run.search_plans(self.op, self.reduce, self.compared)
 
@@ -222,7 +222,7 @@ class GpuTarget:
         dtype: torch.dtype,
         free: Sequence[str],
         budget: Budget,
-        report: Report,
+        report: ProgressReport,
         before: Tuned[TritonPlan] | None,
     ) -> GpuRun:
         """A search."""

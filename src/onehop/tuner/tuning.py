@@ -11,7 +11,7 @@ from onehop.errors import ArgumentError, ConfigurationError
 from onehop.graph import Graph
 from onehop.plans.entry import Tuned
 from onehop.tuner.interruption import TuningInterrupted
-from onehop.tuner.report import Progress, Report
+from onehop.tuner.report import Progress, ProgressReport
 from onehop.tuner.result import TuningResult
 from onehop.tuner.search import Budget, Steps, finish
 from onehop.tuner.target import CpuTarget, GpuTarget, Target, gpu_device
@@ -134,7 +134,7 @@ def tuning_steps(
     parts = target.operations()
     whole_s = target.budget_s * len(widths) if budget_s is None else budget_s
     budget = Budget(whole_s, clock)
-    report = Report(progress, budget)
+    report = ProgressReport(progress, budget)
     entries: list[Tuned[Any]] = []
     tasks = [(columns, part) for columns in widths for part in parts]
     on_disk = keep and fields is None

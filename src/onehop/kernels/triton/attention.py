@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onehop.kernels.attention_operands import AttentionGrads, AttentionOperands
 from onehop.kernels.triton.aggregate import add_slots, aggregate
-from onehop.kernels.triton.attention_call import Call
+from onehop.kernels.triton.attention_call import AttentionCall
 from onehop.kernels.triton.attention_forward import attend_kernel, merge_kernel
 from onehop.kernels.triton.attention_grad_dst import attend_grad_dst_kernel
 from onehop.kernels.triton.attention_grad_src import attend_grad_src_kernel
@@ -39,7 +39,7 @@ def attend(
         The output [rows, H, V]; acc [rows, 2, H], largest scores and inverse sums of exponentials; and acc
         [E, H], the weights, or an empty tensor.
     """
-    call, value = Call(plan, operands), operands.value
+    call, value = AttentionCall(plan, operands), operands.value
     heads, width = value.shape[1:]
     out = value.new_empty((work.rows, heads, width))
     softmax = value.new_empty((work.rows, 2, heads), dtype=call.acc)
@@ -100,7 +100,7 @@ def attend_grad(
         grad_weights: Gradient to the weights, or None.
         wanted: The gradients to compute, in the order of AttentionGrads.
     """
-    call = Call(plan, operands)
+    call = AttentionCall(plan, operands)
     for_value, for_key, for_query, for_att, for_edge, for_edge_weight = wanted
     grad, to_weights, product = grad.contiguous(), None, None
     if grad_weights is not None and weights is not None:
@@ -125,7 +125,7 @@ def attend_grad(
 
 
 def _sweep_rows(
-    call: Call,
+    call: AttentionCall,
     work: Work,
     given: dict[str, Tensor | None],
     for_query: bool,
@@ -199,7 +199,7 @@ def _sweep_rows(
 
 
 def _sweep_columns(
-    call: Call, work: Work, given: dict[str, Tensor | None], for_value: bool, for_key: bool
+    call: AttentionCall, work: Work, given: dict[str, Tensor | None], for_value: bool, for_key: bool
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of sources."""
     results: list[Tensor | None] = []

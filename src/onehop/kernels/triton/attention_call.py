@@ -34,7 +34,7 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Form:
+class AttentionForm:
     """Compile-time constants of a kernel, besides dtypes.
 
     Attributes:
@@ -72,7 +72,7 @@ class Form:
     STAGES: int
 
 
-class Call:
+class AttentionCall:
     """A call's operands and form, and the launcher of its kernels."""
 
     def __init__(self, plan: TritonPlan, operands: AttentionOperands) -> None:
@@ -96,7 +96,7 @@ class Call:
             edge_weight=None if edge_weight is None else edge_weight.t().contiguous(),
             mask=_packed(operands.mask),
         )
-        self.form = Form(
+        self.form = AttentionForm(
             RULE=_RULES[operands.rule],
             EDGE=0 if edge is None else _EDGE_ROWS if edge_weight is None else _EDGE_PROJECTED,
             MASK=mask,

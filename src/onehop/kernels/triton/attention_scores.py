@@ -1,8 +1,8 @@
 """Scores of attention, and gradients to them, edge by edge: for sweeps over rows of either end.
 
-``given`` and ``form`` are :class:`.attention_call.Given` and ``Form``. One end of the edges is a tile's row,
-[rows, 1, heads, columns], the other one is gathered, [rows, edges, heads, columns]; the functions here work
-for either choice. For "gat", keys and queries are scalars, without columns.
+``given`` and ``form`` are ``Given`` and ``AttentionForm`` of :mod:`.attention_call`. One end of the edges is
+a tile's row, [rows, 1, heads, columns], the other one is gathered, [rows, edges, heads, columns]; the
+functions here work for either choice. For "gat", keys and queries are scalars, without columns.
 """
 
 import triton

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from onehop.machines.dram.device import Dram, Timing
 from onehop.machines.dram.layout import Layout
-from onehop.machines.dram.report import Counts
+from onehop.machines.dram.report import CommandCounts
 from onehop.machines.dram.requests import Requests
 from onehop.machines.native import extension
 
@@ -81,7 +81,7 @@ class CommandRun:
         log: Every command; None unless it was requested.
     """
 
-    counts: Counts
+    counts: CommandCounts
     accepted: Accepted
     log: CommandLog | None
 
@@ -112,7 +112,7 @@ def serve(
     controller = np.array(
         [ranks, shape.bank_groups, shape.banks_per_group, queue, refresh, rows_first], dtype=np.int64
     )
-    found = np.zeros(len(fields(Counts)) + len(fields(Accepted)), dtype=np.int64)
+    found = np.zeros(len(fields(CommandCounts)) + len(fields(Accepted)), dtype=np.int64)
     kept = extension.DramCommandLog() if log else None
     extension.dram_simulate(
         timing.ctypes.data,
@@ -128,7 +128,9 @@ def serve(
         kept,
     )
     *counts, cycles, served = found.tolist()
-    return CommandRun(Counts(*counts), Accepted(cycles, served), None if kept is None else _copied(kept))
+    return CommandRun(
+        CommandCounts(*counts), Accepted(cycles, served), None if kept is None else _copied(kept)
+    )
 
 
 def _copied(kept: extension.DramCommandLog) -> CommandLog:

@@ -4,11 +4,11 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from onehop.machines.dram.report import Counts
+from onehop.machines.dram.report import CommandCounts
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class BurstCost:
     """Cost of a burst in endless traffic.
 
     Attributes:
@@ -22,12 +22,12 @@ class Cost:
     misses: float
 
     @classmethod
-    def of(cls, counts: Counts) -> "Cost":
+    def of(cls, counts: CommandCounts) -> "BurstCost":
         """The mean over a run."""
         bursts = counts.reads + counts.writes
         return cls(counts.cycles / bursts, counts.activations / bursts, counts.row_misses / bursts)
 
-    def counts(self, bursts: int, op: str, refi: int, refreshed_ranks: int) -> Counts:
+    def counts(self, bursts: int, op: str, refi: int, refreshed_ranks: int) -> CommandCounts:
         """Counts for a number of bursts.
 
         Args:
@@ -39,7 +39,7 @@ class Cost:
         cycles = round(bursts * self.cycles)
         activations = min(bursts, round(bursts * self.activations))
         misses = min(activations, round(bursts * self.misses))
-        return Counts(
+        return CommandCounts(
             cycles=cycles,
             reads=bursts if op == "read" else 0,
             writes=bursts if op == "write" else 0,
@@ -61,9 +61,9 @@ class Curve:
     """
 
     lengths: tuple[int, ...]
-    costs: tuple[Cost, ...]
+    costs: tuple[BurstCost, ...]
 
-    def at(self, length: int) -> Cost:
+    def at(self, length: int) -> BurstCost:
         """The cost at a length: linear in its logarithm between two points, constant beyond the ends."""
         right = bisect_right(self.lengths, length)
         if right == 0 or right == len(self.lengths):
@@ -71,7 +71,7 @@ class Curve:
         low, high = self.lengths[right - 1], self.lengths[right]
         share = math.log(length / low) / math.log(high / low)
         before, after = self.costs[right - 1], self.costs[right]
-        return Cost(
+        return BurstCost(
             before.cycles + share * (after.cycles - before.cycles),
             before.activations + share * (after.activations - before.activations),
             before.misses + share * (after.misses - before.misses),

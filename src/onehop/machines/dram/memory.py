@@ -11,7 +11,7 @@ from onehop.machines.dram import closed_form, command
 from onehop.machines.dram.access import OPERATIONS, Access
 from onehop.machines.dram.closed_form import lost_to_refresh
 from onehop.machines.dram.command import CommandRun
-from onehop.machines.dram.curve import Cost, Curve
+from onehop.machines.dram.curve import BurstCost, Curve
 from onehop.machines.dram.device import Dram
 from onehop.machines.dram.layout import Layout, layout_for
 from onehop.machines.dram.report import DramReport, report
@@ -80,7 +80,7 @@ class Memory:
         """
         return _closed(self, access) if level == "closed" else self.cost(access, level).cycles
 
-    def cost(self, access: Access, level: str = "closed") -> Cost:
+    def cost(self, access: Access, level: str = "closed") -> BurstCost:
         """Clocks, row activations and row misses a burst in endless traffic.
 
         Row activations have no formula: which rows a controller closes depends on all waiting requests. The
@@ -185,7 +185,7 @@ def _check_count(requests: int) -> None:
         raise ArgumentError(f"requests: expected an integer of at least 1, got {requests!r}.")
 
 
-def _cost(memory: Memory, access: Access, level: str) -> Cost:
+def _cost(memory: Memory, access: Access, level: str) -> BurstCost:
     """Cost of a burst at a level."""
     if level == "closed":
         return replace(_measured(memory, access), cycles=_closed(memory, access))
@@ -206,9 +206,9 @@ def _closed(memory: Memory, access: Access) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _measured(memory: Memory, access: Access) -> Cost:
+def _measured(memory: Memory, access: Access) -> BurstCost:
     counts = memory.commands(memory.requests(access, _LONG_RUN), log=False).counts
-    return Cost.of(counts)
+    return BurstCost.of(counts)
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ from onehop.machines.dram.device import Dram
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class CommandCounts:
     """Counts of a run, in commands and clocks.
 
     Attributes:
@@ -103,7 +103,7 @@ class DramReport:
             raise ArgumentError(f"report: expected what to_json wrote ({error}).") from error
 
 
-def report(dram: Dram, level: str, ranks: int, counts: Counts) -> DramReport:
+def report(dram: Dram, level: str, ranks: int, counts: CommandCounts) -> DramReport:
     """A report from counts."""
     served = counts.reads + counts.writes
     time_ns = counts.cycles * dram.timing.clock_ps / 1000.0
@@ -133,7 +133,7 @@ def report(dram: Dram, level: str, ranks: int, counts: Counts) -> DramReport:
     )
 
 
-def energy_by_command(dram: Dram, ranks: int, counts: Counts) -> dict[str, float]:
+def energy_by_command(dram: Dram, ranks: int, counts: CommandCounts) -> dict[str, float]:
     """Energy of a run in nJ, by command; ``standby`` is what all ranks draw all the time."""
     energy, timing = dram.energy, dram.timing
     return {

@@ -6,10 +6,10 @@ import numpy as np
 
 from onehop.machines.ndp import energy
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
-from onehop.machines.ndp.traffic import Traffic, sums
+from onehop.machines.ndp.traffic import LayerTraffic, sums
 from onehop.machines.ndp.windows import read_cost
 
 # GNNear maps like DIMM-pods; G-NMP cuts vertically or horizontally by vector size.
@@ -44,7 +44,7 @@ class BaselineRun:
         return self.adjacency_ns + self.features_ns + self.write_ns
 
 
-def baseline(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: int) -> BaselineRun:
+def baseline(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, width: int) -> BaselineRun:
     """The host alone, limited by its channels.
 
     Targets are processed in order of their numbers, edges are spread evenly over the channels, and the cores
@@ -119,7 +119,7 @@ class PriorRun:
 
 
 def prior(
-    config: NdpConfig, workload: Workload, memory: MemoryTimes, tile: int, width: int
+    config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, tile: int, width: int
 ) -> list[PriorRun]:
     """Prior near-data machines, window by window.
 
@@ -148,9 +148,9 @@ def prior(
 
 
 def _prior(
-    config: NdpConfig, workload: Workload, memory: MemoryTimes, pods: Pods, tile: int, width: int
+    config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, pods: Pods, tile: int, width: int
 ) -> PriorRun:
-    traffic = Traffic(config, workload, pods, width, tile, broadcast=False)
+    traffic = LayerTraffic(config, workload, pods, width, tile, broadcast=False)
     topology, per_byte = config.topology, 1.0 / config.channel_gbps
     channels = topology.channels
     bursts = pods.slice_bursts(width)
@@ -198,7 +198,7 @@ def _prior(
 
 
 def _prior_energy_nj(
-    traffic: Traffic, memory: MemoryTimes, moved: dict[str, int], time_ns: float
+    traffic: LayerTraffic, memory: MemoryTimes, moved: dict[str, int], time_ns: float
 ) -> dict[str, float]:
     """Energy by consumer: features use the DRAM-path, everything else the channels."""
     config, bursts = traffic.config, traffic.pods.slice_bursts(traffic.width)

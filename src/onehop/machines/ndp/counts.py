@@ -19,7 +19,7 @@ BLOCK_TARGETS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Tiling:
     """The grouping of targets.
 
     Attributes:
@@ -33,7 +33,7 @@ class Shape:
     window: int
 
     @classmethod
-    def of(cls, buffer_bytes: int, slice_bytes: int, tile: int) -> "Shape":
+    def of(cls, buffer_bytes: int, slice_bytes: int, tile: int) -> "Tiling":
         """The shape for outputs of ``slice_bytes`` each in a buffer.
 
         Raises:
@@ -52,7 +52,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class WindowCounts:
     """Counts by group of targets (blocks, or windows) and rank.
 
     Attributes:
@@ -69,7 +69,7 @@ class Counts:
     row_bursts: Integers
     touched: dict[int, Integers]
 
-    def grouped(self, blocks: int) -> "Counts":
+    def grouped(self, blocks: int) -> "WindowCounts":
         """The counts of windows of a given number of blocks each."""
         starts = np.arange(0, len(self.rows), blocks)
         if blocks == 1 or len(starts) == 0:
@@ -78,7 +78,7 @@ class Counts:
         def add(values: Integers) -> Integers:
             return np.add.reduceat(values, starts, axis=0)
 
-        return Counts(
+        return WindowCounts(
             add(self.rows),
             add(self.edges),
             add(self.reads),
@@ -87,7 +87,7 @@ class Counts:
         )
 
 
-class Workload:
+class RankWorkload:
     """A graph on a machine's ranks, in one order of targets; its counts are cached.
 
     Args:
@@ -107,7 +107,7 @@ class Workload:
         self.graph, self.topology, self.entry_bytes = graph, topology, entry_bytes
         self.retile, self.batch = retile, batch
         self.owner = owners(topology, graph.num_src)
-        self._counted: dict[tuple[int, int], Counts] = {}
+        self._counted: dict[tuple[int, int], WindowCounts] = {}
         self._missed: dict[tuple[int, int], int] = {}
         if self.reorders and graph.num_src != graph.num_dst:
             raise ArgumentError(
@@ -135,7 +135,7 @@ class Workload:
         owner = owners(self.topology, self.graph.num_dst)
         return owner if self.order is None else owner[self.order]
 
-    def counts(self, shape: Shape) -> Counts:
+    def counts(self, shape: Tiling) -> WindowCounts:
         """The counts of every window of this shape."""
         key = (shape.tile, shape.block)
         if key not in self._counted:
@@ -154,10 +154,10 @@ class Workload:
         if not self.graph.num_edges:
             return 0.0
         block = tile * -(-BLOCK_TARGETS // tile)
-        reads = int(self.counts(Shape(tile, block, block)).reads.sum())
+        reads = int(self.counts(Tiling(tile, block, block)).reads.sum())
         return 100.0 * (1.0 - reads / self.graph.num_edges)
 
-    def _count(self, tile: int, block: int) -> Counts:
+    def _count(self, tile: int, block: int) -> WindowCounts:
         graph, ranks = self.graph, self.topology.ranks
         blocks = -(-graph.num_dst // block)
         sizes = np.array([pods.size for pods in candidates(self.topology)], dtype=np.int32)
@@ -184,7 +184,7 @@ class Workload:
         by_size = {int(size): part for size, part in zip(sizes, parts, strict=True)}
         if self.retile == "none":
             reads = edges
-        return Counts(rows.reshape(blocks, ranks), edges, reads, row_bursts, by_size)
+        return WindowCounts(rows.reshape(blocks, ranks), edges, reads, row_bursts, by_size)
 
     def _native(self, order: NDArray[np.int32] | None) -> extension.NdpWork:
         graph = self.graph
@@ -203,12 +203,12 @@ class Workload:
         return self._native(None)
 
 
-def pods_touched(counts: Counts, pods: Pods) -> Integers:
+def pods_touched(counts: WindowCounts, pods: Pods) -> Integers:
     """Return [G, ranks]: targets for which the rank has outputs to be read: those that its pod touches."""
     return np.repeat(counts.touched[pods.size], pods.size, axis=1)
 
 
-def pods_rows(counts: Counts, pods: Pods) -> Integers:
+def pods_rows(counts: WindowCounts, pods: Pods) -> Integers:
     """Return [G, ranks]: targets whose final vectors the rank holds a slice of."""
     of_pod = counts.rows.reshape(len(counts.rows), pods.count, pods.size).sum(axis=2)
     return np.repeat(of_pod, pods.size, axis=1)

@@ -8,12 +8,12 @@ from torch import Tensor
 from onehop import native
 from onehop.errors import ArgumentError
 from onehop.machines.native import extension
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import Pods
 
 
 def aggregate(
-    workload: Workload,
+    workload: RankWorkload,
     pods: Pods,
     x: Tensor,
     weight: Tensor | None = None,

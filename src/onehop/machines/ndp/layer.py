@@ -6,11 +6,11 @@ import numpy as np
 
 from onehop.machines.ndp import energy, retiling
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
-from onehop.machines.ndp.traffic import Traffic, sums
+from onehop.machines.ndp.traffic import LayerTraffic, sums
 from onehop.machines.ndp.windows import Reals, Schedule, adjacency_cost, read_cost, run, times_of, write_cost
 from onehop.plans.ndp import NdpPlan
 
@@ -27,7 +27,7 @@ class LayerRun:
         retiling: Cost of re-tiling; only in a first layer.
     """
 
-    traffic: Traffic
+    traffic: LayerTraffic
     memory: MemoryTimes
     schedule: Schedule
     control_ns: float
@@ -137,7 +137,7 @@ class LayerRun:
 
 def simulate(
     config: NdpConfig,
-    workload: Workload,
+    workload: RankWorkload,
     memory: MemoryTimes,
     pods: Pods,
     plan: NdpPlan,
@@ -161,7 +161,7 @@ def simulate(
     Raises:
         ArgumentError: A buffer cannot hold one output slice.
     """
-    traffic = Traffic(config, workload, pods, width, plan.tile, plan.broadcast)
+    traffic = LayerTraffic(config, workload, pods, width, plan.tile, plan.broadcast)
     schedule = run(times_of(traffic, memory), config.topology.channels, record)
     dirty = min(workload.graph.num_src * width * ELEMENT_BYTES, config.control.flush_mib * 2**20)
     control = config.control

@@ -13,7 +13,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.ndp import functional
 from onehop.machines.ndp.config import NdpConfig, Topology, load
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.outcome import LayerOutcome, outcome
 from onehop.machines.ndp.report import layer_report
@@ -40,7 +40,7 @@ class Machine:
         self.config = config if isinstance(config, NdpConfig) else load(config)
         self.plan = plan
         self.memory = MemoryTimes.of(self.config)
-        self._workloads: OrderedDict[tuple[int, str, int], Workload] = OrderedDict()
+        self._workloads: OrderedDict[tuple[int, str, int], RankWorkload] = OrderedDict()
         self._retiled: set[tuple[int, str, int]] = set()
 
     @property
@@ -169,12 +169,12 @@ class Machine:
         """Forgets that graphs were re-tiled, so that the next run on each includes it again."""
         self._retiled.clear()
 
-    def workload(self, graph: Graph, plan: NdpPlan | None = None) -> Workload:
+    def workload(self, graph: Graph, plan: NdpPlan | None = None) -> RankWorkload:
         """The graph on this machine's ranks in the plan's order; its counts are cached."""
         plan = self._checked(plan, graph)
         key = (graph.number, plan.retile, plan.batch if plan.reorders else 0)
         if key not in self._workloads:
-            self._workloads[key] = Workload(
+            self._workloads[key] = RankWorkload(
                 graph,
                 self.config.topology,
                 self.config.module.adjacency_entry_bytes,

@@ -9,7 +9,7 @@ from onehop.machines.ndp.mapping import BURST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class BurstTime:
     """A burst of 64 bytes in traffic of one kind.
 
     Attributes:
@@ -56,7 +56,9 @@ class MemoryTimes:
         timing = self.device.timing
         return (timing.rcd + timing.cl + timing.bl) * timing.clock_ps / 1000.0
 
-    def random(self, bursts: int, op: str = "read", *, on_bus: bool = False, runs: int | None = None) -> Cost:
+    def random(
+        self, bursts: int, op: str = "read", *, on_bus: bool = False, runs: int | None = None
+    ) -> BurstTime:
         """Cost of runs of a given number of bursts at random addresses.
 
         Args:
@@ -69,7 +71,7 @@ class MemoryTimes:
         span = None if runs is None else max(runs, 1) * run_bytes
         return _cost(self._of(on_bus), Access("random", run_bytes, op, span), self.level)
 
-    def stream(self, op: str = "read", *, on_bus: bool = False) -> Cost:
+    def stream(self, op: str = "read", *, on_bus: bool = False) -> BurstTime:
         """Cost of sequential bursts."""
         return _cost(self._of(on_bus), Access("sequential", BURST_BYTES, op), self.level)
 
@@ -78,6 +80,6 @@ class MemoryTimes:
 
 
 @lru_cache(maxsize=4096)
-def _cost(memory: Memory, access: Access, level: str) -> Cost:
+def _cost(memory: Memory, access: Access, level: str) -> BurstTime:
     found = memory.cost(access, level)
-    return Cost(found.cycles * memory.dram.timing.clock_ps / 1000.0, found.activations)
+    return BurstTime(found.cycles * memory.dram.timing.clock_ps / 1000.0, found.activations)

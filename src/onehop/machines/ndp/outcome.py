@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from onehop.errors import ArgumentError
 from onehop.machines.ndp.baseline import BaselineRun, PriorRun, baseline, prior
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.layer import LayerRun, simulate
 from onehop.machines.ndp.mapping import Pods, candidates
 from onehop.machines.ndp.memory_times import MemoryTimes
@@ -60,8 +60,8 @@ class LayerOutcome:
 def outcome(
     config: NdpConfig,
     memory: MemoryTimes,
-    workload: Workload,
-    by_number: Workload,
+    workload: RankWorkload,
+    by_number: RankWorkload,
     plan: NdpPlan,
     width: int,
     *,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import BURST_BYTES, Integers
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.traffic import NODE_BYTES
@@ -38,7 +38,9 @@ class RetilingCost:
     activations: float
 
 
-def cost(config: NdpConfig, workload: Workload, memory: MemoryTimes, edges_of_rank: Integers) -> RetilingCost:
+def cost(
+    config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, edges_of_rank: Integers
+) -> RetilingCost:
     """Cost of re-tiling the graph; zero if its targets are in order of their numbers.
 
     Args:

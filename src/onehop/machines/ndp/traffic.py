@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import Counts, Shape, Workload, pods_rows, pods_touched
+from onehop.machines.ndp.counts import RankWorkload, Tiling, WindowCounts, pods_rows, pods_touched
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
 
 # A node in re-tiling's lists.
@@ -18,7 +18,7 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True)
-class Traffic:
+class LayerTraffic:
     """Bytes that one layer moves under one mapping.
 
     Attributes:
@@ -31,20 +31,20 @@ class Traffic:
     """
 
     config: NdpConfig
-    workload: Workload
+    workload: RankWorkload
     pods: Pods
     width: int
     tile: int
     broadcast: bool
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> Tiling:
         """Tiles and windows: as many targets as an output buffer has slices."""
         most = int(self.pods.slice_bytes(self.width).max())
-        return Shape.of(self.config.module.buffer_bytes, most, self.tile)
+        return Tiling.of(self.config.module.buffer_bytes, most, self.tile)
 
     @cached_property
-    def counts(self) -> Counts:
+    def counts(self) -> WindowCounts:
         """Counts of the windows."""
         return self.workload.counts(self.shape)
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.machines.native import extension
-from onehop.machines.ndp.memory_times import Cost, MemoryTimes
-from onehop.machines.ndp.traffic import Traffic, sums
+from onehop.machines.ndp.memory_times import BurstTime, MemoryTimes
+from onehop.machines.ndp.traffic import LayerTraffic, sums
 
 Reals = NDArray[np.float64]
 
@@ -22,7 +22,7 @@ IMBALANCE = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class WindowTimes:
     """Durations in ns of everything that a layer's windows consist of: W windows, R ranks, C channels.
 
     Attributes:
@@ -126,12 +126,12 @@ class Schedule:
         return {name: found.count(name) for name in ("host", "imbalance", "dram")}
 
 
-def adjacency_cost(traffic: Traffic, memory: MemoryTimes) -> Cost:
+def adjacency_cost(traffic: LayerTraffic, memory: MemoryTimes) -> BurstTime:
     """Cost of a burst of the adjacency: with tile lists, each target's part is a separate read."""
     return memory.random(1) if traffic.listed else memory.stream()
 
 
-def write_cost(traffic: Traffic, memory: MemoryTimes, bursts: int) -> Cost:
+def write_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> BurstTime:
     """Cost of a burst of final slices of a given number of bursts each.
 
     In order of their numbers, a rank's targets of a window are contiguous in it, however nodes are assigned.
@@ -141,7 +141,7 @@ def write_cost(traffic: Traffic, memory: MemoryTimes, bursts: int) -> Cost:
     return memory.random(bursts, "write", runs=traffic.pod_nodes)
 
 
-def read_cost(traffic: Traffic, memory: MemoryTimes, bursts: int) -> Cost:
+def read_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> BurstTime:
     """Cost of a burst of feature slices of a given number of bursts each, for one bundle.
 
     A rank stores the slices of its pod's nodes contiguously, those assigned to the pod's first rank first. In
@@ -150,7 +150,7 @@ def read_cost(traffic: Traffic, memory: MemoryTimes, bursts: int) -> Cost:
     return memory.random(bursts, runs=traffic.bundle_nodes)
 
 
-def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
+def times_of(traffic: LayerTraffic, memory: MemoryTimes) -> WindowTimes:
     """The durations of a layer's windows."""
     config, pods = traffic.config, traffic.pods
     module, control = config.module, config.control
@@ -171,7 +171,7 @@ def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
     copies = 1 if traffic.broadcast else pods.in_channel
     bundle_in = host(traffic.bundle_in_bytes, copies)
     fullest = traffic.adjacency_bytes.max(axis=1, initial=0)
-    return Times(
+    return WindowTimes(
         pod=pods.size,
         transfer="host" if traffic.over_host else "link" if traffic.inside_dimm else "none",
         # Two of the four buffers hold bundles where these are transferred.
@@ -193,7 +193,7 @@ def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
     )
 
 
-def run(times: Times, channels: int, record: int = 0) -> Schedule:
+def run(times: WindowTimes, channels: int, record: int = 0) -> Schedule:
     """Runs the recurrence.
 
     Per window and rank: A; X for each bundle of the pod as it arrives; then W of an earlier window. Per

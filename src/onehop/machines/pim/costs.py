@@ -11,7 +11,7 @@ import numpy as np
 
 from onehop.machines.pim.config import Arithmetic, Core, PimConfig, Points
 from onehop.machines.pim.layout import ITEM_BYTES, padded
-from onehop.machines.pim.shapes import Counts
+from onehop.machines.pim.shapes import WorkCounts
 from onehop.plans.pim import PimPlan
 
 # A sequential reader has two pages of working memory.
@@ -82,7 +82,7 @@ class _Row:
 
 
 def tasklet_cycles(
-    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: Counts, width: int
+    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: WorkCounts, width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Instructions and cycles of transfers of every tasklet; and cycles of a core before and after its edges.
 
@@ -131,7 +131,7 @@ def tasklet_cycles(
 
 
 def _shared_rows(
-    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: Counts, width: int, row: _Row
+    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: WorkCounts, width: int, row: _Row
 ) -> tuple[np.ndarray, np.ndarray]:
     """Cycles where tasklets share rows: each one's transfers, and the core's work after them."""
     reissue = config.core.reissue_cycles
@@ -154,7 +154,7 @@ def _shared_rows(
 
 
 def core_cycles(
-    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: Counts, width: int
+    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: WorkCounts, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Cycles of every core's kernel, and busy cycles of each tasklet.
 

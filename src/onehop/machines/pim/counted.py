@@ -12,7 +12,7 @@ from onehop import native
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.native import extension
-from onehop.machines.pim.shapes import Counts, CutRule, edge_bounds, equal_bounds
+from onehop.machines.pim.shapes import CutRule, WorkCounts, edge_bounds, equal_bounds
 
 # Least distance that the kernel reads columns ahead.
 _PADDING = 16
@@ -32,10 +32,10 @@ class Cuts:
     core_rows: np.ndarray
     tasklets: np.ndarray
 
-    def counts(self) -> Counts:
+    def counts(self) -> WorkCounts:
         """The sizes of the pieces."""
         t = self.tasklets
-        return Counts(
+        return WorkCounts(
             t[:, 1] - t[:, 0], t[:, 3] - t[:, 2], t[:, 4], self.core_rows[:, 1] - self.core_rows[:, 0]
         )
 
@@ -70,7 +70,7 @@ class GraphShapes:
         # Not the graph itself: an object that is kept with a graph must not keep it alive.
         self._graph = weakref.ref(graph)
         self._parts: OrderedDict[tuple[int, str], Parts] = OrderedDict()
-        self._cuts: OrderedDict[tuple[int, str, CutRule], tuple[Cuts, Counts]] = OrderedDict()
+        self._cuts: OrderedDict[tuple[int, str, CutRule], tuple[Cuts, WorkCounts]] = OrderedDict()
         self._cuts_bytes = 0
         self._columns: tuple[tuple[int, str, bool], Tensor, Tensor | None] | None = None
         self._out_degrees: np.ndarray | None = None
@@ -79,7 +79,7 @@ class GraphShapes:
         """Return [parts]: columns of each part."""
         return np.diff(self.bounds(parts, cut))
 
-    def counts(self, parts: int, cut: str, rule: CutRule) -> Counts:
+    def counts(self, parts: int, cut: str, rule: CutRule) -> WorkCounts:
         """Counts the graph's edges and rows."""
         return self._cut(parts, cut, rule)[1]
 
@@ -156,7 +156,7 @@ class GraphShapes:
             self._columns = (key, *self._fill(parts, cut, with_origin))
         return self._columns[1], self._columns[2]
 
-    def _cut(self, parts: int, cut: str, rule: CutRule) -> tuple[Cuts, Counts]:
+    def _cut(self, parts: int, cut: str, rule: CutRule) -> tuple[Cuts, WorkCounts]:
         key = (parts, cut, rule)
         if key not in self._cuts:
             cuts = cut_parts(self.parts(parts, cut), self.num_dst, rule)

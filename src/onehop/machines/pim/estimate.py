@@ -13,7 +13,7 @@ from onehop.machines.pim.costs import Kernel, core_cycles
 from onehop.machines.pim.footprint import mram_bytes, wram_bytes
 from onehop.machines.pim.layout import ITEM_BYTES, padded
 from onehop.machines.pim.memory import cut_rule
-from onehop.machines.pim.shapes import Counts, Shapes
+from onehop.machines.pim.shapes import Shapes, WorkCounts
 from onehop.plans.pim import PimPlan
 
 
@@ -137,7 +137,7 @@ class Estimator:
         return self._maxima[key]
 
 
-def _evenly(tasklets: np.ndarray, edges: np.ndarray, rows: np.ndarray, largest_row: np.ndarray) -> Counts:
+def _evenly(tasklets: np.ndarray, edges: np.ndarray, rows: np.ndarray, largest_row: np.ndarray) -> WorkCounts:
     """Counts as if a core had the most edges and rows, and shared out all but the largest row.
 
     Args:
@@ -156,7 +156,7 @@ def _evenly(tasklets: np.ndarray, edges: np.ndarray, rows: np.ndarray, largest_r
     def both(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         return np.stack([one, other], axis=-1)[:, None]
 
-    return Counts(
+    return WorkCounts(
         both(first, each),
         both(rows / tasklets, rows / tasklets),
         both(filled / tasklets, filled / tasklets),

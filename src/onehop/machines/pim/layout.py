@@ -40,7 +40,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Placement:
     """A plan on a machine, for a width.
 
     Attributes:
@@ -57,7 +57,7 @@ def _rank_starts(cores: int, ranks: int) -> tuple[int, ...]:
     return tuple(rank * least + min(rank, more) for rank in range(ranks + 1))
 
 
-def layout(config: PimConfig, plan: PimPlan, width: int) -> Layout:
+def layout(config: PimConfig, plan: PimPlan, width: int) -> Placement:
     """Places the clusters of a plan.
 
     Raises:
@@ -98,7 +98,7 @@ def layout(config: PimConfig, plan: PimPlan, width: int) -> Layout:
 
 # Candidates of a search share grids.
 @lru_cache(maxsize=256)
-def _grid(cores: int, ranks: int, sp: int, ds: int, width: int) -> Layout:
+def _grid(cores: int, ranks: int, sp: int, ds: int, width: int) -> Placement:
     starts, number = _rank_starts(cores, ranks), sp * ds
     per_rank, spanned = max(number // ranks, 1), max(ranks // number, 1)
     clusters = []
@@ -109,10 +109,10 @@ def _grid(cores: int, ranks: int, sp: int, ds: int, width: int) -> Layout:
         begin, end = columns(width, ds, index % ds)
         first_core = first + place * least + min(place, more)
         clusters.append(Cluster(index // ds, begin, end, rank, spanned, first_core, least + (place < more)))
-    return Layout(tuple(clusters), broadcast=per_rank == 1)
+    return Placement(tuple(clusters), broadcast=per_rank == 1)
 
 
-def _grande(config: PimConfig, plan: PimPlan, width: int) -> Layout:
+def _grande(config: PimConfig, plan: PimPlan, width: int) -> Placement:
     """Makes every core a cluster of its own: all rows of its rank's block, for its few columns."""
     starts = _rank_starts(config.cores, config.ranks)
     most = max(config.rank_cores)
@@ -129,7 +129,7 @@ def _grande(config: PimConfig, plan: PimPlan, width: int) -> Layout:
             end = begin + least + (core < more)
             clusters.append(Cluster(rank, begin, end, rank, 1, starts[rank] + core, 1))
             begin = end
-    return Layout(tuple(clusters), broadcast=False)
+    return Placement(tuple(clusters), broadcast=False)
 
 
 def columns(width: int, parts: int, part: int) -> tuple[int, int]:

@@ -197,7 +197,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class _Inputs:
+class _HostInputs:
     x: Tensor
     weight: Tensor | None
     reduce: str
@@ -229,7 +229,7 @@ def _checked(
     reduce: str,
     src_scale: Tensor | None,
     dst_scale: Tensor | None,
-) -> _Inputs:
+) -> _HostInputs:
     if not isinstance(graph, Graph):
         raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
     if not isinstance(x, Tensor) or x.layout != torch.strided or x.dtype not in NAMES or not x.is_cpu:
@@ -256,10 +256,10 @@ def _checked(
             raise ArgumentError(f"weight: expected {x.dtype} as the features, got {vector.dtype}.")
         if name != "weight" and not x.dtype.is_floating_point:
             raise ArgumentError(f"{name}: integer features cannot be scaled; give x as floats.")
-    return _Inputs(x.detach(), weight, reduce, src_scale, dst_scale)
+    return _HostInputs(x.detach(), weight, reduce, src_scale, dst_scale)
 
 
-def _prepare(graph: Graph, inputs: _Inputs, plan: PimPlan, dtype: str) -> _Prepared:
+def _prepare(graph: Graph, inputs: _HostInputs, plan: PimPlan, dtype: str) -> _Prepared:
     x, weight = inputs.x, inputs.weight
     if inputs.src_scale is not None:
         x = x * inputs.src_scale.to(x.dtype).unsqueeze(1)
@@ -306,7 +306,7 @@ def _quantised(x: Tensor, weight: Tensor | None, rowptr: np.ndarray, plan: PimPl
     return _Prepared(features.values.contiguous(), values, sums, features.factor * weight_factor)
 
 
-def _finish(graph: Graph, inputs: _Inputs, prepared: _Prepared, out: Tensor) -> Tensor:
+def _finish(graph: Graph, inputs: _HostInputs, prepared: _Prepared, out: Tensor) -> Tensor:
     kind = inputs.x.dtype
     if prepared.factor is not None:
         out = (out.double() * prepared.factor).to(kind)

@@ -37,7 +37,7 @@ class CutRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class WorkCounts:
     """The work of every core and tasklet, for every part, cut by one rule.
 
     Attributes:
@@ -96,7 +96,7 @@ class Shapes(Protocol):
         """Return [parts]: columns of each part."""
         ...
 
-    def counts(self, parts: int, cut: str, rule: CutRule) -> Counts:
+    def counts(self, parts: int, cut: str, rule: CutRule) -> WorkCounts:
         """The counts."""
         ...
 
@@ -137,12 +137,12 @@ class BalancedShapes:
         found: np.ndarray = self.counts(parts, cut, rule).edges * share[:, None, None]
         return found
 
-    def counts(self, parts: int, cut: str, rule: CutRule) -> Counts:
+    def counts(self, parts: int, cut: str, rule: CutRule) -> WorkCounts:
         """Equal numbers everywhere, fractions included."""
         shape = (parts, rule.cores, rule.tasklets)
         edges = self.num_edges / parts / rule.cores / rule.tasklets
         rows = self.num_dst / rule.cores / rule.tasklets
-        return Counts(
+        return WorkCounts(
             np.full(shape, edges),
             np.full(shape, rows),
             np.full(shape, min(rows, edges)),

@@ -9,10 +9,18 @@ import numpy as np
 from onehop.machines.pim import links
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel, core_cycles, hub_rows
-from onehop.machines.pim.layout import ITEM_BYTES, Cluster, Layout, layout, padded, round_slices, wide_enough
+from onehop.machines.pim.layout import (
+    ITEM_BYTES,
+    Cluster,
+    Placement,
+    layout,
+    padded,
+    round_slices,
+    wide_enough,
+)
 from onehop.machines.pim.memory import Need, check_memory, cut_rule
 from onehop.machines.pim.report import PHASES, PimReport
-from onehop.machines.pim.shapes import Counts, Shapes
+from onehop.machines.pim.shapes import Shapes, WorkCounts
 from onehop.machines.trace import Trace
 from onehop.plans.pim import PimPlan
 
@@ -59,16 +67,16 @@ class _Run:
 
     def __init__(self, config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> None:
         self.config, self.plan, self.shapes, self.width, self.kernel = config, plan, shapes, width, kernel
-        self.placed: Layout = layout(config, plan, width)
+        self.placed: Placement = layout(config, plan, width)
         self.parts = plan.sp * plan.block_rounds
         self.columns = shapes.part_columns(self.parts, plan.column_cut)
         self.core_busy = np.zeros(config.cores)
         self.tasklet_busy = np.zeros((config.cores, plan.tasklets))
-        self._counts: dict[int, Counts] = {}
+        self._counts: dict[int, WorkCounts] = {}
         self._cycles: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         self._retrieved: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
-    def counts(self, cores: int) -> Counts:
+    def counts(self, cores: int) -> WorkCounts:
         """The work in clusters of a given number of cores."""
         if cores not in self._counts:
             rule = cut_rule(self.plan, self.kernel, cores)

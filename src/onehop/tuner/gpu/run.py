@@ -18,7 +18,7 @@ from onehop.tuner.gpu.timing import seconds_of
 from onehop.tuner.operations import Operation
 from onehop.tuner.orders import make_orders
 from onehop.tuner.proof import compared
-from onehop.tuner.report import Report
+from onehop.tuner.report import ProgressReport
 from onehop.tuner.search import Budget, Search, Steps
 
 LOGGER = logging.getLogger("onehop")
@@ -43,7 +43,7 @@ class GpuRun:
         device: torch.device,
         free: Sequence[str],
         budget: Budget,
-        report: Report,
+        report: ProgressReport,
         before: Tuned[TritonPlan] | None,
     ) -> None:
         self.graph, self.case, self.operation, self.dtype, self.device = graph, case, operation, dtype, device
