@@ -1,4 +1,4 @@
-// Attention: what a call is asked to do is filled in field by field, then handed to one of the four kernels.
+// Attention: a call's arguments are set field by field, then passed to one of the four kernels.
 #include "arguments.hpp"
 
 namespace nb = nanobind;

@@ -1,4 +1,4 @@
-// Sums over edges that are weighed by their two ends.
+// Sums over edges that are weighted by their two ends.
 #include "arguments.hpp"
 
 void bind_fusedmm(nanobind::module_& m) {
