@@ -31,7 +31,7 @@ from onehop.machines.pim.presets import (
     PULL_GBPS,
     PULL_KB,
 )
-from onehop.machines.pim.shapes import Counts
+from onehop.machines.pim.shapes import WorkCounts
 
 MACHINE = Machine(upmem_v1a())
 # Nodes, edges, and total in ms by grid.
@@ -47,7 +47,7 @@ AMAZON = BalancedShapes(1_569_960, 1_569_960, 264_339_468)
 def kernel_cycles(width: int, tasklets: int) -> float:
     """Cycles of a core for one edge, without rows."""
     edges = np.full((1, 1, tasklets), 1e6 / tasklets)
-    counts = Counts(edges, np.zeros_like(edges), np.zeros_like(edges), np.zeros((1, 1)))
+    counts = WorkCounts(edges, np.zeros_like(edges), np.zeros_like(edges), np.zeros((1, 1)))
     plan = replace(prior_art.PUBLISHED, tasklets=tasklets)
     return (
         float(core_cycles(MACHINE.config, plan, Kernel("int32", "int32", True), counts, width)[0][0, 0]) / 1e6

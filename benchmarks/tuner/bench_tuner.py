@@ -43,7 +43,7 @@ from onehop.calls import Aggregate
 from onehop.plans import CpuPlan, tuned
 from onehop.tuner import candidates
 from onehop.tuner.operations import FIELDS, operations
-from onehop.tuner.run import Report, Run
+from onehop.tuner.run import CpuRun, ProgressReport
 from onehop.tuner.search import Budget, finish
 
 ROUNDS = 9
@@ -79,7 +79,9 @@ def models_choice(graph: Graph, width: int, fields: tuple[str, ...] = FIELDS) ->
     (operation,) = operations("aggregate", "sum", False)
     case = tuned.case_of(graph, "sum", False, width, torch.float32)
     budget = Budget(3600)
-    run = Run(graph, case, operation, torch.float32, False, fields, budget, Report(None, budget), None)
+    run = CpuRun(
+        graph, case, operation, torch.float32, False, fields, budget, ProgressReport(None, budget), None
+    )
     finish(run.make_orders())
     default = candidates.start(graph, operation, width, torch.float32)
     return run.proposals(default)[0], run.model

@@ -58,7 +58,6 @@ void bind_aggregate(nb::module_& m) {
       .field<&AggregateCall::prefetch>("prefetch")
       .field<&AggregateCall::keeps_near>("keeps_near")
       .field<&AggregateCall::narrow_index>("narrow_index")
-      .field<&AggregateCall::hub_cache>("hub_cache")
       .field<&AggregateCall::edges_per_item>("edges_per_item")
       .field<&AggregateCall::column_tile>("column_tile")
       .field<&AggregateCall::register_block>("register_block")

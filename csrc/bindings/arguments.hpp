@@ -1,4 +1,4 @@
-// What the bindings share: how tensors arrive, and memory for the pieces of cut rows.
+// Common parts of the bindings: tensors as arguments, and memory for the pieces of cut rows.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -8,7 +8,7 @@
 
 #include "onehop/kernels.hpp"
 
-using Address = uintptr_t;  // of a tensor's first element; 0 = left out
+using Address = uintptr_t;  // of a tensor's first element; 0 = omitted
 using Released = nanobind::call_guard<nanobind::gil_scoped_release>;
 
 inline void* at(Address address) { return reinterpret_cast<void*>(address); }

@@ -1,4 +1,4 @@
-// Kernels that were generated at run time: the text they are made from, and how their libraries are taken in.
+// Kernels that were generated at run time: their source templates, and the loading of their libraries.
 #include "../kernels/generated.hpp"
 
 #include <dlfcn.h>
@@ -21,8 +21,8 @@ void bind_generated(nb::module_& m) {
     for (const auto& file : onehop::kTemplates) files.emplace_back(file.name, file.text);
     return files;
   });
-  // The address of the kernel's table, and what is wrong: 0 and why, or an address and nothing. Libraries stay
-  // loaded, since tables are used for as long as the process lives.
+  // The address of the kernel's table, and an error: 0 and the reason, or an address and an empty string. Libraries
+  // stay loaded, since tables are used until the process ends.
   m.def(
       "load_generated",
       [](const std::string& path) -> std::pair<Address, std::string> {

@@ -1,4 +1,4 @@
-// The extension module of the simulated machines: apart from the kernels, so that each builds without the other.
+// The extension module of the simulated machines: separate from the kernels, so that each builds without the other.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 

@@ -13,7 +13,7 @@ namespace ndp = onehop::ndp;
 
 namespace {
 
-using Address = uintptr_t;  // of an array's first element; 0 = left out
+using Address = uintptr_t;  // of an array's first element; 0 = omitted
 using Released = nb::call_guard<nb::gil_scoped_release>;
 
 template <class T>

@@ -12,7 +12,7 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace onehop::pim;
-using Address = uintptr_t;  // of an array's first element; 0 = left out
+using Address = uintptr_t;  // of an array's first element; 0 = omitted
 using Released = nb::call_guard<nb::gil_scoped_release>;
 
 namespace {

@@ -84,7 +84,6 @@ NB_MODULE(_native, m) {
           },
           "edges_per_item"_a)
       .def("free_narrow_col", &onehop::Csr::free_narrow_col)
-      .def("free_hub_cols", &onehop::Csr::free_hub_cols, "hubs"_a)
       .def(
           "transpose",
           [](const onehop::Csr& csr, bool wide_perm, int threads) {

@@ -12,9 +12,9 @@
 namespace onehop {
 namespace {
 
-// Streams of the inside draws lie in the upper half, so that they meet none of the draws between communities.
+// Streams of the inside draws are in the upper half, so that they are disjoint from those between communities.
 constexpr uint64_t kInsideStreams = uint64_t{1} << 63;
-// Rows are filled in so many ranges, whatever the number of threads.
+// Rows are filled in this many ranges, whatever the number of threads.
 constexpr int64_t kRanges = 16;
 
 NodePair pair_of(uint64_t low, uint64_t high) { return low << 32 | high; }
@@ -40,7 +40,7 @@ void inside_community(const InsideCall& call, int64_t community, std::vector<Nod
     for (int64_t j = i + 1; j < end; ++j) {
       const auto drawn = static_cast<double>(random.bits64() >> 32);
       const bool hit = drawn < scale * call.demand[j];
-      // Written in any case and kept when it hit: no branch that cannot be foreseen.
+      // Always written, and kept if it hit: no unpredictable branch.
       found[count] = pair_of(static_cast<uint64_t>(i), static_cast<uint64_t>(j));
       call.degrees[j] += hit;
       count += hit;
@@ -137,7 +137,7 @@ void symmetric_rows(const RowsCall& call) {
       call.pairs[k] = pair_of(static_cast<uint64_t>(std::min(a, b)), static_cast<uint64_t>(std::max(a, b)));
     }
   });
-  // Every range of rows looks at all pairs: no two tasks write to one place, and reading in order is cheap.
+  // Every range of rows reads all pairs: no two tasks write to one place, and sequential reads are cheap.
   const int64_t rows = (call.nodes + kRanges - 1) / kRanges;
   const auto for_entries = [&](int64_t task, auto entry) {
     const uint64_t begin = static_cast<uint64_t>(task * rows), size = static_cast<uint64_t>(rows);

@@ -15,7 +15,7 @@ constexpr int64_t kRowsPerTask = 64;    // of rows()
 constexpr int64_t kBlocksPerTask = 64;  // communities, of the constructor
 constexpr double kTwoTo32 = 4294967296.0;
 
-// What a hash is for, so that no two purposes share numbers.
+// Purposes of a hash, so that no two of them share numbers.
 enum Purpose : uint64_t { kDegree = 1, kRounding, kPair, kNumber, kStubOrder };
 
 uint64_t hash(uint64_t seed, Purpose purpose, uint64_t a, uint64_t b = 0) {
@@ -92,7 +92,7 @@ ImplicitGraph::ImplicitGraph(const ImplicitFigures& figures, const int64_t* star
         total += demand;
       }
       total_[static_cast<size_t>(c)] = total;
-      // Largest demands first, and their running sums: chances above 1 are had in full by nobody.
+      // Largest demands first, and their running sums: probabilities above 1 are capped.
       ranked.assign(demand_.begin() + begin, demand_.begin() + end);
       std::sort(ranked.begin(), ranked.end(), std::greater<float>());
       running.assign(1, 0.0);

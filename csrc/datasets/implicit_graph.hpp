@@ -1,4 +1,4 @@
-// A block model too large to be kept: nothing but its nodes' degrees is in memory, and any row can be computed.
+// A block model too large to be stored: only its nodes' degrees are in memory, and any row can be computed.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,9 @@ class Shuffle {
   int bits_;  // of a half
 };
 
-// Joined are: two nodes of a community, with a chance decided by a hash of the pair; and the owners of two stubs that
-// a permutation of all stubs puts side by side. Either can be asked from both ends, so the graph is symmetric.
+// Two nodes of a community are joined with a probability decided by a hash of the pair; two stubs' owners are joined if
+// a permutation of all stubs makes the stubs adjacent. Both can be evaluated from either end, so the graph is
+// symmetric.
 class ImplicitGraph {
  public:
   // `starts`: [communities + 1], where each community's nodes begin.

@@ -1,4 +1,4 @@
-// Random numbers for generated graphs: one stream a task, so that the number of threads changes nothing.
+// Random numbers for generated graphs: one stream a task, so that the result does not depend on the number of threads.
 #pragma once
 
 #include <cstdint>

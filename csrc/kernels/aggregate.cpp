@@ -1,10 +1,6 @@
 // Sum, mean, max and min over the sources of every destination.
 #include "aggregate.hpp"
 
-#include <memory>
-#include <new>
-#include <type_traits>
-
 #include "aggregate_rows.hpp"
 #include "sweep.hpp"
 #include "tables.hpp"
@@ -43,49 +39,18 @@ inline constexpr int kMostNarrow = kKind == Kind::sum        ? kMostOf<kTies>
                                    : kFactor == Factor::none ? kMostOf<kTies> / 2
                                                              : 0;
 
-// Whether there are kernels that read hubs' rows from a place of their own.
-template <class T, Kind kKind, Factor kFactor>
-inline constexpr bool kReadsHubs = std::is_same_v<T, float> && kKind == Kind::sum && kFactor == Factor::none;
-
-// How the columns of a call are written down.
-enum class Columns { wide, narrow, hubs };
-
 // The loops for a block of columns.
 template <class T, Kind kKind, bool kTies, Factor kFactor>
-Sweeps<T> sweeps_of(const ColumnBlock& block, Columns columns) {
+Sweeps<T> sweeps_of(const ColumnBlock& block, bool narrow) {
   using A = Acc<T>;
   constexpr int kNarrow = kMostNarrow<kKind, kTies, kFactor>;
   if constexpr (kNarrow > 0) {
-    if (columns == Columns::narrow) {
+    if (narrow) {
       return with_block<A, kNarrow>(block, PickSweeps<T, Open<uint16_t>, kKind, kTies, kFactor>{});
-    }
-  }
-  if constexpr (kReadsHubs<T, kKind, kFactor>) {
-    if (columns == Columns::hubs) {
-      return with_block<A, kMostOf<kTies>>(block, PickSweeps<T, Open<int32_t, true>, kKind, kTies, kFactor>{});
     }
   }
   return with_block<A, kMostOf<kTies>>(block, PickSweeps<T, Open<int32_t>, kKind, kTies, kFactor>{});
 }
-
-// The hubs of a call and their rows, side by side; nothing where there are none.
-struct Hubs {
-  std::shared_ptr<const HubCols> cols;
-  Block rows;
-  int64_t apart = 0;  // bytes from x to where the rows end
-
-  Hubs(const AggregateArgs& args, int64_t itemsize) {
-    cols = args.csr->hub_cols(args.hub_cache);
-    const int64_t row_bytes = args.width * itemsize;
-    if (cols != nullptr) rows = Block(cols->count * row_bytes);
-    if (!rows) throw std::bad_alloc();
-    copy_rows({args.threads, args.prefetch, args.dtype, cols->count, cols->hubs.data(), false, row_bytes,
-               const_cast<void*>(args.x), row_bytes, rows.data()});
-    const auto end = reinterpret_cast<uintptr_t>(rows.data()) + static_cast<uintptr_t>(cols->count * row_bytes);
-    apart = static_cast<int64_t>(end - reinterpret_cast<uintptr_t>(args.x));
-  }
-  Hubs() = default;
-};
 
 template <class T, Kind kKind, bool kTies>
 void combine_cut_row(const Job<T>& job, const CutRow& cut) {
@@ -113,12 +78,11 @@ bool whole_lines(const AggregateArgs& args) {
 
 // The generated kernel for this, where the plan has one that fits; else null pointers.
 template <class T>
-GeneratedSweeps generated_sweeps(const AggregateArgs& args, Kind kind, bool ties, Factor factor, Columns columns) {
+GeneratedSweeps generated_sweeps(const AggregateArgs& args, Kind kind, bool ties, Factor factor, bool narrow) {
   const Generated* made = args.generated;
-  const int column_bytes = columns == Columns::narrow ? sizeof(uint16_t) : sizeof(int32_t);
-  if (made == nullptr || columns == Columns::hubs || made->column_bytes != column_bytes ||
-      made->dtype != static_cast<int>(args.dtype) || made->stride != args.x_stride ||
-      made->job_bytes != static_cast<int>(sizeof(Job<T>))) {
+  const int column_bytes = narrow ? sizeof(uint16_t) : sizeof(int32_t);
+  if (made == nullptr || made->column_bytes != column_bytes || made->dtype != static_cast<int>(args.dtype) ||
+      made->stride != args.x_stride || made->job_bytes != static_cast<int>(sizeof(Job<T>))) {
     return {nullptr, nullptr};
   }
   return made->sweeps[static_cast<int>(kind)][ties][static_cast<int>(factor)];
@@ -130,19 +94,14 @@ void run(const AggregateArgs& args) {
   constexpr int kVectors = kMostOf<kTies>, kNarrow = kMostNarrow<kKind, kTies, kFactor>;
   const Csr& csr = *args.csr;
   const WorkList& work = *args.work;
-  const bool has_hubs = kReadsHubs<T, kKind, kFactor> && args.hub_cache > 0 && args.x_stride == args.width;
-  const bool narrow = kNarrow > 0 && args.narrow_col != nullptr && !has_hubs;
-  const Columns columns = has_hubs ? Columns::hubs : narrow ? Columns::narrow : Columns::wide;
-  const Hubs hubs = has_hubs ? Hubs(args, sizeof(T)) : Hubs();
+  const bool narrow = kNarrow > 0 && args.narrow_col != nullptr;
   auto* slots = static_cast<A*>(args.slots);
   // Weights that also have scales, or 64-bit numbers, are laid out in order for each piece of work.
   const bool permuted = static_cast<bool>(csr.perm) && !args.weight_in_graph_order;
   const bool staged = args.weight != nullptr && (args.col_scale != nullptr || (permuted && csr.perm_is_wide));
   const Block scratch(staged ? args.threads * work.most_edges * static_cast<int64_t>(sizeof(A)) : 0);
   const Job<T> whole_job{csr.rowptr_data(),
-                         has_hubs ? hubs.cols->col.data()
-                         : narrow ? static_cast<const void*>(args.narrow_col)
-                                  : csr.col_data(),
+                         narrow ? static_cast<const void*>(args.narrow_col) : csr.col_data(),
                          static_cast<const T*>(args.x),
                          args.x_stride,
                          static_cast<const A*>(args.weight),
@@ -161,9 +120,8 @@ void run(const AggregateArgs& args) {
                          args.reduce == Reduce::mean,
                          args.nontemporal && whole_lines<A>(args),
                          args.keeps_near,
-                         args.prefetch,
-                         hubs.apart};
-  const GeneratedSweeps made = generated_sweeps<T>(args, kKind, kTies, kFactor, columns);
+                         args.prefetch};
+  const GeneratedSweeps made = generated_sweeps<T>(args, kKind, kTies, kFactor, narrow);
   const int64_t held = narrow ? kNarrow : kVectors;
   const int64_t most = args.register_block > 0 ? smaller(args.register_block, held) : held;
   const int64_t tile = args.column_tile > 0 ? args.column_tile : args.width;
@@ -180,7 +138,7 @@ void run(const AggregateArgs& args) {
         job.perm = nullptr;
       }
       const auto sweeps_for = [&](const ColumnBlock& block) {
-        return sweeps_of<T, kKind, kTies, kFactor>(block, columns);
+        return sweeps_of<T, kKind, kTies, kFactor>(block, narrow);
       };
       const auto whole = [&](int64_t begin, int64_t end) {
         if (generated) return made.rows(&job, begin, end, first);

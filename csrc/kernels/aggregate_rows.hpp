@@ -10,12 +10,10 @@
 namespace onehop {
 inline namespace ONEHOP_ISA {
 
-// Nothing is fixed but the type of the job's columns: int32_t, or uint16_t where the graph has so few sources; and
-// whether the hubs among them are negative numbers (HubCols).
-template <class Index, bool kNegativeHubs = false>
+// Nothing is fixed but the type of the job's columns: int32_t, or uint16_t where the graph has so few sources.
+template <class Index>
 struct Open {
   using Column = Index;
-  static constexpr bool kHubs = kNegativeHubs;
   static constexpr int64_t kStride = 0;  // between rows of x; 0: the job's
   static constexpr int kPrefetch = -1;   // how many edges ahead a row is asked for; -1: the job's
   static constexpr int kKeep = -1;       // how long such a row is worth keeping; -1: as the job says
@@ -47,7 +45,6 @@ struct Job {
   bool nontemporal;
   bool keeps_near;  // rows that are asked for go to the nearest cache, not to the second
   int prefetch;
-  int64_t hubs_apart;  // bytes from x to the end of the hubs' rows; read where Fixed::kHubs
 };
 
 // The running result of one vector of columns.
@@ -137,11 +134,7 @@ ONEHOP_INLINE Acc<T> factor_of(const Job<T>& job, int64_t e) {
 // Where the row of a source begins.
 template <class T, class Fixed>
 ONEHOP_INLINE const T* row_of_source(const Job<T>& job, const T* x, int64_t source) {
-  if constexpr (Fixed::kHubs) {
-    // A mask and no branch: nothing tells the processor which edge's source will be a hub.
-    const int64_t bytes = source * job.x_stride * static_cast<int64_t>(sizeof(T)) + (source >> 63 & job.hubs_apart);
-    return reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(x) + static_cast<uintptr_t>(bytes));
-  } else if constexpr (Fixed::kStride > 0) {
+  if constexpr (Fixed::kStride > 0) {
     return x + source * Fixed::kStride;
   } else {
     return x + source * job.x_stride;

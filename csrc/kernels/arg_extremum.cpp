@@ -1,4 +1,4 @@
-// Max and min that keep the one edge each entry is taken from, and the gradient, which goes to that edge alone.
+// Max and min that store the one edge each entry is taken from, and the gradient, which goes only to that edge.
 #include "sweep.hpp"
 #include "tables.hpp"
 
@@ -21,7 +21,7 @@ struct PlaceOf<double> {
 template <class T>
 using Place = typename PlaceOf<T>::type;
 
-// Minima are maxima of messages with their sign turned, which is exact.
+// Minima are maxima of negated messages, which is exact.
 template <class T>
 T sign_of(const ArgExtremumArgs& args) {
   return args.minimum ? T(-1) : T(1);
@@ -52,8 +52,8 @@ template <class T>
 using Sweep = void (*)(const ArgExtremumArgs&, int64_t e, int64_t edge_end, int64_t column, int64_t columns,
                        const T* weight, T sign, T* out, int32_t* winner);
 
-// The edges [e, edge_end) for a block of columns; `out` and `winner` point at its first one. The result's sign is
-// turned by `sign` once more.
+// The edges [e, edge_end) for a block of columns; `out` and `winner` point at its first one. The result is multiplied
+// by `sign` again.
 template <class T, bool kLast, int kLanes, int kCount>
 void sweep(const ArgExtremumArgs& args, int64_t e, int64_t edge_end, int64_t column, int64_t columns, const T* weight,
            T sign, T* out, int32_t* winner) {
@@ -137,7 +137,7 @@ void run(const ArgExtremumArgs& args) {
   });
 }
 
-// Calls body(begin, end) for pieces of [0, count), each of which one thread has.
+// Calls body(begin, end) for pieces of [0, count), each on one thread.
 template <class Body>
 void for_pieces(int64_t count, int64_t piece, int threads, const Body& body) {
   struct Context {
@@ -152,8 +152,8 @@ void for_pieces(int64_t count, int64_t piece, int threads, const Body& body) {
                &context);
 }
 
-// A thread has some columns of all rows, so that nobody else adds to where it adds, and sums have one order. To look
-// for the winners among all edges of the transposed graph instead takes as long at 15 edges a row, and grows with them.
+// A thread owns some columns of all rows, so no two threads add to one place, and sums have one order. Searching for
+// the winners among all edges of the transposed graph takes as long at 15 edges a row, and grows with them.
 template <class T>
 void grad_source(const ArgExtremumGradArgs& args) {
   constexpr int64_t kColumns = kLineBytes / static_cast<int64_t>(sizeof(T));

@@ -1,8 +1,8 @@
 // Attention over the edges of every destination: scores, softmax and weighted sum in one pass over the graph.
 //
-// A block of edges is worked on in three steps: scores (which bring the rows of its sources into the caches),
-// their exponentials less the largest so far, and the sum of the rows. A row that spans blocks keeps its largest
-// score, its sum of exponentials and its sum of rows, and scales them when the largest changes.
+// A block of edges is processed in three steps: scores (which load the rows of its sources into the caches), their
+// exponentials after subtracting the largest so far, and the sum of the rows. A row that spans blocks keeps its largest
+// score, its sum of exponentials and its sum of rows, and rescales them when the largest changes.
 #include "attention.hpp"
 
 #include "attention_scores.hpp"
@@ -41,7 +41,7 @@ class Forward {
     const RowState<A> state{arena.take<A>(heads_), arena.take<A>(heads_), arena.take<A>(columns_)};
     A* inverse = arena.take<A>(heads_);
     const EdgeScratch<A> edge = scores_.edge_scratch(arena);
-    // Powers are taken of whole vectors: what lies beyond the edges must be some number.
+    // Exponentials are computed for whole vectors: the padding beyond the edges must hold valid numbers.
     std::memset(weight, 0, static_cast<size_t>(heads_ * kBlockEdges) * sizeof(A));
 
     for_edge_blocks(
@@ -128,7 +128,7 @@ class Forward {
     return {at, at + heads_, at + 2 * heads_};
   }
 
-  // The largest score of each head, which is taken from the scores.
+  // The largest score of each head, which is subtracted from the scores.
   void take_largest(const Segment& s, A* scores, const A* before, A* out) const {
     for (int64_t head = 0; head < heads_; ++head) {
       A* from = scores + head * kBlockEdges + s.begin;
@@ -169,7 +169,7 @@ void attend_as(const AttendArgs& args) {
   for_cut_rows(*args.work, args.threads, [&](const CutRow& cut) { forward.combine(cut); });
 }
 
-// The softmaxed weights, from the scores once more.
+// The softmaxed weights, recomputed from the scores.
 template <class T>
 void attend_weights_as(const AttendArgs& args) {
   using A = Acc<T>;

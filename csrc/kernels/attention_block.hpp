@@ -1,5 +1,5 @@
 // Blocks of edges for attention: consecutive edges, of several short rows or of a part of a long one, which are
-// worked on together; their masks, and their features of edges.
+// processed together; their masks, and their edge features.
 #pragma once
 
 #include "attention_rows.hpp"
@@ -16,7 +16,7 @@ struct Segment {
   int64_t slot;  // of a cut row's piece, else -1
 };
 
-// Edges of a block, so that the rows they gather (row_bytes each) fit a small first cache, or are few.
+// Edges of a block: the rows they gather (row_bytes each) fit a small L1 cache, or they are few.
 inline int64_t block_edges(int64_t row_bytes) {
   constexpr int64_t kNearBytes = 32 << 10, kLeast = 16;
   return smaller(kBlockEdges, larger(kLeast, kNearBytes / larger(row_bytes, 1)));
@@ -48,8 +48,8 @@ void for_edge_blocks(const WorkItem& item, const int64_t* rowptr, int64_t most, 
   flush();
 }
 
-// What an edge's weight is multiplied by: `mask`, or a dropout that is computed anew each time. The hash and its
-// constants are described in onehop/reference/dropout.py.
+// The factor of an edge's weight: `mask`, or a dropout that is recomputed each time. The hash and its constants are
+// described in onehop/reference/dropout.py.
 template <class A>
 class Masks {
  public:
@@ -200,7 +200,7 @@ ONEHOP_INLINE A total(const A* numbers, int64_t count) {
   return sum;
 }
 
-// The largest of `least` and the numbers; NaN is passed over.
+// The largest of `least` and the numbers; ignores NaN.
 template <class A>
 ONEHOP_INLINE A largest(const A* numbers, int64_t count, A least) {
   constexpr int kLanes = kFullLanes<A>;

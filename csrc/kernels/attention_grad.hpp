@@ -1,4 +1,4 @@
-// What both sweeps of attention's gradient share.
+// Common parts of both sweeps of attention's gradient.
 //
 // The gradient of attention, in two sweeps: over the edges of every destination, and over those of every source
 // on the transposed graph. Both compute scores and weights again; nothing is kept for an edge, and every sum has
@@ -6,9 +6,9 @@
 // D[i] = g[i] . out[i] (which is the sum of w m p over the row), the gradient of its score is d = w (m p - D[i]).
 // Gradients of returned weights are added to m p, and their part of D comes from outside.
 //
-// The gradient of gatv2's att is the sum of d leaky(z) over all edges, with z = query[i] + value[j] + edge. As
-// leaky(z) = leaky'(z) z, it is had from sums of d leaky'(z) over rows, times the rows, in both sweeps: work for
-// every node in place of every edge.
+// The gradient of gatv2's att is the sum of d leaky(z) over all edges, with z = query[i] + value[j] + edge. As leaky(z)
+// = leaky'(z) z, it is computed from sums of d leaky'(z) over rows, times the rows, in both sweeps: work for every node
+// instead of every edge.
 #pragma once
 
 #include "attention.hpp"
@@ -27,13 +27,13 @@ struct EdgeNumbers {
         weight(arena.take<A>(heads * kBlockEdges)),
         slope(arena.take<A>(heads * kBlockEdges)),
         mask(arena.take<A>(heads * kBlockEdges)) {
-    // Powers are taken of whole vectors: what lies beyond the edges must be some number.
+    // Exponentials are computed for whole vectors: the padding beyond the edges must hold valid numbers.
     std::memset(weight, 0, static_cast<size_t>(heads * kBlockEdges) * sizeof(A));
   }
   static int64_t bytes(int64_t heads) { return 4 * Arena::bytes_of<A>(heads * kBlockEdges); }
 };
 
-// 1 for every head: sums go on from what is there.
+// 1 for every head: sums continue from the existing values.
 template <class A>
 struct Ones {
   Block block;
@@ -48,7 +48,7 @@ void clear(A* numbers, int64_t count) {
   std::memset(numbers, 0, static_cast<size_t>(count) * sizeof(A));
 }
 
-// Scales d by what lies between the score and its sum: the leaky relu of gat, the scale of dot.
+// Scales d by the factor between the score and its sum: the leaky relu of gat, the scale of dot.
 template <class T>
 void pass_through_score(const Scores<T>& scores, int64_t edges, const Acc<T>* raw, Acc<T>* slope) {
   using A = Acc<T>;
@@ -94,7 +94,7 @@ void mask_weights(const Scores<T>& scores, int64_t edges, const EdgeNumbers<Acc<
   }
 }
 
-// Adds up what groups of pieces of work left, group after group.
+// Sums the results of groups of work items, group after group.
 template <class A>
 void add_groups(const A* parts, int64_t groups, int64_t count, A* out) {
   clear(out, count);
@@ -103,9 +103,8 @@ void add_groups(const A* parts, int64_t groups, int64_t count, A* out) {
   }
 }
 
-// Runs body(group, item, thread) for every piece of work; pieces of a group run one after another. Sums over
-// all edges are kept for each group: enough of them to share out, whatever the number of threads, and few
-// enough to keep.
+// Runs body(group, item, thread) for every work item; items of a group run one after another. Sums over all edges are
+// stored for each group: enough groups to balance any number of threads, and few enough to store.
 inline constexpr int64_t kMostGroups = 64;
 
 template <class Body>

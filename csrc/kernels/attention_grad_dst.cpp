@@ -1,4 +1,4 @@
-// The gradient of attention to what destinations have: the sweep over the edges of every destination.
+// Gradients of attention to destinations: the sweep over the edges of every destination.
 #include "attention_grad.hpp"
 
 namespace onehop {
@@ -125,14 +125,14 @@ class DestinationSweep {
   // D of the row; kept, beside its softmax, for the sweep over sources.
   void find_own_sum(const Segment& s, A* own_sum, const WorkItem& item) const {
     const AttendArgs& args = scores_.args;
-    // In the order in which p is added up: where a row has one edge, the two are the same to the last bit.
+    // In the order in which p is summed: for a row with one edge, the two are bitwise equal.
     const T* out = static_cast<const T*>(args.out) + s.row * scores_.value_columns;
     product_(DotTerm<T>{grad(s.row)}, {out, 0, scores_.ordinals.value}, 1, heads_, own_sum);
     const auto* extra = static_cast<const A*>(args.weights_product);
     for (int64_t head = 0; head < heads_; ++head) {
       own_sum[head] = own_sum[head * kBlockEdges] + (extra != nullptr ? extra[s.row * heads_ + head] : A(0));
     }
-    // Of a cut row, the piece that has its first edge.
+    // For a cut row, the piece that has its first edge.
     if (scores_.rowptr[s.row] < item.edge_begin) return;
     A* to = static_cast<A*>(args.statistics) + 3 * s.row * heads_;
     std::memcpy(to, static_cast<const A*>(args.softmax) + 2 * s.row * heads_,
@@ -229,7 +229,7 @@ class DestinationSweep {
     }
   }
 
-  // Writes the gradient of edge features, or takes it through their projection.
+  // Writes the gradient of edge features, or propagates it through their projection.
   void write_edge_grads(int64_t group, int64_t first, int64_t edges, A* inputs, const A* grads) const {
     const AttendArgs& args = scores_.args;
     const int64_t columns = scores_.key_columns, count = scores_.edge_rows.inputs();

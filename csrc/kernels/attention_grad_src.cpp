@@ -1,4 +1,4 @@
-// The gradient of attention to what sources have: the sweep over the transposed graph.
+// Gradients of attention to sources: the sweep over the transposed graph.
 #include "attention_grad.hpp"
 
 namespace onehop {
@@ -73,7 +73,7 @@ class SourceSweep {
         });
   }
 
-  // To what the sweep over destinations has left there.
+  // Added to the values that the sweep over destinations has left there.
   void add_parts() const {
     if (scores_.args.grad_att != nullptr) att_parts_.add_to(scores_.args.grad_att);
   }

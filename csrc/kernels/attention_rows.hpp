@@ -1,6 +1,6 @@
-// What attention does with the rows that a block of edges gathers, for all heads: scores, weighted sums, and
-// the sums behind gradients. Every function works on one block of columns of each head, held in registers, and
-// keeps per-edge numbers head by head, kBlockEdges apart.
+// Operations of attention on the rows that a block of edges gathers, for all heads: scores, weighted sums, and the sums
+// behind gradients. Every function processes one block of columns of each head, held in registers, and stores per-edge
+// numbers head by head, kBlockEdges apart.
 #pragma once
 
 #include "sweep.hpp"
@@ -8,13 +8,13 @@
 namespace onehop {
 inline namespace ONEHOP_ISA {
 
-// Edges that are worked on together, at most: their rows stay in the caches between the passes over them.
+// Most edges that are processed together: their rows stay in the caches between the passes over them.
 inline constexpr int kBlockEdges = 64;
 
 // Vectors of a head's columns held at a time; up to three of each are in registers.
 inline constexpr int kHeadVectors = 4;
 
-// Rows chosen by an index; `ahead` says how many edges ahead they are asked for, 0 that they are near already.
+// Rows chosen by an index; `ahead` is the prefetch distance in edges, 0 if they are in the cache already.
 template <class S>
 struct Gathered {
   const S* base;
@@ -23,7 +23,7 @@ struct Gathered {
   int64_t ahead = 0;
 
   ONEHOP_INLINE const S* row(int64_t e) const { return base + index[e] * stride; }
-  // Asks for a block of columns.
+  // Prefetches a block of columns.
   template <int64_t kBytes>
   ONEHOP_INLINE void ask(int64_t e, int64_t begin, int64_t columns) const {
     if (ahead == 0) return;
@@ -141,7 +141,7 @@ struct EdgeDotTerm {
   };
 };
 
-// out[head][e] = the term, summed over the block's columns; with `add`, added to what is there.
+// out[head][e] = the term, summed over the block's columns; with `add`, added to the existing value.
 template <class Term, class S, int kLanes, int kVectors>
 void score_rows(const Term& term, const Gathered<S>& rows, int64_t edges, const HeadBlock& block, bool add,
                 Acc<S>* out) {
@@ -162,7 +162,7 @@ void score_rows(const Term& term, const Gathered<S>& rows, int64_t edges, const 
         const int64_t at = vector_begin<kLanes, kVectors>(v, columns);
         V part = own(v, load<S, kLanes>(row + at), e, at);
         if constexpr (kLanes > 1) {
-          // What the vector before has counted.
+          // Lanes that the previous vector has counted.
           if (v == kVectors - 1 && shared > 0) part = without_first<A, kLanes>(part, shared);
         }
         sum += part;
@@ -180,7 +180,7 @@ void score_rows(const Term& term, const Gathered<S>& rows, int64_t edges, const 
     int64_t e = 0;
     for (; e + 4 <= edges; e += 4) of_four(e);
     if (!add && e + 2 <= edges && edges > 4) {
-      of_four(edges - 4);  // some once more, with the same result
+      of_four(edges - 4);  // some again, with the same result
       continue;
     }
     for (; e < edges; ++e) {
@@ -197,7 +197,7 @@ void sum_rows(const Gathered<S>& rows, int64_t edges, const HeadBlock& block, co
               int64_t weight_stride, const Acc<S>* rescale, Acc<S>* sum) {
   using A = Acc<S>;
   using V = Vector<A, kLanes>;
-  constexpr int kChains = kVectors <= 2 ? 2 : 1;  // sums that do not wait for each other
+  constexpr int kChains = kVectors <= 2 ? 2 : 1;  // independent sums
   constexpr int64_t kBytes = int64_t{kLanes} * kVectors * static_cast<int64_t>(sizeof(S));
   for (int64_t head = 0; head < block.heads; ++head, weight += weight_stride) {
     const int64_t begin = head * block.width + block.begin;
@@ -247,7 +247,7 @@ void sum_slopes(const Own* own, Acc<S> slope, const Gathered<S>& rows, int64_t e
       before[v] = load<A, kLanes>(slopes + at);
       steep[v] = splat<A, kLanes>(0);
     }
-    // Where leaky' is 1, and everywhere: the slope is applied to the difference, once.
+    // Sums for leaky' = 1, and for all edges: the slope is applied to the difference, once.
     A all = 0;
     for (int64_t e = 0; e < edges; ++e) {
       const S* row = rows.row(e) + begin;
@@ -266,7 +266,7 @@ void sum_slopes(const Own* own, Acc<S> slope, const Gathered<S>& rows, int64_t e
   }
 }
 
-// A head's columns cut into blocks, and what runs on the full ones and on the last.
+// A head's columns cut into blocks, and the functions for full blocks and for the last one.
 template <class A, class Function>
 struct PerBlock {
   BlockCut<A, kHeadVectors> cut{1};

@@ -1,5 +1,5 @@
-// Scores of a block of edges, seen from the destinations: the forward pass and the first sweep of the backward
-// pass begin with them.
+// Scores of a block of edges, from the side of the destinations: the start of the forward pass and of the first sweep
+// of the backward pass.
 #pragma once
 
 #include "attention_block.hpp"
@@ -7,7 +7,7 @@
 namespace onehop {
 inline namespace ONEHOP_ISA {
 
-// A thread's memory, handed out in cache lines.
+// A thread's scratch memory, allocated in cache lines.
 class Arena {
  public:
   explicit Arena(char* at) : at_(at) {}
@@ -82,8 +82,7 @@ class Scores {
     return edge_rows.any() ? EdgeScratch<A>(arena, most_edges, key_columns, edges_in_values())
                            : EdgeScratch<A>(arena, 0, 0, false);
   }
-  // The rows of the nodes that the graph's columns name, from its edge `first` on; `near` if they were gone over
-  // a moment ago.
+  // The rows of the nodes that the graph's columns name, from its edge `first` on; `near` if they were just read.
   Gathered<T> gathered(const void* rows, int64_t stride, int64_t first, bool near) const {
     return {static_cast<const T*>(rows), stride, col + first, near ? 0 : args.prefetch};
   }
@@ -96,7 +95,7 @@ class Scores {
   }
   const T* query(int64_t row) const { return static_cast<const T*>(args.query) + row * args.query_stride; }
 
-  // Lays out the features of the block's edges and the rows they are added to.
+  // Prepares the features of the block's edges and the rows they are added to.
   void lay_out_edges(int64_t first, int64_t edges, const EdgeScratch<A>& scratch) const {
     if (!edge_rows.any()) return;
     edge_rows.fill(csr, first, edges, ordinals.value, scratch.inputs, scratch.rows);
@@ -130,9 +129,9 @@ class Scores {
     }
   }
 
-  // Turns what operator() gave, for the first `edges` of every head, into scores. They are rounded as they are
-  // stored: were a product left in a wider form until the largest score is taken from it, the rounding of huge
-  // scores would show in their powers, hence no inlining.
+  // Turns the output of operator(), for the first `edges` of every head, into scores. They are rounded as they are
+  // stored: if a product stayed in a wider form until the largest score is subtracted, the rounding of huge scores
+  // would show in their exponentials; hence no inlining.
   __attribute__((noinline)) void finish(int64_t edges, const A* raw, A* out) const {
     const bool gat = args.rule == ScoreRule::gat;
     const A factor = static_cast<A>(args.rule == ScoreRule::gatv2 ? 1 : args.factor);
@@ -148,7 +147,7 @@ class Scores {
   ScoreRows<LeakyTerm<T>, A> leaky_edge;
 };
 
-// Where no score is above -inf, nothing is taken from it: every power is 0 then, and the row's sum 0.
+// If no score is above -inf, nothing is subtracted: every exponential is 0 then, and the row's sum 0.
 template <class A>
 ONEHOP_INLINE A usable(A largest_score) {
   return largest_score == -A(__builtin_huge_val()) ? A(0) : largest_score;

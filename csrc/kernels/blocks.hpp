@@ -1,7 +1,7 @@
 // A row's columns, cut into blocks that registers hold.
 //
-// This header, simd.hpp, generated.hpp and aggregate_rows.hpp are also the text of which kernels are generated at
-// run time: they include nothing of the engine but each other.
+// This header, simd.hpp, generated.hpp and aggregate_rows.hpp are also the source text of kernels that are generated at
+// run time: they include only each other.
 #pragma once
 
 #include "simd.hpp"
@@ -9,7 +9,7 @@
 namespace onehop {
 inline namespace ONEHOP_ISA {
 
-// Accumulators that fit beside operands in the register file (16 registers, 32 with AVX-512 and on Arm).
+// Accumulators that fit besides operands in the register file (16 registers, 32 with AVX-512 and on Arm).
 #if defined(__AVX512F__) || defined(__aarch64__)
 inline constexpr int kMostVectors = 16;
 #else
@@ -18,9 +18,9 @@ inline constexpr int kMostVectors = 8;
 
 inline constexpr int kLineBytes = 64;
 
-// A block of columns, held in `vectors` registers of `lanes` lanes. Where the columns are no multiple of the
-// lanes, the last vector begins earlier and overlaps the one before it: it computes some columns twice, with
-// the same result, and needs neither masks nor a scalar tail.
+// A block of columns, held in `vectors` registers of `lanes` lanes. If the columns are not a multiple of the lanes, the
+// last vector begins earlier and overlaps the one before it: it computes some columns twice, with the same result, and
+// needs neither masks nor a scalar tail.
 struct ColumnBlock {
   int64_t begin, columns;
   int lanes, vectors;
@@ -36,8 +36,8 @@ ONEHOP_INLINE constexpr ColumnBlock column_block(int64_t begin, int64_t columns)
   return {begin, columns, lanes, static_cast<int>((columns + lanes - 1) / lanes)};
 }
 
-// The block number `index` of `columns` columns cut into blocks of even size, of at most kVectors full vectors, or
-// of `vectors`, where that is less.
+// The block number `index` of `columns` columns cut into blocks of equal size, of at most kVectors full vectors, or of
+// `vectors`, if that is less.
 template <class A, int kVectors>
 struct BlockCut {
   int64_t columns, blocks, step;
@@ -70,19 +70,19 @@ ONEHOP_INLINE auto with_block(const ColumnBlock& block, const Visit& visit) {
   }
 }
 
-// Where vector v of a block begins, counted in columns from the block's begin.
+// The begin of vector v of a block, in columns from the block's begin.
 template <int kLanes, int kVectors>
 ONEHOP_INLINE int64_t vector_begin(int v, int64_t columns) {
   return v < kVectors - 1 ? int64_t{v} * kLanes : columns - kLanes;
 }
 
-// How long rows that are asked for are worth keeping, from 3 (in all caches) to 0 (used once). Rows go to the second
-// cache: many more of its lines can be on their way at a time than of the first one's. Sums over 2.4 M edges of a
-// graph with 169,343 nodes take 27 ms in place of 47 at width 128, and 14 in place of 18 at 64.
+// Locality of prefetched rows, from 3 (in all caches) to 0 (used once). Rows are prefetched into L2: many more of its
+// lines can be in flight than of L1's. Sums over 2.4 M edges of a graph with 169,343 nodes take 27 ms instead of 47 at
+// width 128, and 14 instead of 18 at 64.
 inline constexpr int kKeepRows = 2;
 inline constexpr int kKeepNear = 3;
 
-// Asks for the cache lines of `bytes` bytes from `address` on.
+// Prefetches the cache lines of `bytes` bytes from `address` on.
 template <int64_t kBytes, int kKeep = kKeepRows>
 ONEHOP_INLINE void prefetch_lines(const char* address) {
 #pragma GCC unroll 32

@@ -7,10 +7,10 @@ namespace onehop {
 inline namespace ONEHOP_ISA {
 namespace {
 
-// Whole rows are taken together until they have this many numbers, which lie well inside the first cache.
+// Whole rows are processed together up to this many numbers, which fit well into L1.
 constexpr int64_t kChunkNumbers = 2048;
 
-// What PyG adds to every sum, in torch_geometric.utils.softmax.
+// The constant that PyG adds to every sum, in torch_geometric.utils.softmax.
 constexpr double kSumOffset = 1e-16;
 
 // Calls visit.template operator()<lanes>(first head) for the heads, in vectors as long as they fill.
@@ -25,8 +25,8 @@ ONEHOP_INLINE void for_heads(int64_t heads, const Visit& visit, int64_t first = 
   }
 }
 
-// The values of `edges` edges from `from` on, `heads` apart, folded into one: four chains that the processor
-// follows at once, joined in a fixed order.
+// The values of `edges` edges from `from` on, `heads` apart, folded into one: four independent chains, joined in a
+// fixed order.
 template <class A, int kLanes, class Fold>
 ONEHOP_INLINE Vector<A, kLanes> fold(const A* from, int64_t edges, int64_t heads, A start, const Fold& join) {
   using V = Vector<A, kLanes>;
@@ -47,7 +47,7 @@ ONEHOP_INLINE Vector<A, kLanes> sum_of(const A* from, int64_t edges, int64_t hea
   return fold<A, kLanes>(from, edges, heads, A(0), [](V sum, V value) { return sum + value; });
 }
 
-// NaN is passed over: it makes the sum NaN, and with it the whole row.
+// NaN is ignored: it makes the sum NaN, and with it the whole row.
 template <class A, int kLanes>
 ONEHOP_INLINE Vector<A, kLanes> maximum_of(const A* from, int64_t edges, int64_t heads) {
   using V = Vector<A, kLanes>;
@@ -55,7 +55,7 @@ ONEHOP_INLINE Vector<A, kLanes> maximum_of(const A* from, int64_t edges, int64_t
                          [](V most, V value) { return larger_of<A, kLanes>(value, most); });
 }
 
-// A per-edge array in the caller's order, [edges, heads], as the numbers of a stretch of the graph's edges.
+// A per-edge array in the caller's order, [edges, heads], as the numbers of a range of the graph's edges.
 template <class T>
 ONEHOP_INLINE void gather(const Csr& csr, const void* from, int64_t heads, int64_t begin, int64_t end, Acc<T>* to) {
   using A = Acc<T>;
@@ -76,8 +76,8 @@ ONEHOP_INLINE void scatter(const Csr& csr, const Acc<T>* from, int64_t heads, in
   }
 }
 
-// Each pass stages the numbers of a stretch of edges, reduces every row to some numbers a head (`found`), and
-// finishes the staged numbers with those. `map` works on all staged numbers at once, in full vectors.
+// Each pass stages the numbers of a range of edges, reduces every row to some numbers a head (`found`), and finishes
+// the staged numbers with those. `map` processes all staged numbers at once, in full vectors.
 
 // Softmax itself: a row is reduced to its maxima, and then to the sums of its powers of e.
 template <class T>
@@ -98,7 +98,7 @@ struct Forward {
     });
   }
 
-  // A piece of nothing but -inf, whose row may have more than that, has no share: e to the power of -inf.
+  // A piece with only -inf, whose row may have more than that, has no share: e to the power of -inf.
   static void prepare_piece(A* staged, int64_t edges, int64_t heads, A* found) {
     for_heads<A, kFullLanes<A>>(heads, [&]<int kLanes>(int64_t head) {
       const auto most = maximum_of<A, kLanes>(staged + head, edges, heads);
@@ -121,7 +121,7 @@ struct Forward {
     });
   }
 
-  // What the pieces of a row were reduced to becomes, in every piece's place, what the row is.
+  // Replaces the values that the pieces of a row were reduced to, in every piece, by those of the row.
   static void join(A* found, int64_t pieces, int64_t heads) {
     for (int64_t head = 0; head < heads; ++head) {
       A most = -A(__builtin_huge_val()), sum = 0;

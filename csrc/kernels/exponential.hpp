@@ -70,8 +70,8 @@ ONEHOP_INLINE Vector<A, kLanes> exponential(Vector<A, kLanes> x) {
   const V n = shifted - splat<A, kLanes>(Of::kRound);
   const V r = (x - n * splat<A, kLanes>(Of::kLn2High)) - n * splat<A, kLanes>(Of::kLn2Low);
   const V power = splat<A, kLanes>(1) + (r + r * r * exponential_series<A, kLanes, 2>(r));
-  // Whole numbers without a sign: where x is out of range or NaN they wrap round, and what comes of them is
-  // replaced or is NaN anyway. Half of n is taken in a range where it is positive.
+  // Unsigned integers: if x is out of range or NaN they wrap around, and the result is replaced or is NaN anyway. Half
+  // of n is taken in a range where it is positive.
   const Bits whole = bit_cast<Bits>(shifted) - bit_cast<Bits>(splat<A, kLanes>(Of::kRound));
   constexpr auto kOffset = 2 * (Of::kBias + 1);
   const Bits half = ((whole + kOffset) >> 1) - kOffset / 2;

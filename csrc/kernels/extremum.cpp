@@ -1,6 +1,6 @@
-// Gradients of max and min. An edge shares in a destination's gradient where its message equals the extremum;
-// `share` is that gradient divided among the edges that tie. Multiplying by 0 or 1, rather than choosing, lets
-// a share that is not finite show up as NaN, as it does when PyTorch's scatter_reduce is differentiated.
+// Gradients of max and min. An edge gets a share of a destination's gradient if its message equals the extremum;
+// `share` is that gradient divided among the tied edges. Multiplying by 0 or 1, instead of selecting, propagates a
+// share that is not finite as NaN, as the gradient of PyTorch's scatter_reduce does.
 #include "sweep.hpp"
 #include "tables.hpp"
 
@@ -8,7 +8,7 @@ namespace onehop {
 inline namespace ONEHOP_ISA {
 namespace {
 
-// What a weight does to a message.
+// Effect of a weight on a message.
 enum class Weight { none, factor, term };
 
 // Three vectors are held for every one of the block.
@@ -38,7 +38,7 @@ ONEHOP_INLINE Vector<Acc<T>, kLanes> hits(const ExtremumGradArgs& args, Vector<A
   return message == extremum ? splat<A, kLanes>(1) : splat<A, kLanes>(0);
 }
 
-// On the transposed graph: `row` is a source, its columns are destinations. Adds to nothing: writes out[0..columns).
+// On the transposed graph: `row` is a source, its columns are destinations. Overwrites out[0..columns).
 template <class T, Weight kWeight, int kLanes, int kCount>
 void sweep_source(const ExtremumGradArgs& args, int64_t row, int64_t e, int64_t edge_end, int64_t column,
                   int64_t columns, const Acc<T>* weight, Acc<T>* out) {

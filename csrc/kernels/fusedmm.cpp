@@ -1,5 +1,5 @@
-// Sums over edges that are weighed by their two ends: a product of two rows, or their distance, a function of it,
-// and the sum, in one pass. The weights of a stretch of a row's edges lie on the stack; nothing is kept for edges.
+// Sums over edges that are weighted by their two ends: a product of two rows, or their distance, a function of it, and
+// the sum, in one pass. The weights of a chunk of a row's edges are on the stack; nothing is stored for edges.
 #include "exponential.hpp"
 #include "sweep.hpp"
 #include "tables.hpp"
@@ -8,12 +8,11 @@ namespace onehop {
 inline namespace ONEHOP_ISA {
 namespace {
 
-// Edges are taken in stretches of which the sources' rows, read for their weights, still lie in the first cache
-// when they are added up.
+// Edges are processed in chunks: the sources' rows, read for the weights, are still in L1 when they are summed.
 constexpr int64_t kStretchBytes = 16384;
 constexpr int64_t kMostEdges = 64, kLeastEdges = 8;
 
-// The vectors of a block, of which the last may share columns with the one before it: those count once.
+// The vectors of a block; columns that the last one shares with the one before it count once.
 template <class T, PairRule kRule, int kLanes, int kVectors>
 ONEHOP_INLINE Acc<T> compare(const T* row, const T* source, int64_t columns) {
   using A = Acc<T>;
@@ -58,7 +57,7 @@ struct PickBlock {
     }
   }
 
-  // Adds the weighed messages to sums.
+  // Adds the weighted messages to sums.
   template <int kLanes, int kVectors>
   static void add(const Pairs<T>& pairs, int64_t e, int64_t edge_end, const Acc<T>* weights, Acc<T>* sums) {
     using A = Acc<T>;
@@ -149,7 +148,7 @@ void run(const FusedmmArgs& args) {
   const BlockCut<A, kMostVectors> blocks(args.width);
   auto* slots = static_cast<A*>(args.slots);
   auto* out = static_cast<T*>(args.out);
-  // Sums of 16-bit rows are kept wider until the row ends; those of others are kept in the result.
+  // Sums of 16-bit rows are kept wider until the row ends; others are kept in the result.
   const Block scratch(sizeof(T) == sizeof(A) ? 0 : args.threads * args.width * static_cast<int64_t>(sizeof(A)));
   const auto narrow = [&](const A* sums, T* to) {
     for (int64_t column = 0; column < args.width; ++column) store<T, 1>(to + column, sums[column]);

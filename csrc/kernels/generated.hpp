@@ -1,19 +1,19 @@
-// What a kernel that was generated at run time and compiled into a library of its own offers to the engine.
+// The interface of a kernel that was generated at run time and compiled into a separate library.
 //
-// Pointers and numbers alone: the library may come from another compiler, with another standard library.
+// Only pointers and numbers: the library may come from another compiler, with another standard library.
 #pragma once
 
 #include <cstdint>
 
 namespace onehop {
 
-// Raise it when this header, or Job in aggregate_rows.hpp, changes.
+// Increase it when this header, or Job in aggregate_rows.hpp, changes.
 inline constexpr int32_t kGeneratedVersion = 3;
 
 enum class Kind : int { sum, max, min };
 inline constexpr int kKinds = 3;
 
-// What a source's row is taken with: nothing, the caller's weight as a factor or as a term, or its scale.
+// The factor of a source's row: nothing, the caller's weight as a factor or as a term, or its scale.
 enum class Factor : int { none, weight, term, scale };
 inline constexpr int kFactors = 4;
 

@@ -1,4 +1,4 @@
-// The table of a kernel that is generated: what is called through pointers, with everything else fixed.
+// The table of a generated kernel: functions that are called through pointers, with all constants fixed.
 //
 // `Fixed` has what Open has (aggregate_rows.hpp), and
 //   kColumns  columns of one pass
@@ -22,7 +22,7 @@ struct FixedSweeps {
     if constexpr (kBlocks.blocks == 1) {
       sweep_rows<T, Fixed, kKind, kTies, kFactor, kLast.lanes, kLast.vectors>(job, row, row_end, column, kLast.columns);
     } else {
-      // All blocks of a row before the next row: its sources are read as wholes.
+      // All blocks of a row before the next row, so its sources stay in the cache.
       for (; row < row_end; ++row) {
         for (int64_t begin = 0; begin < kLast.begin; begin += kBlocks.step) {
           sweep_rows<T, Fixed, kKind, kTies, kFactor, kFirst.lanes, kFirst.vectors>(job, row, row + 1, column + begin,
@@ -58,7 +58,7 @@ constexpr Generated empty_table(int32_t dtype) {
           {}};
 }
 
-// Sums, of rows as they are, times a weight, and times the source's scale.
+// Sums, of plain rows, times a weight, and times the source's scale.
 template <class T, class Fixed>
 constexpr Generated generated_sum(int32_t dtype) {
   Generated table = empty_table<T, Fixed>(dtype);
@@ -76,7 +76,7 @@ constexpr void add_extremum(Generated& table) {
   sweeps[static_cast<int>(Factor::weight)] = FixedSweeps<T, Fixed, kKind, kTies, Factor::weight>::sweeps();
 }
 
-// Max and min, with and without the number of edges that tie, of rows as they are and times a weight.
+// Max and min, with and without the number of tied edges, of plain rows and times a weight.
 template <class T, class Fixed>
 constexpr Generated generated_extremum(int32_t dtype) {
   Generated table = empty_table<T, Fixed>(dtype);

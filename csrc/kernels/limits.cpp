@@ -1,4 +1,4 @@
-// What memory can deliver, with nothing else to do: the roofs that kernels are measured against.
+// The memory's bandwidth without computation: the roofs that kernels are compared with.
 #include "sweep.hpp"
 #include "tables.hpp"
 
@@ -9,7 +9,7 @@ namespace {
 constexpr int kLanes = kFullLanes<float>;
 using V = Vector<float, kLanes>;
 
-// Runs body(begin, end) -> float over [0, count) in pieces, and adds up what it returns.
+// Runs body(begin, end) -> float over [0, count) in pieces, and sums the results.
 template <class Body>
 float sum_over_pieces(int64_t count, int64_t piece, int threads, const Body& body) {
   struct Context {

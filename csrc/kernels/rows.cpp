@@ -20,7 +20,7 @@ ONEHOP_INLINE void copy_row(char* to, const char* from, int64_t bytes) {
   store_raw<uint8_t, kVectorBytes>(to + at, load_raw<uint8_t, kVectorBytes>(from + at));
 }
 
-// Numbers of a single element need no call for each.
+// Rows of a single element are copied without a call for each.
 template <class Number, class Index>
 void copy_numbers(const RowsArgs& args, const Index* index, int64_t begin, int64_t end) {
   const auto* from = static_cast<const char*>(args.matrix);
@@ -52,8 +52,8 @@ ONEHOP_INLINE void add_columns(T* to, const T* from, int64_t columns) {
   if constexpr (kLanes > 1) add_columns<T, kLanes / 2>(to, from, columns);
 }
 
-// Adds the rows that belong to one share of the matrix, in their order, so that the number of shares does not
-// show in the result.
+// Adds the rows that belong to one share of the matrix, in their order, so that the result does not depend on the
+// number of shares.
 template <class T, class Index>
 void add_share(const RowsArgs& args, int64_t share, int64_t shares) {
   const auto* index = static_cast<const Index*>(args.index);

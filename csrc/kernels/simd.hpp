@@ -33,7 +33,7 @@ struct float16 {
   uint16_t bits;
 };
 
-// What sums are kept in: 16-bit numbers add up in float.
+// The type of sums: 16-bit numbers are summed in float.
 template <class T>
 struct Accumulator {
   using type = float;
@@ -101,8 +101,8 @@ ONEHOP_INLINE Vector<float, kLanes> from_half_bits(Vector<uint16_t, kLanes> bits
 #if defined(__F16C__)
   if constexpr (kLanes == 8) return (Vector<float, 8>)_mm256_cvtph_ps((__m128i)bits);
 #endif
-  // Exponent and mantissa move to their places in a float; the factor 2^112 mends the bias and, being exact,
-  // also makes subnormal halves right. All-ones exponents (infinity, NaN) are set afterwards.
+  // Exponent and mantissa move to their places in a float; the factor 2^112 corrects the bias and, being exact, also
+  // handles subnormal halves. All-ones exponents (infinity, NaN) are set afterwards.
   using U = Vector<uint32_t, kLanes>;
   using F = Vector<float, kLanes>;
   const U wide = convert<uint32_t, uint16_t, kLanes>(bits);
@@ -199,7 +199,7 @@ ONEHOP_INLINE void store_past_caches(A* to, Vector<A, kLanes> value) {
   store<A, kLanes>(to, value);
 }
 
-// Makes such stores visible before other threads are told of them.
+// Makes such stores visible before other threads are notified.
 ONEHOP_INLINE void settle_stores() {
 #if defined(__AVX2__)
   _mm_sfence();

@@ -1,4 +1,4 @@
-// What all kernels share: weights laid out for a piece of work, and the walk over the rows of a piece, cut rows
+// Common parts of all kernels: weights staged for a work item, and the iteration over the rows of an item, cut rows
 // included.
 #pragma once
 

@@ -1,11 +1,11 @@
-// The controller: first ready, first come, from event to event.
+// The controller: first ready, first come first served, event by event.
 //
-// What it does clock by clock, and what the events are so chosen as not to change: before a clock one request arrives,
-// if its queue has room. Then one command may go out, the first of these that is ready: the read or write of a
-// request whose row was opened for it; else the refresh that is due; else, if none is due, the oldest ready command
-// of those that wait. A request leaves the queue when the row is opened for it, or when it reads or writes an open
-// row. A bank with a row opened for a request is not closed before that request is served. Writes are served where no
-// read waits or 80 % of their queue is full, until it is emptied to 20 %.
+// Its clock-by-clock behaviour, which the choice of events preserves: before a clock one request arrives, if its queue
+// has room. Then one command may be issued, the first of these that is ready: the read or write of a request whose row
+// was opened for it; else the refresh that is due; else, if none is due, the oldest ready command of the waiting
+// requests. A request leaves the queue when the row is opened for it, or when it reads or writes an open row. A bank
+// with a row opened for a request is not closed before that request is served. Writes are served if no read waits or 80
+// % of their queue is full, until it is drained to 20 %.
 #include "dram.hpp"
 
 #include "dram_device.hpp"
@@ -14,20 +14,19 @@
 namespace onehop::dram {
 namespace {
 
-// The command that goes out next, and when: for a request, or, where place is kNone, to refresh the rank whose turn it
-// is.
+// The next command and its clock: for a request, or, if place is kNone, to refresh the rank whose turn it is.
 struct Choice {
   int64_t clock = kNever;
   Command command = kRefresh;
   int32_t place = kNone;
 
-  // Of those ready in one clock the one whose request is oldest comes first.
+  // If several are ready in one clock, the one with the oldest request comes first.
   void offer(int64_t ready, int32_t at, Command what) {
     if (ready < clock || (ready == clock && at < place)) *this = {ready, what, at};
   }
 };
 
-// one_rank: nothing depends on the rank, and the search need not ask for it.
+// one_rank: nothing depends on the rank, so the search can ignore it.
 template <bool one_rank>
 class Simulation {
  public:
@@ -59,7 +58,7 @@ class Simulation {
         refreshes_due_ += controller_.ranks;
         next_refresh_ += timing_.refi;
       }
-      // Until when nothing comes in that could change the choice.
+      // Until then no request arrives that could change the choice.
       int64_t until = next_refresh_ - 1;
       if (arrived < count && takes(next)) until = clock;
       const Choice choice = choose(clock);
@@ -81,7 +80,7 @@ class Simulation {
     bool may_merge;  // whether a write to the same burst waited when it became the next to come
   };
 
-  // Where a block of bursts lies, field by field, which is several times as fast as burst by burst.
+  // The place of a block of bursts, field by field, which is several times as fast as burst by burst.
   void decode(const int64_t* __restrict bursts, int64_t count) {
     for (int64_t f = 0; f < 5; ++f) std::fill(fields_[f], fields_[f] + count, 0);
     for (int64_t i = 0; i < layout_.count; ++i) {
@@ -109,7 +108,7 @@ class Simulation {
   bool merges(const Arrival& it) const { return it.may_merge && waiting_.holds(kWrites, it.bank, it.row, it.column); }
   bool takes(const Arrival& it) const { return waiting_.size[it.kind] < controller_.queue || merges(it); }
 
-  // Takes a request in, if its queue has room.
+  // Accepts a request if its queue has room.
   bool arrive(const Arrival& it) {
     if (merges(it)) {
       ++(it.kind == kReads ? counts_.forwarded : counts_.coalesced);
@@ -120,7 +119,7 @@ class Simulation {
     return true;
   }
 
-  // The next command if nothing comes in: not before `from`.
+  // The next command if no request arrives: not before `from`.
   Choice choose(int64_t from) {
     const int64_t soonest = later(from, device_.bus);
     Choice opened;
@@ -141,7 +140,7 @@ class Simulation {
     return other.place != kNone ? other : opened;
   }
 
-  // Offers the first of some requests' next commands. `soonest`: before it none can be ready.
+  // Offers the first of some requests' next commands. `soonest`: none can be ready before it.
   template <class ReadyAt>
   void offer(Choice& choice, Places& places, int64_t soonest, Command command, ReadyAt ready_at) {
     if (later(soonest, places.floor) > choice.clock) return;
@@ -316,11 +315,11 @@ class Simulation {
     waiting_.served(place);
   }
 
-  // Other clocks hold for these than when the first of them was found.
+  // The clocks for these differ from those when the first of them was found.
   static void forget(Places (&of_kind)[2]) { of_kind[kReads].known = of_kind[kWrites].known = false; }
 
-  // The same where only clocks of one rank, or of one bank, have moved: clocks move later alone, so a first elsewhere
-  // stays the first.
+  // The same if only clocks of one rank, or of one bank, have moved: clocks only move later, so a first elsewhere
+  // remains the first.
   void forget_in_rank(Places (&of_kind)[2], int64_t bank) {
     for (Places& places : of_kind) {
       places.known &= !one_rank && places.first != kNone &&

@@ -28,18 +28,18 @@ struct Controller {
   int64_t ranks, bank_groups, banks_per_group;
   int64_t queue;    // requests of a kind that wait
   bool refresh;     // all banks of every rank, every REFI
-  bool rows_first;  // no row is closed that an older request still wants
+  bool rows_first;  // a row that an older request still needs is not closed
 };
 
 enum Command : int64_t { kActivate, kPrecharge, kPrechargeAll, kRead, kWrite, kRefresh };
 
-// A command and where it went: -1 where it goes to all there are.
+// A command and its target: -1 for all.
 struct Issued {
   int64_t clock, command, rank, bank_group, bank, row, column;
 };
 
 struct Counts {
-  int64_t cycles;         // until the last data have passed
+  int64_t cycles;         // until the last data were transferred
   int64_t reads, writes;  // bursts on the bus
   int64_t row_hits, row_misses, row_conflicts;
   int64_t activations, refreshes;            // refreshes: over all ranks
@@ -48,13 +48,12 @@ struct Counts {
   int64_t accepted_cycles, accepted_served;  // when the queue took the last request, and bursts begun until then
 };
 
-// At most so many ranks, and banks a rank.
+// Most ranks, and most banks a rank.
 inline constexpr int64_t kMostRanks = 64;
 inline constexpr int64_t kMostBanks = 64;
 
-// Serves `requests` bursts in the order given, one of which arrives a clock where the queue has room.
-// bursts: [requests], each below 2^(sum of widths). writes: [requests], 1 for a write. log: nullptr, or where every
-// command is put down.
+// Serves `requests` bursts in the given order; one arrives a clock while the queue has room. bursts: [requests], each
+// below 2^(sum of widths). writes: [requests], 1 for a write. log: nullptr, or the destination of every command.
 Counts simulate(const Timing& timing, const Layout& layout, const Controller& controller, const int64_t* bursts,
                 const uint8_t* writes, int64_t requests, std::vector<Issued>* log);
 

@@ -1,4 +1,4 @@
-// When each bank, bank group, rank and bus may take its next command.
+// Earliest clocks of the next command of each bank, bank group, rank and bus.
 #pragma once
 
 #include <algorithm>

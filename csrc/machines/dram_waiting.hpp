@@ -1,4 +1,4 @@
-// The requests in the controller, in the order of their arrival, and which of them want which command next.
+// The requests in the controller, in the order of their arrival, and the next command that each of them needs.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@
 
 namespace onehop::dram {
 
-inline constexpr int64_t kNever = int64_t{1} << 43;  // a clock that no run comes to
+inline constexpr int64_t kNever = int64_t{1} << 43;  // a clock that no run reaches
 inline constexpr int32_t kNone = -1;
 
 struct Request {
   int64_t arrival, row, column;
   int32_t bank;
-  int32_t before, after;  // places in the list of its bank and kind, kNone at the ends
+  int32_t before, after;  // positions in the list of its bank and kind, kNone at the ends
   uint8_t kind;
   bool counted;  // as hit, miss or conflict
 };
 
-// Twice as many as requests can stand: two queues, and a request a bank.
+// Twice the number of requests that fit: two queues, and a request a bank.
 inline constexpr int64_t kMostQueue = 256;
 inline constexpr int64_t kMostPlaces = 2 * (2 * kMostQueue + kMostRanks * kMostBanks);
 
-// Some of the places, a bit each, and which of them comes first. None of them is ready before `floor`. What was found
-// first stays so, while `known`, until the clock passes `first_ready`; one that was added since has to be compared.
+// A set of places, one bit each, and the first of them. None of them is ready before `floor`. A known first remains
+// valid, while `known`, until the clock passes `first_ready`; one that was added since must be compared.
 struct Places {
   uint64_t words[kMostPlaces / 64] = {};
   int64_t count = 0, floor = 0;
@@ -58,17 +58,17 @@ struct Places {
   }
 };
 
-// Requests stand at places in the order of arrival; when the places are used up, the gaps are closed. Of the requests
-// of a kind to a bank, at most two matter: the oldest to the open row, and the oldest to another row.
+// Requests are stored at places in the order of arrival; when the places are used up, the gaps are closed. Of the
+// requests of a kind to a bank, at most two matter: the oldest to the open row, and the oldest to another row.
 class Waiting {
  public:
   int64_t size[2] = {0, 0};              // requests in the queues
-  Places hits[2];                        // want a row that is open
-  Places closers[2];                     // want a row closed
-  Places openers[2];                     // want a row opened
+  Places hits[2];                        // need a row that is open
+  Places closers[2];                     // need a row closed
+  Places openers[2];                     // need a row opened
   Places opened[2];                      // had their row opened, and left the queue
-  int32_t first_word = 0, end_word = 0;  // where places are in use
-  int begin_kind = 2, end_kind = 0;      // the kinds that there have been
+  int32_t first_word = 0, end_word = 0;  // range of used places
+  int begin_kind = 2, end_kind = 0;      // range of used kinds
 
   Waiting(const Device& device, int64_t queue)
       : device_(device),
@@ -81,7 +81,7 @@ class Waiting {
   Request& operator[](int32_t place) { return requests_[place]; }
   int64_t bank_of(int32_t place) const { return bank_of_[place]; }
   int32_t opened_for(int64_t bank) const { return banks_[bank].opened_for; }
-  // Whether an older request wants the row that this one wants closed.
+  // Whether an older request needs the row that this one would close.
   bool has_older_hit(const Request& request) const {
     const Bank& bank = banks_[request.bank];
     const int32_t hit = bank.hit[request.kind];
@@ -103,7 +103,7 @@ class Waiting {
     append(place);
   }
 
-  // Whether a request of the kind to this very burst waits.
+  // Whether a request of the kind to this burst waits.
   bool holds(int kind, int64_t bank, int64_t row, int64_t column) const {
     for (int32_t it = banks_[bank].head[kind]; it != kNone; it = requests_[it].after) {
       if (requests_[it].row == row && requests_[it].column == column) return true;
@@ -173,7 +173,7 @@ class Waiting {
     --size[kind];
   }
 
-  // The first from here on to the row, or not to it.
+  // The first from here on to the row, or to another row.
   int32_t next(int32_t it, int64_t row, bool to_it) const {
     while (it != kNone && (requests_[it].row == row) != to_it) it = requests_[it].after;
     return it;
@@ -193,8 +193,7 @@ class Waiting {
     file(at);
   }
 
-  // Puts a bank's two requests where they belong. A row that was opened for a request is not closed before it is
-  // served.
+  // Updates the sets of a bank's two requests. A row that was opened for a request is not closed before it is served.
   void file(int64_t at) {
     const Bank& bank = banks_[at];
     const bool open = device_.row[at] >= 0;
@@ -210,7 +209,7 @@ class Waiting {
     }
   }
 
-  // Moves requests to the first places, in their order, and files them anew.
+  // Moves requests to the first places, in order, and rebuilds the sets.
   void close_gaps() {
     const int32_t end = end_;
     end_ = 0;

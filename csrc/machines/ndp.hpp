@@ -5,17 +5,17 @@
 
 namespace onehop::ndp {
 
-// A graph as the machine sees it: rows in the order of work, every source with the rank that holds its column.
+// A graph as the machine sees it: rows in the order of processing, every source with the rank that holds its column.
 struct Work {
   const int64_t* rowptr;  // [rows + 1]
   const int32_t* col;     // [edges]
-  const int32_t* order;   // [rows]: which row is worked on when; null = as numbered
+  const int32_t* order;   // [rows]: the order of processing; null = by number
   int64_t rows, cols;
   const uint8_t* owner;  // [cols], below `ranks`
   int32_t ranks;
 };
 
-// Per block of `block` rows (a multiple of `tile`) and rank. Null where not wanted.
+// Per block of `block` rows (a multiple of `tile`) and rank. Null where not requested.
 struct Counts {
   int64_t tile, block;
   int64_t entry_bytes;     // of one adjacency entry
@@ -27,17 +27,16 @@ struct Counts {
   int64_t* touched;        // [blocks, sum over levels of ranks / pod]: rows with an edge in the pod
   int64_t touched_stride;  // columns of `touched`
 };
-// False when there is no memory for the stamps.
+// False if memory runs out.
 bool count(const Work& work, const Counts& counts, int threads);
 
 enum class Merge : int { rows, ranks, round_robin };
 
-// Writes the order of rows that re-tiling comes to: [rows]. Rows and sources must be the same nodes. `batch` is how
-// many nodes are listed before the lists are merged. False when there is no memory.
+// Writes the order of rows after re-tiling: [rows]. Rows and sources must be the same nodes. `batch` is the number of
+// nodes that are listed before the lists are merged. False if memory runs out.
 bool retile(const Work& work, Merge merge, int64_t batch, int32_t* order);
 
-// How many of the graph's reads miss a cache of `entries` vectors, `ways`-way with least-recently-used replacement.
-// Negative when there is no memory.
+// The number of the graph's reads that miss a `ways`-way LRU cache of `entries` vectors. Negative if memory runs out.
 int64_t cache_misses(const Work& work, int64_t entries, int32_t ways);
 
 // The result through the mapping: each rank of a pod adds up its columns [slice[j], slice[j + 1]) over the bundles of
@@ -55,7 +54,7 @@ struct Aggregate {
 };
 bool aggregate(const Work& work, const Aggregate& args, int threads);
 
-// How bundles reach the other ranks of a pod.
+// Path of bundles to the other ranks of a pod.
 enum class Transfer : int { none, link, host };
 
 // One layer in windows. Times in ns; [W, R] windows times ranks, [W, C] windows times channels.
@@ -78,7 +77,7 @@ struct Windows {
   const double* reduce_ns;      // [W]: the host's own adding up
   const double* finals_ns;      // [W, C]
   const double* write_ns;       // [W, R]
-  double poll_ns;               // before the host reads what a module has made
+  double poll_ns;               // before the host reads a module's output
 };
 struct WindowTimes {
   double* rank_busy;     // [R, 4]: adjacency, reads, write-back, time that the unit adds to reads
@@ -92,7 +91,7 @@ struct WindowTimes {
   int64_t events;
   double total_ns;
 };
-// False when there is no memory.
+// False if memory runs out.
 bool run_windows(const Windows& layer, WindowTimes* times);
 
 }  // namespace onehop::ndp

@@ -1,4 +1,4 @@
-// What the machine computes, through its mapping: bundles in order, slices by rank, partial sums by pod.
+// The machine's result, computed through its mapping: bundles in order, slices by rank, partial sums by pod.
 #include <cstring>
 #include <memory>
 #include <new>
@@ -19,10 +19,10 @@ struct Job {
   int64_t width;     // columns
   int64_t* by_rank;  // [threads, most]: a row's edges, bundle by bundle
   int64_t* ends;     // [threads, ranks + 1]
-  float* outputs;    // [threads, width]: the output buffers of one pod's ranks, side by side
+  float* outputs;    // [threads, width]: the output buffers of one pod's ranks, contiguous
 };
 
-// Puts the row's edges in the order of their ranks; those of rank r then end at ends[r].
+// Sorts the row's edges by rank; those of rank r then end at ends[r].
 void sort_row(const Work& work, int64_t row, int64_t* by_rank, int64_t* ends) {
   memset(ends, 0, static_cast<size_t>(work.ranks + 1) * sizeof(int64_t));
   for (int64_t e = work.rowptr[row]; e < work.rowptr[row + 1]; ++e) ++ends[work.owner[work.col[e]] + 1];

@@ -1,4 +1,4 @@
-// Re-tiling: the order in which the units' node lists put the rows.
+// Re-tiling: the order of rows that results from the units' node lists.
 #include <cstring>
 #include <memory>
 #include <new>
@@ -30,7 +30,7 @@ int32_t* emit(const Work& work, Merge merge, Batch& batch, int32_t* out) {
     memcpy(out, batch.sorted, static_cast<size_t>(batch.size) * sizeof(int32_t));
     out += batch.size;
   } else {
-    // After by_rank, next[rank] is where the unit's list ends, and so where the following one begins.
+    // After by_rank, next[rank] is the end of the unit's list, and so the begin of the following one.
     for (int64_t turn = 0, left = batch.size; left > 0; ++turn) {
       for (int32_t rank = 0; rank < work.ranks; ++rank) {
         const int64_t at = (rank == 0 ? 0 : batch.next[rank - 1]) + turn;
@@ -53,7 +53,7 @@ bool retile(const Work& work, Merge merge, int64_t batch_nodes, int32_t* order) 
   const std::unique_ptr<int64_t[]> next(new (std::nothrow) int64_t[work.ranks + 1]);
   if (listed == nullptr || nodes == nullptr || sorted == nullptr || next == nullptr) return false;
   Batch batch{nodes.get(), 0, next.get(), sorted.get()};
-  // Merged row by row is rank by rank over the nodes of one row: the units go over the rows in step.
+  // A merge row by row goes rank by rank over the nodes of one row: the units process the rows in step.
   if (merge == Merge::rows) batch_nodes = 1;
   for (int64_t row = 0; row < work.rows; ++row) {
     for (int64_t edge = work.rowptr[row]; edge < work.rowptr[row + 1]; ++edge) {
@@ -65,7 +65,7 @@ bool retile(const Work& work, Merge merge, int64_t batch_nodes, int32_t* order) 
     if (batch.size >= batch_nodes) order = emit(work, merge, batch, order);
   }
   order = emit(work, merge, batch, order);
-  // What nobody reads is in no list, and comes last.
+  // Nodes that are never read are in no list, and come last.
   for (int64_t row = 0; row < work.rows; ++row) {
     if (listed[row] == 0) *order++ = static_cast<int32_t>(row);
   }

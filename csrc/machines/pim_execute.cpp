@@ -8,7 +8,7 @@
 namespace onehop::pim {
 namespace {
 
-// Signed integers are added as unsigned ones, for which wrapping round is defined.
+// Signed integers are added as unsigned ones, for which overflow is defined.
 template <class T>
 struct Wrapping {
   using type = T;
@@ -55,7 +55,7 @@ void add_row(const int32_t* col, const X* weight, const X* x, int64_t begin, int
   using U = typename Wrapping<S>::type;
   U sum[W] = {};
   for (int64_t e = begin; e < end; ++e) {
-    // Columns are padded for reading ahead.
+    // Columns are padded for prefetching.
     __builtin_prefetch(x + int64_t{col[e + kAhead]} * W);
     const X* const row = x + int64_t{col[e]} * W;
     if constexpr (kWeighted) {
@@ -105,7 +105,7 @@ bool run_chunk(const Part& part, const Chunk& chunk) {
         add_row<X, S, W, kWeighted>(part.col, static_cast<const X*>(part.weight), x, begin, end, y + (row - first) * W);
       }
     }
-    // The host adds what it pulled back.
+    // The host adds the results that it pulled.
     for (int64_t row = first; row < last; ++row) {
       S* const to = static_cast<S*>(part.out) + row * part.out_stride + chunk.begin;
       const S* const sums = y + (row - first) * W;

@@ -1,4 +1,4 @@
-// What the cores of a near-bank machine compute, core by core and thread by thread, in their own number types.
+// Numerical execution of a near-bank machine, core by core and thread by thread, in its own number types.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct Part {
   const Cores* cuts;
 };
 
-// Lets each chunk's clusters aggregate one part, and adds what they return to `out`. Integers wrap as the
-// machine's do. False if there is no kernel for the pair of types.
+// Aggregates one part in each chunk's clusters, and adds their results to `out`. Integers wrap as the machine's do.
+// False if there is no kernel for the pair of types.
 bool execute(Number x, Number sums, const Part& part, const Chunk* chunks, int64_t count, int threads);
 
 }  // namespace onehop::pim

@@ -87,8 +87,8 @@ int64_t row_after(const Window& window, int64_t from, int64_t to, int64_t edges)
   return low;
 }
 
-// Rows [first, last) in `parts` pieces: a piece ends where it has its share of the edges. What it has too many
-// is not held against the next; the last piece takes what is left, and pieces may come out empty.
+// Rows [first, last) in `parts` pieces: a piece ends where it has its share of the edges. Its excess is not charged to
+// the next; the last piece takes the rest, and pieces may be empty.
 void greedy(const Window& window, int64_t first, int64_t last, int parts, int64_t granule, int64_t* bounds) {
   const int64_t edges = window.before(last) - window.before(first);
   const int64_t share = edges / parts > 0 ? edges / parts : 1;

@@ -1,20 +1,20 @@
-// How a near-bank machine cuts a matrix: into blocks of columns, rows or edges for cores, and for their threads.
+// Partitioning of a matrix for a near-bank machine: blocks of columns, then rows or edges for cores and their threads.
 #pragma once
 
 #include <cstdint>
 
 namespace onehop::pim {
 
-// Counts, for every part of the columns and every row, the edges; makes of the counts, for each part, rows + 1
-// positions into the arrays that fill_parts writes, and rows + 1 running counts of rows that are not empty.
+// Counts the edges of every row in every part of the columns; replaces the counts, for each part, by rows + 1 positions
+// into the arrays that fill_parts writes, and rows + 1 running counts of non-empty rows.
 void count_parts(const int64_t* rowptr, const int32_t* col, int64_t rows, const uint16_t* part_of, int parts,
                  int threads, int64_t* positions, int32_t* filled);
 
-// Writes each part's columns, counted from the part's first, and, unless null, where each edge was before.
+// Writes each part's columns, counted from the part's first, and, unless null, each edge's original position.
 void fill_parts(const int64_t* rowptr, const int32_t* col, int64_t rows, const uint16_t* part_of, int parts,
                 const int32_t* first_column, int threads, const int64_t* positions, int32_t* part_col, int64_t* origin);
 
-// For each of `count` ranges of edges, how many have a column that is marked.
+// For each of `count` ranges of edges, the number of marked columns.
 void count_marked(const int32_t* col, const uint8_t* marks, const int64_t* begins, const int64_t* ends, int64_t count,
                   int threads, int64_t* out);
 

@@ -13,8 +13,8 @@ constexpr int kMostSweeps = 6;
 // A level that joins fewer than one node in kFewJoined is the last.
 constexpr int64_t kFewJoined = 20;
 
-// A graph whose nodes are communities of the one before; edges inside a community are left out, and count in
-// `volume` alone: the weights of all edge ends of the nodes.
+// A graph whose nodes are the communities of the previous level; edges inside a community are omitted, and counted only
+// in `volume`: the weights of all edge ends of the nodes.
 struct Level {
   std::vector<int64_t> rowptr;
   std::vector<int32_t> col;
@@ -92,7 +92,7 @@ std::vector<int32_t> communities_of(const Edges& edges, const std::vector<double
   return community;
 }
 
-// Numbers the communities from 0 in the order of their first nodes; returns how many there are.
+// Numbers the communities from 0 in the order of their first nodes; returns their number.
 int64_t renumber(std::vector<int32_t>& community) {
   std::vector<int32_t> number(community.size(), -1);
   int32_t next = 0;

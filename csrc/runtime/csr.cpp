@@ -36,7 +36,7 @@ struct Column {
   Index operator[](int64_t edge) const { return data[edge * stride]; }
 };
 
-// Whether an index lies in [0, count); the unsigned comparison catches negative ones too.
+// Tests whether an index lies in [0, count); the unsigned comparison catches negative ones too.
 template <class Index>
 bool inside(Index index, int64_t count) {
   return static_cast<uint64_t>(static_cast<int64_t>(index)) < static_cast<uint64_t>(count);
@@ -103,8 +103,8 @@ bool fill_sorted(Csr& csr, Column<Index> row, Column<Index> col, Chunks chunks, 
   return good.load();
 }
 
-// Turns counts[chunk][row] into the place where each chunk writes its first edge of each row, and fills
-// rowptr. Two passes over blocks of rows: sums of blocks, then the running sums inside them.
+// Replaces counts[chunk][row] by the position where each chunk writes its first edge of each row, and fills rowptr. Two
+// passes over blocks of rows: sums of blocks, then the running sums inside them.
 template <class Count>
 void prefix_sums(Count* place, int64_t* rowptr, int64_t rows, int64_t chunks, int threads) {
   constexpr int64_t kRowsPerBlock = int64_t{1} << 14;
@@ -238,7 +238,7 @@ std::unique_ptr<WorkList> cut(const Csr& csr, int64_t edges_per_item) {
   const int64_t length = csr.edges + kEdgesPerRow * csr.rows;
   const int64_t pieces = std::max<int64_t>(1, (length + edges_per_item - 1) / edges_per_item);
   list->items.reserve(static_cast<size_t>(pieces));
-  int64_t row = 0, edge = 0;  // where the next item begins
+  int64_t row = 0, edge = 0;  // begin of the next item
   for (int64_t piece = 1; piece <= pieces; ++piece) {
     int64_t end_row = csr.rows, end_edge = csr.edges;
     if (piece < pieces) {
@@ -309,7 +309,6 @@ int64_t Csr::bytes() const {
   const std::lock_guard<ForkSafeMutex> lock(mutex_);
   int64_t total = rowptr.bytes() + col.bytes() + perm.bytes() + row_of.bytes();
   if (narrow_col_ != nullptr) total += narrow_col_->bytes();
-  for (const auto& [hubs, made] : hub_cols_) total += made != nullptr ? made->col.bytes() + made->hubs.bytes() : 0;
   return total;
 }
 
@@ -366,7 +365,7 @@ std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {
   if (!allocate_rows(*result)) return nullptr;
   if (csr.edges == 0) return result;
   if (!allocate_perm(*result, wide_perm)) return nullptr;
-  // The row of every edge, written out once: what was rows becomes columns.
+  // The row of every edge, expanded once: rows become columns.
   Block row_of(csr.edges * static_cast<int64_t>(sizeof(int32_t)));
   if (!row_of) return nullptr;
   const int64_t* rowptr = csr.rowptr_data();

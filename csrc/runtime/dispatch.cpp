@@ -1,4 +1,4 @@
-// Which instruction set's kernels run: a table of what was built, best first, and one function that picks.
+// Selection of an instruction set: a table of the compiled ones, best first, and one function that picks.
 #include <atomic>
 #include <cstring>
 

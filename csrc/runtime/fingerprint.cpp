@@ -9,11 +9,11 @@ namespace {
 
 // The odd number nearest to 2^64 divided by the golden ratio: multiplying by it spreads every bit upwards.
 constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15u;
-// Chains that do not wait for each other: a multiplication takes several cycles but one can start in each.
+// Independent chains: a multiplication has a latency of several cycles, but one can start in each.
 constexpr int kChains = 8;
 constexpr int64_t kStepBytes = kChains * 8;
 constexpr int64_t kPieces = 16;
-// Of larger arrays, so many places are looked at.
+// Number of samples of larger arrays.
 constexpr int64_t kWholeBytes = 256 << 10;
 constexpr int64_t kPlaces = 256;
 
@@ -31,7 +31,7 @@ uint64_t fingerprint_of_piece(const char* data, int64_t bytes) {
     for (int i = 0; i < kChains; ++i) chains[i] = mixed(chains[i], words[i]);
   }
   std::memset(words, 0, kStepBytes);
-  if (at < bytes) std::memcpy(words, data + at, static_cast<size_t>(bytes - at));  // no bytes may have no address
+  if (at < bytes) std::memcpy(words, data + at, static_cast<size_t>(bytes - at));  // an empty array may have no address
   uint64_t result = static_cast<uint64_t>(bytes);
   for (int i = 0; i < kChains; ++i) result = mixed(result, mixed(chains[i], words[i]));
   return result;

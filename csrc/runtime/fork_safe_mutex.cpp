@@ -7,17 +7,17 @@
 namespace onehop {
 namespace {
 
-// Held shared with every lock, and alone over a fork.
+// Held shared with every lock, and exclusively over a fork.
 class ForkGate {
  public:
   ForkGate() { renew(); }
-  // For a forked process as well: the C library knows by its number the thread that closed the gate, and the thread
-  // has another number there. Nobody else can be waiting.
+  // For a forked process as well: the C library identifies the thread that closed the gate by its number, and the
+  // thread has another number there. No other thread can be waiting.
   void renew() {
     pthread_rwlockattr_t attributes;
     pthread_rwlockattr_init(&attributes);
 #if defined(__GLIBC__)
-    // By default those who share go first, and threads that never pause would keep a fork waiting for ever.
+    // By default readers have priority, and threads that never pause would block a fork for ever.
     pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 #endif
     pthread_rwlock_init(&lock_, &attributes);
@@ -34,8 +34,8 @@ class ForkGate {
 // Never destroyed: locks may be used until the process ends.
 ForkGate& fork_gate() {
   static ForkGate* instance = [] {
-    // Who holds a lock may take memory. The last that is registered is the first that runs before a fork, so the
-    // pool, whose turn comes after this one, must be registered by now.
+    // The holder of a lock may allocate memory. The handler registered last runs first before a fork, so the pool,
+    // whose turn comes after this one, must be registered by now.
     pool_info();
     pthread_atfork([] { fork_gate().close(); }, [] { fork_gate().leave(); }, [] { fork_gate().renew(); });
     return new ForkGate;

@@ -18,7 +18,7 @@ OmpThreadNumber omp_thread_number = nullptr;
 std::atomic<bool> forked{false};
 void mark_child() { forked.store(true, std::memory_order_relaxed); }
 
-// Tasks that one thread begins with: [next, end). On a cache line of its own, for others seldom come.
+// Tasks that one thread starts with: [next, end). On a separate cache line, since other threads rarely access it.
 struct alignas(64) Share {
   std::atomic<int64_t> next;
   int64_t end;
@@ -63,8 +63,8 @@ void parallel_for(int64_t tasks, int threads, TaskBody body, void* context) {
 }
 
 bool bind_openmp(const char* path) {
-  // NOLOAD: the library must be in the process already, else a second runtime would come in.
-  // dlsym on a handle also searches what that library depends on, which is how torch itself finds its runtime.
+  // NOLOAD: the library must be in the process already, else a second runtime would be loaded. dlsym on a handle also
+  // searches its dependencies, as torch itself does to find its runtime.
   void* library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return false;
   static const bool registered = pthread_atfork(nullptr, nullptr, mark_child) == 0;

@@ -1,5 +1,4 @@
-// Memory that a block of the pool does not own, made known to AddressSanitizer, which watches only what malloc gave.
-// In an ordinary build these are nothing.
+// Marks memory that no block owns for AddressSanitizer, which knows only malloc's blocks. No-ops in an ordinary build.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +16,9 @@ inline void own(void* data, int64_t bytes, int64_t capacity) {
   ASAN_UNPOISON_MEMORY_REGION(data, static_cast<size_t>(capacity));
   ASAN_POISON_MEMORY_REGION(static_cast<char*>(data) + bytes, static_cast<size_t>(capacity - bytes));
 }
-// The block is nobody's: it is kept for later.
+// The block has no owner: it is kept for later.
 inline void disown(void* data, int64_t capacity) { ASAN_POISON_MEMORY_REGION(data, static_cast<size_t>(capacity)); }
-// The block goes back to the system, which may give its addresses to anybody.
+// The block is released to the system, which may reuse its addresses.
 inline void forget(void* data, int64_t capacity) { ASAN_UNPOISON_MEMORY_REGION(data, static_cast<size_t>(capacity)); }
 
 #else

@@ -15,14 +15,14 @@ namespace onehop {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
-// Below this the C library's own recycling is as good, and a huge page would be mostly empty.
+// Below this the C library recycles as well, and a huge page would be mostly empty.
 constexpr int64_t kSmallest = int64_t{1} << 20;
-// More is in no machine, and sizes that are rounded up stay numbers of 64 bits.
+// More than any machine has; sizes that are rounded up stay within 64 bits.
 constexpr int64_t kLargest = int64_t{1} << 60;
-// A kept block may be this much larger than what is asked for (1/8), so that it stays of use to other sizes.
+// A kept block may exceed the requested size by this share (1/8), so that it remains usable for other sizes.
 constexpr int64_t kSlack = 8;
-// The C library may keep this share of what the pool may, and this much in any case. It is looked at when a
-// large block is taken: whoever takes none has little to give back.
+// The C library may keep this share of the pool's limit, and this much in any case. Checked when a large block is
+// taken: programs without large blocks have little to release.
 constexpr int64_t kShareOfLimit = 4;
 constexpr int64_t kKeptInAnyCase = int64_t{256} << 20;
 constexpr int64_t kLarge = int64_t{16} << 20;
@@ -66,7 +66,7 @@ Pool& pool() {
 
 int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// A mapping that starts at a huge page's border: map more, cut off both ends.
+// A mapping that starts at a huge page's boundary: map more, unmap both ends.
 void* map_aligned(int64_t bytes) {
   const auto whole = static_cast<size_t>(bytes + kHugePage);
   void* raw = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -106,7 +106,7 @@ void* pool_take(int64_t bytes, int64_t* capacity) {
     }
   }
   void* data = map_aligned(wanted);
-  if (data == nullptr) {  // the kept blocks may be what stands in the way
+  if (data == nullptr) {  // the kept blocks may occupy the memory
     pool_clear();
     data = map_aligned(wanted);
     if (data == nullptr) return nullptr;

@@ -15,15 +15,15 @@ namespace onehop {
 namespace {
 
 std::atomic<bool> keeps{false};
-// Of the free blocks, as many bytes have no pages: the least that was free at any time since the last trim.
+// Bytes of the free blocks that have no pages: the least that was free at any time since the last trim.
 std::atomic<size_t> without_pages{0};
 
 }  // namespace
 
 bool keep_freed_memory(bool keep) {
-  // By default glibc maps every block over a threshold anew and unmaps it when freed: each large tensor then
-  // faults all its pages in again. No mappings and no trimming keeps them. The threshold that glibc grows by
-  // itself ends at 32 MiB (and trims at twice that), so this is what is restored; see mallopt(3).
+  // By default glibc maps every block over a threshold separately and unmaps it when freed: each large tensor then
+  // faults all its pages in again. Disabling mappings and trimming keeps them. glibc's adaptive threshold ends at 32
+  // MiB (and trims at twice that), so these values are restored; see mallopt(3).
   constexpr int kMaxThreshold = 32 << 20;
   constexpr int kDefaultMappings = 65536;
   bool done = mallopt(M_MMAP_MAX, keep ? 0 : kDefaultMappings) == 1;
@@ -43,8 +43,8 @@ void trim_memory() {
   without_pages = mallinfo2().fordblks;
 }
 
-// Blocks that fit no later request pile up otherwise: torch asks for aligned ones, for which glibc before 2.38
-// needs a free block larger than the one that was given back.
+// Blocks that fit no later request would accumulate: torch requests aligned ones, for which glibc before 2.38 needs a
+// free block larger than the one that was freed.
 void bound_kept_memory(int64_t most_bytes) {
   if (!keeps) return;
   const size_t free_bytes = mallinfo2().fordblks;

@@ -32,47 +32,47 @@ from onehop.errors import ConfigurationError
 
 
 def isa() -> str | None:
-    """The instruction set asked for; None means the best there is."""
+    """The requested instruction set; None means the best available."""
     return os.environ.get("ONEHOP_ISA") or None
 
 
 def pool_bytes() -> int:
-    """How many bytes of freed outputs are kept for reuse."""
+    """Bytes of freed outputs that are kept for reuse."""
     return _bytes("ONEHOP_POOL_BYTES", min(physical_memory_bytes() // 4, 8 << 30))
 
 
 def graph_cache_bytes() -> int:
-    """How many bytes of graphs and derived tensors the patch keeps."""
+    """Bytes of graphs and derived tensors that the patch keeps."""
     return _bytes("ONEHOP_CACHE_BYTES", physical_memory_bytes() // 4)
 
 
 def keep_memory() -> bool:
-    """Whether ``patch()`` keeps freed memory in the process."""
+    """Return whether ``patch()`` keeps freed memory in the process."""
     return _flag("ONEHOP_KEEP_MEMORY", default=True)
 
 
 def reuse() -> bool:
-    """Whether the patch keeps aggregates of constant features."""
+    """Return whether the patch keeps aggregates of constant features."""
     return _flag("ONEHOP_REUSE", default=True)
 
 
 def associate() -> bool:
-    """Whether the patch lets layers multiply and aggregate in the cheaper order."""
+    """Return whether the patch lets layers multiply and aggregate in the cheaper order."""
     return _flag("ONEHOP_ASSOCIATE", default=True)
 
 
 def tuned() -> bool:
-    """Whether plans that were tuned earlier are used."""
+    """Return whether earlier tuned plans are used."""
     return _flag("ONEHOP_TUNED", default=True)
 
 
 def disabled() -> bool:
-    """Whether ``patch()`` is to do nothing."""
+    """Return whether ``patch()`` does nothing."""
     return _flag("ONEHOP_DISABLE", default=False)
 
 
 def full_check() -> bool:
-    """Whether cached graphs are compared with the tensor's contents at every use."""
+    """Return whether cached graphs are compared with the tensor's contents at every use."""
     value = os.environ.get("ONEHOP_CHECK", "version")
     if value not in ("version", "full"):
         raise ConfigurationError(f"ONEHOP_CHECK must be 'version' or 'full', not {value!r}.")
@@ -80,7 +80,7 @@ def full_check() -> bool:
 
 
 def without_thresholds() -> bool:
-    """Whether what is done from a size on alone is done always."""
+    """Return whether size thresholds are ignored, for tests."""
     value = os.environ.get("ONEHOP_THRESHOLDS", "ordinary")
     if value not in ("ordinary", "none"):
         raise ConfigurationError(f"ONEHOP_THRESHOLDS must be 'ordinary' or 'none', not {value!r}.")
@@ -94,7 +94,7 @@ def cache_dir() -> Path:
 
 
 def physical_memory_bytes() -> int:
-    """The machine's memory."""
+    """Size of the machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -1,4 +1,4 @@
-"""What onehop raises. Every message names the argument, what was expected, what came, and what to do."""
+"""onehop's exceptions. Every message names the argument, what was expected, what came, and what to do."""
 
 
 class OnehopError(Exception):
@@ -18,7 +18,7 @@ class FileFormatError(OnehopError, ValueError):
 
 
 class BackendError(OnehopError, RuntimeError):
-    """No backend can run what was asked for; the message says why each one refused."""
+    """No backend can run the requested call; the message says why each one refused."""
 
 
 class ConfigurationError(OnehopError, ValueError):
@@ -26,11 +26,11 @@ class ConfigurationError(OnehopError, ValueError):
 
 
 class DatasetError(OnehopError, RuntimeError):
-    """A data set cannot be had: a package is not installed, or a download failed."""
+    """A data set is not available: a package is not installed, or a download failed."""
 
 
 class StorageError(OnehopError, OSError):
-    """A result cannot be written: the disk is full, the place may not be written, or another run is at it."""
+    """A result cannot be written: the disk is full, permission is denied, or another run is writing it."""
 
 
 class CommunicationError(OnehopError, RuntimeError):
@@ -42,9 +42,9 @@ class MachineMemoryError(OnehopError, MemoryError):
 
     Attributes:
         core: Number of the core that needs most.
-        memory: Which of its memories, such as "MRAM".
-        need_bytes: What the plan needs there.
-        limit_bytes: What there is.
+        memory: The memory, such as "MRAM".
+        need_bytes: Bytes that the plan needs there.
+        limit_bytes: Bytes available.
         plan: A plan that fits, or None if none was found.
     """
 

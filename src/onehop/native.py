@@ -17,7 +17,7 @@ __all__ = ["DTYPE_CODES", "TORCH_CPU_LIBRARY", "address", "empty", "extension", 
 # Numbers of onehop::DType in csrc/include/onehop/kernels.hpp.
 DTYPE_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
-# Holds, or depends on, the OpenMP runtime that every loop of ours runs on.
+# Contains, or depends on, the OpenMP runtime that all our loops run on.
 TORCH_CPU_LIBRARY = str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
 
 # Not a string, which torch would read anew at every call.
@@ -25,16 +25,16 @@ CPU = torch.device("cpu")
 
 
 def threads() -> int:
-    """How many threads a kernel may use: torch's number."""
+    """Number of threads of a kernel: torch's number."""
     return torch.get_num_threads()
 
 
 def address(tensor: torch.Tensor) -> int:
-    """The place of a CPU tensor's first element, as native code takes it.
+    """The address of a CPU tensor's first element, for native code.
 
     Raises:
-        BackendError: The tensor is on another device, where native code cannot read. On "meta" the place
-            would be 0, which stands for an operand that is left out.
+        BackendError: The tensor is on another device, where native code cannot read. On "meta" the address
+            would be 0, which stands for an omitted operand.
     """
     if not tensor.is_cpu:
         raise BackendError(

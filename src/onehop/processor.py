@@ -1,4 +1,4 @@
-"""What the system says of this processor."""
+"""Properties of this processor, as the system reports them."""
 
 import platform
 from functools import lru_cache
@@ -11,19 +11,19 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @lru_cache
 def name() -> str:
-    """The processor's name, as the system gives it; the architecture where it gives none."""
+    """The processor's name, as the system reports it; else the architecture."""
     return _described("model name") or platform.processor() or platform.machine()
 
 
 @lru_cache
 def features() -> str:
-    """The instructions that it has, as the system names them; empty where it does not."""
+    """The supported instructions, by the system's names; empty if it does not report them."""
     return _described("flags") or _described("Features")
 
 
 @lru_cache
 def caches() -> dict[int, int]:
-    """Bytes of the caches for data that the first core reads through, by level; empty where not told."""
+    """Bytes of the data caches of the first core, by level; empty if not reported."""
     sizes = {}
     for folder in _CACHES.glob("index*"):
         if (folder / "type").read_text().strip() != "Instruction":
@@ -33,15 +33,15 @@ def caches() -> dict[int, int]:
 
 @lru_cache
 def last_level_cache_bytes() -> int:
-    """Size of the largest cache that the first core reads through; 0 where the system does not say."""
+    """Size of the largest cache that the first core reads through; 0 if the system does not report it."""
     return max(caches().values(), default=0)
 
 
 def _described(field: str) -> str:
-    """What the system says of the first core; empty where it does not."""
+    """The system's description of the first core; empty without one."""
     if _DESCRIPTION.exists():
         with _DESCRIPTION.open() as lines:
-            # Line by line: the whole file takes milliseconds to make where there are many cores.
+            # Line by line: the whole file takes milliseconds to produce on machines with many cores.
             for line in lines:
                 if line.startswith(field):
                     return line.split(":", 1)[1].strip()

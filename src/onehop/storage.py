@@ -1,4 +1,4 @@
-"""Writing to the disk: the system's refusals as sentences, and files that appear as a whole."""
+"""Writing to disk: the system's errors as sentences, and files that are written atomically."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ _ROOM = "Make room or give another place, and call again"
 _PERMISSION = "Give a place that this user may write to"
 _ADVICE = {
     errno.ENOENT: "Make its folder first, or give another place",
-    errno.ENOTDIR: "A part of the path is no folder: give another place",
+    errno.ENOTDIR: "A part of the path is not a folder: give another place",
     errno.EISDIR: "It is a folder: give the name of a file",
     errno.ENAMETOOLONG: "Give a shorter name",
     errno.EACCES: _PERMISSION,
@@ -27,13 +27,13 @@ _ADVICE = {
 
 @contextlib.contextmanager
 def writing(argument: str, path: Path, size: int | None = None, after: str = "") -> Iterator[None]:
-    """What the system says against writing to a path, as an instruction.
+    """Turns the system's errors of writing to a path into instructions.
 
     Args:
-        argument: Whose value the path is, or follows from.
+        argument: The argument that the path comes from.
         path: The path.
-        size: How many bytes were to be written, where that is known.
-        after: What else the caller should know.
+        size: Number of bytes to be written, if known.
+        after: Further information for the caller.
 
     Raises:
         StorageError: The system refuses.
@@ -51,10 +51,10 @@ def writing(argument: str, path: Path, size: int | None = None, after: str = "")
 
 
 def write_text(argument: str, path: str | os.PathLike[str], text: str) -> None:
-    """Writes a text file as a whole: whatever happens on the way, an earlier file stays as it was.
+    """Writes a text file atomically: on any error, an earlier file is left unchanged.
 
-    Folders that are missing are made. What is there and no file (a terminal, a pipe, ``/dev/stdout``) is
-    written to as it is.
+    Missing folders are created. If the path is not a regular file (a terminal, a pipe, ``/dev/stdout``), it
+    is written directly.
 
     Raises:
         StorageError: The system refuses.
@@ -63,14 +63,14 @@ def write_text(argument: str, path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_whole(argument: str, path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
-    """The same for whatever ``write`` puts into the file that it is given."""
+    """Writes a file atomically, through a function that writes to the file object it is given."""
     goal = Path(path)
     with writing(argument, goal, after="an earlier file is untouched"):
         if goal.exists() and not goal.is_file():
             with goal.open("wb") as file:
                 write(file)
             return
-        goal = goal.resolve()  # through a link the file is replaced, not the link
+        goal = goal.resolve()  # a link's target is replaced, not the link
         goal.parent.mkdir(parents=True, exist_ok=True)
         beside = goal.with_name(f".{goal.name[:200]}.{os.getpid()}.part")
         try:

@@ -1,8 +1,8 @@
-"""Sizes from which on something is done, all in one place, with a switch that makes it happen at every size.
+"""Sizes above which an optimisation applies, all in one place, with a switch that applies it at every size.
 
-Whatever acts from a size on alone is easily left out of tests, whose graphs are small. With
-``ONEHOP_THRESHOLDS=none``, or inside :func:`lifted`, it acts always: what is kept is kept at the first
-meeting, blocks have a few edges, every loop is shared among the threads.
+Code that runs only above a size is easily missed by tests, whose graphs are small. With
+``ONEHOP_THRESHOLDS=none``, or inside :func:`lifted`, it always runs: tensors are cached at the first use,
+blocks have a few edges, every loop is shared among the threads.
 """
 
 import contextlib
@@ -15,34 +15,34 @@ from onehop import config
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The bounds. A quantity that is not below its bound is large enough.
+    """The thresholds. A quantity at or above its threshold is large enough.
 
     Attributes:
-        meetings: How often constant features or weights are met before something is made of them to keep.
-        kept_work: Edges times width from which on aggregates of constant features are kept; with less, the
-            sum costs hardly more than the look for it.
-        ordered_edges: Edges from which on weights are kept in the graph's order; with fewer they stay in the
-            nearest caches.
-        pooled_bytes: Size from which on an output comes from the pool of kept memory; below, torch's
-            allocator recycles as well as the pool would.
+        meetings: Number of uses of constant features or weights before a derived tensor is cached.
+        kept_work: Edges times width from which on aggregates of constant features are cached; below, the sum
+            costs hardly more than the lookup.
+        ordered_edges: Edges from which on weights are cached in the graph's order; fewer stay in the nearest
+            caches.
+        pooled_bytes: Size from which on an output comes from the memory pool; below, torch's allocator
+            recycles as well as the pool would.
         policy_bytes: Size of features from which on the C library is asked to keep freed memory.
         serial_work: Edges times width below which the default plan has one thread. A cautious choice: at five
             times as many (10,556 edges, width 16) two threads took three quarters of the time of one.
         wide_edges: Edges above which numbers of edges have 64 bits.
         product_rows: Rows from which on the gradient of a linear step is summed over blocks of rows.
         product_block_rows: Rows of such a block. 1,024 to 4,096 take the same time, 128 half as long again.
-        leaf_rows: Rows from which on rows without edges at the end are left out of a linear step.
-        cached_bytes: Bytes of edges times the widest operand below which PyG's own code runs in place of
-            blocks: its tensors fit in the cache too, and looking at the message costs about a millisecond.
+        leaf_rows: Rows from which on trailing rows without edges are omitted from a linear step.
+        cached_bytes: Bytes of edges times the widest operand below which PyG's own code runs instead of
+            blocks: its tensors fit in the cache too, and analysing the message costs about a millisecond.
             Measured with ResGatedGraphConv of width 64, forward and backward: 13 % slower than PyG at 10 MB,
             12 % faster at 26 MB.
-        block_bytes: Bytes that the largest tensor a message makes has in a block. A handful of such tensors
-            is alive at once. Measured on 2 cores with 32 MiB of last-level cache, GINEConv and
+        block_bytes: Bytes of the largest intermediate tensor of a message in a block. A handful of such
+            tensors is alive at once. Measured on 2 cores with 32 MiB of last-level cache, GINEConv and
             ResGatedGraphConv of width 64, forward and backward: 4 MiB takes 4 to 20 % longer, 1 MiB 5 to 7 %,
             512 KiB 15 to 35 %, in calls and in barriers between threads.
-        block_edges: Edges that a block of several rows has at least, however wide its messages.
-        tuned_work: Edges times width from which on a graph is tuned under ``patch(tune="auto")``; with less,
-            calls take so little time that no plan saves any.
+        block_edges: Fewest edges of a block of several rows, however wide its messages.
+        tuned_work: Edges times width from which on a graph is tuned under ``patch(tune="auto")``; below,
+            calls are so short that no plan saves any time.
     """
 
     meetings: int = 2
@@ -79,18 +79,18 @@ NONE = Thresholds(
     block_edges=8,
     tuned_work=0,
 )
-"""Everything acts at every size. Blocks have a few rows or edges, so that small inputs make several."""
+"""Values with which everything runs at every size: small inputs make several blocks."""
 
 now = NONE if config.without_thresholds() else ORDINARY
-"""The bounds in force, in the whole process."""
+"""The thresholds in force; process-wide."""
 
 
 @contextlib.contextmanager
 def changed(**bounds: int) -> Iterator[None]:
-    """Sets some bounds, by name, inside the block; for tests.
+    """Sets some thresholds, by name, inside the block; for tests.
 
     Raises:
-        TypeError: There is no bound of that name.
+        TypeError: There is no threshold of that name.
     """
     with _in_force(dataclasses.replace(now, **bounds)):
         yield
@@ -98,7 +98,7 @@ def changed(**bounds: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lifted() -> Iterator[None]:
-    """Makes everything act at every size inside the block, as ``ONEHOP_THRESHOLDS=none`` does."""
+    """Makes every optimisation apply at every size inside the block, as ``ONEHOP_THRESHOLDS=none`` does."""
     with _in_force(NONE):
         yield
 

@@ -97,7 +97,7 @@ def test_ctrl_c_says_what_was_confirmed_and_ends_as_interrupted(tmp_path, edge_l
         *("--plot", tmp_path / "curve.png"),
     )
     assert result.exit_code == 130
-    assert "interrupted; 1 plan was confirmed and is kept. Tune again to go on." in result.stderr
+    assert "interrupted; 1 plan was confirmed and is kept. Tune again to continue." in result.stderr
     assert "width 8, forward: " in result.stdout
     assert [entry["case"]["width"] for entry in json.loads(path.read_text())["entries"]] == [8]
     assert (tmp_path / "curve.png").exists()

@@ -345,7 +345,7 @@ def test_places_that_cannot_be_written_are_sentences(stored: StoredGraph, tmp_pa
     (tmp_path / "file").write_text("in the way")
     for out, kind, message in (
         (tmp_path / "nowhere" / "out.npy", StorageError, "No such file or directory.*Make its folder first"),
-        (tmp_path / "file" / "out.npy", StorageError, "Not a directory.*A part of the path is no folder"),
+        (tmp_path / "file" / "out.npy", StorageError, "Not a directory.*A part of the path is not a folder"),
         (tmp_path / ("n" * 300), StorageError, "name too long.*Give a shorter name"),
         (tmp_path, ArgumentError, "is a folder; give the name of a file"),
         (Path("/proc/out.npy"), StorageError, r"out: cannot write /proc/out\.npy\.lock"),

@@ -26,8 +26,8 @@ GPU = GpuCase(KEY, "attention", False, 16, 4, "float32", "a GPU")
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("graph", "a graph", "graph: 'a graph' is no key of a graph"),
-        ("graph", "30x edges 5 degrees 1", "is no key of a graph"),
+        ("graph", "a graph", "graph: 'a graph' is not a key of a graph"),
+        ("graph", "30x edges 5 degrees 1", "is not a key of a graph"),
         ("graph", 7, "graph: expected str, got int"),
         ("operation", "product", "operation: expected one of sum, .*, got 'product'"),
         ("transposed", 1, "transposed: expected bool, got int"),

@@ -200,7 +200,7 @@ def test_a_damaged_file_is_set_aside_and_said(
     [
         ({"column_tile": -1}, "column_tile must be an integer of at least 0, not -1"),
         ({"edges_per_item": 1 << 63}, "edges_per_item must be at most"),
-        ({"storage": "bfloat16"}, "rounds features to bfloat16, and nobody allowed that"),
+        ({"storage": "bfloat16"}, "rounds features to bfloat16, and the user did not allow that"),
         ({"generated": "../../kernel"}, "generated must be a kernel's name"),
         ({"threads": {"most": 1}}, "threads must be an integer"),
     ],

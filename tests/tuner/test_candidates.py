@@ -17,38 +17,33 @@ def small_caches(monkeypatch):
     monkeypatch.setattr(processor, "last_level_cache_bytes", lambda: 1 << 17)
 
 
-def graph(hubs: int, share: float) -> Graph:
-    """A graph whose first ``hubs`` sources have this share of the edges, and the rest the same few each."""
+def axes(
+    nodes: int = NODES, edges: int = 20 * NODES, width: int = WIDTH, lossy: bool = False, op: str = "sum"
+):
     generator = torch.Generator().manual_seed(0)
-    edges = 20 * NODES
-    hub_edges = int(share * edges)
-    source = torch.cat(
-        [
-            torch.arange(hub_edges) % hubs,
-            hubs + torch.arange(edges - hub_edges) % (NODES - hubs),
-        ]
-    )
-    target = torch.randint(0, NODES, (edges,), generator=generator)
-    return Graph.from_edge_index(torch.stack([source, target]), num_nodes=NODES)
+    graph = Graph.from_edge_index(torch.randint(0, nodes, (2, edges), generator=generator), num_nodes=nodes)
+    operation = operations("aggregate", op, backward=False)[0]
+    return candidates.axes(graph, operation, width, torch.float32, 2, 64, lossy)
 
 
-def hub_counts(of: Graph, width: int = WIDTH, dtype: torch.dtype = torch.float32, turned: bool = False):
-    operation = operations("aggregate", "sum", True)[turned]
-    return candidates.axes(of, operation, width, dtype, 2, 64, False).get("hub_cache")
+def test_orders_are_tried_where_a_cache_cannot_hold_the_features_and_edges_are_many():
+    assert axes()["ordering"] == ("none", "community", "rcm", "degree")
+    assert "ordering" not in axes(width=2), "32 kB of features fit into the second cache"
+    assert "ordering" not in axes(edges=(1 << 15) - 1)
 
 
-def test_hubs_are_tried_where_few_sources_answer_most_reads():
-    assert hub_counts(graph(200, 0.7)) == (0, 256, 512)
-    assert hub_counts(graph(400, 0.7)) == (0, 512), "half of the second cache would hold too few of them"
-    assert hub_counts(graph(200, 0.3)) is None
-    assert hub_counts(graph(3900, 0.7)) is None
+def test_numbers_of_16_bits_are_tried_where_they_name_all_sources():
+    assert axes(nodes=65_536)["index"] == ("int32", "int16")
+    assert "index" not in axes(nodes=65_537)
 
 
-def test_hubs_are_those_that_a_direction_reads():
-    assert hub_counts(graph(200, 0.7).transpose()) is None
-    assert hub_counts(graph(200, 0.7).transpose(), turned=True) == (0, 256, 512)
+def test_features_are_rounded_where_that_is_allowed_and_a_kernel_does_it():
+    assert "storage" not in axes()
+    assert axes(lossy=True)["storage"] == ("same", "bfloat16")
+    assert "storage" not in axes(lossy=True, op="max")
 
 
-def test_hubs_are_left_where_the_caches_hold_all_or_no_kernel_knows_them():
-    assert hub_counts(graph(200, 0.7), width=8) is None, "128 kB of features fit"
-    assert hub_counts(graph(200, 0.7), dtype=torch.float64) is None
+def test_results_pass_the_caches_where_these_cannot_hold_them_and_rows_are_whole_lines():
+    assert axes()["nontemporal"] == (False, True)
+    assert "nontemporal" not in axes(width=WIDTH + 1)
+    assert "nontemporal" not in axes(nodes=1000), "64 kB of results fit"

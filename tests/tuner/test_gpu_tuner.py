@@ -467,14 +467,14 @@ def test_cases_suit_each_other_by_width_alone(graph):
     [
         ({"device": "abacus"}, "device: expected 'cpu' or 'cuda', got 'abacus'"),
         ({"device": "meta"}, "device: expected 'cpu' or 'cuda', got 'meta'"),
-        ({"device": "cuda", "lossy": True}, "lossy: it is for the CPU's plans alone"),
-        ({"device": "cuda", "codegen": True}, "codegen: it is for the CPU's plans alone"),
+        ({"device": "cuda", "lossy": True}, "lossy: it is for the CPU's plans only"),
+        ({"device": "cuda", "codegen": True}, "codegen: it is for the CPU's plans only"),
         ({"device": "cuda", "heads": 0}, "heads: expected an integer of at least 1, got 0"),
         ({"device": "cuda", "heads": 3, "op": "gat"}, "width: 16 columns cannot be shared evenly by 3"),
         ({"device": "cuda", "fields": ["prefetch"]}, "fields: expected some of ordering, short_edges"),
         ({"device": "cuda", "op": "abacus"}, "op: expected one of aggregate, .*, gatv2, got"),
         ({"device": "cuda", "dtype": torch.int32}, "dtype: the backend triton computes in float32"),
-        ({"heads": 2}, "heads: they count on GPUs alone"),
+        ({"heads": 2}, "heads: they are for GPUs only"),
         ({"op": "gat"}, "op: expected one of aggregate"),
     ],
 )

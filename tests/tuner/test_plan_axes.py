@@ -25,12 +25,9 @@ PLANS = st.builds(
     ordering=st.sampled_from(["none", "degree", "rcm", "community"]),
     prefetch_hint=st.sampled_from(["L1", "L2"]),
     index=st.sampled_from(["int32", "int16"]),
-    hub_cache=st.sampled_from([0, 1, 3, 1000]),
 )
 WIDTHS = st.sampled_from([1, 3, 16, 17, 63, 129])
-
-
-# Kernels of float32 alone know hubs; the small whole numbers of these tests are exact in both.
+# The small whole numbers of these tests are exact in both.
 DTYPES = st.sampled_from([torch.float32, torch.float64])
 
 
@@ -157,67 +154,6 @@ def test_graphs_with_more_sources_than_16_bits_can_name_are_refused():
         graph, True, torch.ones(2, 2), None, None, None, False, False
     )
     assert out.sum() == 4
-
-
-@pytest.mark.parametrize("hubs", [1, 7, 300, 10_000])
-@pytest.mark.parametrize("width", [1, 3, 16, 17, 63, 300])
-def test_hubs_side_by_side_change_no_bit(width, hubs, generator):
-    source = (torch.rand(6000, generator=generator) ** 4 * 300).long()
-    edge_index = torch.stack([source, torch.randint(0, 500, (6000,), generator=generator)])
-    graph = Graph.from_edge_index(edge_index, size=(300, 500))
-    for transposed, rows in ((False, 300), (True, 500)):
-        x = torch.randn(rows, width, generator=generator)
-        for plan in (
-            CpuPlan(),
-            CpuPlan(edges_per_item=16, column_tile=5, threads=1, index="int16", ordering="degree"),
-        ):
-            call = Aggregate.of(graph, x, transposed=transposed)
-            expected = CpuBackend(plan).run(graph, call)
-            packed = CpuBackend(dataclasses.replace(plan, hub_cache=hubs)).run(graph, call)
-            assert torch.equal(packed, expected)
-
-
-def test_hubs_of_rows_that_are_not_contiguous(generator):
-    graph = Graph.from_edge_index(torch.randint(0, 40, (2, 300), generator=generator), num_nodes=40)
-    wide = torch.randn(40, 50, generator=generator)
-    for x in (wide[:, 3:20], wide[:, ::3], wide.t().contiguous().t()):
-        assert torch.equal(run(graph, CpuPlan(hub_cache=5), "mean", x), run(graph, CpuPlan(), "mean", x))
-
-
-def test_nan_passes_through_hubs(generator):
-    graph = Graph.from_edge_index(torch.randint(0, 40, (2, 300), generator=generator), num_nodes=40)
-    x = torch.randn(40, 17, generator=generator)
-    x[graph.out_degrees.argmax(), 5], x[graph.out_degrees.argmin(), 6] = float("nan"), float("inf")
-    plain, packed = (run(graph, CpuPlan(hub_cache=hubs), "sum", x) for hubs in (0, 3))
-    assert plain.isnan().any()
-    assert plain.isinf().any()
-    torch.testing.assert_close(packed, plain, rtol=0, atol=0, equal_nan=True)
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hubs_of_hostile_graphs(name):
-    edge_index, num_src, num_dst = HOSTILE[name]
-    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
-    x, _ = operands(graph, 17, torch.float32)
-    for plan in (CpuPlan(hub_cache=2), CpuPlan(hub_cache=1 << 40, edges_per_item=16)):
-        assert torch.equal(run(graph, plan, "sum", x), reference(edge_index, x, num_dst, None, "sum"))
-
-
-def test_columns_with_hubs_are_counted_and_freed(generator):
-    graph = Graph.from_edge_index(torch.randint(0, 40, (2, 300), generator=generator), num_nodes=40)
-    x, weight = operands(graph, 4, torch.float32)
-    before = graph.nbytes
-    run(graph, CpuPlan(hub_cache=5), "sum", x, weight)
-    assert graph.nbytes == before, "sums with weights do not read them"
-    run(graph, CpuPlan(hub_cache=5), "sum", x)
-    made = graph.nbytes
-    run(graph, CpuPlan(hub_cache=5), "mean", x)
-    assert graph.nbytes == made >= before + 4 * graph.num_edges
-    run(graph, CpuPlan(hub_cache=6), "sum", x)
-    assert graph.nbytes > made
-    for hubs in (5, 6):
-        graph.csr.free_hub_cols(hubs)
-    assert graph.nbytes == before
 
 
 def test_weights_kept_in_graph_order_follow_the_order_of_rows(generator):

@@ -262,7 +262,7 @@ def test_an_interruption_says_what_was_confirmed(graph: Graph, monkeypatch: pyte
         )
     error = told.value
     assert isinstance(error, TuningInterrupted)
-    assert "interrupted; 1 plan was confirmed and is kept. Tune again to go on." in str(error)
+    assert "interrupted; 1 plan was confirmed and is kept. Tune again to continue." in str(error)
     assert [entry.case.width for entry in error.result.entries] == [16]
     entries = json.loads(store.path().read_text())["plans"]
     assert [entry["measured_s"] is None for entry in entries] == [False, True]

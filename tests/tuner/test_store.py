@@ -155,6 +155,19 @@ def test_a_file_of_unknown_worth_is_not_used_but_replaced(graph, fields):
     assert used(graph) == newer
 
 
+@pytest.mark.parametrize("hubs", [0, 256])
+def test_a_stored_plan_with_a_removed_field_is_used_at_its_default_and_dropped_otherwise(graph, caplog, hubs):
+    earlier, other = entry(graph).to_dict(), entry(graph, width=64).to_dict()
+    earlier["plan"]["hub_cache"] = hubs
+    store.save([earlier, other])
+    with caplog.at_level(logging.WARNING, "onehop"):
+        assert (used(graph) == PLAN) == (hubs == 0)
+        assert used(graph, width=64) == PLAN
+    assert not caplog.text, "the file is not damaged"
+    tuned.install([entry(graph)])  # tuned again
+    assert used(graph) == PLAN
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written(graph, table, caplog):
     table.mkdir()

@@ -1,4 +1,4 @@
-// Memory that is kept: large blocks come from a pool of huge-page mappings and go back to it.
+// Pooled memory: large blocks come from a pool of huge-page mappings and return to it.
 #pragma once
 
 #include <cstdint>

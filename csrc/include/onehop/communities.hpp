@@ -7,7 +7,7 @@
 
 namespace onehop {
 
-// Writes to order[0, rows) the nodes of a graph with as many rows as columns, whose edges are taken to go both ways.
+// Writes to order[0, rows) the nodes of a graph with as many rows as columns, whose edges are treated as undirected.
 //
 // Nodes join the neighbouring community that raises the modularity most, one after the other, until few move;
 // then each community becomes a node of a smaller graph, and so on (V. Blondel, J.-L. Guillaume, R. Lambiotte,

@@ -1,4 +1,4 @@
-// A graph in compressed sparse rows, and its cut into pieces of work.
+// A graph in compressed sparse rows, and its cut into work items.
 #pragma once
 
 #include <cstdint>
@@ -33,15 +33,6 @@ struct WorkList {
   int64_t most_edges = 0;  // of any item: the size of its scratch
 };
 
-// A graph's columns where the most read ones, its hubs, have numbers of their own: hub h of n is h - n, which is
-// negative. So the rows of hubs can be read from one place, where they lie side by side, and all others from where they
-// were. Of columns that are read equally often the first is a hub.
-struct HubCols {
-  Block col;   // int32 [edges], and Csr::kPadding more that may be read ahead
-  Block hubs;  // int32 [count]: the columns, ascending
-  int64_t count = 0;
-};
-
 // Rows cost about as much as this many edges, when work is cut into even pieces.
 inline constexpr int64_t kEdgesPerRow = 2;
 
@@ -50,28 +41,23 @@ class Csr {
   int64_t rows = 0, cols = 0, edges = 0;
   Block rowptr;  // int64 [rows + 1]
   Block col;     // int32 [edges], and kPadding more that may be read ahead
-  Block perm;    // int32 or int64 [edges], padded too: the caller's number of each edge; empty when the orders agree
+  Block perm;    // int32 or int64 [edges], padded too: the caller's number of each edge; empty if the orders agree
   bool perm_is_wide = false;
-  Block row_of;  // int32 [rows]: which row of the graph each row is; empty when the rows are in the graph's order
+  Block row_of;  // int32 [rows]: the graph's row of each row; empty if the rows are in the graph's order
 
   static constexpr int64_t kPadding = 64;
 
   const int64_t* rowptr_data() const { return rowptr.as<int64_t>(); }
   const int32_t* col_data() const { return col.as<int32_t>(); }
 
-  // The columns in 16 bits, padded too, as uint16; made when first asked for, and kept until they are freed. An empty
-  // block when memory runs out. The graph must have at most kMostNarrowCols columns.
+  // The columns in 16 bits, padded too, as uint16; made on first use, and kept until they are freed. An empty block
+  // when memory runs out. The graph must have at most kMostNarrowCols columns.
   std::shared_ptr<const Block> narrow_col(int threads) const;
   void free_narrow_col() const;
   static constexpr int64_t kMostNarrowCols = int64_t{1} << 16;
 
-  // The columns with this many hubs, or as many as there are columns; made when first asked for, and kept until they
-  // are freed. Null when memory runs out.
-  std::shared_ptr<const HubCols> hub_cols(int64_t hubs) const;
-  void free_hub_cols(int64_t hubs) const;
-
-  // The cut into items of about `edges_per_item` edges; made once per size and kept. Rows longer than an
-  // item are cut, shorter ones never. Depends on the graph and the size alone, so sums keep their order.
+  // The cut into items of about `edges_per_item` edges; made once per size and cached. Rows longer than an item are
+  // cut, shorter ones never. Depends only on the graph and the size, so sums keep their order.
   const WorkList& work(int64_t edges_per_item) const;
   int64_t bytes() const;
 
@@ -79,7 +65,6 @@ class Csr {
   mutable ForkSafeMutex mutex_;
   mutable std::unordered_map<int64_t, std::unique_ptr<WorkList>> work_;
   mutable std::shared_ptr<const Block> narrow_col_;  // null until it is made
-  mutable std::unordered_map<int64_t, std::shared_ptr<const HubCols>> hub_cols_;
 };
 
 enum class BuildError { none, row_out_of_range, col_out_of_range, out_of_memory };
@@ -101,8 +86,8 @@ struct Coo {
 };
 BuildResult csr_from_coo(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads);
 
-// The same rows in another order, each with its edges as they were: row r is the given graph's row order[r], which
-// `row_of` remembers. `order` is a permutation of the rows. Null when memory runs out.
+// The same rows in another order, with unchanged edges: row r is the given graph's row order[r], which `row_of` stores.
+// `order` is a permutation of the rows. Null when memory runs out.
 std::shared_ptr<Csr> with_rows(const Csr& csr, const int32_t* order, bool wide_perm, int threads);
 
 // Rows and columns swapped; inside a row the edges are ordered by column.

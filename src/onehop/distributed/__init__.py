@@ -1,4 +1,4 @@
-"""One graph over many processes, on torch.distributed; start them with torchrun."""
+"""Graphs partitioned over several processes, on torch.distributed; start the processes with torchrun."""
 
 from onehop.distributed.aggregate import aggregate as aggregate
 from onehop.distributed.attention import attention as attention, gat as gat, gatv2 as gatv2

@@ -5,12 +5,12 @@ from torch import Tensor
 
 from onehop.distributed.checks import check_part, check_rows
 from onehop.distributed.graph import DistributedGraph
-from onehop.distributed.part import Split
+from onehop.distributed.part import EdgeSplit
 from onehop.errors import ArgumentError
 from onehop.ops.aggregate import REDUCTIONS, aggregate as aggregate_here
 from onehop.ops.checks import check_vector
 
-# Two partial sums of 16 bits would be rounded once more than one.
+# Partial sums in 16 bits would be rounded once more than a single sum.
 _EXACT = (torch.float32, torch.float64)
 
 
@@ -22,17 +22,17 @@ def aggregate(
     src_scale: Tensor | None = None,
     dst_scale: Tensor | None = None,
 ) -> Tensor:
-    """Reduces, for every node that this process owns, the rows of its sources, wherever they are.
+    """Aggregates into every node that this process owns, over sources on all processes.
 
     :func:`onehop.aggregate` over the whole graph, of which each process computes its own rows. Sums and means
-    add up the owned sources while the others' rows are on their way, and then those; max and min do first the
-    rows that need no others. The same partition gives the same bits; another number of processes adds in
-    another order.
+    first add the owned sources, while the halo rows are in transit, and then the halo; max and min first
+    compute the rows that need no halo. The same partition gives the same bits; another number of processes
+    adds in another order.
 
     Args:
         graph: This process's part.
-        x: [n, F] or [n, ...], a row for each of ``graph.owned_nodes``. Differentiable: gradients of rows that
-            were sent come back.
+        x: [n, F] or [n, ...], a row for each of ``graph.owned_nodes``. Differentiable: gradients of sent rows
+            are returned to this process.
         weight: [e], an entry for each of ``graph.owned_edges``; None means 1. Differentiable.
         reduce: "sum" (or "add", as PyG spells it), "mean", "max" or "min".
         src_scale: [n]; None means 1. Differentiable.
@@ -89,9 +89,9 @@ def _by_rows(
     src_scale: Tensor | None,
     dst_scale: Tensor | None,
 ) -> Tensor:
-    """The rows that need no others, and the other rows, each in one piece.
+    """The rows without halo sources, and the other rows, each reduced at once.
 
-    The scales go into the kernels: multiplied here, 16-bit rows would be rounded once more.
+    The scales are applied in the kernels: multiplied here, 16-bit rows would be rounded once more.
     """
     split = graph.by_row
     first, second = split_weight(split, weight)
@@ -107,7 +107,7 @@ def _by_rows(
     return torch.cat([inner, aggregate_here(split.second, rows, second, reduce, src_scale, outer_scale)])
 
 
-def split_weight(split: Split, weight: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def split_weight(split: EdgeSplit, weight: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """The values of the edges of either graph."""
     if weight is None:
         return None, None

@@ -1,4 +1,4 @@
-"""All processes together: what fails in one fails in all, with the reason; none is left waiting."""
+"""Collective error handling: an error in one process is raised in all, with the reason."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -29,10 +29,10 @@ def place(group: dist.ProcessGroup | None) -> tuple[int, int]:
 
 
 def together(doing: str, make: Callable[[], T], group: dist.ProcessGroup | None) -> T:
-    """What ``make`` returns, where it returns in every process.
+    """Returns the result of ``make`` if it succeeds in every process.
 
     Raises:
-        ArgumentError: It failed in another process; where it failed here, its own error.
+        ArgumentError: It failed in another process; if it failed here, its own error is raised.
     """
     error: Exception | None = None
     made: T | None = None
@@ -64,7 +64,7 @@ def gathered(doing: str, value: Any, group: dist.ProcessGroup | None) -> list[An
 
 
 def introduce(doing: str, group: dist.ProcessGroup | None) -> None:
-    """Lets the processes know each other, so that an error can name one that is lost.
+    """Exchanges the processes' identities, so that an error can name a lost one.
 
     Raises:
         CommunicationError: Another process ended or did not answer.
@@ -76,7 +76,7 @@ def same(what: str, values: list[Any], advice: str) -> None:
     """Raises unless all processes have the same value.
 
     Raises:
-        ArgumentError: It names the ranks that differ from rank 0.
+        ArgumentError: The values differ; names the ranks that differ from rank 0.
     """
     others = [rank for rank, value in enumerate(values) if value != values[0]]
     if others:
@@ -84,7 +84,7 @@ def same(what: str, values: list[Any], advice: str) -> None:
 
 
 def from_first(doing: str, make: Callable[[], Tensor], count: int, group: dist.ProcessGroup | None) -> Tensor:
-    """[count], int32: what rank 0 makes, in every process."""
+    """Broadcasts [count], int32, made on rank 0, to every process."""
     rank, parts = place(group)
     made = together(
         doing, make if rank == 0 else lambda: torch.empty(count, dtype=torch.int32, device="cpu"), group

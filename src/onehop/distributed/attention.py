@@ -1,4 +1,4 @@
-"""Attention over many processes: rows that need no others first, then the rest."""
+"""Attention over several processes: rows without halo sources first, then the rest."""
 
 import torch
 from torch import Tensor
@@ -29,11 +29,11 @@ def gat(
         x: [n, H, D], a row for each of ``graph.owned_nodes``. Differentiable.
         score_src: [n, H], of the dtype of x. Differentiable.
         score_dst: [n, H]. Differentiable.
-        negative_slope: Of the leaky relu.
+        negative_slope: Slope of the leaky relu.
         dropout: As in :func:`onehop.gat`.
         edge_mask: [e, H], for each of ``graph.owned_edges``, multiplies the softmaxed weights; None means 1.
-        seed: Of the dropout. With the same seed on every rank, the mask is that of :func:`onehop.gat` in one
-            process. None draws one on each rank for itself.
+        seed: Seed of the dropout. With the same seed on every rank, the mask is that of :func:`onehop.gat` in
+            one process. None draws a different one on each rank.
 
     Returns:
         [n, H, D].
@@ -87,7 +87,7 @@ def gatv2(
         x_src: [n, H, D], a row for each of ``graph.owned_nodes``. Differentiable.
         x_dst: [n, H, D]. Differentiable.
         att: [H, D], the same on every rank. Differentiable: each rank gets the part of its own rows.
-        negative_slope: Of the leaky relu.
+        negative_slope: Slope of the leaky relu.
         dropout: As in :func:`onehop.gatv2`.
         edge_mask: As in :func:`gat`.
         seed: As in :func:`gat`.
@@ -178,7 +178,7 @@ def _mask(
     seed: int | None,
     dtype: torch.dtype,
 ) -> Tensor | None:
-    """[e, H]: what the weights are multiplied by; None means 1."""
+    """Return [e, H]: the factors of the weights; None means 1."""
     if not 0 <= dropout < 1:
         raise ArgumentError(f"dropout: expected a probability in [0, 1), got {dropout!r}.")
     if edge_mask is not None and dropout:
@@ -194,5 +194,5 @@ def _mask(
         return None
     if seed is None:
         seed = int(torch.randint(2**63 - 1, (), device="cpu"))
-    # By the whole graph's numbers of the edges, so that all processes draw what one would.
+    # By the whole graph's edge numbers, so that the processes together draw the mask of a single process.
     return dropout_mask(graph.owned_edges, heads, dropout, seed, dtype)

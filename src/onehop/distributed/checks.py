@@ -1,4 +1,4 @@
-"""Checks of what the operators are given, on this process."""
+"""Checks of the operators' arguments, on this process."""
 
 from torch import Tensor
 

@@ -1,31 +1,31 @@
-"""What an epoch of full-graph training would take on many machines: a model with few parts.
+"""An analytic estimate of an epoch of full-graph training on many machines.
 
 Traffic is counted, not modelled: an exchange moves one row for every pair of a node and another part that has
-an edge from it. Time is that of the slowest of two things that overlap, computing and sending. What computing
-takes is scaled from an epoch that was measured; a partition that was not made is bounded by one by chance.
+an edge from it. Time is the maximum of computation and communication, which overlap. Computation is scaled
+from a measured epoch; the traffic of an unknown partition is bounded by that of a random one.
 """
 
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
 
-# Of every edge: source and place in rows, and the same of the transpose, each in 32 bits.
+# Per edge: source and position in rows, and the same of the transpose, each in 32 bits.
 _EDGE_BYTES = 16
-# Features, what a layer keeps for its backward pass, and gradients: so many tables of the widest layer.
+# Features, saved tensors of the backward pass, and gradients: the number of tables of the widest layer.
 _TABLES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What is trained on.
+    """Sizes of graph and model.
 
     Attributes:
-        nodes: Of the graph.
-        edges: Of the graph.
+        nodes: Nodes of the graph.
+        edges: Edges of the graph.
         features: Columns of the input.
         hidden: Columns of the widest layer.
         columns: Columns that are aggregated in an epoch, forward and backward; see :func:`columns`.
-        number_bytes: Of a number.
+        number_bytes: Bytes of a number.
     """
 
     nodes: float
@@ -41,10 +41,10 @@ class Host:
     """One machine.
 
     Attributes:
-        gathered_gbps: Bytes of sources' rows, edges times columns times the bytes of a number, that an epoch
-            goes through in a nanosecond, its dense steps included: measured.
+        gathered_gbps: Gathered bytes (edges times columns times bytes of a number) that an epoch processes in
+            a nanosecond, its dense steps included: measured.
         network_gbps: Gigabytes, not bits, a second that it sends while it receives as many.
-        memory_bytes: Its memory.
+        memory_bytes: Size of its memory.
     """
 
     gathered_gbps: float
@@ -57,12 +57,12 @@ class Estimate:
     """An epoch on some machines.
 
     Attributes:
-        hosts: How many.
+        hosts: Number of machines.
         compute_s: Time of each for its rows.
         network_s: Time of each for its messages.
         epoch_s: The larger of the two.
-        sent_bytes: By all together.
-        memory_bytes: Needed on each.
+        sent_bytes: Bytes sent by all together.
+        memory_bytes: Memory needed on each.
         fits: Whether each has it.
         binds: "memory" where it does not fit, else "network" or "compute".
     """
@@ -80,7 +80,7 @@ class Estimate:
 def columns(model: str, features: int, hidden: int, classes: int) -> int:
     """Columns that a model of two layers sends, and aggregates, in an epoch.
 
-    GCN and GATv2 multiply first, and their gradients go back through both layers; the first layer of SAGE
+    GCN and GATv2 multiply first, and their gradients pass through both layers; the first layer of SAGE
     aggregates the features themselves, which need no gradient.
 
     Args:
@@ -100,21 +100,21 @@ def columns(model: str, features: int, hidden: int, classes: int) -> int:
 
 
 def traffic_bytes(cut_rows: float, columns: int, number_bytes: int = 4) -> float:
-    """What all processes together send in an epoch.
+    """Bytes that all processes together send in an epoch.
 
     Args:
-        cut_rows: Of the partition: ``DistributedGraph.part.cut_rows``.
+        cut_rows: The partition's ``DistributedGraph.part.cut_rows``.
         columns: See :func:`columns`.
-        number_bytes: Of a number.
+        number_bytes: Bytes of a number.
     """
     return cut_rows * columns * number_bytes
 
 
 def cut_rows_by_chance(nodes: float, edges: float, parts: int) -> float:
-    """Rows of an exchange if every node's part is drawn: no partition worth its name sends more.
+    """Rows of an exchange with a random partition, an upper bound for any reasonable one.
 
-    A node with d edges has one of them end in a given other part with probability 1 - (1 - 1 / parts)^d. With
-    the mean degree for d, a graph with hubs sends less.
+    A node with d edges has an edge into a given other part with probability 1 - (1 - 1 / parts)^d. The
+    formula uses the mean degree for d; a graph with hubs sends less.
     """
     if parts == 1:
         return 0.0
@@ -123,12 +123,12 @@ def cut_rows_by_chance(nodes: float, edges: float, parts: int) -> float:
 
 
 def estimate(epoch: Epoch, host: Host, hosts: int, cut_rows: float, imbalance: float = 1.05) -> Estimate:
-    """An epoch on so many machines of a kind.
+    """Estimates an epoch on a number of machines of a kind.
 
     Args:
-        epoch: What is trained on.
+        epoch: Sizes of graph and model.
         host: The kind of machine.
-        hosts: How many.
+        hosts: Number of machines.
         cut_rows: Rows of an exchange, of all together.
         imbalance: Work of the part with most of it, over the mean.
     """

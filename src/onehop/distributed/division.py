@@ -1,4 +1,4 @@
-"""A whole graph divided into parts, which are cut out one by one."""
+"""A whole graph divided into parts, which are extracted one by one."""
 
 from abc import ABC, abstractmethod
 
@@ -10,11 +10,11 @@ from onehop.distributed.part import Part
 
 
 class Division(ABC):
-    """What every part follows from: the edges that end in it, and the rows that it gets from others.
+    """A partitioned graph: gives the edges that end in each part, and the rows that the part receives.
 
     Args:
         owner: [N], int32, the part of every node.
-        parts: How many parts there are.
+        parts: Number of parts.
         num_edges: Edges of the whole graph.
     """
 
@@ -23,17 +23,17 @@ class Division(ABC):
         self.parts = parts
         self.num_edges = num_edges
         self.identity = fingerprint(owner)
-        """Tells different graphs, and different partitions of one graph, apart."""
+        """Identifies the graph and its partition."""
         self.cut_edges = 0
         """Edges whose ends are in different parts."""
 
     @abstractmethod
     def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-        """[e] each: sources and destinations, integers, and ascending numbers, int64, of a part's edges."""
+        """Return [e] each: integer sources and destinations, and ascending int64 numbers of the edges."""
 
     @abstractmethod
     def halo(self, rank: int) -> Tensor:
-        """[h], int64: nodes of other parts that a part has edges from, by owner and number."""
+        """Return [h], int64: nodes of other parts that a part has edges from, by owner and number."""
 
     def part(self, rank: int) -> Part:
         """The part of one process."""
@@ -74,12 +74,12 @@ class Division(ABC):
 
 
 class ListDivision(Division):
-    """Of a graph whose list of edges is in memory.
+    """The division of a graph whose list of edges is in memory.
 
     Args:
         edge_index: [2, E], int32 or int64.
         owner: [N], int32, the part of every node.
-        parts: How many parts there are.
+        parts: Number of parts.
     """
 
     def __init__(self, edge_index: Tensor, owner: Tensor, parts: int) -> None:
@@ -98,11 +98,11 @@ class ListDivision(Division):
         self._halos = (key % nodes).split(counts.tolist())
 
     def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-        """See :meth:`Division.edges`."""
+        """The edges of a part; see :meth:`Division.edges`."""
         mine = (self._of_target == rank).nonzero().squeeze(1)
         return self._source[mine], self._target[mine], mine
 
     def halo(self, rank: int) -> Tensor:
-        """See :meth:`Division.halo`."""
+        """The halo of a part; see :meth:`Division.halo`."""
         found: Tensor = self._halos[rank]
         return found

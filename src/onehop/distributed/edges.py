@@ -1,4 +1,4 @@
-"""The edges of one part as a tensor, with which nobody computes as if they were all edges of the graph."""
+"""The edges of one part as a tensor that cannot be mistaken for all edges of the graph."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from onehop.errors import ArgumentError
 if TYPE_CHECKING:
     from onehop.distributed.graph import DistributedGraph
 
-# What looks at a tensor without its values.
+# Attributes and functions that do not depend on a tensor's values.
 _LOOKS = {
     *(
         getattr(Tensor, name).__get__
@@ -35,7 +35,7 @@ _LOOKS = {
             "_version",
         )
     ),
-    # Reversible layers and checkpoints set it again as it was, to False.
+    # Reversible layers and checkpoints reset it to its value, False.
     Tensor.requires_grad.__set__,  # type: ignore[attr-defined]
     Tensor.size,
     Tensor.dim,
@@ -60,9 +60,9 @@ _EQUAL = (Tensor.__eq__, Tensor.__ne__, Tensor.eq, Tensor.ne, torch.eq, torch.ne
 class LocalEdges(torch.Tensor):
     """The edges of one part as a tensor [2, e], for layers that take an ``edge_index``.
 
-    The patch knows it by its class. Row 1, the destinations, may be used as any tensor: these edges are all
-    that end in the owned nodes. Row 0 may be compared with it. Everything else is an error, for it would be
-    of this part alone; ``as_subclass(torch.Tensor)`` gives the numbers all the same.
+    The patch recognises it by its class. Row 1, the destinations, may be used as any tensor: these are all
+    edges that end in the owned nodes. Row 0 may be compared with it. Everything else is an error, because the
+    result would cover this part only; ``as_subclass(torch.Tensor)`` returns the numbers nevertheless.
     """
 
     graph: "DistributedGraph"
@@ -78,7 +78,7 @@ class LocalEdges(torch.Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Answers what can be told from one part; refuses the rest."""
+        """Runs functions whose result one part determines; refuses the rest."""
         with torch._C.DisableTorchFunctionSubclass():
             if func in _LOOKS:
                 return func(*args, **(kwargs or {}))
@@ -99,13 +99,13 @@ class LocalEdges(torch.Tensor):
 
 
 class LocalSources(torch.Tensor):
-    """The sources of one part's edges: owned rows, and from there on rows of other processes."""
+    """The sources of one part's edges: owned rows, followed by halo rows."""
 
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Answers what can be told from one part; refuses the rest."""
+        """Runs functions whose result one part determines; refuses the rest."""
         if func in _LOOKS or func in _EQUAL:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
@@ -137,7 +137,7 @@ def _refused(func: Any) -> ArgumentError:
 
 
 def _caller() -> str:
-    """The class of the module at work, for the sentence; "the caller" if there is none."""
+    """The class of the running module, for the error; "the caller" if there is none."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back

@@ -1,8 +1,8 @@
-"""Rows that other processes need, sent while this one computes; gradients go back the same way.
+"""Exchange of halo rows, overlapped with computation; gradients return the same way.
 
-``begin`` posts the messages and returns at once; ``end`` waits for them. In the backward pass it is the other
-way round: the gradient of ``end`` posts, the gradient of ``begin`` waits. Torch runs the gradient of what was
-computed between the two in between, because it was recorded in between.
+``begin`` posts the messages and returns at once; ``end`` waits for them. The backward pass reverses this: the
+gradient of ``end`` posts, the gradient of ``begin`` waits. Autograd runs the gradients of the computation
+between the two in between, because it was recorded in between.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ _TAGS = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What one process has sent and received.
+    """Amount of data that one process has sent and received.
 
     Attributes:
         sent_bytes: Bytes of rows, and of gradients of rows, that left this process.
         received_bytes: Bytes that arrived.
-        exchanges: How often.
+        exchanges: Number of exchanges.
     """
 
     sent_bytes: int = 0
@@ -35,16 +35,16 @@ class Traffic:
 
 
 class Messages:
-    """Messages under way."""
+    """Messages in transit."""
 
     def __init__(self, works: list[Any], received: Tensor, kept: Tensor, peers: list[int]) -> None:
         self._works = works
         self._received = received
-        self._kept = kept  # what is being sent must live until it is
+        self._kept = kept  # a send buffer must live until it is sent
         self._peers = peers
 
     def wait(self) -> Tensor:
-        """What was received.
+        """Waits for the messages and returns the received rows.
 
         Raises:
             CommunicationError: Another process ended, or did not answer within the group's timeout.
@@ -61,7 +61,7 @@ class Exchange:
     """Sends owned rows to the processes that have edges from them.
 
     Args:
-        part: What this process has.
+        part: This process's part.
         group: The processes; None means all.
     """
 
@@ -74,29 +74,29 @@ class Exchange:
         self._halo_counts = part.halo_counts.tolist()
         self._number = 0
 
-    def begin(self, x: Tensor) -> "Pending":
+    def begin(self, x: Tensor) -> "PendingExchange":
         """Posts the rows of ``x``, [n, F], that others need."""
-        pending = Pending(self)
+        pending = PendingExchange(self)
         pending.token = _Begin.apply(x, pending)  # type: ignore[no-untyped-call]
         return pending
 
     def values(self, x: Tensor) -> Tensor:
-        """[h, F]: the halo's rows of ``x``, [n, F]; nothing is computed meanwhile."""
+        """Return [h, F]: the halo's rows of ``x``, [n, F], without overlap."""
         return self.begin(x).end()
 
     def forwards(self, x: Tensor) -> Messages:
-        """Owned rows to those who need them."""
+        """Sends owned rows to the processes that need them."""
         return self._post(x.index_select(0, self._send_rows), self._send_counts, self._halo_counts)
 
     def backwards(self, grad: Tensor) -> Messages:
-        """Gradients of halo rows to their owners."""
+        """Sends gradients of halo rows to their owners."""
         return self._post(grad.contiguous(), self._halo_counts, self._send_counts)
 
     def added(self, x_like: tuple[int, ...], grads: Tensor) -> Tensor:
-        """The gradients that came back, added up for each owned row, in the order of the ranks."""
+        """Adds the returned gradients to each owned row, in the order of the ranks."""
         total = grads.new_zeros(x_like)
         rows = self._send_rows.split(self._send_counts)
-        # A process names each row once, so that every addition in it goes to a row of its own.
+        # A process names each row once, so every addition goes to a separate row.
         for each, part in zip(rows, grads.split(self._send_counts), strict=True):
             total.index_add_(0, each, part)
         return total
@@ -128,7 +128,7 @@ class Exchange:
         return Messages(works, received, out, sorted(peers))
 
 
-class Pending:
+class PendingExchange:
     """An exchange between its two halves."""
 
     def __init__(self, exchange: Exchange) -> None:
@@ -138,7 +138,7 @@ class Pending:
         self.gradients: Messages | None = None
 
     def end(self) -> Tensor:
-        """[h, F]: waits for the halo's rows."""
+        """Return [h, F]: waits for the halo's rows."""
         # Not kept here any longer: the token's gradient holds this object.
         token, self.token = self.token, None
         halo: Tensor = _End.apply(token, self)  # type: ignore[no-untyped-call]
@@ -147,10 +147,10 @@ class Pending:
 
 class _Begin(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, pending: Pending) -> Tensor:
+    def forward(ctx: Any, x: Tensor, pending: PendingExchange) -> Tensor:
         ctx.pending, ctx.shape = pending, tuple(x.shape)
         pending.messages = pending.exchange.forwards(x)
-        # It stands for the rows on their way, and takes their gradient's place in the backward pass.
+        # It represents the rows in transit, and receives their gradient's place in the backward pass.
         return x.new_empty(())
 
     @staticmethod
@@ -164,7 +164,7 @@ class _Begin(torch.autograd.Function):
 
 class _End(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, token: Tensor, pending: Pending) -> Tensor:
+    def forward(ctx: Any, token: Tensor, pending: PendingExchange) -> Tensor:
         ctx.pending = pending
         assert pending.messages is not None
         halo = pending.messages.wait()

@@ -1,4 +1,4 @@
-"""A process that was lost, as an error that names it and says what to do."""
+"""Errors of a lost process: they name it and give advice."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from onehop.errors import CommunicationError
 
 
 def failed(doing: str, error: RuntimeError) -> CommunicationError:
-    """An instruction, made of torch's error and of what can be seen of the other processes."""
+    """An error made of torch's error and the observable state of the other processes."""
     seen = fates()
     lost = [f"{member} ended" for member in seen.ended]
     lost += [f"{member} is stopped" for member in seen.stopped]
@@ -28,8 +28,8 @@ def failed(doing: str, error: RuntimeError) -> CommunicationError:
             what += f"; {_listed(seen.elsewhere)} cannot be seen from here"
     reason = str(error).strip().splitlines() or [type(error).__name__]
     return CommunicationError(
-        f"rank {dist.get_rank()}, {doing}: {what}. {advice}; this job cannot go on, so start it again from "
-        f"its last checkpoint. (torch: {reason[0]})"
+        f"rank {dist.get_rank()}, {doing}: {what}. {advice}; this job cannot continue, so start it again "
+        f"from its last checkpoint. (torch: {reason[0]})"
     )
 
 

@@ -1,6 +1,6 @@
-"""A partitioned graph on disk: one folder a part, so that each process reads its own alone.
+"""A partitioned graph on disk: one folder a part, so that each process reads only its own.
 
-``meta.json`` tells what it is. ``part-00003/`` has a ``.npy`` file for each array of part 3 and, under
+``meta.json`` describes the whole. ``part-00003/`` has a ``.npy`` file for each array of part 3 and, under
 ``tensors/``, its rows of the tensors that were stored with the graph.
 """
 
@@ -41,23 +41,23 @@ def save(
 ) -> dict[str, Any]:
     """Divides a graph, and writes a folder that :meth:`DistributedGraph.open` reads part by part.
 
-    It is done once, in one process. The folder appears when all of it has been written.
+    One process does it once. The folder appears only when it is complete.
 
     Args:
-        folder: Where; it must not exist.
+        folder: The path; must not exist.
         graph: The list of edges, [2, E], int32 or int64, on the CPU; or a graph on disk
-            (:meth:`onehop.Graph.open`), of which this process then has one part at a time in memory. The disk
-            needs room for 16 more bytes an edge meanwhile.
+            (:meth:`onehop.Graph.open`), of which this process then holds one part at a time in memory.
+            Meanwhile the disk needs room for 16 more bytes an edge.
         num_nodes: Number of nodes; None means one more than the largest number in the list, or those of the
             graph on disk.
-        parts: For how many processes.
+        parts: Number of processes.
         method: See :func:`onehop.distributed.partition`.
-        seed: Likewise.
+        seed: See :func:`onehop.distributed.partition`.
         tensors: By name, tensors [N, ...] such as features and labels, to be divided in the same way; or
             NumPy arrays, which may be memory-mapped.
 
     Returns:
-        What ``meta.json`` holds: numbers of nodes and edges, ``cut_edges`` and ``cut_rows``.
+        The content of ``meta.json``: numbers of nodes and edges, ``cut_edges`` and ``cut_rows``.
 
     Raises:
         ArgumentError: The folder exists, or an argument does not fit.
@@ -120,9 +120,9 @@ class Folder:
     """One part's folder.
 
     Attributes:
-        path: Of the whole.
-        rank: Which part.
-        meta: What ``meta.json`` holds.
+        path: Path of the whole.
+        rank: Number of the part.
+        meta: Content of ``meta.json``.
     """
 
     path: Path
@@ -131,7 +131,7 @@ class Folder:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], rank: int, parts: int) -> "Folder":
-        """The part of one of so many processes; see :meth:`DistributedGraph.open` for the errors."""
+        """The part of one process; see :meth:`DistributedGraph.open` for the errors."""
         path = Path(folder)
         if not path.is_dir():
             raise FileNotFoundError(f"{path}: there is no such folder; onehop.distributed.save() writes one.")
@@ -155,7 +155,7 @@ class Folder:
         return cls(path, rank, meta)
 
     def part(self) -> Part:
-        """The part, checked: its numbers cannot lead outside its arrays."""
+        """The part, checked: its indices are in bounds of its arrays."""
         arrays = {name: self._array(Path(f"{name}.npy")) for name in ARRAYS}
         part = Part(
             rank=self.rank,
@@ -193,7 +193,7 @@ class Folder:
         return part
 
     def tensor(self, name: str, rows: int) -> Tensor:
-        """[rows, ...]: the part's rows of a tensor."""
+        """Return [rows, ...]: the part's rows of a tensor."""
         tensor = self._array(Path("tensors") / f"{name}.npy")
         if tensor.dim() == 0 or tensor.size(0) != rows:
             raise self._damaged(f"tensors/{name}.npy", f"a row for each of {rows} nodes")

@@ -1,4 +1,4 @@
-"""Numbers that tell contents apart, in every process alike."""
+"""Content hashes that are the same in every process."""
 
 import hashlib
 
@@ -8,7 +8,7 @@ from onehop import native
 
 
 def fingerprint(*tensors: Tensor) -> int:
-    """[0, 2^63): a number that other contents or shapes would hardly have; the same in every process."""
+    """Return a hash of contents and shapes in [0, 2^63), the same in every process."""
     digest = hashlib.sha256()
     for tensor in tensors:
         plain = tensor.contiguous()

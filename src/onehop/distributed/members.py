@@ -1,4 +1,4 @@
-"""The processes of a job, and what has become of them: so that an error can name the one that was lost."""
+"""The processes of a job and their states, so that an error can name a lost one."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-# A process whose connections are closed already may take so long to be gone.
+# A process whose connections are closed may take this long to exit.
 _ENDING_S = 2.0
 _LOOK_EVERY_S = 0.02
 _PROCESSES = Path("/proc")
@@ -23,9 +23,10 @@ class Member:
     Attributes:
         rank: Its number among all.
         host: The name of its host.
-        space: Tells apart the spaces in which process numbers count; empty where the system has no /proc.
+        space: Identifies the PID namespace; empty if the system has no /proc.
         pid: Its process number.
-        started: When it started, in the system's ticks, so that a later process of this number is another.
+        started: Its start time, in the system's ticks, which distinguishes it from a later process with this
+            number.
     """
 
     rank: int
@@ -40,13 +41,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """The other processes, by what can be seen of them.
+    """The other processes, by their observable state.
 
     Attributes:
-        ended: Those that are gone.
-        stopped: Those that are held by a signal or a debugger.
-        running: Those that run.
-        elsewhere: Those that cannot be seen from here.
+        ended: Processes that have ended.
+        stopped: Processes that are held by a signal or a debugger.
+        running: Processes that run.
+        elsewhere: Processes that cannot be observed from here.
     """
 
     ended: tuple[Member, ...] = ()
@@ -73,7 +74,7 @@ def know(members: list[Member]) -> None:
 
 
 def fates() -> Fates:
-    """Looks at the others; waits up to two seconds for one to be seen lost."""
+    """Checks the other processes; waits up to two seconds for one to be lost."""
     deadline = time.monotonic() + _ENDING_S
     while True:
         found = _fates()
@@ -86,7 +87,7 @@ def _fates() -> Fates:
     me = _known.get(dist.get_rank())
     sorted_by: dict[str, list[Member]] = {"ended": [], "stopped": [], "running": [], "elsewhere": []}
     for member in _known.values():
-        # Of a job that this process was in before, there may have been more.
+        # An earlier job of this process may have had more.
         if me is None or member == me or member.rank >= dist.get_world_size():
             continue
         if not me.space or member.space != me.space:
@@ -101,7 +102,7 @@ def _fates() -> Fates:
 
 
 def _look(pid: int) -> tuple[str, int]:
-    """The state of a process, one letter, and when it started; ("X", -1) if there is none.
+    """The state of a process, one letter, and its start time; ("X", -1) if there is none.
 
     See proc(5), /proc/pid/stat: the name, in brackets, may hold anything; fields 3 and 22.
     """

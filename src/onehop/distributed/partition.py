@@ -1,4 +1,4 @@
-"""Which process owns which node: parts of equal work with few rows to send between them."""
+"""Partitioning of nodes over processes: parts of equal work with few rows to send between them."""
 
 import numpy as np
 import torch
@@ -12,13 +12,13 @@ from onehop.graph.stored import StoredGraph
 
 METHODS = ("auto", "metis", "greedy", "streamed")
 
-# Rounds of moving single nodes; most of what they gain is gained in the first four.
+# Rounds of moving single nodes; the first four give most of the gain.
 _ROUNDS = 12
-# A part may do this much more work than the mean.
+# Largest work of a part, relative to the mean.
 _IMBALANCE = 1.05
-# Counts of neighbours, nodes times parts, are made for so many at a time.
+# Neighbour counts, nodes times parts, are computed for this many at a time.
 _COUNTS = 1 << 24
-# A streamed graph passes by in so many blocks or more, each of so many edges or fewer.
+# A streamed graph is read in at least this many blocks, each of at most this many edges.
 _BLOCKS, _BLOCK_EDGES = 256, 1 << 22
 
 
@@ -26,17 +26,17 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
     """The part of every node.
 
     "greedy" cuts the order of communities (:mod:`onehop.graph.orders`) into pieces of equal work, then moves
-    nodes to the part where most of their neighbours are, as long as that part has room. The work of a node is
-    1 + its in-degree. "streamed" reads the rows in their order, a few times, and keeps a few numbers for
-    every node (:mod:`onehop.distributed.streamed_partition`): the way for graphs that stay on disk. The same
-    graph, number of parts and seed give the same parts.
+    nodes to the part with most of their neighbours, as long as that part has room. The work of a node is 1 +
+    its in-degree. "streamed" reads the rows in order, a few times, and keeps a few numbers for every node
+    (:mod:`onehop.distributed.streamed_partition`): the method for graphs that stay on disk. The same graph,
+    number of parts and seed give the same parts.
 
     Args:
         graph: With as many destinations as sources; in memory, or :meth:`onehop.Graph.open`'s.
-        parts: How many.
+        parts: Number of parts.
         method: "metis" (needs pymetis), "greedy", "streamed", or "auto": "streamed" for a graph on disk, else
-            METIS where it is installed, else greedy.
-        seed: Of the greedy method's chance.
+            METIS if it is installed, else greedy.
+        seed: Seed of the greedy method.
 
     Returns:
         [N], int32, from 0 to ``parts`` - 1.
@@ -88,14 +88,14 @@ def _streamed(graph: Graph | StoredGraph, parts: int) -> Tensor:
 
 
 def cut_edges(graph: Graph, part: Tensor) -> int:
-    """How many edges have their ends in different parts."""
+    """Number of edges whose ends are in different parts."""
     target = torch.repeat_interleave(part, graph.in_degrees)
     return int((part[graph.col.long()] != target).sum())
 
 
 def _metis(graph: Graph, parts: int) -> Tensor:
     source, target = graph.edge_index()
-    kept = source != target  # METIS wants no loops
+    kept = source != target  # METIS does not accept loops
     ends = torch.stack([source[kept], target[kept]])
     both = Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), graph.num_dst)
     return metis.parts_of(both.rowptr, both.col, parts, 1 + graph.in_degrees).int()
@@ -110,7 +110,7 @@ def _greedy(graph: Graph, parts: int, seed: int) -> Tensor:
     turned = graph.transpose()
     for _ in range(_ROUNDS):
         part = part.clone()
-        # Half of the nodes in each round: neighbours that all moved at once would only change places.
+        # Half of the nodes in each round: if neighbours moved at the same time, they would only swap places.
         may_move = torch.rand(len(part), generator=chance, device="cpu") < 0.5
         gain, goal = _gains(graph, turned, part, parts)
         _move(part, goal, gain.masked_fill_(~may_move, 0), work, most, parts)
@@ -131,7 +131,7 @@ def _pieces(graph: Graph, work: Tensor, parts: int) -> Tensor:
 
 
 def _gains(graph: Graph, turned: Graph, part: Tensor, parts: int) -> tuple[Tensor, Tensor]:
-    """For every node: the part with most of its neighbours, and how many more they are than in its own."""
+    """For every node: the part with most of its neighbours, and their excess over those in its own part."""
     nodes = len(part)
     gain, goal = (torch.empty(nodes, dtype=torch.int64, device="cpu") for _ in range(2))
     step = max(_COUNTS // parts, 1)
@@ -151,7 +151,7 @@ def _gains(graph: Graph, turned: Graph, part: Tensor, parts: int) -> tuple[Tenso
 
 
 def _move(part: Tensor, goal: Tensor, gain: Tensor, work: Tensor, most: float, parts: int) -> None:
-    """Moves nodes, those that gain most first, into parts that have room."""
+    """Moves nodes, largest gain first, into parts that have room."""
     load = torch.zeros(parts, dtype=torch.int64, device="cpu").index_add_(0, part.long(), work)
     for number in range(parts):
         wanted = ((goal == number) & (gain > 0)).nonzero().squeeze(1)

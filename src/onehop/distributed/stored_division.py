@@ -1,4 +1,4 @@
-"""The division of a graph that stays on disk: its edges pass by once, and are dealt out to files."""
+"""The division of a graph that stays on disk: its edges are read once and distributed to files."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,17 +11,17 @@ from onehop.distributed.division import Division
 from onehop.distributed.fingerprint import fingerprint
 from onehop.graph.stored import StoredGraph
 
-# Of every edge, in a file each.
+# Arrays of every edge, in a file each.
 _FIELDS = {"source": np.int32, "target": np.int32, "number": np.int64}
 
 
 class StoredDivision(Division):
-    """In memory are one block of edges, then one part, and a few numbers for every node.
+    """A division of a stored graph; holds one block of edges, or one part, and some numbers a node.
 
     Args:
         graph: With as many destinations as sources.
         owner: [N], int32, the part of every node.
-        parts: How many parts there are.
+        parts: Number of parts.
         scratch: An empty folder, with room for 16 bytes an edge.
 
     Raises:
@@ -48,7 +48,7 @@ class StoredDivision(Division):
                 for name in _FIELDS
             }
             number = 0
-            # What the blocks are cut by is no choice of the caller's, so equal graphs have equal blocks.
+            # The caller does not choose the block boundaries, so equal graphs have equal blocks.
             for first, degrees, col in graph.blocks():
                 rows = np.arange(first, first + len(degrees), dtype=np.int32)
                 block = {
@@ -65,14 +65,14 @@ class StoredDivision(Division):
                         values[mine].tofile(files[name][rank])
 
     def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-        """See :meth:`Division.edges`."""
+        """The edges of a part; see :meth:`Division.edges`."""
         source, target, number = (
             torch.from_numpy(np.fromfile(self._file(rank, name), kind)) for name, kind in _FIELDS.items()
         )
         return source, target, number
 
     def halo(self, rank: int) -> Tensor:
-        """See :meth:`Division.halo`."""
+        """The halo of a part; see :meth:`Division.halo`."""
         return torch.from_numpy(np.load(self._scratch / f"halo-{rank}.npy"))
 
     def _file(self, rank: int, field: str) -> Path:

@@ -1,8 +1,8 @@
-"""A partition of a graph whose edges pass by, block after block: a few numbers for every node are in memory.
+"""A streaming partitioner: edges are read block after block, with a few numbers for every node in memory.
 
-Linear deterministic greedy (Stanton and Kliot, KDD 2012): a node goes to the part that has most of its
-neighbours, each part's count multiplied by the share of its room that is left. It passes several times; from
-the second on all neighbours have a part already (Nishimura and Ugander, KDD 2013).
+Linear deterministic greedy (Stanton and Kliot, KDD 2012): a node goes to the part with most of its
+neighbours, each part's count multiplied by its share of free room. The graph is streamed several times; from
+the second pass on all neighbours have a part already (Nishimura and Ugander, KDD 2013).
 """
 
 from collections.abc import Callable, Iterable
@@ -13,11 +13,11 @@ from torch import Tensor
 # The first row of a block, the numbers of edges of its rows, and their sources.
 Blocks = Iterable[tuple[int, Tensor, Tensor]]
 
-# What a further pass gains is small from here on.
+# The gain of a further pass is small from here on.
 _PASSES = 4
-# A part may do this much more work than the mean.
+# Largest work of a part, relative to the mean.
 _IMBALANCE = 1.05
-# A node without neighbours that have a part goes where most room is.
+# A node without placed neighbours goes to the part with most room.
 _ALONE = 1e-3
 
 
@@ -25,10 +25,10 @@ def streamed(blocks: Callable[[], Blocks], degrees: Tensor, parts: int) -> Tenso
     """The part of every node; see :func:`onehop.distributed.partition`.
 
     Args:
-        blocks: Lets the rows pass by once more. Nodes of one block are placed together, by what was known
-            before it, so blocks should be a small share of the graph.
-        degrees: [N], how many edges end in each node.
-        parts: How many.
+        blocks: Iterates over the rows once more. Nodes of one block are placed together, by the state before
+            it, so blocks should be a small share of the graph.
+        degrees: [N], number of edges that end in each node.
+        parts: Number of parts.
 
     Returns:
         [N], int32.
@@ -51,14 +51,14 @@ def streamed(blocks: Callable[[], Blocks], degrees: Tensor, parts: int) -> Tenso
 
 
 def _neighbours(counts: Tensor, part: Tensor, parts: int) -> Tensor:
-    """[rows, parts]: how many of each row's sources each part has."""
+    """Return [rows, parts]: the number of each row's sources in each part."""
     row = torch.repeat_interleave(torch.arange(len(counts), device="cpu"), counts)
     found = torch.bincount(row * (parts + 1) + part, minlength=len(counts) * (parts + 1))
     return found.view(-1, parts + 1)[:, :parts].double()
 
 
 def _placed(score: Tensor, work: Tensor, load: Tensor, most: float) -> Tensor:
-    """[rows]: the best part of each row that has room for it, the surest rows first; ``load`` is updated."""
+    """Return [rows]: the best part of each row with room for it, clearest rows first; updates ``load``."""
     parts = len(load)
     goal = torch.empty(len(score), dtype=torch.int32, device="cpu")
     waiting = score.max(1).values.argsort(descending=True, stable=True)

@@ -1,4 +1,4 @@
-"""Random numbers: the same on all processes while a model is made, and each process's own afterwards."""
+"""Random numbers: the same on all processes while a model is created, and separate ones afterwards."""
 
 import contextlib
 import hashlib
@@ -11,18 +11,18 @@ from onehop.distributed.agreement import place
 
 
 def seed_of(seed: int, rank: int) -> int:
-    """A seed for a process, from one that all may share."""
+    """A seed for a process, derived from one that all may share."""
     mixed = hashlib.blake2b(f"{seed} {rank}".encode(), digest_size=8).digest()
     return int.from_bytes(mixed, "little") >> 1
 
 
 @contextlib.contextmanager
 def same_random(seed: int, group: dist.ProcessGroup | None = None) -> Iterator[None]:
-    """Inside the block, all processes draw the same numbers; after it, each goes on with its own.
+    """Makes all processes draw the same numbers inside the block; afterwards each continues its own stream.
 
-    Make the model inside: its parameters are then the same on every rank, those that
-    ``torch.manual_seed(seed)`` gives in one process. Dropout afterwards is drawn on each rank for itself, and
-    the same from run to run. Rank 0 goes on as one process would.
+    Create the model inside: its parameters are then the same on every rank, those that
+    ``torch.manual_seed(seed)`` gives in one process. Dropout afterwards differs between ranks, and is the
+    same from run to run. Rank 0 continues as a single process would.
 
     Args:
         seed: The same on every rank.

@@ -1,4 +1,4 @@
-"""Sums over processes that gradients pass through, and sums over the rows of all processes."""
+"""Differentiable sums over processes, and sums over the rows of all processes."""
 
 from typing import Any
 
@@ -25,11 +25,11 @@ def sum_over_processes(values: Tensor, group: dist.ProcessGroup | None = None) -
     Raises:
         CommunicationError: Another process ended or did not answer.
     """
-    out: Tensor = _Sum.apply(values, group)  # type: ignore[no-untyped-call]
+    out: Tensor = _SumOverProcesses.apply(values, group)  # type: ignore[no-untyped-call]
     return out
 
 
-class _Sum(torch.autograd.Function):
+class _SumOverProcesses(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, group: dist.ProcessGroup | None) -> Tensor:
         ctx.group = group
@@ -42,17 +42,17 @@ class _Sum(torch.autograd.Function):
 
 
 class AllRows:
-    """The owned rows of all processes: what normalisation adds up over the nodes of a graph.
+    """The owned rows of all processes: the rows over which normalisation sums.
 
     Args:
         graph: The divided graph.
         x: [n, ...], this process's rows.
         batch: [n], int64, the example that each row belongs to; None means one example.
-        batch_size: How many examples there are, B; None means one more than the largest number in any
-            process's ``batch``.
+        batch_size: Number of examples, B; None means one more than the largest number in any process's
+            ``batch``.
 
     Raises:
-        ArgumentError: The ranks name different numbers of examples, or have not a row for every node.
+        ArgumentError: The ranks name different numbers of examples, or do not have a row for every node.
         CommunicationError: Another process ended or did not answer.
     """
 
@@ -71,11 +71,11 @@ class AllRows:
             raise ArgumentError(
                 f"x: expected the rows of all processes to be the {graph.part.num_nodes} nodes of the "
                 f"divided graph, got {int(self.counts.sum())}. Give every rank the rows of its owned nodes; "
-                "what is no part of that graph goes inside 'with onehop.distributed.alone():'."
+                "tensors that are not part of that graph go inside 'with onehop.distributed.alone():'."
             )
 
     def sum(self, values: Tensor) -> Tensor:
-        """[B, F], float64: the sum of [n, F] over the rows of each example, on all processes."""
+        """Return [B, F], float64: the sum of [n, F] over the rows of each example, on all processes."""
         if self._batch is None:
             here = values.sum(0, keepdim=True, dtype=torch.float64)
         else:
@@ -84,11 +84,11 @@ class AllRows:
         return sum_over_processes(here, self._group)
 
     def mean(self, values: Tensor) -> Tensor:
-        """[B, F], float64: the mean of [n, F] over the rows of each example, on all processes."""
+        """Return [B, F], float64: the mean of [n, F] over the rows of each example, on all processes."""
         return self.sum(values) / self.counts.clamp(min=1)
 
     def of_rows(self, values: Tensor) -> Tensor:
-        """[n, F], or [1, F] for a single example: what each row's example has, in the dtype of ``x``."""
+        """Return [n, F], or [1, F] for a single example: each row's example's value, in x's dtype."""
         values = values.to(self._dtype)
         return values if self._batch is None else values.index_select(0, self._batch)
 

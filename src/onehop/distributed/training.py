@@ -1,4 +1,4 @@
-"""What full-graph training needs beside the operators."""
+"""Training helpers besides the operators."""
 
 from collections.abc import Iterable
 
@@ -12,11 +12,12 @@ from onehop.distributed.failures import failed
 def add_gradients(parameters: Iterable[Tensor], group: dist.ProcessGroup | None = None) -> None:
     """Replaces every gradient by the sum of all processes' gradients, in one message.
 
-    With a loss on each process that is its rows' share of the whole loss (a sum over its own rows, divided
-    by the number of all), the sums are the gradients of one process with the whole graph.
+    If the loss on each process is its rows' share of the whole loss (a sum over its own rows, divided by the
+    number of all), the sums are the gradients of one process with the whole graph.
 
     Args:
-        parameters: The model's, in the same order on every rank; those without a gradient count as zero.
+        parameters: The model's parameters, in the same order on every rank; those without a gradient count as
+            zero.
         group: The processes; None means all.
 
     Raises:

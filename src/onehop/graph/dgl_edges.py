@@ -1,4 +1,4 @@
-"""The edges of a DGLGraph, which is known by its methods alone: DGL itself is not imported."""
+"""The edges of a DGLGraph, which is recognised by its methods: DGL itself is not imported."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from onehop.errors import ArgumentError
 def edges_of(graph: Any) -> tuple[Tensor, tuple[int, int]]:
     """The edges of a DGLGraph, or of a DGL block, in the order of their numbers.
 
-    That is the order of ``graph.edata``, so ``graph.edata["w"]`` is a weight as it is.
+    That is the order of ``graph.edata``, so ``graph.edata["w"]`` is a weight in this order.
 
     Args:
         graph: With one type of edges; of several, give one relation: ``graph[etype]``. From other devices the

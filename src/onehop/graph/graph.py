@@ -1,4 +1,4 @@
-"""A graph as onehop's kernels read it: compressed sparse rows of destinations, and what follows from them."""
+"""A graph as onehop's kernels read it: compressed sparse rows of destinations, and derived data."""
 
 import itertools
 import os
@@ -30,8 +30,8 @@ class Graph:
     """An immutable directed graph: rows are destinations, columns are sources.
 
     The caller's edge order is kept: every tensor with one entry an edge is given, and returned, in the order
-    of the ``edge_index`` (or matrix) that the graph was made from. Edges that appear twice stay two edges.
-    The graph's arrays are copies of its own; later writes to the caller's tensors do not reach them.
+    of the ``edge_index`` (or matrix) that the graph was made from. Repeated edges stay separate edges. The
+    graph owns copies of its arrays; later writes to the caller's tensors do not affect it.
 
     Make one with :meth:`from_edge_index`, ``from_csr``, ``from_scipy``, ``from_dgl`` or :meth:`load`.
     """
@@ -69,12 +69,13 @@ class Graph:
         # Of onehop.graph.reorder: (method, transposed) -> native graph, and method -> its two orders.
         self.ordered: dict[tuple[str, bool], Any] = {}
         self.orders: dict[str, Orders] = {}
-        # Of backends: what they made of this graph, for each a key of theirs; every value has nbytes.
+        # Data that backends derived from this graph, by keys of their own; every value has nbytes.
         self.derived: dict[Hashable, Any] = {}
         # Of the CPU backend: calls that are bound to this graph, for each a key of the call.
         self.prepared: dict[Hashable, Any] = {}
         self.number: int = next(_numbers)
-        """Names this graph where only numbers can travel, as in a compiled program; see :func:`by_number`."""
+        """Identifies this graph where only numbers can be passed, as in a compiled program; see
+        :func:`by_number`."""
         _by_number[self.number] = self
 
     @classmethod
@@ -85,10 +86,10 @@ class Graph:
 
         Args:
             edge_index: [2, E], int32 or int64: sources above destinations. From a GPU it is copied once: the
-                graph's own arrays are on the CPU, and what kernels need of it goes to the device when it is
-                first used there.
+                graph's own arrays are on the CPU, and the arrays that kernels need are copied to the device
+                on first use.
             num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
-            size: (num_src, num_dst) of a bipartite graph, in place of ``num_nodes``.
+            size: (num_src, num_dst) of a bipartite graph, instead of ``num_nodes``.
 
         Raises:
             ArgumentError: Wrong shape or dtype, no data, or both ``num_nodes`` and ``size``.
@@ -115,10 +116,9 @@ class Graph:
     def from_scipy(cls, matrix: Any) -> "Graph":
         """A graph from a SciPy sparse matrix or array of shape (num_dst, num_src).
 
-        An entry in row i and column j is an edge from source j to destination i. Values are left out, entries
-        that are stored as zeros stay edges, and duplicates of a COO matrix stay separate edges. The edge
-        order is that of the matrix's own arrays (``matrix.data``), so ``torch.from_numpy(matrix.data)`` is
-        its weight.
+        An entry in row i and column j is an edge from source j to destination i. Values are omitted, stored
+        zeros are edges, and duplicates of a COO matrix stay separate edges. The edge order is that of the
+        matrix's own arrays (``matrix.data``), so ``torch.from_numpy(matrix.data)`` is its weight.
 
         Raises:
             ArgumentError: Not a two-dimensional SciPy sparse matrix, or its arrays contradict each other.
@@ -149,19 +149,19 @@ class Graph:
 
     @property
     def rowptr(self) -> Tensor:
-        """[num_dst + 1], int64: where each destination's edges begin. Not to be written to."""
+        """Return [num_dst + 1], int64: bounds of each destination's edges. Must not be written to."""
         rowptr: Tensor = self._csr.rowptr
         return rowptr
 
     @property
     def col(self) -> Tensor:
-        """[E], int32: the source of every edge, destination by destination. Not to be written to."""
+        """Return [E], int32: the source of every edge, destination by destination. Must not be written to."""
         col: Tensor = self._csr.col
         return col
 
     @property
     def perm(self) -> Tensor | None:
-        """[E], int32 or int64: the caller's number of every edge; None where the orders agree."""
+        """Return [E], int32 or int64: the caller's number of every edge; None if the orders agree."""
         perm: Tensor | None = self._csr.perm
         return perm
 
@@ -172,7 +172,7 @@ class Graph:
 
     @property
     def transposed_csr(self) -> Any:
-        """The native transposed graph, for kernels: rows are sources. Made when first needed, then kept."""
+        """The native transposed graph, for kernels: rows are sources. Built on first use, then cached."""
         if self._transpose is None:
             with self.lock:
                 if self._transpose is None:
@@ -182,30 +182,30 @@ class Graph:
         return self._transpose
 
     def transpose(self) -> "Graph":
-        """The graph with every edge turned round, in the same edge order; it shares this graph's arrays."""
+        """The graph with every edge reversed, in the same edge order; it shares this graph's arrays."""
         turned = Graph(self.transposed_csr)
         turned._transpose = self._csr
         return turned
 
     @property
     def in_degrees(self) -> Tensor:
-        """[num_dst], int64: how many edges end at each destination."""
+        """Return [num_dst], int64: the number of edges that end at each destination."""
         return self.rowptr.diff()
 
     @property
     def out_degrees(self) -> Tensor:
-        """[num_src], int64: how many edges start at each source."""
+        """Return [num_src], int64: the number of edges that start at each source."""
         return torch.bincount(self.col, minlength=self.num_src)
 
     def inverse_in_degrees(self, dtype: torch.dtype) -> Tensor:
-        """[num_dst]: 1 / max(in-degree, 1), kept for each dtype."""
+        """Return [num_dst]: 1 / max(in-degree, 1), cached for each dtype."""
         if dtype not in self._inverse_in_degrees:
             self._inverse_in_degrees[dtype] = self.in_degrees.clamp_(min=1).to(dtype).reciprocal_()
         return self._inverse_in_degrees[dtype]
 
     @property
     def statistics(self) -> "GraphStatistics":
-        """Degrees and other figures, computed when first asked for."""
+        """Degrees and other statistics, computed on first use."""
         if self._statistics is None:
             from onehop.graph.statistics import GraphStatistics
 
@@ -219,7 +219,7 @@ class Graph:
         return reorder(self, method)
 
     def edge_index(self) -> Tensor:
-        """[2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
+        """Return [2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
         target = torch.repeat_interleave(torch.arange(self.num_dst, device="cpu"), self.in_degrees)
         ordered = torch.stack([self.col.long(), target])
         if self.perm is None:
@@ -258,7 +258,7 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays that exist now: the graph, its transpose once needed, and what else is kept."""
+        """Bytes of the existing arrays: the graph, its transpose once built, and other cached data."""
         native_graphs = [self._csr, self._transpose, *self.ordered.values()]
         own = sum(int(each.bytes) for each in native_graphs if each is not None)
         return own + sum(int(each.nbytes) for each in list(self.derived.values()))
@@ -271,21 +271,21 @@ class Graph:
         return f"Graph({nodes}, num_edges={self.num_edges})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as its list of edges."""
+        """Pickles the graph as its list of edges."""
         return (_from_pickle, (self.edge_index(), (self.num_src, self.num_dst)))
 
 
 def by_number(number: int) -> Graph:
-    """The living graph of that number.
+    """The graph with that number.
 
     Raises:
-        ArgumentError: The graph is gone: a compiled program keeps only its number, so the caller must keep
-            it.
+        ArgumentError: The graph was freed: a compiled program keeps only its number, so the caller must keep
+            the graph.
     """
     graph = _by_number.get(number)
     if graph is None:
         raise ArgumentError(
-            f"graph: number {number} is gone; keep the Graph alive while a program that uses it runs."
+            f"graph: number {number} was freed; keep the Graph alive while a program that uses it runs."
         )
     return graph
 

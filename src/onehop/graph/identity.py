@@ -1,12 +1,12 @@
-"""The cache that recognises tensors: what was made from a tensor is found while the tensor is unchanged.
+"""The cache that recognises tensors: data derived from a tensor are found while the tensor is unchanged.
 
 A tensor is recognised by identity, never by its address: a freed tensor's memory is reused at once, with the
-same address and the same version. An untouched copy of a kept tensor stands for that one
+same address and the same version. An untouched copy of a cached tensor counts as that tensor
 (:mod:`onehop.graph.lending`).
 
-Some writes escape PyTorch's version counter: through ``tensor.data``, ``tensor.numpy()`` or the NumPy array
-that a tensor was made from, DLPack, ``untyped_storage()``. So contents are looked at too: all of a tensor of
-up to 256 KiB, and 256 places of a larger one, where a write that changes few entries can go unnoticed. With
+Some writes bypass PyTorch's version counter: through ``tensor.data``, ``tensor.numpy()`` or the NumPy array
+that a tensor was made from, DLPack, ``untyped_storage()``. So contents are compared too: all of a tensor of
+up to 256 KiB, and 256 samples of a larger one, where a write that changes few entries can go unnoticed. With
 ``ONEHOP_CHECK=full`` all of the contents are compared at every use.
 """
 
@@ -24,33 +24,33 @@ from torch import Tensor
 from onehop import config, native
 from onehop.graph.lending import original, read_address
 
-# So many lookups may pass before the bytes of what was looked up are counted anew.
+# Number of lookups before the bytes of the entries found are counted again.
 _RECOUNT_AFTER = 32
-# Mini-batches that are cut out of one tensor live as long as that does, and few of them come again. So many
-# different views of one tensor are remembered.
+# Views of one tensor, such as mini-batches, live as long as it does, and few of them are used again. At most
+# this many different views of one tensor are remembered.
 _MOST_VIEWS = 8
 
 
 class Sized(Protocol):
-    """What the cache can keep: it knows how many bytes it holds, and that number may grow."""
+    """A value that the cache can hold: it reports its bytes, and their number may grow."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes held now."""
+        """Bytes currently held."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """What the cache of recognised tensors holds.
+    """State of the cache of recognised tensors.
 
     Attributes:
         entries: Graphs and derived tensors held.
         bytes: Bytes of all of them.
         limit_bytes: The bound (``ONEHOP_CACHE_BYTES``).
-        hits: Lookups that found something.
+        hits: Lookups that found an entry.
         misses: Lookups that did not.
-        evictions: Entries given up to stay within the bound.
+        evictions: Entries evicted to stay within the bound.
     """
 
     entries: int
@@ -62,14 +62,14 @@ class CacheInfo:
 
 
 class _Key(NamedTuple):
-    """What an entry is found by.
+    """The key of an entry.
 
     Attributes:
         storage: The id of the tensor's storage.
-        owner: The id of the tensor or, of a view, of its base: every ``t[0]`` is a new object. It tells
-            ``t`` and ``t.data`` apart, which share a storage and have version counters of their own.
-        view: Which part of the storage the tensor is, and of what.
-        rest: What the caller added.
+        owner: The id of the tensor or, for a view, of its base: every ``t[0]`` is a new object. It
+            distinguishes ``t`` from ``t.data``, which share a storage and have separate version counters.
+        view: The part of the storage that the tensor is, and its base.
+        rest: The caller's part of the key.
     """
 
     storage: int
@@ -97,7 +97,7 @@ class _Entry:
         self.counted = 0
 
     def is_of(self, tensor: Tensor) -> bool:
-        """Tell if the tensor is still what it was, as far as the settings have it looked at."""
+        """Return whether the tensor is unchanged, as far as the settings have it compared."""
         return (
             self.storage() is tensor.untyped_storage()
             and self.version == tensor._version
@@ -114,25 +114,25 @@ class _Entry:
 
 
 class IdentityCache:
-    """Least-recently-used values, each bound to a tensor as it was, bounded in bytes.
+    """An LRU cache of values, each bound to the state of a tensor; bounded in bytes.
 
     The key is the tensor (or its base if it is a view) with its storage, shape, stride, offset and dtype, and
-    what the caller adds (sizes, flow). The death of the storage drops the entry: a weak reference to the
-    tensor itself would keep ``torch.utils.swap_tensors`` from exchanging it. The entry also remembers the
+    the caller's addition (sizes, flow). The entry is dropped when the storage is freed: a weak reference to
+    the tensor itself would keep ``torch.utils.swap_tensors`` from exchanging it. The entry also holds the
     version counter, the address and a sample of the contents; a lookup that finds others drops the entry.
-    Inference tensors have no version counter and are never recognised. Of the views of one tensor, those
-    that were stored last are remembered.
+    Inference tensors have no version counter and are never recognised. Of the views of one tensor, those that
+    were stored last are remembered.
 
     Args:
-        limit_bytes: Gives the bound, asked whenever something is stored.
+        limit_bytes: Returns the bound; called on every store.
     """
 
     def __init__(self, limit_bytes: Callable[[], int]) -> None:
         self._limit_bytes = limit_bytes
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
-        # Of each storage: its views, the least recently stored first, with the keys of their entries.
+        # For each storage: its views, the least recently stored first, with the keys of their entries.
         self._views: dict[int, OrderedDict[Hashable, list[_Key]]] = {}
-        # Entries that were handed out since their bytes were counted: a graph's transpose appears later.
+        # Entries that were found since their bytes were counted: a graph's transpose is built later.
         self._stale_counts: set[_Key] = set()
         self._bytes = 0
         self._hits = self._misses = self._evictions = 0
@@ -140,7 +140,7 @@ class IdentityCache:
         self._lock = threading.RLock()
 
     def find(self, tensor: Tensor, rest: Hashable) -> Any | None:
-        """What was stored for this tensor and ``rest``; None if nothing was, or the tensor has changed."""
+        """The value stored for this tensor and ``rest``; None if there is none, or the tensor has changed."""
         kept = original(tensor)
         if kept.is_inference():
             return None
@@ -150,7 +150,7 @@ class IdentityCache:
             if entry is None:
                 self._misses += 1
                 return None
-            # Nobody but its cache has a kept tensor, so nobody can have written to it.
+            # A cached tensor has no other owner, so it cannot have been written to.
             if kept is tensor and not entry.is_of(tensor):
                 self._drop(key)
                 self._misses += 1
@@ -189,7 +189,7 @@ class IdentityCache:
             self._enforce_limit()
 
     def info(self) -> CacheInfo:
-        """What it holds now."""
+        """The current state."""
         with self._lock:
             self._stale_counts.update(self._entries)
             self._recount()
@@ -203,7 +203,7 @@ class IdentityCache:
             )
 
     def clear(self) -> None:
-        """Drops everything."""
+        """Drops all entries."""
         with self._lock:
             dropped = self._entries
             self._entries = OrderedDict()
@@ -224,7 +224,7 @@ class IdentityCache:
     def _forget(self, key: _Key, dead: "weakref.ref[torch.UntypedStorage]") -> None:
         with self._lock:
             entry = self._entries.get(key)
-            # A newer tensor may have taken the same id, and so the same key.
+            # A newer tensor may have the same id, and so the same key.
             if entry is not None and entry.storage is dead:
                 self._drop(key)
 
@@ -258,7 +258,7 @@ class IdentityCache:
             self._evictions += 1
 
     def hold(self) -> None:
-        """Stops other threads from changing it, before a fork."""
+        """Locks the cache, before a fork."""
         self._lock.acquire()
 
     def release(self) -> None:
@@ -273,14 +273,14 @@ def _key(tensor: Tensor, rest: Hashable) -> _Key:
 
 
 def _sample(tensor: Tensor) -> int:
-    """A fingerprint of the contents, or of some of them; 0 where they are not in this memory."""
+    """A fingerprint of the contents, or of a sample of them; 0 if they are not in CPU memory."""
     if not tensor.is_cpu:
         return 0
     return native.extension.sampled_fingerprint(read_address(tensor), _span_bytes(tensor))
 
 
 def _span_bytes(tensor: Tensor) -> int:
-    """Bytes from the first entry to the last, with whatever lies between."""
+    """Bytes from the first entry to the last, including gaps."""
     if not tensor.numel():
         return 0
     if tensor.is_contiguous():
@@ -292,17 +292,17 @@ def _span_bytes(tensor: Tensor) -> int:
 CACHE = IdentityCache(config.graph_cache_bytes)
 """The process's cache: graphs made from edge_index tensors, and tensors derived from them."""
 
-# Without this, a child forked while another thread is inside would wait for that thread for ever.
+# Without this, a child forked while another thread holds the lock would wait for ever.
 os.register_at_fork(before=CACHE.hold, after_in_parent=CACHE.release, after_in_child=CACHE.release)
 
 
 def cache_info() -> CacheInfo:
-    """What the cache of graphs and derived tensors holds, and how often it was hit."""
+    """State of the cache of graphs and derived tensors, with its hits and misses."""
     return CACHE.info()
 
 
 def clear_cache() -> None:
-    """Forgets every graph and derived tensor, and gives all kept memory back to the system."""
+    """Drops every graph and derived tensor, and returns all cached memory to the system."""
     CACHE.clear()
     native.extension.pool_clear()
     native.extension.trim_memory()

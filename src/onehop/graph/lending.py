@@ -1,11 +1,11 @@
-"""Kept tensors, handed out: each borrower gets a copy of its own, which costs nothing until somebody writes.
+"""Lending of cached tensors: each borrower gets its own copy, which is free until somebody writes.
 
-What a cache holds must never be written to by its users, and what two of them got must not be one tensor. A
-real copy at every use would cost more than much of what is kept saves. PyTorch's copy-on-write tensors are
-copies that share memory while nobody writes: the first write to one of them, by whatever way torch knows
-(in place, through a view, ``.data``, ``.numpy()``, DLPack), gives that one memory of its own.
+A cached tensor must never be written to by its users, and two of them must not get one tensor. A real copy at
+every use would cost more than much of the caching saves. PyTorch's copy-on-write tensors share memory until
+the first write: a write to one of them, by any way that torch detects (in place, through a view, ``.data``,
+``.numpy()``, DLPack), gives that one its own memory.
 
-So an untouched copy can be told by its memory, and stands for the tensor it was made of.
+So an untouched copy is recognised by its memory, and counts as the tensor that it was made of.
 """
 
 import weakref
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-# Kept tensors by the address of their memory. They hold it, so no other tensor can have the address.
+# Cached tensors by the address of their memory. They hold it, so no other tensor can have the address.
 _lent: "weakref.WeakValueDictionary[int, Tensor]" = weakref.WeakValueDictionary()
 
 _cloned = WeakIdKeyDictionary()
@@ -26,20 +26,20 @@ _storage_address: Callable[[Tensor], int] = torch._C._data_address  # type: igno
 
 
 def read_address(tensor: Tensor) -> int:
-    """The place of a tensor's first entry, for reading: asking for ``data_ptr()`` counts as a write."""
+    """The address of a tensor's first entry, for reading: ``data_ptr()`` counts as a write."""
     if not _is_shared(tensor):
         return tensor.data_ptr()
     return _storage_address(tensor) + int(tensor.storage_offset()) * tensor.element_size()
 
 
 def lend(kept: Tensor) -> Tensor:
-    """A copy of ``kept``, for somebody who may do with it what they like.
+    """A copy of ``kept`` that the caller may modify.
 
     Args:
-        kept: A tensor that nobody but its cache holds, that owns its memory and needs no gradient.
+        kept: A tensor that only its cache holds, that owns its memory and needs no gradient.
     """
     if not (kept.is_cpu or kept.is_cuda):
-        # Other devices need not know of sharing: a real copy, whose version tells if it is untouched.
+        # Other devices may not support sharing: a real copy, whose version shows if it is untouched.
         copy = kept.clone()
         _cloned[copy] = kept, copy._version
         return copy
@@ -49,7 +49,7 @@ def lend(kept: Tensor) -> Tensor:
 
 
 def original(tensor: Tensor) -> Tensor:
-    """The kept tensor that ``tensor`` is an untouched copy of; ``tensor`` itself where it is none."""
+    """The cached tensor that ``tensor`` is an untouched copy of; else ``tensor`` itself."""
     if not (tensor.is_cpu or tensor.is_cuda):
         found, version = _cloned.get(tensor, (tensor, tensor._version))
         return found if version == tensor._version else tensor
@@ -58,7 +58,7 @@ def original(tensor: Tensor) -> Tensor:
     kept = _lent.get(read_address(tensor))
     if (
         kept is None
-        or read_address(kept) != read_address(tensor)  # it was read natively and so has other memory by now
+        or read_address(kept) != read_address(tensor)  # it was read natively and so has other memory now
         or kept.shape != tensor.shape
         or kept.stride() != tensor.stride()
         or kept.dtype is not tensor.dtype

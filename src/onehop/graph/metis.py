@@ -1,4 +1,4 @@
-"""METIS, through pymetis, where it is installed."""
+"""METIS, through pymetis, if it is installed."""
 
 import importlib.util
 
@@ -9,19 +9,19 @@ from onehop.errors import ConfigurationError
 
 
 def installed() -> bool:
-    """Whether there is pymetis."""
+    """Return whether pymetis is installed."""
     return importlib.util.find_spec("pymetis") is not None
 
 
 def require(asked: str, instead: str) -> None:
-    """Says what to install.
+    """Raises with advice on what to install if pymetis is missing.
 
     Args:
-        asked: What needs it, as the user wrote it.
-        instead: What does without.
+        asked: The argument that needs it, as the user wrote it.
+        instead: The alternative without it.
 
     Raises:
-        ConfigurationError: There is no pymetis.
+        ConfigurationError: pymetis is not installed.
     """
     if not installed():
         raise ConfigurationError(
@@ -36,8 +36,8 @@ def parts_of(rowptr: Tensor, col: Tensor, parts: int, work: Tensor | None = None
     Args:
         rowptr: [N + 1], integers.
         col: [E], integers.
-        parts: How many.
-        work: [N], integers: of each node; None means 1.
+        parts: Number of parts.
+        work: [N], integers: work of each node; None means 1.
 
     Returns:
         [N], int64, from 0 to ``parts`` - 1.
@@ -46,7 +46,7 @@ def parts_of(rowptr: Tensor, col: Tensor, parts: int, work: Tensor | None = None
 
     starts, neighbours = rowptr.tolist(), col.tolist()
     weights = None if work is None else work.tolist()
-    if hasattr(pymetis, "CSRAdjacency"):  # newer versions warn of the other way
+    if hasattr(pymetis, "CSRAdjacency"):  # newer versions warn about the old call
         adjacency = pymetis.CSRAdjacency(starts, neighbours)
         _, found = pymetis.part_graph(parts, adjacency, vweights=weights, recursive=False)
     else:

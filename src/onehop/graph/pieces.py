@@ -1,4 +1,4 @@
-"""Pieces of a file, read past the system's page cache where the file system can."""
+"""Pieces of a file, read without the system's page cache if the file system supports it."""
 
 import errno
 import mmap
@@ -12,27 +12,27 @@ import numpy as np
 
 from onehop.errors import FileFormatError
 
-# Places in the file, in memory and lengths that O_DIRECT takes of every disk: 512 is the least, and few have
-# more than 4096 (open(2)).
+# Alignment of offsets, addresses and lengths that O_DIRECT accepts on every disk: 512 is the least, and few
+# have more than 4096 (open(2)).
 BLOCK_BYTES = 4096
-# The page cache keeps a file in pieces of up to so much, and forgets none in part.
+# The page cache holds a file in chunks of up to this size, and drops only whole ones.
 _CACHED_TOGETHER = 4 << 20
 
 
 class PieceReader:
-    """A file of which pieces are read, each once.
+    """A file of which each piece is read once.
 
-    Through the page cache each byte would be copied once more, by the processors that have other work, and
-    the memory of the process' control group would fill with what is never looked at again. O_DIRECT goes
-    past it. Where the file system refuses that (some that lie in memory or on a network do), pieces are
-    read through the page cache, and forgotten there.
+    Through the page cache each byte would be copied once more, by processors that have other work, and the
+    memory of the process's control group would fill with data that are never read again. O_DIRECT avoids
+    that. If the file system refuses it (some in memory or on a network do), pieces are read through the page
+    cache, and then dropped from it.
 
     Args:
         path: The file.
-        direct: Whether to ask for O_DIRECT; small pieces are better off with the system's reading ahead.
+        direct: Whether to use O_DIRECT; for small pieces the system's readahead is better.
 
     Attributes:
-        block: Of bytes. Reading is of whole blocks of the file into whole blocks of memory: 1, or
+        block: Size of a block in bytes. Whole blocks of the file are read into whole blocks of memory: 1, or
             ``BLOCK_BYTES``.
     """
 
@@ -42,16 +42,16 @@ class PieceReader:
         self._file = path.open("rb", buffering=0) if found is None else found
 
     def read(self, place: int, count: int, room: np.ndarray, at: int) -> None:
-        """Reads ``count`` bytes from ``place`` on into ``room[at:]``, and what fills the blocks at both ends.
+        """Reads ``count`` bytes from ``place`` into ``room[at:]``, and the rest of the blocks at both ends.
 
         Args:
-            place: In the file, in bytes.
+            place: Offset in the file, in bytes.
             count: Bytes.
             room: [bytes], uint8, beginning at a whole block of memory.
-            at: The same part of a block as ``place``.
+            at: The same offset in a block as ``place``.
 
         Raises:
-            FileFormatError: The file ends before.
+            FileFormatError: The file ends before that.
         """
         lead = place % self.block
         begin, wanted = place - lead, lead + count
@@ -61,7 +61,7 @@ class PieceReader:
         while done < wanted:
             now = os.preadv(self._file.fileno(), [view[done:]], begin + done)
             done += now
-            # In the middle of a block, the file is at its end; no direct read begins there.
+            # In the middle of a block, the file is at its end; a direct read cannot begin there.
             if now == 0 or (done < wanted and done % self.block):
                 raise FileFormatError(
                     f"{self._file.name}: truncated at byte {begin + done}. Copy or write it again."
@@ -81,17 +81,17 @@ class PieceReader:
 
 
 def whole_blocks(room: np.ndarray) -> np.ndarray:
-    """What of some memory, [bytes] of uint8, is whole blocks, to read into."""
+    """The whole blocks of some memory, [bytes] of uint8, to read into."""
     begin = -room.ctypes.data % BLOCK_BYTES
     return room[begin : begin + (len(room) - begin) // BLOCK_BYTES * BLOCK_BYTES]
 
 
 def _open_direct(path: Path) -> BinaryIO | None:
-    """The file, for direct reads; None where the file system has none."""
+    """The file, opened for direct reads; None if the file system has none."""
     with ExitStack() as stack:
         try:
             file = stack.enter_context(open(path, "rb", buffering=0, opener=_direct))
-            # Some refuse at the first read, or want larger blocks.
+            # Some refuse at the first read, or need larger blocks.
             os.preadv(file.fileno(), [mmap.mmap(-1, BLOCK_BYTES)], BLOCK_BYTES)
         except OSError as error:
             if error.errno == errno.EINVAL:

@@ -1,4 +1,4 @@
-"""Graphs in another order: of the rows alone, inside a plan, or of everything, for a whole program."""
+"""Reordering of graphs: of the rows only, inside a plan, or of all nodes, for a whole program."""
 
 import time
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from onehop.graph.orders import node_orders
 
 @dataclass(frozen=True, slots=True)
 class Reordering:
-    """A graph whose nodes have new numbers, and how data follow.
+    """A graph whose nodes are renumbered, and the maps for its data.
 
     Attributes:
-        method: How the order was found, see :func:`onehop.graph.orders.node_orders`.
+        method: The method of the order, see :func:`onehop.graph.orders.node_orders`.
         graph: The renumbered graph. Its edges are in the same order, so weights of edges stay as they are.
         dst_order: [num_dst], int64: the old number of every new destination.
         src_order: [num_src], int64: the old number of every new source; the same where the sides are equal.
-        seconds: What it took.
+        seconds: Time to compute it.
     """
 
     method: str
@@ -46,8 +46,8 @@ def reorder(graph: Graph, method: str = "community") -> Reordering:
     """The graph with new node numbers, close for neighbours.
 
     Every later operation on the renumbered graph gains, in every library; but features, labels and masks must
-    follow (:meth:`Reordering.apply`). ``onehop.tune`` tries orders of rows by itself, which needs none of
-    that.
+    be renumbered too (:meth:`Reordering.apply`). ``onehop.tune`` tries orders of rows by itself, which does
+    not need that.
 
     Args:
         graph: The graph.
@@ -59,7 +59,7 @@ def reorder(graph: Graph, method: str = "community") -> Reordering:
     """
     begin = time.perf_counter()
     orders = node_orders(graph, method)
-    # Where the sides are equal there is one numbering: a node is both.
+    # If the sides are equal there is one numbering: a node is both.
     dst_order = orders.dst.long()
     src_order = dst_order if graph.num_src == graph.num_dst else orders.src.long()
     source, target = graph.edge_index()
@@ -69,15 +69,15 @@ def reorder(graph: Graph, method: str = "community") -> Reordering:
 
 
 def row_order(graph: Graph, method: str, transposed: bool) -> Tensor:
-    """[rows], int32: the row that comes first, the one that comes second, ...; made once, then kept.
+    """Return [rows], int32: the row that comes first, second, ...; computed once, then cached.
 
     Args:
         graph: The graph.
-        method: As :func:`reorder` takes it.
+        method: As in :func:`reorder`.
         transposed: Whether rows are sources.
     """
     with graph.lock:
-        # The order is the dear part, and serves both directions.
+        # The order is the costly part, and serves both directions.
         orders = graph.orders.get(method)
         if orders is None:
             orders = graph.orders[method] = node_orders(graph, method)
@@ -85,11 +85,11 @@ def row_order(graph: Graph, method: str, transposed: bool) -> Tensor:
 
 
 def ordered_csr(graph: Graph, method: str, transposed: bool) -> Any:
-    """The native graph, or its transpose, with rows in the order of a method; made once, then kept.
+    """The native graph, or its transpose, with rows in the order of a method; computed once, then cached.
 
     Args:
         graph: The graph.
-        method: "none", or as :func:`reorder` takes it.
+        method: "none", or as in :func:`reorder`.
         transposed: Whether rows are sources.
     """
     csr = graph.transposed_csr if transposed else graph.csr

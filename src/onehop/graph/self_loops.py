@@ -1,4 +1,4 @@
-"""A graph with an edge from every node to itself, as GCN's normalisation has it."""
+"""A graph with an edge from every node to itself, as in GCN's normalisation."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from onehop.graph.graph import Graph
 def with_self_loops(graph: Graph) -> Graph:
     """The graph with a self loop, as its row's last edge, for every node that has none.
 
-    Edges are numbered anew, row by row. Needs no more memory than the graph itself, some 8 bytes an edge.
+    Edges are renumbered, row by row. Needs no more memory than the graph itself, some 8 bytes an edge.
 
     Raises:
         ArgumentError: Sources and destinations are not the same nodes.

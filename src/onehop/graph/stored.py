@@ -28,21 +28,21 @@ from onehop.storage import writing
 
 _FORMAT = "onehop stored graph 1"
 _META, _ROWPTR, _COL = "meta.json", "rowptr.npy", "col.npy"
-# So many entries of rowptr or col are looked at together; so many of rowptr are in memory.
+# Number of entries of rowptr or col that are processed together, and of rowptr that are in memory.
 _PIECE = 1 << 22
 _ROWPTR_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StoredGraph:
-    """A graph in a folder. Nothing of it is in memory but what is being read.
+    """A graph in a folder. Only the part that is being read is in memory.
 
     Attributes:
-        folder: Where it is.
+        folder: Its path.
         num_src: Number of sources.
         num_dst: Number of destinations.
         num_edges: Number of edges.
-        identity: Tells what was stored when apart.
+        identity: Identifies this stored graph.
     """
 
     folder: Path
@@ -56,7 +56,7 @@ class StoredGraph:
         """The graph in a folder that :func:`write` or :meth:`onehop.Graph.save` made.
 
         Raises:
-            FileFormatError: It holds no stored graph, or a file in it is truncated.
+            FileFormatError: It is not a stored graph, or a file in it is truncated.
             FileNotFoundError: There is no such folder.
         """
         path = Path(folder)
@@ -111,8 +111,8 @@ class StoredGraph:
         """Consecutive rows: the first one's number, their numbers of edges [rows], and their sources [edges].
 
         Args:
-            rows: At most so many, one or more.
-            edges: At most so many, unless one row has more.
+            rows: Most rows, one or more.
+            edges: Most edges, unless one row has more.
 
         Raises:
             FileFormatError: ``rowptr`` does not ascend, or a source lies outside the graph.
@@ -130,8 +130,8 @@ class StoredGraph:
         """Consecutive rows without their sources: the first one's number, and ``rowptr`` of them [rows + 1].
 
         Args:
-            rows: At most so many, one or more.
-            edges: At most so many, unless one row has more.
+            rows: Most rows, one or more.
+            edges: Most edges, unless one row has more.
 
         Raises:
             FileFormatError: ``rowptr`` does not ascend, or its file is truncated.
@@ -175,12 +175,12 @@ def write(
 ) -> StoredGraph:
     """Stores a graph that is given in blocks of rows, of which one at a time is in memory.
 
-    The folder appears when all of it has been written.
+    The folder appears only when it is complete.
 
     Args:
-        folder: Where; it must not exist.
+        folder: The path; must not exist.
         num_src: Number of sources.
-        blocks: For consecutive destinations: how many edges each has [rows], and their sources [edges],
+        blocks: For consecutive destinations: the number of edges of each [rows], and their sources [edges],
             integers, on the CPU.
 
     Raises:
@@ -195,7 +195,7 @@ def write(
         raise ArgumentError(f"folder: {goal} exists; remove it or give another name.")
     if not 0 <= num_src <= MOST_NODES:
         raise ArgumentError(f"num_src: expected 0 to {MOST_NODES}, got {num_src}.")
-    # Of this call alone, whoever else writes the same graph at the same time, on whatever machine.
+    # Unique to this call, whoever else writes the same graph at the same time, on any machine.
     beside = goal.with_name(f"{goal.name}.{uuid.uuid4().hex}.tmp")
     try:
         with writing("folder", beside):
@@ -211,10 +211,10 @@ def write(
 
 
 def _write_rows(folder: Path, num_src: int, blocks: Iterable[tuple[Tensor, Tensor]]) -> dict[str, str | int]:
-    """Writes both arrays; returns what is to be known of them."""
+    """Writes both arrays; returns their metadata."""
     rows = edges = 0
     with ExitStack() as stack:
-        # Without a buffer, which would meet a full disk only when the file is closed.
+        # Unbuffered: a buffer would report a full disk only when the file is closed.
         pointers, sources = (
             stack.enter_context((folder / name).open("wb", buffering=0)) for name in (_ROWPTR, _COL)
         )
@@ -245,14 +245,14 @@ def _bytes(values: Tensor) -> memoryview:
 
 
 def _appear(beside: Path, goal: Path) -> None:
-    """The folder takes its name, unless another has come first."""
+    """Renames the folder to its final name, unless that exists by now."""
     try:
         beside.rename(goal)
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
             raise
         raise ArgumentError(
-            f"folder: {goal} was made by somebody else in the meantime; remove it or give another name."
+            f"folder: {goal} was created by another process in the meantime; remove it or give another name."
         ) from error
 
 
@@ -281,7 +281,7 @@ def _check_block(degrees: Tensor, col: Tensor, num_src: int) -> None:
 
 
 def _header(count: int, kind: type) -> bytes:
-    """A .npy header of one length for every count, so that it can be written again in the end."""
+    """A .npy header of the same length for every count, so that it can be rewritten at the end."""
     text = f"{{'descr': '{np.dtype(kind).str}', 'fortran_order': False, 'shape': ({count},), }}"
     return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + text.ljust(117).encode() + b"\n"
 

@@ -1,1 +1,1 @@
-"""The kernels' thin Python side: addresses and sizes in, nothing decided."""
+"""Python wrappers of the kernels: they pass addresses and sizes, and decide nothing."""

@@ -1,7 +1,7 @@
-"""Sums through torch's sparse matrices, which on NVIDIA's GPUs are cuSPARSE's; what can be prepared is kept.
+"""Sums through torch's sparse matrices (cuSPARSE on NVIDIA GPUs), with cached preparation.
 
-Kept with the graph, for each direction, device and dtype: the matrix, whose values are the products of the
-weights and scales that it was last asked for. The same tensors, unchanged, find it again.
+The matrix is kept with the graph, for each direction, device and dtype; its values are the products of the
+most recent weights and scales. The same tensors, unchanged, find it again.
 """
 
 import warnings
@@ -17,10 +17,10 @@ _MOST_NARROW = 2**31 - 1
 
 
 def applies(x: Tensor, weight: Tensor | None, widen: bool) -> bool:
-    """Whether a sum can go this way.
+    """Return whether torch's sparse matrices can compute a sum.
 
-    A matrix has one number an edge, so weights of heads cannot; and it has the dtype of x and of the result,
-    so 16-bit features go this way only without weights and where a 16-bit result is wanted.
+    A matrix has one number an edge, so weights of heads cannot be used; and it has the dtype of x and of the
+    result, so 16-bit features are possible only without weights and with a 16-bit result.
     """
     if x.dtype in (torch.float32, torch.float64):
         return weight is None or weight.dim() == 1
@@ -57,7 +57,7 @@ def aggregate(
     if kept is None or not kept.is_of(parts):
         values = _values(graph, transposed, x, *parts)
         layout = _layout(graph, transposed, x.device)
-        kept = _Kept(_matrix(layout, values, rows, x.size(0)), values.nbytes, tuple(map(_named, parts)))
+        kept = _KeptMatrix(_matrix(layout, values, rows, x.size(0)), values.nbytes, tuple(map(_named, parts)))
         graph.derived[key] = kept
     out: Tensor = torch.sparse.mm(kept.matrix, x)
     return out
@@ -67,8 +67,8 @@ _Name = tuple["weakref.ref[Tensor]", int] | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A matrix, and the names of what its values were made from."""
+class _KeptMatrix:
+    """A matrix, and the identities of the tensors that its values were computed from."""
 
     matrix: Tensor
     nbytes: int
@@ -90,7 +90,7 @@ def _named(part: Tensor | None) -> _Name:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the numbers of a matrix stand, on a device; of one direction."""
+    """Positions of the numbers of a matrix on a device, for one direction."""
 
     rowptr: Tensor
     col: Tensor
@@ -141,7 +141,7 @@ def _values(
 
 def _matrix(layout: _Layout, values: Tensor, rows: int, cols: int) -> Tensor:
     with warnings.catch_warnings():
-        # Torch says once in a process that such matrices are new.
+        # Torch warns once in a process that such matrices are in beta state.
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
         return torch.sparse_csr_tensor(
             layout.rowptr, layout.col, values, (rows, cols), check_invariants=False, device=values.device

@@ -1,4 +1,4 @@
-"""Simulated machines that compute in or near memory: each gives the true result, and a report of its time."""
+"""Simulated machines that compute in or near memory: each returns the true result and a report of the run."""
 
 from onehop.machines.base import Machine
 from onehop.machines.ledger import Entry, Ledger

@@ -1,4 +1,4 @@
-"""What every simulated machine offers."""
+"""The interface of every simulated machine."""
 
 from typing import Any, Protocol
 
@@ -10,19 +10,19 @@ from onehop.machines.report import Report
 
 
 class Machine(Protocol):
-    """Simulated hardware that aggregates: it gives the true result, and what the run would have taken."""
+    """Simulated hardware that aggregates: returns the true result and a report of the simulated run."""
 
     @property
     def name(self) -> str:
-        """Of its configuration."""
+        """Name of the configuration."""
         ...
 
     def describe(self) -> str:
-        """One line on what it is."""
+        """One line that describes the machine."""
         ...
 
     def refuse(self, dtype: torch.dtype) -> str | None:
-        """Why it cannot aggregate features of this dtype; None means it can."""
+        """Return why it cannot aggregate features of this dtype, or None if it can."""
         ...
 
     def aggregate(
@@ -41,7 +41,7 @@ class Machine(Protocol):
         Args:
             graph: The graph; for a backward pass, its transpose.
             x: [num_src, F], on the CPU.
-            plan: The machine's own kind of plan; None means its default.
+            plan: A plan of the machine's own kind; None means its default.
             weight: [E], in the caller's edge order; None means 1.
             reduce: "sum" or "mean".
             src_scale: [num_src], multiplies the features on the host before they are sent; None means 1.

@@ -1,4 +1,4 @@
-"""The runs of a machine, added up: by layer, by direction, by pass."""
+"""The runs of a machine, summed by layer, direction and pass."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ class Entry:
     """One aggregation.
 
     Attributes:
-        layer: The label of the layer that asked for it; empty if none is known.
+        layer: The label of the layer that requested it; empty if unknown.
         step: How many times the layer had run forward, this time included. In full-batch training one step is
             one epoch.
         backward: Whether it belongs to a gradient.
-        report: What it took, without what grows with the machine (:meth:`Report.summary`).
+        report: Its report, without the parts that grow with the machine (:meth:`Report.summary`).
     """
 
     layer: str
@@ -26,10 +26,10 @@ class Entry:
 
 
 class Ledger:
-    """What all runs of a machine took, while a patch was in place.
+    """All runs of a machine while a patch was in place.
 
-    ``entries`` has every run; :meth:`by_layer` and :meth:`by_epoch` add phases up. Both count the simulated
-    machine alone: what the host computes meanwhile is not in them.
+    ``entries`` has every run; :meth:`by_layer` and :meth:`by_epoch` sum phases. Both count the simulated
+    machine only, not what the host computes meanwhile.
     """
 
     def __init__(self) -> None:
@@ -37,13 +37,13 @@ class Ledger:
         self._steps: dict[str, int] = {}
 
     def record(self, layer: str, backward: bool, report: Report) -> None:
-        """Writes down a run."""
+        """Records a run."""
         if not backward:
             self._steps[layer] = self._steps.get(layer, 0) + 1
         self.entries.append(Entry(layer, max(self._steps.get(layer, 0), 1), backward, report.summary()))
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Removes all entries."""
         self.entries.clear()
         self._steps.clear()
 
@@ -72,7 +72,7 @@ class Ledger:
         return [sums[str(step)] for step in sorted(int(key) for key in sums)]
 
     def as_dict(self) -> dict[str, Any]:
-        """The sums, fit for JSON."""
+        """The sums, ready for JSON."""
         return {
             "runs": len(self.entries),
             "total_ms": self.total_ms,

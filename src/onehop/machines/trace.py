@@ -15,14 +15,14 @@ from onehop.storage import write_text
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that lasted.
+    """Something that took time.
 
     Attributes:
         lane: The line it is drawn on; lanes with the same text before a "/" form a group.
-        name: What it was.
-        start_ns: When it began.
-        duration_ns: How long it took.
-        args: Further facts, shown when the span is selected; numbers or strings.
+        name: Its name.
+        start_ns: Its begin.
+        duration_ns: Its duration.
+        args: Further details, shown when the span is selected; numbers or strings.
     """
 
     lane: str
@@ -42,14 +42,14 @@ class Trace:
         """Adds a span.
 
         Args:
-            lane: Where it is drawn: "group/line", or just "line".
-            name: What it was.
-            start_ns: When it began; zero or more.
-            duration_ns: How long it took; zero or more.
-            **args: Further facts, numbers or strings.
+            lane: The line it is drawn on: "group/line", or "line".
+            name: Its name.
+            start_ns: Its begin; zero or more.
+            duration_ns: Its duration; zero or more.
+            **args: Further details, numbers or strings.
 
         Raises:
-            ArgumentError: A negative time.
+            ArgumentError: A time is negative.
         """
         if not start_ns >= 0 or not duration_ns >= 0:
             raise ArgumentError(
@@ -66,7 +66,7 @@ class Trace:
 
     @property
     def end_ns(self) -> float:
-        """When the last span ends; 0 without spans."""
+        """End of the last span; 0 without spans."""
         return max((span.start_ns + span.duration_ns for span in self.spans), default=0.0)
 
     def as_dict(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Trace:
         """Writes the JSON file; ui.perfetto.dev opens it.
 
         Raises:
-            StorageError: The file cannot be written; an earlier one stays as it was.
+            StorageError: The file cannot be written; an earlier one is left unchanged.
         """
         write_text("path", path, json.dumps(self.as_dict()) + "\n")
 

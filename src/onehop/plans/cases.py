@@ -1,11 +1,11 @@
-"""What a plan is tuned for: the figures by which it is found again.
+"""The case of a tuned plan: the key by which it is found again.
 
-On a CPU that is what the plan was measured for, and nothing else: figures of the graph (:func:`graph_key`),
-the operation, direction, width, dtype, number of threads and instruction set. On a GPU figures are told in
-classes (:func:`shape_class`), since what suits a GPU depends on sizes and degrees and little on their last
-digit. Left out are the graph's edges themselves (the same graph loaded by another program has the same
-figures) and the values of features and weights, which no kernel's time depends on. The machine is the file's
-business (:mod:`onehop.plans.store`).
+On a CPU a case holds exactly the measured conditions: statistics of the graph (:func:`graph_key`), the
+operation, direction, width, dtype, number of threads and instruction set. On a GPU statistics are reduced to
+classes (:func:`shape_class`), since GPU performance depends on sizes and degrees and little on their last
+digit. Not included are the graph's edges themselves (the same graph loaded by another program has the same
+statistics) and the values of features and weights, which no kernel's time depends on. The machine is part of
+the file (:mod:`onehop.plans.store`).
 """
 
 import dataclasses
@@ -19,30 +19,30 @@ from onehop import native
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 
-# A width that was not tuned takes the plan of the nearest that was, up to this ratio.
+# A width that was not tuned uses the plan of the nearest tuned width, up to this ratio.
 NEAR_WIDTH = 1.25
 
 OPERATIONS = ("sum", "extremum", "extremum_grad", "sddmm", "edge_softmax", "attention")
-# On GPUs each rule of attention has kernels of its own, and its gradient plans of its own.
+# On GPUs each rule of attention has its own kernels, and its gradient its own plans.
 GPU_OPERATIONS = (*OPERATIONS, "attention_grad", "gat", "gat_grad", "gatv2", "gatv2_grad")
 
-# Of the rows: half have so few edges, most, all.
+# Quantiles of the rows' degrees: median, most, maximum.
 _SHARES = (0.5, 0.9, 1.0)
 
 Sizes = tuple[int, int, int]
-"""(num_src, num_dst, num_edges), exact or in classes: most graphs are dismissed by these."""
+"""(num_src, num_dst, num_edges), exact or in classes: most graphs are rejected by these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a plan for the CPU is tuned for.
+    """The case of a plan for the CPU.
 
     Attributes:
-        graph: Its figures, from :func:`graph_key`.
+        graph: Its statistics, from :func:`graph_key`.
         operation: One of :data:`OPERATIONS`; "sum" stands for mean too, "extremum" for max and min.
-        transposed: Whether every edge is turned round, as in backward passes.
+        transposed: Whether every edge is reversed, as in backward passes.
         width: Columns.
-        dtype: Of the features, such as "float32".
+        dtype: Dtype of the features, such as "float32".
         threads: torch's number.
         isa: Instruction set of the kernels.
     """
@@ -56,31 +56,31 @@ class Case:
     isa: str
 
     def __post_init__(self) -> None:
-        """Checks what a file may have wrong."""
+        """Checks the fields that a file may have wrong."""
         _check(self, OPERATIONS, graph=str, transposed=bool, dtype=str, isa=str, width=int, threads=int)
 
     @property
     def sizes(self) -> Sizes:
-        """Of the graph."""
+        """Sizes of the graph."""
         return sizes_of(self.graph)
 
     @property
     def backward(self) -> bool:
-        """Whether it belongs to a backward pass."""
+        """Return whether it belongs to a backward pass."""
         return self.transposed
 
 
 @dataclass(frozen=True, slots=True)
 class GpuCase:
-    """What a plan for a GPU is tuned for.
+    """The case of a plan for a GPU.
 
     Attributes:
-        graph: The class of its figures, from :func:`shape_class`.
+        graph: The class of its statistics, from :func:`shape_class`.
         operation: One of :data:`GPU_OPERATIONS`.
-        transposed: Whether every edge is turned round, as in backward passes of sums and extrema.
+        transposed: Whether every edge is reversed, as in backward passes of sums and extrema.
         width: Columns of all heads together.
-        heads: How many heads share them.
-        dtype: Of the features, such as "float32".
+        heads: Number of heads that share them.
+        dtype: Dtype of the features, such as "float32".
         device: The GPU's name.
     """
 
@@ -93,22 +93,22 @@ class GpuCase:
     device: str
 
     def __post_init__(self) -> None:
-        """Checks what a file may have wrong."""
+        """Checks the fields that a file may have wrong."""
         _check(self, GPU_OPERATIONS, graph=str, transposed=bool, dtype=str, device=str, width=int, heads=int)
 
     @property
     def sizes(self) -> Sizes:
-        """Of the graph, in classes."""
+        """Sizes of the graph, in classes."""
         return sizes_of(self.graph)
 
     @property
     def backward(self) -> bool:
-        """Whether it belongs to a backward pass."""
+        """Return whether it belongs to a backward pass."""
         return self.transposed or self.operation.endswith("_grad")
 
 
 def distance(case: Case | GpuCase, wanted: Case | GpuCase) -> float | None:
-    """How far a plan's width is from the one that is wanted, as a ratio; None where it does not suit."""
+    """Ratio of a plan's width to the requested one; None if the cases differ in anything else."""
     if type(case) is not type(wanted) or dataclasses.replace(case, width=wanted.width) != wanted:
         return None
     ratio = max(case.width, wanted.width) / max(min(case.width, wanted.width), 1)
@@ -116,7 +116,7 @@ def distance(case: Case | GpuCase, wanted: Case | GpuCase) -> float | None:
 
 
 def graph_key(graph: Graph) -> str:
-    """The figures of a graph by which tuned plans are found again. Needs the graph's statistics."""
+    """The statistics of a graph by which tuned plans are found again. Needs the graph's statistics."""
     s = graph.statistics
     degrees = "-".join(map(str, s.degree_quantiles))
     return (
@@ -144,7 +144,7 @@ def size_class(graph: Graph) -> Sizes:
 
 
 def case_of(graph: Graph, operation: str, transposed: bool, width: int, dtype: torch.dtype) -> Case:
-    """What a plan for the CPU would be tuned for here and now."""
+    """The case of a CPU plan in the current state of this process."""
     return Case(
         graph_key(graph),
         operation,
@@ -159,7 +159,7 @@ def case_of(graph: Graph, operation: str, transposed: bool, width: int, dtype: t
 def gpu_case_of(
     graph: Graph, operation: str, transposed: bool, width: int, heads: int, dtype: torch.dtype, device: str
 ) -> GpuCase:
-    """What a plan for the GPU of that name would be tuned for."""
+    """The case of a plan for the GPU of that name."""
     return GpuCase(shape_class(graph), operation, transposed, width, heads, _name(dtype), device)
 
 
@@ -188,4 +188,4 @@ def sizes_of(key: str) -> Sizes:
         num_src, num_dst = counts.split("x")
         return int(num_src), int(num_dst), int(edges)
     except ValueError as error:
-        raise ArgumentError(f"graph: {key!r} is no key of a graph ({error}).") from error
+        raise ArgumentError(f"graph: {key!r} is not a key of a graph ({error}).") from error

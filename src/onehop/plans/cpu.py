@@ -2,57 +2,55 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any, Self
 
 from onehop.errors import ArgumentError
 from onehop.plans.plan import MOST_COUNT, Plan
 
-# Column numbers are padded by this many entries (Csr::kPadding), so that reading ahead stays inside.
+# Column numbers are padded by this many entries (Csr::kPadding), so that prefetching stays in bounds.
 MOST_PREFETCH = 64
 # Vectors that the kernels hold at most (kMostVectors in csrc/kernels/blocks.hpp); fewer with AVX2.
 MOST_REGISTER_BLOCK = 16
 ORDERINGS = ("none", "degree", "rcm", "community", "metis")
 STORAGES = ("same", "bfloat16")
 INDICES = ("int32", "int16")
-# Sources that an unsigned number of 16 bits can name (Csr::kMostNarrowCols).
+# Sources that an unsigned 16-bit number can address (Csr::kMostNarrowCols).
 MOST_NARROW_SOURCES = 1 << 16
 PREFETCH_HINTS = ("L1", "L2")
+# A field of earlier plans, by default 0. Kernels no longer have it: with any other value a plan cannot run.
+REMOVED_FIELD = "hub_cache"
 # A name becomes the name of a file.
 _GENERATED = re.compile(r"[a-z0-9-]{0,200}")
 
 
 @dataclass(frozen=True, slots=True)
 class CpuPlan(Plan):
-    """How the CPU kernels go over a graph.
+    """Parameters of the CPU kernels.
 
-    All plans give the same result, up to the rounding of rows that are cut at other places; ``storage`` alone
-    may change it, and is chosen where the user allows loss only.
+    All plans give the same result, up to the rounding of rows that are cut at other places; only ``storage``
+    may change it, and is chosen only if the user allows loss.
 
     Attributes:
         edges_per_item: Edges in a piece of work. Rows longer than this are cut, shorter ones never.
-        prefetch: How many edges ahead a source row is asked for; 0 to 64.
-        prefetch_hint: Into which cache: "L1", or "L2", which has room for more lines that are on their way.
-            Of sums and means alone; all else asks for rows into the second cache.
-        column_tile: Columns done in one pass over the graph; 0 means all of them.
+        prefetch: Number of edges by which source rows are prefetched ahead; 0 to 64.
+        prefetch_hint: Target cache of prefetches: "L1", or "L2", which has room for more outstanding lines.
+            For sums and means only; all other operations prefetch into L2.
+        column_tile: Columns processed in one pass over the graph; 0 means all of them.
         register_block: Most vectors of a row's columns that are summed at a time; 0 means as many as the
             registers hold.
-        nontemporal: Write results past the caches, which saves reading their lines first; of use where they
-            are larger than the caches. Applies to rows that are whole cache lines.
+        nontemporal: Write results with non-temporal stores, which saves reading their lines first; pays if
+            the results are larger than the caches. Applies to rows of whole cache lines.
         threads: Most threads to use; 0 means torch's number.
-        ordering: The order in which destinations are visited: "none" (as they come), "degree", "rcm",
-            "community" or "metis" (:mod:`onehop.graph.orders`). Rows are written to where they belong, so
-            neither features nor results are moved. Of aggregation alone.
-        storage: What sources are read as: "same" (as they come), or "bfloat16", which halves the traffic
-            of float32 and loses 16 bits of every number. Of sums and means alone.
-        index: What the numbers of sources are read as: "int32", or "int16" (without a sign), possible up to
-            65,536 sources. The graph then keeps a second copy of its columns, 2 bytes an edge. Of sums and
-            means, and of max and min without weights; all else reads 32 bits.
-        hub_cache: How many of the most read sources are copied side by side before a call, from where their
-            rows are then read; 0 means none. The graph then keeps a second copy of its columns, 4 bytes an
-            edge, for each such number. Of sums and means of float32 without weights and scales of sources,
-            of features without gaps, where it takes the place of narrow columns and generated kernels; all
-            else ignores it.
-        generated: Name of a kernel that was generated for one width and dtype, and is used for these; empty
-            means the built-in kernels. Of aggregation alone. Made by ``onehop.tune(..., codegen=True)``.
+        ordering: The order in which destinations are visited: "none" (unchanged), "degree", "rcm",
+            "community" or "metis" (:mod:`onehop.graph.orders`). Rows are written to their own places, so
+            neither features nor results are moved. For aggregation only.
+        storage: Dtype in which sources are read: "same" (unchanged), or "bfloat16", which halves the traffic
+            of float32 and loses 16 bits of every number. For sums and means only.
+        index: Dtype of the column numbers: "int32", or "int16" (unsigned), possible up to 65,536 sources. The
+            graph then keeps a second copy of its columns, 2 bytes an edge. For sums and means, and for max
+            and min without weights; all other operations read 32 bits.
+        generated: Name of a generated kernel for one width and dtype, which is used for these; empty means
+            the built-in kernels. For aggregation only. Made by ``onehop.tune(..., codegen=True)``.
     """
 
     edges_per_item: int = 4096
@@ -65,8 +63,21 @@ class CpuPlan(Plan):
     ordering: str = "none"
     storage: str = "same"
     index: str = "int32"
-    hub_cache: int = 0
     generated: str = ""
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """The plan with these fields; those that are omitted have their defaults.
+
+        An earlier plan's ``hub_cache`` of 0, its default, is ignored.
+
+        Raises:
+            ArgumentError: ``values`` is not a dictionary, has a field that such plans do not have, or a value
+                that they cannot have.
+        """
+        if isinstance(values, dict) and values.get(REMOVED_FIELD) == 0:
+            values = {name: value for name, value in values.items() if name != REMOVED_FIELD}
+        return super(CpuPlan, cls).from_dict(values)
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -76,7 +87,6 @@ class CpuPlan(Plan):
             ("column_tile", 0, MOST_COUNT),
             ("register_block", 0, MOST_REGISTER_BLOCK),
             ("threads", 0, MOST_COUNT),
-            ("hub_cache", 0, MOST_COUNT),
         ):
             value = getattr(self, name)
             if type(value) is not int or value < least:

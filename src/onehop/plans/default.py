@@ -1,4 +1,4 @@
-"""The CPU plan that is used where nothing was tuned: O(1), from sizes alone, and safe."""
+"""The CPU plan for untuned cases: O(1), from sizes only, and safe."""
 
 from functools import lru_cache
 
@@ -7,31 +7,31 @@ from onehop.plans.cpu import CpuPlan
 from onehop.processor import caches, last_level_cache_bytes
 
 _LEAST_EDGES, _MOST_EDGES = 1024, 8192
-# Pieces per graph that balance well without being so many that handing them out shows.
+# Pieces per graph that balance well without measurable scheduling overhead.
 _PIECES = 128
 
-# Short rows are read sooner than they arrive when asked for late; many long ones would push each other out.
-# What the second cache holds arrives soon. (Measured: docs/explanation/kernels.md.)
+# Short rows need a longer prefetch distance; many long rows would evict one another. Data in the L2 cache
+# arrive soon. (Measured: docs/explanation/kernels.md.)
 _PREFETCH_SHORT, _PREFETCH_LONG = 64, 32
 _SHORT_ROW_BYTES = 256
 
-# A first cache from this size on takes rows that are asked for early; in a smaller one they push out what is
-# in use. (Measured on one processor of either kind, with 32 and 48 KiB: docs/explanation/tuner.md.)
+# An L1 cache of at least this size can hold prefetched rows; in a smaller one they evict data in use.
+# (Measured on one processor of either kind, with 32 and 48 KiB: docs/explanation/tuner.md.)
 _ROOMY_FIRST_CACHE = 48 << 10
 
-# What the last cache holds arrives soon too, so that rows need not be asked for so early that they fill the
-# first cache: a quarter of it is plenty (with rows of 1 and 2 KiB 1.07 to 1.15 times as fast as 32 rows).
+# Data in the last-level cache arrive soon too, so rows need not be prefetched so early that they fill the L1
+# cache: a quarter of it is enough (with rows of 1 and 2 KiB 1.07 to 1.15 times as fast as 32 rows).
 _AHEAD_SHARE, _LEAST_PREFETCH = 4, 4
 
-# Tiles pay where every source row is read many times (at 190 edges a source and width 256 about 1.4 times
-# faster on a busy machine, at 14 no gain, at 4 a loss), while a row's part is a few cache lines long.
+# Tiles pay if every source row is read many times (at 190 edges a source and width 256 about 1.4 times faster
+# on a busy machine, at 14 no gain, at 4 a loss), and if a row's part is at least a few cache lines long.
 _TILED_DEGREE = 32
 _LEAST_TILE_BYTES = 128
 _CACHE_SHARE = 0.75
 
 
 def default_plan(sources: int, rows: int, edges: int, width: int, itemsize: int) -> CpuPlan:
-    """Pieces small enough to balance, one thread for tiny work, tiles where they make x fit the cache.
+    """Items small enough to balance, one thread for tiny work, tiles where they make x fit the cache.
 
     Args:
         sources: Rows of x.
@@ -50,17 +50,17 @@ def _plan(sources: int, rows: int, edges: int, width: int, itemsize: int, serial
     return CpuPlan(
         edges_per_item=min(max(edges // _PIECES, _LEAST_EDGES), _MOST_EDGES),
         prefetch=_prefetch(sources, row_bytes, fits_second_cache),
-        # What the second cache holds need not be asked for there (6 to 9 % on 2,708 nodes, widths 32 to 128).
+        # Rows in the L2 cache need not be prefetched into it (6 to 9 % on 2,708 nodes, widths 32 to 128).
         prefetch_hint="L1" if fits_second_cache or caches().get(1, 0) >= _ROOMY_FIRST_CACHE else "L2",
         column_tile=fitting_tile(sources, edges, width, itemsize),
-        # A result that the caches cannot hold need not go through them.
+        # A result that the caches cannot hold should bypass them.
         nontemporal=rows * row_bytes > last_level_cache_bytes() > 0,
         threads=1 if serial else 0,
     )
 
 
 def _prefetch(sources: int, row_bytes: int, fits_second_cache: bool) -> int:
-    """How many edges ahead a row is asked for."""
+    """Prefetch distance in edges."""
     if row_bytes <= _SHORT_ROW_BYTES:
         return _PREFETCH_LONG if fits_second_cache else _PREFETCH_SHORT
     if sources * row_bytes > _CACHE_SHARE * last_level_cache_bytes():
@@ -70,7 +70,7 @@ def _prefetch(sources: int, row_bytes: int, fits_second_cache: bool) -> int:
 
 
 def fitting_tile(sources: int, edges: int, width: int, itemsize: int) -> int:
-    """The widest tile with which all sources fit into the last-level cache; 0 where tiling would not pay."""
+    """The widest tile with which all sources fit into the last-level cache; 0 if tiling would not pay."""
     cache = last_level_cache_bytes()
     if sources * width * itemsize <= cache or edges < _TILED_DEGREE * sources:
         return 0

@@ -1,4 +1,4 @@
-"""A plan that was tuned, and what it was chosen by: an entry of the store."""
+"""A tuned plan with its measurements: an entry of the store."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,35 +12,35 @@ from onehop.plans.triton import TritonPlan
 
 P = TypeVar("P", bound=CpuPlan | TritonPlan)
 
-# No call and no order takes so many seconds, no plan is so many times faster than another, and no case has so
-# many columns, heads or threads.
+# Upper bounds of plausible values: seconds of a call or an order, speed-up of a plan, columns, heads and
+# threads of a case.
 _MOST_SECONDS, _MOST_RATIO, _MOST_COUNT = 1e9, 1e9, 1 << 31
 _QUARTILES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned(Generic[P]):
-    """A plan, and what it was chosen by.
+    """A plan, and the measurements by which it was chosen.
 
     Attributes:
-        case: What it was tuned for.
+        case: The case it was tuned for.
         plan: The plan.
-        predicted_s: What the cost model expects of a call; None on GPUs, of which there is no model.
-        measured_s: Median of the calls of the last race against the default plan; None where it was not run,
-            or not for long enough: such a plan is where the next search begins, and is not used before.
+        predicted_s: Prediction of the cost model for a call; None on GPUs, which have no model.
+        measured_s: Median of the calls of the last race against the default plan; None if there was no race,
+            or too short a one: such a plan is the start of the next search, and is not used before.
         default_s: The same for the default plan.
-        baseline_s: The same for torch's sparse CSR; None where torch has no such operation, or it was not
-            timed, as under ``patch(tune="auto")``, and on GPUs, where it is one of the plans.
-        ordering_s: What computing the plan's order took; 0 without one.
-        tried: How many plans were measured.
-        finished: Whether the search came to its end, so that tuning again would find no more.
-        codegen: What came of generating kernels, as a sentence; empty where nobody asked for that.
+        baseline_s: The same for torch's sparse CSR; None if torch has no such operation, or it was not timed,
+            as under ``patch(tune="auto")``, and on GPUs, where it is one of the plans.
+        ordering_s: Time to compute the plan's order; 0 without one.
+        tried: Number of plans measured.
+        finished: Whether the search finished, so that tuning again would find no more.
+        codegen: Outcome of generating kernels, as a sentence; empty if it was not requested.
         raced: Whether generated kernels were measured.
-        quartiles: Of how many times faster than the default plan it was, over the pairs of the last race:
-            the lower one, the median and the upper one. None where it is the default plan, or was not raced.
-        pairs: How many there were.
-        figures: Of the graph that it was measured on, where the case tells them in classes: on other graphs
-            of the class the plan is used without its order, which may do nothing for them.
+        quartiles: Quartiles and median of the speed-up over the default plan, over the pairs of the last
+            race: lower quartile, median, upper quartile. None for the default plan itself, or without a race.
+        pairs: Number of pairs.
+        figures: Statistics of the measured graph, if the case holds them in classes: on other graphs of the
+            class the plan is used without its order, which may not help them.
     """
 
     case: Case | GpuCase
@@ -60,14 +60,14 @@ class Tuned(Generic[P]):
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the default plan: the median of pairs, where there were any."""
+        """Speed-up over the default plan: the median of pairs, if there were any."""
         if self.quartiles is not None:
             return self.quartiles[1]
         return self.default_s / self.measured_s if self.default_s and self.measured_s else None
 
     @property
     def break_even(self) -> int:
-        """After how many calls the order of the plan has paid for itself; 0 without one."""
+        """Number of calls after which the order of the plan has paid for itself; 0 without one."""
         if not self.ordering_s or not self.default_s or not self.measured_s:
             return 0
         saved = self.default_s - self.measured_s
@@ -79,10 +79,10 @@ class Tuned(Generic[P]):
 
     @classmethod
     def from_dict(cls, values: Any) -> "Tuned[Any]":
-        """What :meth:`to_dict` wrote.
+        """The entry that :meth:`to_dict` wrote.
 
         Raises:
-            ArgumentError: A field is missing, unknown, of another type, or has a value that none can have.
+            ArgumentError: A field is missing, unknown, of another type, or out of range.
         """
         try:
             told = values["case"]
@@ -101,7 +101,7 @@ class Tuned(Generic[P]):
             raise ArgumentError(f"tuned plan: a field is missing or unknown ({error}).") from error
 
     def __str__(self) -> str:
-        """The plan, what was expected of it, what was measured, and beside what."""
+        """The plan, its predicted and measured times, and those of the baselines."""
         state = "not confirmed for" if self.measured_s is None else "tuned at"
         told = [f"{state} width {self.case.width}"]
         for what, seconds in (
@@ -122,7 +122,7 @@ class Tuned(Generic[P]):
 
 
 def _check_case(case: Case | GpuCase, plan: CpuPlan | TritonPlan) -> None:
-    """Raises unless the plan can run what the case tells of."""
+    """Raises unless the plan can run the case."""
     for name in ("width", "threads" if isinstance(case, Case) else "heads"):
         if not 0 < getattr(case, name) < _MOST_COUNT:
             raise ArgumentError(f"tuned plan: {name}: expected at least 1, got {getattr(case, name)!r}.")
@@ -133,12 +133,12 @@ def _check_case(case: Case | GpuCase, plan: CpuPlan | TritonPlan) -> None:
 
 
 def _check_figures(values: Mapping[str, Any]) -> None:
-    """Raises unless what was measured is as :class:`Tuned` says; what is left out is not looked at."""
+    """Raises unless the measurements are valid (:class:`Tuned`); omitted ones are not checked."""
     for name in ("predicted_s", "measured_s", "default_s", "baseline_s", "ordering_s"):
         if name not in values or (values[name] is None and name != "ordering_s"):
             continue
         seconds = values[name]
-        # A number that is none (NaN) is in no range.
+        # NaN is in no range.
         if type(seconds) not in (int, float) or not 0 <= seconds < _MOST_SECONDS:
             raise ArgumentError(f"tuned plan: {name}: expected seconds, 0 or more, got {seconds!r}.")
     quartiles = values.get("quartiles")

@@ -1,4 +1,4 @@
-"""Plans that were tuned for GPUs, as the Triton backend looks them up: a table for each kind of GPU."""
+"""Tuned GPU plans, as the Triton backend looks them up: a table for each kind of GPU."""
 
 from typing import Any
 
@@ -24,15 +24,15 @@ def find(
 ) -> Found[TritonPlan] | None:
     """The plan to use for this call; None if nothing was tuned.
 
-    O(1) on top of the graph's statistics, which are looked at only where a graph of such sizes was tuned.
+    O(1) on top of the graph's statistics, which are needed only if a graph of such sizes was tuned.
 
     Args:
         graph: The graph; plans of graphs of its shape class are found.
         operation: One of :data:`onehop.plans.cases.GPU_OPERATIONS`.
         transposed: Whether rows are sources.
         width: Columns of all heads together.
-        heads: How many heads share them.
-        dtype: Of the features.
+        heads: Number of heads that share them.
+        dtype: Dtype of the features.
         machine: The GPU, by the stamp of its file; "gpu" is its name.
     """
     table = _table_of(machine)
@@ -46,12 +46,12 @@ def find(
 
 
 def install(found: list[Tuned[TritonPlan]], machine: dict[str, Any], keep: bool = True) -> None:
-    """Puts plans to use in this process, and, with ``keep``, on disk for later ones."""
+    """Installs plans in this process, and, with ``keep``, on disk for later ones."""
     _table_of(machine).install(found, keep)
 
 
 def known(case: GpuCase, machine: dict[str, Any]) -> Tuned[TritonPlan] | None:
-    """What was tuned for exactly this."""
+    """The entry for exactly this case."""
     return _table_of(machine).known(case)
 
 

@@ -13,19 +13,19 @@ TILINGS = (*MERGES, "index", "none")
 
 @dataclass(frozen=True, slots=True)
 class NdpPlan(Plan):
-    """How a layer is laid out on the ranks, and in which order its targets are worked on.
+    """Layout of a layer on the ranks, and the order of processing its targets.
 
     Attributes:
         mapping: The pods: ``rank``, ``dimm``, ``channel``, ``2-channel``, ``4-channel``, ``system``; or
-            ``adaptive``, the one of these that the model of time finds the fastest for the layer.
-        tile: Targets that are worked on together, a source that several of them need being read once.
-        retile: How targets come into tiles. ``rows``, ``ranks``, ``round_robin``: re-tiling, with the units'
-            lists merged row by row, unit by unit or in turn; ``index``: by their numbers; ``none``: no tiles,
+            ``adaptive``, the one that the time model predicts to be the fastest for the layer.
+        tile: Targets that are processed together; a source that several of them need is read once.
+        retile: Assignment of targets to tiles. ``rows``, ``ranks``, ``round_robin``: re-tiling, with the
+            units' lists merged row by row, unit by unit or in turn; ``index``: by number; ``none``: no tiles,
             every edge reads its source.
         batch: Nodes that the units list before the lists are merged, for ``ranks`` and ``round_robin``; with
             ``rows`` the order does not depend on it.
-        broadcast: Whether a bundle is written once to all modules of a channel, and inside a DIMM past the
-            channel.
+        broadcast: Whether a bundle is written once to all modules of a channel, and inside a DIMM without
+            using the channel.
     """
 
     mapping: str = "adaptive"
@@ -49,5 +49,5 @@ class NdpPlan(Plan):
 
     @property
     def reorders(self) -> bool:
-        """Whether targets are worked on in another order than that of their numbers."""
+        """Return whether targets are processed in another order than that of their numbers."""
         return self.retile in MERGES

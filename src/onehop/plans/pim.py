@@ -1,4 +1,4 @@
-"""The choices of a run on a near-bank machine: how the matrix, the features and the threads are cut."""
+"""The parameters of a run on a near-bank machine: the partition of matrix, features and threads."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ _FLAGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PimPlan(Plan):
-    """How one aggregation is spread over the cores of a near-bank machine.
+    """Distribution of one aggregation over the cores of a near-bank machine.
 
     A cluster is the group of cores that share one part of the matrix and one part of the features: there are
     ``sp * ds`` of them. ``sp`` parts of columns (edge-level parallelism) give partial results that the host
@@ -52,37 +52,37 @@ class PimPlan(Plan):
         sp: Sparse parts: the matrix is cut into so many blocks of columns.
         ds: Dense parts: the features are cut into so many blocks of columns.
         format: "csr" or "coo", of the matrix in a core's memory.
-        core_balance: What the cores of a cluster share equally: "row", rows; "edge", edges, in CSR at the
-            granularity of rows, in COO exactly, where neighbouring cores may then share a row.
+        core_balance: Quantity that the cores of a cluster share equally: "row", rows; "edge", edges, in CSR
+            at the granularity of rows, in COO exactly, where neighbouring cores may then share a row.
         thread_balance: The same for the tasklets of a core. In COO "row" means edges, cut between rows.
-        sync: How tasklets that share a row add up (COO with thread balance "edge"): "lock_free" or
+        sync: Synchronisation of tasklets that share a row (COO with thread balance "edge"): "lock_free" or
             "coarse_lock".
         tasklets: Threads of a core.
-        reader_bytes: Half of the working memory that a sequential reader of indices or values has.
-        reader: How it is used: "block", all of it is filled at once, and every byte is moved once; "paged",
-            the vendor's way: two pages, both fetched whenever the reader comes to the end of one.
-        clear: Who sets the results of COO to zero: all tasklets ("shared"), or the "first" alone.
-        fold: How lock-free COO adds up tasklets' first rows: by the first tasklet alone ("serial"), or
+        reader_bytes: Half of the working memory of a sequential reader of indices or values.
+        reader: Use of that memory: "block", all of it is filled at once, and every byte is moved once;
+            "paged", the vendor's way: two pages, both fetched whenever the reader reaches the end of one.
+        clear: Tasklets that set the results of COO to zero: all ("shared"), or only the "first".
+        fold: Addition of tasklets' first rows in lock-free COO: by the first tasklet only ("serial"), or
             pairwise in a "tree".
-        write_bytes: CSR: finished rows wait in working memory until so many bytes of them can be written at
+        write_bytes: CSR: finished rows are buffered in working memory until this many bytes can be written at
             once; 0 means that each row is written when it is finished.
         hub_bytes: Working memory of a core for the features of the sources with most edges, which are then
-            not fetched for every edge; 0 means that there is none.
-        double_buffer: A tasklet fetches the next features while it adds up; only where a core's transfers run
-            in the background (:attr:`Core.background_transfers`).
+            not fetched for every edge; 0 means none.
+        double_buffer: A tasklet fetches the next features while it adds; only if a core's transfers run in
+            the background (:attr:`Core.background_transfers`).
         column_cut: "equal" blocks of columns, or blocks with about equally many "edge"s.
         unit_weights: Without edge weights, use kernels that neither hold nor multiply by values of one.
-        asynchronous: Each rank starts when its own data are there; False puts a barrier between the phases.
+        asynchronous: Each rank starts as soon as it has its data; False puts a barrier between the phases.
         merge_order: Order in which the host merges: "block", core by core, or "row", row by row.
         merge_threads: Threads of the host that merge.
         pipelined: With several rounds, the host merges one while the cores' kernels of the next run.
-        reuse_buffers: The host's result buffers are kept from call to call, so that their pages are there.
-        rounds: A cluster does its feature columns in so many passes.
-        block_rounds: A cluster does its block of the matrix in so many passes, and gets the matrix's pieces
-            anew in every call.
-        stream: Where the plan does not fit, take as many passes as it needs, in place of an error.
-        dtype: Type of the features in the machine; None means as they are. For float features an integer
-            type means that they are quantised.
+        reuse_buffers: The host's result buffers are kept from call to call, so that their pages are mapped.
+        rounds: A cluster processes its feature columns in this many passes.
+        block_rounds: A cluster processes its block of the matrix in this many passes, and gets the matrix's
+            pieces again in every call.
+        stream: If the plan does not fit, take as many passes as it needs, instead of an error.
+        dtype: Type of the features in the machine; None means unchanged. For float features an integer type
+            means that they are quantised.
         accumulator: Type of the sums; None means the narrowest that provably holds them.
         scale: A quantised tensor's factors: one for the "tensor", or one for each "column".
         pad: Fill up rows of features to a multiple of 8 bytes; False makes other widths an error.
@@ -91,7 +91,7 @@ class PimPlan(Plan):
             (sparse matrix times vector, column after column).
 
     Raises:
-        ArgumentError: A field has a value that it cannot have.
+        ArgumentError: A field has an invalid value.
     """
 
     sp: int = 1

@@ -1,4 +1,4 @@
-"""What all plans share: they are frozen dataclasses that check their fields, and go to and from JSON."""
+"""The common base of all plans: frozen dataclasses that check their fields, to and from JSON."""
 
 import json
 from dataclasses import asdict, fields
@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from onehop.errors import ArgumentError
 
-# Numbers of edges, columns or sources beyond this mean nothing, and sums with them would leave 64 bits.
+# Larger numbers of edges, columns or sources are meaningless, and sums with them would overflow 64 bits.
 MOST_COUNT = 1 << 48
 
 
@@ -28,8 +28,7 @@ class Plan:
         """The plan that :meth:`to_json` wrote.
 
         Raises:
-            ArgumentError: The text is no JSON object, has a field that such plans do not have, or a value
-                that they cannot have.
+            ArgumentError: The text is not a JSON object, has an unknown field, or an invalid value.
         """
         try:
             values = json.loads(text)
@@ -39,11 +38,10 @@ class Plan:
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
-        """The plan with these fields; those that are left out have their defaults.
+        """The plan with these fields; omitted fields have their defaults.
 
         Raises:
-            ArgumentError: Not a dictionary, it has a field that such plans do not have, or a value that they
-                cannot have.
+            ArgumentError: ``values`` is not a dictionary, has an unknown field, or an invalid value.
         """
         if not isinstance(values, dict):
             raise ArgumentError(f"plan: expected a JSON object, got {type(values).__name__}.")

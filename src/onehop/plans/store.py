@@ -1,10 +1,10 @@
 """The file of tuned plans: one for each machine, processor or GPU, below the cache folder.
 
-A file says which machine and which kernels its plans are for. Another machine's is refused, for reading and
-for writing; one of other kernels, or that does not say, is not used and is written anew. A digest of the
-plans tells a damaged file: nothing of it is used, not even what could be read, since another number in a plan
-may mean another rounding. Writers lock each other out and replace the file as a whole, so that no reader ever
-sees half of one, whenever a writer is killed.
+A file names the machine and the kernels that its plans are for. Another machine's file is refused, for
+reading and for writing; one of other kernels, or that does not name them, is ignored and rewritten. A digest
+of the plans detects damage: nothing of a damaged file is used, not even its readable part, since another
+number in a plan may mean another rounding. Writers take a lock and replace the file atomically, so readers
+never see a partial file, even if a writer is killed.
 """
 
 import contextlib
@@ -23,21 +23,23 @@ from typing import Any
 
 from onehop import config, processor
 from onehop.errors import ArgumentError
+from onehop.plans.cpu import REMOVED_FIELD
 from onehop.plans.entry import Tuned
 
 LOGGER = logging.getLogger("onehop")
 
-# Raise it when kernels change so much that old plans mean nothing, when the file changes, or when the tuner
-# asks more of a plan than it did.
+# Increase it when kernels change so much that old plans are meaningless, when the file changes, or when the
+# tuner requires more of a plan.
 KERNELS = 3
-# Thousands of plans; a larger file is none of ours, and would be read for nothing.
+# Enough for thousands of plans; a larger file is not ours and is not read.
 _MOST_BYTES = 64 << 20
-# Writing takes milliseconds: who holds the lock longer was stopped, and no call may wait for that.
+# Writing takes milliseconds: a process that holds the lock longer was stopped, and calls must not wait for
+# it.
 _LOCK_S, _LOCK_STEP_S = 10.0, 0.01
 
 
 def machine() -> dict[str, Any]:
-    """What must agree for a plan to mean anything: processor and caches, as the system tells them."""
+    """The properties that must agree for a plan to be valid: processor and caches, as reported."""
     return {
         "processor": processor.name(),
         "architecture": platform.machine(),
@@ -46,15 +48,15 @@ def machine() -> dict[str, Any]:
 
 
 def path(of: dict[str, Any] | None = None) -> Path:
-    """The file of a machine, told by what must agree; None means this processor's, as in all that follows."""
+    """The file of a machine, named by its properties; None means this processor, here and below."""
     told = json.dumps(of or machine(), sort_keys=True).encode()
     return config.cache_dir() / "plans" / f"{hashlib.sha256(told).hexdigest()[:16]}.json"
 
 
 def load(of: dict[str, Any] | None = None) -> list[Any]:
-    """The entries of the machine's file; none where there is no file, or one that must not be used.
+    """The entries of the machine's file; empty if there is no file, or if it must not be used.
 
-    A damaged file is set aside, with a warning in the log ``onehop``.
+    A damaged file is renamed, with a warning in the log ``onehop``.
     """
     of = of or machine()
     file = path(of)
@@ -65,7 +67,7 @@ def load(of: dict[str, Any] | None = None) -> list[Any]:
     except OSError as error:
         LOGGER.warning("%s cannot be read (%s): untuned plans are used.", file, error)
         return []
-    except _Damaged as error:
+    except _DamagedFile as error:
         set_aside(str(error), of)
         return []
     if _of_another_machine(document, of):
@@ -77,19 +79,19 @@ def load(of: dict[str, Any] | None = None) -> list[Any]:
         )
         return []
     if document.get("machine") != of or document.get("kernels") != KERNELS:
-        return []  # nobody knows what these plans are worth: they are tuned again
+        return []  # the worth of these plans is unknown: they are tuned again
     entries: list[Any] = document["plans"]
     if document.get("digest") != _digest(entries):
         set_aside(_fault(entries), of)
         return []
-    return entries
+    return [entry for entry in entries if not _needs_removed(entry)]
 
 
 def save(entries: list[dict[str, Any]], of: dict[str, Any] | None = None) -> bool:
     """Adds entries to the machine's file; one for the same case is replaced.
 
     Returns:
-        Whether they are on disk. Where the folder cannot be written, or the file is another machine's, the
+        Whether they are on disk. If the folder cannot be written, or the file is another machine's, the
         reason is logged as a warning.
     """
     of = of or machine()
@@ -120,36 +122,36 @@ def set_aside(reason: str, of: dict[str, Any] | None = None) -> None:
     LOGGER.warning("%s is damaged (%s): it is now %s, and plans are tuned anew.", file, reason, aside.name)
 
 
-class _Damaged(ValueError):
-    """A file does not hold what was written."""
+class _DamagedFile(ValueError):
+    """The content of a file is not what was written."""
 
 
 def _document(file: Path) -> dict[str, Any]:
-    """What a file holds; its plans are a list, of nobody knows what.
+    """The content of a file; its plans are an unchecked list.
 
     Raises:
-        _Damaged: It was not written by :func:`save`, or not as a whole.
+        _DamagedFile: It was not written by :func:`save`, or not as a whole.
         OSError: It cannot be read.
     """
-    # A pipe in its place would keep readers waiting for ever.
+    # A pipe in its place would block readers for ever.
     with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:
         told = os.fstat(opened.fileno())
         if not stat.S_ISREG(told.st_mode):
             raise OSError(f"{file} is not a regular file")
         if told.st_size > _MOST_BYTES:
-            raise _Damaged(f"it has {told.st_size} bytes, and at most {_MOST_BYTES} are written")
+            raise _DamagedFile(f"it has {told.st_size} bytes, and at most {_MOST_BYTES} are written")
         text = opened.read()
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _Damaged(str(error)) from error
+        raise _DamagedFile(str(error)) from error
     if not isinstance(document, dict) or not isinstance(document.get("plans"), list):
-        raise _Damaged("expected an object with a list of plans")
+        raise _DamagedFile("expected an object with a list of plans")
     return document
 
 
 def _digest(entries: list[Any]) -> str | None:
-    """Of the plans in a file; None where they are no plans but nested deeper than can be written."""
+    """The digest of the plans in a file; None if they are nested too deeply to be plans."""
     try:
         return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
     except RecursionError:
@@ -157,7 +159,7 @@ def _digest(entries: list[Any]) -> str | None:
 
 
 def _fault(entries: list[Any]) -> str:
-    """The reason why entries are not those that were written."""
+    """Return why entries are not those that were written."""
     for entry in entries:
         try:
             Tuned.from_dict(entry)
@@ -166,15 +168,21 @@ def _fault(entries: list[Any]) -> str:
     return "its digest is not that of its plans"
 
 
+def _needs_removed(entry: Any) -> bool:
+    """Return whether an entry's plan needs a kernel that was removed; its case is tuned again."""
+    plan = entry.get("plan") if isinstance(entry, dict) else None
+    return isinstance(plan, dict) and plan.get(REMOVED_FIELD, 0) != 0
+
+
 def _is_of_another_machine(file: Path, of: dict[str, Any]) -> bool:
     try:
         return _of_another_machine(_document(file), of)
-    except (FileNotFoundError, _Damaged):
-        return False  # load() sets a damaged one aside
+    except (FileNotFoundError, _DamagedFile):
+        return False  # load() renames a damaged one
 
 
 def _of_another_machine(document: dict[str, Any], of: dict[str, Any]) -> bool:
-    """Whether a field that both name differs: what a file does not tell, it may have right."""
+    """Return whether a field that both have differs: omitted fields may match."""
     told = document.get("machine")
     if not isinstance(told, dict):
         return False
@@ -202,7 +210,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _replace(file: Path, document: dict[str, Any]) -> None:
-    # Only who holds the lock writes: what others began, they were killed over.
+    # Only the holder of the lock writes: other partial files are of killed writers.
     for left in file.parent.glob(f"{file.stem}*.part"):
         left.unlink(missing_ok=True)
     handle, aside = tempfile.mkstemp(dir=file.parent, prefix=file.stem, suffix=".part")

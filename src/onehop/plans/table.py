@@ -1,4 +1,4 @@
-"""Tuned plans of one machine, as its backend looks them up: in memory, filled from disk when needed."""
+"""Tuned plans of one machine, as its backend looks them up: in memory, loaded from disk when needed."""
 
 import dataclasses
 import os
@@ -19,7 +19,7 @@ from onehop.plans.cpu import CpuPlan
 from onehop.plans.entry import P, Tuned
 
 _lock = threading.RLock()
-# Without this, a child forked while another thread is inside would wait for that thread for ever.
+# Without this, a child forked while another thread holds the lock would wait for ever.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
@@ -39,7 +39,7 @@ class Found(NamedTuple, Generic[P]):
 
 @dataclass(slots=True)
 class _Use(Generic[P]):
-    """A tuned plan in use on one graph: its order, if not there yet, is made once calls have earned it."""
+    """A tuned plan in use on one graph: a missing order is made after enough calls."""
 
     tuned: Tuned[P]
     plan: P
@@ -48,30 +48,30 @@ class _Use(Generic[P]):
 
 
 def _capturing() -> bool:
-    """Whether a CUDA graph is captured: then nothing new can be copied to the device."""
+    """Return whether a CUDA graph is captured: then nothing new can be copied to the device."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 class Table(Generic[P]):
-    """Everything known in this process of one machine.
+    """All tuned plans of one machine that this process knows.
 
     Args:
-        machine: Tells the machine, whose file it is (see :mod:`onehop.plans.store`).
+        machine: Returns the machine's properties, which name its file (see :mod:`onehop.plans.store`).
     """
 
     def __init__(self, machine: Callable[[], dict[str, Any]]) -> None:
         self._machine = machine
-        # Sizes of a graph -> what was tuned for such graphs: most graphs are dismissed by one lookup.
+        # Sizes of a graph -> entries for such graphs: most graphs are rejected by one lookup.
         self._by_size: dict[Sizes, dict[Case | GpuCase, Tuned[P]]] = {}
-        # The same as it was read; it is looked at when a graph of these sizes comes.
+        # The same as read from the file; parsed when a graph of these sizes is used.
         self._unread: dict[Sizes, list[Any]] = {}
-        # Graph -> key of a call -> what to use; None: nothing.
+        # Graph -> key of a call -> the plan in use; None: nothing.
         self._uses: weakref.WeakKeyDictionary[Graph, dict[Hashable, _Use[P] | None]]
         self._uses = weakref.WeakKeyDictionary()
         self._loaded = False
 
     def knows(self, sizes: Sizes) -> bool:
-        """Whether anything may have been tuned for graphs of these sizes, as cases tell them."""
+        """Return whether graphs of these sizes, as in cases, may have been tuned."""
         if not self._loaded:
             self._load()
         return sizes in self._by_size or sizes in self._unread
@@ -79,14 +79,14 @@ class Table(Generic[P]):
     def find(self, graph: Graph, key: Hashable, case: Callable[[], Case | GpuCase]) -> Found[P] | None:
         """The plan to use for a call on a graph of known sizes; None if nothing was tuned.
 
-        The plan is the tuned one, but for its order: where that is not there yet, calls go without it until
-        they have lost as much time by that as the order takes to make. So no program loses more than twice
-        what it could have gained, however soon it ends.
+        The plan is the tuned one, except for a missing order: calls run without it until they have lost as
+        much time as making the order takes. So no program loses more than twice what it could have gained,
+        however soon it ends.
 
         Args:
             graph: The graph.
-            key: What the case depends on besides the graph: the same key, the same case.
-            case: Makes the case, which may take the graph's statistics.
+            key: The part of the case besides the graph: the same key means the same case.
+            case: Makes the case, which may compute the graph's statistics.
         """
         uses = self._uses.get(graph)
         if uses is None:
@@ -117,7 +117,7 @@ class Table(Generic[P]):
         return _Use(best, best.plan if same else without, without)
 
     def install(self, found: list[Tuned[P]], keep: bool = True) -> None:
-        """Puts plans to use in this process, and, with ``keep``, on disk for later ones."""
+        """Installs plans in this process, and, with ``keep``, on disk for later ones."""
         with _lock:
             if not self._loaded:
                 self._load()
@@ -131,7 +131,7 @@ class Table(Generic[P]):
             store.save([tuned.to_dict() for tuned in found], self._machine())
 
     def known(self, case: Case | GpuCase) -> Tuned[P] | None:
-        """What was tuned for exactly this."""
+        """The entry for exactly this case."""
         if not self._loaded:
             self._load()
         return self._of_sizes(case.sizes).get(case)
@@ -150,7 +150,7 @@ class Table(Generic[P]):
                 self._give_up(error)
 
     def _of_sizes(self, sizes: Sizes) -> dict[Case | GpuCase, Tuned[P]]:
-        """What was tuned for graphs of these sizes."""
+        """The entries for graphs of these sizes."""
         with _lock:
             found = self._by_size.get(sizes, {})
             if sizes in self._unread:
@@ -159,13 +159,13 @@ class Table(Generic[P]):
                 except ArgumentError as error:
                     self._give_up(error)
                     return found
-                # What was tuned in this process is newer than what was read.
+                # Plans tuned in this process are newer than those in the file.
                 found = {tuned.case: tuned for tuned in read} | found
                 self._by_size[sizes] = found
             return found
 
     def _give_up(self, error: Exception) -> None:
-        """The file is damaged: nothing more of it is used."""
+        """Discards a damaged file: nothing more of it is used."""
         self._unread.clear()
         changes.note()
         store.set_aside(str(error), self._machine())
@@ -175,12 +175,12 @@ def _kept(entry: Any) -> Tuned[Any]:
     """An entry of the file.
 
     Raises:
-        ArgumentError: It is none, or its plan would change results by more than the order of sums does: such
-            plans are never written.
+        ArgumentError: It is invalid, or its plan would change results by more than the order of sums does:
+            such plans are never written.
     """
     tuned = Tuned.from_dict(entry)
     if isinstance(tuned.plan, CpuPlan) and tuned.plan.storage != "same":
         raise ArgumentError(
-            f"tuned plan: it rounds features to {tuned.plan.storage}, and nobody allowed that."
+            f"tuned plan: it rounds features to {tuned.plan.storage}, and the user did not allow that."
         )
     return tuned

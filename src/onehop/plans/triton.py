@@ -8,7 +8,7 @@ from onehop.plans.plan import Plan
 
 VARIANTS = ("kernels", "torch_csr", "blocks")
 ORDERINGS = ("none", "degree", "rcm", "community", "metis")
-# What the compilers can take: powers of two, and no more than 32 warps (1024 threads).
+# Limits of the compilers: powers of two, and no more than 32 warps (1024 threads).
 _POWERS = {"rows_per_program": 1024, "block_edges": 1024, "block_features": 4096, "num_warps": 32}
 # Programs count edges with 32 bits, and windows have 16 times as many columns.
 _MOST_EDGES = 1 << 26
@@ -17,35 +17,35 @@ _RANGES = {"split_edges": (1, _MOST_EDGES), "short_edges": (0, _MOST_EDGES), "nu
 
 @dataclass(frozen=True, slots=True)
 class TritonPlan(Plan):
-    """How the GPU kernels go over a graph.
+    """Parameters of the GPU kernels.
 
     A tile is what a program reads at a time: some edges of some rows, times some columns. All plans give the
     same result, up to the rounding of sums that are added in another order.
 
     Attributes:
-        split_edges: Rows longer than this are cut into even pieces of at most so many edges, a program each;
-            a second pass adds up the pieces in their order.
-        short_edges: Rows (and pieces) of at most so many edges are short. Several short rows of like length
-            share a program, which takes one edge of each at a time. Others have a program of their own.
+        split_edges: Rows longer than this are split into even pieces of at most this many edges, one program
+            each; a second pass adds up the pieces in their order.
+        short_edges: Rows (and pieces) of at most this many edges are short. Several short rows of similar
+            length share a program, which processes one edge of each at a time. Others have their own program.
         rows_per_program: Short rows in a program. A power of two.
         block_edges: Edges that a longer row's program reads at a time. A power of two.
-        block_features: Most columns of a program; wider rows take several. A power of two.
+        block_features: Most columns of a program; wider rows use several. A power of two.
         num_warps: Groups of 32 (on AMD 64) threads in a program. A power of two.
-        num_stages: How many tiles are under way at a time; 1 leaves the loop over edges as it is written.
-        variant: "kernels" (onehop's own), or one of two others, each for some operands; all else takes the
-            kernels.
-            "torch_csr": sums and means through torch's sparse matrices (on NVIDIA's GPUs cuSPARSE's), which
-            are kept in both directions; of float32 and float64 with one weight an edge or none, of 16 bits
-            without weights where the result has 16 bits too. In which order torch adds is its own affair.
+        num_stages: Number of tiles in flight; 1 disables software pipelining.
+        variant: "kernels" (onehop's own), or one of two others, each for some operands; all other operands
+            use the kernels.
+            "torch_csr": sums and means through torch's sparse matrices (cuSPARSE on NVIDIA GPUs), which are
+            kept in both directions; for float32 and float64 with at most one weight an edge, for 16 bits
+            without weights if the result has 16 bits too. Torch does not specify its order of addition.
             "blocks": tensor cores over windows of 16 rows, in both directions; sums and means of 16-bit
-            features with one weight an edge or none, and ``attention`` of 16-bit features with heads of at
-            most 128 columns, where edges bring no features and no weights are asked for. A window is cut
-            where it has more than 16 * ``split_edges`` columns, and ``block_edges`` (at least 16) of them
-            are read at a time; ``short_edges``, ``rows_per_program`` and ``ordering`` say nothing here.
-        ordering: The order in which rows become work: "none" (as they come), "degree", "rcm", "community" or
-            "metis" (:mod:`onehop.graph.orders`). Rows whose programs run at the same time then share more
-            of their sources. They are written to where they belong, so neither features nor results are
-            moved. Of the kernels alone.
+            features with at most one weight an edge, and ``attention`` of 16-bit features with heads of at
+            most 128 columns, without edge features and returned weights. A window is split where it has more
+            than 16 * ``split_edges`` columns, and ``block_edges`` (at least 16) of them are read at a time;
+            ``short_edges``, ``rows_per_program`` and ``ordering`` are ignored here.
+        ordering: The order in which rows become work: "none" (unchanged), "degree", "rcm", "community" or
+            "metis" (:mod:`onehop.graph.orders`). Rows whose programs run at the same time then share more of
+            their sources. They are written to their own places, so neither features nor results are moved.
+            For the kernels only.
     """
 
     split_edges: int = 256
@@ -77,9 +77,9 @@ class TritonPlan(Plan):
 
     @property
     def mapping(self) -> Literal["neighbour", "feature"]:
-        """What the threads of a program share out.
+        """The quantity that the threads of a program share.
 
-        "feature": columns alone, with each row's edges taken one after the other, which is so where all rows
-        are short; else "neighbour": the edges of longer rows too.
+        "feature": columns only, with each row's edges processed one after the other, which is the case if all
+        rows are short; else "neighbour": the edges of longer rows too.
         """
         return "feature" if self.short_edges >= self.split_edges else "neighbour"

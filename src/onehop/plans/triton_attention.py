@@ -1,6 +1,6 @@
-"""The GPU plan of attention that is used where nothing was tuned: O(1), from sizes alone.
+"""The GPU plan of attention for untuned cases: O(1), from sizes only.
 
-Its constants follow from what the compilers report of registers; no GPU has timed them.
+Its constants follow from the compilers' reports of registers; they have not been timed on a GPU.
 """
 
 from functools import lru_cache
@@ -12,11 +12,11 @@ _WARP = 32
 # The backward sweeps hold about six tiles in 32 bits; with eight numbers of each, a thread stays within 128
 # registers, and 16-bit rows are still loaded 16 bytes at a time.
 _NUMBERS_PER_THREAD = 8
-# In double precision, and where edges have features, a thread has what it loads at a time.
+# In double precision, and with edge features, a thread holds one load at a time.
 _LOADED_BYTES = 16
-# All heads of a row are taken together up to this width, so that edges are read once.
+# All heads of a row are processed together up to this width, so that edges are read once.
 _MOST_FEATURES = 512
-# More would have to wait for each other where the lanes of a row are put together.
+# More would be serialised where the lanes of a row are combined.
 _WARPS = 2
 _MOST_LANES = 32
 _MOST_WARPS = 16
@@ -32,7 +32,7 @@ def default_attention_plan(heads: int, width: int, itemsize: int, edges: bool) -
         heads: H.
         width: Columns of a head; the wider of keys and values.
         itemsize: Bytes of a number.
-        edges: Whether edges bring features, which take registers too.
+        edges: Whether edges have features, which need registers too.
     """
     numbers = _NUMBERS_PER_THREAD if itemsize < 8 and not edges else _LOADED_BYTES // itemsize
     per_warp = _WARP * numbers

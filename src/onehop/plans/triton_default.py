@@ -1,7 +1,7 @@
-"""The GPU plan that is used where nothing was tuned: O(1), from sizes and mean degree alone.
+"""The GPU plan for untuned cases: O(1), from sizes and mean degree only.
 
-Its constants follow from the hardware's documented sizes and from what the compilers report of registers and
-loads; no GPU has timed them.
+Its constants follow from the hardware's documented sizes and from the compilers' reports of registers and
+loads; they have not been timed on a GPU.
 """
 
 from functools import lru_cache
@@ -9,13 +9,13 @@ from functools import lru_cache
 from onehop.plans.triton import TritonPlan
 
 _WARP = 32
-# A thread loads 16 bytes at a time, and has up to four such loads under way, to cover each other's waiting;
-# of no more numbers than it has registers for: two sums of 32 bits for each, and what is loaded.
+# A thread loads 16 bytes at a time, and has up to four such loads in flight, to hide latency; for no more
+# numbers than it has registers for: two 32-bit sums for each, and the loaded data.
 _BYTES_PER_THREAD = 64
 _NUMBERS_PER_THREAD = 16
-# A row's part in a program: what one warp loads at a time.
+# A row's part in a program: the amount that one warp loads at a time.
 _ROW_BYTES = 16 * _WARP
-# From so many edges a row on, programs of four warps have enough to do.
+# From this many edges a row on, programs of four warps have enough work.
 _MANY_EDGES = 64
 _MOST_LANES = 32
 # Writing and reading back a piece's sums is less than one percent of reading its edges' rows.
@@ -24,7 +24,7 @@ _SPLIT_EDGES = 256
 
 @lru_cache(maxsize=4096)
 def default_triton_plan(width: int, itemsize: int, rows: int, edges: int) -> TritonPlan:
-    """Tiles of at most 64 bytes and 16 numbers a thread; rows longer than 256 edges are cut.
+    """Tiles of at most 64 bytes and 16 numbers a thread; rows longer than 256 edges are split.
 
     Args:
         width: Columns.
@@ -48,5 +48,5 @@ def default_triton_plan(width: int, itemsize: int, rows: int, edges: int) -> Tri
 
 
 def power_of_two(number: int) -> int:
-    """The least power of two that is not less."""
+    """The smallest power of two that is not smaller."""
     return 1 << max(number - 1, 0).bit_length()

@@ -1,4 +1,4 @@
-"""Plans that were tuned for this processor, as the CPU backend looks them up."""
+"""Tuned plans for this processor, as the CPU backend looks them up."""
 
 import torch
 
@@ -18,7 +18,7 @@ def find(
 ) -> Found[CpuPlan] | None:
     """The plan to use for this call; None if nothing was tuned.
 
-    O(1) on top of the graph's statistics, which are looked at only where a graph of the same sizes was tuned.
+    O(1) on top of the graph's statistics, which are needed only if a graph of the same sizes was tuned.
     See :meth:`onehop.plans.table.Table.find` for plans with an order.
     """
     if not _table.knows((graph.num_src, graph.num_dst, graph.num_edges)):
@@ -31,12 +31,12 @@ def find(
 
 
 def install(found: list[Tuned[CpuPlan]], keep: bool = True) -> None:
-    """Puts plans to use in this process, and, with ``keep``, on disk for later ones."""
+    """Installs plans in this process, and, with ``keep``, on disk for later ones."""
     _table.install(found, keep)
 
 
 def known(case: Case) -> Tuned[CpuPlan] | None:
-    """What was tuned for exactly this."""
+    """The entry for exactly this case."""
     return _table.known(case)
 
 

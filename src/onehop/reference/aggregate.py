@@ -1,4 +1,4 @@
-"""What ``onehop.aggregate`` computes."""
+"""Naive ``onehop.aggregate``."""
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ def aggregate(
             tie when the extremum is exactly 0.
         src_scale: [num_src], multiplies the rows of x.
         dst_scale: [num_dst], multiplies the rows of the result.
-        multiply: What the weight w does to a row m: "mul" w * m, "add" m + w, "sub" m - w, "copy" m,
+        multiply: Effect of the weight w on a row m: "mul" w * m, "add" m + w, "sub" m - w, "copy" m,
             "sigmoid" sigmoid(w) * m.
 
     Returns:

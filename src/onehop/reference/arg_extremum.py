@@ -1,4 +1,4 @@
-"""What ``onehop.ops.arg_extremum`` computes."""
+"""Naive ``onehop.ops.arg_extremum``."""
 
 import math
 
@@ -22,11 +22,11 @@ def arg_extremum(
         num_dst: Number of destinations.
         weight: [E], or [E, H] for x with heads; None means 1.
         reduce: "max" or "min".
-        last: Of the edges that tie the one of the highest number wins, else that of the lowest.
+        last: Whether the tied edge with the highest number wins, else the one with the lowest.
 
     Returns:
-        [num_dst, F] or [num_dst, H, D]: the extrema, which pass over NaN; minus infinity (plus, for min)
-        where nothing wins. And the winners, int64, of the same shape: numbers of edges, -1 for none. Without
+        [num_dst, F] or [num_dst, H, D]: the extrema, which ignore NaN; minus infinity (plus, for min) where
+        nothing wins. And the winners, int64, of the same shape: numbers of edges, -1 for none. Without
         ``last`` a message must be larger than minus infinity to win.
     """
     source, target = edge_index[0].long(), edge_index[1].long()

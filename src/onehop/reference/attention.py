@@ -1,4 +1,4 @@
-"""What ``onehop.gat``, ``onehop.gatv2`` and ``onehop.attention`` compute."""
+"""Naive ``onehop.gat``, ``onehop.gatv2`` and ``onehop.attention``."""
 
 import math
 
@@ -23,18 +23,18 @@ def gat(
     edge_mask: Tensor | None = None,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Scores are sums of numbers of the nodes (and edges), through a leaky relu.
+    """GAT: the scores are sums of per-node (and per-edge) scores, through a leaky relu.
 
     Args:
         edge_index: [2, E], sources above destinations.
         x: [num_src, H, D].
         score_src: [num_src, H].
         score_dst: [num_dst, H].
-        negative_slope: Of the leaky relu.
+        negative_slope: Slope of the leaky relu.
         dropout: Probability of dropping a weight.
         edge_score: [E, H]; None means 0.
         edge_mask: [E, H], multiplies the weights; None means 1.
-        seed: Of the dropout.
+        seed: Seed of the dropout.
 
     Returns:
         The output [num_dst, H, D] and the weights [E, H], after dropout and mask.
@@ -60,18 +60,18 @@ def gatv2(
     edge_mask: Tensor | None = None,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Scores are ``att . leaky_relu(x_src[j] + x_dst[i] + edge)``.
+    """GATv2: the scores are ``att . leaky_relu(x_src[j] + x_dst[i] + edge)``.
 
     Args:
         edge_index: [2, E], sources above destinations.
         x_src: [num_src, H, D].
         x_dst: [num_dst, H, D].
         att: [H, D].
-        negative_slope: Of the leaky relu.
+        negative_slope: Slope of the leaky relu.
         dropout: Probability of dropping a weight.
         edge: [E, H, D], or the pair [E, K] and [H * D, K] whose product it is; None means 0.
         edge_mask: [E, H], multiplies the weights; None means 1.
-        seed: Of the dropout.
+        seed: Seed of the dropout.
 
     Returns:
         The output [num_dst, H, D] and the weights [E, H], after dropout and mask.
@@ -98,7 +98,7 @@ def attention(
     edge_mask: Tensor | None = None,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Scores are ``scale * query[i] . (key[j] + edge)``; the edge's features are added to the values too.
+    """Dot-product attention: the scores are ``scale * query[i] . (key[j] + edge)``; values get ``edge`` too.
 
     Args:
         edge_index: [2, E], sources above destinations.
@@ -109,7 +109,7 @@ def attention(
         dropout: Probability of dropping a weight.
         edge: [E, H, D], or the pair [E, K] and [H * D, K] whose product it is; None means 0.
         edge_mask: [E, H], multiplies the weights; None means 1.
-        seed: Of the dropout.
+        seed: Seed of the dropout.
 
     Returns:
         The output [num_dst, H, V] and the weights [E, H], before dropout and mask.

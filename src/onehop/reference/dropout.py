@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 _WORD = 0xFFFFFFFF
-# 2^32 divided by the golden ratio, rounded to odd: tells heads and the two rounds apart.
+# 2^32 divided by the golden ratio, rounded to odd: separates heads and the two rounds.
 _STEP = 0x9E3779B9
 
 
@@ -27,7 +27,7 @@ def mix(x: Tensor) -> Tensor:
 def dropout_mask(
     edges: int | Tensor, heads: int, probability: float, seed: int, dtype: torch.dtype
 ) -> Tensor:
-    """What each edge's weight is multiplied by: 0, or 1 / (1 - probability).
+    """The factor of each edge's weight: 0, or 1 / (1 - probability).
 
     With the halves (low, high) of 64-bit numbers: ``base = mix(mix(seed.low) ^ seed.high)``; for head h
     ``first = mix(base + h * step)`` and ``second = mix(first + step)``; edge e is kept where
@@ -35,11 +35,11 @@ def dropout_mask(
 
     Args:
         edges: Number of edges; an edge's number is its place in the caller's order. Or the numbers
-            themselves, [E], int64, where some of a graph's edges are asked for.
+            themselves, [E], int64, for a subset of a graph's edges.
         heads: Number of heads.
-        probability: Of being dropped, in [0, 1).
+        probability: Probability of being dropped, in [0, 1).
         seed: In [0, 2^63).
-        dtype: Of the result.
+        dtype: Dtype of the result.
 
     Returns:
         [E, H].

@@ -1,4 +1,4 @@
-"""What ``onehop.edge_softmax`` computes."""
+"""Naive ``onehop.edge_softmax``."""
 
 import torch
 from torch import Tensor
@@ -13,8 +13,9 @@ def edge_softmax(edge_index: Tensor, scores: Tensor, num_dst: int) -> Tensor:
         num_dst: Number of destinations.
 
     Returns:
-        Of the shape of ``scores``: exp(s - max) / (sum of exp(s - max) + 1e-16). A row of nothing but -inf,
-        and one with a NaN or +inf, becomes NaN.
+        The shape of ``scores``: exp(s - max) / (sum of exp(s - max) + 1e-16). A row with only -inf, and one
+        with
+        a NaN or +inf, becomes NaN.
     """
     target = edge_index[1].long()
     index = target if scores.dim() == 1 else target.unsqueeze(-1).expand_as(scores)

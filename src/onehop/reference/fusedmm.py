@@ -1,10 +1,10 @@
-"""What ``onehop.fusedmm`` computes."""
+"""Naive ``onehop.fusedmm``."""
 
 from torch import Tensor
 
 
 def fusedmm(edge_index: Tensor, dst: Tensor, src: Tensor, kernel: str, scale: float = 1.0) -> Tensor:
-    """One row an edge, weighed by its ends, summed over each destination.
+    """A message for every edge, weighted by its ends, summed over each destination.
 
     Args:
         edge_index: [2, E], sources above destinations.
@@ -12,7 +12,7 @@ def fusedmm(edge_index: Tensor, dst: Tensor, src: Tensor, kernel: str, scale: fl
         src: [num_src, F].
         kernel: "sigmoid": ``sigmoid(scale * dst . src) * src``; "tdist":
             ``(dst - src) / (1 + scale * |dst - src|^2)``; "dot": ``scale * (dst . src) * src``.
-        scale: See there.
+        scale: Factor in the formulas above.
 
     Returns:
         [num_dst, F].

@@ -1,4 +1,4 @@
-"""What ``onehop.sddmm`` computes."""
+"""Naive ``onehop.sddmm``."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Which plan is best: statistics, a cost model, measurements, and the store that keeps what was found."""
+"""Choice of the best plan: statistics, a cost model, measurements, and the store of results."""
 
 from onehop.tuner.interruption import TuningInterrupted
 from onehop.tuner.result import CurvePoint, TuningResult

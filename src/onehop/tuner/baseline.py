@@ -1,4 +1,4 @@
-"""What torch itself offers for the same operation: its sparse CSR, with the matrix made ready beforehand."""
+"""The baseline of each operation: torch's sparse CSR, with the matrix built beforehand."""
 
 import warnings
 from collections.abc import Callable
@@ -14,14 +14,14 @@ _REDUCE = {"max": "amax", "min": "amin"}
 def torch_csr(
     graph: Graph, op: str, reduce: str, transposed: bool, width: int, dtype: torch.dtype
 ) -> Callable[[], Tensor] | None:
-    """A call of ``torch.sparse.mm`` that computes the same; None where torch has none.
+    """A call of ``torch.sparse.mm`` with the same result; None where torch has none.
 
-    The transposed matrix is made ready too, which torch's own backward pass does anew in every call.
+    The transposed matrix is built beforehand too; torch's own backward pass builds it in every call.
     """
     if op != "aggregate" or dtype not in (torch.float32, torch.float64):
         return None
     if reduce in _REDUCE and transposed:
-        return None  # the gradient of its extrema takes another way
+        return None  # the gradient of its extrema does not use sparse.mm
     csr = graph.transposed_csr if transposed else graph.csr
     values = torch.ones(csr.edges, dtype=dtype, device="cpu")
     if reduce == "mean":

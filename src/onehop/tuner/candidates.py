@@ -1,4 +1,4 @@
-"""The values worth trying for each field of a plan: from the graph's figures and the caches there are."""
+"""The values worth trying for each field of a plan, from the graph's statistics and the caches' sizes."""
 
 import torch
 
@@ -14,19 +14,17 @@ Axes = dict[str, tuple[int | bool | str, ...]]
 _PREFETCHES = (0, 4, 8, 16, 32, 64)
 _ITEMS = (512, 2048, 8192, 32768)
 _LINE_BYTES = 64
-# Tiles of fewer bytes of a row cost more to jump to than they are.
+# Narrower tiles of a row cost more in jumps than they save.
 _LEAST_TILE_BYTES = 128
-# Orders do not pay where one thread's cache holds x, or on graphs too small to notice.
+# Orders do not pay where one thread's cache holds x, or on small graphs.
 _LEAST_ORDERED_EDGES = 1 << 15
 _ORDERS = ("community", "rcm", "degree")
-# Hubs' rows are to answer most of the reads: below, packing them moves too little out of the others' way.
-_HUBS_READS = 0.5
-# One thread is worth a try up to this many times the work below which the default takes one.
+# One thread is worth a try up to this many times the work below which the default uses one.
 _SERIAL_RANGE = 32
 
 
 def start(graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> CpuPlan:
-    """The default plan, where every search begins."""
+    """The default plan, where every search starts."""
     sources, rows = (graph.num_src, graph.num_dst)
     if operation.transposed:
         sources, rows = rows, sources
@@ -42,15 +40,15 @@ def axes(
     vector_bytes: int,
     lossy: bool,
 ) -> Axes:
-    """For each field that matters here the values to try, those with most at stake first.
+    """For each field that matters here, the values to try; the most influential fields first.
 
     Args:
         graph: The graph.
         operation: One of its directions.
         width: Columns.
-        dtype: Of the features.
+        dtype: Dtype of the features.
         threads: torch's number.
-        vector_bytes: Of the kernels' registers.
+        vector_bytes: Size of the kernels' registers.
         lossy: Whether features may be rounded to 16 bits.
     """
     default = start(graph, operation, width, dtype)
@@ -65,16 +63,14 @@ def axes(
         found["ordering"] = ("none", *_ORDERS)
     if sources <= MOST_NARROW_SOURCES:
         found["index"] = INDICES
-    if dtype == torch.float32 and sources * row_bytes > processor.last_level_cache_bytes() > 0:
-        found["hub_cache"] = (0, *_hubs(graph, operation.transposed, row_bytes))
     found["column_tile"] = _tiles(sources, edges, width, dtype.itemsize, default.column_tile)
     found["prefetch"] = tuple(sorted({*_PREFETCHES, default.prefetch}))
     found["prefetch_hint"] = PREFETCH_HINTS
-    # A result that the caches hold is read from them by what follows, which no measurement here would see.
+    # The next operation reads a cached result from the cache, which no measurement here would see.
     if row_bytes % _LINE_BYTES == 0 and rows * row_bytes > processor.last_level_cache_bytes() // 2:
         found["nontemporal"] = (False, True)
     vectors = -(-row_bytes // vector_bytes)
-    # Half the registers and a quarter; other values cut rows into blocks no evener.
+    # Half the registers and a quarter; other values do not divide rows more evenly.
     found["register_block"] = (0, *(block for block in (8, 4) if vectors > block))
     # Fewer pieces than threads would leave some idle.
     items = [size for size in _ITEMS if edges // size >= 4 * threads or size == default.edges_per_item]
@@ -86,15 +82,6 @@ def axes(
         for name, values in found.items()
         if name in operation.axes and set(values) != {values[0]}
     }
-
-
-def _hubs(graph: Graph, transposed: bool, row_bytes: int) -> list[int]:
-    """As many hubs as half of the second cache and a quarter of the last hold, where they get most reads."""
-    caches = processor.caches()
-    sizes = {caches.get(2, 0) // 2, processor.last_level_cache_bytes() // 4}
-    reads = (graph.in_degrees if transposed else graph.out_degrees).sort(descending=True).values.cumsum(0)
-    counts = sorted(size // row_bytes for size in sizes if row_bytes <= size < len(reads) * row_bytes)
-    return [count for count in counts if reads[count - 1] >= _HUBS_READS * graph.num_edges]
 
 
 def _tiles(sources: int, edges: int, width: int, itemsize: int, default: int) -> tuple[int, ...]:

@@ -1,21 +1,19 @@
-"""What a plan is expected to take, from the order of reads and the machine's speeds.
+"""Predicted time of a plan, from the order of reads and the machine's speeds.
 
-``time = passes * (edges * row + index) + writes + hubs + pieces``
+``time = passes * (edges * row + index) + writes + pieces``
 
-- ``passes``: how often the graph is gone over, width / column tile.
-- ``row``: the time of reading one row's tile, the mean over caches and memory of
-  :meth:`~onehop.tuner.speeds.Speeds.row_s`, each weighed with the share of reads that is answered there
-  (:meth:`~onehop.tuner.locality.Locality.miss_share` of that cache). The nearest cache's time stands for the
-  arithmetic as well.
+- ``passes``: number of passes over the graph, width / column tile.
+- ``row``: the time of reading one row's tile: the mean over caches and memory of
+  :meth:`~onehop.tuner.speeds.Speeds.row_s`, each weighted by the share of reads that it serves
+  (:meth:`~onehop.tuner.locality.Locality.miss_share` of that cache). The nearest cache's time includes the
+  arithmetic.
 - ``index``: 4 bytes an edge (2 with narrow columns) and 8 a row, at the speed of memory.
-- ``writes``: the result, twice where it passes through the caches to memory, once where it goes past them;
-  and where it passes through them in another order, the jump to each row.
-- ``hubs``: where they are laid side by side, their rows are read and written once more. What is gained by
-  it, fewer pages, is left out below; so the model alone never chooses it.
-- ``pieces``: handing out work, the idle end of the last round, and waking threads.
+- ``writes``: the result, counted twice if it passes through the caches to memory, once if it bypasses them;
+  and if it passes through them in another order, the jump to each row.
+- ``pieces``: scheduling of items, idle threads at the end, and waking threads.
 
-Left out: pages (TLB), the banks of memory, and how rows fall onto sets of a cache. So the model ranks plans;
-what they take is measured.
+Not modelled: pages (TLB), the banks of memory, and the mapping of rows to sets of a cache. So the model ranks
+plans; their times are measured.
 """
 
 from dataclasses import dataclass
@@ -26,12 +24,12 @@ from onehop.plans import CpuPlan
 from onehop.tuner.locality import Locality
 from onehop.tuner.speeds import ITEM_S, WAKE_S, Speeds
 
-# Of a cache, for the rows of x; the rest holds indices, results and what else runs.
+# Share of a cache for the rows of x; the rest holds indices, results and other data.
 CACHE_SHARE = 0.75
 _INDEX_BYTES, _POINTER_BYTES = {"int32": 4, "int16": 2}, 8
 _LINE_BYTES = 64
 _BFLOAT16_BYTES = 2
-# No machine reads slower: speeds that were measured while others kept the machine busy are not believed.
+# No machine reads slower: speeds that were measured while the machine was busy are ignored.
 _SLOWEST_BPS = 1e9
 
 
@@ -44,8 +42,8 @@ class CostModel:
         transposed: Whether rows are sources.
         width: Columns.
         itemsize: Bytes of a number of x.
-        speeds: Of the machine.
-        vector_bytes: Of the kernels' registers.
+        speeds: Speeds of the machine.
+        vector_bytes: Size of the kernels' registers.
         reads_two: Whether each edge reads a row of two tensors, as gradients of extrema and attention do.
     """
 
@@ -69,7 +67,7 @@ class CostModel:
         return self.graph.num_src if self.transposed else self.graph.num_dst
 
     def locality(self, ordering: str) -> Locality:
-        """The locality of an order, which is made for that if it is not there yet."""
+        """The locality of an order, which is made first if needed."""
         if ordering not in self.localities:
             csr = ordered_csr(self.graph, ordering, self.transposed)
             self.localities[ordering] = Locality.of(csr.col, self.sources)
@@ -90,14 +88,10 @@ class CostModel:
         items = 1 + edges // plan.edges_per_item
         time += passes * items * ITEM_S / threads
         if threads > 1:
-            # When work runs out, each thread but one waits for half a piece, or shares too few pieces.
+            # At the end, each thread but one waits for half an item, or there are too few items.
             time += time / max(items, threads) * (threads - 1) / 2 + passes * WAKE_S
         if plan.storage == "bfloat16":
             time += self.sources * self.width * (self.itemsize + itemsize) / speeds.write_bps
-        if plan.hub_cache:
-            hubs, row_bytes = min(plan.hub_cache, self.sources), self.width * self.itemsize
-            far = speeds.row_s(len(speeds.levels), row_bytes, plan.prefetch) * slower
-            time += hubs * (far + row_bytes / speeds.write_bps)
         return min(time, edges * self.width * itemsize / _SLOWEST_BPS + WAKE_S)
 
     def _row_s(self, plan: CpuPlan, tile_bytes: int) -> float:
@@ -108,7 +102,7 @@ class CostModel:
         share = CACHE_SHARE * self._sets_share(tile_bytes)
         for level, size in enumerate(speeds.levels):
             rows = share * size / read_bytes
-            # Threads share the last cache, each somewhere else in the order; the others are their own.
+            # Threads share the last cache, at different places of the order; the other caches are private.
             streams = threads if level == len(speeds.levels) - 1 else 1
             misses = locality.miss_share(rows, streams)
             misses = min(missed, misses)
@@ -117,14 +111,14 @@ class CostModel:
         total += missed * speeds.row_s(len(speeds.levels), read_bytes, plan.prefetch)
         vectors = -(-tile_bytes // self.vector_bytes)
         blocks = -(-vectors // plan.register_block) if plan.register_block else 1
-        # Every further block goes over the edges once more, and finds them near.
+        # Every further block iterates over the edges once more, and finds them in the cache.
         return total + (blocks - 1) * speeds.row_s(0, _LINE_BYTES, plan.prefetch)
 
     def _sets_share(self, tile_bytes: int) -> float:
-        """The share of a cache's sets onto which the lines of a tile fall.
+        """The share of a cache's sets to which the lines of a tile map.
 
-        Which set holds a line follows from the last bits of its number. Rows of 2^k lines (times an odd
-        number) all begin at the same k bits, so a tile of fewer lines leaves the other sets empty.
+        The set of a line follows from the last bits of its number. Rows of 2^k lines (times an odd number)
+        all begin at the same k bits, so a tile of fewer lines leaves the other sets unused.
         """
         row_bytes = self.width * self.itemsize
         if row_bytes % _LINE_BYTES:

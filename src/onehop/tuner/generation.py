@@ -1,7 +1,7 @@
-"""Generated kernels as further candidates: what to fix, and the race against the built-in ones.
+"""Generated kernels as further candidates: the constants to fix, and the race against the built-in kernels.
 
-What a kernel fixes beyond width and dtype is measured, and follows from the class of the graph: the distance
-and the hint of prefetching from where its rows lie, the number of chains from how many edges they have.
+Constants beyond width and dtype are measured, and follow from the class of the graph: prefetch distance and
+hint from the location of its rows, the number of chains from their number of edges.
 """
 
 import dataclasses
@@ -21,25 +21,25 @@ from onehop.tuner.search import Search
 
 # Operations whose kernels have a template.
 KINDS = ("sum", "extremum")
-# Registers that sums may fill: all but what addresses, factors and messages need.
+# Registers available for sums: all but those for addresses, factors and messages.
 _REGISTERS, _MORE_REGISTERS, _SPARE_REGISTERS = 16, 32, 4
-# Several chains pay where a row has so few vectors that the next addition would wait for the one before it.
+# Several chains pay where a row has so few vectors that the next addition would wait for the previous one.
 _CHAINED_VECTORS, _CHAINS = 4, (1, 2, 4)
 _KEEPS = ("t0", "t1", "t2", "nta")
-# What the hints of a plan are called there.
+# The compiler's names of a plan's hints.
 _HINTS = {"L1": "t0", "L2": "t1"}
 _LONGEST_COMPILE_S = 60.0
 _TOLERANCE = 1e-4
 
 
 class Generation:
-    """One attempt, for one direction at one width, beside the plan that a search ended with.
+    """One attempt, for one direction at one width, besides the plan that a search ended with.
 
     Args:
-        case: What the search was for.
-        search: A search that is over.
-        call: What it measured.
-        dtype: Of the features.
+        case: The case of the search.
+        search: A finished search.
+        call: The call that it measured.
+        dtype: Dtype of the features.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Generation:
         self._expected: Tensor | None = None
 
     def run(self) -> tuple[str, bool]:
-        """Makes kernels and races them; the search's best plan names one of them if it won.
+        """Builds kernels and races them; the search's best plan names one of them if it won.
 
         Returns:
-            What came of it, as a sentence, and whether one was measured.
+            The outcome, as a sentence, and whether a kernel was measured.
         """
         if self.case.operation not in KINDS:
             return f"kernels are generated for sums and extrema, not for {self.case.operation}", False
@@ -84,7 +84,7 @@ class Generation:
         return [plan for spec in specs if (plan := self._ready(compiler, spec)) is not None]
 
     def _first(self) -> list[Spec]:
-        """Everything fixed as the plan has it, with one chain and with more."""
+        """Specs with the plan's values, with one chain and with more."""
         columns = self.built_in.column_tile or self.case.width
         columns = min(columns, self.case.width)
         vector_bytes = native.extension.vector_bytes()
@@ -115,9 +115,9 @@ class Generation:
         ]
 
     def _ready(self, compiler: Compiler, spec: Spec) -> CpuPlan | None:
-        """The plan with this kernel; None if there is no time for it, or something is wrong with it.
+        """The plan with this kernel; None if there is no time for it, or it failed.
 
-        A compiler that was at fault once is not called again.
+        A compiler that failed once is not called again.
         """
         left = self.search.seconds_left()
         if left <= 0 or self.fault:

@@ -1,17 +1,17 @@
-"""Ctrl-C while plans are tuned."""
+"""Interruption of tuning by Ctrl-C."""
 
 from onehop.tuner.result import TuningResult
 
 
 class TuningInterrupted(KeyboardInterrupt):
-    """Tuning was interrupted; what was confirmed by then is kept.
+    """Tuning was interrupted; confirmed results are kept.
 
     Args:
-        result: What is known.
-        on_disk: Whether it is kept for later processes, too.
+        result: The results so far.
+        on_disk: Whether they are kept for later processes, too.
 
     Attributes:
-        result: What was confirmed.
+        result: The confirmed results.
     """
 
     def __init__(self, result: TuningResult, on_disk: bool) -> None:
@@ -23,4 +23,4 @@ class TuningInterrupted(KeyboardInterrupt):
             told = f"{len(confirmed)} {plans} confirmed and {'is' if len(confirmed) == 1 else 'are'} {kept}"
         else:
             told = "no plan was confirmed, the default plans are used"
-        super().__init__(f"onehop.tune: interrupted; {told}. Tune again to go on.")
+        super().__init__(f"onehop.tune: interrupted; {told}. Tune again to continue.")

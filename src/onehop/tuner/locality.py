@@ -1,4 +1,4 @@
-"""How often a source's row is still in a cache of a given size: reuse times of a sample, and footprints.
+"""Share of reads that find a row in a cache of a given size: sampled reuse times, and footprints.
 
 The kernels read the rows of x in the order of the graph's columns. For each read of a sampled row, the reuse
 time is the number of reads since the last one of the same row. From the reuse times follows the footprint,
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# About so many reads are looked at, however many there are.
+# About as many reads are sampled, however many there are.
 SAMPLED_READS = 1 << 19
 _WINDOWS = 96
 # Knuth's multiplicative hash.
@@ -28,8 +28,8 @@ class Locality:
     """Reuse in one order of reads.
 
     Attributes:
-        reads: How many reads there are.
-        rows: How many different rows are read, as the sample has it.
+        reads: Number of reads.
+        rows: Number of different rows that are read, estimated from the sample.
         windows: Ascending window lengths, in reads.
         footprints: Different rows in a window, for each length.
         longer: Share of the reads whose reuse time exceeds each length, first reads among them.
@@ -60,16 +60,16 @@ class Locality:
         absent = sum(_excess(times, windows) for times in (reuse, first, last))
         footprints = (len(first) - absent / (reads - windows + 1)) / kept_share
         beyond = len(reuse) - np.searchsorted(np.sort(reuse), windows, side="right")
-        # Of the reads that the sample should have: hubs that it missed would have been hits (SHARDS-adj).
+        # Relative to the expected sample size: hubs that it missed would have been hits (SHARDS-adj).
         longer = np.minimum((beyond + len(first)) / (kept_share * reads), 1.0)
         return cls(reads, len(first) / kept_share, windows, np.maximum.accumulate(footprints), longer)
 
     def miss_share(self, cache_rows: float, streams: int = 1) -> float:
-        """The share of reads that miss a cache of so many rows, least recently used first out.
+        """The share of reads that miss an LRU cache of a given number of rows.
 
         Args:
             cache_rows: Rows that it holds.
-            streams: How many threads, each somewhere else in the same order, fill it together.
+            streams: Number of threads that fill it together, each at another place of the same order.
         """
         if self.rows == 0 or cache_rows >= self.rows:
             return 0.0
@@ -80,7 +80,7 @@ class Locality:
 
 
 def _sample(col: Tensor, num_src: int, reads: int) -> tuple[float, Tensor, Tensor]:
-    """The share of rows that is kept, and the reads of those: their positions and rows."""
+    """The share of rows that is sampled, and the reads of those: their positions and rows."""
     limit = 1 << _HASH_BITS
     kept = limit if reads <= SAMPLED_READS else max(1, limit * SAMPLED_READS // reads)
     if kept == limit:
@@ -92,7 +92,7 @@ def _sample(col: Tensor, num_src: int, reads: int) -> tuple[float, Tensor, Tenso
 
 
 def _excess(times: np.ndarray, windows: np.ndarray) -> np.ndarray:
-    """For each window, the sum of how much longer the longer times are."""
+    """For each window, the sum of the excess of longer times."""
     ordered = np.sort(times)
     sums = np.concatenate([[0.0], np.cumsum(ordered)])
     shorter = np.searchsorted(ordered, windows, side="right")

@@ -1,4 +1,4 @@
-"""What can be tuned on the CPU: each operation as a call on random operands, with the plan given."""
+"""The operations that can be tuned on the CPU: each a call on random operands, with the plan given."""
 
 import functools
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from onehop.tuner import calls
 from onehop.tuner.calls import Maker, Site
 
 REDUCTIONS = ("sum", "mean", "max", "min")
-# What `tune` calls them.
+# Values of ``op`` in `tune`.
 OPS = ("aggregate", "sddmm", "edge_softmax", "attention")
 FIELDS = (
     "prefetch",
@@ -23,11 +23,10 @@ FIELDS = (
     "threads",
     "ordering",
     "index",
-    "hub_cache",
     "storage",
 )
-# Of these, what the kernels of max and min heed.
-_EXTREMUM_FIELDS = tuple(name for name in FIELDS if name not in ("prefetch_hint", "storage", "hub_cache"))
+# The fields among these that the kernels of max and min use.
+_EXTREMUM_FIELDS = tuple(name for name in FIELDS if name not in ("prefetch_hint", "storage"))
 
 
 # One backend a plan, which keeps the calls that it prepares: what is measured is a warm call.
@@ -39,9 +38,9 @@ class Operation:
     """One direction of one operation.
 
     Attributes:
-        name: Of :data:`onehop.plans.cases.OPERATIONS`.
+        name: One of :data:`onehop.plans.cases.OPERATIONS`.
         transposed: Whether rows are sources.
-        axes: The fields of a plan that its kernel heeds.
+        axes: The fields of a plan that its kernel uses.
         reads_two: Whether each edge reads a row of two tensors.
         make: Draws operands for a graph, a width and a dtype; returns the call.
     """
@@ -54,7 +53,7 @@ class Operation:
 
 
 def operations(op: str, reduce: str, backward: bool) -> tuple[Operation, ...]:
-    """The directions that tuning ``op`` is about, forward first.
+    """The directions of tuning ``op``, forward first.
 
     Raises:
         ArgumentError: ``op`` or ``reduce`` is unknown.

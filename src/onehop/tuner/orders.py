@@ -7,7 +7,7 @@ from onehop.graph import Graph
 from onehop.tuner.candidates import Axes
 from onehop.tuner.search import Budget, Steps
 
-# Orders, the most promising first, are made as long as that takes no more of the time than this.
+# Orders, the most promising first, are made while that takes at most this share of the time.
 _SHARE = 0.25
 _S_PER_EDGE = 1.5e-7
 
@@ -15,17 +15,17 @@ _S_PER_EDGE = 1.5e-7
 def make_orders(
     graph: Graph, axes: Axes, make: Callable[[str], object], budget: Budget, tick: Callable[[], None]
 ) -> Steps[dict[str, float]]:
-    """Leaves the orders in the axes that can be made in time, and makes them.
+    """Makes the orders that the time allows, and removes the others from the axes.
 
     Args:
         graph: The graph.
-        axes: Values to try, by field; changed.
-        make: Makes an order of that name, and what else rows in that order need.
-        budget: The time there is.
+        axes: Values to try, by field; changed in place.
+        make: Makes the order of that name, and the arrays of rows in that order.
+        budget: The time available.
         tick: Called after each.
 
     Returns:
-        What each took, in seconds; one that was there already has to be made again in another process.
+        The time of each, in seconds; an order that existed must be made again in another process.
     """
     seconds: dict[str, float] = {}
     if "ordering" not in axes:

@@ -20,7 +20,7 @@ _DPI = 150
 
 
 def draw(result: "TuningResult", path: Path) -> None:
-    """Above: how many times faster than the default plan and than torch; below: 10^9 columns a second.
+    """Plots the speed-up over the default plan and over torch (above), and 10^9 columns a second (below).
 
     Raises:
         ArgumentError: Nothing was measured.
@@ -41,7 +41,7 @@ def draw(result: "TuningResult", path: Path) -> None:
     ratios.set_ylabel("times faster")
     ratios.set_ylim(bottom=0)
     ratios.legend(frameon=False)
-    # On GPUs the case tells the class of the graph; the figures are the graph's own.
+    # On GPUs the case gives the class of the graph; the figures are the graph's own.
     figures = result.entries[0].figures or result.entries[0].case.graph
     edges = int(figures.split(" ")[2])
     speed = [edges * point.width / point.tuned_s / 1e9 for point in points if point.tuned_s]

@@ -1,10 +1,10 @@
-"""The verdict of a last race: whether a plan beats another in interleaved repeats, by more than these spread.
+"""The verdict of a final race: whether one plan beats another by more than the spread of their times.
 
-A program that the machine interrupts takes many times as long, and one such sample must neither make a plan
-nor break one. So the verdict asks for enough pairs, and for all of a median, quartiles and shortest times:
-each of them is deaf to samples that the others hear. (With 30 of 100 samples interrupted, up to tenfold, a
-plan that is no better passes in one of a thousand races of nine pairs; in 8 of 100 by median and a quartile
-alone. In simulation, of independent samples.)
+A call that the machine interrupts takes many times as long, and one such sample must neither make a plan nor
+break one. So the verdict requires enough pairs, and all of a median, quartiles and shortest times: each is
+robust against samples that affect the others. (With 30 of 100 samples interrupted, up to tenfold, a plan that
+is no better passes in one of a thousand races of nine pairs; in 8 of 100 by median and a quartile only. In
+simulation, of independent samples.)
 """
 
 import math
@@ -12,22 +12,22 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# With fewer pairs nothing is called measured.
+# Fewer pairs count as not measured.
 LEAST_PAIRS = 5
-# A winner must be this many times as fast; less is not worth another plan.
+# A winner must be this many times as fast; a smaller gain is not worth another plan.
 WIN = 1.02
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How many times faster one plan was than another, in pairs of measurements.
+    """Speed-up of one plan over another, in pairs of measurements.
 
     Attributes:
         low: Lower quartile of the pairs' ratios.
         median: Their median.
         high: Their upper quartile.
-        shortest: The ratio of the shortest times, which nothing lengthened.
-        pairs: How many there were.
+        shortest: The ratio of the shortest times, which no interruption lengthened.
+        pairs: Number of pairs.
     """
 
     low: float
@@ -38,12 +38,12 @@ class Comparison:
 
     @property
     def spread(self) -> float:
-        """Between the quartiles."""
+        """Distance between the quartiles."""
         return 0.0 if self.low == self.high else self.high - self.low
 
     @property
     def proven(self) -> bool:
-        """Whether it is faster by more than the pairs spread, and by the shortest times too."""
+        """Return whether it is faster by more than the spread of the pairs, and by the shortest times too."""
         return (
             self.pairs >= LEAST_PAIRS
             and min(self.median, self.shortest) >= WIN
@@ -53,7 +53,7 @@ class Comparison:
 
 
 def compared(held: Sequence[float], challenger: Sequence[float]) -> Comparison | None:
-    """How many times faster the challenger was, by times taken in turns; None with too few of them.
+    """The challenger's speed-up, by interleaved times; None with too few of them.
 
     A plan that cannot run takes infinitely long.
     """

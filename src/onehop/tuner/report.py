@@ -1,15 +1,15 @@
-"""What the caller of a tuning is told of its progress."""
+"""Progress reports of tuning to its caller."""
 
 from collections.abc import Callable
 
 from onehop.tuner.search import Budget
 
-# Called with what is being done, and the share of the whole that is done, from 0 to 1.
+# Called with a description of the current step, and the completed share of the whole, from 0 to 1.
 Progress = Callable[[str, float], None]
 
 
-class Report:
-    """What the caller is told of the progress."""
+class ProgressReport:
+    """Progress reports to the caller."""
 
     def __init__(self, progress: Progress | None, budget: Budget) -> None:
         self._progress = progress
@@ -18,10 +18,10 @@ class Report:
         self.what = ""
 
     def __call__(self, what: str, done: float) -> None:
-        """Says so."""
+        """Reports a step."""
         if self._progress is not None:
             self._progress(what, done)
 
     def tick(self) -> None:
-        """Another measurement is done."""
+        """Counts another measurement."""
         self(self.what, min(1.0, max(0.0, 1.0 - self._budget.left() / self._whole)))

@@ -1,4 +1,4 @@
-"""One search: one direction of one operation at one width, with everything that belongs to it."""
+"""One search: one direction of one operation at one width."""
 
 import dataclasses
 import math
@@ -18,24 +18,24 @@ from onehop.tuner.cost_model import CostModel
 from onehop.tuner.generation import Generation
 from onehop.tuner.operations import Operation
 from onehop.tuner.orders import make_orders
-from onehop.tuner.report import Report
+from onehop.tuner.report import ProgressReport
 from onehop.tuner.search import Budget, Search, Steps
 from onehop.tuner.speeds import speeds
 
 # Calls shorter than this are repeated within one measurement.
 _SHORT_S = 2e-3
-# Longer ones are many times as long as a program waits for a processor that another one has.
+# Longer calls are many times as long as the wait for a processor that is busy with another program.
 _LONG_S = 0.1
-# How many plans the model may propose to begin with.
+# Number of plans that the model may propose at the start.
 _PROPOSED = 3
 _BASELINE_ROUNDS = 3
-# What the search may have of the time where kernels are to be generated afterwards.
+# Share of the time for the search where kernels are generated afterwards.
 _SEARCH_SHARE = 0.5
-# What the model must promise of a value to be believed.
+# A predicted gain must be this large to be trusted.
 _CONVINCING = 0.9
 
 
-class Run:
+class CpuRun:
     """Tuning of one direction at one width."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Run:
         lossy: bool,
         free: Sequence[str],
         budget: Budget,
-        report: Report,
+        report: ProgressReport,
         before: Tuned[CpuPlan] | None,
         codegen: bool = False,
     ) -> None:
@@ -74,7 +74,7 @@ class Run:
         )
 
     def search_plans(self, op: str, reduce: str, compared: bool = True) -> Steps[None]:
-        """Measures within the budget; stops after every measurement, and whatever else takes long."""
+        """Measures within the budget; yields after every measurement, and after every other long step."""
         default = candidates.start(self.graph, self.operation, self.case.width, self.dtype)
         if self.budget.left() < self.model.predict(default):
             self.search = self._new_search(default, lambda _: math.inf)
@@ -100,7 +100,7 @@ class Run:
         return Search(default, self.axes, measure, self.model.predict, share, self.report.tick)
 
     def make_orders(self) -> Steps[None]:
-        """Leaves the orders in the axes that can be made in time, and makes them."""
+        """Makes the orders that the time allows, and removes the others from the axes."""
         graph, transposed = self.graph, self.operation.transposed
         self.order_seconds = yield from make_orders(
             graph,
@@ -111,9 +111,9 @@ class Run:
         )
 
     def proposals(self, default: CpuPlan) -> list[CpuPlan]:
-        """What the model thinks best: field by field from the default, and the steps on the way.
+        """The model's best plans: field by field from the default, and the intermediate steps.
 
-        A field departs from the default where that promises more than the model errs.
+        A field departs from the default where the predicted gain exceeds the model's error.
         """
         best, steps = default, [default]
         for name, values in self.axes.items():
@@ -139,7 +139,7 @@ class Run:
         self.baseline_s = statistics.median(times) if len(times) == _BASELINE_ROUNDS else None
 
     def found(self) -> Tuned[CpuPlan] | None:
-        """What is known by now; None before the search began."""
+        """The best result so far; None before the search began."""
         search = self.search
         if search is None:
             return None
@@ -166,28 +166,25 @@ class Run:
         )
 
     def _drop_orders(self, chosen: str) -> None:
-        """Frees the arrays of orders that were tried and not taken."""
+        """Frees the arrays of orders that were rejected."""
         for key in [key for key in self.graph.ordered if key not in self.had and key[0] != chosen]:
             del self.graph.ordered[key]
 
     def _drop_columns(self, chosen: CpuPlan) -> None:
-        """Frees the copies of columns that were tried and not taken; who uses one makes it anew."""
+        """Frees the copies of columns that were rejected; they are rebuilt when needed."""
         transposed = self.operation.transposed
         for ordering in ("none", *(name for name, turned in self.graph.ordered if turned == transposed)):
             csr = ordered_csr(self.graph, ordering, transposed)
             for index in self.axes.get("index", ()):
                 if index == "int16" and (ordering, index) != (chosen.ordering, chosen.index):
                     csr.free_narrow_col()
-            for hubs in self.axes.get("hub_cache", ()):
-                if (ordering, hubs) != (chosen.ordering, chosen.hub_cache):
-                    csr.free_hub_cols(hubs)
 
 
 def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
-    """Seconds of one call; of short ones the lower median of as many as a measurement has room for.
+    """Seconds of one call; of short calls the lower median of as many as fit into one measurement.
 
-    The first one, whose threads may have to be woken on a processor that another program has, counts only
-    where calls are so long that this does not show.
+    The first call may have to wake threads on a processor that is busy with another program. It counts only
+    if calls are so long that this does not matter.
     """
     once = _seconds(call, plan)
     if once >= _LONG_S:

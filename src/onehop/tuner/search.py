@@ -1,13 +1,12 @@
 """The search: from the model's best plans to the measured best, one field of the plan after the other.
 
-Plans are measured in turns, so that a slow moment of the machine meets all alike, and compared by their
-shortest times, which disturbances do not shorten. What is given up early is what others have left behind by a
-margin, or what the model thinks hopeless. In the end the winner must prove itself against the default plan in
-a race of its own (:mod:`onehop.tuner.proof`); otherwise, or where there is no time for that, the default
-stays.
+Plans are measured in turns, so that a slow moment of the machine affects all alike, and compared by their
+shortest times, which disturbances do not lengthen. Plans are dropped early if they are behind by a margin, or
+if the model predicts far too long a time. In the end the winner must prove itself against the default plan in
+a separate race (:mod:`onehop.tuner.proof`); otherwise, or if there is no time for that, the default stays.
 
-A search is a generator, which stops after every measurement: it may be run at once (:func:`finish`), or go on
-a little at a time, whenever there is a moment.
+A search is a generator that yields after every measurement: it may run to its end at once (:func:`finish`),
+or in small steps.
 """
 
 import dataclasses
@@ -23,24 +22,24 @@ from onehop.plans.entry import P
 from onehop.tuner.candidates import Axes
 from onehop.tuner.proof import LEAST_PAIRS, Comparison, compared
 
-# A plan is left out of later rounds of a race when it is this much slower than the best.
+# A plan is dropped from later rounds of a race when it is this much slower than the best.
 _BEHIND = 1.06
-# A new value must be this much better: less is noise.
+# A new value must be better by this factor; less is noise.
 _GAIN = 1.01
-# The model's word that a plan takes this many times as long as the best is taken without measuring.
+# A plan that the model predicts to be slower than the best by this factor is not measured.
 _HOPELESS = 1.6
 _FIRST_ROUNDS, _MORE_ROUNDS, _FINAL_ROUNDS = 2, 3, 9
-# Of the time there is, what is kept for the last race; and at most, where its fewest pairs take more.
+# Share of the time reserved for the last race; and at most, if its fewest pairs take longer.
 _FINAL_SHARE, _MOST_FINAL_SHARE = 0.25, 0.5
 _MOST_PASSES = 3
 
 T = TypeVar("T")
-# Stops after every measurement, and returns what came of them.
+# Yields after every measurement, and returns the outcome.
 Steps = Generator[None, None, T]
 
 
 def finish(steps: Steps[T]) -> T:
-    """What the steps return, after all that are left."""
+    """Runs the remaining steps and returns their result."""
     while True:
         try:
             next(steps)
@@ -52,8 +51,8 @@ class Budget:
     """Seconds that may be spent.
 
     Args:
-        seconds: How many.
-        clock: What tells the time; None means the process's clock.
+        seconds: Number of seconds.
+        clock: The clock; None means the process's clock.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] | None = None) -> None:
@@ -61,29 +60,29 @@ class Budget:
         self._end = self._clock() + seconds
 
     def left(self) -> float:
-        """What is left; negative where more was spent."""
+        """The remaining seconds; negative if more were spent."""
         return self._end - self._clock()
 
     def part(self, share: float) -> "Budget":
-        """A budget of its own, of this share of what is left."""
+        """A separate budget of this share of the remaining seconds."""
         return Budget(share * max(0.0, self.left()), self._clock)
 
 
 @dataclass(slots=True)
 class Search(Generic[P]):
-    """One search, with what it knows so far: after an interruption that is still there.
+    """One search and its state, which remains valid after an interruption.
 
     Attributes:
         default: The plan to beat.
         axes: Values to try, by field.
-        measure: Seconds of one call of a plan; infinitely many for one that cannot run.
-        predict: What the model expects.
-        budget: When to stop.
+        measure: Seconds of one call of a plan; infinite for one that cannot run.
+        predict: The model's prediction.
+        budget: The time limit.
         watch: Called after every measurement.
         best: The best plan so far.
         times: Every time of every plan.
-        settled: The last race's times of best and default plan, taken in turns; empty before it, and where it
-            had too few rounds to mean anything.
+        settled: The last race's times of best and default plan, taken in turns; empty before it, and if it
+            had too few rounds to be meaningful.
         exhausted: Whether time ran out before the search ended.
     """
 
@@ -100,12 +99,12 @@ class Search(Generic[P]):
     _whole: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """The default is the best as long as nothing is known."""
+        """Starts with the default as the best plan."""
         self.best = self.default
         self.open_again()
 
     def run(self, starts: Iterable[P]) -> Steps[None]:
-        """Searches from the best of ``starts`` and the default, until no field gives more or time is out."""
+        """Searches from the best of ``starts`` and the default, until no field gains more or time is out."""
         self.best = yield from self._race([self.default, *starts])
         for _ in range(_MOST_PASSES):
             before = self.best
@@ -118,11 +117,11 @@ class Search(Generic[P]):
         self.exhausted = exhausted  # a last race cut short is not a search cut short
 
     def open_again(self) -> None:
-        """Further plans come to a search that is over, in what is left of the budget."""
+        """Reopens a finished search for further plans, in the rest of the budget."""
         self._whole = max(0.0, self.budget.left())
 
     def seconds_left(self) -> float:
-        """What is left of the budget without what is kept for the last race."""
+        """The rest of the budget without the share reserved for the last race."""
         times = self.times.get(self.default, ())
         fewest = 2 * LEAST_PAIRS * statistics.median(times) if times else 0.0
         kept = min(max(_FINAL_SHARE * self._whole, fewest), _MOST_FINAL_SHARE * self._whole)
@@ -136,11 +135,11 @@ class Search(Generic[P]):
         return winner
 
     def settle_against(self, held: P, challenger: P) -> float | None:
-        """The last race once more, with the default, the plan that was best and one that seems faster.
+        """Repeats the last race with the default, the best plan and a challenger.
 
         Returns:
-            How many times faster the challenger was, by the median; None if that was not measured. It becomes
-            the best if it proves itself.
+            The challenger's speed-up, by the median; None if it was not measured. It becomes the best if it
+            proves itself.
         """
         if challenger == held:
             return None
@@ -155,7 +154,7 @@ class Search(Generic[P]):
         return None if found is None else found.median
 
     def gain(self) -> Comparison | None:
-        """How many times faster than the default plan the best one was in the last race; None without one."""
+        """Speed-up of the best plan over the default in the last race; None without one."""
         if self.best == self.default:
             return None
         return compared(self.settled.get(self.default, ()), self.settled.get(self.best, ()))
@@ -197,7 +196,7 @@ class Search(Generic[P]):
         return least
 
     def _once(self, plan: P, left: Callable[[], float]) -> Steps[float | None]:
-        """One measurement; None where it would not end in the time that is left."""
+        """One measurement; None if it would not end in the remaining time."""
         own = self.times.get(plan)
         if own and own[-1] == math.inf:
             return math.inf
@@ -207,7 +206,7 @@ class Search(Generic[P]):
             self.exhausted = True
             return None
         collecting = gc.isenabled()
-        gc.disable()  # a collection would be charged to whoever happens to run
+        gc.disable()  # a collection would be charged to the plan that is running
         try:
             seconds = self.measure(plan)
         finally:

@@ -1,7 +1,7 @@
-"""What this machine takes to read a row, by where the row is, how long it is, and how early it is asked for.
+"""Time of this machine to read a row, by the row's location, its length, and the prefetch distance.
 
 Measured in a fraction of a second when first needed, with sums over graphs whose sources are drawn at random
-from buffers sized by the caches that the system tells of: so the times have the arithmetic in them, too.
+from buffers sized by the caches that the system reports. So the times include the arithmetic.
 """
 
 import bisect
@@ -22,15 +22,15 @@ from onehop.plans.default import default_plan
 
 ROW_BYTES = (64, 256, 1024)
 PREFETCHES = (0, 4, 16, 64)
-# Of a measurement for each thread, and in a row: so many that neither a call's beginning nor results show.
+# Rows of a measurement for each thread: so many that neither a call's overhead nor results matter.
 _EDGES_PER_THREAD, _DEGREE = 1 << 16, 512
 _REPEATS = 4
 _FLOAT_BYTES = 4
-# Random rows of a buffer this many times the last cache come from memory, all but one in four.
+# Random rows of a buffer this many times the last cache come from memory, except for one in four.
 _TIMES_CACHE, _MOST_BYTES = 4, 1 << 30
-# The buffer for memory where the system tells of no caches.
+# The buffer for memory where the system reports no caches.
 _UNKNOWN_BYTES = 256 << 20
-# Cost of handing out a piece of work, and of waking a thread: upper ends of what OpenMP runtimes take.
+# Cost of scheduling an item, and of waking a thread: upper ends of the range of OpenMP runtimes.
 ITEM_S = 0.3e-6
 WAKE_S = 5e-6
 
@@ -41,7 +41,7 @@ class Speeds:
 
     Attributes:
         levels: Bytes of each cache, the nearest first; memory is the level after the last.
-        threads: How many threads read at the same time.
+        threads: Number of threads that read at the same time.
         row_seconds: [levels + 1][ROW_BYTES][PREFETCHES]: seconds for each row, all threads together.
         write_bps: Bytes a second of writes to memory, past the caches or not.
     """
@@ -57,7 +57,7 @@ class Speeds:
         after = min(max(bisect.bisect_left(ROW_BYTES, row_bytes), 1), len(ROW_BYTES) - 1)
         low, high = ROW_BYTES[after - 1], ROW_BYTES[after]
         near, far = _at(table[after - 1], prefetch), _at(table[after], prefetch)
-        # Shorter than the shortest: a row of one line is the least that is read.
+        # Shorter than the shortest: at least one cache line is read.
         share = max(0.0, (row_bytes - low) / (high - low))
         return near + (far - near) * share
 
@@ -78,9 +78,9 @@ def speeds(threads: int, isa: str) -> Speeds:
 def _row_times(
     buffer: torch.Tensor, size: int, threads: int, generator: torch.Generator
 ) -> tuple[tuple[float, ...], ...]:
-    """[ROW_BYTES][PREFETCHES]: seconds for a random row of the buffer's first ``size`` bytes.
+    """Return [ROW_BYTES][PREFETCHES]: seconds for a random row of the buffer's first ``size`` bytes.
 
-    Every measurement reads rows of its own: the same once more would come from a cache, however large the
+    Every measurement reads different rows: the same rows again would come from a cache, however large the
     buffer is.
     """
     table = []
@@ -90,7 +90,7 @@ def _row_times(
     for row_bytes in ROW_BYTES:
         sources, width = max(1, size // row_bytes), row_bytes // _FLOAT_BYTES
         x = buffer[: sources * width].view(sources, width)
-        x.sum()  # what is smaller than a cache is in it from here on
+        x.sum()  # data smaller than a cache are in it from here on
         default = dataclasses.replace(
             default_plan(sources, rows, edges, width, _FLOAT_BYTES),
             column_tile=0,
@@ -118,9 +118,9 @@ def _row_times(
 
 
 def _believable(levels: list[tuple[tuple[float, ...], ...]]) -> tuple[tuple[tuple[float, ...], ...], ...]:
-    """The times without those that something else on the machine disturbed.
+    """The times without those that other programs disturbed.
 
-    What is near is read no slower than what is far, and a short row no slower than a long one.
+    Nearer levels are not slower than farther ones, and shorter rows not slower than longer ones.
     """
     times = torch.tensor(levels, dtype=torch.float64, device="cpu")
     for axis in (0, 1):

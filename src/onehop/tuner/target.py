@@ -1,4 +1,4 @@
-"""What is tuned, and where: this processor's C++ kernels, or a GPU's."""
+"""The target of tuning: this processor's C++ kernels, or a GPU's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from onehop.tuner.calls import Site
 from onehop.tuner.gpu import operations as gpu_operations
 from onehop.tuner.gpu.run import GpuRun
 from onehop.tuner.operations import Operation
-from onehop.tuner.report import Report
-from onehop.tuner.run import Run
+from onehop.tuner.report import ProgressReport
+from onehop.tuner.run import CpuRun
 from onehop.tuner.search import Budget, Steps
 
 # Seconds for each width. On a GPU every plan is compiled before it is measured, which takes a second or so.
@@ -38,7 +38,7 @@ class Target(Protocol):
 
     @property
     def budget_s(self) -> float:
-        """Seconds for a width, where nobody says how many."""
+        """Seconds for a width by default."""
         ...
 
     def machine(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Target(Protocol):
         ...
 
     def refuse(self, width: int, dtype: torch.dtype) -> str | None:
-        """Which of the two cannot be tuned, and why; None if both can."""
+        """Return which of the two cannot be tuned, and why; None if both can."""
         ...
 
     def operations(self) -> tuple[Operation, ...]:
@@ -54,15 +54,15 @@ class Target(Protocol):
         ...
 
     def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> Any:
-        """What a plan would be tuned for."""
+        """The case of a plan."""
         ...
 
     def known(self, case: Any) -> Tuned[Any] | None:
-        """What was tuned for exactly this."""
+        """The entry for exactly this case."""
         ...
 
     def is_due(self, before: Tuned[Any]) -> bool:
-        """Whether there is something left to find where this was found before."""
+        """Return whether an earlier search left something to find."""
         ...
 
     def run(
@@ -73,10 +73,10 @@ class Target(Protocol):
         dtype: torch.dtype,
         free: Sequence[str],
         budget: Budget,
-        report: Report,
+        report: ProgressReport,
         before: Tuned[Any] | None,
     ) -> Any:
-        """A search; its ``found()`` tells what is known by now."""
+        """A search; its ``found()`` returns the best result so far."""
         ...
 
     def steps(self, run: Any) -> Steps[None]:
@@ -84,7 +84,7 @@ class Target(Protocol):
         ...
 
     def install(self, found: Tuned[Any], keep: bool) -> None:
-        """Puts a plan to use in this process, and, with ``keep``, on disk."""
+        """Installs a plan in this process, and, with ``keep``, on disk."""
         ...
 
 
@@ -93,12 +93,12 @@ class CpuTarget:
     """The C++ kernels on this processor.
 
     Attributes:
-        op: What to tune.
-        reduce: Likewise, of "aggregate".
+        op: The operator to tune.
+        reduce: Its reduction, for "aggregate".
         backward: Whether the gradient is tuned too.
         lossy: Whether plans may round features.
         codegen: Whether kernels are generated.
-        compared: Whether torch's own is timed too.
+        compared: Whether torch's own operation is timed too.
     """
 
     op: str
@@ -111,7 +111,7 @@ class CpuTarget:
 
     @property
     def budget_s(self) -> float:
-        """Twice as long with generated kernels."""
+        """Seconds for a width by default: twice as many with generated kernels."""
         return DEFAULT_BUDGET_S * (2 if self.codegen else 1)
 
     def machine(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class CpuTarget:
         return store.machine()
 
     def refuse(self, width: int, dtype: torch.dtype) -> str | None:
-        """The backend knows its dtypes."""
+        """Return which of the two cannot be tuned, and why: the backend knows its dtypes."""
         reason = CpuBackend().refuse(torch.device("cpu"), dtype)
         return None if reason is None else f"dtype: the CPU backend {reason}."
 
@@ -128,15 +128,15 @@ class CpuTarget:
         return operations.operations(self.op, self.reduce, self.backward)
 
     def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> Case:
-        """What a plan would be tuned for."""
+        """The case of a plan."""
         return case_of(graph, operation.name, operation.transposed, width, dtype)
 
     def known(self, case: Case) -> Tuned[CpuPlan] | None:
-        """What was tuned for exactly this."""
+        """The entry for exactly this case."""
         return tuned.known(case)
 
     def is_due(self, before: Tuned[CpuPlan]) -> bool:
-        """Searches that were cut short go on; kernels that are gone are generated again."""
+        """Return whether a search was interrupted, or a generated kernel no longer exists."""
         if not before.finished:
             return True
         lost = before.plan.generated and generated.why_not(before.plan.generated) is not None
@@ -150,18 +150,18 @@ class CpuTarget:
         dtype: torch.dtype,
         free: Sequence[str],
         budget: Budget,
-        report: Report,
+        report: ProgressReport,
         before: Tuned[CpuPlan] | None,
-    ) -> Run:
+    ) -> CpuRun:
         """A search."""
-        return Run(graph, case, operation, dtype, self.lossy, free, budget, report, before, self.codegen)
+        return CpuRun(graph, case, operation, dtype, self.lossy, free, budget, report, before, self.codegen)
 
-    def steps(self, run: Run) -> Steps[None]:
+    def steps(self, run: CpuRun) -> Steps[None]:
         """The search's steps."""
         return run.search_plans(self.op, self.reduce, self.compared)
 
     def install(self, found: Tuned[CpuPlan], keep: bool) -> None:
-        """What rounds features is for this process alone."""
+        """Installs a plan; plans that round features are for this process only."""
         tuned.install([found], keep and found.plan.storage == "same")
 
 
@@ -170,11 +170,11 @@ class GpuTarget:
     """The Triton kernels on a GPU, or, in the interpreter, on the CPU.
 
     Attributes:
-        op: What to tune.
-        reduce: Likewise, of "aggregate".
+        op: The operator to tune.
+        reduce: Its reduction, for "aggregate".
         backward: Whether the gradient is tuned too.
-        heads: How many heads share the columns.
-        device: Where.
+        heads: Number of heads that share the columns.
+        device: The device.
     """
 
     op: str
@@ -190,7 +190,7 @@ class GpuTarget:
         return availability.machine(self.device)
 
     def refuse(self, width: int, dtype: torch.dtype) -> str | None:
-        """The backend knows its dtypes; heads share the columns evenly."""
+        """Return which of the two cannot be tuned, and why; heads must share the columns evenly."""
         if width % self.heads:
             return f"width: {width} columns cannot be shared evenly by {self.heads} heads."
         reason = TritonBackend().refuse(self.device, dtype)
@@ -202,16 +202,16 @@ class GpuTarget:
         return gpu_operations.operations(self.op, self.reduce, self.backward, site)
 
     def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> GpuCase:
-        """What a plan would be tuned for."""
+        """The case of a plan."""
         name, device = operation.name, self.machine()["gpu"]
         return gpu_case_of(graph, name, operation.transposed, width, self.heads, dtype, device)
 
     def known(self, case: GpuCase) -> Tuned[TritonPlan] | None:
-        """What was tuned for exactly this."""
+        """The entry for exactly this case."""
         return gpu_tuned.known(case, self.machine())
 
     def is_due(self, before: Tuned[TritonPlan]) -> bool:
-        """Searches that were cut short go on."""
+        """Return whether a search was interrupted."""
         return not before.finished
 
     def run(
@@ -222,7 +222,7 @@ class GpuTarget:
         dtype: torch.dtype,
         free: Sequence[str],
         budget: Budget,
-        report: Report,
+        report: ProgressReport,
         before: Tuned[TritonPlan] | None,
     ) -> GpuRun:
         """A search."""
@@ -233,12 +233,12 @@ class GpuTarget:
         return run.search_plans()
 
     def install(self, found: Tuned[TritonPlan], keep: bool) -> None:
-        """Puts a plan to use in this process, and, with ``keep``, on disk."""
+        """Installs a plan in this process, and, with ``keep``, on disk."""
         gpu_tuned.install([found], self.machine(), keep)
 
 
 def gpu_device(device: torch.device) -> torch.device:
-    """The device that GPU plans are tuned on; the interpreter, where there is one, takes CPU tensors.
+    """The device that GPU plans are tuned on; the interpreter, if enabled, takes CPU tensors.
 
     Raises:
         ConfigurationError: The GPU kernels cannot run here.

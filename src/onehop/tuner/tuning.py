@@ -11,7 +11,7 @@ from onehop.errors import ArgumentError, ConfigurationError
 from onehop.graph import Graph
 from onehop.plans.entry import Tuned
 from onehop.tuner.interruption import TuningInterrupted
-from onehop.tuner.report import Progress, Report
+from onehop.tuner.report import Progress, ProgressReport
 from onehop.tuner.result import TuningResult
 from onehop.tuner.search import Budget, Steps, finish
 from onehop.tuner.target import CpuTarget, GpuTarget, Target, gpu_device
@@ -38,45 +38,45 @@ def tune(
     """Finds the fastest plan for a graph, a width and an operation on this machine, and keeps it.
 
     From then on ``aggregate``, the other operators and patched models use it, in this process and in later
-    ones (``ONEHOP_CACHE_DIR``), on every graph of the same figures, with the same number of threads and
+    ones (``ONEHOP_CACHE_DIR``), on every graph with the same statistics, with the same number of threads and
     instruction set; on a GPU on every graph of the same shape class, on GPUs of the same name. Results stay
-    the same up to rounding. What was tuned before is not tuned again.
+    the same up to rounding. Cases that were tuned before are not tuned again.
 
-    A plan is used only if it was measured in turns with the default plan at the end, and won by more than
-    these measurements spread (:mod:`onehop.tuner.proof`). If the run is interrupted, what was confirmed until
-    then is kept, and the next one goes on from there.
+    A plan is used only if it was measured in turns with the default plan at the end, and won by more than the
+    spread of these measurements (:mod:`onehop.tuner.proof`). If the run is interrupted, confirmed plans are
+    kept, and the next run continues from there.
 
     Args:
         graph: The graph.
         width: Columns; or several numbers of columns, for a curve.
         op: "aggregate", "sddmm", "edge_softmax" (width: heads) or "attention"; on a GPU also "gat" and
-            "gatv2", whose kernels are others there.
+            "gatv2", which have kernels of their own there.
         reduce: For "aggregate": "sum", "mean", "max" or "min"; sum and mean share plans, max and min too.
-        dtype: Of the features.
+        dtype: Dtype of the features.
         backward: Also tune the gradient to the features.
         budget_s: Seconds for everything; None means 10 for each width, and as many again with ``codegen``;
             on a GPU, where every plan is compiled before it is measured, 30.
         lossy: Allow plans that round float32 features to 16 bits. Such plans are used in this process only.
-        fields: Names of the plan's fields that may differ from the default plan's; None means all. What is
-            found with some fields alone is used in this process only.
-        again: Tune also what was tuned before.
-        keep: Keep what was found on disk.
-        codegen: Also generate kernels for exactly this width, dtype and graph, where a C++ compiler is there
-            (``$CXX``, c++, g++ or clang++). They are compiled for this processor, tried in a process of their
-            own, compared with the reference, kept in the folder ``kernels`` below the cache folder, and used
-            only where they beat the best built-in kernel in a race. What came of it is told in the result's
-            :attr:`~onehop.plans.entry.Tuned.codegen`. Of "aggregate" alone.
-        device: "cpu", or "cuda" (or one such device) for the Triton kernels; they are timed by the GPU's own
-            clock. With ``TRITON_INTERPRET=1`` "cuda" stands for the interpreter, whose times mean nothing.
-        heads: How many heads share the columns evenly, of "sddmm" and attention on a GPU.
-        progress: Told what is being done and how much of the budget is used, 0 to 1.
+        fields: Names of the plan's fields that may differ from the default plan's; None means all. Plans
+            found with a subset are used in this process only.
+        again: Also tune cases that were tuned before.
+        keep: Keep the results on disk.
+        codegen: Also generate kernels for exactly this width, dtype and graph, if there is a C++ compiler
+            (``$CXX``, c++, g++ or clang++). They are compiled for this processor, tested in a separate
+            process, compared with the reference, kept in the folder ``kernels`` below the cache folder, and
+            used only if they beat the best built-in kernel in a race. The result's
+            :attr:`~onehop.plans.entry.Tuned.codegen` states the outcome. For "aggregate" only.
+        device: "cpu", or "cuda" (or one such device) for the Triton kernels, which are timed by the GPU's own
+            clock. With ``TRITON_INTERPRET=1`` "cuda" stands for the interpreter, whose times are meaningless.
+        heads: Number of heads that share the columns evenly, of "sddmm" and attention on a GPU.
+        progress: Called with the current step and the used share of the budget, 0 to 1.
 
     Raises:
         ArgumentError: An argument cannot be used.
-        ConfigurationError: Within ``torch.compile`` or in a forked process, where times mean nothing; or
+        ConfigurationError: Within ``torch.compile`` or in a forked process, where times are meaningless; or
             the GPU kernels cannot run here.
-        TuningInterrupted: Ctrl-C was pressed; it is a ``KeyboardInterrupt`` that has what was confirmed as
-            its ``result``.
+        TuningInterrupted: Ctrl-C was pressed; a ``KeyboardInterrupt`` whose ``result`` holds the confirmed
+            plans.
     """
     return finish(
         tuning_steps(
@@ -119,10 +119,11 @@ def tuning_steps(
     clock: Callable[[], float] | None = None,
     compared: bool = True,
 ) -> Steps[TuningResult]:
-    """:func:`tune`, a little at a time: stops after every measurement, and returns the result in the end.
+    """:func:`tune` as a generator: yields after every measurement, and returns the result in the end.
 
-    The arguments are those of :func:`tune`; ``clock`` tells the seconds of the budget, and may stand still
-    between two steps; None means the process's clock. Without ``compared`` torch's own is not timed.
+    The arguments are those of :func:`tune`; ``clock`` gives the seconds of the budget, and may stand still
+    between two steps; None means the process's clock. Without ``compared``, torch's own operation is not
+    timed.
     """
     target = _target(op, reduce, backward, device, heads, lossy, codegen, compared)
     widths = _checked(graph, width, dtype, budget_s, target)
@@ -133,7 +134,7 @@ def tuning_steps(
     parts = target.operations()
     whole_s = target.budget_s * len(widths) if budget_s is None else budget_s
     budget = Budget(whole_s, clock)
-    report = Report(progress, budget)
+    report = ProgressReport(progress, budget)
     entries: list[Tuned[Any]] = []
     tasks = [(columns, part) for columns in widths for part in parts]
     on_disk = keep and fields is None
@@ -154,7 +155,7 @@ def tuning_steps(
             try:
                 yield from target.steps(run)
             finally:
-                # An interruption ends up here too, and who gives up half-way: what is known is not lost.
+                # Reached after an interruption and a closed generator, too: the results so far are kept.
                 found = _better_known(run.found(), before)
                 if found is not None and found is not before:
                     target.install(found, on_disk)
@@ -167,7 +168,7 @@ def tuning_steps(
 
 
 def _better_known(found: Tuned[Any] | None, before: Tuned[Any] | None) -> Tuned[Any] | None:
-    """What was found now, unless it was not confirmed and what was known before was."""
+    """The new result, unless it was not confirmed and the earlier one was."""
     if before is None or (found is not None and found.measured_s is not None):
         return found
     return before if found is None or before.measured_s is not None else found
@@ -189,13 +190,13 @@ def _target(
         raise ArgumentError(f"device: expected 'cpu' or 'cuda', got {device!r}.") from error
     if place.type == "cpu":
         if heads != 1:
-            raise ArgumentError("heads: they count on GPUs alone; on the CPU give the width of one head.")
+            raise ArgumentError("heads: they are for GPUs only; on the CPU give the width of one head.")
         return CpuTarget(op, reduce, backward, lossy, codegen, compared)
     if place.type != "cuda":
         raise ArgumentError(f"device: expected 'cpu' or 'cuda', got {str(place)!r}.")
     for name, wanted in (("lossy", lossy), ("codegen", codegen)):
         if wanted:
-            raise ArgumentError(f"{name}: it is for the CPU's plans alone; leave it away on a GPU.")
+            raise ArgumentError(f"{name}: it is for the CPU's plans only; omit it on a GPU.")
     if type(heads) is not int or heads < 1:
         raise ArgumentError(f"heads: expected an integer of at least 1, got {heads!r}.")
     return GpuTarget(op, reduce, backward, heads, gpu_device(place))
@@ -211,7 +212,7 @@ def _free_fields(fields: Sequence[str] | None, target: Target) -> tuple[str, ...
 
 
 def unsuitable() -> str | None:
-    """Why nothing must be tuned here; None if it may."""
+    """Return why tuning must not run here, or None if it may."""
     if torch.compiler.is_compiling():
         return "programs are tuned before they are compiled, not while torch.compile reads them"
     if native.extension.in_forked_child() or multiprocessing.parent_process() is not None:
@@ -236,6 +237,6 @@ def _checked(
     if budget_s is not None and not budget_s > 0:
         raise ArgumentError(
             f"budget_s: expected more than 0 seconds, got {budget_s}. Without a budget nothing can be "
-            f"measured; leave it out for {target.budget_s:g} seconds a width."
+            f"measured; omit it for {target.budget_s:g} seconds a width."
         )
     return list(dict.fromkeys(widths))

@@ -7,7 +7,7 @@ from onehop import reference
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.graph import Graph
 from onehop.machines.ndp import Topology, functional
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import Pods, candidates, owners
 from onehop.plans.ndp import PODS
 from tests.ops.hostile_graphs import HOSTILE
@@ -22,7 +22,7 @@ TOPOLOGIES = [
 
 
 def aggregated(graph, topology, name, x, weight=None):
-    workload = Workload(graph, topology, 8, retile="index")
+    workload = RankWorkload(graph, topology, 8, retile="index")
     return functional.aggregate(workload, Pods.of(topology, name), x, weight)
 
 
@@ -109,7 +109,7 @@ def test_rows_and_columns_can_be_chosen():
     graph = Graph.from_edge_index(edge_index, num_nodes=nodes)
     topology = Topology(4, 2, 2)
     x = torch.randn(nodes, 40, generator=torch.Generator().manual_seed(2))
-    workload, pods = Workload(graph, topology, 8, retile="index"), Pods.of(topology, "channel")
+    workload, pods = RankWorkload(graph, topology, 8, retile="index"), Pods.of(topology, "channel")
     whole = functional.aggregate(workload, pods, x)
     rows = np.array([3, 0, 17])
     part = functional.aggregate(workload, pods, x[:, 5:30], rows=rows, columns=(5, 30), width=40)

@@ -6,17 +6,17 @@ import torch
 
 from onehop.graph import Graph
 from onehop.machines.ndp import load
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import Pods, candidates
-from onehop.machines.ndp.traffic import Traffic
+from onehop.machines.ndp.traffic import LayerTraffic
 from tests.machines.ndp.graphs import circulant, random_graph
 
 NODES, DEGREE, WIDTH = 2048, 32, 256
 
 
 def traffic(graph, config, name, width=WIDTH, tile=128, broadcast=True, retile="index"):
-    workload = Workload(graph, config.topology, config.module.adjacency_entry_bytes, retile=retile)
-    return Traffic(config, workload, Pods.of(config.topology, name), width, tile, broadcast)
+    workload = RankWorkload(graph, config.topology, config.module.adjacency_entry_bytes, retile=retile)
+    return LayerTraffic(config, workload, Pods.of(config.topology, name), width, tile, broadcast)
 
 
 def table(config, pods, graph, width, broadcast, touched):

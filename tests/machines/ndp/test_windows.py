@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from onehop.machines.ndp import toy
-from onehop.machines.ndp.windows import Times, run
+from onehop.machines.ndp.windows import WindowTimes, run
 from tests.machines.ndp.recurrence import finish
 
 
 def drawn(seed, windows, ranks, channels, pod, transfer, lag, unit=1.0):
     rng = np.random.default_rng(seed)
     edges = rng.integers(0, 9, (windows, ranks)).astype(float)
-    return Times(
+    return WindowTimes(
         pod=pod,
         transfer=transfer,
         lag=lag,

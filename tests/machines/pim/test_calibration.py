@@ -20,7 +20,7 @@ from onehop.machines.pim.presets import (
     PULL_GBPS,
     PULL_KB,
 )
-from onehop.machines.pim.shapes import Counts
+from onehop.machines.pim.shapes import WorkCounts
 
 CONFIG = upmem_v1a()
 MULTIPLYING = Kernel("int32", "int32", multiplies=True)
@@ -39,7 +39,7 @@ def cycles_per_edge(width: int, tasklets: int = 16) -> float:
     share = np.full(shape, edges / tasklets)
     none = np.zeros(shape)
     plan = replace(prior_art.PUBLISHED, tasklets=tasklets)
-    counts = Counts(share, none, none, np.zeros((1, 1)))
+    counts = WorkCounts(share, none, none, np.zeros((1, 1)))
     return float(core_cycles(CONFIG, plan, MULTIPLYING, counts, width)[0][0, 0]) / edges
 
 

@@ -10,7 +10,7 @@ from onehop import ArgumentError, MachineMemoryError
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art
 from onehop.machines.pim.costs import core_cycles
 from onehop.machines.pim.footprint import wram_bytes
-from onehop.machines.pim.shapes import Counts
+from onehop.machines.pim.shapes import WorkCounts
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small
 
@@ -57,12 +57,12 @@ def test_hubs_cost_a_look_at_every_edge_where_cores_wait_for_nothing() -> None:
     assert plain < hubs < 1.02 * plain
 
 
-def counts(edges: list[int], rows: list[int]) -> Counts:
+def counts(edges: list[int], rows: list[int]) -> WorkCounts:
     each, own = np.array([[edges]], dtype=float), np.array([[rows]], dtype=float)
-    return Counts(each, own, own, own.sum(axis=2))
+    return WorkCounts(each, own, own, own.sum(axis=2))
 
 
-def cycles(plan: PimPlan, found: Counts, width: int) -> float:
+def cycles(plan: PimPlan, found: WorkCounts, width: int) -> float:
     kernel = MACHINE.kernel(plan, "int32")
     return float(core_cycles(MACHINE.config, plan, kernel, found, width)[0][0, 0])
 

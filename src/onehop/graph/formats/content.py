@@ -1,4 +1,4 @@
-"""What a file holds, and the checks that hold for every format."""
+"""The content of a graph file, and the checks that are common to all formats."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -42,7 +42,7 @@ class Sparse:
 
 
 class _Damaged(Exception):
-    """What is wrong, without the path."""
+    """The file is damaged; the message says how, without the path."""
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray | Sparse | None]:

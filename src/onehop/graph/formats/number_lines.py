@@ -155,7 +155,7 @@ def fields_of(line: bytes) -> list[str]:
 
 
 def bad_line(path: Path, line: int, text: bytes, expected: str) -> FileFormatError:
-    """What to raise over a line: its number and its text, and what should be there."""
+    """The error of a line: its number, its text, and the expected content."""
     shown = text.decode("utf-8", errors="replace").strip()
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     return FileFormatError(f"{path}, line {line}: expected {expected}, got {shown!r}. Correct the line.")

@@ -137,7 +137,6 @@ def aggregate_call(plan: CpuPlan, csr: Any) -> extension.AggregateCall:
     call.prefetch = plan.prefetch
     call.keeps_near = plan.prefetch_hint == "L1"
     call.narrow_index = narrow
-    call.hub_cache = plan.hub_cache
     call.edges_per_item = plan.edges_per_item
     call.column_tile = plan.column_tile
     call.register_block = plan.register_block

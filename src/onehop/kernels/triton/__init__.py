@@ -1,5 +1,5 @@
 """Kernels for GPUs in Triton.
 
-The modules with kernels import triton, which is an optional package: they are imported when they are used.
-``availability``, ``work`` and ``tiles`` do without it.
+The modules with kernels import triton, an optional package, so they are imported on first use.
+``availability``, ``work`` and ``tiles`` do not need it.
 """

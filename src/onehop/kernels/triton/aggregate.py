@@ -51,7 +51,7 @@ def sum_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A tile [ROWS, EDGES, FEATURES] goes over the edges of ROWS items, EDGES of each at a time."""
+    """A tile [ROWS, EDGES, FEATURES] iterates over the edges of ROWS items, EDGES of each at a time."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
     column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
@@ -95,13 +95,13 @@ def aggregate(
 
     Args:
         work: The graph's items, on the device of x.
-        plan: How to go over them.
+        plan: The kernels' parameters.
         x: [cols, F].
-        weight: [E] or [E, H] in the caller's edge order, of the accumulator's dtype; the columns of the
-            latter weigh one H-th of x's columns each.
+        weight: [E] or [E, H] in the caller's edge order, of the accumulator's dtype; column h of the latter
+            weighs the h-th of H equal groups of x's columns.
         src_scale: [cols], of the accumulator's dtype.
         dst_scale: [rows], likewise.
-        widen: Return the accumulator's dtype in place of x's.
+        widen: Return the accumulator's dtype instead of x's.
 
     Returns:
         [rows, F].
@@ -125,7 +125,7 @@ def aggregate(
 def add_slots(
     work: Work | Blocks, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor
 ) -> None:
-    """Fills the rows of ``out`` that were cut with the sums of their slots, in the order of the slots."""
+    """Fills the rows of ``out`` that were split with the sums of their slots, in the order of the slots."""
     _launch(fix_up(work, plan), plan, slots_of(work), partial, None, (None, dst_scale), out, None)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onehop.calls import Attention, AttentionGradients
 from onehop.kernels.triton.aggregate import add_slots, aggregate
-from onehop.kernels.triton.attention_call import Call
+from onehop.kernels.triton.attention_call import AttentionCall
 from onehop.kernels.triton.attention_forward import attend_kernel, merge_kernel
 from onehop.kernels.triton.attention_grad_dst import attend_grad_dst_kernel
 from onehop.kernels.triton.attention_grad_src import attend_grad_src_kernel
@@ -18,7 +18,7 @@ from onehop.kernels.triton.registers import bounded
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
-# Programs that keep a sum over all edges each: about eight for each of an H200's 132 multiprocessors.
+# Programs with a private sum over all edges: about eight for each of an H200's 132 multiprocessors.
 _PROGRAMS = 1024
 # Most bytes of the sums of edge weights' gradients, of which every program has its own.
 _WEIGHT_PARTS_BYTES = 2**26
@@ -31,15 +31,15 @@ def attend(
 
     Args:
         work: The graph's items, on the device of the operands.
-        plan: How to go over them.
-        operands: What it works on.
+        plan: The kernels' parameters.
+        operands: The operands.
         with_weights: Also return the softmaxed weights.
 
     Returns:
         The output [rows, H, V]; acc [rows, 2, H], largest scores and inverse sums of exponentials; and acc
         [E, H], the weights, or an empty tensor.
     """
-    call, value = Call(plan, operands), operands.value
+    call, value = AttentionCall(plan, operands), operands.value
     heads, width = value.shape[1:]
     out = value.new_empty((work.rows, heads, width))
     softmax = value.new_empty((work.rows, 2, heads), dtype=call.acc)
@@ -90,17 +90,17 @@ def attend_grad(
 
     Args:
         work: The graph's items, on the device of the operands.
-        transposed: Those of the transposed graph.
-        plan: How to go over both.
-        operands: What ``attend`` worked on.
+        transposed: The items of the transposed graph.
+        plan: The kernels' parameters, for both.
+        operands: The operands of ``attend``.
         out: Its output.
         softmax: Its second result.
         weights: Its weights; needed with ``grad_weights`` only.
-        grad: To the output.
-        grad_weights: To the weights, or None.
-        wanted: Which gradients, in the order of AttentionGradients.
+        grad: Gradient to the output.
+        grad_weights: Gradient to the weights, or None.
+        wanted: The gradients to compute, in the order of AttentionGradients.
     """
-    call = Call(plan, operands)
+    call = AttentionCall(plan, operands)
     for_value, for_key, for_query, for_att, for_edge, for_edge_weight = wanted
     grad, to_weights, product = grad.contiguous(), None, None
     if grad_weights is not None and weights is not None:
@@ -125,7 +125,7 @@ def attend_grad(
 
 
 def _sweep_rows(
-    call: Call,
+    call: AttentionCall,
     work: Work,
     given: dict[str, Tensor | None],
     for_query: bool,
@@ -133,7 +133,7 @@ def _sweep_rows(
     for_edge: bool,
     for_edge_weight: bool,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """What destinations and edges have; also fills in the statistics for the other sweep."""
+    """Gradients of destinations and edges; also fills in the statistics for the other sweep."""
     operands, plan, acc = call.operands, call.plan, call.acc
     with_weights = given["grad_weights"] is not None
     att = call.given.att if for_att else None
@@ -147,7 +147,7 @@ def _sweep_rows(
         slots = query.new_empty((work.slots, query[:1].numel()), dtype=acc)
     launches = buckets(work, plan)
     if att is not None:
-        # Its sum takes registers, of which tiles as large as elsewhere would leave too few.
+        # The sum of edge weights' gradients needs registers, so tiles are smaller than elsewhere.
         fewer = 1 if operands.edge is None else 2
         launches = [
             replace(bucket, rows=max(bucket.rows // 2, 1), edges=max(bucket.edges // fewer, 1))
@@ -164,7 +164,7 @@ def _sweep_rows(
             att_parts = att.new_empty((sum(programs), *att.shape), dtype=acc)
         if edge_weight is not None:
             weight_parts = edge_weight.new_zeros((sum(programs), *edge_weight.shape), dtype=acc)
-    # A column of the edges' features takes part in all heads.
+    # A column of the edges' features contributes to all heads.
     all_heads = for_edge and operands.edge_weight is not None
     with on_device_of(operands.value):
         before = 0
@@ -199,9 +199,9 @@ def _sweep_rows(
 
 
 def _sweep_columns(
-    call: Call, work: Work, given: dict[str, Tensor | None], for_value: bool, for_key: bool
+    call: AttentionCall, work: Work, given: dict[str, Tensor | None], for_value: bool, for_key: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """What sources have."""
+    """Gradients of sources."""
     results: list[Tensor | None] = []
     slots: list[Tensor | None] = []
     for operand, wanted in ((call.given.value, for_value), (call.given.key, for_key)):

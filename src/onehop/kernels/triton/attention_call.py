@@ -1,4 +1,4 @@
-"""What the kernels of one attention call have in common: their operands, and what they are compiled for."""
+"""The common part of one attention call's kernels: operands, and compile-time constants."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
 
-# Of onehop.kernels.triton.attention_parts.
+# Constants of onehop.kernels.triton.attention_parts.
 _RULES = {"gat": 0, "gatv2": 1, "dot": 2}
 _EDGE_ROWS, _EDGE_PROJECTED = 1, 2
 _MASK_TENSOR, _MASK_DROPOUT = 1, 2
@@ -34,25 +34,25 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Form:
-    """What a kernel is compiled for, besides dtypes.
+class AttentionForm:
+    """Compile-time constants of a kernel, besides dtypes.
 
     Attributes:
-        RULE: How scores are made; this and the next two are constants of :mod:`.attention_parts`.
-        EDGE: What an edge brings along.
-        MASK: What the softmaxed weights are multiplied by.
-        ACC: In which numbers are added up.
+        RULE: Formula of the scores; this and the next two are constants of :mod:`.attention_parts`.
+        EDGE: Kind of the edges' features.
+        MASK: Kind of the factors of the softmaxed weights.
+        ACC: Dtype of the sums.
         H: Heads.
-        D: Columns of keys; 1 where these are numbers.
+        D: Columns of keys; 1 if these are scalars.
         V: Columns of values.
-        K: Columns of edges' features before they are projected.
-        BLOCK_D: Of a tile, at least D.
-        BLOCK_V: Of a tile, at least V.
-        HEADS: Of a tile.
+        K: Columns of edges' features before projection.
+        BLOCK_D: Columns of a tile, at least D.
+        BLOCK_V: Columns of a tile, at least V.
+        HEADS: Heads of a tile.
         ROWS: Items of a tile.
         EDGES: Edges of each item that are read at a time.
         SPLIT: Whether pieces of rows may be among the items.
-        STAGES: How many tiles are under way at a time.
+        STAGES: Number of tiles in flight.
     """
 
     RULE: int
@@ -72,8 +72,8 @@ class Form:
     STAGES: int
 
 
-class Call:
-    """A call's operands and form, and how its kernels are launched."""
+class AttentionCall:
+    """A call's operands and form, and the launcher of its kernels."""
 
     def __init__(self, plan: TritonPlan, operands: Attention) -> None:
         self.plan, self.operands = plan, operands
@@ -96,7 +96,7 @@ class Call:
             edge_weight=None if edge_weight is None else edge_weight.t().contiguous(),
             mask=_packed(operands.mask),
         )
-        self.form = Form(
+        self.form = AttentionForm(
             RULE=_RULES[operands.rule],
             EDGE=0 if edge is None else _EDGE_ROWS if edge_weight is None else _EDGE_PROJECTED,
             MASK=mask,
@@ -130,9 +130,9 @@ class Call:
         numbered: bool = False,
         **choices: bool,
     ) -> None:
-        """Launches a kernel over a bucket: a program a tile, or so many programs that share the tiles.
+        """Launches a kernel over a bucket: a program a tile, or a given number that share the tiles.
 
-        ``numbered`` says that it reads or writes something per edge besides operands.
+        ``numbered``: it reads or writes data per edge besides operands.
         """
         form = replace(
             self.form,

@@ -1,4 +1,4 @@
-"""Attention over each row's edges: scores, softmax and weighted sum in one pass; the fix-up of cut rows."""
+"""Attention over each row's edges: scores, softmax and weighted sum in one pass; the fix-up of split rows."""
 
 import triton
 import triton.language as tl
@@ -20,7 +20,7 @@ from onehop.kernels.triton.item_tiles import caller_numbers, item_rows, next_edg
 
 @triton.jit
 def usable(largest):
-    """What to take off scores before the exponential; a row of nothing but -inf keeps its -inf."""
+    """The shift of scores before the exponential; a row with only -inf keeps its -inf."""
     return tl.where(largest == float("-inf"), 0.0, largest)
 
 
@@ -40,10 +40,10 @@ def attend_kernel(
     kept,
     FORM: tl.constexpr,
 ):
-    """A program takes ROWS items, EDGES edges of each at a time, for HEADS heads.
+    """Processes ROWS items per program, EDGES edges of each at a time, for HEADS heads.
 
-    Every one of the EDGES lanes keeps a softmax of its own, so that nothing crosses lanes inside the loop;
-    they are put together at the end. Items of cut rows leave largest scores, sums and rows in their slots.
+    Every one of the EDGES lanes keeps its own online softmax, so that the loop has no operation across lanes;
+    they are merged at the end. Items of split rows store largest scores, sums and rows in their slots.
     """
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
     row, slot = item_rows(items, item, real, FORM.SPLIT)
@@ -81,7 +81,7 @@ def attend_kernel(
     row_sum = tl.sum(rows * share[:, :, :, None], 1)
 
     whole = real & (slot < 0)
-    # Of a row without edges, and of heads that are not there.
+    # For rows without edges, and for padding heads.
     nothing = (begin == end)[:, None] | (head >= FORM.H)[None, :]
     inverse = tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total_of_row))
     store_head_numbers(softmax, 2 * row, whole, less, head, FORM.H)
@@ -107,7 +107,7 @@ def merge_kernel(
     HEADS: tl.constexpr,
     BLOCK_V: tl.constexpr,
 ):
-    """A program puts one cut row together, for HEADS heads, slot after slot."""
+    """Merges one split row per program, for HEADS heads, slot after slot."""
     ACC: tl.constexpr = slot_rows.dtype.element_ty
     cut = tl.program_id(0)
     row = tl.load(cut_row + cut).to(tl.int64)

@@ -1,4 +1,4 @@
-"""The gradient of attention to what destinations and edges have: a sweep over the edges of every row."""
+"""Gradients of attention to destinations and edges: a sweep over the edges of every row."""
 
 import triton
 import triton.language as tl
@@ -38,7 +38,7 @@ def store_edge_gradients(
     FOR_EDGE: tl.constexpr,
     FOR_EDGE_WEIGHT: tl.constexpr,
 ):
-    """What edges' features, [rows, edges, heads, columns], have as gradient: as it is, or projected back."""
+    """Stores the gradient of edges' features, [rows, edges, heads, columns]: as it is, or projected back."""
     within = head[:, None] * form.D + column[None, :]
     there = (head < form.H)[:, None] & (column < form.D)[None, :]
     if form.EDGE == EDGE_PROJECTED:
@@ -54,7 +54,7 @@ def store_edge_gradients(
                 place = weight_parts + (tl.program_id(0) * form.K + k) * (form.H * form.D) + within
                 before = tl.load(place, mask=there, other=0.0)
                 tl.store(place, before + part, mask=there)
-                # Another thread may read it the next time.
+                # Another thread may read it in the next iteration.
                 tl.debug_barrier()
     elif FOR_EDGE:
         place = grad_edge + number[:, :, None, None] * (form.H * form.D) + within[None, None, :, :]
@@ -89,11 +89,11 @@ def attend_grad_dst_kernel(
     FOR_EDGE: tl.constexpr,
     FOR_EDGE_WEIGHT: tl.constexpr,
 ):
-    """A program takes tiles of ROWS items, one after another; what all edges add to is kept for each program.
+    """Processes tiles of ROWS items, one after another; sums over all edges are private to each program.
 
     Statistics, [rows, 2, H], are for the sweep over sources: the logarithm of the sum of exponentials, and
-    the row's sum of weights times their gradients, which is grad . out. Pieces of a cut row all write them,
-    and all write the same.
+    the row's sum of weights times their gradients, which is grad . out. All pieces of a split row write the
+    same values.
     """
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)

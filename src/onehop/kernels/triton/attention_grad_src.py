@@ -1,4 +1,4 @@
-"""The gradient of attention to what sources have: a sweep over the edges of every source."""
+"""Gradients of attention to sources: a sweep over the edges of every source."""
 
 import triton
 import triton.language as tl
@@ -44,7 +44,7 @@ def attend_grad_src_kernel(
     FOR_VALUE: tl.constexpr,
     FOR_KEY: tl.constexpr,
 ):
-    """A program takes ROWS items of sources; rows of destinations, and their statistics, are gathered."""
+    """Processes ROWS items of sources per program; gathers destinations' rows and statistics."""
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
     row, slot = item_rows(items, item, real, FORM.SPLIT)
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)

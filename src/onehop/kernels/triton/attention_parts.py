@@ -1,23 +1,22 @@
-"""What the attention kernels read and write: rows of features, numbers of heads, the dropout mask.
+"""Loads and stores of the attention kernels: rows of features, numbers of heads, the dropout mask.
 
-Tiles have the axes [rows, edges of a row, heads, columns]; "rows" are pieces of rows, as work items name
-them.
+Tiles have the axes [rows, edges of a row, heads, columns]; "rows" are pieces of rows, as in work items.
 """
 
 import triton
 import triton.language as tl
 
-# How scores are made (onehop.kernels.attention_operands.Rule).
+# Formula of the scores (onehop.kernels.attention_operands.Rule).
 GAT = tl.constexpr(0)
 GATV2 = tl.constexpr(1)
 DOT = tl.constexpr(2)
 
-# What an edge brings along.
+# Kind of the edges' features.
 NO_EDGE = tl.constexpr(0)
 EDGE_ROWS = tl.constexpr(1)
 EDGE_PROJECTED = tl.constexpr(2)
 
-# What the softmaxed weights are multiplied by.
+# Kind of the factors of the softmaxed weights.
 NO_MASK = tl.constexpr(0)
 MASK_TENSOR = tl.constexpr(1)
 MASK_DROPOUT = tl.constexpr(2)
@@ -25,7 +24,7 @@ MASK_DROPOUT = tl.constexpr(2)
 
 @triton.jit
 def feature_rows(x, row, inside, head, column, H: tl.constexpr, D: tl.constexpr, ACC: tl.constexpr):
-    """x[row], [N, H, D] in memory, as a tile of the accumulator's dtype; ``row`` is [rows, edges]."""
+    """Loads x[row], [N, H, D] in memory, as a tile of the accumulator's dtype; ``row`` is [rows, edges]."""
     within = head[None, None, :, None] * D + column[None, None, None, :]
     there = (head < H)[None, None, :, None] & (column < D)[None, None, None, :]
     place = x + (row[:, :, None, None] * (H * D) + within)
@@ -34,7 +33,7 @@ def feature_rows(x, row, inside, head, column, H: tl.constexpr, D: tl.constexpr,
 
 @triton.jit
 def store_features(x, row, there, tile, head, column, H: tl.constexpr, D: tl.constexpr):
-    """Writes [rows, heads, columns] to x[row], where ``there``, [rows], says so."""
+    """Stores [rows, heads, columns] to x[row], where the mask ``there``, [rows], is set."""
     within = head[None, :, None] * D + column[None, None, :]
     mask = (head < H)[None, :, None] & (column < D)[None, None, :]
     tl.store(x + (row[:, None, None] * (H * D) + within), tile, mask=there[:, None, None] & mask)
@@ -42,7 +41,7 @@ def store_features(x, row, there, tile, head, column, H: tl.constexpr, D: tl.con
 
 @triton.jit
 def head_numbers(x, row, inside, head, H: tl.constexpr, ACC: tl.constexpr):
-    """x[row], [N, H] in memory, as [rows, edges, heads]."""
+    """Loads x[row], [N, H] in memory, as [rows, edges, heads]."""
     place = x + row[:, :, None] * H + head[None, None, :]
     there = inside[:, :, None] & (head < H)[None, None, :]
     return tl.load(place, mask=there, other=0.0).to(ACC)
@@ -50,13 +49,13 @@ def head_numbers(x, row, inside, head, H: tl.constexpr, ACC: tl.constexpr):
 
 @triton.jit
 def store_head_numbers(x, row, there, tile, head, H: tl.constexpr):
-    """Writes [rows, heads] to x[row], where ``there``, [rows], says so."""
+    """Stores [rows, heads] to x[row], where the mask ``there``, [rows], is set."""
     tl.store(x + row[:, None] * H + head[None, :], tile, mask=there[:, None] & (head < H)[None, :])
 
 
 @triton.jit
 def store_sums(sums, out, slots, row, slot, real, head, column, D: tl.constexpr, form: tl.constexpr):
-    """Adds up [rows, edges, heads(, columns)] over edges, to rows of ``out`` or slots of pieces."""
+    """Reduces [rows, edges, heads(, columns)] over edges, into rows of ``out`` or slots of pieces."""
     total = tl.sum(sums, 1)
     whole, part = real & (slot < 0), real & (slot >= 0)
     if len(sums.shape) == 3:
@@ -71,7 +70,7 @@ def store_sums(sums, out, slots, row, slot, real, head, column, D: tl.constexpr,
 
 @triton.jit
 def mix(x):
-    """``lowbias32``, as :func:`onehop.reference.dropout.mix` has it; uint32."""
+    """``lowbias32``, as in :func:`onehop.reference.dropout.mix`; uint32."""
     x = x ^ (x >> 16)
     x = x * 0x7FEB352D
     x = x ^ (x >> 15)
@@ -92,7 +91,7 @@ def multipliers(
     MASK: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """What the weights are multiplied by, [rows, edges, heads]: a mask's entries, or 0 and ``kept``.
+    """The factors of the weights, [rows, edges, heads]: a mask's entries, or 0 and ``kept``.
 
     The dropout of :func:`onehop.reference.dropout.dropout_mask`; ``base`` and ``threshold`` are its words.
     """
@@ -109,5 +108,5 @@ def multipliers(
 
 @triton.jit
 def number_of_two(high, low, ACC: tl.constexpr):
-    """A number that came in two parts, since kernels take numbers of 32 bits."""
+    """A number that was passed in two parts, since kernels take 32-bit numbers."""
     return tl.full([], high, ACC) + tl.full([], low, ACC)

@@ -1,8 +1,8 @@
 """Scores of attention, and gradients to them, edge by edge: for sweeps over rows of either end.
 
-``given`` and ``form`` are :class:`.attention_call.Given` and ``Form``. One end of the edges is a tile's row,
-[rows, 1, heads, columns], the other one is gathered, [rows, edges, heads, columns]; which is which makes no
-difference here. For "gat", keys and queries are numbers, without columns.
+``given`` and ``form`` are ``Given`` and ``AttentionForm`` of :mod:`.attention_call`. One end of the edges is
+a tile's row, [rows, 1, heads, columns], the other one is gathered, [rows, edges, heads, columns]; the
+functions here work for either choice. For "gat", keys and queries are scalars, without columns.
 """
 
 import triton
@@ -30,13 +30,13 @@ def leaky(x, slope):
 
 @triton.jit
 def through_leaky(grad, x, slope):
-    """The gradient to what a leaky relu was given."""
+    """The gradient to the argument of a leaky relu."""
     return tl.where(x > 0, grad, grad * slope)
 
 
 @triton.jit
 def of_sources(given, row, inside, head, column, value_column, form: tl.constexpr):
-    """Values and keys; where there are no keys, values stand in their place."""
+    """Values and keys; without keys, values are returned twice."""
     values = feature_rows(given.value, row, inside, head, value_column, form.H, form.V, form.ACC)
     if form.RULE == GAT:
         return values, head_numbers(given.key, row, inside, head, form.H, form.ACC)
@@ -57,7 +57,7 @@ def of_destinations(given, row, inside, head, column, form: tl.constexpr):
 
 @triton.jit
 def of_edges(given, number, inside, head, column, form: tl.constexpr):
-    """Edges' features, as they lie in memory or projected by ``edge_weight``."""
+    """Edges' features, as stored or projected by ``edge_weight``."""
     if form.RULE == GAT:
         return head_numbers(given.edge, number, inside, head, form.H, form.ACC)
     elif form.EDGE == EDGE_ROWS:
@@ -78,7 +78,7 @@ def of_edges(given, number, inside, head, column, form: tl.constexpr):
 def score_settings(given, factor, head, column, form: tl.constexpr):
     """GATv2's attention vector, [1, 1, heads, columns], and the leaky relu's slope or the scale of products.
 
-    For the other rules, the first is a number that nothing reads.
+    For the other rules, the first is an unused scalar.
     """
     number = number_of_two(factor[0], factor[1], form.ACC)
     vector = number
@@ -91,9 +91,9 @@ def score_settings(given, factor, head, column, form: tl.constexpr):
 
 @triton.jit
 def scored(given, values, keys, queries, settings, number, inside, head, column, form: tl.constexpr):
-    """Values and keys with what edges add to them, what the leaky relu is given, and scores.
+    """Values and keys including edge features, the argument of the leaky relu, and scores.
 
-    For the rule without a leaky relu, the score stands in the place of what that is given.
+    For the rule without a leaky relu, the score is returned instead of its argument.
     """
     vector, factor = settings
     if form.RULE == DOT:
@@ -129,7 +129,7 @@ def weights_and_slopes(
     form: tl.constexpr,
     WEIGHTS: tl.constexpr,
 ):
-    """The weights by which values were summed, and the gradients to scores, [rows, edges, heads].
+    """The weights of the sum over values, and the gradients to scores, [rows, edges, heads].
 
     ``normaliser`` is the logarithm of the row's sum of exponentials, ``product`` its sum of weights times
     their gradients.
@@ -144,7 +144,7 @@ def weights_and_slopes(
         slope *= multiplier
     if WEIGHTS:
         to_weight = head_numbers(grad_weights, number, inside, head, form.H, form.ACC)
-        # Weights that are returned are masked but for the dot product's.
+        # Returned weights are masked, except for the dot product's.
         if form.MASK != NO_MASK and form.RULE != DOT:
             to_weight *= multiplier
         slope += to_weight
@@ -153,7 +153,7 @@ def weights_and_slopes(
 
 @triton.jit
 def masked(given, number, inside, head, dropout, form: tl.constexpr):
-    """What weights are multiplied by; ``dropout``: base, threshold, what is kept in two parts."""
+    """The factors of the weights; ``dropout``: base, threshold, and the kept factor in two parts."""
     base, threshold, kept = dropout
     return multipliers(
         given.mask,

@@ -1,4 +1,4 @@
-"""The softmaxed weights of attention, from its scores once more."""
+"""The softmaxed weights of attention, recomputed from its scores."""
 
 import triton
 import triton.language as tl
@@ -40,7 +40,7 @@ def attend_weights_kernel(
         _, _, _, score = scored(given, values, keys, queries, settings, number, inside, head, column, FORM)
         valid = inside[:, :, None] & (head < FORM.H)[None, None, :]
         weight = tl.exp(tl.where(valid, score - less, 0.0)) * inverse
-        # The dot product's weights are returned as they are before dropout and mask.
+        # The dot product's weights are returned without dropout and mask.
         if FORM.MASK != NO_MASK and FORM.RULE != DOT:
             weight *= masked(given, number, inside, head, (base, threshold, kept), FORM)
         tl.store(weights + number[:, :, None] * FORM.H + head[None, None, :], weight, mask=valid)

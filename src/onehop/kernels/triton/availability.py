@@ -1,4 +1,4 @@
-"""Whether the GPU kernels can run here, and why not."""
+"""Availability of the GPU kernels, and the reason if they cannot run."""
 
 import importlib.metadata
 import importlib.util
@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 
-# bfloat16 and asynchronous copies begin with this generation of NVIDIA's GPUs.
+# bfloat16 and asynchronous copies need at least this generation of NVIDIA's GPUs.
 LEAST_CAPABILITY = (8, 0)
-# The oldest that the kernels were compiled with. torch 2.6 brings 3.2.
+# The oldest version that the kernels were compiled with. torch 2.6 brings 3.2.
 LEAST_TRITON = (3, 6)
 
 
 def interpreted() -> bool:
-    """Whether triton interprets kernels on the CPU in place of compiling them (``TRITON_INTERPRET=1``)."""
+    """Return whether triton interprets kernels on the CPU (``TRITON_INTERPRET=1``)."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def not_installed() -> str | None:
-    """Why there is no triton that the kernels can be compiled, or interpreted, by; None if there is."""
+    """Return why no usable triton is installed, or None if one is."""
     if importlib.util.find_spec("triton") is None:
         return "needs triton, which is not installed: pip install 'onehop[gpu]'"
     if _numbers(version()) < LEAST_TRITON:
@@ -29,7 +29,7 @@ def not_installed() -> str | None:
 
 
 def missing() -> str | None:
-    """Why the kernels cannot run in this process, whatever the tensors; None if they can."""
+    """Return why the kernels cannot run in this process, whatever the tensors; None if they can."""
     reason = not_installed()
     if reason is not None:
         return reason
@@ -41,7 +41,7 @@ def missing() -> str | None:
 
 
 def refuses(device: torch.device) -> str | None:
-    """Why the kernels cannot run on tensors of a device; None if they can."""
+    """Return why the kernels cannot run on tensors of a device; None if they can."""
     reason = missing()
     if reason is not None:
         return reason
@@ -61,7 +61,7 @@ def refuses(device: torch.device) -> str | None:
 
 @lru_cache(maxsize=16)
 def machine(device: torch.device) -> dict[str, Any]:
-    """What must agree for a tuned plan to mean anything on this device: "gpu" is its name."""
+    """The properties that must agree for a tuned plan to be valid on this device: "gpu" is its name."""
     if device.type == "cpu":
         gpu, capability = "Triton's interpreter", "none"
     else:
@@ -71,13 +71,13 @@ def machine(device: torch.device) -> dict[str, Any]:
 
 
 def current() -> torch.device:
-    """The device that the kernels would run on where no tensor says it."""
+    """The device that the kernels use if no tensor determines it."""
     return torch.device("cpu") if interpreted() else torch.device("cuda", torch.cuda.current_device())
 
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """Of triton, without importing it."""
+    """Version of triton, without importing it."""
     return importlib.metadata.version("triton")
 
 

@@ -1,9 +1,9 @@
-"""A graph cut into windows of 16 rows, for tensor cores; made once for each direction and device, then kept.
+"""A graph cut into windows of 16 rows, for tensor cores; cached for each direction and device.
 
-A window's columns are the sources that any of its rows has, in ascending order, each with a word of 16 bits
-that says which rows. What a program reads at a time, 16 rows x so many columns, is a small dense matrix, and
-a source's features are read once for all the window's rows. An edge that is repeated in a row takes another
-column of the same source, so that every bit stands for one edge.
+A window's columns are the sources of any of its rows, in ascending order, each with a 16-bit mask of the rows
+that have it. A program reads 16 rows x some columns at a time, a small dense matrix, and reads a source's
+features once for all the window's rows. A repeated edge of a row uses another column of the same source, so
+that every bit is one edge.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from onehop.kernels.triton.work import _NARROW_EDGES
 # Rows that tensor cores multiply at a time.
 WINDOW = 16
 DTYPES = (torch.bfloat16, torch.float16)
-# A gathered row that serves two edges halves what is read. In a block of 16 x 8 these are 16 edges.
+# A gathered row that serves two edges halves the traffic. In a block of 16 x 8 these are 16 edges.
 LEAST_EDGES_PER_COLUMN = 2.0
-# Of attention; wider rows of a window and their gradients would not fit the registers.
+# For attention; wider rows of a window and their gradients would not fit the registers.
 MOST_HEAD_WIDTH = 128
 _SAMPLED_WINDOWS = 1024
 
@@ -29,10 +29,10 @@ class Columns:
     """The columns of all windows, one window after the other; 10 bytes each, and ``perm``.
 
     Attributes:
-        begin: [windows + 1], int64, on the CPU: where each window's columns begin.
-        source: [C], int32: of which source.
+        begin: [windows + 1], int64, on the CPU: bounds of each window's columns.
+        source: [C], int32: the source of each column.
         members: [C], int16: bit r is set where row r of the window has it.
-        first_edge: [C], int32 (int64 in graphs of about 2^31 edges or more): the place in ``perm`` of the
+        first_edge: [C], int32 (int64 in graphs of about 2^31 edges or more): the position in ``perm`` of the
             column's first edge; the others follow, in the order of the rows.
         perm: [E], int32 or int64: the caller's number of every edge, column by column.
     """
@@ -54,21 +54,21 @@ class Columns:
 class Blocks:
     """The windows of a graph as items of a bounded number of columns, the longest first.
 
-    An item is a whole window, or, where a window has too many columns, one of its even pieces. In a window
-    that was cut, every row with edges has a slot for each piece, which follow each other.
+    An item is a whole window, or, if a window has too many columns, one of its even pieces. In a split
+    window, every row with edges has consecutive slots, one for each piece.
 
     Attributes:
         rows: Rows of the result.
-        columns: What the items go over.
+        columns: The columns that the items iterate over.
         window: [items], int32: the window of every item.
         begin: [items], int32 (or int64): its first column.
-        end: [items], likewise: one behind its last column.
-        piece: [items], int32: which piece of its window it is.
-        row_slot: [rows], int32: the first slot of a row of a window that was cut; -1 for other rows, and -2
-            for rows without edges.
-        slots: How many slots there are.
-        split_row: [rows that were cut], int32.
-        split_begin: [rows that were cut + 1], int32: the first slot of each.
+        end: [items], likewise: one past its last column.
+        piece: [items], int32: index of the piece in its window.
+        row_slot: [rows], int32: the first slot of a row of a split window; -1 for other rows, and -2 for rows
+            without edges.
+        slots: Number of slots.
+        split_row: [split rows], int32.
+        split_begin: [split rows + 1], int32: the first slot of each.
     """
 
     rows: int
@@ -84,23 +84,23 @@ class Blocks:
 
     @property
     def items(self) -> int:
-        """How many there are."""
+        """Number of items."""
         return self.window.numel()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensors, but for the columns, which blocks of the same direction share."""
+        """Bytes of the tensors, except for the columns, which blocks of the same direction share."""
         own = (self.window, self.begin, self.end, self.piece, self.row_slot, self.split_row, self.split_begin)
         return sum(tensor.nbytes for tensor in own)
 
 
 def blocks_of(graph: Graph, transposed: bool, device: torch.device, split_columns: int) -> Blocks:
-    """The windows of a graph; kept with the graph.
+    """The windows of a graph; cached with the graph.
 
     Args:
         graph: The graph.
         transposed: Whether rows are sources.
-        device: Where the tensors are made and stay.
+        device: Device of the tensors.
         split_columns: Most columns of an item.
     """
     key = ("blocks", transposed, device, split_columns)
@@ -121,7 +121,7 @@ def blocks_of(graph: Graph, transposed: bool, device: torch.device, split_column
 
 
 def edges_per_column(graph: Graph, transposed: bool = False, windows: int = _SAMPLED_WINDOWS) -> float:
-    """How many edges a gathered row serves: edges divided by columns, of windows that are evenly apart.
+    """Edges that a gathered row serves: edges divided by columns, over evenly spaced windows.
 
     At least 1, and at most 16. The mean number of edges in a block of 16 x 8 is eight times as much. Repeated
     edges count once. 0 without edges.
@@ -129,7 +129,7 @@ def edges_per_column(graph: Graph, transposed: bool = False, windows: int = _SAM
     Args:
         graph: The graph.
         transposed: Whether rows are sources.
-        windows: How many windows to look at, about.
+        windows: Approximate number of windows to sample.
     """
     csr = graph.transposed_csr if transposed else graph.csr
     cols = graph.num_dst if transposed else graph.num_src
@@ -148,14 +148,14 @@ def edges_per_column(graph: Graph, transposed: bool = False, windows: int = _SAM
 
 
 def pays(graph: Graph, dtype: torch.dtype) -> bool:
-    """Whether blocks are worth trying: 16-bit features, and both ways two edges to a gathered row."""
+    """Return whether blocks are worth trying: 16-bit features, and two edges a gathered row both ways."""
     return dtype in DTYPES and all(
         edges_per_column(graph, transposed) >= LEAST_EDGES_PER_COLUMN for transposed in (False, True)
     )
 
 
 def _keys(row: Tensor, col: Tensor, cols: int) -> Tensor:
-    """Of every edge a number, int64, by which edges are ordered by window, column and row of the window."""
+    """Sort keys of the edges, int64: by window, column and row of the window."""
     return (row // WINDOW * cols + col) * WINDOW + row % WINDOW
 
 
@@ -163,10 +163,10 @@ def _columns(rowptr: Tensor, col: Tensor, perm: Tensor | None, cols: int) -> Col
     rows, edges, device = rowptr.numel() - 1, col.numel(), col.device
     row = torch.repeat_interleave(torch.arange(rows, device=device), rowptr.diff())
     key, order = _keys(row, col, cols).sort(stable=True)
-    # How often an edge came before: which of its source's columns it takes.
+    # The number of earlier copies of an edge: the index among its source's columns.
     run, begin_of_run = _runs(key)
     repeat = torch.arange(edges, device=device) - begin_of_run[run]
-    # Pairs of a window and a source, and how many columns each needs.
+    # Pairs of a window and a source, and the number of columns of each.
     pair, begin_of_pair = _runs(key // WINDOW)
     pair_key = key[begin_of_pair] // WINDOW
     needed = torch.zeros_like(pair_key).scatter_reduce_(0, pair, repeat + 1, "amax")
@@ -191,7 +191,7 @@ def _columns(rowptr: Tensor, col: Tensor, perm: Tensor | None, cols: int) -> Col
 
 
 def _runs(key: Tensor) -> tuple[Tensor, Tensor]:
-    """Of sorted keys: the number of the run of equal ones that each is in, and where the runs begin."""
+    """For sorted keys: the index of each one's run of equal keys, and the begins of the runs."""
     fresh = torch.ones_like(key, dtype=torch.bool)
     torch.ne(key[1:], key[:-1], out=fresh[1:])
     return fresh.cumsum(0) - 1, fresh.nonzero().squeeze(1)

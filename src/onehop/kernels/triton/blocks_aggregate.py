@@ -14,17 +14,21 @@ from onehop.kernels.triton.blocks_parts import (
     window_columns,
     window_rows,
 )
-from onehop.kernels.triton.launch import accumulator, columns_at_a_time, features, on_device_of, rows_of
+from onehop.kernels.triton.launch import (
+    accumulator,
+    columns_at_a_time,
+    features,
+    on_device_of,
+    rows_of,
+    windows_of,
+)
 from onehop.kernels.triton.registers import bounded
 from onehop.plans.triton import TritonPlan
 
 
 @triton.jit
 def block_sum(
-    source,
-    members,
-    first_edge,
-    perm,
+    windows,
     x,
     weight,
     src_scale,
@@ -37,10 +41,10 @@ def block_sum(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """[16, FEATURES]: the sums over some columns of a window."""
+    """Return [16, FEATURES]: the sums over some columns of a window."""
     total = tl.zeros([16, FEATURES], tl.float32)
     for at in tl.range(begin, end, COLUMNS, num_stages=STAGES):
-        place, inside, row, word, present = window_columns(source, members, at, end, COLUMNS)
+        place, inside, row, word, present = window_columns(windows, at, end, COLUMNS)
         value = tl.load(
             x + row[:, None] * X_STRIDE + column[None, :],
             mask=inside[:, None] & (column < WIDTH)[None, :],
@@ -51,7 +55,7 @@ def block_sum(
             total = added(total, factor, present, value, COLUMNS)
         else:
             if weight is not None:
-                number = edge_numbers(first_edge, perm, place, inside, word, present)
+                number = edge_numbers(windows, place, inside, word, present)
                 factor = tl.load(weight + number, mask=present, other=0.0)
             if src_scale is not None:
                 scale = tl.load(src_scale + row, mask=inside, other=0.0)
@@ -62,15 +66,7 @@ def block_sum(
 
 @triton.jit(do_not_specialize=["rows"])
 def block_sum_kernel(
-    item_window,
-    item_begin,
-    item_end,
-    item_piece,
-    row_slot,
-    source,
-    members,
-    first_edge,
-    perm,
+    windows,
     x,
     weight,
     src_scale,
@@ -85,20 +81,18 @@ def block_sum_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A program takes one item, COLUMNS of its columns at a time, for FEATURES columns of x."""
+    """Processes one item per program, COLUMNS of its columns at a time, for FEATURES columns of x."""
     item = tl.program_id(0)
-    row, there, whole, slot, part, _filled = window_rows(item_window, item_piece, row_slot, item, rows, SPLIT)
-    begin, end = tl.load(item_begin + item), tl.load(item_end + item)
+    row, there, whole, slot, part, _filled = window_rows(windows, item, rows, SPLIT)
+    begin, end = tl.load(windows.begin + item), tl.load(windows.end + item)
     column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
     total = block_sum(
-        source, members, first_edge, perm, x, weight, src_scale, begin, end, column,
-        WIDTH, X_STRIDE, COLUMNS, FEATURES, STAGES,
-    )  # fmt: skip
+        windows, x, weight, src_scale, begin, end, column, WIDTH, X_STRIDE, COLUMNS, FEATURES, STAGES
+    )
     if not_numbers(total):
         total = block_sum(
-            source, members, first_edge, perm, x, weight, src_scale, begin, end, column,
-            WIDTH, X_STRIDE, 1, FEATURES, STAGES,
-        )  # fmt: skip
+            windows, x, weight, src_scale, begin, end, column, WIDTH, X_STRIDE, 1, FEATURES, STAGES
+        )
     inside = (column < WIDTH)[None, :]
     if SPLIT:
         tl.store(partial + slot[:, None] * WIDTH + column[None, :], total, mask=part[:, None] & inside)
@@ -108,9 +102,9 @@ def block_sum_kernel(
 
 
 def applies(x: Tensor, weight: Tensor | None) -> bool:
-    """Whether a sum can go this way: of 16-bit features, with one weight an edge or none.
+    """Return whether blocks can compute a sum: 16-bit features, with at most one weight an edge.
 
-    Tensor cores would cut float32 down to 11 bits.
+    Tensor cores would round float32 to 11 bits.
     """
     return x.dtype in DTYPES and (weight is None or weight.dim() == 1)
 
@@ -128,12 +122,12 @@ def aggregate(
 
     Args:
         blocks: The graph's windows, on the device of x.
-        plan: How to go over them.
+        plan: The kernels' parameters.
         x: [cols, F], of 16 bits.
         weight: float32 [E], in the caller's edge order.
         src_scale: float32 [cols].
         dst_scale: float32 [rows].
-        widen: Return float32 in place of x's dtype.
+        widen: Return float32 instead of x's dtype.
 
     Returns:
         [rows, F].
@@ -146,18 +140,9 @@ def aggregate(
     weight = None if weight is None else weight.contiguous()
     partial = x.new_empty((blocks.slots, width), dtype=acc) if blocks.slots else None
     tile = max(features(plan, width), 16)
-    columns = blocks.columns
     with on_device_of(x):
         block_sum_kernel[(blocks.items, -(-width // tile))](
-            blocks.window,
-            blocks.begin,
-            blocks.end,
-            blocks.piece,
-            blocks.row_slot,
-            columns.source,
-            columns.members,
-            None if weight is None else columns.first_edge,
-            None if weight is None else columns.perm,
+            windows_of(blocks, weight is not None),
             x,
             weight,
             src_scale,

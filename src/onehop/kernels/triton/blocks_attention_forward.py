@@ -17,45 +17,34 @@ from onehop.kernels.triton.blocks_parts import (
 
 @triton.jit
 def block_attention(
-    source,
-    members,
-    first_edge,
-    perm,
+    windows,
+    given,
     own,
-    key,
-    value,
     begin,
     end,
     head,
-    base,
-    threshold,
-    factor,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    V: tl.constexpr,
-    DROPOUT: tl.constexpr,
+    numbers,
     COLUMNS: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_V: tl.constexpr,
-    STAGES: tl.constexpr,
+    FORM: tl.constexpr,
 ):
-    """Of some columns of a window: largest scores, sums of exponentials, weighted values [16, BLOCK_V]."""
-    column, value_column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V)
+    """Attends over some columns of a window: maxima, sums of exponentials, weighted values [16, BLOCK_V]."""
+    base, threshold, factor, _ = numbers
+    column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
     largest = tl.full([16], float("-inf"), tl.float32)
     total = tl.zeros([16], tl.float32)
-    rows = tl.zeros([16, BLOCK_V], tl.float32)
-    for at in tl.range(begin, end, COLUMNS, num_stages=STAGES):
-        place, inside, row, word, present = window_columns(source, members, at, end, COLUMNS)
-        keys = head_rows(key, row, inside, head, column, H, D)
-        values = head_rows(value, row, inside, head, value_column, H, V)
+    rows = tl.zeros([16, FORM.BLOCK_V], tl.float32)
+    for at in tl.range(begin, end, COLUMNS, num_stages=FORM.STAGES):
+        place, inside, row, word, present = window_columns(windows, at, end, COLUMNS)
+        keys = head_rows(given.key, row, inside, head, column, FORM.H, FORM.D)
+        values = head_rows(given.value, row, inside, head, value_column, FORM.H, FORM.V)
         score = tl.where(present, dots(own, keys, COLUMNS) * factor, float("-inf"))
         higher = tl.maximum(largest, tl.max(score, 1))
         less = usable(higher)
         power = tl.exp(score - less[:, None])
         rescale = tl.exp(largest - less)
         total = total * rescale + tl.sum(power, 1)
-        if DROPOUT:
-            power *= kept_edges(first_edge, perm, place, inside, word, present, head, base, threshold, H)
+        if FORM.DROPOUT:
+            power *= kept_edges(windows, place, inside, word, present, head, base, threshold, FORM.H)
         rows = added(rows * rescale[:, None], power, present, values, COLUMNS)
         largest = higher
     return largest, total, rows
@@ -63,18 +52,8 @@ def block_attention(
 
 @triton.jit(do_not_specialize=["rows", "base", "threshold"])
 def block_attend_kernel(
-    item_window,
-    item_begin,
-    item_end,
-    item_piece,
-    row_slot,
-    source,
-    members,
-    first_edge,
-    perm,
-    query,
-    key,
-    value,
+    windows,
+    given,
     out,
     softmax,
     slot_softmax,
@@ -84,80 +63,31 @@ def block_attend_kernel(
     threshold,
     factor,
     kept,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    V: tl.constexpr,
-    DROPOUT: tl.constexpr,
-    SPLIT: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_V: tl.constexpr,
-    STAGES: tl.constexpr,
+    FORM: tl.constexpr,
 ):
-    """A program takes one item and head, COLUMNS of its columns at a time."""
+    """Processes one item and head per program, COLUMNS of its columns at a time."""
     item, head = tl.program_id(0), tl.program_id(1)
-    row, there, whole, slot, part, filled = window_rows(item_window, item_piece, row_slot, item, rows, SPLIT)
-    begin, end = tl.load(item_begin + item), tl.load(item_end + item)
-    own = head_rows(query, row, there, head, tl.arange(0, BLOCK_D), H, D)
-    largest, total, sums = block_attention(
-        source,
-        members,
-        first_edge,
-        perm,
-        own,
-        key,
-        value,
-        begin,
-        end,
-        head,
-        base,
-        threshold,
-        factor,
-        H,
-        D,
-        V,
-        DROPOUT,
-        COLUMNS,
-        BLOCK_D,
-        BLOCK_V,
-        STAGES,
-    )
+    row, there, whole, slot, part, filled = window_rows(windows, item, rows, FORM.SPLIT)
+    begin, end = tl.load(windows.begin + item), tl.load(windows.end + item)
+    own = head_rows(given.query, row, there, head, tl.arange(0, FORM.BLOCK_D), FORM.H, FORM.D)
+    numbers = (base, threshold, factor, kept)
+    largest, total, sums = block_attention(windows, given, own, begin, end, head, numbers, FORM.COLUMNS, FORM)
     if not_numbers(sums):
-        largest, total, sums = block_attention(
-            source,
-            members,
-            first_edge,
-            perm,
-            own,
-            key,
-            value,
-            begin,
-            end,
-            head,
-            base,
-            threshold,
-            factor,
-            H,
-            D,
-            V,
-            DROPOUT,
-            1,
-            BLOCK_D,
-            BLOCK_V,
-            STAGES,
-        )
-    if DROPOUT:
+        largest, total, sums = block_attention(windows, given, own, begin, end, head, numbers, 1, FORM)
+    if FORM.DROPOUT:
         sums *= kept
     inverse = tl.where(filled, 1.0 / tl.where(filled, total, 1.0), 0.0)
-    place = softmax + row * (2 * H) + head
+    place = softmax + row * (2 * FORM.H) + head
     tl.store(place, usable(largest), mask=whole)
-    tl.store(place + H, inverse, mask=whole)
-    column = tl.arange(0, BLOCK_V)
-    within = (head * V + column)[None, :]
-    inside = (column < V)[None, :]
-    tl.store(out + row[:, None] * (H * V) + within, sums * inverse[:, None], mask=whole[:, None] & inside)
-    if SPLIT:
-        place = slot_softmax + slot * (2 * H) + head
+    tl.store(place + FORM.H, inverse, mask=whole)
+    column = tl.arange(0, FORM.BLOCK_V)
+    within = (head * FORM.V + column)[None, :]
+    inside = (column < FORM.V)[None, :]
+    tl.store(
+        out + row[:, None] * (FORM.H * FORM.V) + within, sums * inverse[:, None], mask=whole[:, None] & inside
+    )
+    if FORM.SPLIT:
+        place = slot_softmax + slot * (2 * FORM.H) + head
         tl.store(place, largest, mask=part)
-        tl.store(place + H, total, mask=part)
-        tl.store(slot_rows + slot[:, None] * (H * V) + within, sums, mask=part[:, None] & inside)
+        tl.store(place + FORM.H, total, mask=part)
+        tl.store(slot_rows + slot[:, None] * (FORM.H * FORM.V) + within, sums, mask=part[:, None] & inside)

@@ -16,46 +16,32 @@ from onehop.kernels.triton.blocks_parts import (
 
 @triton.jit
 def block_query_grad(
-    source,
-    members,
-    first_edge,
-    perm,
+    windows,
+    given,
     own,
     own_grad,
     normaliser,
     product,
-    key,
-    value,
     begin,
     end,
     head,
-    base,
-    threshold,
-    factor,
-    kept,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    V: tl.constexpr,
-    DROPOUT: tl.constexpr,
+    numbers,
     COLUMNS: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_V: tl.constexpr,
-    STAGES: tl.constexpr,
+    FORM: tl.constexpr,
 ):
-    """[16, BLOCK_D]: the sums over some columns of a window."""
-    column, value_column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V)
-    total = tl.zeros([16, BLOCK_D], tl.float32)
-    for at in tl.range(begin, end, COLUMNS, num_stages=STAGES):
-        place, inside, row, word, present = window_columns(source, members, at, end, COLUMNS)
-        keys = head_rows(key, row, inside, head, column, H, D)
-        values = head_rows(value, row, inside, head, value_column, H, V)
+    """Return [16, BLOCK_D]: the sums over some columns of a window."""
+    base, threshold, factor, kept = numbers
+    column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
+    total = tl.zeros([16, FORM.BLOCK_D], tl.float32)
+    for at in tl.range(begin, end, COLUMNS, num_stages=FORM.STAGES):
+        place, inside, row, word, present = window_columns(windows, at, end, COLUMNS)
+        keys = head_rows(given.key, row, inside, head, column, FORM.H, FORM.D)
+        values = head_rows(given.value, row, inside, head, value_column, FORM.H, FORM.V)
         score = dots(own, keys, COLUMNS) * factor
         weight = tl.exp(tl.where(present, score - normaliser[:, None], float("-inf")))
         slope = dots(own_grad, values, COLUMNS)
-        if DROPOUT:
-            slope *= kept * kept_edges(
-                first_edge, perm, place, inside, word, present, head, base, threshold, H
-            )
+        if FORM.DROPOUT:
+            slope *= kept * kept_edges(windows, place, inside, word, present, head, base, threshold, FORM.H)
         slope = tl.where(present, weight * (slope - product[:, None]), 0.0)
         total = added(total, slope, present, keys, COLUMNS)
     return total * factor
@@ -63,18 +49,8 @@ def block_query_grad(
 
 @triton.jit(do_not_specialize=["rows", "base", "threshold"])
 def block_grad_dst_kernel(
-    item_window,
-    item_begin,
-    item_end,
-    item_piece,
-    row_slot,
-    source,
-    members,
-    first_edge,
-    perm,
-    query,
-    key,
-    value,
+    windows,
+    given,
     out,
     softmax,
     grad,
@@ -86,91 +62,38 @@ def block_grad_dst_kernel(
     threshold,
     factor,
     kept,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    V: tl.constexpr,
-    DROPOUT: tl.constexpr,
     FOR_QUERY: tl.constexpr,
-    SPLIT: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_V: tl.constexpr,
-    STAGES: tl.constexpr,
+    FORM: tl.constexpr,
 ):
-    """A program takes one item and head. Statistics are those of :func:`attend_grad_dst_kernel`."""
+    """Processes one item and head per program. Statistics are those of :func:`attend_grad_dst_kernel`."""
     item, head = tl.program_id(0), tl.program_id(1)
-    row, there, whole, slot, part, _filled = window_rows(item_window, item_piece, row_slot, item, rows, SPLIT)
-    column, value_column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V)
-    own_grad = head_rows(grad, row, there, head, value_column, H, V)
-    own_out = head_rows(out, row, there, head, value_column, H, V)
+    row, there, whole, slot, part, _filled = window_rows(windows, item, rows, FORM.SPLIT)
+    column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
+    own_grad = head_rows(grad, row, there, head, value_column, FORM.H, FORM.V)
+    own_out = head_rows(out, row, there, head, value_column, FORM.H, FORM.V)
     product = tl.sum(own_grad.to(tl.float32) * own_out.to(tl.float32), 1)
-    place = softmax + row * (2 * H) + head
-    inverse = tl.load(place + H, mask=there, other=1.0)
+    place = softmax + row * (2 * FORM.H) + head
+    inverse = tl.load(place + FORM.H, mask=there, other=1.0)
     normaliser = tl.load(place, mask=there, other=0.0) - tl.log(tl.where(inverse == 0, 1.0, inverse))
-    # The pieces of a window all write them, and all write the same.
-    place = statistics + row * (2 * H) + head
+    # All pieces of a window write the same values.
+    place = statistics + row * (2 * FORM.H) + head
     tl.store(place, normaliser, mask=there)
-    tl.store(place + H, product, mask=there)
+    tl.store(place + FORM.H, product, mask=there)
     if FOR_QUERY:
-        begin, end = tl.load(item_begin + item), tl.load(item_end + item)
-        own = head_rows(query, row, there, head, column, H, D)
+        begin, end = tl.load(windows.begin + item), tl.load(windows.end + item)
+        own = head_rows(given.query, row, there, head, column, FORM.H, FORM.D)
+        numbers = (base, threshold, factor, kept)
         total = block_query_grad(
-            source,
-            members,
-            first_edge,
-            perm,
-            own,
-            own_grad,
-            normaliser,
-            product,
-            key,
-            value,
-            begin,
-            end,
-            head,
-            base,
-            threshold,
-            factor,
-            kept,
-            H,
-            D,
-            V,
-            DROPOUT,
-            COLUMNS,
-            BLOCK_D,
-            BLOCK_V,
-            STAGES,
+            windows, given, own, own_grad, normaliser, product, begin, end, head, numbers, FORM.COLUMNS, FORM
         )
         if not_numbers(total):
             total = block_query_grad(
-                source,
-                members,
-                first_edge,
-                perm,
-                own,
-                own_grad,
-                normaliser,
-                product,
-                key,
-                value,
-                begin,
-                end,
-                head,
-                base,
-                threshold,
-                factor,
-                kept,
-                H,
-                D,
-                V,
-                DROPOUT,
-                1,
-                BLOCK_D,
-                BLOCK_V,
-                STAGES,
+                windows, given, own, own_grad, normaliser, product, begin, end, head, numbers, 1, FORM
             )
-        within = (head * D + column)[None, :]
-        inside = (column < D)[None, :]
-        tl.store(grad_query + row[:, None] * (H * D) + within, total, mask=whole[:, None] & inside)
-        if SPLIT:
-            tl.store(slot_rows + slot[:, None] * (H * D) + within, total, mask=part[:, None] & inside)
+        within = (head * FORM.D + column)[None, :]
+        inside = (column < FORM.D)[None, :]
+        tl.store(grad_query + row[:, None] * (FORM.H * FORM.D) + within, total, mask=whole[:, None] & inside)
+        if FORM.SPLIT:
+            tl.store(
+                slot_rows + slot[:, None] * (FORM.H * FORM.D) + within, total, mask=part[:, None] & inside
+            )

@@ -31,10 +31,10 @@ def edge_softmax_kernel(
     EDGES: tl.constexpr,
     HEADS: tl.constexpr,
 ):
-    """Largest score and sum of exponentials of ROWS items, then their shares.
+    """Computes largest score and sum of exponentials of ROWS items, then their shares.
 
-    Pieces of cut rows leave the two in their slots, [slots, 2, H]. With FINISH, only the shares of such
-    pieces are written, from the slots, which hold the whole row's by then.
+    Pieces of split rows store the two in their slots, [slots, 2, H]. With FINISH, only the shares of such
+    pieces are written, from the slots, which then hold the whole row's values.
     """
     ACC: tl.constexpr = tl.float64 if scores.dtype.element_ty == tl.float64 else tl.float32
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
@@ -79,7 +79,7 @@ def edge_softmax_kernel(
 
 @triton.jit
 def merge_softmax_kernel(cut_begin, slots, H: tl.constexpr, HEADS: tl.constexpr):
-    """Puts a cut row's largest score and sum of exponentials into every one of its slots."""
+    """Writes a split row's largest score and sum of exponentials into every one of its slots."""
     ACC: tl.constexpr = slots.dtype.element_ty
     first = tl.load(cut_begin + tl.program_id(0)).to(tl.int64)
     end = tl.load(cut_begin + tl.program_id(0) + 1).to(tl.int64)
@@ -119,9 +119,9 @@ def edge_softmax_grad_kernel(
     EDGES: tl.constexpr,
     HEADS: tl.constexpr,
 ):
-    """The row's sum of shares times gradients; then share times (gradient less that sum).
+    """Computes the row's sum of shares times gradients; then share times (gradient less that sum).
 
-    The slots, [slots, H], are as those of :func:`edge_softmax_kernel`.
+    The slots, [slots, H], are used as in :func:`edge_softmax_kernel`.
     """
     ACC: tl.constexpr = tl.float64 if softmax.dtype.element_ty == tl.float64 else tl.float32
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
@@ -155,7 +155,7 @@ def edge_softmax_grad_kernel(
 
 @triton.jit
 def merge_sums_kernel(cut_begin, slots, H: tl.constexpr, HEADS: tl.constexpr):
-    """Puts a cut row's sum into every one of its slots."""
+    """Writes a split row's sum into every one of its slots."""
     first = tl.load(cut_begin + tl.program_id(0)).to(tl.int64)
     end = tl.load(cut_begin + tl.program_id(0) + 1).to(tl.int64)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
@@ -172,7 +172,7 @@ def edge_softmax(work: Work, plan: TritonPlan, scores: Tensor) -> Tensor:
 
     Args:
         work: The graph's items, on the device of the scores.
-        plan: How to go over them.
+        plan: The kernels' parameters.
         scores: [E, H] in the caller's edge order.
 
     Returns:
@@ -186,7 +186,7 @@ def edge_softmax_grad(work: Work, plan: TritonPlan, softmax: Tensor, grad: Tenso
 
     Args:
         work: The graph's items, on the device of the tensors.
-        plan: How to go over them.
+        plan: The kernels' parameters.
         softmax: [E, H], the result a.
         grad: [E, H], the gradient g, of the same dtype.
 
@@ -200,7 +200,7 @@ def edge_softmax_grad(work: Work, plan: TritonPlan, softmax: Tensor, grad: Tenso
 def _two_passes(
     work: Work, plan: TritonPlan, kernel: Any, merge: Any, operands: tuple[Tensor, ...], numbers: int
 ) -> Tensor:
-    """Whole rows at once; pieces of cut rows in two launches, between which their ``numbers`` are merged."""
+    """Runs whole rows at once; pieces of split rows in two launches, with a merge of ``numbers`` between."""
     first = operands[0]
     out, heads = first.new_empty(first.shape), first.size(1)
     if out.numel() == 0:

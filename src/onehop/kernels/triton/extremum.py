@@ -62,9 +62,9 @@ def extremum_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Every lane of a tile keeps the extremum of its edges and how many reach it; NaN stays once met.
+    """Keeps in every lane of a tile the extremum of its edges and the number of ties; NaN propagates.
 
-    ``counts_ptr``, of the layout of x, says how often each was reached, where they are extrema themselves.
+    ``counts_ptr``, of the layout of x, holds the ties of each element of x if these are extrema themselves.
     With ROUNDS, messages are rounded to the dtype of x, as torch's are.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
@@ -124,16 +124,16 @@ def extremum(
 
     Args:
         work: The graph's items, on the device of x.
-        plan: How to go over them.
+        plan: The kernels' parameters.
         x: [cols, F].
         weight: [E] in the caller's edge order, of the accumulator's dtype.
-        largest: Max; else min.
-        widen: Return the accumulator's dtype in place of x's, and do not round messages to that of x.
+        largest: Max if true; else min.
+        widen: Return the accumulator's dtype instead of x's, and do not round messages to that of x.
         with_ties: Count the edges that reach it.
-        adds: Messages are weight + x in place of weight * x.
+        adds: Messages are weight + x instead of weight * x.
 
     Returns:
-        [rows, F], and, if asked for, acc [rows, F]: how many edges reach it, 0 where it is NaN.
+        [rows, F], and, if requested, acc [rows, F]: number of edges that reach it, 0 where it is NaN.
     """
     acc, width = accumulator(x.dtype), x.size(1)
     shape = (work.rows, width)

@@ -1,4 +1,4 @@
-"""Gradients of max and min on the GPU: every edge's message is compared with the extremum once more."""
+"""Gradients of max and min on the GPU: every edge's message is recomputed and compared with the extremum."""
 
 import triton
 import triton.language as tl
@@ -43,7 +43,7 @@ def extremum_grad_source_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Rows are sources: each compares its messages with the extrema of its destinations."""
+    """Processes rows that are sources: each compares its messages with the extrema of its destinations."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
     row, slot = item_rows(items, item, there, SPLIT)
@@ -63,7 +63,7 @@ def extremum_grad_source_kernel(
                 share *= weight
         if ROUNDS:
             message = message.to(x_ptr.dtype.element_ty).to(ACC)
-        # A product, in which shares that are not finite show as NaN, as torch's do.
+        # A product propagates shares that are not finite as NaN, as torch's does.
         total += (message == extremum).to(ACC) * share
     result = tl.sum(total, axis=1)
     if SPLIT:
@@ -91,7 +91,7 @@ def extremum_grad_weight_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Rows are destinations: every edge adds up its parts of their shares, over all columns."""
+    """Processes rows that are destinations: every edge sums its parts of their shares, over all columns."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
     row, _ = item_rows(items, item, there, False)
@@ -129,13 +129,13 @@ def extremum_grad_source(
     """The gradient of max or min with respect to x.
 
     Args:
-        work: Of the transposed graph.
-        plan: How to go over it.
+        work: Work of the transposed graph.
+        plan: The kernels' parameters.
         x: [num_src, F].
         weight: [E] in the caller's edge order, of the accumulator's dtype.
         extremum: [num_dst, F], the result.
         share: acc [num_dst, F], contiguous: the gradient divided among the ties.
-        adds: Whether the weight was added, in place of multiplied.
+        adds: Whether the weight was added instead of multiplied.
 
     Returns:
         acc [num_src, F].

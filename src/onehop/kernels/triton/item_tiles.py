@@ -1,4 +1,4 @@
-"""How a program finds its items, their edges, and where its results go.
+"""Index arithmetic of programs: their items, the items' edges, and the destination of results.
 
 ``items`` is :class:`onehop.kernels.triton.launch.Items`.
 """
@@ -9,9 +9,9 @@ import triton.language as tl
 
 @triton.jit
 def tile_items(items, tile, first, count, ROWS: tl.constexpr):
-    """A tile's items, [rows]: numbers, whether there is one, first edges and ends; and the longest's edges.
+    """A tile's items, [rows]: numbers, a mask, first edges and ends; and the longest's number of edges.
 
-    The first item of a tile is its longest. Past the last item there are none, without edges.
+    The first item of a tile is its longest. Items beyond the last one have no edges.
     """
     head = first + tile * ROWS
     item = head + tl.arange(0, ROWS)
@@ -23,7 +23,7 @@ def tile_items(items, tile, first, count, ROWS: tl.constexpr):
 
 @triton.jit
 def item_rows(items, item, there, SPLIT: tl.constexpr):
-    """Rows of items, and the slots of those that are pieces of cut rows; -1 for whole rows. [rows], int64."""
+    """Rows of items, and the slots of pieces of split rows; -1 for whole rows. [rows], int64."""
     slot = tl.full([item.shape[0]], -1, tl.int64)
     if SPLIT:
         slot = tl.load(items.slot + item, mask=there, other=-1).to(tl.int64)
@@ -32,14 +32,14 @@ def item_rows(items, item, there, SPLIT: tl.constexpr):
 
 @triton.jit
 def next_edges(begin, end, done, EDGES: tl.constexpr):
-    """Places of each item's next edges, [rows, edges], and where there are any."""
+    """Positions of each item's next edges, [rows, edges], and their mask."""
     at = begin[:, None] + done + tl.arange(0, EDGES)[None, :]
     return at, at < end[:, None]
 
 
 @triton.jit
 def other_ends(items, at, inside):
-    """The columns of the edges at these places, int64."""
+    """The columns of the edges at these positions, int64."""
     if items.col is not None:
         return tl.load(items.col + at, mask=inside, other=0).to(tl.int64)
     else:
@@ -48,7 +48,7 @@ def other_ends(items, at, inside):
 
 @triton.jit
 def caller_numbers(items, at, inside):
-    """The caller's numbers of the edges at these places, int64."""
+    """The caller's numbers of the edges at these positions, int64."""
     if items.perm is not None:
         return tl.load(items.perm + at, mask=inside, other=0).to(tl.int64)
     else:
@@ -57,20 +57,20 @@ def caller_numbers(items, at, inside):
 
 @triton.jit
 def store_columns(x, row, there, tile, column, WIDTH: tl.constexpr):
-    """Writes [rows, columns] to x[row], where ``there``, [rows], says so."""
+    """Stores [rows, columns] to x[row], where the mask ``there``, [rows], is set."""
     mask = there[:, None] & (column < WIDTH)[None, :]
     tl.store(x + (row[:, None] * WIDTH + column[None, :]), tile, mask=mask)
 
 
 @triton.jit
 def row_columns(x, row, there, column, STRIDE: tl.constexpr, WIDTH: tl.constexpr):
-    """x[row] for rows that are ``there``, both [rows], as [rows, columns]."""
+    """Loads x[row] where ``there``, both [rows], as [rows, columns]."""
     mask = there[:, None] & (column < WIDTH)[None, :]
     return tl.load(x + row[:, None] * STRIDE + column[None, :], mask=mask, other=0)
 
 
 @triton.jit
 def columns_of(x, row, there, column, STRIDE: tl.constexpr, WIDTH: tl.constexpr, other=0):
-    """x[row] for rows that are ``there``, both [rows, edges], as [rows, edges, columns]."""
+    """Loads x[row] where ``there``, both [rows, edges], as [rows, edges, columns]."""
     mask = there[:, :, None] & (column < WIDTH)[None, None, :]
     return tl.load(x + (row[:, :, None] * STRIDE + column[None, None, :]), mask=mask, other=other)

@@ -1,4 +1,4 @@
-"""How kernels that go over work items are launched."""
+"""Launches of kernels over work items."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
 
-# The fewest that tensor cores multiply at a time.
+# The fewest columns that tensor cores multiply at a time.
 LEAST_COLUMNS = 16
 
 
 class Items(NamedTuple):
-    """The tensors of a :class:`Work`, as kernels take them: items, then what their edges are.
+    """The tensors of a :class:`Work`, as kernels take them: items, then their edges.
 
     Without ``col`` the edges are rows, in their order; without ``perm`` this is the caller's order.
     """
@@ -32,22 +32,55 @@ class Items(NamedTuple):
 
 
 def items_of(work: Work, numbered: bool = True) -> Items:
-    """All items; ``numbered`` says that something is read or written for every edge."""
+    """All items; ``numbered``: data are read or written for every edge."""
     return Items(work.row, work.begin, work.end, work.slot, work.col, work.perm if numbered else None)
 
 
+class Windows(NamedTuple):
+    """The tensors of :class:`Blocks`, as kernels take them: items, then the columns that they iterate over.
+
+    Without ``first_edge`` and ``perm`` no data are read for single edges.
+    """
+
+    window: Tensor
+    begin: Tensor
+    end: Tensor
+    piece: Tensor
+    row_slot: Tensor
+    source: Tensor
+    members: Tensor
+    first_edge: Tensor | None
+    perm: Tensor | None
+
+
+def windows_of(blocks: Blocks, numbered: bool) -> Windows:
+    """All items; ``numbered``: data are read for every edge, or drawn by its number."""
+    columns = blocks.columns
+    return Windows(
+        blocks.window,
+        blocks.begin,
+        blocks.end,
+        blocks.piece,
+        blocks.row_slot,
+        columns.source,
+        columns.members,
+        columns.first_edge if numbered else None,
+        columns.perm if numbered else None,
+    )
+
+
 def slots_of(work: Work | Blocks) -> Items:
-    """The rows that were cut, whose edges are their slots."""
+    """The rows that were split, whose edges are their slots."""
     return Items(work.split_row, work.split_begin, work.split_begin[1:], None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Items of like length, and the tile that programs take of them.
+    """Items of similar length, and the tile that a program takes.
 
     Attributes:
-        first: The first of the items.
-        count: How many.
+        first: Index of the first item.
+        count: Number of items.
         rows: Items in a program.
         edges: Edges of each item that are read at a time.
         split: Whether pieces of rows may be among them.
@@ -61,12 +94,12 @@ class Bucket:
 
     @property
     def programs(self) -> int:
-        """How many programs go over the items."""
+        """Number of programs over the items."""
         return -(-self.count // self.rows)
 
 
 def buckets(work: Work, plan: TritonPlan) -> list[Bucket]:
-    """The launches that a plan makes of a graph's items; none for what there is not."""
+    """The launches of a graph's items under a plan; empty buckets are omitted."""
     short = work.items - work.long_items
     found = [
         Bucket(0, work.long_items, 1, plan.block_edges, work.slots > 0),
@@ -76,7 +109,7 @@ def buckets(work: Work, plan: TritonPlan) -> list[Bucket]:
 
 
 def fix_up(work: Work | Blocks, plan: TritonPlan) -> Bucket:
-    """The launch that merges the slots of rows that were cut: of ``split_row`` and ``split_begin``."""
+    """The launch that merges the slots of split rows: ``split_row`` and ``split_begin``."""
     return Bucket(0, work.split_row.numel(), 1, plan.block_edges, False)
 
 
@@ -91,23 +124,23 @@ def columns_at_a_time(plan: TritonPlan) -> int:
 
 
 def options(plan: TritonPlan) -> dict[str, Any]:
-    """What the compiler is told: warps, and that a product and the sum it goes into round once."""
+    """Compiler options: warps, and that a product and the sum it is added to round once."""
     return {"num_warps": plan.num_warps, "enable_fp_fusion": True}
 
 
 def rows_of(x: Tensor) -> Tensor:
-    """``x`` with its columns next to each other; rows may lie apart."""
+    """``x`` with contiguous columns; rows may be strided."""
     return x if x.stride(1) == 1 or x.size(1) <= 1 else x.contiguous()
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """In which features of a dtype are added up."""
+    """The dtype of sums over features of a dtype."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 @contextlib.contextmanager
 def on_device_of(x: Tensor) -> Iterator[None]:
-    """Launches go to the current stream of the tensor's device, whichever device is current outside."""
+    """Launches go to the current stream of the tensor's device, whatever the current device."""
     if x.device.type != "cuda":
         yield
         return

@@ -1,4 +1,4 @@
-"""Numbers as kernels take them: of 32 bits."""
+"""Numbers in the 32 bits that kernels take."""
 
 import ctypes
 
@@ -8,7 +8,7 @@ _WORD = 2**32
 
 
 def two_parts(number: float) -> tuple[float, float]:
-    """A number as the sum of two of 32 bits, which kernels take; together they have 48 bits."""
+    """A number as the sum of two 32-bit ones, which kernels take; together they have 48 bits."""
     high = ctypes.c_float(number).value
     return high, number - high
 
@@ -16,7 +16,7 @@ def two_parts(number: float) -> tuple[float, float]:
 def dropout_words(operands: Attention) -> dict[str, int]:
     """``base`` and ``threshold`` of :func:`onehop.kernels.triton.attention_parts.multipliers`.
 
-    The base is what :func:`onehop.reference.dropout.dropout_mask` makes of the seed alone.
+    The base is the part of :func:`onehop.reference.dropout.dropout_mask` that depends on the seed only.
     """
     base = _mix(_mix(operands.seed % _WORD) ^ (operands.seed // _WORD))
     return {"base": _signed(base), "threshold": _signed(int(operands.dropout * _WORD))}

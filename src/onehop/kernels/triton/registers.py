@@ -1,4 +1,4 @@
-"""How many registers the attention kernels may take."""
+"""Register limits of the attention kernels."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ import torch
 from onehop.kernels.triton.launch import options
 from onehop.plans.triton import TritonPlan
 
-# Of one of NVIDIA's multiprocessors; with 128 a thread, 16 warps fit.
+# Registers of one NVIDIA multiprocessor; with 128 a thread, 16 warps fit.
 _REGISTERS = 65_536
 _MOST = 128
 _WARP = 32
 
 
 def bounded(plan: TritonPlan) -> dict[str, Any]:
-    """What the compiler is told: as for other kernels, and the most registers of a thread.
+    """Compiler options: those of the other kernels, and the most registers of a thread.
 
-    Left to itself, NVIDIA's assembler spills a register or two to come down to 32 or 48, where more would do
-    no harm. AMD's compiler takes no such bound.
+    By default, NVIDIA's assembler spills a register or two to reach 32 or 48, although more would not hurt.
+    AMD's compiler has no such option.
     """
     if torch.version.hip is not None:
         return options(plan)

@@ -37,15 +37,15 @@ def sddmm_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A tile [ROWS, EDGES, PARTS, FEATURES]: PARTS heads of some edges; a head is done before the next edges.
+    """A tile [ROWS, EDGES, PARTS, FEATURES]: PARTS heads of some edges, one group of heads after another.
 
-    The row of the destination is read once, before the loop, where a tile holds all columns of a head.
+    The row of the destination is read once, before the loop, if a tile holds all columns of a head.
     """
     ACC: tl.constexpr = tl.float64 if src_ptr.dtype.element_ty == tl.float64 else tl.float32
     WHOLE: tl.constexpr = WIDTH <= FEATURES
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
     row, _ = item_rows(items, item, there, False)
-    # Heads and columns lie next to each other in memory, and do so in a tile, for loads of 16 bytes.
+    # Heads and columns are contiguous in memory and in a tile, for loads of 16 bytes.
     place = tl.arange(0, PARTS * FEATURES)
     part = tl.program_id(1) * PARTS + place // FEATURES
     column = place % FEATURES
@@ -101,12 +101,12 @@ def sddmm(
 
     Args:
         work: The graph's items, on the device of the features.
-        plan: How to go over them.
+        plan: The kernels' parameters.
         dst: [num_dst, H, F].
         src: [num_src, H, F].
-        dst_scale: acc [num_dst], what the products of a destination's edges are multiplied by; None means 1.
+        dst_scale: acc [num_dst], factor of the products of a destination's edges; None means 1.
         widen: Return the accumulator's dtype.
-        distance: The squared distance in place of the product.
+        distance: Compute the squared distance instead of the product.
 
     Returns:
         [E, H], in the caller's edge order.
@@ -141,6 +141,6 @@ def sddmm(
 
 
 def _whole_rows(x: Tensor) -> Tensor:
-    """[N, H, F] whose heads and columns are contiguous; rows may lie apart."""
+    """Return [N, H, F] with contiguous heads and columns; rows may be strided."""
     whole = (x.stride(2) == 1 or x.size(2) <= 1) and (x.stride(1) == x.size(2) or x.size(1) <= 1)
     return x if whole else x.contiguous()

@@ -1,7 +1,7 @@
-"""A graph cut into pieces of work for GPU programs; made once for each direction and plan, then kept.
+"""A graph cut into work items for GPU programs; made once for each direction and plan, then cached.
 
-Rows may be taken in any order, such as one in which neighbours come close to each other: programs that run at
-the same time then find each other's sources in the caches. Where a row's result goes does not depend on it.
+Rows may be taken in any order, such as one in which neighbours are close to each other: programs that run at
+the same time then share sources in the caches. A row's result is written to its own place in any order.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from torch import Tensor
 from onehop.graph import Graph
 from onehop.graph.reorder import row_order
 
-# Numbers of edges stay in 32 bits where a tile that begins at the last edge ends below 2^31.
+# Numbers of edges stay in 32 bits if a tile that begins at the last edge ends below 2^31.
 _NARROW_EDGES = 2**31 - 2**16
-# Short items are sorted by length within so many of them, which is a multiple of the most that share a
-# program: near enough to share sources, and so many that a program's items are of like length.
+# Short items are sorted by length within windows of this size, a multiple of the most that share a program:
+# near enough to share sources, and large enough that a program's items have similar length.
 _WINDOW = 4096
 
 
@@ -23,9 +23,9 @@ _WINDOW = 4096
 class Work:
     """The rows of a graph as items of a bounded number of edges, the long ones first.
 
-    An item is a whole row, or, where a row has more than ``split_edges`` edges, one of its even pieces. Each
-    piece has a slot in a buffer of partial results; ``split_begin`` says which slots make up a row. All
-    tensors are on the device of the features.
+    An item is a whole row, or, if a row has more than ``split_edges`` edges, one of its even pieces. Each
+    piece has a slot in a buffer of partial results; ``split_begin`` gives the slots of a row. All tensors are
+    on the device of the features.
 
     Attributes:
         rows: Rows of the result.
@@ -35,14 +35,14 @@ class Work:
         perm: [E], int32 or int64: the caller's number of every edge; None where the orders agree.
         row: [items], int32: the row of every item.
         begin: [items], int32 (int64 in graphs of about 2^31 edges or more): its first edge.
-        end: [items], likewise: one behind its last edge.
-        slot: [items], int32: where its partial result goes; -1 where it is a whole row.
-        long_items: How many of the items have more than ``short_edges`` edges; these come first, the longest
-            ahead, and those of the same power of two in the order of their rows. The others follow in the
-            order of their rows, but are sorted by their length, longest first, within windows of 4096.
-        slots: How many slots there are.
-        split_row: [cut rows], int32: the rows that were cut.
-        split_begin: [cut rows + 1], int32: the first slot of each.
+        end: [items], likewise: one past its last edge.
+        slot: [items], int32: slot of its partial result; -1 for a whole row.
+        long_items: Number of items with more than ``short_edges`` edges. These come first, the longest ahead,
+            and those of the same power of two in the order of their rows. The others follow in the order of
+            their rows, but are sorted by length, longest first, within windows of 4096.
+        slots: Number of slots.
+        split_row: [split rows], int32: the rows that were split.
+        split_begin: [split rows + 1], int32: the first slot of each.
     """
 
     rows: int
@@ -60,12 +60,12 @@ class Work:
 
     @property
     def items(self) -> int:
-        """How many there are."""
+        """Number of items."""
         return self.row.numel()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensors, but for those that works of the same direction share."""
+        """Bytes of the tensors, except for those that works of the same direction share."""
         own = (self.row, self.begin, self.end, self.slot, self.split_row, self.split_begin)
         return sum(tensor.nbytes for tensor in own)
 
@@ -78,15 +78,15 @@ def work_of(
     short_edges: int,
     ordering: str = "none",
 ) -> Work:
-    """The work of a graph; kept with the graph.
+    """The work of a graph; cached with the graph.
 
     Args:
         graph: The graph.
         transposed: Whether rows are sources.
-        device: Where the tensors are to be.
+        device: Device of the tensors.
         split_edges: Most edges of an item.
         short_edges: Most edges of an item that shares its program.
-        ordering: In which order rows become items, see :class:`onehop.plans.TritonPlan`.
+        ordering: The order in which rows become items, see :class:`onehop.plans.TritonPlan`.
     """
     key = ("work", transposed, device, split_edges, min(short_edges, split_edges), ordering)
     found = graph.derived.get(key)
@@ -104,7 +104,7 @@ def work_of(
 
 @dataclass(frozen=True, slots=True)
 class _Edges:
-    """What all works of one direction share."""
+    """The data that all works of one direction share."""
 
     col: Tensor
     perm: Tensor | None
@@ -171,7 +171,7 @@ def _cut(
 
 
 def _launched(row: Tensor, length: Tensor, short_edges: int, row_order: Tensor | None) -> Tensor:
-    """[items]: which item comes first, which second, ...; of these rows and lengths."""
+    """Return [items]: the launch order of items, given their rows and lengths."""
     items = torch.arange(row.numel(), device="cpu")
     if row_order is not None:
         place = torch.empty_like(row_order)
@@ -179,10 +179,10 @@ def _launched(row: Tensor, length: Tensor, short_edges: int, row_order: Tensor |
         items = place[row].sort(stable=True).indices
     is_long = length[items] > short_edges
     long, short = items[is_long], items[~is_long]
-    # The next power of two: the longest begin first, and rows of one power of two keep their order.
+    # The next power of two: the longest start first, and rows of one power of two keep their order.
     power = torch.bucketize(length[long], 2 ** torch.arange(63, device="cpu"))
     long = long[power.sort(descending=True, stable=True).indices]
-    # Exact, for a program waits for its longest item.
+    # Exact, since a program waits for its longest item.
     window = torch.arange(short.numel(), device="cpu") // _WINDOW
     key = window * (short_edges + 1) + (short_edges - length[short])
     return torch.cat([long, short[key.sort(stable=True).indices]])

@@ -1,4 +1,4 @@
-"""What is read or written: runs of contiguous bytes at random places, or one run from the first byte on."""
+"""Access patterns: runs of contiguous bytes at random addresses, or one sequential run from address 0."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,12 @@ class Access:
     Attributes:
         pattern: ``random``: runs that start at uniformly random multiples of their length. ``sequential``:
             burst after burst from address 0.
-        run_bytes: Contiguous bytes of a random run; what is no whole burst is moved as one. Without meaning
-            for sequential traffic.
+        run_bytes: Contiguous bytes of a random run; partial bursts are moved as whole ones. Ignored for
+            sequential traffic.
         op: ``read`` or ``write``.
-        span_bytes: Random runs lie in so many bytes from address 0 on, at least one run; None means that they
-            lie anywhere. In a small span rows are found open that chance alone would have closed, which the
-            command level and the curve count and the closed form does not.
+        span_bytes: Size of the address range, starting at 0, in which random runs lie; at least one run. None
+            means anywhere. In a small range, rows are found open that chance alone would have closed; the
+            command level and the curve model this, the closed form does not.
     """
 
     pattern: str = "random"

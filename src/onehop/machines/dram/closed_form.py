@@ -1,13 +1,13 @@
 """The closed form: clocks a burst from the timings alone.
 
-A burst takes the longest of what limits it: the data bus (BL), row openings (FAW / 4, RRD_S, RC over all
-banks), the command bus, and the distance between bursts of one bank group (CCD_L) over the bank groups that
-the queue holds work for. A refresh takes L out of every REFI clocks, from the last data before it to the
+A burst takes the longest of its limits: the data bus (BL), row activations (FAW / 4, RRD_S, RC over all
+banks), the command bus, and the distance between bursts of one bank group (CCD_L) divided by the bank groups
+that the queue has work for. A refresh takes L out of every REFI clocks, from the last data before it to the
 first after it.
 
-How many bank groups the queue holds work for follows from how many runs it holds: k = queue / run + 1, the
-last having left the queue when its row was opened, and at least two. Runs that start at random places fall
-onto bank groups like balls into boxes; runs longer than a row go through them in the layout's order.
+The number of bank groups that the queue has work for follows from the number of runs it holds: k = queue /
+run + 1 (the last left the queue when its row was opened), and at least two. Runs at random addresses fall
+onto bank groups like balls into boxes; runs longer than a row visit them in the layout's order.
 """
 
 import math
@@ -19,18 +19,18 @@ from onehop.machines.dram.access import Access
 from onehop.machines.dram.device import Dram, Organisation, Timing
 from onehop.machines.dram.layout import Layout
 
-# Places of the address space where a run's rows are counted: enough for an average over runs that lie askew
-# to rows.
+# Sampled start addresses at which a run's rows are counted: enough for an average over runs that are not
+# aligned to rows.
 _PLACES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How a run lies in the banks.
+    """Placement of a run in the banks.
 
     Attributes:
         per_row: Bursts a row opening.
-        lanes: Bank groups of one rank or several that the run keeps busy at once.
+        lanes: Bank groups, of one rank or several, that the run keeps busy at once.
         row_lanes: The same within one row's worth of bursts.
         long: Whether it is longer than a row.
     """
@@ -42,7 +42,7 @@ class _Shape:
 
 
 def burst_cycles(dram: Dram, access: Access, layout: Layout, ranks: int, queue: int, refresh: bool) -> float:
-    """Clocks a burst in traffic without an end.
+    """Clocks a burst in endless traffic.
 
     Args:
         dram: The device.
@@ -77,7 +77,7 @@ def lost_to_refresh(timing: Timing, op: str, ranks: int) -> int:
 def _ordered(bl: int, ccd: int, shape: _Shape, rcd: int, row_bursts: int) -> float:
     """Clocks a burst where rows follow each other in the layout's order.
 
-    While the next row opens, the row before it is alone.
+    While the next row opens, only the row before it transfers data.
     """
     together = max(bl, ccd / shape.lanes)
     alone = max(bl, ccd / shape.row_lanes)
@@ -85,7 +85,7 @@ def _ordered(bl: int, ccd: int, shape: _Shape, rcd: int, row_bursts: int) -> flo
 
 
 def _scattered(dram: Dram, ccd: int, shape: _Shape, ranks: int, runs: int) -> float:
-    """Clocks a burst where runs lie at random: the mean over how many bank groups they fall onto."""
+    """Clocks a burst of random runs: the mean over the number of bank groups they fall onto."""
     timing, groups = dram.timing, dram.organisation.bank_groups * ranks
     boxes = max(1, groups // shape.lanes)
     mean = sum(
@@ -115,7 +115,7 @@ def _occupied(boxes: int, balls: int) -> list[float]:
 def _shape(organisation: Organisation, access: Access, layout: Layout, queue: int) -> _Shape:
     """Counts a run's rows and bank groups under the layout."""
     window = queue + organisation.row_bursts
-    # Four windows of a long run stand for all of it.
+    # Four windows represent a long run.
     most = 4 * window
     run = most if access.pattern == "sequential" else access.run_bursts(organisation)
     seen = min(run, most)

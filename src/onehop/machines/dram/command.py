@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from onehop.machines.dram.device import Dram, Timing
 from onehop.machines.dram.layout import Layout
-from onehop.machines.dram.report import Counts
+from onehop.machines.dram.report import CommandCounts
 from onehop.machines.dram.requests import Requests
 from onehop.machines.native import extension
 
@@ -20,7 +20,7 @@ class Command(NamedTuple):
     """A command that went out.
 
     Attributes:
-        clock: Its first clock; the first there is, is 1.
+        clock: Its first clock; clocks count from 1.
         name: ACT, PRE, PREA (all banks), RD, WR or REF.
         rank: Its rank.
         bank_group: Its bank group; -1 for all.
@@ -49,18 +49,18 @@ class CommandLog:
     table: NDArray[np.int64]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of commands."""
         return len(self.table)
 
     def __iter__(self) -> Iterator[Command]:
-        """Each of them."""
+        """Iterate over the commands."""
         for clock, name, rank, bank_group, bank, row, column in self.table.tolist():
             yield Command(clock, COMMANDS[name], rank, bank_group, bank, row, column)
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Where a simulator stands that ends when the last request is taken in: others end there.
+    """State when the last request is accepted: simulators that stop there report these counts.
 
     Attributes:
         cycles: Clocks until then.
@@ -73,15 +73,15 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """What the command level finds.
+    """Result of a command-level run.
 
     Attributes:
         counts: Commands and clocks of the whole run.
-        accepted: Where it stood when the last request was taken in.
-        log: Every command, where that was asked for.
+        accepted: The state when the last request was accepted.
+        log: Every command; None unless it was requested.
     """
 
-    counts: Counts
+    counts: CommandCounts
     accepted: Accepted
     log: CommandLog | None
 
@@ -89,16 +89,16 @@ class CommandRun:
 def serve(
     dram: Dram, layout: Layout, requests: Requests, *, queue: int, refresh: bool, scheduler: str, log: bool
 ) -> CommandRun:
-    """Serves requests in the order given, one of which arrives a clock where its queue has room.
+    """Serves requests in the given order; one arrives a clock while its queue has room.
 
     Args:
         dram: The device.
-        layout: How bursts lie in the ranks; it says how many ranks there are.
+        layout: The address layout; it fixes the number of ranks.
         requests: What to read and write.
-        queue: Requests of a kind that wait.
+        queue: Waiting requests of a kind, at most.
         refresh: Whether all banks of every rank are refreshed every REFI.
         scheduler: ``fr_fcfs`` or ``fr_fcfs_rows``.
-        log: Whether to put down every command.
+        log: Whether to record every command.
 
     Raises:
         ArgumentError: A burst lies outside the ranks.
@@ -112,7 +112,7 @@ def serve(
     controller = np.array(
         [ranks, shape.bank_groups, shape.banks_per_group, queue, refresh, rows_first], dtype=np.int64
     )
-    found = np.zeros(len(fields(Counts)) + len(fields(Accepted)), dtype=np.int64)
+    found = np.zeros(len(fields(CommandCounts)) + len(fields(Accepted)), dtype=np.int64)
     kept = extension.DramCommandLog() if log else None
     extension.dram_simulate(
         timing.ctypes.data,
@@ -128,11 +128,13 @@ def serve(
         kept,
     )
     *counts, cycles, served = found.tolist()
-    return CommandRun(Counts(*counts), Accepted(cycles, served), None if kept is None else _copied(kept))
+    return CommandRun(
+        CommandCounts(*counts), Accepted(cycles, served), None if kept is None else _copied(kept)
+    )
 
 
 def _copied(kept: extension.DramCommandLog) -> CommandLog:
-    """The extension's log, in memory of ours."""
+    """Copies the extension's log into NumPy's memory."""
     table = np.empty((len(kept), 7), dtype=np.int64)
     kept.copy_to(table.ctypes.data)
     return CommandLog(table)

@@ -1,15 +1,15 @@
-"""The curve: what a burst costs by the length of runs, between runs of the command level."""
+"""The curve: the cost of a burst by the length of runs, interpolated between command-level runs."""
 
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from onehop.machines.dram.report import Counts
+from onehop.machines.dram.report import CommandCounts
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What a burst costs in traffic without an end.
+class BurstCost:
+    """Cost of a burst in endless traffic.
 
     Attributes:
         cycles: Clocks.
@@ -22,16 +22,16 @@ class Cost:
     misses: float
 
     @classmethod
-    def of(cls, counts: Counts) -> "Cost":
+    def of(cls, counts: CommandCounts) -> "BurstCost":
         """The mean over a run."""
         bursts = counts.reads + counts.writes
         return cls(counts.cycles / bursts, counts.activations / bursts, counts.row_misses / bursts)
 
-    def counts(self, bursts: int, op: str, refi: int, refreshed_ranks: int) -> Counts:
-        """What so many bursts come to.
+    def counts(self, bursts: int, op: str, refi: int, refreshed_ranks: int) -> CommandCounts:
+        """Counts for a number of bursts.
 
         Args:
-            bursts: How many.
+            bursts: Number of bursts.
             op: ``read`` or ``write``.
             refi: Clocks between refreshes.
             refreshed_ranks: Ranks that are refreshed.
@@ -39,7 +39,7 @@ class Cost:
         cycles = round(bursts * self.cycles)
         activations = min(bursts, round(bursts * self.activations))
         misses = min(activations, round(bursts * self.misses))
-        return Counts(
+        return CommandCounts(
             cycles=cycles,
             reads=bursts if op == "read" else 0,
             writes=bursts if op == "write" else 0,
@@ -61,17 +61,17 @@ class Curve:
     """
 
     lengths: tuple[int, ...]
-    costs: tuple[Cost, ...]
+    costs: tuple[BurstCost, ...]
 
-    def at(self, length: int) -> Cost:
-        """The cost at a length: straight over its logarithm between two points, the ends' beyond them."""
+    def at(self, length: int) -> BurstCost:
+        """The cost at a length: linear in its logarithm between two points, constant beyond the ends."""
         right = bisect_right(self.lengths, length)
         if right == 0 or right == len(self.lengths):
             return self.costs[max(0, right - 1)]
         low, high = self.lengths[right - 1], self.lengths[right]
         share = math.log(length / low) / math.log(high / low)
         before, after = self.costs[right - 1], self.costs[right]
-        return Cost(
+        return BurstCost(
             before.cycles + share * (after.cycles - before.cycles),
             before.activations + share * (after.activations - before.activations),
             before.misses + share * (after.misses - before.misses),

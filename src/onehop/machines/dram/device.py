@@ -1,4 +1,4 @@
-"""What a DRAM device is: its organisation, its timing in clocks, its energy by command."""
+"""A DRAM device: its organisation, its timing in clocks, its energy by command."""
 
 from dataclasses import dataclass, field, fields, replace
 
@@ -6,7 +6,7 @@ from onehop.errors import ArgumentError
 
 # The command level keeps a bit for each bank of a rank (csrc/machines/dram.hpp).
 _MOST_BANKS = 64
-# Far more than any device has; keeps sums of clocks within what the command level packs into a word.
+# Far more than any device has; keeps sums of clocks within the bits that the command level packs into a word.
 _MOST_CLOCKS = 1 << 20
 
 
@@ -75,9 +75,9 @@ class Organisation:
 class Timing:
     """Least distances between commands, in clocks; JEDEC's names without the t.
 
-    A command that takes two clocks of the command bus (DDR5's ACT, RD and WR) acts in its second, so
-    distances between a long and a short command are a clock more or less than the figure here; :mod:`.rules`
-    does that.
+    A command that takes two clocks of the command bus (DDR5's ACT, RD and WR) acts in its second. So
+    distances between a long and a short command are a clock more or less than the value here; :mod:`.rules`
+    accounts for that.
 
     Attributes:
         clock_ps: A clock, in picoseconds.
@@ -98,9 +98,9 @@ class Timing:
         wr: End of written data to PRE of the bank.
         wtr_s: End of written data to RD of the rank.
         wtr_l: End of written data to RD of the bank group.
-        rtw: Clocks that the bus rests between read data and written data.
+        rtw: Idle clocks of the bus between read data and written data.
         ppd: PRE to PRE of the rank.
-        cs: Clocks that the bus rests between the data of two ranks.
+        cs: Idle clocks of the bus between the data of two ranks.
         rfc: REF to the next command of the rank.
         refi: Time between refreshes.
         command_clocks: Clocks of the command bus that ACT, RD and WR take; PRE and REF take 1.
@@ -132,7 +132,7 @@ class Timing:
     command_clocks: int
 
     def __post_init__(self) -> None:
-        """Checks every field, and the few relations that a schedule rests on."""
+        """Checks every field, and the relations between them that a schedule relies on."""
         _check_integers(self, "timing", {"rtw": 0, "cs": 0, "wtr_s": 0, "wtr_l": 0})
         for entry in fields(self):
             if getattr(self, entry.name) > _MOST_CLOCKS:
@@ -152,14 +152,14 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Energy of a rank by command, the array and its own interface alone (no bus, no buffer chip).
+    """Energy of a rank by command: the array and its own interface only (no bus, no buffer chip).
 
     Attributes:
         activate_nj: An ACT and the PRE that ends it.
         read_nj: A burst read.
         write_nj: A burst written.
         refresh_nj: An all-bank REF.
-        standby_mw: Power of the rank with rows open, which it draws all the time.
+        standby_mw: Power of the rank with rows open, drawn all the time.
         source: Where the figures come from.
     """
 
@@ -182,10 +182,10 @@ class Energy:
 
 @dataclass(frozen=True, slots=True)
 class Dram:
-    """A DRAM device: everything the three levels of :class:`onehop.machines.dram.Memory` need to know of it.
+    """A DRAM device, as the three levels of :class:`onehop.machines.dram.Memory` need it.
 
     Attributes:
-        name: What it is called in reports.
+        name: Its name in reports.
         organisation: Banks, rows, bursts.
         timing: Distances between commands.
         energy: Energy by command.
@@ -205,20 +205,20 @@ class Dram:
             raise ArgumentError(
                 f"{self.name}: a bus of {self.organisation.bus_bits} bits moves {carried} bytes in "
                 f"{self.timing.bl} clocks, at two transfers a clock, but a burst has "
-                f"{self.organisation.burst_bytes}; mend timing.bl, organisation.bus_bits or "
+                f"{self.organisation.burst_bytes}; fix timing.bl, organisation.bus_bits or "
                 "organisation.burst_bytes."
             )
 
     @property
     def peak_gbps(self) -> float:
-        """What the data bus could carry if it never rested, in 1e9 bytes a second."""
+        """Bandwidth of the data bus if it is never idle, in 1e9 bytes a second."""
         return self.organisation.burst_bytes / (self.timing.bl * self.timing.clock_ps) * 1000.0
 
     def with_timing(self, **clocks: int) -> "Dram":
-        """The same device with other timings, as ``preset("DDR5_4800AN").with_timing(faw=32)``.
+        """The same device with other timings, for example ``preset("DDR5_4800AN").with_timing(faw=32)``.
 
         Raises:
-            ArgumentError: A timing that there is not, or a value that cannot be.
+            ArgumentError: An unknown timing, or a value out of range.
         """
         known = {entry.name for entry in fields(Timing)}
         unknown = sorted(set(clocks) - known)

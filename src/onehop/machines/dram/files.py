@@ -1,4 +1,4 @@
-"""Devices of one's own: as TOML, in and out."""
+"""User-defined devices, read from and written to TOML."""
 
 import json
 import tomllib
@@ -29,12 +29,12 @@ def from_toml(text: str, source: str = "device") -> Dram:
     """The device that TOML describes.
 
     Args:
-        text: What :func:`to_toml` writes.
-        source: What errors call it.
+        text: The output of :func:`to_toml`.
+        source: The name that errors use for the text.
 
     Raises:
-        FileFormatError: The text is no TOML, or a key is missing or unknown.
-        ArgumentError: A value cannot be.
+        FileFormatError: The text is not TOML, or a key is missing or unknown.
+        ArgumentError: A value is out of range.
     """
     try:
         read = tomllib.loads(text)
@@ -55,8 +55,8 @@ def load(path: str | Path) -> Dram:
     """The device that a TOML file describes.
 
     Raises:
-        FileFormatError: The file is no TOML, or a key is missing or unknown.
-        ArgumentError: A value cannot be.
+        FileFormatError: The file is not TOML, or a key is missing or unknown.
+        ArgumentError: A value is out of range.
         OSError: The file cannot be read.
     """
     try:

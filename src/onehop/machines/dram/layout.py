@@ -1,4 +1,4 @@
-"""How the number of a burst names a rank, bank group, bank, row and column."""
+"""Address layouts: how the number of a burst maps to rank, bank group, bank, row and column."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from onehop.machines.dram.device import Organisation
 MOST_RANKS = 64
 FIELDS = ("rank", "bank_group", "bank", "row", "column")
 
-# Bits of an address, from low to high; a number is how many bits of that field stand there, and a field
-# without one takes all of its bits that stand nowhere else. A "^" at the end: the column, folded, is XORed
-# onto the fields.
+# Bits of an address, from low to high. A number is how many bits of that field stand there; a field without
+# one takes all of its bits that stand nowhere else. A "^" at the end: the column, folded, is XORed onto the
+# fields.
 _NAMED = {
     "row_first": "column, bank_group, bank, rank, row",
     "bg_first": "bank_group, column, bank, rank, row",
@@ -45,11 +45,11 @@ class Slice:
 class Layout:
     """An address layout for one organisation and number of ranks.
 
-    ``row_first`` fills a row of a bank before it goes on to the next bank group; ``bg_first`` puts
-    consecutive bursts into different bank groups; ``mop4`` cuts rows into pieces of four bursts and XORs the
-    column onto rank, bank group, bank and row, in that order, as Ramulator 2.1's MOP4CLXOR. A layout of one's
-    own is the list of fields from the lowest bits to the highest, as ``"column:2, bank_group, bank, column,
-    rank, row"``, with ``^`` at its end for the XOR.
+    ``row_first`` fills a row of a bank before it moves on to the next bank group. ``bg_first`` puts
+    consecutive bursts into different bank groups. ``mop4`` cuts rows into pieces of four bursts and XORs the
+    column onto rank, bank group, bank and row, in that order, as Ramulator 2.1's MOP4CLXOR. A custom layout
+    is the list of fields from the lowest bits to the highest, as ``"column:2, bank_group, bank, column, rank,
+    row"``, with ``^`` at its end for the XOR.
 
     Attributes:
         text: The list of fields.
@@ -65,7 +65,7 @@ class Layout:
 
     @property
     def bursts(self) -> int:
-        """How many bursts there are."""
+        """Number of bursts."""
         return 1 << sum(self.widths)
 
     def map(self, bursts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -84,7 +84,7 @@ class Layout:
         return out
 
     def unmap(self, fields: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The bursts of fields: :meth:`map` undone.
+        """The bursts of fields: the inverse of :meth:`map`.
 
         Args:
             fields: [5, N]: rank, bank group, bank, row, column of each.
@@ -93,7 +93,7 @@ class Layout:
             [N], their numbers.
 
         Raises:
-            ArgumentError: A field is larger than there are of it.
+            ArgumentError: A field is out of range.
         """
         for name, width, values in zip(FIELDS, self.widths, fields, strict=True):
             if values.size and (int(values.min()) < 0 or int(values.max()) >> width):
@@ -109,7 +109,7 @@ class Layout:
         return out
 
     def _xor(self, fields: NDArray[np.int64]) -> None:
-        """Takes the column onto the other fields, or off them again, where the layout says so."""
+        """XORs the column onto the other fields, in place, where the layout has that; its own inverse."""
         if not self.xor_column:
             return
         used = 0
@@ -127,7 +127,7 @@ def layout_for(text: str, organisation: Organisation, ranks: int = 1) -> Layout:
         ranks: Ranks behind the bus, a power of two.
 
     Raises:
-        ArgumentError: The list is no list of fields, leaves bits out or names too many; or ranks is no power
+        ArgumentError: The text is not a list of fields, omits bits or names too many; or ranks is not a power
             of two.
     """
     if type(ranks) is not int or not 1 <= ranks <= MOST_RANKS or ranks & (ranks - 1):

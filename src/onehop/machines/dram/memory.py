@@ -1,4 +1,4 @@
-"""One interface to the three levels: ranks behind a bus, and how long traffic to them takes."""
+"""One interface to the three levels: ranks behind a bus, and the time that traffic to them takes."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,7 +11,7 @@ from onehop.machines.dram import closed_form, command
 from onehop.machines.dram.access import OPERATIONS, Access
 from onehop.machines.dram.closed_form import lost_to_refresh
 from onehop.machines.dram.command import CommandRun
-from onehop.machines.dram.curve import Cost, Curve
+from onehop.machines.dram.curve import BurstCost, Curve
 from onehop.machines.dram.device import Dram
 from onehop.machines.dram.layout import Layout, layout_for
 from onehop.machines.dram.report import DramReport, report
@@ -20,7 +20,7 @@ from onehop.machines.dram.requests import Requests, generate
 LEVELS = ("command", "curve", "closed")
 SCHEDULERS = ("fr_fcfs", "fr_fcfs_rows")
 
-# Requests of a run at the command level that stands for traffic without an end: some hundred refreshes.
+# Requests of a command-level run that represents endless traffic: some hundred refreshes.
 _LONG_RUN = 100_000
 _MOST_QUEUE = 256
 
@@ -31,12 +31,12 @@ class Memory:
 
     Attributes:
         dram: The device.
-        ranks: Ranks behind the bus, a power of two up to 64; 1 for what a unit beside its rank sees.
+        ranks: Ranks behind the bus, a power of two up to 64; 1 for a unit that sees its own rank only.
         layout: How bursts lie in the ranks: a name or a list of fields (:class:`~.layout.Layout`).
         queue: Requests of a kind, reads or writes, that the controller chooses among; 1 to 256.
         refresh: Whether the ranks are refreshed.
         scheduler: ``fr_fcfs``: the oldest request whose next command is ready. ``fr_fcfs_rows``: the same,
-            but no row is closed that an older request still wants.
+            but a row that an older request still needs is not closed.
     """
 
     dram: Dram
@@ -73,25 +73,25 @@ class Memory:
         return layout_for(self.layout, self.dram.organisation, self.ranks)
 
     def burst_cycles(self, access: Access, level: str = "closed") -> float:
-        """Clocks a burst in traffic without an end, refresh included.
+        """Clocks a burst in endless traffic, refresh included.
 
         Raises:
-            ArgumentError: There is no such level.
+            ArgumentError: The level is unknown.
         """
         return _closed(self, access) if level == "closed" else self.cost(access, level).cycles
 
-    def cost(self, access: Access, level: str = "closed") -> Cost:
-        """Clocks, row openings and row misses a burst in traffic without an end.
+    def cost(self, access: Access, level: str = "closed") -> BurstCost:
+        """Clocks, row activations and row misses a burst in endless traffic.
 
-        No formula has the row openings: which rows a controller closes under waiting requests depends on all
-        that waits. The closed form counts them as the other levels do, in a run of single commands, kept.
+        Row activations have no formula: which rows a controller closes depends on all waiting requests. The
+        closed form takes them from a command-level run, which is cached.
 
         Args:
             access: The traffic.
             level: ``closed``, ``curve`` or ``command``.
 
         Raises:
-            ArgumentError: There is no such level.
+            ArgumentError: The level is unknown.
         """
         return _cost(self, access, level)
 
@@ -103,12 +103,12 @@ class Memory:
     def time_ns(
         self, runs: float | NDArray[np.float64], access: Access, level: str = "closed"
     ) -> float | NDArray[np.float64]:
-        """How long runs take that are asked for one after another: filling the pipeline, then burst by burst.
+        """Time of runs that are requested one after another: filling the pipeline, then burst by burst.
 
         Args:
-            runs: How many runs of ``access.run_bytes``, or [N] such numbers, one for each time asked for. 0
-                takes no time.
-            access: What kind of runs.
+            runs: Number of runs of ``access.run_bytes``; or [N] such numbers, one for each time runs are
+                requested. 0 takes no time.
+            access: The kind of runs.
             level: ``closed``, ``curve`` or ``command``.
 
         Returns:
@@ -121,16 +121,16 @@ class Memory:
         return float(spent) if spent.ndim == 0 else spent
 
     def run(self, access: Access, requests: int, level: str = "closed", seed: int = 0) -> DramReport:
-        """So many bursts of traffic, and what they come to.
+        """A report of a number of bursts of traffic.
 
         Args:
             access: The traffic.
             requests: Bursts.
             level: ``closed``, ``curve`` or ``command``.
-            seed: Where random runs start; of use to the command level alone.
+            seed: Seed of the addresses of random runs; used by the command level only.
 
         Raises:
-            ArgumentError: A value that cannot be.
+            ArgumentError: A value is out of range.
         """
         if level == "command":
             return self.serve(self.requests(access, requests, seed))
@@ -146,13 +146,13 @@ class Memory:
         Args:
             access: The traffic.
             count: Bursts.
-            seed: Where random runs start.
+            seed: Seed of the addresses of random runs.
         """
         _check_count(count)
         return generate(access, self.dram.organisation, self.address_layout, count, seed)
 
     def serve(self, requests: Requests) -> DramReport:
-        """What requests come to at the command level, as those of a recorded trace.
+        """A command-level report of given requests, such as those of a recorded trace.
 
         Raises:
             ArgumentError: A burst lies outside the ranks.
@@ -160,7 +160,7 @@ class Memory:
         return report(self.dram, "command", self.ranks, self.commands(requests, log=False).counts)
 
     def commands(self, requests: Requests, log: bool = True) -> CommandRun:
-        """The same, with every command that went out.
+        """The same, with every command that was issued.
 
         Args:
             requests: What to read and write, in this order.
@@ -185,8 +185,8 @@ def _check_count(requests: int) -> None:
         raise ArgumentError(f"requests: expected an integer of at least 1, got {requests!r}.")
 
 
-def _cost(memory: Memory, access: Access, level: str) -> Cost:
-    """What a burst costs at a level."""
+def _cost(memory: Memory, access: Access, level: str) -> BurstCost:
+    """Cost of a burst at a level."""
     if level == "closed":
         return replace(_measured(memory, access), cycles=_closed(memory, access))
     if level == "command":
@@ -206,14 +206,14 @@ def _closed(memory: Memory, access: Access) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _measured(memory: Memory, access: Access) -> Cost:
+def _measured(memory: Memory, access: Access) -> BurstCost:
     counts = memory.commands(memory.requests(access, _LONG_RUN), log=False).counts
-    return Cost.of(counts)
+    return BurstCost.of(counts)
 
 
 @lru_cache(maxsize=256)
 def _curve(memory: Memory, op: str, span_bytes: int | None) -> Curve:
-    """From a burst to four rows, in powers of two: beyond that runs are like sequential traffic."""
+    """The curve from one burst to four rows, in powers of two: longer runs are like sequential traffic."""
     shape = memory.dram.organisation
     lengths = [1 << i for i in range((4 * shape.row_bursts).bit_length())]
     points = [

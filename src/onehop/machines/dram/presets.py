@@ -16,9 +16,9 @@ _DDR4_8GB_X8 = Organisation(
 )
 
 # Four devices of 16 Gb, from the currents of Micron's sheet as gem5's DDR5 interface has them (IDD0 122, 2N
-# 92, 3N 142, 4R 530, 4W 479, 5B 277 mA at 1.1 V; VPP left out). An ACT is charged 2N + (3N - 2N) / 32 beside
+# 92, 3N 142, 4R 530, 4W 479, 5B 277 mA at 1.1 V; VPP omitted). An ACT is charged 2N + (3N - 2N) / 32 beside
 # it, one of 32 banks being open: with 3N, as is usual, the difference would be negative.
-_DDR5_4800_SOURCE = "Micron DDR5-4800 16 Gb x8 currents by way of gem5, 4 devices, VPP left out"
+_DDR5_4800_SOURCE = "Micron DDR5-4800 16 Gb x8 currents by way of gem5, 4 devices, VPP omitted"
 _DDR5_OTHER_SOURCE = _DDR5_4800_SOURCE + "; currents of this grade were not found, those of 4800 stand in"
 
 
@@ -37,7 +37,7 @@ _DDR4_ENERGY = Energy(
     write_nj=2.56,
     refresh_nj=695.0,
     standby_mw=413.0,
-    source="DRAMsim3's currents of DDR4-2400 8 Gb x8, 8 devices, VPP left out",
+    source="DRAMsim3's currents of DDR4-2400 8 Gb x8, 8 devices, VPP omitted",
 )
 
 _DDR5_NAMES = ("DDR5_3200AN", "DDR5_4800AN", "DDR5_5600AN", "DDR5_6400AN")
@@ -110,7 +110,7 @@ def preset(name: str) -> Dram:
     """The device of this name: DDR5_3200AN, DDR5_4800AN, DDR5_5600AN, DDR5_6400AN or DDR4_2400.
 
     Raises:
-        ArgumentError: There is none of that name.
+        ArgumentError: The name is unknown.
     """
     if name not in PRESETS:
         raise ArgumentError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}.")

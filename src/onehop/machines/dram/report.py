@@ -1,4 +1,4 @@
-"""What a run of the memory comes to."""
+"""The report of a run of the memory."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -8,11 +8,11 @@ from onehop.machines.dram.device import Dram
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """What a run was, in commands and clocks.
+class CommandCounts:
+    """Counts of a run, in commands and clocks.
 
     Attributes:
-        cycles: Clocks, of the device's ``clock_ps``, until the last data have passed.
+        cycles: Clocks, of the device's ``clock_ps``, until the last data were transferred.
         reads: Bursts read.
         writes: Bursts written.
         row_hits: Requests that found their row open.
@@ -44,14 +44,14 @@ class DramReport:
     """Time, bandwidth, rows and energy of a run.
 
     Attributes:
-        level: ``command``, ``curve`` or ``closed``: how it was found.
+        level: ``command``, ``curve`` or ``closed``: the level that produced it.
         dram: Name of the device.
         ranks: Ranks behind the bus.
         cycles: Clocks.
         served: Bursts that were read or written within them.
         time_ns: The same time.
         gbps: 1e9 bytes a second.
-        percent_of_peak: Of what the data bus carries if it never rests.
+        percent_of_peak: Share of what the data bus carries if it is never idle.
         row_hits: Requests that found their row open.
         row_misses: Requests that found their bank closed.
         row_conflicts: Requests that found another row open.
@@ -59,7 +59,8 @@ class DramReport:
         refreshes: REF commands, over all ranks.
         forwarded: Reads that a waiting write answered; they are not among those served.
         coalesced: Writes that a waiting write absorbed; they are not among those served.
-        mean_read_latency_ns: From arrival in the queue to the end of the data; None but at the command level.
+        mean_read_latency_ns: From arrival in the queue to the end of the data; None except at the command
+            level.
         energy_nj: Energy of the ranks in all.
         energy: The same by command, and ``standby``; nJ.
         energy_source: Where the energies come from.
@@ -94,7 +95,7 @@ class DramReport:
         """The report that :meth:`to_json` wrote.
 
         Raises:
-            ArgumentError: The text is no such report.
+            ArgumentError: The text is not such a report.
         """
         try:
             return cls(**json.loads(text))
@@ -102,7 +103,7 @@ class DramReport:
             raise ArgumentError(f"report: expected what to_json wrote ({error}).") from error
 
 
-def report(dram: Dram, level: str, ranks: int, counts: Counts) -> DramReport:
+def report(dram: Dram, level: str, ranks: int, counts: CommandCounts) -> DramReport:
     """A report from counts."""
     served = counts.reads + counts.writes
     time_ns = counts.cycles * dram.timing.clock_ps / 1000.0
@@ -132,8 +133,8 @@ def report(dram: Dram, level: str, ranks: int, counts: Counts) -> DramReport:
     )
 
 
-def energy_by_command(dram: Dram, ranks: int, counts: Counts) -> dict[str, float]:
-    """Energy of a run in nJ, by command; ``standby`` is what all ranks draw whatever they do."""
+def energy_by_command(dram: Dram, ranks: int, counts: CommandCounts) -> dict[str, float]:
+    """Energy of a run in nJ, by command; ``standby`` is what all ranks draw all the time."""
     energy, timing = dram.energy, dram.timing
     return {
         "activate": counts.activations * energy.activate_nj,

@@ -1,4 +1,4 @@
-"""Requests in the order in which they come: made from a kind of traffic, or one's own."""
+"""Requests in order of arrival: generated from a kind of traffic, or given by the user."""
 
 from dataclasses import dataclass
 
@@ -39,14 +39,14 @@ class Requests:
             )
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of requests."""
         return len(self.bursts)
 
     def check(self, layout: Layout) -> None:
-        """Refuses bursts that the ranks do not have.
+        """Raises unless the ranks have every burst.
 
         Raises:
-            ArgumentError: There is such a burst.
+            ArgumentError: A burst lies outside the ranks.
         """
         if len(self) and (int(self.bursts.min()) < 0 or int(self.bursts.max()) >= layout.bursts):
             raise ArgumentError(
@@ -57,14 +57,14 @@ class Requests:
 
 
 def generate(access: Access, organisation: Organisation, layout: Layout, count: int, seed: int) -> Requests:
-    """So many requests of a kind of traffic.
+    """Generates requests of a kind of traffic.
 
     Args:
         access: The traffic.
         organisation: Of the ranks.
-        layout: Says how many bursts there are.
-        count: Requests; the last run is cut short where they do not come out even.
-        seed: Where random runs start.
+        layout: Fixes the number of bursts.
+        count: Requests; the last run is truncated if they do not divide evenly.
+        seed: Seed of the addresses of random runs.
 
     Raises:
         ArgumentError: A run is longer than the ranks hold.

@@ -1,7 +1,7 @@
 """The timing rules as a table, and a check of commands against them.
 
-The command level keeps the same rules in its own way (csrc/machines/dram_device.hpp); a log of it that this
-check passes was found right twice.
+The command level implements the same rules independently (csrc/machines/dram_device.hpp); a log that passes
+this check has been verified twice.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from onehop.machines.dram.command import Command
 from onehop.machines.dram.device import Dram, Timing
 
-# Where two commands have to be for a rule to hold between them.
+# The scopes of a rule: the places that its two commands share.
 SCOPES = ("bus", "rank", "other_rank", "bank_group", "bank")
 _LONG = ("ACT", "RD", "WR")
 _ALL = ("ACT", "PRE", "PREA", "RD", "WR", "REF")
@@ -25,9 +25,9 @@ class Rule:
         name: The timing or timings that it comes from.
         scope: One of :data:`SCOPES`.
         before: The earlier commands it counts from.
-        after: The commands that have to wait.
+        after: The commands that must wait.
         clocks: How long, from first clock to first clock.
-        window: From how many commands back it counts: 4 for FAW, else 1.
+        window: How many commands back it counts from: 4 for FAW, else 1.
     """
 
     name: str
@@ -40,10 +40,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A command that must not be where it is.
+    """A command that breaks a rule.
 
     Attributes:
-        place: Its place among the commands.
+        place: Its index among the commands.
         command: The command.
         reason: A sentence.
     """
@@ -56,8 +56,8 @@ class Violation:
 def rules(timing: Timing) -> tuple[Rule, ...]:
     """Every rule of a device.
 
-    JEDEC counts from the last clock of a command: where a command takes two, what follows a long one with a
-    short one is a clock further off by first clocks, and the other way round a clock closer.
+    JEDEC counts from the last clock of a command. By first clocks, the distance from a two-clock command to a
+    one-clock command is one clock longer, and the reverse one clock shorter.
     """
     t = timing
     read_data, written = t.cl + t.bl, t.cwl + t.bl
@@ -105,7 +105,7 @@ def rules(timing: Timing) -> tuple[Rule, ...]:
 
 
 def check(commands: Iterable[Command], dram: Dram) -> list[Violation]:
-    """Every command that comes too early, or that the state of its bank forbids.
+    """Every command that is too early, or that the state of its bank forbids.
 
     Args:
         commands: In order, from banks that are all closed.
@@ -123,7 +123,7 @@ def check(commands: Iterable[Command], dram: Dram) -> list[Violation]:
 
 
 class _Clocks:
-    """When each command last went to each place."""
+    """The times at which each command was last issued to each place."""
 
     def __init__(self, table: tuple[Rule, ...]) -> None:
         self._by_after = {name: [rule for rule in table if name in rule.after] for name in _ALL}
@@ -145,7 +145,7 @@ class _Clocks:
         return broken
 
     def remember(self, command: Command) -> None:
-        """Puts a command down."""
+        """Records a command."""
         self._ranks.add(command.rank)
         for scope in SCOPES:
             key = (scope, command.name, _place(scope, command))
@@ -166,7 +166,7 @@ def _place(scope: str, command: Command) -> tuple[int, ...]:
 
 
 def _forbidden(command: Command, rows: dict[tuple[int, int, int], int]) -> str | None:
-    """Why the state of the banks forbids a command, or None."""
+    """Return the reason why the state of the banks forbids a command, or None."""
     bank = (command.rank, command.bank_group, command.bank)
     row = rows.get(bank)
     if command.name in ("RD", "WR") and row != command.row:
@@ -179,7 +179,7 @@ def _forbidden(command: Command, rows: dict[tuple[int, int, int], int]) -> str |
 
 
 def _apply(command: Command, rows: dict[tuple[int, int, int], int]) -> None:
-    """What a command does to the banks."""
+    """Updates the state of the banks after a command."""
     bank = (command.rank, command.bank_group, command.bank)
     if command.name == "ACT":
         rows[bank] = command.row

@@ -1,4 +1,4 @@
-"""Requests as text, for other simulators and from them: the two trace formats of Ramulator 2.
+"""Requests as text: the two trace formats of Ramulator 2, read and written.
 
 ``load_store``: ``LD 0x1f40`` or ``ST 8000``, byte addresses. ``read_write``: ``R 0,1,3,2,77,5`` or ``W …``:
 channel, rank, bank group, bank, row, and burst of the row. One request a line.
@@ -30,11 +30,11 @@ def write_trace(path: str | Path, requests: Requests, memory: Memory, form: str 
     Args:
         path: The file.
         requests: What to write.
-        memory: Whose addresses they are.
+        memory: The memory whose addresses they are.
         form: ``load_store`` or ``read_write``.
 
     Raises:
-        ArgumentError: There is no such format, or a burst lies outside the ranks.
+        ArgumentError: The format is unknown, or a burst lies outside the ranks.
         OSError: The file cannot be written.
     """
     requests.check(memory.address_layout)
@@ -57,15 +57,15 @@ def write_trace(path: str | Path, requests: Requests, memory: Memory, form: str 
 
 
 def read_trace(path: str | Path, memory: Memory) -> Requests:
-    """Reads requests from a file; which of the two formats it has, its first line shows.
+    """Reads requests from a file; its first line determines which of the two formats it has.
 
     Args:
-        path: The file. Lines that are empty or begin with # are passed over.
-        memory: Whose addresses they are.
+        path: The file. Empty lines and lines that begin with # are skipped.
+        memory: The memory whose addresses they are.
 
     Raises:
-        FileFormatError: A line is no request, or not of the first one's format, or names what the memory
-            lacks.
+        FileFormatError: A line is not a request, is not in the first one's format, or names a place that the
+            memory does not have.
         OSError: The file cannot be read.
     """
     with Path(path).open() as file:
@@ -102,7 +102,7 @@ def _parse(lines: Iterable[str], name: str, memory: Memory) -> Requests:
                 "split the trace by channel."
             )
         if max(map(abs, places[-1])) >> 62:
-            raise FileFormatError(f"{name}, line {number}: {rest!r} lies in no memory.")
+            raise FileFormatError(f"{name}, line {number}: {rest!r} lies outside the memory.")
         writes.append(write)
     if form is None:
         raise FileFormatError(f"{name}: expected at least one request, got none.")

@@ -1,4 +1,4 @@
-"""Near-rank data processing: a simulated machine after GraNDe, whose modules add up beside each rank of DRAM.
+"""Near-rank data processing: a simulated machine after GraNDe, with a reducing module beside each DRAM rank.
 
 ``machine = ndp.Machine("grande_16"); out, report = machine.aggregate(graph, x)``.
 """

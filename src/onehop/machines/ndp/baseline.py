@@ -1,4 +1,4 @@
-"""What the machine is compared with: the host alone, and prior near-data machines on the same ranks."""
+"""Baselines of the machine: the host alone, and prior near-data machines on the same ranks."""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from onehop.machines.ndp import energy
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
-from onehop.machines.ndp.traffic import Traffic, sums
+from onehop.machines.ndp.traffic import LayerTraffic, sums
 from onehop.machines.ndp.windows import read_cost
 
 # GNNear maps like DIMM-pods; G-NMP cuts vertically or horizontally by vector size.
@@ -18,16 +18,16 @@ PRIOR_PODS = ("dimm", "rank", "system")
 
 @dataclass(frozen=True, slots=True)
 class BaselineRun:
-    """The host's own aggregation: on every channel one rank at a time, channels side by side.
+    """The host's own aggregation: one rank at a time on every channel, channels in parallel.
 
     Attributes:
         adjacency_ns: Reading the adjacency.
         features_ns: Reading feature vectors.
         write_ns: Writing results.
         reads: Feature vectors read from DRAM.
-        hits: Those that the cache option served.
-        bytes: Over the channels, by what they are.
-        energy_nj: Of DRAM and channels; what the host's cores draw is not known.
+        hits: Feature vectors served by the cache option.
+        bytes: Bytes over the channels, by kind.
+        energy_nj: Energy of DRAM and channels; that of the host's cores is not known.
     """
 
     adjacency_ns: float
@@ -40,15 +40,15 @@ class BaselineRun:
 
     @property
     def time_ns(self) -> float:
-        """All of it."""
+        """Total time."""
         return self.adjacency_ns + self.features_ns + self.write_ns
 
 
-def baseline(config: NdpConfig, workload: Workload, memory: MemoryTimes, width: int) -> BaselineRun:
+def baseline(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, width: int) -> BaselineRun:
     """The host alone, limited by its channels.
 
-    Targets come by number, edges are spread evenly over the channels, and the cores keep up with the memory:
-    the best that a host can do.
+    Targets are processed in order of their numbers, edges are spread evenly over the channels, and the cores
+    keep up with the memory: the best that a host can do.
 
     Args:
         config: The machine.
@@ -101,12 +101,12 @@ class PriorRun:
 
     Attributes:
         mapping: Its mapping.
-        serial_ns: Its steps one after another in every window, as the paper draws prior work.
-        overlapped_ns: In every window the longest of its steps, as GNNear's own model has it.
+        serial_ns: Time with the steps of every window one after another, as the paper draws prior work.
+        overlapped_ns: Time with only the longest step of every window, as in GNNear's own model.
         steps_ns: Sums over the windows: "pre", "features", "post".
         reads: Feature vectors read, over all pods.
-        bytes: Over all channels and ranks, by what they are.
-        energy_nj: Of DRAM, both paths, units and buffers, over the serial time.
+        bytes: Bytes over all channels and ranks, by kind.
+        energy_nj: Energy of DRAM, both paths, units and buffers, over the serial time.
     """
 
     mapping: str
@@ -119,13 +119,14 @@ class PriorRun:
 
 
 def prior(
-    config: NdpConfig, workload: Workload, memory: MemoryTimes, tile: int, width: int
+    config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, tile: int, width: int
 ) -> list[PriorRun]:
     """Prior near-data machines, window by window.
 
-    The host reads the adjacency and sends instructions, the modules reduce, the host reads their outputs and
-    writes the results to DRAM; all but the reduction is over the bus. An instruction goes to each DIMM of the
-    pod where its ranks share a buffer chip, as GNNear's; to each rank otherwise. Targets are tiled by number.
+    The host reads the adjacency and sends instructions, the modules reduce, and the host reads their outputs
+    and writes the results to DRAM. All but the reduction goes over the bus. An instruction is sent to each
+    DIMM of the pod where its ranks share a buffer chip, as in GNNear; otherwise to each rank. Targets are
+    tiled by number.
 
     Args:
         config: The machine.
@@ -147,9 +148,9 @@ def prior(
 
 
 def _prior(
-    config: NdpConfig, workload: Workload, memory: MemoryTimes, pods: Pods, tile: int, width: int
+    config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, pods: Pods, tile: int, width: int
 ) -> PriorRun:
-    traffic = Traffic(config, workload, pods, width, tile, broadcast=False)
+    traffic = LayerTraffic(config, workload, pods, width, tile, broadcast=False)
     topology, per_byte = config.topology, 1.0 / config.channel_gbps
     channels = topology.channels
     bursts = pods.slice_bursts(width)
@@ -197,9 +198,9 @@ def _prior(
 
 
 def _prior_energy_nj(
-    traffic: Traffic, memory: MemoryTimes, moved: dict[str, int], time_ns: float
+    traffic: LayerTraffic, memory: MemoryTimes, moved: dict[str, int], time_ns: float
 ) -> dict[str, float]:
-    """Energy by who spends it: features come over the DRAM-path, everything else over the channels."""
+    """Energy by consumer: features use the DRAM-path, everything else the channels."""
     config, bursts = traffic.config, traffic.pods.slice_bursts(traffic.width)
     adjacency, results = moved["adjacency_read"] / BURST_BYTES, moved["results_write"] / BURST_BYTES
     features = traffic.feature_bursts.sum(axis=0)

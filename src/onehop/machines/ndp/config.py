@@ -1,8 +1,8 @@
-"""What a near-rank machine is made of: frozen, checked, to and from TOML.
+"""The configuration of a near-rank machine: frozen, checked, to and from TOML.
 
-Where the paper gives no figure the default is an assumption, said to be one beside it; every one is a
-parameter. "GraNDe" is Yun et al., "GraNDe: Efficient near-data processing architecture for graph neural
-networks", IEEE Transactions on Computers, 2023.
+Where the paper gives no value, the default is an assumption and marked as one; every value is a parameter.
+"GraNDe" is Yun et al., "GraNDe: Efficient near-data processing architecture for graph neural networks", IEEE
+Transactions on Computers, 2023.
 """
 
 import math
@@ -16,7 +16,7 @@ from onehop.errors import ArgumentError, ConfigurationError
 from onehop.machines.dram import Dram, preset as dram_preset
 
 MOST_RANKS = 255
-# tFAW of Micron's DDR5 sheet for 1 KiB pages, as gem5's interface file has it: 32 clocks at every grade.
+# tFAW of Micron's DDR5 sheet for 1 KiB pages, as in gem5's interface file: 32 clocks at every grade.
 SHEET_FAW_CLOCKS = 32
 FAW_WORDS = ("preset", "sheet")
 DRAM_LEVELS = ("command", "curve", "closed")
@@ -24,15 +24,15 @@ DRAM_LEVELS = ("command", "curve", "closed")
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Where ranks are, and which node is whose.
+    """The ranks, and the assignment of nodes to them.
 
     Attributes:
-        channels: Memory channels; a channel is what one controller drives, for DDR5 a 32-bit sub-channel.
+        channels: Memory channels; a channel is the bus of one controller, for DDR5 a 32-bit sub-channel.
         dimms_per_channel: DIMMs of a channel.
         ranks_per_dimm: Ranks of a DIMM; each has a module in the DIMM's buffer chip.
-        node_block: Nodes are dealt to the ranks in turn, this many at a time; 0 means that each rank has one
-            contiguous part. The paper does not say; with 1, windows of consecutive targets load all ranks
-            evenly.
+        node_block: Nodes are assigned to the ranks round-robin in blocks of this many; 0 means that each rank
+            has one contiguous part. The paper does not specify it; with 1, windows of consecutive targets
+            load all ranks evenly.
     """
 
     channels: int
@@ -70,13 +70,13 @@ class DramChoice:
 
     Attributes:
         preset: A device of :func:`onehop.machines.dram.preset`.
-        faw: tFAW: ``preset`` as the device has it; ``sheet``, 32 clocks, as Micron's DDR5 sheet; or clocks.
-            At DDR5-4800 it moves random reads of 64 bytes from 61 % to 91 % of the peak, and the sources
-            disagree.
-        layout: Address layout inside a rank. The default keeps four bursts in a row of a bank and then goes
+        faw: tFAW: ``preset``, the device's; ``sheet``, 32 clocks, as in Micron's DDR5 sheet; or a number of
+            clocks. At DDR5-4800 it changes random reads of 64 bytes from 61 % to 91 % of the peak, and the
+            sources disagree.
+        layout: Address layout inside a rank. The default keeps four bursts in a row of a bank and then moves
             on to the next bank group: slices of 128 bytes and more are read, and consecutive slices written,
-            at the bus's pace. The paper does not say.
-        level: How times of traffic are found: ``command``, by a run of single commands for each kind of
+            at the bus's rate. The paper does not specify it.
+        level: The level that gives times of traffic: ``command``, by a command-level run for each kind of
             traffic, a few hundredths of a second once; ``curve`` or ``closed``, see
             :class:`onehop.machines.dram.Memory`.
     """
@@ -103,7 +103,7 @@ class DramChoice:
         """The device with the chosen tFAW.
 
         Raises:
-            ConfigurationError: There is no such preset, or the sheet has no figure for it.
+            ConfigurationError: The preset is unknown, or the sheet has no value for it.
         """
         try:
             device = dram_preset(self.preset)
@@ -123,16 +123,17 @@ class Module:
     """The near-data unit of a rank.
 
     Attributes:
-        buffer_kib: Bytes of each of the four equal buffers, in KiB. The paper gives the number of buffers
-            alone; 128 KiB hold the outputs of 128 targets of 1 KiB, the largest tile that it shows.
-        output_buffers: Buffers for outputs; the others hold bundles of other ranks. Which is which without
-            bundle transfer is not said: 4 there lets the host lag by two windows more.
+        buffer_kib: Size of each of the four equal buffers, in KiB. The paper gives only the number of
+            buffers; 128 KiB hold the outputs of 128 targets of 1 KiB, the largest tile that it shows.
+        output_buffers: Buffers for outputs; the others hold bundles of other ranks. Their use without bundle
+            transfer is not specified: 4 there lets the host lag by two more windows.
         lanes: Multiply-accumulators of 32 bits.
-        clock_mhz: Their clock. 300 MHz would keep up with one burst of DDR5-4800 if each were used once; a
-            tile uses a read several times, so the default is four times that. The paper gives neither figure.
-        adjacency_entry_bytes: An edge of the adjacency: column and value.
-        flags_in_dram: Whether re-tiling's flags, a bit a node, are kept in DRAM as the paper says. If not,
-            they cost no traffic.
+        clock_mhz: Clock of the lanes. 300 MHz would keep up with one burst of DDR5-4800 if each were used
+            once; a tile uses a read several times, so the default is four times that. The paper gives neither
+            value.
+        adjacency_entry_bytes: Bytes of an edge of the adjacency: column and value.
+        flags_in_dram: Whether re-tiling's flags, a bit a node, are kept in DRAM as in the paper. If not, they
+            cause no traffic.
     """
 
     buffer_kib: float = 128.0
@@ -165,13 +166,13 @@ class Host:
 
     Attributes:
         channel_gbps: Bandwidth of a channel to the buffers, in 1e9 bytes a second; 0 means the bus's peak.
-        reduce_gbps: Outputs that the host adds up or concatenates, in 1e9 bytes a second over all cores. An
-            assumption: 20 cores at 10 GB/s.
+        reduce_gbps: Rate at which the host adds up or concatenates outputs, in 1e9 bytes a second over all
+            cores. An assumption: 20 cores at 10 GB/s.
         merge_nodes_per_us: Nodes of re-tiling's lists that the host merges in a microsecond. An assumption.
-        llc_mib: Cache of the baseline that keeps feature vectors; 0 means that none is found there, as the
-            paper says that data are rarely reused.
+        llc_mib: Cache of the baseline for feature vectors; 0 means none, as the paper says that data are
+            rarely reused.
         llc_ways: Ways of that cache.
-        instruction_bytes: What prior machines are sent for an edge over the data bus. Not published.
+        instruction_bytes: Bytes that prior machines are sent for an edge over the data bus. Not published.
     """
 
     channel_gbps: float = 0.0
@@ -189,14 +190,15 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What starting, asking and flushing cost. All are assumptions of the usual size of such accesses.
+    """Costs of starting, polling and flushing. All are assumptions of the usual size of such accesses.
 
     Attributes:
         start_ns: Setting the start bits of all modules, once a layer.
-        poll_ns: From a module being ready to the host knowing it, each time that the host waits for modules.
-        access_ns: Each separate transfer to or from a module's buffers, which are not cached, on top of its
+        poll_ns: Time from a module being ready until the host knows it, each time that the host waits for
+            modules.
+        access_ns: Each separate transfer to or from a module's buffers, which are not cached, besides its
             bytes.
-        flush_mib: Most that is dirty in the host's caches when a layer starts; it is written back before.
+        flush_mib: Upper bound of dirty data in the host's caches when a layer starts; written back before.
     """
 
     start_ns: float = 1000.0
@@ -218,7 +220,7 @@ class EnergyFigures:
         local_pj_per_bit: Between a rank and its module. An assumption: shorter and unterminated lines.
         add_pj: A 32-bit addition, RecNMP's figure.
         multiply_pj: A 32-bit multiplication, RecNMP's figure.
-        buffer_pj_per_byte: A byte in or out of a buffer. An assumption of the size that CACTI gives.
+        buffer_pj_per_byte: A byte in or out of a buffer. An assumption, of the size that CACTI gives.
     """
 
     channel_pj_per_bit: float = 22.0
@@ -247,7 +249,7 @@ class NdpConfig:
     """A machine. Sections and keys of the TOML file are the fields of the same names.
 
     Attributes:
-        name: What reports call it.
+        name: Its name in reports.
         topology: Channels, DIMMs, ranks.
         dram: The ranks' DRAM.
         module: The units.
@@ -270,10 +272,10 @@ class NdpConfig:
         return self.host.channel_gbps or self.dram.device().peak_gbps
 
     def change(self, **sections: dict[str, Any]) -> "NdpConfig":
-        """The machine with other values, as ``config.change(dram={"faw": "sheet"})``.
+        """The machine with other values, for example ``config.change(dram={"faw": "sheet"})``.
 
         Raises:
-            ConfigurationError: A section or key that there is not, or a value that cannot be.
+            ConfigurationError: An unknown section or key, or a value out of range.
         """
         changed: dict[str, Any] = {}
         for name, values in sections.items():
@@ -293,10 +295,10 @@ class NdpConfig:
 
     @classmethod
     def from_toml(cls, text: str) -> "NdpConfig":
-        """The machine of a TOML text; keys left out have their defaults, but for those of ``topology``.
+        """The machine of a TOML text; omitted keys have their defaults, except those of ``topology``.
 
         Raises:
-            ConfigurationError: No TOML, an unknown section or key, or a value that cannot be.
+            ConfigurationError: Not TOML, an unknown section or key, or a value out of range.
         """
         try:
             content = tomllib.loads(text)
@@ -322,7 +324,7 @@ class NdpConfig:
 
 
 def presets() -> list[str]:
-    """Names of the machines that come with onehop."""
+    """Names of the machines included in onehop."""
     folder = resources.files(__package__) / "presets"
     return sorted(
         entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")

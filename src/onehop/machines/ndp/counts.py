@@ -1,4 +1,4 @@
-"""What is counted once in a graph, and all mappings' times follow from: edges, reads and touched rows."""
+"""Counts made once for a graph, from which all mappings' times follow: edges, reads and touched rows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,13 +14,13 @@ from onehop.machines.ndp.config import Topology
 from onehop.machines.ndp.mapping import Integers, Pods, candidates, owners
 from onehop.plans.ndp import MERGES
 
-# Targets of a block, for which counts are kept; windows are made of whole blocks.
+# Targets of a block, the unit of counts; windows consist of whole blocks.
 BLOCK_TARGETS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """How targets are grouped.
+class Tiling:
+    """The grouping of targets.
 
     Attributes:
         tile: Targets of a tile.
@@ -33,11 +33,11 @@ class Shape:
     window: int
 
     @classmethod
-    def of(cls, buffer_bytes: int, slice_bytes: int, tile: int) -> "Shape":
+    def of(cls, buffer_bytes: int, slice_bytes: int, tile: int) -> "Tiling":
         """The shape for outputs of ``slice_bytes`` each in a buffer.
 
         Raises:
-            ArgumentError: Not one slice fits.
+            ArgumentError: Not even one slice fits.
         """
         room = buffer_bytes // max(slice_bytes, 1)
         if room < 1:
@@ -52,15 +52,15 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class WindowCounts:
     """Counts by group of targets (blocks, or windows) and rank.
 
     Attributes:
-        rows: [G, ranks]: targets of the group that are dealt to the rank, whose final vectors it holds.
-        edges: [G, ranks]: edges whose source is dealt to the rank.
-        reads: [G, ranks]: the same with a source that a tile needs several times counted once for the tile.
-        row_bursts: [G, ranks]: bursts of the rank's adjacency when each target's part is read by itself.
-        touched: For each size of pod, [G, pods]: targets with an edge whose source is dealt to the pod.
+        rows: [G, ranks]: targets of the group that are assigned to the rank, which holds their final vectors.
+        edges: [G, ranks]: edges whose source is assigned to the rank.
+        reads: [G, ranks]: the same, with a source that a tile needs several times counted once for the tile.
+        row_bursts: [G, ranks]: bursts of the rank's adjacency when each target's part is read separately.
+        touched: For each size of pod, [G, pods]: targets with an edge whose source is assigned to the pod.
     """
 
     rows: Integers
@@ -69,8 +69,8 @@ class Counts:
     row_bursts: Integers
     touched: dict[int, Integers]
 
-    def grouped(self, blocks: int) -> "Counts":
-        """The counts of windows of so many blocks each."""
+    def grouped(self, blocks: int) -> "WindowCounts":
+        """The counts of windows of a given number of blocks each."""
         starts = np.arange(0, len(self.rows), blocks)
         if blocks == 1 or len(starts) == 0:
             return self
@@ -78,7 +78,7 @@ class Counts:
         def add(values: Integers) -> Integers:
             return np.add.reduceat(values, starts, axis=0)
 
-        return Counts(
+        return WindowCounts(
             add(self.rows),
             add(self.edges),
             add(self.reads),
@@ -87,18 +87,18 @@ class Counts:
         )
 
 
-class Workload:
-    """A graph on a machine's ranks, in one order of targets; what was counted is kept.
+class RankWorkload:
+    """A graph on a machine's ranks, in one order of targets; its counts are cached.
 
     Args:
         graph: The graph.
-        topology: Whose ranks nodes are dealt to.
-        entry_bytes: Of the adjacency.
-        retile: How targets come into tiles, as :class:`onehop.plans.NdpPlan` has it.
+        topology: The ranks that nodes are assigned to.
+        entry_bytes: Bytes of an edge of the adjacency.
+        retile: The tiling of targets, as in :class:`onehop.plans.NdpPlan`.
         batch: Nodes that are listed before lists are merged.
 
     Raises:
-        ArgumentError: Re-tiling of a graph whose sources and destinations are not the same nodes.
+        ArgumentError: Re-tiling a graph whose sources and destinations are not the same nodes.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Workload:
         self.graph, self.topology, self.entry_bytes = graph, topology, entry_bytes
         self.retile, self.batch = retile, batch
         self.owner = owners(topology, graph.num_src)
-        self._counted: dict[tuple[int, int], Counts] = {}
+        self._counted: dict[tuple[int, int], WindowCounts] = {}
         self._missed: dict[tuple[int, int], int] = {}
         if self.reorders and graph.num_src != graph.num_dst:
             raise ArgumentError(
@@ -117,12 +117,12 @@ class Workload:
 
     @property
     def reorders(self) -> bool:
-        """Whether targets are worked on in another order than that of their numbers."""
+        """Return whether targets are processed in another order than that of their numbers."""
         return self.retile in MERGES
 
     @cached_property
     def order(self) -> NDArray[np.int32] | None:
-        """[num_dst]: the targets in order of work; None means by number."""
+        """Return [num_dst]: the targets in order of processing; None means by number."""
         if not self.reorders:
             return None
         order = np.empty(self.graph.num_dst, dtype=np.int32)
@@ -131,11 +131,11 @@ class Workload:
 
     @cached_property
     def target_owner(self) -> NDArray[np.uint8]:
-        """[num_dst]: the rank of every target, in order of work."""
+        """Return [num_dst]: the rank of every target, in order of processing."""
         owner = owners(self.topology, self.graph.num_dst)
         return owner if self.order is None else owner[self.order]
 
-    def counts(self, shape: Shape) -> Counts:
+    def counts(self, shape: Tiling) -> WindowCounts:
         """The counts of every window of this shape."""
         key = (shape.tile, shape.block)
         if key not in self._counted:
@@ -143,7 +143,7 @@ class Workload:
         return self._counted[key].grouped(shape.window // shape.block)
 
     def cache_misses(self, entries: int, ways: int) -> int:
-        """Reads that miss a cache of so many feature vectors, with targets in order of work."""
+        """Reads that miss a cache of ``entries`` feature vectors, with targets in order of processing."""
         key = (entries, ways)
         if key not in self._missed:
             self._missed[key] = extension.ndp_cache_misses(self._native(self.order), entries, ways)
@@ -154,10 +154,10 @@ class Workload:
         if not self.graph.num_edges:
             return 0.0
         block = tile * -(-BLOCK_TARGETS // tile)
-        reads = int(self.counts(Shape(tile, block, block)).reads.sum())
+        reads = int(self.counts(Tiling(tile, block, block)).reads.sum())
         return 100.0 * (1.0 - reads / self.graph.num_edges)
 
-    def _count(self, tile: int, block: int) -> Counts:
+    def _count(self, tile: int, block: int) -> WindowCounts:
         graph, ranks = self.graph, self.topology.ranks
         blocks = -(-graph.num_dst // block)
         sizes = np.array([pods.size for pods in candidates(self.topology)], dtype=np.int32)
@@ -184,7 +184,7 @@ class Workload:
         by_size = {int(size): part for size, part in zip(sizes, parts, strict=True)}
         if self.retile == "none":
             reads = edges
-        return Counts(rows.reshape(blocks, ranks), edges, reads, row_bursts, by_size)
+        return WindowCounts(rows.reshape(blocks, ranks), edges, reads, row_bursts, by_size)
 
     def _native(self, order: NDArray[np.int32] | None) -> extension.NdpWork:
         graph = self.graph
@@ -199,16 +199,16 @@ class Workload:
         )
 
     def native(self) -> extension.NdpWork:
-        """The graph by number, for the loops that compute."""
+        """The graph with targets by number, for the native loops."""
         return self._native(None)
 
 
-def pods_touched(counts: Counts, pods: Pods) -> Integers:
-    """[G, ranks]: targets for which the rank has outputs to be read, which are those that its pod touches."""
+def pods_touched(counts: WindowCounts, pods: Pods) -> Integers:
+    """Return [G, ranks]: targets for which the rank has outputs to be read: those that its pod touches."""
     return np.repeat(counts.touched[pods.size], pods.size, axis=1)
 
 
-def pods_rows(counts: Counts, pods: Pods) -> Integers:
-    """[G, ranks]: targets whose final vectors the rank holds a slice of."""
+def pods_rows(counts: WindowCounts, pods: Pods) -> Integers:
+    """Return [G, ranks]: targets whose final vectors the rank holds a slice of."""
     of_pod = counts.rows.reshape(len(counts.rows), pods.count, pods.size).sum(axis=2)
     return np.repeat(of_pod, pods.size, axis=1)

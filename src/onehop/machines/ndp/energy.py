@@ -14,7 +14,7 @@ class Commands:
     Attributes:
         reads: Bursts read.
         writes: Bursts written.
-        activations: Row openings.
+        activations: Row activations.
     """
 
     reads: float
@@ -22,14 +22,14 @@ class Commands:
     activations: float
 
     def __add__(self, other: "Commands") -> "Commands":
-        """Both together."""
+        """The sum of both."""
         return Commands(
             self.reads + other.reads, self.writes + other.writes, self.activations + other.activations
         )
 
 
 def dram_nj(commands: Commands, memory: MemoryTimes, ranks: int, time_ns: float) -> dict[str, float]:
-    """The ranks' energy in nJ, by command, and what they draw all the time."""
+    """The ranks' energy in nJ, by command, and their standby energy."""
     energy, timing = memory.device.energy, memory.device.timing
     refreshes = time_ns / (timing.refi * timing.clock_ps / 1000.0) * ranks
     return {

@@ -1,4 +1,4 @@
-"""What the machine computes, through its mapping: bundle by bundle, slice by slice, pod by pod."""
+"""The machine's result, computed through its mapping: bundle by bundle, slice by slice, pod by pod."""
 
 import numpy as np
 import torch
@@ -8,12 +8,12 @@ from torch import Tensor
 from onehop import native
 from onehop.errors import ArgumentError
 from onehop.machines.native import extension
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import Pods
 
 
 def aggregate(
-    workload: Workload,
+    workload: RankWorkload,
     pods: Pods,
     x: Tensor,
     weight: Tensor | None = None,
@@ -21,17 +21,17 @@ def aggregate(
     columns: tuple[int, int] | None = None,
     width: int | None = None,
 ) -> Tensor:
-    """The sum over every target's edges, as the ranks and the host add it up.
+    """The sum over every target's edges, in the order of the ranks and the host.
 
     Args:
         workload: The graph on its ranks.
         pods: The mapping.
         x: [num_src, F], float32.
         weight: [E], float32, in the caller's edge order; None means 1.
-        rows: [K], the targets wanted; None means all.
-        columns: The part of the feature vectors, from the first column to before the last, that ``x`` has;
-            None means that it has all of them.
-        width: Columns of the feature vectors, which slices are cut from; None means F.
+        rows: [K], the targets to compute; None means all.
+        columns: The range of the feature vectors' columns, begin and end, that ``x`` has; None means that it
+            has all of them.
+        width: Columns of the feature vectors from which slices are cut; None means F.
 
     Returns:
         [num_dst or K, F], float32.

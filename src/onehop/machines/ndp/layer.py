@@ -1,4 +1,4 @@
-"""One layer under one mapping: its time by phase, and all that the report tells of it."""
+"""One layer under one mapping: its time by phase, and all other figures of the report."""
 
 from dataclasses import dataclass
 
@@ -6,28 +6,28 @@ import numpy as np
 
 from onehop.machines.ndp import energy, retiling
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
-from onehop.machines.ndp.traffic import Traffic, sums
+from onehop.machines.ndp.traffic import LayerTraffic, sums
 from onehop.machines.ndp.windows import Reals, Schedule, adjacency_cost, read_cost, run, times_of, write_cost
 from onehop.plans.ndp import NdpPlan
 
 
 @dataclass(frozen=True)
 class LayerRun:
-    """What a layer took.
+    """Result of a layer.
 
     Attributes:
         traffic: Its bytes, window by window.
         memory: The DRAM's times.
         schedule: Its windows.
         control_ns: Flush, start and last status.
-        retiling: What re-tiling cost; only in a first layer.
+        retiling: Cost of re-tiling; only in a first layer.
     """
 
-    traffic: Traffic
+    traffic: LayerTraffic
     memory: MemoryTimes
     schedule: Schedule
     control_ns: float
@@ -40,20 +40,20 @@ class LayerRun:
 
     @property
     def retiling_ns(self) -> float:
-        """What re-tiling adds to the time; 0 but in a first layer."""
+        """Time that re-tiling adds; 0 except in a first layer."""
         return 0.0 if self.retiling is None else self.retiling.time_ns
 
     @property
     def time_ns(self) -> float:
-        """All of it."""
+        """Total time."""
         return self.control_ns + self.retiling_ns + self.schedule.total_ns
 
     def phases_ns(self) -> dict[str, float]:
-        """What each phase adds to the time; they sum to :attr:`time_ns`.
+        """Time that each phase adds; they sum to :attr:`time_ns`.
 
-        The windows' time is what a rank is busy on average, by phase; then how much longer the busiest rank
-        of each window is, as far as others do not work ahead meanwhile; then the rest, in which ranks wait
-        for the Host-path.
+        The windows' time is the mean busy time of a rank, by phase; then the extra time of each window's
+        busiest rank, unless others work ahead meanwhile; then the rest, in which ranks wait for the
+        Host-path.
         """
         mean = self.schedule.rank_busy_ns.mean(axis=0)
         busy = float(mean[:3].sum())
@@ -70,11 +70,11 @@ class LayerRun:
         }
 
     def bytes(self) -> dict[str, int]:
-        """Bytes moved, by what they are."""
+        """Bytes moved, by kind."""
         return {**self.traffic.totals(), **({} if self.retiling is None else self.retiling.bytes)}
 
     def commands_by_rank(self) -> tuple[Reals, Reals, Reals]:
-        """Bursts read, bursts written and rows opened, [R] each, without re-tiling."""
+        """Bursts read, bursts written and rows activated, [R] each, without re-tiling."""
         traffic, memory = self.traffic, self.memory
         adjacency, features = self.by_rank(traffic.adjacency_bursts), self.by_rank(traffic.feature_bursts)
         writes = self.by_rank(traffic.write_bursts)
@@ -98,7 +98,7 @@ class LayerRun:
         return all_of_it
 
     def energy_nj(self) -> dict[str, float]:
-        """Energy by who spends it."""
+        """Energy by consumer."""
         config, moved, commands = self.traffic.config, self.bytes(), self.commands()
         over_channel = sum(
             moved.get(key, 0)
@@ -122,7 +122,7 @@ class LayerRun:
         }
 
     def imbalance(self) -> Reals:
-        """[W]: λ, the busiest rank's feature reads over the mean, in each window that has any."""
+        """Return [W]: λ, the busiest rank's feature reads over the mean, in each window that has any."""
         bursts = self.traffic.feature_bursts
         mean = bursts.mean(axis=1)
         worked = mean > 0
@@ -130,14 +130,14 @@ class LayerRun:
         return ratios
 
     def by_rank(self, values: Integers) -> Integers:
-        """[R]: sums over the windows."""
+        """Return [R]: sums over the windows."""
         summed: Integers = values.sum(axis=0)
         return summed
 
 
 def simulate(
     config: NdpConfig,
-    workload: Workload,
+    workload: RankWorkload,
     memory: MemoryTimes,
     pods: Pods,
     plan: NdpPlan,
@@ -153,15 +153,15 @@ def simulate(
         workload: The graph on its ranks, in the plan's order.
         memory: The DRAM's times.
         pods: The mapping.
-        plan: Says the tile and whether bundles are broadcast.
+        plan: Fixes the tile and whether bundles are broadcast.
         width: Columns of the feature vectors.
-        first: Whether the graph has to be re-tiled first.
-        record: For how many windows events are kept.
+        first: Whether the graph must be re-tiled first.
+        record: Number of windows whose events are kept.
 
     Raises:
         ArgumentError: A buffer cannot hold one output slice.
     """
-    traffic = Traffic(config, workload, pods, width, plan.tile, plan.broadcast)
+    traffic = LayerTraffic(config, workload, pods, width, plan.tile, plan.broadcast)
     schedule = run(times_of(traffic, memory), config.topology.channels, record)
     dirty = min(workload.graph.num_src * width * ELEMENT_BYTES, config.control.flush_mib * 2**20)
     control = config.control
@@ -178,7 +178,7 @@ def simulate(
 
 
 def row_statistics(run_of: LayerRun) -> dict[str, float]:
-    """Row openings of the ranks, and the share of bursts that found their row open."""
+    """Row activations of the ranks, and the share of bursts that found their row open."""
     commands = run_of.commands()
     bursts = commands.reads + commands.writes
     return {
@@ -251,7 +251,7 @@ def channel_lines(run_of: LayerRun) -> list[dict[str, float]]:
 
 
 def spread(values: Reals) -> dict[str, float]:
-    """Mean, median, 99th percentile and largest of some numbers; ones without any."""
+    """Mean, median, 99th percentile and maximum of some numbers; all 1 if there are none."""
     if len(values) == 0:
         values = np.ones(1)
     return {

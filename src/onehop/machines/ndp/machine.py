@@ -1,4 +1,4 @@
-"""The near-rank machine: it aggregates, and says what that would have taken."""
+"""The near-rank machine: aggregates, and reports the time that would take."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.ndp import functional
 from onehop.machines.ndp.config import NdpConfig, Topology, load
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.outcome import LayerOutcome, outcome
 from onehop.machines.ndp.report import layer_report
 from onehop.machines.report import Report
 from onehop.plans.ndp import NdpPlan
 
-# Graphs in one order of targets whose counts are kept.
+# Graphs, each in one order of targets, whose counts are cached.
 _MOST_WORKLOADS = 6
-# Windows whose events the reports' timelines have.
+# Windows whose events are in the reports' timelines.
 _RECORDED = 16
 
 
@@ -31,31 +31,31 @@ class Machine:
 
     Args:
         config: A machine's name, the path of a TOML file, or a configuration.
-        plan: What runs use that name no plan; None means the plan's own defaults, in index order for graphs
-            whose sources and destinations are not the same nodes, as those of sampled neighbourhoods: they
-            cannot be re-tiled.
+        plan: The plan of runs that have none; None means the plan's own defaults. Graphs whose sources and
+            destinations are not the same nodes, such as those of sampled neighbourhoods, cannot be re-tiled
+            and use index order.
     """
 
     def __init__(self, config: str | Path | NdpConfig = "grande_16", plan: NdpPlan | None = None) -> None:
         self.config = config if isinstance(config, NdpConfig) else load(config)
         self.plan = plan
         self.memory = MemoryTimes.of(self.config)
-        self._workloads: OrderedDict[tuple[int, str, int], Workload] = OrderedDict()
+        self._workloads: OrderedDict[tuple[int, str, int], RankWorkload] = OrderedDict()
         self._retiled: set[tuple[int, str, int]] = set()
 
     @property
     def name(self) -> str:
-        """Of its configuration."""
+        """Name of the configuration."""
         return self.config.name
 
     def change(self, **sections: dict[str, Any]) -> "Machine":
-        """The machine with other values, as ``machine.change(dram={"faw": "sheet"})``.
+        """The machine with other values, for example ``machine.change(dram={"faw": "sheet"})``.
 
-        What was counted in graphs is shared with it where that does not depend on them: counting a large
-        graph takes longer than all else.
+        Counts of graphs that do not depend on these values are shared: counting a large graph takes longer
+        than all else.
 
         Args:
-            **sections: Keys of the configuration's sections, as :meth:`NdpConfig.change` takes them.
+            **sections: Keys of the configuration's sections, as in :meth:`NdpConfig.change`.
 
         Raises:
             ConfigurationError: A section or key that there is not, or a value that cannot be.
@@ -66,7 +66,7 @@ class Machine:
         return changed
 
     def describe(self) -> str:
-        """Channels, ranks and DRAM."""
+        """One line with channels, ranks and DRAM."""
         topology = self.config.topology
         return (
             f"{self.name}: a simulated near-rank machine, {topology.channels} channels, {topology.ranks} "
@@ -74,7 +74,7 @@ class Machine:
         )
 
     def refuse(self, dtype: torch.dtype) -> str | None:
-        """The modules add up 32-bit numbers."""
+        """Return why the modules, which add 32-bit numbers, cannot use this dtype, or None if they can."""
         if dtype == torch.float32:
             return None
         return f"adds up float32 alone, and these are {dtype}"
@@ -92,12 +92,12 @@ class Machine:
     ) -> tuple[Tensor, Report]:
         """Aggregates features over a graph through the chosen mapping.
 
-        The first run on a graph pays for re-tiling; the tile lists are kept for later ones (:meth:`forget`).
+        The first run on a graph includes re-tiling; the tile lists are kept for later ones (:meth:`forget`).
 
         Args:
             graph: The graph.
             x: [num_src, F], float32, on the CPU; F is at least 1.
-            plan: Mapping, tiles, broadcasting; None means the machine's.
+            plan: Mapping, tiles, broadcasting; None means the machine's plan.
             weight: [E], in the caller's edge order; None means 1.
             reduce: "sum" or "mean".
             src_scale: [num_src], multiplies the features on the host before they are written to the ranks.
@@ -108,7 +108,7 @@ class Machine:
 
         Raises:
             ArgumentError: A shape, dtype or plan does not fit, or a buffer cannot hold one output slice.
-            ConfigurationError: The machine's ranks cannot be divided as the plan's mapping has it.
+            ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
         """
         plan = self._checked(plan, graph)
         if not isinstance(x, Tensor) or x.dim() != 2 or x.size(0) != graph.num_src:
@@ -151,30 +151,30 @@ class Machine:
         Args:
             graph: The graph.
             widths: Columns of the feature vectors that each layer aggregates.
-            plan: Mapping, tiles, broadcasting; None means the machine's.
-            record: For how many windows of each layer events are kept.
+            plan: Mapping, tiles, broadcasting; None means the machine's plan.
+            record: Number of windows of each layer whose events are kept.
 
         Returns:
-            For each layer what it took; the first one pays for re-tiling.
+            The outcome of each layer; the first one includes re-tiling.
 
         Raises:
             ArgumentError: A width or the plan does not fit, or a buffer cannot hold one output slice.
-            ConfigurationError: The machine's ranks cannot be divided as the plan's mapping has it.
+            ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
         """
         plan = self._checked(plan, graph)
         self.forget()
         return [self._layer(graph, width, plan, record) for width in widths]
 
     def forget(self) -> None:
-        """Forgets which graphs were re-tiled, so that the next run on each pays for it again."""
+        """Forgets that graphs were re-tiled, so that the next run on each includes it again."""
         self._retiled.clear()
 
-    def workload(self, graph: Graph, plan: NdpPlan | None = None) -> Workload:
-        """The graph on this machine's ranks in the plan's order; what was counted in it is kept."""
+    def workload(self, graph: Graph, plan: NdpPlan | None = None) -> RankWorkload:
+        """The graph on this machine's ranks in the plan's order; its counts are cached."""
         plan = self._checked(plan, graph)
         key = (graph.number, plan.retile, plan.batch if plan.reorders else 0)
         if key not in self._workloads:
-            self._workloads[key] = Workload(
+            self._workloads[key] = RankWorkload(
                 graph,
                 self.config.topology,
                 self.config.module.adjacency_entry_bytes,
@@ -212,5 +212,5 @@ class Machine:
 
 
 def _counted(config: NdpConfig) -> tuple[Topology, int]:
-    """What counts depend on."""
+    """The part of the configuration that counts depend on."""
     return config.topology, config.module.adjacency_entry_bytes

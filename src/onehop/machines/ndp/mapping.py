@@ -1,4 +1,4 @@
-"""Pods: which ranks together hold a feature vector, which columns each has, and whose a node is."""
+"""Pods: the ranks that together hold a feature vector, the columns of each, and the owner of a node."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Pods:
     """A mapping of feature vectors to ranks.
 
     Rank r belongs to pod r // size and has slice r % size of the vectors of the pod's nodes. The adjacency is
-    cut by source: rank r holds the columns of the nodes that are dealt to it, whatever the mapping.
+    partitioned by source: rank r holds the columns of the nodes assigned to it, whatever the mapping.
 
     Attributes:
         name: One of :data:`onehop.plans.ndp.PODS`.
@@ -37,8 +37,8 @@ class Pods:
         """The mapping of this name.
 
         Raises:
-            ArgumentError: There is no such mapping.
-            ConfigurationError: The machine's ranks cannot be divided so.
+            ArgumentError: The mapping is unknown.
+            ConfigurationError: The machine's ranks cannot be divided this way.
         """
         if name not in PODS:
             raise ArgumentError(f"mapping: expected one of {', '.join(PODS)}, got {name!r}.")
@@ -66,7 +66,7 @@ class Pods:
 
     @property
     def channels(self) -> int:
-        """Channels over which a pod's ranks lie."""
+        """Channels that a pod's ranks span."""
         return max(1, self.size // self.topology.ranks_per_channel)
 
     @property
@@ -76,20 +76,20 @@ class Pods:
 
     @property
     def inside_dimm(self) -> bool:
-        """Whether a pod's ranks share a buffer chip."""
+        """Return whether a pod's ranks share a buffer chip."""
         return self.size <= self.topology.ranks_per_dimm
 
     def slices(self, width: int) -> Integers:
-        """[size + 1]: the columns of each rank's slice; the first ones have what does not divide evenly."""
+        """Return [size + 1]: bounds of each rank's columns; the first slices take the remainder."""
         each, left = divmod(width, self.size)
         return np.cumsum([0, *(each + (j < left) for j in range(self.size))], dtype=np.int64)
 
     def slice_bytes(self, width: int) -> Integers:
-        """[ranks]: bytes of a rank's slice of one vector."""
+        """Return [ranks]: bytes of a rank's slice of one vector."""
         return np.tile(np.diff(self.slices(width)) * ELEMENT_BYTES, self.count)
 
     def slice_bursts(self, width: int) -> Integers:
-        """[ranks]: bursts of a rank's slice of one vector; slices begin at a burst each."""
+        """Return [ranks]: bursts of a rank's slice of one vector; every slice begins at a burst."""
         return -(-self.slice_bytes(width) // BURST_BYTES)
 
 
@@ -106,7 +106,7 @@ def candidates(topology: Topology) -> list[Pods]:
 
 
 def owners(topology: Topology, nodes: int) -> NDArray[np.uint8]:
-    """[nodes]: the rank that every node is dealt to."""
+    """Return [nodes]: the rank that every node is assigned to."""
     number = np.arange(nodes, dtype=np.int64)
     if topology.node_block == 0:
         return (number * topology.ranks // max(nodes, 1)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The DRAM as the layer model sees it: nanoseconds and activations a burst, by kind of traffic."""
+"""The DRAM in the layer model: nanoseconds and activations a burst, by kind of traffic."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,12 +9,12 @@ from onehop.machines.ndp.mapping import BURST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class BurstTime:
     """A burst of 64 bytes in traffic of one kind.
 
     Attributes:
         ns: Time.
-        activations: Row openings.
+        activations: Row activations.
     """
 
     ns: float
@@ -26,9 +26,9 @@ class MemoryTimes:
     """A rank behind its own module, and the same ranks behind the host's bus.
 
     Attributes:
-        rank: What a module sees: the DRAM-path.
+        rank: A rank as its module sees it: the DRAM-path.
         bus: All ranks of a channel, as the baseline's host sees them.
-        level: How times are found.
+        level: The level that gives the times.
     """
 
     rank: Memory
@@ -52,25 +52,27 @@ class MemoryTimes:
 
     @property
     def fill_ns(self) -> float:
-        """From a phase's first command to its first data: RCD + CL + BL."""
+        """Time from a phase's first command to its first data: RCD + CL + BL."""
         timing = self.device.timing
         return (timing.rcd + timing.cl + timing.bl) * timing.clock_ps / 1000.0
 
-    def random(self, bursts: int, op: str = "read", *, on_bus: bool = False, runs: int | None = None) -> Cost:
-        """Runs of so many bursts at random places.
+    def random(
+        self, bursts: int, op: str = "read", *, on_bus: bool = False, runs: int | None = None
+    ) -> BurstTime:
+        """Cost of runs of a given number of bursts at random addresses.
 
         Args:
-            bursts: Of a run.
+            bursts: Bursts of a run.
             op: ``read`` or ``write``.
-            on_bus: Over the channel; else by the rank's own module.
-            runs: How many places there are, one after another; None means that they fill the memory.
+            on_bus: Over the channel; else through the rank's own module.
+            runs: Number of consecutive places for runs; None means that they fill the memory.
         """
         run_bytes = max(bursts, 1) * BURST_BYTES
         span = None if runs is None else max(runs, 1) * run_bytes
         return _cost(self._of(on_bus), Access("random", run_bytes, op, span), self.level)
 
-    def stream(self, op: str = "read", *, on_bus: bool = False) -> Cost:
-        """Burst after burst."""
+    def stream(self, op: str = "read", *, on_bus: bool = False) -> BurstTime:
+        """Cost of sequential bursts."""
         return _cost(self._of(on_bus), Access("sequential", BURST_BYTES, op), self.level)
 
     def _of(self, on_bus: bool) -> Memory:
@@ -78,6 +80,6 @@ class MemoryTimes:
 
 
 @lru_cache(maxsize=4096)
-def _cost(memory: Memory, access: Access, level: str) -> Cost:
+def _cost(memory: Memory, access: Access, level: str) -> BurstTime:
     found = memory.cost(access, level)
-    return Cost(found.cycles * memory.dram.timing.clock_ps / 1000.0, found.activations)
+    return BurstTime(found.cycles * memory.dram.timing.clock_ps / 1000.0, found.activations)

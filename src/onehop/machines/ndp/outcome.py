@@ -1,11 +1,11 @@
-"""A layer on the machine: all candidates' times, the mapping chosen, and what it is compared with."""
+"""A layer on the machine: all candidates' times, the chosen mapping, and the baselines."""
 
 from dataclasses import dataclass, replace
 
 from onehop.errors import ArgumentError
 from onehop.machines.ndp.baseline import BaselineRun, PriorRun, baseline, prior
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.layer import LayerRun, simulate
 from onehop.machines.ndp.mapping import Pods, candidates
 from onehop.machines.ndp.memory_times import MemoryTimes
@@ -17,15 +17,15 @@ class LayerOutcome:
     """One layer.
 
     Attributes:
-        plan: What was asked for.
+        plan: The requested plan.
         width: Columns of the feature vectors.
-        run: What it took under the chosen mapping.
-        candidates_ns: Every mapping's time by phase, as :meth:`LayerRun.phases_ns`; re-tiling is in it where
-            it had to be done.
-        impossible: Mappings whose slices no buffer can hold, with the reason.
+        run: The run under the chosen mapping.
+        candidates_ns: Every mapping's time by phase, as in :meth:`LayerRun.phases_ns`, including re-tiling
+            where it was needed.
+        impossible: Mappings whose slices do not fit into a buffer, with the reason.
         baseline: The host alone.
         priors: Prior near-data machines.
-        index_order_ns: The chosen mapping's time if targets came by number; None where they do.
+        index_order_ns: The chosen mapping's time with targets in order of their numbers; None where they are.
     """
 
     plan: NdpPlan
@@ -39,7 +39,7 @@ class LayerOutcome:
 
     @property
     def time_ns(self) -> float:
-        """Of the chosen mapping."""
+        """Time of the chosen mapping."""
         return self.run.time_ns
 
     def candidates_ms(self) -> dict[str, float]:
@@ -48,7 +48,7 @@ class LayerOutcome:
 
     @property
     def best_prior(self) -> PriorRun:
-        """The prior machine whose serial windows are the shortest: the paper's comparison."""
+        """The prior machine with the shortest serial windows: the paper's comparison."""
         return min(self.priors, key=lambda found: found.serial_ns)
 
     @property
@@ -60,8 +60,8 @@ class LayerOutcome:
 def outcome(
     config: NdpConfig,
     memory: MemoryTimes,
-    workload: Workload,
-    by_number: Workload,
+    workload: RankWorkload,
+    by_number: RankWorkload,
     plan: NdpPlan,
     width: int,
     *,
@@ -74,15 +74,15 @@ def outcome(
         config: The machine.
         memory: The DRAM's times.
         workload: The graph in the plan's order.
-        by_number: The graph with targets tiled by their numbers, which the comparisons work on.
+        by_number: The graph with targets tiled by their numbers, for the baselines.
         plan: Mapping, tile, broadcasting.
         width: Columns of the feature vectors, at least 1.
-        first: Whether re-tiling has to be done first.
-        record: For how many windows events are kept.
+        first: Whether re-tiling must be done first.
+        record: Number of windows whose events are kept.
 
     Raises:
-        ArgumentError: The width is no positive integer, or a buffer cannot hold one output slice.
-        ConfigurationError: The machine's ranks cannot be divided as the plan's mapping has it.
+        ArgumentError: The width is not a positive integer, or a buffer cannot hold one output slice.
+        ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
     if type(width) is not int or width < 1:
         raise ArgumentError(f"width: expected an integer of at least 1, got {width!r}.")

@@ -13,7 +13,7 @@ from onehop.machines.report import Report
 
 
 def layer_report(found: LayerOutcome) -> Report:
-    """What a layer took, ready for tables, JSON, timelines and plots."""
+    """The report of a layer, ready for tables, JSON, timelines and plots."""
     run = found.run
     return Report(
         machine=run.traffic.config.name,
@@ -26,7 +26,7 @@ def layer_report(found: LayerOutcome) -> Report:
 
 
 def verdict(run: LayerRun) -> str:
-    """One line on what bounds the layer."""
+    """One line on the bottleneck of the layer."""
     bound = run.schedule.bound()
     windows = sum(bound.values())
     if not windows:
@@ -39,7 +39,7 @@ def verdict(run: LayerRun) -> str:
 
 
 def _retiling(found: LayerOutcome) -> dict[str, Any] | None:
-    """What re-tiling cost, and what it gains in every layer; None in index order."""
+    """Cost of re-tiling, and its gain in every layer; None in index order."""
     if found.index_order_ns is None:
         return None
     run = found.run
@@ -52,7 +52,7 @@ def _retiling(found: LayerOutcome) -> dict[str, Any] | None:
 
 
 def _figures(found: LayerOutcome) -> dict[str, Any]:
-    """What only this machine reports; "bounds" is what bound each window, in runs of equal ones."""
+    """Figures that only this machine reports; "bounds" is each window's bottleneck, run-length encoded."""
     run = found.run
     workload, shape = run.traffic.workload, run.traffic.shape
     edges = workload.graph.num_edges

@@ -1,16 +1,16 @@
-"""What re-tiling costs, in the first layer alone: scanning, flags, lists to the host, tile lists back."""
+"""Cost of re-tiling, in the first layer only: scanning, flags, lists to the host, tile lists back."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import Workload
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import BURST_BYTES, Integers
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.traffic import NODE_BYTES
 
-# A unit's note of how many nodes a row brought, by which lists are merged row by row. An assumption.
+# A unit's record of the number of nodes of a row, by which lists are merged row by row. An assumption.
 _ROW_NOTE_BYTES = 1
 
 
@@ -19,14 +19,14 @@ class RetilingCost:
     """One re-tiling of a graph.
 
     Attributes:
-        time_ns: In all. Batches are a pipeline of two steps, modules and host: the longer step's time, and
-            the shorter one's for one batch.
-        modules_ns: Of the slowest module: scanning its adjacency, looking at flags, writing the tile list.
+        time_ns: Total time. Batches are a pipeline of two steps, modules and host: the longer step's time,
+            and the shorter one's for one batch.
+        modules_ns: Time of the slowest module: scanning its adjacency, testing flags, writing the tile list.
         host_ns: Reading lists, merging them, broadcasting tile lists.
-        bytes: By what they are.
+        bytes: Bytes, by kind.
         bursts_read: DRAM bursts, over all ranks.
         bursts_written: DRAM bursts, over all ranks.
-        activations: Row openings, over all ranks.
+        activations: Row activations, over all ranks.
     """
 
     time_ns: float
@@ -38,8 +38,10 @@ class RetilingCost:
     activations: float
 
 
-def cost(config: NdpConfig, workload: Workload, memory: MemoryTimes, edges_of_rank: Integers) -> RetilingCost:
-    """What re-tiling the graph costs; nothing where its targets come by number.
+def cost(
+    config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, edges_of_rank: Integers
+) -> RetilingCost:
+    """Cost of re-tiling the graph; zero if its targets are in order of their numbers.
 
     Args:
         config: The machine.
@@ -54,7 +56,7 @@ def cost(config: NdpConfig, workload: Workload, memory: MemoryTimes, edges_of_ra
     nodes_of_rank = np.bincount(workload.owner, minlength=topology.ranks)
 
     stream, stream_out = memory.stream(), memory.stream("write")
-    # A bit for each node that is dealt to the rank.
+    # A bit for each node that is assigned to the rank.
     flags = -(-int(nodes_of_rank.max()) // (8 * BURST_BYTES))
     flag, flag_out = memory.random(1, runs=flags), memory.random(1, "write", runs=flags)
     scanned = edges_of_rank * config.module.adjacency_entry_bytes / BURST_BYTES

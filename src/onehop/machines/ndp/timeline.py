@@ -31,9 +31,9 @@ def trace(events: Iterable[Event], control_ns: float = 0.0, retiling_ns: float =
     """The events as lanes of ranks (the DRAM-path) and channels (the Host-path).
 
     Args:
-        events: Of the windows, from 0 on.
-        control_ns: Before them: flush, start and status.
-        retiling_ns: Before them: re-tiling.
+        events: Events of the windows, from 0 on.
+        control_ns: Time before them: flush, start and status.
+        retiling_ns: Time before them: re-tiling.
     """
     spans = Trace()
     if control_ns:
@@ -53,7 +53,7 @@ def rows(events: Iterable[Event], columns: int, end_ns: float) -> list[str]:
 
     Letters: A adjacency, X features, W write-back; r and b bundles read and written, Q outputs, Z finals; "."
         idle.
-    A step shows what fills most of it.
+    A step shows the event that fills most of it.
     """
     events = list(events)
     lanes = sorted({(event.on_channel, event.where) for event in events})

@@ -5,24 +5,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from onehop.machines.ndp.timeline import rows
-from onehop.machines.ndp.windows import Event, Times, run
+from onehop.machines.ndp.windows import Event, WindowTimes, run
 
 WINDOWS, RANKS = 2, 2
 # Of a window: reading a rank's adjacency; feature reads of a rank's own bundle, for whole vectors; both
 # ranks' outputs, and the finals, over the channel; a rank's write-back; a bundle read, and a copy written.
 ADJACENCY, FEATURES, OUTPUTS, FINALS, WRITE_BACK, BUNDLE = 2.0, (6.0, 4.0), 4.0, 2.0, 1.0, 1.0
-# Of the instructions for one rank, which prior machines send.
+# Instructions for one rank, which prior machines send.
 INSTRUCTIONS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ToyCase:
     """A schedule.
 
     Attributes:
-        name: The figure's letter and what it shows.
-        total_ns: When it ends.
-        events: What every rank and the channel did.
+        name: The figure's letter and subject.
+        total_ns: Its end.
+        events: Events of every rank and the channel.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Case:
     events: list[Event]
 
 
-def cases() -> list[Case]:
+def cases() -> list[ToyCase]:
     """The five schedules."""
     return [
         _baseline(),
@@ -41,14 +41,14 @@ def cases() -> list[Case]:
     ]
 
 
-def times(pod: int, copies: int) -> Times:
+def times(pod: int, copies: int) -> WindowTimes:
     """The toy's durations; pods of two ranks have slices of half a vector, so half the reads a bundle."""
 
     def each(*of_rank: float) -> np.ndarray:
         return np.tile(np.array(of_rank), (WINDOWS, 1))
 
     transfer = pod > 1
-    return Times(
+    return WindowTimes(
         pod=pod,
         transfer="host" if transfer else "none",
         lag=1,
@@ -81,12 +81,12 @@ def gantt(columns: int = 72) -> str:
     return "\n".join(lines)
 
 
-def _near_rank(name: str, pod: int, copies: int) -> Case:
+def _near_rank(name: str, pod: int, copies: int) -> ToyCase:
     schedule = run(times(pod, copies), channels=1, record=WINDOWS)
-    return Case(name, schedule.total_ns, schedule.events)
+    return ToyCase(name, schedule.total_ns, schedule.events)
 
 
-def _baseline() -> Case:
+def _baseline() -> ToyCase:
     """One rank at a time on the bus: adjacency, features; then the results."""
     events, now = [], 0.0
     for window in range(WINDOWS):
@@ -101,10 +101,10 @@ def _baseline() -> Case:
         for what, rank, ns in steps:
             events.append(Event(what, window, rank, now, now + ns))
             now += ns
-    return Case("(a) baseline: the host, one rank at a time", now, events)
+    return ToyCase("(a) baseline: the host, one rank at a time", now, events)
 
 
-def _prior() -> Case:
+def _prior() -> ToyCase:
     """Adjacency and instructions over the channel, reduction in the ranks, results over the channel."""
     events, now = [], 0.0
     for window in range(WINDOWS):
@@ -116,4 +116,4 @@ def _prior() -> Case:
         for what, ns in (("Q", OUTPUTS), ("Z", FINALS)):
             events.append(Event(what, window, 0, now, now + ns))
             now += ns
-    return Case("(b) prior: rank-pod, strictly one after another", now, events)
+    return ToyCase("(b) prior: rank-pod, strictly one after another", now, events)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import Counts, Shape, Workload, pods_rows, pods_touched
+from onehop.machines.ndp.counts import RankWorkload, Tiling, WindowCounts, pods_rows, pods_touched
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
 
 # A node in re-tiling's lists.
@@ -18,8 +18,8 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """What one layer moves under one mapping.
+class LayerTraffic:
+    """Bytes that one layer moves under one mapping.
 
     Attributes:
         config: The machine.
@@ -27,123 +27,123 @@ class Traffic:
         pods: The mapping.
         width: Columns of the feature vectors.
         tile: Targets of a tile.
-        broadcast: Whether a bundle is written once a channel, and inside a DIMM past the channel.
+        broadcast: Whether a bundle is written once a channel, and inside a DIMM without using the channel.
     """
 
     config: NdpConfig
-    workload: Workload
+    workload: RankWorkload
     pods: Pods
     width: int
     tile: int
     broadcast: bool
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> Tiling:
         """Tiles and windows: as many targets as an output buffer has slices."""
         most = int(self.pods.slice_bytes(self.width).max())
-        return Shape.of(self.config.module.buffer_bytes, most, self.tile)
+        return Tiling.of(self.config.module.buffer_bytes, most, self.tile)
 
     @cached_property
-    def counts(self) -> Counts:
+    def counts(self) -> WindowCounts:
         """Counts of the windows."""
         return self.workload.counts(self.shape)
 
     @property
     def listed(self) -> bool:
-        """Whether modules find targets in a tile list, and so read each target's adjacency by itself."""
+        """Return whether targets come from a tile list, and so each target's adjacency is read separately."""
         return self.workload.reorders
 
     @property
     def over_host(self) -> bool:
-        """Whether bundles go over the Host-path."""
+        """Return whether bundles use the Host-path."""
         return self.pods.size > 1 and not self.inside_dimm
 
     @property
     def inside_dimm(self) -> bool:
-        """Whether bundles go inside the buffer chip."""
+        """Return whether bundles stay inside the buffer chip."""
         return self.pods.size > 1 and self.pods.inside_dimm and self.broadcast
 
     @cached_property
     def adjacency_bytes(self) -> Integers:
-        """[W, R]: of the rank's own edges."""
+        """Return [W, R]: bytes of the rank's own edges."""
         return self.counts.edges * self.config.module.adjacency_entry_bytes
 
     @cached_property
     def adjacency_bursts(self) -> Integers:
-        """[W, R]: read to get them."""
+        """Return [W, R]: bursts that are read for them."""
         if self.listed:
             return self.counts.row_bursts
         return -(-self.adjacency_bytes // BURST_BYTES)
 
     @cached_property
     def list_bytes(self) -> Integers:
-        """[W]: of the stored tile list, read by every rank."""
+        """Return [W]: bytes of the stored tile list, read by every rank."""
         rows = self.counts.rows.sum(axis=1)
         return rows * NODE_BYTES if self.listed else np.zeros_like(rows)
 
     @cached_property
     def pod_reads(self) -> Integers:
-        """[W, R]: slices that the rank reads, for all bundles of its pod."""
+        """Return [W, R]: slices that the rank reads, for all bundles of its pod."""
         return self._over_pod(self.counts.reads)
 
     @cached_property
     def pod_edges(self) -> Integers:
-        """[W, R]: edges that the rank works on."""
+        """Return [W, R]: edges that the rank processes."""
         return self._over_pod(self.counts.edges)
 
     @cached_property
     def feature_bursts(self) -> Integers:
-        """[W, R]: bursts of feature slices read."""
+        """Return [W, R]: bursts of feature slices read."""
         return self.pod_reads * self.pods.slice_bursts(self.width)
 
     @cached_property
     def bundle_out_bytes(self) -> Integers:
-        """[W, R]: the rank's bundle, as the host reads it."""
+        """Return [W, R]: bytes of the rank's bundle, as the host reads it."""
         return self.adjacency_bytes if self.over_host else np.zeros_like(self.adjacency_bytes)
 
     @cached_property
     def bundle_in_bytes(self) -> Integers:
-        """[W, R]: the rank's bundle, as the host writes it to one channel of the pod, all copies."""
+        """Return [W, R]: bytes that the host writes to one channel for the rank's bundle, all copies."""
         copies = 1 if self.broadcast else self.pods.in_channel
         return self.bundle_out_bytes * copies
 
     @cached_property
     def link_bytes(self) -> int:
-        """Of bundles that a buffer chip passes between its own modules."""
+        """Bytes of bundles that a buffer chip passes between its own modules."""
         return int(self.adjacency_bytes.sum()) * (self.pods.size - 1) if self.inside_dimm else 0
 
     @cached_property
     def output_bytes(self) -> Integers:
-        """[W, R]: partial or finished slices that the host reads."""
+        """Return [W, R]: bytes of partial or finished slices that the host reads."""
         return pods_touched(self.counts, self.pods) * self.pods.slice_bytes(self.width)
 
     @cached_property
     def final_bytes(self) -> Integers:
-        """[W, R]: slices of final vectors that the host writes to the module."""
+        """Return [W, R]: bytes of slices of final vectors that the host writes to the module."""
         return pods_rows(self.counts, self.pods) * self.pods.slice_bytes(self.width)
 
     @cached_property
     def write_bursts(self) -> Integers:
-        """[W, R]: bursts of final slices written to DRAM."""
+        """Return [W, R]: bursts of final slices written to DRAM."""
         return pods_rows(self.counts, self.pods) * self.pods.slice_bursts(self.width)
 
     @cached_property
     def bundle_nodes(self) -> int:
-        """Nodes whose slices the reads for one bundle are among: those dealt to its rank, at most."""
+        """Upper bound of the nodes whose slices one bundle's reads are among: those assigned to its rank."""
         return int(np.bincount(self.workload.owner, minlength=1).max(initial=0))
 
     @cached_property
     def pod_nodes(self) -> int:
-        """Nodes whose slices a rank holds, at most."""
+        """Upper bound of the nodes whose slices a rank holds."""
         return self.bundle_nodes * self.pods.size
 
     def by_channel(self, values: Integers) -> Integers:
-        """[W, C]: sums over the ranks of each channel."""
+        """Return [W, C]: sums over the ranks of each channel."""
         topology = self.config.topology
         return sums(values, topology.channels)
 
     def totals(self) -> dict[str, int]:
-        """Bytes in all, by what they are; those with ``_useful`` leave out what rounds bursts up."""
+        """Total bytes, by kind; those with ``_useful`` omit the padding of bursts."""
         ranks = self.config.topology.ranks
         useful = int((self.pod_reads * self.pods.slice_bytes(self.width)).sum())
         return {
@@ -166,6 +166,6 @@ class Traffic:
 
 
 def sums(values: NDArray[Number], groups: int) -> NDArray[Number]:
-    """[W, groups]: sums over so many groups of neighbouring columns."""
+    """Return [W, groups]: sums over a given number of groups of neighbouring columns."""
     summed: NDArray[Number] = values.reshape(len(values), groups, values.shape[1] // groups).sum(axis=2)
     return summed

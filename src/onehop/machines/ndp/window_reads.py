@@ -1,4 +1,4 @@
-"""Feature reads of single windows as requests, to hold the model of the DRAM against single commands."""
+"""Feature reads of single windows as requests, to validate the DRAM model at the command level."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,16 +8,16 @@ from onehop.machines.ndp.layer import LayerRun
 from onehop.machines.ndp.mapping import Integers
 from onehop.machines.ndp.windows import read_cost
 
-# Windows of a layer that are looked at, and requests of a window at most.
+# Number of windows of a layer that are sampled, and of requests of a window at most.
 _WINDOWS, _REQUESTS = 4, 50_000
 
 
 def window_reads(run: LayerRun, window: int, rank: int) -> Requests:
     """The bursts that a rank reads of its feature slices in a window, in its order.
 
-    Bundle by bundle; in each the tiles in order, and in a tile every source once, where it is first needed.
-    A rank has the slices of its pod's nodes one after another, each from a burst on, those dealt to the pod's
-    first rank first (:func:`~.windows.read_cost` says why).
+    Bundle by bundle; in each the tiles in order, and in a tile every source once, where it is first needed. A
+    rank stores the slices of its pod's nodes contiguously, each aligned to a burst, starting with those
+    assigned to the pod's first rank (:func:`~.windows.read_cost` explains why).
 
     Args:
         run: The layer.
@@ -50,9 +50,9 @@ def window_reads(run: LayerRun, window: int, rank: int) -> Requests:
 
 
 def model_error_percent(run: LayerRun) -> float:
-    """How far the modelled time of the feature reads of a few windows lies from single commands', in percent.
+    """Error of the modelled time of a few windows' feature reads against the command level, in percent.
 
-    The windows are spread over the layer, and of each the rank that reads most is taken; of very long ones
+    The windows are spread over the layer; each contributes the rank that reads most, and of very long windows
     the beginning. 0 where nothing is read.
     """
     counts = run.traffic.pod_reads

@@ -1,4 +1,4 @@
-"""Execution windows: bytes become times, and a recurrence says when modules, channels and buffers wait."""
+"""Execution windows: bytes become times, and a recurrence gives the waits between them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,30 +7,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.machines.native import extension
-from onehop.machines.ndp.memory_times import Cost, MemoryTimes
-from onehop.machines.ndp.traffic import Traffic, sums
+from onehop.machines.ndp.memory_times import BurstTime, MemoryTimes
+from onehop.machines.ndp.traffic import LayerTraffic, sums
 
 Reals = NDArray[np.float64]
 
 RANK_PHASES = ("adjacency", "features", "write_back", "unit")
 CHANNEL_PHASES = ("bundle_read", "bundle_write", "outputs", "finals")
 EVENTS = ("A", "X", "W", "bundle read", "bundle write", "Q", "Z", "instructions")
-# Kinds of events from this one on happen on channels.
+# Kinds of events from this index on happen on channels.
 FIRST_CHANNEL_EVENT = 3
 # A rank's phase that is this much longer than the mean binds its window by imbalance.
 IMBALANCE = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class WindowTimes:
     """Durations in ns of everything that a layer's windows consist of: W windows, R ranks, C channels.
 
     Attributes:
         pod: Ranks of a pod.
-        transfer: How bundles reach the other ranks of a pod: "none", "link" inside a DIMM, "host".
+        transfer: Path of bundles to the other ranks of a pod: "none", "link" inside a DIMM, "host".
         lag: Windows between a reduction and its write-back: output buffers less one.
         fill_ns: Added to every reduction of a bundle, before its first data.
-        poll_ns: Before the host reads what modules have made.
+        poll_ns: Added before the host reads outputs of modules.
         pieces: [W]: pieces in which the window's adjacency is read, as many as buffers it fills.
         adjacency: [W, R]: A, reading the rank's own adjacency.
         reads: [W, R]: slices that each other rank of the pod reads for this rank's bundle.
@@ -66,14 +66,14 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that a rank or a channel did.
+    """An activity of a rank or a channel.
 
     Attributes:
         what: One of :data:`EVENTS`.
-        window: For which window.
+        window: Its window.
         where: Number of the rank; of the channel, for bundles, Q and Z.
-        start_ns: When it began.
-        end_ns: When it ended.
+        start_ns: Its begin.
+        end_ns: Its end.
     """
 
     what: str
@@ -84,22 +84,22 @@ class Event:
 
     @property
     def on_channel(self) -> bool:
-        """Whether it happened on a channel."""
+        """Return whether it happened on a channel."""
         return EVENTS.index(self.what) >= FIRST_CHANNEL_EVENT
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long a layer's windows took.
+    """Times of a layer's windows.
 
     Attributes:
-        total_ns: All of them.
-        rank_busy_ns: [R, 4]: by :data:`RANK_PHASES`; "unit" is the part of "features" in which the unit, not
-            the DRAM, set the pace.
+        total_ns: Time of all of them.
+        rank_busy_ns: [R, 4]: by :data:`RANK_PHASES`; "unit" is the part of "features" in which the unit is
+            the bottleneck, not the DRAM.
         channel_busy_ns: [C, 4]: by :data:`CHANNEL_PHASES`.
-        ends_ns: [W]: when the last rank was done with the window's step.
+        ends_ns: [W]: the time at which the last rank finished the window's step.
         busy_ns: [W, 3]: in each window's step, the busiest channel, the busiest rank, the mean over ranks.
-        events: Of the first windows, in order of time within each rank and channel.
+        events: Events of the first windows, ordered by time within each rank and channel.
     """
 
     total_ns: float
@@ -110,7 +110,7 @@ class Schedule:
     events: list[Event]
 
     def bounds(self) -> list[str]:
-        """[W]: what bound each window.
+        """Return [W]: the bottleneck of each window.
 
         "host": the busiest channel worked longer than the busiest rank. Else "imbalance" where the busiest
         rank worked more than 1.25 times as long as the mean one, and "dram" where it did not.
@@ -121,36 +121,36 @@ class Schedule:
         return found
 
     def bound(self) -> dict[str, int]:
-        """How many windows were bound by what; see :meth:`bounds`."""
+        """Number of windows by bottleneck; see :meth:`bounds`."""
         found = self.bounds()
         return {name: found.count(name) for name in ("host", "imbalance", "dram")}
 
 
-def adjacency_cost(traffic: Traffic, memory: MemoryTimes) -> Cost:
-    """A burst of the adjacency: from tile lists each target's part is a read of its own."""
+def adjacency_cost(traffic: LayerTraffic, memory: MemoryTimes) -> BurstTime:
+    """Cost of a burst of the adjacency: with tile lists, each target's part is a separate read."""
     return memory.random(1) if traffic.listed else memory.stream()
 
 
-def write_cost(traffic: Traffic, memory: MemoryTimes, bursts: int) -> Cost:
-    """A burst of final slices of so many bursts each.
+def write_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> BurstTime:
+    """Cost of a burst of final slices of a given number of bursts each.
 
-    By number, a rank's targets of a window lie side by side in it, however nodes are dealt.
+    In order of their numbers, a rank's targets of a window are contiguous in it, however nodes are assigned.
     """
     if not traffic.workload.reorders:
         return memory.stream("write")
     return memory.random(bursts, "write", runs=traffic.pod_nodes)
 
 
-def read_cost(traffic: Traffic, memory: MemoryTimes, bursts: int) -> Cost:
-    """A burst of feature slices of so many bursts each, for one bundle.
+def read_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> BurstTime:
+    """Cost of a burst of feature slices of a given number of bursts each, for one bundle.
 
-    A rank has the slices of its pod's nodes one after another, those dealt to the pod's first rank first. In
-    the order of their numbers a bundle's slices, evenly spaced, would fall onto a few banks alone.
+    A rank stores the slices of its pod's nodes contiguously, those assigned to the pod's first rank first. In
+    the order of their numbers a bundle's slices, evenly spaced, would fall onto a few banks only.
     """
     return memory.random(bursts, runs=traffic.bundle_nodes)
 
 
-def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
+def times_of(traffic: LayerTraffic, memory: MemoryTimes) -> WindowTimes:
     """The durations of a layer's windows."""
     config, pods = traffic.config, traffic.pods
     module, control = config.module, config.control
@@ -165,13 +165,13 @@ def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
     write_ns = np.array([write_cost(traffic, memory, int(n)).ns for n in bursts])
 
     def host(values: NDArray[np.int64], copies: int = 1) -> Reals:
-        """Over one channel; every separate transfer has its own access."""
+        """Time over one channel; every separate transfer has its own access time."""
         return (values * per_channel_byte + control.access_ns * copies * (values > 0)).astype(np.float64)
 
     copies = 1 if traffic.broadcast else pods.in_channel
     bundle_in = host(traffic.bundle_in_bytes, copies)
     fullest = traffic.adjacency_bytes.max(axis=1, initial=0)
-    return Times(
+    return WindowTimes(
         pod=pods.size,
         transfer="host" if traffic.over_host else "link" if traffic.inside_dimm else "none",
         # Two of the four buffers hold bundles where these are transferred.
@@ -193,7 +193,7 @@ def times_of(traffic: Traffic, memory: MemoryTimes) -> Times:
     )
 
 
-def run(times: Times, channels: int, record: int = 0) -> Schedule:
+def run(times: WindowTimes, channels: int, record: int = 0) -> Schedule:
     """Runs the recurrence.
 
     Per window and rank: A; X for each bundle of the pod as it arrives; then W of an earlier window. Per
@@ -203,7 +203,7 @@ def run(times: Times, channels: int, record: int = 0) -> Schedule:
     Args:
         times: The durations.
         channels: Channels, among which the ranks are divided evenly and in order.
-        record: For how many windows events are kept.
+        record: Number of windows whose events are kept.
     """
     windows, ranks = times.adjacency.shape
     record = min(record, windows)

@@ -1,4 +1,4 @@
-"""What a near-bank machine is made of: every constant with its unit; where each comes from: presets.py."""
+"""A near-bank machine's configuration: every constant with its unit; presets.py names the sources."""
 
 import math
 import tomllib
@@ -20,13 +20,13 @@ class Arithmetic:
 
     A multiply by a number of ``bits`` significant bits takes
     ``multiply_one + (multiply_full - multiply_one) * (bits - 1) / (significant_bits - 1)``: the routine works
-    bit by bit and leaves early once the smaller operand has none left.
+    bit by bit and exits early once the smaller operand has no bits left.
 
     Attributes:
         accumulate: For ``sum += value`` in a loop: loads, add, store, loop.
-        multiply_one: More, for a multiply by one.
-        multiply_full: More, for a multiply by a number that uses all its bits.
-        significant_bits: How many bits that is.
+        multiply_one: Additional, for a multiply by one.
+        multiply_full: Additional, for a multiply by a number that uses all its bits.
+        significant_bits: The number of these bits.
     """
 
     accumulate: float
@@ -42,21 +42,22 @@ class Core:
     Attributes:
         clock_mhz: Clock.
         threads: Hardware threads.
-        reissue_cycles: A thread may issue again only after so many cycles; with as many threads busy, one
-            instruction is issued every cycle.
-        mram_bytes: Its bank.
-        wram_bytes: Its working memory.
-        iram_bytes: Its memory for instructions.
-        stack_bytes: Of the working memory, for each thread's stack.
-        edge_instructions: For each edge, beside the arithmetic: reading index and value, starting a transfer.
-        element_instructions: For each element of an edge, beside the arithmetic: addresses and the loop.
+        reissue_cycles: A thread may issue again only after so many cycles; with at least as many busy
+            threads, one instruction is issued every cycle.
+        mram_bytes: Size of its bank.
+        wram_bytes: Size of its working memory.
+        iram_bytes: Size of its instruction memory.
+        stack_bytes: Stack of each thread, in working memory.
+        edge_instructions: For each edge, besides the arithmetic: reading index and value, starting a
+            transfer.
+        element_instructions: For each element of an edge, besides the arithmetic: addresses and the loop.
         row_instructions: For each row: bounds, starting the write.
         row_element_instructions: For each element of a row: clearing the sums.
         dma_read_cycles: Time of a transfer from the bank by its bytes; linear between the points.
         dma_write_cycles: The same, to the bank.
-        dma_most_bytes: Of one transfer.
-        alignment_bytes: Every transfer's address and size is a multiple.
-        background_transfers: Whether a tasklet goes on while its transfer runs; UPMEM's wait.
+        dma_most_bytes: Largest transfer.
+        alignment_bytes: Every transfer's address and size is a multiple of it.
+        background_transfers: Whether a tasklet continues while its transfer runs; UPMEM's wait.
     """
 
     clock_mhz: float = 350.0
@@ -79,26 +80,25 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Between the host and the cores, and the host's own rates.
+    """Transfers between the host and the cores, and the host's own rates.
 
-    A transfer runs at what all ranks together can take, or at what the host can give, whichever is less.
+    A transfer runs at the smaller of what all ranks together accept and what the host delivers.
 
     Attributes:
-        broadcast_gbps: What the host delivers, counted at the receivers, when all cores of a rank get the
-            same.
-        push_gbps: What the host sends when each core gets something else.
-        pull_gbps: What the host receives, by kilobytes of each core's block.
-        rank_broadcast_gbps: What one rank takes, likewise counted at the receivers.
-        rank_push_gbps: What one rank takes.
-        rank_pull_gbps: What one rank gives.
+        broadcast_gbps: Rate of the host, counted at the receivers, when all cores of a rank get the same.
+        push_gbps: Rate of the host when each core gets different data.
+        pull_gbps: Rate at which the host receives, by kilobytes of each core's block.
+        rank_broadcast_gbps: Rate of one rank, likewise counted at the receivers.
+        rank_push_gbps: Rate at which one rank receives.
+        rank_pull_gbps: Rate at which one rank sends.
         call_us: Latency of a transfer or a launch.
         copy_ns: Merging a row's slice of the first part, by its number of 4-byte values.
         add_ns: Merging one of a further part.
-        host_dram_gbps: What the host's memory moves: no number of threads merges faster.
-        host_line_bytes: Its cache line: what a narrow slice moves at least.
+        host_dram_gbps: Bandwidth of the host's memory: no number of threads merges faster.
+        host_line_bytes: Its cache line: the least that a narrow slice moves.
         page_bytes: The host's page, and
         page_fault_ns: what its first touch costs; result buffers that are kept save that.
-        core_to_core_gbps: Between cores, without the host; 0 means that there is no such link. With one,
+        core_to_core_gbps: Rate between cores, without the host; 0 means that there is no such link. With one,
             clusters that share a feature part add up their partial results themselves.
     """
 
@@ -120,11 +120,11 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Who draws what.
+    """Power by consumer.
 
     Attributes:
         core_w: A core, while its kernel runs.
-        rank_w: What a rank draws beside its cores, all the time.
+        rank_w: A rank besides its cores, all the time.
         host_w: The host, while it sends, receives or merges.
         host_idle_w: The host, while it waits for kernels.
     """
@@ -140,17 +140,17 @@ class PimConfig:
     """A near-bank machine.
 
     Attributes:
-        name: Of the machine.
-        cores: All of them.
-        ranks: Groups of cores that transfer together; as equal in size as they can be.
-        core: What each core is.
+        name: Name of the machine.
+        cores: Number of cores.
+        ranks: Groups of cores that transfer together, as equal in size as possible.
+        core: Each core.
         links: Between host and cores.
-        power: Who draws what.
+        power: Power by consumer.
         arithmetic: Instructions by dtype.
         estimate: Whether figures are guesses rather than taken from measurements.
 
     Raises:
-        ConfigurationError: A value is out of its range.
+        ConfigurationError: A value is out of range.
     """
 
     name: str
@@ -199,15 +199,15 @@ class PimConfig:
 
     @property
     def cycle_ns(self) -> float:
-        """Of a core."""
+        """Length of a core's clock cycle."""
         return 1e3 / self.core.clock_mhz
 
     def peak_gops(self, dtype: str, multiplies: bool = True) -> float:
-        """10^9 operations a second of all cores, with nothing but arithmetic.
+        """10^9 operations a second of all cores, on arithmetic alone.
 
         Args:
-            dtype: Of the numbers.
-            multiplies: A multiply by one and an add, which count as two; else an add alone.
+            dtype: The numbers' dtype.
+            multiplies: Count a multiply by one and an add, as two operations; else an add only.
         """
         costs = self.arithmetic[dtype]
         operations = 2 if multiplies else 1
@@ -218,7 +218,7 @@ class PimConfig:
         """The machine with other values, by field name; fields of the parts by their own names.
 
         Raises:
-            ConfigurationError: No field has such a name, or the value is out of its range.
+            ConfigurationError: No field has such a name, or the value is out of range.
         """
         own: dict[str, Any] = {}
         for name, value in changes.items():
@@ -257,7 +257,7 @@ class PimConfig:
 
     @classmethod
     def from_toml(cls, text: str) -> "PimConfig":
-        """The configuration that :meth:`to_toml` wrote; values left out keep their defaults.
+        """The configuration that :meth:`to_toml` wrote; omitted values keep their defaults.
 
         Raises:
             ConfigurationError: Not TOML, an unknown key, or a value that does not fit.

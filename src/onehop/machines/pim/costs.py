@@ -1,8 +1,8 @@
-"""Time of one core's kernel, from what falls to its tasklets.
+"""Time of one core's kernel, from the work of its tasklets.
 
-A core issues one instruction a cycle at most, a tasklet one every ``reissue_cycles``, and it serves one
+A core issues one instruction a cycle at most, a tasklet one every ``reissue_cycles``, and a core serves one
 transfer at a time. So a kernel takes the longest of: all instructions; the busiest tasklet's instructions,
-spread out, and its transfers; all transfers.
+spread out, plus its transfers; all transfers.
 """
 
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ import numpy as np
 
 from onehop.machines.pim.config import Arithmetic, Core, PimConfig, Points
 from onehop.machines.pim.layout import ITEM_BYTES, padded
-from onehop.machines.pim.shapes import Counts
+from onehop.machines.pim.shapes import WorkCounts
 from onehop.plans.pim import PimPlan
 
 # A sequential reader has two pages of working memory.
 READER_PAGES = 2
-# Is a source among the hubs? A compare and a branch (assumption), for the host gives hubs the lowest numbers.
+# The test for a hub: a compare and a branch (assumption), since the host gives hubs the lowest numbers.
 _HUB_INSTRUCTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What a kernel is compiled for.
+    """The types and operations that a kernel is compiled for.
 
     Attributes:
-        dtype: Of features and values.
-        sums: Of the accumulators.
+        dtype: Dtype of features and values.
+        sums: Dtype of the accumulators.
         multiplies: Whether values are read and multiplied by.
-        value_bits: Significant bits that a multiply works through.
+        value_bits: Significant bits that a multiply processes.
     """
 
     dtype: str
@@ -38,21 +38,21 @@ class Kernel:
 
 
 def interpolate(points: Points, at: float | np.ndarray) -> np.ndarray:
-    """The curve's value; its ends' outside."""
+    """The curve's value; beyond its ends, the value at the end."""
     places, values = zip(*points, strict=True)
     found: np.ndarray = np.interp(at, places, values)
     return found
 
 
 def multiply_instructions(costs: Arithmetic, bits: float) -> float:
-    """Of one multiply by a number of so many significant bits."""
+    """Instructions of one multiply by a number of so many significant bits."""
     steps = costs.significant_bits - 1
     share = min(max(bits - 1, 0), steps) / steps
     return costs.multiply_one + (costs.multiply_full - costs.multiply_one) * share
 
 
 def arithmetic_instructions(config: PimConfig, kernel: Kernel) -> float:
-    """Of one element of one edge."""
+    """Instructions of one element of one edge."""
     accumulate = max(config.arithmetic[kernel.sums].accumulate, config.arithmetic[kernel.dtype].accumulate)
     if not kernel.multiplies:
         return accumulate
@@ -60,7 +60,7 @@ def arithmetic_instructions(config: PimConfig, kernel: Kernel) -> float:
 
 
 def hub_rows(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
-    """How many sources' features a core keeps in its working memory."""
+    """The number of sources whose features a core keeps in its working memory."""
     return plan.hub_bytes // (_filled(config, kernel, width) * ITEM_BYTES[kernel.dtype])
 
 
@@ -69,9 +69,9 @@ class _Row:
     """Cycles of transfers of one row, and instructions of writing one.
 
     Attributes:
-        read: Of its features.
-        write: Of its sums.
-        read_sums: Of sums that are added to.
+        read: Reading its features.
+        write: Writing its sums.
+        read_sums: Reading sums that are added to.
         instructions: For its bounds, its clearing, and starting the write.
     """
 
@@ -82,7 +82,7 @@ class _Row:
 
 
 def tasklet_cycles(
-    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: Counts, width: int
+    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: WorkCounts, width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Instructions and cycles of transfers of every tasklet; and cycles of a core before and after its edges.
 
@@ -109,7 +109,7 @@ def tasklet_cycles(
     if counts.hub_edges is not None:
         instructions = instructions + counts.edges * _HUB_INSTRUCTIONS
         transfers = transfers - counts.hub_edges * row.read
-        # Hubs come first, so that they are fetched together.
+        # Hubs come first, so they are fetched together.
         aside = aside + _bulk_read(core, hub_rows(config, plan, kernel, width) * filled_width * item)
     if plan.format == "csr":
         together = max(plan.write_bytes // (filled_width * sum_item), 1)
@@ -131,32 +131,32 @@ def tasklet_cycles(
 
 
 def _shared_rows(
-    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: Counts, width: int, row: _Row
+    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: WorkCounts, width: int, row: _Row
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cycles where tasklets share rows: of each one's transfers, and of what follows for the whole core."""
+    """Cycles where tasklets share rows: each one's transfers, and the core's work after them."""
     reissue = config.core.reissue_cycles
     adds = width * config.arithmetic[kernel.sums].accumulate
     busy = counts.of_core((counts.edges > 0).astype(np.float64))
     one_by_one = busy * (row.write + row.read_sums + reissue * adds)
     others = np.maximum(counts.filled - 1, 0)
     if plan.sync == "coarse_lock":
-        # First rows one by one under the lock, all others added to what is there.
+        # First rows one by one under the lock, all others added to the existing sums.
         return others * (row.write + row.read_sums), one_by_one
-    # First rows are kept aside, last rows are added to what is there.
+    # First rows are kept aside, last rows are added to the existing sums.
     own = others * row.write + (counts.filled > 1) * row.read_sums
     if plan.fold == "serial":
         return own, one_by_one
-    # Level by level, pairs of tasklets add at the same time; then each row is added to what is there, of
-    # which there are at most as many as tasklets. A level costs what a row does beside (assumption).
+    # Level by level, pairs of tasklets add at the same time. Then each row, of which there are at most as
+    # many as tasklets, is added to the existing sums. A level costs as much as a row (assumption).
     levels = np.ceil(np.log2(np.maximum(busy, 1)))
     level = np.maximum(reissue, busy / 2) * (config.core.row_instructions + adds)
     return own, levels * level + busy * (row.write + row.read_sums)
 
 
 def core_cycles(
-    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: Counts, width: int
+    config: PimConfig, plan: PimPlan, kernel: Kernel, counts: WorkCounts, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cycles of every core's kernel, and for how many each tasklet is busy.
+    """Cycles of every core's kernel, and busy cycles of each tasklet.
 
     Returns:
         [parts, cores], and [parts, cores, tasklets].

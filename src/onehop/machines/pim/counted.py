@@ -1,4 +1,4 @@
-"""What falls to each core and tasklet, counted on a graph."""
+"""The work of each core and tasklet, counted on a graph."""
 
 import weakref
 from collections import OrderedDict
@@ -12,17 +12,17 @@ from onehop import native
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.native import extension
-from onehop.machines.pim.shapes import Counts, CutRule, edge_bounds, equal_bounds
+from onehop.machines.pim.shapes import CutRule, WorkCounts, edge_bounds, equal_bounds
 
-# How far the kernel reads columns ahead, at least.
+# Least distance that the kernel reads columns ahead.
 _PADDING = 16
-# Bytes of counts that a graph's shapes may keep.
+# Bytes of counts that a graph's shapes may cache.
 _KEPT_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Where the pieces of each part lie, as the native code writes and reads it.
+    """Positions of the pieces of each part, as the native code writes and reads them.
 
     Attributes:
         core_rows: [parts, 2, cores], int64.
@@ -32,10 +32,10 @@ class Cuts:
     core_rows: np.ndarray
     tasklets: np.ndarray
 
-    def counts(self) -> Counts:
+    def counts(self) -> WorkCounts:
         """The sizes of the pieces."""
         t = self.tasklets
-        return Counts(
+        return WorkCounts(
             t[:, 1] - t[:, 0], t[:, 3] - t[:, 2], t[:, 4], self.core_rows[:, 1] - self.core_rows[:, 0]
         )
 
@@ -46,9 +46,9 @@ class Parts:
 
     Attributes:
         bounds: [parts + 1], int64: the columns.
-        positions: [parts, rows + 1], int64: where each row's edges of each part lie.
-        filled: [parts, rows + 1], int32: rows before it that are not empty.
-        largest_row: [parts]: edges of the row that has most.
+        positions: [parts, rows + 1], int64: positions of each row's edges of each part.
+        filled: [parts, rows + 1], int32: number of non-empty rows before it.
+        largest_row: [parts]: edges of the longest row.
     """
 
     bounds: np.ndarray
@@ -63,32 +63,32 @@ class Parts:
 
 
 class GraphShapes:
-    """Counts of a graph, which are kept while there is room."""
+    """Counts of a graph, cached up to a limit."""
 
     def __init__(self, graph: Graph) -> None:
         self.num_src, self.num_dst, self.num_edges = graph.num_src, graph.num_dst, graph.num_edges
-        # Not the graph itself: what is kept with a graph must not keep it.
+        # Not the graph itself: an object that is kept with a graph must not keep it alive.
         self._graph = weakref.ref(graph)
         self._parts: OrderedDict[tuple[int, str], Parts] = OrderedDict()
-        self._cuts: OrderedDict[tuple[int, str, CutRule], tuple[Cuts, Counts]] = OrderedDict()
+        self._cuts: OrderedDict[tuple[int, str, CutRule], tuple[Cuts, WorkCounts]] = OrderedDict()
         self._cuts_bytes = 0
         self._columns: tuple[tuple[int, str, bool], Tensor, Tensor | None] | None = None
         self._out_degrees: np.ndarray | None = None
 
     def part_columns(self, parts: int, cut: str) -> np.ndarray:
-        """[parts]: columns of each part."""
+        """Return [parts]: columns of each part."""
         return np.diff(self.bounds(parts, cut))
 
-    def counts(self, parts: int, cut: str, rule: CutRule) -> Counts:
-        """Counted on the graph."""
+    def counts(self, parts: int, cut: str, rule: CutRule) -> WorkCounts:
+        """Counts the graph's edges and rows."""
         return self._cut(parts, cut, rule)[1]
 
     def largest_rows(self, parts: int, cut: str) -> np.ndarray:
-        """[parts]: edges of the row that has most."""
+        """Return [parts]: edges of the longest row."""
         return self.parts(parts, cut).largest_row
 
     def hub_edges(self, parts: int, cut: str, rule: CutRule, hubs: int) -> np.ndarray:
-        """[parts, cores, tasklets]: edges from the ``hubs`` sources of each part that have most."""
+        """Return [parts, cores, tasklets]: edges from the ``hubs`` sources of each part with most edges."""
         bounds, tasklets = self.bounds(parts, cut), self.cuts(parts, cut, rule).tasklets
         col, _ = self.columns(parts, cut, with_origin=False)
         found = np.empty((parts, rule.cores, rule.tasklets), dtype=np.int64)
@@ -109,18 +109,18 @@ class GraphShapes:
         return found
 
     def cuts(self, parts: int, cut: str, rule: CutRule) -> Cuts:
-        """Where the pieces lie."""
+        """Positions of the pieces."""
         return self._cut(parts, cut, rule)[0]
 
     def bounds(self, parts: int, cut: str) -> np.ndarray:
-        """[parts + 1]: the columns at which the parts begin."""
+        """Return [parts + 1]: the columns at which the parts begin."""
         if cut == "equal":
             return equal_bounds(self.num_src, parts)
         return edge_bounds(self.out_degrees, parts)
 
     @property
     def out_degrees(self) -> np.ndarray:
-        """[num_src]: edges of each source."""
+        """Return [num_src]: edges of each source."""
         if self._out_degrees is None:
             self._out_degrees = self.graph.out_degrees.numpy()
         return self._out_degrees
@@ -130,7 +130,7 @@ class GraphShapes:
         """The graph."""
         graph = self._graph()
         if graph is None:
-            raise ArgumentError("graph: it is gone; keep the Graph while its shapes are in use.")
+            raise ArgumentError("graph: it was freed; keep the Graph while its shapes are in use.")
         return graph
 
     def parts(self, parts: int, cut: str) -> Parts:
@@ -144,10 +144,10 @@ class GraphShapes:
         return self._parts[key]
 
     def columns(self, parts: int, cut: str, with_origin: bool) -> tuple[Tensor, Tensor | None]:
-        """The edges, part by part.
+        """Sorts the edges by part.
 
         Returns:
-            [E + padding], int32: columns, counted from their part's first; and, if asked for, [E], int64: the
+            [E + padding], int32: columns, counted from their part's first; and, if requested, [E], int64: the
             edges' places in the graph's order.
         """
         key = (parts, cut, with_origin)
@@ -156,7 +156,7 @@ class GraphShapes:
             self._columns = (key, *self._fill(parts, cut, with_origin))
         return self._columns[1], self._columns[2]
 
-    def _cut(self, parts: int, cut: str, rule: CutRule) -> tuple[Cuts, Counts]:
+    def _cut(self, parts: int, cut: str, rule: CutRule) -> tuple[Cuts, WorkCounts]:
         key = (parts, cut, rule)
         if key not in self._cuts:
             cuts = cut_parts(self.parts(parts, cut), self.num_dst, rule)

@@ -1,4 +1,4 @@
-"""The plan when nothing is known of a graph but its size."""
+"""The plan when only the size of a graph is known."""
 
 from dataclasses import replace
 
@@ -10,14 +10,14 @@ from onehop.machines.pim.shapes import BalancedShapes
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
-# A plan that leaves this share of the banks free also fits a graph that is not balanced, as most are not.
+# A plan that leaves this share of the banks free also fits most graphs, which are not balanced.
 _HEADROOM = 0.7
 
 
 def default_plan(config: PimConfig, size: BalancedShapes, width: int, kernel: Kernel) -> PimPlan:
     """The grid that is fastest for a graph of this size if everything is balanced.
 
-    It streams, so that it runs even where the graph turns out too unbalanced for the grid.
+    It streams, so that it runs even if the graph is too unbalanced for the grid.
     """
     tasklets = min(16, config.core.threads)
     plain = PimPlan(tasklets=tasklets, stream=True)
@@ -31,6 +31,6 @@ def default_plan(config: PimConfig, size: BalancedShapes, width: int, kernel: Ke
                 best, best_ns = plan, took
     if best is not None:
         return best
-    # Nothing fits in one go: the most blocks of columns, and as many rounds as it takes.
+    # Nothing fits at once: the most blocks of columns, and as many rounds as needed.
     sp = max(sp for sp, ds in suitable_grids(config))
     return replace(plain, sp=sp, ds=config.ranks // sp)

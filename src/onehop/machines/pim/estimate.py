@@ -1,4 +1,4 @@
-"""What many plans take, about: from what the busiest cores of each part have, many plans at a time."""
+"""Approximate times of many plans at once, from the busiest cores of each part."""
 
 import math
 from collections import defaultdict
@@ -13,21 +13,21 @@ from onehop.machines.pim.costs import Kernel, core_cycles
 from onehop.machines.pim.footprint import mram_bytes, wram_bytes
 from onehop.machines.pim.layout import ITEM_BYTES, padded
 from onehop.machines.pim.memory import cut_rule
-from onehop.machines.pim.shapes import Counts, Shapes
+from onehop.machines.pim.shapes import Shapes, WorkCounts
 from onehop.plans.pim import PimPlan
 
 
 class Estimator:
-    """Estimates for plans that are alike in what the tuner does not search.
+    """Estimates for plans that are alike in all that the tuner does not search.
 
-    Tasklets are taken to be balanced but for what they cannot share: the largest row, unless edges are cut
-    exactly.
+    Tasklets are assumed to be balanced except for the largest row, which they cannot share unless edges are
+    cut exactly.
 
     Args:
         config: The machine.
-        shapes: How much falls to whom.
+        shapes: The work of each core and tasklet.
         width: Feature columns.
-        kernel: What the cores' kernel computes with.
+        kernel: The types and operations of the cores' kernel.
     """
 
     def __init__(self, config: PimConfig, shapes: Shapes, width: int, kernel: Kernel) -> None:
@@ -37,7 +37,7 @@ class Estimator:
         self._moving: dict[tuple[int, int, str, str, str], tuple[float, float]] = {}
 
     def estimates(self, plans: Sequence[PimPlan]) -> np.ndarray:
-        """[plans]: nanoseconds; infinite for those that do not fit."""
+        """Return [plans]: nanoseconds; infinite for plans that do not fit."""
         found = np.full(len(plans), np.inf)
         groups: dict[tuple[str, str, int], list[int]] = defaultdict(list)
         for at, plan in enumerate(plans):
@@ -60,20 +60,20 @@ class Estimator:
         return math.ceil(math.ceil(self.width / plan.ds) / plan.rounds)
 
     def _kernels(self, plans: Sequence[PimPlan], slice_width: int) -> np.ndarray:
-        """[plans]: cycles of the slowest core; for plans with the same kernel."""
+        """Return [plans]: cycles of the slowest core; for plans with the same kernel."""
         worst = [self._worst_parts(plan) for plan in plans]
         sizes = np.array([len(each) for each in worst])
         tasklets = np.repeat([plan.tasklets for plan in plans], sizes)
         counts = _evenly(tasklets, *np.concatenate(worst).T)
         if plans[0].hub_bytes:
-            # What hubs save is not counted before the finalists are.
+            # The savings of hubs are counted for the finalists only.
             counts = replace(counts, hub_edges=np.zeros_like(counts.edges))
         cycles = core_cycles(self.config, plans[0], self.kernel, counts, slice_width)[0][:, 0]
         found: np.ndarray = np.maximum.reduceat(cycles, np.concatenate([[0], np.cumsum(sizes)[:-1]]))
         return found
 
     def _worst_parts(self, plan: PimPlan) -> np.ndarray:
-        """[n, 3]: most edges, most rows, largest row of the parts that are the most in some respect."""
+        """Return [n, 3]: most edges, most rows, largest row of the parts that lead in some respect."""
         key = (plan.sp, plan.ds, plan.column_cut, plan.format, plan.core_balance, plan.thread_balance)
         if key not in self._worst:
             most_edges, most_rows, _ = self._most(plan)
@@ -85,7 +85,7 @@ class Estimator:
         return self._worst[key]
 
     def _transfers(self, plan: PimPlan) -> tuple[float, float]:
-        """What tasklets have no part in: nanoseconds of transfers and merge, and bytes of a bank."""
+        """Time that does not depend on tasklets: nanoseconds of transfers and merge, and bytes of a bank."""
         key = (plan.sp, plan.ds, plan.column_cut, plan.format, plan.core_balance)
         if key not in self._moving:
             self._moving[key] = self._move(plan)
@@ -103,7 +103,7 @@ class Estimator:
         most_edges, most_rows, all_rows = self._most(plan)
         part_columns = self.shapes.part_columns(plan.sp, plan.column_cut)
         bank = mram_bytes(config, plan, kernel, slice_width, part_columns, most_rows, most_edges).max()
-        # Where the width gives some clusters nothing to do.
+        # Where the width leaves some clusters without columns.
         busy_dense = -(-width // max(-(-width // plan.ds), 1))
         share = busy_dense / plan.ds
         delivered = config.cores / plan.sp * float(part_columns.sum()) * filled * item * share
@@ -122,7 +122,7 @@ class Estimator:
         return moving, float(bank)
 
     def _most(self, plan: PimPlan) -> tuple[np.ndarray, ...]:
-        """[parts] each: most edges of a core, most rows, rows of all cores."""
+        """Return [parts] each: most edges of a core, most rows, rows of all cores."""
         cores = max(self.config.cores // (plan.sp * plan.ds), 1)
         by_edge, coo = plan.core_balance == "edge", plan.format == "coo"
         # COO's "row" is CSR's "edge": the same greedy cut between rows.
@@ -137,17 +137,17 @@ class Estimator:
         return self._maxima[key]
 
 
-def _evenly(tasklets: np.ndarray, edges: np.ndarray, rows: np.ndarray, largest_row: np.ndarray) -> Counts:
-    """As if a core had the most edges and rows, and shared out all but the largest row.
+def _evenly(tasklets: np.ndarray, edges: np.ndarray, rows: np.ndarray, largest_row: np.ndarray) -> WorkCounts:
+    """Counts as if a core had the most edges and rows, and shared out all but the largest row.
 
     Args:
         tasklets: [n].
-        edges: [n], of the core.
+        edges: [n], edges of the core.
         rows: [n].
         largest_row: [n], edges.
 
     Returns:
-        Of [n, 1, 2]: the tasklet with the largest row, and one that stands for all others.
+        Counts of [n, 1, 2]: the tasklet with the largest row, and one that stands for all others.
     """
     first = np.maximum(edges / tasklets, largest_row)
     each = (edges - first) / np.maximum(tasklets - 1, 1)
@@ -156,7 +156,7 @@ def _evenly(tasklets: np.ndarray, edges: np.ndarray, rows: np.ndarray, largest_r
     def both(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         return np.stack([one, other], axis=-1)[:, None]
 
-    return Counts(
+    return WorkCounts(
         both(first, each),
         both(rows / tasklets, rows / tasklets),
         both(filled / tasklets, filled / tasklets),

@@ -23,15 +23,15 @@ _CODES = {"int8": 0, "int16": 1, "int32": 2, "int64": 3, "float32": 4, "float64"
 def execute(
     config: PimConfig, plan: PimPlan, shapes: GraphShapes, kernel: Kernel, x: Tensor, weight: Tensor | None
 ) -> Tensor:
-    """What the machine computes under a plan.
+    """Computes the machine's result under a plan.
 
-    Parts follow one another, as the host adds them up; columns do not meet, so threads share them.
+    Parts follow one another, as the host adds them up. Columns are independent, so threads share them.
 
     Args:
         config: The machine.
         plan: The plan.
-        shapes: Of the graph.
-        kernel: With the types of features and sums.
+        shapes: The graph's counts.
+        kernel: Fixes the types of features and sums.
         x: [num_src, F], contiguous, of the kernel's dtype.
         weight: [E], of the same dtype, in the graph's order; None means ones.
 
@@ -79,7 +79,7 @@ def execute(
 
 
 def _chunks(clusters: list[Cluster], sizes: list[int], most: int) -> np.ndarray:
-    """[n, 3]: column ranges and the cut of each; neighbours cut alike are joined, for columns never meet."""
+    """Return [n, 3]: column ranges and the cut of each; neighbours with the same cut are joined."""
     joined: list[list[int]] = []
     for cluster in sorted(clusters, key=lambda each: each.begin):
         cut = sizes.index(cluster.cores)

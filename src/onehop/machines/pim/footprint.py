@@ -1,4 +1,4 @@
-"""Bytes that a plan takes of a core's memories: every array is counted."""
+"""Bytes that a plan needs of a core's memories: every array is counted."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def mram_bytes(
     rows: np.ndarray,
     edges: np.ndarray,
 ) -> np.ndarray:
-    """Bytes that a core's bank must hold: results, features, indices, values; everything filled up.
+    """Bytes that a core's bank must hold: results, features, indices, values, with padding.
 
     Args:
         config: The machine.
@@ -26,7 +26,7 @@ def mram_bytes(
         width: Feature columns of a pass.
         columns: Rows of features: columns of the part.
         rows: Most rows of results of a core of the cluster.
-        edges: Most edges of one.
+        edges: Most edges of a core of the cluster.
     """
     item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
     align = config.core.alignment_bytes

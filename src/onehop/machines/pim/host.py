@@ -1,4 +1,4 @@
-"""The host beside the machine: the same sums by torch, measured here, and in float64."""
+"""The host as a baseline: the same sums by torch, measured here, and in float64."""
 
 import statistics
 import time
@@ -14,22 +14,22 @@ from onehop.plans import CpuPlan
 
 
 def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: int = 3) -> float:
-    """Median time of torch's own sparse product on this machine, of the dtype of x.
+    """Median time of torch's own sparse product on this machine, in the dtype of x.
 
-    Floats use compressed rows. For integers torch has a product of a COO matrix alone.
+    Floats use compressed rows. For integers torch has a product of a COO matrix only.
 
     Args:
         graph: The graph.
         x: [num_src, F].
         weight: [E], in the caller's edge order; None means 1.
-        rounds: Measurements, after one that is not counted.
+        rounds: Measurements, after one warm-up.
     """
     values = torch.ones(graph.num_edges, dtype=x.dtype, device="cpu")
     if weight is not None:
         values = weight.to(x.dtype) if graph.perm is None else weight.to(x.dtype)[graph.perm.long()]
     size = (graph.num_dst, graph.num_src)
     if x.dtype.is_floating_point:
-        # int32 where it can be: torch's faster kind.
+        # int32 where possible: torch's faster kind.
         rowptr = graph.rowptr.int() if graph.num_edges < 2**31 else graph.rowptr
         col = graph.col if rowptr.dtype == torch.int32 else graph.col.long()
         with warnings.catch_warnings():
@@ -54,7 +54,7 @@ def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: i
 def largest_error(
     graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, out: Tensor, block: int = 32
 ) -> float:
-    """The largest difference of a result to the sum in float64.
+    """The largest difference between a result and the sum in float64.
 
     Args:
         graph: The graph.

@@ -1,4 +1,4 @@
-"""Which core works on what: the clusters of a plan, placed on the ranks of a machine."""
+"""The clusters of a plan, placed on the ranks of a machine."""
 
 import math
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ class Cluster:
     """The cores that share one part of the matrix and one part of the features.
 
     Attributes:
-        part: Which sparse part.
+        part: The sparse part.
         begin: First feature column.
-        end: One past the last; as ``begin`` for a cluster that has nothing to do.
+        end: One past the last; equal to ``begin`` for a cluster without columns.
         rank: Its first rank.
-        ranks: How many ranks it spans; 1 also where it is only a piece of a rank.
+        ranks: Number of ranks it spans; 1 also where it is only a piece of a rank.
         first_core: Number of its first core in the machine.
-        cores: How many cores it has.
+        cores: Number of its cores.
     """
 
     part: int
@@ -40,12 +40,12 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Placement:
     """A plan on a machine, for a width.
 
     Attributes:
         clusters: All of them.
-        broadcast: Whether the cores of a rank all get the same features, so that they are broadcast.
+        broadcast: Whether all cores of a rank get the same features, which are then broadcast.
     """
 
     clusters: tuple[Cluster, ...]
@@ -57,7 +57,7 @@ def _rank_starts(cores: int, ranks: int) -> tuple[int, ...]:
     return tuple(rank * least + min(rank, more) for rank in range(ranks + 1))
 
 
-def layout(config: PimConfig, plan: PimPlan, width: int) -> Layout:
+def layout(config: PimConfig, plan: PimPlan, width: int) -> Placement:
     """Places the clusters of a plan.
 
     Raises:
@@ -77,7 +77,7 @@ def layout(config: PimConfig, plan: PimPlan, width: int) -> Layout:
     if plan.double_buffer and not config.core.background_transfers:
         raise ArgumentError(
             f"plan: double_buffer needs cores whose transfers run in the background, and tasklets of "
-            f"{config.name} wait for theirs: leave it away, or set background_transfers in the machine."
+            f"{config.name} wait for theirs: omit it, or set background_transfers in the machine."
         )
     if plan.scheme == "grande":
         return _grande(config, plan, width)
@@ -98,7 +98,7 @@ def layout(config: PimConfig, plan: PimPlan, width: int) -> Layout:
 
 # Candidates of a search share grids.
 @lru_cache(maxsize=256)
-def _grid(cores: int, ranks: int, sp: int, ds: int, width: int) -> Layout:
+def _grid(cores: int, ranks: int, sp: int, ds: int, width: int) -> Placement:
     starts, number = _rank_starts(cores, ranks), sp * ds
     per_rank, spanned = max(number // ranks, 1), max(ranks // number, 1)
     clusters = []
@@ -109,11 +109,11 @@ def _grid(cores: int, ranks: int, sp: int, ds: int, width: int) -> Layout:
         begin, end = columns(width, ds, index % ds)
         first_core = first + place * least + min(place, more)
         clusters.append(Cluster(index // ds, begin, end, rank, spanned, first_core, least + (place < more)))
-    return Layout(tuple(clusters), broadcast=per_rank == 1)
+    return Placement(tuple(clusters), broadcast=per_rank == 1)
 
 
-def _grande(config: PimConfig, plan: PimPlan, width: int) -> Layout:
-    """Every core a cluster of its own: all rows of its rank's block, for its few columns."""
+def _grande(config: PimConfig, plan: PimPlan, width: int) -> Placement:
+    """Makes every core a cluster of its own: all rows of its rank's block, for its few columns."""
     starts = _rank_starts(config.cores, config.ranks)
     most = max(config.rank_cores)
     if plan.sp != config.ranks or plan.ds != most:
@@ -129,7 +129,7 @@ def _grande(config: PimConfig, plan: PimPlan, width: int) -> Layout:
             end = begin + least + (core < more)
             clusters.append(Cluster(rank, begin, end, rank, 1, starts[rank] + core, 1))
             begin = end
-    return Layout(tuple(clusters), broadcast=False)
+    return Placement(tuple(clusters), broadcast=False)
 
 
 def columns(width: int, parts: int, part: int) -> tuple[int, int]:
@@ -139,7 +139,7 @@ def columns(width: int, parts: int, part: int) -> tuple[int, int]:
 
 
 def padded(width: int, item_bytes: int, alignment: int) -> int:
-    """Columns of a row when its bytes are filled up to the alignment."""
+    """Columns of a row after padding its bytes to the alignment."""
     step = max(alignment // item_bytes, 1)
     return -(-width // step) * step
 
@@ -154,11 +154,11 @@ def round_slices(cluster: Cluster, rounds: int) -> list[tuple[int, int]]:
 
 
 def wide_enough(config: PimConfig, plan: PimPlan, width: int, dtype: str, sums: str) -> int:
-    """The widest row of features that a core handles, filled up.
+    """The widest padded row of features that a core handles.
 
     Raises:
-        ArgumentError: A row breaks the rule of 8 bytes and may not be filled up, or one transfer cannot move
-            it.
+        ArgumentError: A row's size is not a multiple of the alignment and padding is off, or one transfer
+            cannot move it.
     """
     core = config.core
     widest = 0
@@ -187,7 +187,7 @@ def wide_enough(config: PimConfig, plan: PimPlan, width: int, dtype: str, sums: 
 
 
 def suitable_grids(config: PimConfig, clusters_per_rank: tuple[int, ...] = (1,)) -> list[tuple[int, int]]:
-    """All (sp, ds) with so many clusters a rank, fewest sparse parts first."""
+    """All (sp, ds) with a given number of clusters a rank, fewest sparse parts first."""
     grids = []
     for per_rank in clusters_per_rank:
         number = config.ranks * per_rank

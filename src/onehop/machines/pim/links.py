@@ -1,4 +1,4 @@
-"""Time of transfers between host and cores, and of the host's merging."""
+"""Time of transfers between host and cores, and of merging on the host."""
 
 from collections.abc import Sequence
 
@@ -9,24 +9,24 @@ from onehop.machines.pim.costs import interpolate
 
 
 def broadcast_ns(config: PimConfig, delivered_bytes: float) -> float:
-    """Of sending all cores of every rank the same, counted at the receivers; latency included."""
+    """Time of sending all cores of every rank the same, counted at the receivers; latency included."""
     links = config.links
     rate = min(links.broadcast_gbps, links.rank_broadcast_gbps * config.ranks)
     return delivered_bytes / rate + links.call_us * 1e3 if delivered_bytes else 0.0
 
 
 def push_ns(config: PimConfig, sent_bytes: float) -> float:
-    """Of sending each core its own; latency included."""
+    """Time of sending each core its own data; latency included."""
     links = config.links
     rate = min(links.push_gbps, links.rank_push_gbps * config.ranks)
     return sent_bytes / rate + links.call_us * 1e3 if sent_bytes else 0.0
 
 
 def retrieve_ns(config: PimConfig, rank_blocks: np.ndarray, reuse_buffers: bool) -> float:
-    """Of receiving a block of so many bytes from each core of every rank; latency included.
+    """Time of receiving a block of a given size from each core of every rank; latency included.
 
-    Where the host's buffers are kept, the first touches of their pages are not paid for: the measured rates
-    hold buffers that are new in every call. That this is what the rates hold is a hypothesis.
+    Where the host's buffers are kept, the first touches of their pages cost nothing: the measured rates
+    include buffers that are new in every call. That the rates include this is a hypothesis.
     """
     links = config.links
     sizes = rank_blocks * np.array(config.rank_cores)
@@ -43,7 +43,7 @@ def retrieve_ns(config: PimConfig, rank_blocks: np.ndarray, reuse_buffers: bool)
 def merge_ns(
     links: Links, rows: Sequence[float], widths: Sequence[float], adds: Sequence[bool], threads: int
 ) -> float:
-    """Of copying or adding so many rows of slices of so many 4-byte values, by so many threads."""
+    """Time of copying or adding rows of slices of a given number of 4-byte values, by a number of threads."""
     time = 0.0
     for count, width, add in zip(rows, widths, adds, strict=True):
         time += count * float(interpolate(links.add_ns if add else links.copy_ns, width))
@@ -51,11 +51,11 @@ def merge_ns(
 
 
 def shared_finish(sizes: np.ndarray, gbps: float) -> np.ndarray:
-    """When each of several transfers ends that share a link evenly, in ns.
+    """End times of several transfers that share a link evenly, in ns.
 
     Args:
         sizes: [n], bytes.
-        gbps: Of the link.
+        gbps: Bandwidth of the link.
     """
     order = np.argsort(sizes, kind="stable")
     finish = np.empty(len(sizes))

@@ -1,4 +1,4 @@
-"""A simulated near-bank machine: it aggregates exactly as a plan says, and tells what that would take."""
+"""A simulated near-bank machine: aggregates exactly as a plan says, and reports the time that would take."""
 
 import weakref
 from dataclasses import dataclass
@@ -35,10 +35,10 @@ class Machine:
     """A near-bank machine.
 
     Args:
-        config: What it is made of; None means :func:`upmem_v1a`.
-        plan: The plan for all aggregations that bring none of their own; None means one made for each graph,
-            width and dtype by :meth:`plan`.
-        dtype: Type of the features in the machine where no plan says one; None means as they are. An integer
+        config: Its configuration; None means :func:`upmem_v1a`.
+        plan: The plan for aggregations that have none of their own; None means one made for each graph, width
+            and dtype by :meth:`plan`.
+        dtype: Type of the features in the machine where no plan names one; None means unchanged. An integer
             type means that float features are quantised.
     """
 
@@ -54,17 +54,17 @@ class Machine:
 
     @property
     def name(self) -> str:
-        """Of its configuration."""
+        """Name of the configuration."""
         return self.config.name
 
     def describe(self) -> str:
-        """One line on what it is."""
+        """One line that describes the machine."""
         c = self.config
         kind = "estimated near-bank machine" if c.estimate else "near-bank machine"
         return f"simulated {kind} {c.name}: {c.cores} cores in {c.ranks} ranks at {c.core.clock_mhz:g} MHz"
 
     def refuse(self, dtype: torch.dtype) -> str | None:
-        """Why it cannot aggregate features of this dtype; None means it can."""
+        """Return why it cannot aggregate features of this dtype, or None if it can."""
         wanted = self._dtype if self._plan is None or self._plan.dtype is None else self._plan.dtype
         name = NAMES.get(dtype)
         if name is None:
@@ -74,21 +74,21 @@ class Machine:
         return None
 
     def shapes(self, graph: Graph) -> GraphShapes:
-        """How a graph falls to cores and tasklets, kept with the graph."""
+        """The work of cores and tasklets for a graph, kept with the graph."""
         found = self._shapes.get(graph)
         if found is None:
             found = self._shapes[graph] = GraphShapes(graph)
         return found
 
     def plan(self, graph: Graph, width: int, dtype: str = "float32", weighted: bool = False) -> PimPlan:
-        """The plan for a graph where none is given: the best grid if everything was balanced.
+        """The plan for a graph where none is given: the best grid if everything were balanced.
 
-        It looks at the graph's size alone. :func:`onehop.machines.pim.tune` looks at more.
+        It uses the graph's size only. :func:`onehop.machines.pim.tune` uses more.
 
         Args:
             graph: The graph.
             width: Feature columns.
-            dtype: Of the features in the machine.
+            dtype: Dtype of the features in the machine.
             weighted: Whether edges have weights.
         """
         size = BalancedShapes(graph.num_src, graph.num_dst, graph.num_edges)
@@ -97,7 +97,7 @@ class Machine:
     def kernel(
         self, plan: PimPlan, dtype: str, weighted: bool = False, sums: str | None = None, bits: float = 1.0
     ) -> Kernel:
-        """The kernel of a plan; without data, sums of int8 and int16 are taken to be int32."""
+        """The kernel of a plan; without data, sums of int8 and int16 are assumed to be int32."""
         self._check_dtype(dtype)
         if sums is None:
             sums = plan.accumulator or ("int32" if dtype in ("int8", "int16") else dtype)
@@ -112,14 +112,14 @@ class Machine:
         dtype: str = "float32",
         weighted: bool = False,
     ) -> PimReport:
-        """What an aggregation takes, without computing it.
+        """Simulates an aggregation without computing its result.
 
         Args:
-            graph: A graph, or its size: :class:`BalancedShapes`, for which everything is taken to be balanced
-                and no arrays are needed.
+            graph: A graph, or its size: :class:`BalancedShapes`, which assumes that everything is balanced
+                and needs no arrays.
             width: Feature columns.
             plan: None means the default.
-            dtype: Of the features in the machine, where the plan says none.
+            dtype: Dtype of the features in the machine, where the plan names none.
             weighted: Whether edges have weights.
 
         Raises:
@@ -148,7 +148,7 @@ class Machine:
     ) -> tuple[Tensor, PimReport]:
         """Aggregates features over a graph, as :func:`onehop.aggregate` does.
 
-        Scales, the division of means and quantisation are the host's, as the dense half of a layer is.
+        Scales, the division of means and quantisation run on the host, like the dense half of a layer.
 
         Args:
             graph: The graph.
@@ -184,7 +184,7 @@ class Machine:
         kernel = self.kernel(chosen, dtype, weighted, prepared.sums, bits)
         shapes = self.shapes(graph)
         report = simulate(self.config, chosen, shapes, x.size(1), kernel)
-        # The report's plan: it may have got more rounds than the one that was chosen.
+        # The report's plan: it may have more rounds than the one that was chosen.
         out = execute(self.config, report.plan, shapes, kernel, prepared.x, prepared.weight)
         return _finish(graph, inputs, prepared, out), report
 
@@ -197,7 +197,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class _Inputs:
+class _HostInputs:
     x: Tensor
     weight: Tensor | None
     reduce: str
@@ -207,13 +207,13 @@ class _Inputs:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What goes to the machine.
+    """Operands as the machine gets them.
 
     Attributes:
         x: [num_src, F], contiguous.
         weight: [E], in the graph's order.
         sums: Type of the sums.
-        factor: What quantised sums are multiplied by; None without quantisation.
+        factor: Factor of quantised sums; None without quantisation.
     """
 
     x: Tensor
@@ -229,7 +229,7 @@ def _checked(
     reduce: str,
     src_scale: Tensor | None,
     dst_scale: Tensor | None,
-) -> _Inputs:
+) -> _HostInputs:
     if not isinstance(graph, Graph):
         raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
     if not isinstance(x, Tensor) or x.layout != torch.strided or x.dtype not in NAMES or not x.is_cpu:
@@ -256,10 +256,10 @@ def _checked(
             raise ArgumentError(f"weight: expected {x.dtype} as the features, got {vector.dtype}.")
         if name != "weight" and not x.dtype.is_floating_point:
             raise ArgumentError(f"{name}: integer features cannot be scaled; give x as floats.")
-    return _Inputs(x.detach(), weight, reduce, src_scale, dst_scale)
+    return _HostInputs(x.detach(), weight, reduce, src_scale, dst_scale)
 
 
-def _prepare(graph: Graph, inputs: _Inputs, plan: PimPlan, dtype: str) -> _Prepared:
+def _prepare(graph: Graph, inputs: _HostInputs, plan: PimPlan, dtype: str) -> _Prepared:
     x, weight = inputs.x, inputs.weight
     if inputs.src_scale is not None:
         x = x * inputs.src_scale.to(x.dtype).unsqueeze(1)
@@ -277,7 +277,7 @@ def _prepare(graph: Graph, inputs: _Inputs, plan: PimPlan, dtype: str) -> _Prepa
         return _quantised(x, weight, rowptr, plan, dtype)
     if x.dtype != TORCH_TYPES[dtype]:
         raise ArgumentError(
-            f"plan: dtype {dtype} for features of {x.dtype}; convert x, or leave the plan's dtype away."
+            f"plan: dtype {dtype} for features of {x.dtype}; convert x, or omit the plan's dtype."
         )
     if weight is not None:
         weight = _narrowed(weight, TORCH_TYPES[dtype])
@@ -294,7 +294,7 @@ def _quantised(x: Tensor, weight: Tensor | None, rowptr: np.ndarray, plan: PimPl
         found = quantise(weight.view(-1, 1), dtype, most, by_column=False)
         values, weight_factor = found.values.view(-1), float(found.factor)
     degree = max(degree_bound(rowptr, None if values is None else values.numpy()), 1)
-    # More steps than a float64 tells apart would be of no use.
+    # More steps than a float64 distinguishes would be useless.
     most = min(largest(dtype), 1 << 52)
     if dtype in ("int32", "int64"):
         room = largest(plan.accumulator or dtype) // degree
@@ -306,7 +306,7 @@ def _quantised(x: Tensor, weight: Tensor | None, rowptr: np.ndarray, plan: PimPl
     return _Prepared(features.values.contiguous(), values, sums, features.factor * weight_factor)
 
 
-def _finish(graph: Graph, inputs: _Inputs, prepared: _Prepared, out: Tensor) -> Tensor:
+def _finish(graph: Graph, inputs: _HostInputs, prepared: _Prepared, out: Tensor) -> Tensor:
     kind = inputs.x.dtype
     if prepared.factor is not None:
         out = (out.double() * prepared.factor).to(kind)

@@ -1,4 +1,4 @@
-"""Does a plan fit into the cores' memories? Every array is counted; if not, which plan does."""
+"""A plan's memory in the cores: every array is counted; if it does not fit, another plan that does."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,13 +16,13 @@ from onehop.plans.pim import PimPlan
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a plan needs in the core that needs most.
+    """Memory that a plan needs in the core that needs most.
 
     Attributes:
-        mram_bytes: Of its bank.
-        wram_bytes: Of its working memory.
+        mram_bytes: Bytes of its bank.
+        wram_bytes: Bytes of its working memory.
         core: Its number.
-        sparse_bytes: Of the matrix, in all cores together.
+        sparse_bytes: Bytes of the matrix, in all cores together.
     """
 
     mram_bytes: int
@@ -32,7 +32,7 @@ class Need:
 
 
 def cut_rule(plan: PimPlan, kernel: Kernel, cores: int) -> CutRule:
-    """How a cluster of so many cores is cut."""
+    """The rule by which a cluster of a given number of cores is cut."""
     return CutRule(
         cores,
         plan.tasklets,
@@ -73,7 +73,7 @@ def need(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
 
 
 def fits(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> bool:
-    """Whether a plan can run, memory and all other limits considered."""
+    """Return whether a plan can run, memory and all other limits considered."""
     try:
         wide_enough(config, plan, width, kernel.dtype, kernel.sums)
     except ArgumentError:
@@ -85,7 +85,7 @@ def fits(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
 def check_memory(
     config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel
 ) -> tuple[PimPlan, Need]:
-    """The plan, in more rounds if it streams and needs them; and what it needs.
+    """The plan, in more rounds if it streams and needs them; and the memory it needs.
 
     Raises:
         MachineMemoryError: It does not fit.
@@ -111,7 +111,7 @@ def check_memory(
 def plan_that_fits(
     config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel
 ) -> PimPlan | None:
-    """A plan that fits, as near to the given one as can be: another grid, fewer tasklets, then rounds."""
+    """A plan that fits, as close to the given one as possible: another grid, fewer tasklets, then rounds."""
     for candidate in _alternatives(config, plan, width):
         if fits(config, candidate, shapes, width, kernel):
             return candidate

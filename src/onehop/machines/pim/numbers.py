@@ -1,4 +1,4 @@
-"""Number types in the machine: sums that provably hold, quantisation, and the bits of a multiply."""
+"""Number types in the machine: sums that cannot overflow, quantisation, and the bits of a multiply."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ TORCH_TYPES: dict[str, torch.dtype] = {
 NAMES = {dtype: name for name, dtype in TORCH_TYPES.items()}
 INTEGERS = ("int8", "int16", "int32", "int64")
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-# Of random bits: a number of so many significant bits is as long as that.
+# For random bits: the length of a number with a given count of significant bits is that count.
 _SAMPLE = 1 << 20
 
 
@@ -44,7 +44,7 @@ def largest(dtype: str) -> int:
 
 
 def quantise(x: Tensor, dtype: str, most: int, by_column: bool) -> Quantised:
-    """Symmetric quantisation: the largest magnitude becomes ``most``, and rounding is to the nearest.
+    """Symmetric quantisation: the largest magnitude becomes ``most``; rounds to the nearest.
 
     Args:
         x: [N, F], floats.
@@ -53,7 +53,7 @@ def quantise(x: Tensor, dtype: str, most: int, by_column: bool) -> Quantised:
         by_column: A factor for each column; else one for all.
 
     Raises:
-        ArgumentError: x has NaN or an infinity, for which there is no integer.
+        ArgumentError: x has NaN or an infinity, which no integer represents.
     """
     if not x.numel():
         return Quantised(x.to(TORCH_TYPES[dtype]), torch.ones(1, dtype=torch.float64, device="cpu"))
@@ -61,7 +61,7 @@ def quantise(x: Tensor, dtype: str, most: int, by_column: bool) -> Quantised:
     if not bool(torch.isfinite(magnitude).all()):
         raise ArgumentError(
             "x: expected finite numbers, for it is to be quantised, got NaN or infinity; use a float "
-            "dtype in the plan, or mend the features."
+            "dtype in the plan, or correct the features."
         )
     # In float64: in float32, 2^31 - 1 would be rounded up.
     factor = (magnitude.double() / most).clamp_(min=torch.finfo(torch.float32).tiny)
@@ -70,15 +70,15 @@ def quantise(x: Tensor, dtype: str, most: int, by_column: bool) -> Quantised:
 
 
 def accumulator(plan: PimPlan, dtype: str, bound: int) -> str:
-    """The type of the sums: as the plan says, or the narrowest that holds every sum.
+    """The type of the sums: the plan's, or the narrowest that holds every sum.
 
     Args:
         plan: The plan.
-        dtype: Of the features.
-        bound: No sum, and no partial sum, is of larger magnitude.
+        dtype: Dtype of the features.
+        bound: Upper bound of the magnitude of every sum and partial sum.
 
     Raises:
-        ArgumentError: The plan's accumulator could overflow, or every type could; or it does not go with the
+        ArgumentError: The plan's accumulator could overflow, or every type could; or it does not match the
             features.
     """
     if dtype not in INTEGERS:
@@ -104,7 +104,7 @@ def accumulator(plan: PimPlan, dtype: str, bound: int) -> str:
 
 
 def _overflow(dtype: str, bound: int, holding: list[str]) -> str:
-    remedy = f"use accumulator={holding[0]!r} or leave it away" if holding else "scale the features down"
+    remedy = f"use accumulator={holding[0]!r} or omit it" if holding else "scale the features down"
     return (
         f"plan: sums could reach {bound}, and {dtype} holds at most {largest(dtype)}: the largest feature "
         f"times the largest sum of weights of a row; {remedy}."
@@ -112,7 +112,7 @@ def _overflow(dtype: str, bound: int, holding: list[str]) -> str:
 
 
 def degree_bound(rowptr: np.ndarray, weight: np.ndarray | None) -> int:
-    """The largest sum of weights' magnitudes of a row; without weights, the largest degree.
+    """The largest sum of weights' magnitudes over a row; without weights, the largest degree.
 
     Args:
         rowptr: [rows + 1].
@@ -123,7 +123,7 @@ def degree_bound(rowptr: np.ndarray, weight: np.ndarray | None) -> int:
     if not len(weight):
         return 0
     if weight.dtype == np.int64:
-        # Sums of 64-bit magnitudes may not fit 64 bits; row by row in floats, rounded up a little.
+        # Sums of 64-bit magnitudes may exceed 64 bits; row by row in floats, rounded up a little.
         starts = rowptr[:-1][np.diff(rowptr) > 0]
         sums = np.add.reduceat(np.abs(weight.astype(np.float64)), starts)
         return math.ceil(float(sums.max(initial=0.0)) * (1 + 1e-9))
@@ -135,7 +135,7 @@ def multiply_bits(x: Tensor, weight: Tensor) -> float:
     """Mean significant bits of the smaller of a feature and a weight, as the machine's routine sees them.
 
     Integers count as unsigned: a negative number uses all bits. A float counts as its significand without
-    trailing zeros. Features and weights are taken to be independent, and both are sampled.
+    trailing zeros. Features and weights are assumed to be independent, and both are sampled.
     """
     bits_x, bits_w = _bit_shares(x), _bit_shares(weight)
     # The mean of the smaller is the sum over b of the chance that both have at least b bits.

@@ -1,4 +1,4 @@
-"""Near-bank machines that exist, and two that might: where every constant comes from.
+"""Near-bank machines that exist, and two that might, with the source of every constant.
 
 Sources
     A: PyGim, SIGMETRICS 2025 (arXiv 2402.16731), abstract.
@@ -10,7 +10,7 @@ Sources
     U: the routines of the UPMEM SDK's library, as uPIMulator ships them (mul32.c, seqread.inc).
     M: PIM-MMU, measurements of an UPMEM server.
     D: derived here, by the arithmetic stated.
-    assumption: not published; set it as you know better.
+    assumption: not published; replace it if you have a measurement.
 """
 
 from collections.abc import Callable
@@ -49,14 +49,14 @@ def _cycles(microseconds: tuple[float, ...]) -> Points:
 
 
 def _merge_ns(rows_per_ms: dict[int, float], fit: tuple[float, float]) -> Points:
-    """The table, and what is outside of it by the fit: R has no rate of adding slices of two values."""
+    """The table, and beyond its ends the fit: R has no rate of adding slices of two values."""
     base, slope = fit
     outside = {width: base + slope * width for width in (2, _WIDEST) if width not in rows_per_ms}
     inside = {width: round(1e6 / rate, 2) for width, rate in rows_per_ms.items()}
     return tuple(sorted((float(width), ns) for width, ns in (inside | outside).items()))
 
 
-# Between the published law of 77 (read) or 61 (write) plus half a cycle a byte (P) and R's table, this is the
+# Of the published law of 77 (read) or 61 (write) plus half a cycle a byte (P) and R's table, this is the
 # table: the two agree from 256 bytes on, and differ by 15 to 20 cycles below.
 _UPMEM_CORE = Core(
     clock_mhz=_MEASURED_MHZ,  # S
@@ -86,7 +86,7 @@ _UPMEM_ARITHMETIC = {
     "int8": Arithmetic(6.0, 1.0, 1.0, 8),  # P; an 8-bit multiply is one instruction (U)
     "int16": Arithmetic(6.0, 6.03, 21.0, 16),  # D: as int32, with at most 16 steps
     "int32": Arithmetic(6.0, 6.03, 37.0, 32),  # P, R, U
-    # P: 7 and 137 with the loop. That it would leave early is not known.
+    # P: 7 and 137 with the loop. Whether it exits early is not known.
     "int64": Arithmetic(7.0, 130.0, 130.0, 64),
     "float32": Arithmetic(50.1, 6.0, 204.4, 24),  # R, P
     "float64": Arithmetic(105.0, 655.0, 655.0, 53),  # P; likewise
@@ -113,7 +113,7 @@ _UPMEM_POWER = Power(
     core_w=0.15,  # 1.2 W a chip of 8 cores: from memory, unverified
     rank_w=2.01,  # D: (23.22 W a DIMM, from memory, unverified, less 16 chips of 1.2 W) / 2 ranks
     host_w=70.0,  # M: a system during transfers
-    host_idle_w=0.0,  # assumption: what the host does meanwhile is not this machine's
+    host_idle_w=0.0,  # assumption: the host's other work is not attributed to this machine
 )
 
 
@@ -130,9 +130,9 @@ def upmem_v1b() -> PimConfig:
 def hbm_pim_like() -> PimConfig:
     """An estimate: few wide cores with multipliers in stacked memory.
 
-    Four stacks of 128 units (two banks share one) at 300 MHz, each with 16 lanes of multiply-add, stood for
-    by instructions that are 16 times cheaper; banks of 16 MB; host links as a fraction of the stacks' pins.
-    Everything is an assumption in the spirit of Samsung's HBM-PIM, for studies of what such cores would do.
+    Four stacks of 128 units (two banks share one) at 300 MHz, each with 16 lanes of multiply-add, modelled by
+    instructions that are 16 times cheaper; banks of 16 MB; host links as a fraction of the stacks' pins.
+    Everything is an assumption in the spirit of Samsung's HBM-PIM, for studies of such cores.
     """
     lanes = Arithmetic(2 / 16, 0.0, 0.0, 2)
     wide = {"int8": lanes, "int16": lanes, "int32": lanes, "float32": lanes}
@@ -223,7 +223,7 @@ _PRESETS: dict[str, Callable[[], PimConfig]] = {
 
 
 def presets() -> tuple[str, ...]:
-    """The machines there are."""
+    """Names of the presets."""
     return tuple(_PRESETS)
 
 
@@ -231,7 +231,7 @@ def preset(name: str) -> PimConfig:
     """The machine of that name.
 
     Raises:
-        ArgumentError: There is none.
+        ArgumentError: The name is unknown.
     """
     if name not in _PRESETS:
         raise ArgumentError(f"machine: no preset is called {name!r}; there are {', '.join(_PRESETS)}.")

@@ -10,8 +10,8 @@ from onehop.machines.pim.shapes import Shapes
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
-# What PyGim's kernels and host code do in every plan: values of one are multiplied by, readers fetch each
-# byte twice, one tasklet clears and folds, one thread merges into new buffers.
+# Properties of PyGim's kernels and host code in every plan: values of one are multiplied by, readers fetch
+# each byte twice, one tasklet clears and folds, one thread merges into new buffers.
 PUBLISHED = PimPlan(
     unit_weights=False, reader="paged", clear="first", fold="serial", merge_threads=1, reuse_buffers=False
 )
@@ -23,10 +23,10 @@ def published(sp: int, ds: int) -> PimPlan:
 
 
 def grande(config: PimConfig) -> PimPlan:
-    """GraNDe's mapping on near-bank cores: a block of columns for each rank, in all of whose cores it lies.
+    """GraNDe's mapping on near-bank cores: a block of columns for each rank, which all of its cores hold.
 
-    Each core computes all rows for the few feature columns that are its own. The readers are larger, since
-    every core streams the whole block.
+    Each core computes all rows for its own few feature columns. The readers are larger, since every core
+    streams the whole block.
     """
     return replace(
         PUBLISHED,
@@ -44,7 +44,7 @@ def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:
     Args:
         config: The machine.
         width: Feature columns.
-        ranks_each: Ranks that work on one column; as many columns are done at a time as that leaves.
+        ranks_each: Ranks that work on one column; the rest determines how many columns run at a time.
     """
     ds = config.ranks // ranks_each
     return replace(

@@ -1,4 +1,4 @@
-"""What a run on a near-bank machine took."""
+"""The report of a run on a near-bank machine."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,25 +14,25 @@ PHASES = ("send", "broadcast", "kernel", "retrieve", "merge")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PimReport(Report):
-    """What a run on a near-bank machine took.
+    """Report of a run on a near-bank machine.
 
-    The phases: ``send``, what goes to single cores (arguments; features where a rank holds several clusters;
-    the matrix where it is streamed); ``broadcast``, features that all cores of a rank share; ``kernel``;
+    The phases: ``send``, data for single cores (arguments; features where a rank holds several clusters; the
+    matrix where it is streamed); ``broadcast``, features that all cores of a rank share; ``kernel``;
     ``retrieve``, partial results to the host; ``merge``, adding them up there.
 
     Attributes:
-        plan: How it was spread.
-        dtype: Of the features in the machine.
-        accumulator: Of the sums.
-        utilisation: Operations a second in the kernel phase over the machine's peak for the dtype, which is
-            what its cores would do with nothing but arithmetic (:meth:`PimConfig.peak_gops`).
+        plan: The plan.
+        dtype: Dtype of the features in the machine.
+        accumulator: Dtype of the sums.
+        utilisation: Operations a second in the kernel phase over the machine's peak for the dtype, which its
+            cores reach on arithmetic alone (:meth:`PimConfig.peak_gops`).
         utilisation_total: The same over the whole run.
-        mram_bytes_max: Of a bank, in the core that needs most.
-        wram_bytes_max: Of working memory.
+        mram_bytes_max: Bytes of a bank, in the core that needs most.
+        wram_bytes_max: Bytes of working memory, likewise.
         prepare_ns: Sending the matrix, once for a graph; not part of the total. 0 where every call sends it.
         core_busy_ns: [cores]; empty in a summary.
-        tasklet_busy_ns: [cores, tasklets]: how long each would take alone; empty in a summary.
-        output_max_abs_error: Largest difference to the exact result in float64; None if nothing was compared.
+        tasklet_busy_ns: [cores, tasklets]: time that each would take alone; empty in a summary.
+        output_max_abs_error: Largest difference to the exact result in float64; None if not compared.
     """
 
     plan: PimPlan
@@ -53,8 +53,8 @@ class PimReport(Report):
         return replace(self, timeline=Trace(), core_busy_ns=nothing, tasklet_busy_ns=nothing)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the timeline, fit for JSON: times in ms, energy in mJ."""
-        # Not super(): a class with slots is made anew by its decorator.
+        """Everything but the timeline, ready for JSON: times in ms, energy in mJ."""
+        # Not super(): the decorator of a class with slots creates a new class.
         content = Report.as_dict(self)
         content.update(
             utilisation=self.utilisation,

@@ -1,4 +1,4 @@
-"""How much falls to each core and tasklet under a plan; counted.py counts it on a graph."""
+"""The work of each core and tasklet under a plan; counted.py counts it on a graph."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,12 +12,12 @@ _MOST_PARTS = 4096
 
 @dataclass(frozen=True, slots=True)
 class CutRule:
-    """How one part is cut: the fields of a plan on which the cut depends.
+    """The cut of one part: the fields of a plan on which it depends.
 
     Attributes:
-        cores: Of a cluster.
-        tasklets: Of a core.
-        coo: COO, else CSR.
+        cores: Cores of a cluster.
+        tasklets: Tasklets of a core.
+        coo: COO if true, else CSR.
         cores_by_edge: Core balance "edge".
         threads_by_edge: Thread balance "edge".
         row_granule: CSR: rows of a thread are cut at multiples of it.
@@ -32,13 +32,13 @@ class CutRule:
 
     @property
     def straddling(self) -> bool:
-        """Whether neighbouring cores may share a row."""
+        """Return whether neighbouring cores may share a row."""
         return self.coo and self.cores_by_edge
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """What falls to whom, for every part, cut by one rule.
+class WorkCounts:
+    """The work of every core and tasklet, for every part, cut by one rule.
 
     Attributes:
         edges: [parts, cores, tasklets], edges.
@@ -46,7 +46,7 @@ class Counts:
         filled: [parts, cores, tasklets], rows that are not empty.
         core_rows: [parts, cores], rows of each core's block of results.
         hub_edges: [parts, cores, tasklets], edges whose sources are kept in working memory; None means none.
-        copies: [parts, 1, tasklets], how many tasklets an entry stands for; None means one.
+        copies: [parts, 1, tasklets], number of tasklets that an entry stands for; None means one.
     """
 
     edges: np.ndarray
@@ -58,60 +58,60 @@ class Counts:
 
     @property
     def core_edges(self) -> np.ndarray:
-        """[parts, cores]: edges of each core."""
+        """Return [parts, cores]: edges of each core."""
         return self.of_core(self.edges)
 
     @property
     def tasklets(self) -> np.ndarray:
-        """[parts, 1] or [1, 1]: tasklets of a core."""
+        """Return [parts, 1] or [1, 1]: tasklets of a core."""
         copies = np.ones((1, 1, self.edges.shape[-1])) if self.copies is None else self.copies
         total: np.ndarray = copies.sum(axis=2)
         return total
 
     def of_core(self, each: np.ndarray) -> np.ndarray:
-        """[parts, cores]: the sum of [parts, cores, tasklets] over a core's tasklets."""
+        """Return [parts, cores]: the sum of [parts, cores, tasklets] over a core's tasklets."""
         total: np.ndarray = (each if self.copies is None else each * self.copies).sum(axis=2)
         return total
 
 
 class Shapes(Protocol):
-    """Where counts come from."""
+    """A source of counts."""
 
     @property
     def num_src(self) -> int:
-        """Sources."""
+        """Number of sources."""
         ...
 
     @property
     def num_dst(self) -> int:
-        """Destinations."""
+        """Number of destinations."""
         ...
 
     @property
     def num_edges(self) -> int:
-        """Edges."""
+        """Number of edges."""
         ...
 
     def part_columns(self, parts: int, cut: str) -> np.ndarray:
-        """[parts]: columns of each part."""
+        """Return [parts]: columns of each part."""
         ...
 
-    def counts(self, parts: int, cut: str, rule: CutRule) -> Counts:
+    def counts(self, parts: int, cut: str, rule: CutRule) -> WorkCounts:
         """The counts."""
         ...
 
     def hub_edges(self, parts: int, cut: str, rule: CutRule, hubs: int) -> np.ndarray:
-        """[parts, cores, tasklets]: edges from the sources of a part that have most."""
+        """Return [parts, cores, tasklets]: edges from the sources of a part with most edges."""
         ...
 
     def largest_rows(self, parts: int, cut: str) -> np.ndarray:
-        """[parts]: edges of the row that has most."""
+        """Return [parts]: edges of the longest row."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BalancedShapes:
-    """A graph of which only the size is known: everything is taken to be shared out perfectly.
+    """A graph of which only the size is known: everything is assumed to be perfectly balanced.
 
     Attributes:
         num_src: Sources.
@@ -124,25 +124,25 @@ class BalancedShapes:
     num_edges: int
 
     def part_columns(self, parts: int, cut: str) -> np.ndarray:
-        """[parts]: columns of each part."""
+        """Return [parts]: columns of each part."""
         return np.diff(equal_bounds(self.num_src, parts))
 
     def largest_rows(self, parts: int, cut: str) -> np.ndarray:
-        """[parts]: all rows are alike."""
+        """Return [parts]: all rows are alike."""
         return np.full(parts, self.num_edges / parts / max(self.num_dst, 1))
 
     def hub_edges(self, parts: int, cut: str, rule: CutRule, hubs: int) -> np.ndarray:
-        """[parts, cores, tasklets]: all sources are alike."""
+        """Return [parts, cores, tasklets]: all sources are alike."""
         share = np.minimum(hubs / np.maximum(self.part_columns(parts, cut), 1), 1.0)
         found: np.ndarray = self.counts(parts, cut, rule).edges * share[:, None, None]
         return found
 
-    def counts(self, parts: int, cut: str, rule: CutRule) -> Counts:
+    def counts(self, parts: int, cut: str, rule: CutRule) -> WorkCounts:
         """Equal numbers everywhere, fractions included."""
         shape = (parts, rule.cores, rule.tasklets)
         edges = self.num_edges / parts / rule.cores / rule.tasklets
         rows = self.num_dst / rule.cores / rule.tasklets
-        return Counts(
+        return WorkCounts(
             np.full(shape, edges),
             np.full(shape, rows),
             np.full(shape, min(rows, edges)),
@@ -151,14 +151,14 @@ class BalancedShapes:
 
 
 def equal_bounds(columns: int, parts: int) -> np.ndarray:
-    """[parts + 1]: blocks of ceil(columns / parts) columns; the last are smaller or empty."""
+    """Return [parts + 1]: blocks of ceil(columns / parts) columns; the last are smaller or empty."""
     _check_parts(parts)
     step = -(-columns // parts)
     return np.minimum(np.arange(parts + 1, dtype=np.int64) * step, columns)
 
 
 def edge_bounds(out_degrees: np.ndarray, parts: int) -> np.ndarray:
-    """[parts + 1]: blocks of columns with about equally many edges."""
+    """Return [parts + 1]: blocks of columns with about equally many edges."""
     _check_parts(parts)
     before = np.concatenate([[0], np.cumsum(out_degrees)])
     shares = np.arange(1, parts) * (before[-1] / parts)

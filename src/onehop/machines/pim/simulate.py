@@ -9,20 +9,28 @@ import numpy as np
 from onehop.machines.pim import links
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel, core_cycles, hub_rows
-from onehop.machines.pim.layout import ITEM_BYTES, Cluster, Layout, layout, padded, round_slices, wide_enough
+from onehop.machines.pim.layout import (
+    ITEM_BYTES,
+    Cluster,
+    Placement,
+    layout,
+    padded,
+    round_slices,
+    wide_enough,
+)
 from onehop.machines.pim.memory import Need, check_memory, cut_rule
 from onehop.machines.pim.report import PHASES, PimReport
-from onehop.machines.pim.shapes import Counts, Shapes
+from onehop.machines.pim.shapes import Shapes, WorkCounts
 from onehop.machines.trace import Trace
 from onehop.plans.pim import PimPlan
 
-# Of the argument block that each core gets: so many words, and two more for each tasklet.
+# Words of the argument block of each core, and two more for each tasklet.
 _ARGUMENT_WORDS = 8
 
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass: which block of the matrix and which columns each cluster does, and what that takes."""
+    """One pass: each cluster's block of the matrix and columns, and the time and bytes of its phases."""
 
     block: int
     widths: tuple[int, ...]
@@ -34,14 +42,14 @@ class _Pass:
 
 
 def simulate(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> PimReport:
-    """What one aggregation takes.
+    """Simulates one aggregation.
 
     Args:
         config: The machine.
         plan: The plan.
-        shapes: How much falls to whom.
+        shapes: The work of each core and tasklet.
         width: Feature columns.
-        kernel: What the cores' kernel computes with.
+        kernel: The types and operations of the cores' kernel.
 
     Raises:
         ArgumentError: The plan does not fit the machine or the width.
@@ -55,21 +63,21 @@ def simulate(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kerne
 
 
 class _Run:
-    """A plan on a machine, with what its passes share."""
+    """A plan on a machine, with the data that its passes share."""
 
     def __init__(self, config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> None:
         self.config, self.plan, self.shapes, self.width, self.kernel = config, plan, shapes, width, kernel
-        self.placed: Layout = layout(config, plan, width)
+        self.placed: Placement = layout(config, plan, width)
         self.parts = plan.sp * plan.block_rounds
         self.columns = shapes.part_columns(self.parts, plan.column_cut)
         self.core_busy = np.zeros(config.cores)
         self.tasklet_busy = np.zeros((config.cores, plan.tasklets))
-        self._counts: dict[int, Counts] = {}
+        self._counts: dict[int, WorkCounts] = {}
         self._cycles: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         self._retrieved: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
-    def counts(self, cores: int) -> Counts:
-        """What falls to whom in clusters of so many cores."""
+    def counts(self, cores: int) -> WorkCounts:
+        """The work in clusters of a given number of cores."""
         if cores not in self._counts:
             rule = cut_rule(self.plan, self.kernel, cores)
             counts = self._counts[cores] = self.shapes.counts(self.parts, self.plan.column_cut, rule)
@@ -77,12 +85,12 @@ class _Run:
         return self._counts[cores]
 
     def rows(self, cores: int) -> tuple[np.ndarray, np.ndarray]:
-        """[parts] twice: most rows of results of a core, and of all cores of the cluster."""
+        """Return [parts] twice: most rows of results of a core, and of all cores of the cluster."""
         self.counts(cores)
         return self._retrieved[cores]
 
     def cycles(self, cores: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """[parts, cores] and [parts, cores, tasklets]: of the kernel."""
+        """Return [parts, cores] and [parts, cores, tasklets]: cycles of the kernel."""
         key = (cores, width)
         if key not in self._cycles:
             counts = self.counts(cores)
@@ -183,13 +191,13 @@ class _Run:
         line = config.links.host_line_bytes
         for (width, _), count in merges.items():
             size = width * item
-            # Core by core, each row's slice is a visit of its own to the lines that it touches.
+            # Core by core, each row's slice visits the cache lines that it touches separately.
             touched = size if plan.merge_order == "row" else -(-size // line) * line
             traffic += count * (size + 2 * touched)
         floor = traffic / config.links.host_dram_gbps
         time = max(time, floor)
         if cleared:
-            # Before it is added to, the output is set to zero; if it is new, that is where its pages appear.
+            # Before results are added, the output is set to zero; if it is new, this is its first touch.
             size = self.shapes.num_dst * self.width * item
             fault = 0.0 if plan.reuse_buffers else config.links.page_fault_ns / config.links.page_bytes
             time, traffic = time + size * (1 / config.links.host_dram_gbps + fault), traffic + size
@@ -197,7 +205,7 @@ class _Run:
 
 
 def _alike(clusters: Sequence[Cluster], widths: Sequence[int]) -> dict[tuple[int, int], list[Cluster]]:
-    """The clusters that have something to do, by how many cores they have and how many columns they do."""
+    """The clusters that have columns, by their number of cores and of columns."""
     groups: dict[tuple[int, int], list[Cluster]] = {}
     for cluster, width in zip(clusters, widths, strict=True):
         if width:
@@ -206,7 +214,7 @@ def _alike(clusters: Sequence[Cluster], widths: Sequence[int]) -> dict[tuple[int
 
 
 def _send_pieces(config: PimConfig, done: list[_Pass], sparse_bytes: int) -> None:
-    """The pieces of the matrix displace one another, so every call sends them all."""
+    """Charges the matrix to every call: its pieces displace one another, so every call sends them all."""
     firsts = [each for at, each in enumerate(done) if not at or done[at - 1].block != each.block]
     for number, each in enumerate(firsts):
         size = sparse_bytes * (number + 1) // len(firsts) - sparse_bytes * number // len(firsts)
@@ -217,7 +225,7 @@ def _send_pieces(config: PimConfig, done: list[_Pass], sparse_bytes: int) -> Non
 
 
 def _hide_merges(done: list[_Pass]) -> None:
-    """Merges of all passes but the last run while the kernels of the next do, as far as these last."""
+    """Overlaps merges of all passes but the last with the kernels of the next, as far as these last."""
     for each, following in pairwise(done):
         each.hidden_merge_ns = min(each.phases["merge"], following.phases["kernel"])
         each.phases["merge"] -= each.hidden_merge_ns

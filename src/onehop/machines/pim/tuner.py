@@ -1,8 +1,8 @@
 """Finds the best plan for a graph: all candidates from what the busiest cores have, the best few in full.
 
 The first step (estimate.py) needs, for each way to cut the matrix, the largest numbers of edges and rows of a
-core, which cost a pass over the edges for each number of parts, and hardly anything else. The second step
-counts what falls to each tasklet, for the best candidates of all and of each way to balance.
+core; that costs a pass over the edges for each number of parts, and hardly anything else. The second step
+counts the work of each tasklet, for the best candidates overall and of each way to balance.
 """
 
 import time
@@ -27,25 +27,25 @@ SPLITS = tuple(product(("csr", "coo"), ("row", "edge"), ("row", "edge")))
 TASKLETS = (8, 12, 16, 24)
 CUTS = ("equal", "edge")
 CLUSTERS_PER_RANK = (1, 2, 4)
-# More sparse parts than this mean more partial results than any graph was seen to be worth.
+# More sparse parts than this mean more partial results than pays on any graph tried.
 _MOST_SPARSE_PARTS = 64
-# Candidates that are looked at in full: of all, and of each way to balance.
+# Candidates that are simulated in full: overall, and of each way to balance.
 _FINALISTS = 6
 _FINALISTS_EACH = 1
-# By how much a plan must be slower than the best to be left out, if it was balanced.
+# A plan that is slower than the best by this factor, if balanced, is omitted.
 _HOPELESS = 1.1
 
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """What was found.
+    """Result of a search.
 
     Attributes:
         plan: The best plan.
-        predicted_ns: What it takes.
-        candidates: How many plans were considered.
-        seconds: How long the search took.
-        ranking: The plans that were looked at in full, best first, with what was estimated before.
+        predicted_ns: Its predicted time.
+        candidates: Number of plans considered.
+        seconds: Duration of the search.
+        ranking: The plans that were simulated in full, best first, with the earlier estimates.
     """
 
     plan: PimPlan
@@ -70,10 +70,10 @@ def tune(
         machine: The machine.
         graph: A graph, or its size.
         width: Feature columns.
-        dtype: Of the features in the machine.
+        dtype: Dtype of the features in the machine.
         weighted: Whether edges have weights.
-        base: Where the choices come from that are not searched: kernels, merge, buffers. None means the
-            default's.
+        base: The plan whose choices are kept where the search has none: kernels, merge, buffers. None means
+            the default's.
 
     Raises:
         ArgumentError: No plan fits the machine, whatever the grid.
@@ -83,7 +83,7 @@ def tune(
     plans = candidates(machine.config, base)
     ranked = rank(machine, graph, width, dtype, plans, weighted=weighted)
     if not ranked and isinstance(graph, Graph):
-        # Nothing fits in one go; the default streams.
+        # Nothing fits at once; the default streams.
         plan = machine.plan(graph, width, dtype, weighted)
         ranked = [(plan, simulated_ns(machine, plan, graph, width, dtype, weighted), 0.0)]
     if not ranked or not np.isfinite(ranked[0][1]):
@@ -104,19 +104,19 @@ def rank(
     *,
     weighted: bool = False,
 ) -> list[tuple[PimPlan, float, float]]:
-    """The best of some plans.
+    """Ranks given plans.
 
     Args:
         machine: The machine.
         graph: A graph, or its size.
         width: Feature columns.
-        dtype: Of the features in the machine.
-        plans: To choose from; at least one, alike in what is not searched.
+        dtype: Dtype of the features in the machine.
+        plans: Plans to choose from; at least one, alike in all that is not searched.
         weighted: Whether edges have weights.
 
     Returns:
-        Those that were looked at in full, with the time that they take and what was estimated first, in ns,
-        best first; none if none fits.
+        The plans that were simulated in full, with their time and the first estimate, in ns, best first; none
+        if none fits.
     """
     shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
     kernel = machine.kernel(plans[0], dtype, weighted)
@@ -138,7 +138,7 @@ def exhaustive(
     weighted: bool = False,
     base: PimPlan | None = None,
 ) -> list[tuple[PimPlan, float]]:
-    """Every candidate that fits with what it takes in full, best first; slow, to judge the tuner by."""
+    """Simulates every candidate that fits, best first; slow, to judge the tuner by."""
     shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
     base = PimPlan(stream=False) if base is None else base
     kernel = machine.kernel(base, dtype, weighted)
@@ -174,10 +174,10 @@ def candidates(config: PimConfig, base: PimPlan) -> list[PimPlan]:
 def _estimates(
     config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, plans: list[PimPlan]
 ) -> np.ndarray:
-    """[plans]: nanoseconds; infinite for those that do not fit, or have hopelessly many or few sparse parts.
+    """Return [plans]: nanoseconds; infinite if a plan does not fit, or has far too many or few sparse parts.
 
-    To count a graph by its parts is most of the work. So numbers of parts are tried in the order of what they
-    would take if all was balanced, which no graph beats by much, until that is worse than what was found.
+    Counting a graph by its parts is most of the work. So numbers of parts are tried in the order of their
+    balanced times, which no graph beats by much, until these exceed the best found.
     """
     by_parts: dict[int, list[int]] = {}
     for at, plan in enumerate(plans):
@@ -195,7 +195,7 @@ def _estimates(
 
 
 def _representatives(plans: list[PimPlan], which: list[int]) -> list[PimPlan]:
-    """One for each grid, format and core balance: the others take the same where all is balanced."""
+    """One for each grid, format and core balance: the others take the same time when balanced."""
     first: dict[tuple[int, str, str], PimPlan] = {}
     for at in which:
         plan = plans[at]
@@ -220,7 +220,7 @@ def _finalists(plans: list[PimPlan], order: list[int]) -> list[int]:
 def simulated_ns(
     machine: Machine, plan: PimPlan, graph: Graph, width: int, dtype: str, weighted: bool = False
 ) -> float:
-    """What a plan takes in full simulation; infinite if it does not fit."""
+    """Time of a plan in full simulation; infinite if it does not fit."""
     kernel = machine.kernel(plan, dtype, weighted)
     return _simulated_ns(machine.config, plan, machine.shapes(graph), width, kernel)
 

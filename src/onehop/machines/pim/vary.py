@@ -1,4 +1,4 @@
-"""Other values for a machine, by name: what a design study turns."""
+"""Variations of a machine by name: the parameters of a design study."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from onehop.errors import ArgumentError
 from onehop.machines.pim.config import Links, PimConfig, settable
 
-# Beside the configuration's own values: several of them at once.
+# Besides the configuration's own values: several of them at once.
 TOGETHER = {
     "host_links": "all rates between host and cores, times this",
     "merge_speed": "the host's merging and its memory, times this",
@@ -16,7 +16,7 @@ TOGETHER = {
 
 
 def names() -> list[str]:
-    """What can be varied."""
+    """Names of the values that can be varied."""
     return [*settable(), *TOGETHER]
 
 
@@ -28,11 +28,11 @@ def varied(config: PimConfig, name: str, value: float) -> PimConfig:
     Args:
         config: The machine.
         name: One of :func:`names`.
-        value: The new value; for ``host_links`` and ``merge_speed`` a factor.
+        value: The new value; a factor for ``host_links`` and ``merge_speed``.
 
     Raises:
         ArgumentError: The name is unknown.
-        ConfigurationError: The value is out of its range.
+        ConfigurationError: The value is out of range.
     """
     links = config.links
     match name:
@@ -46,7 +46,7 @@ def varied(config: PimConfig, name: str, value: float) -> PimConfig:
                 if each.name in ("broadcast_gbps", "push_gbps") or each.name.startswith("rank_")
             }
             rates["pull_gbps"] = tuple((size, rate * value) for size, rate in links.pull_gbps)
-            # First touches of pages are a part of what pulling takes; they shrink with the rest.
+            # First touches of pages are part of the time of pulling; they shrink with it.
             rates["page_fault_ns"] = links.page_fault_ns / value
             return config.with_(**rates)
         case "merge_speed":

@@ -1,4 +1,4 @@
-"""Kernels for one width, dtype and graph: written, compiled, tried and kept on this machine."""
+"""Kernels for one width, dtype and graph: generated, compiled, tested and cached on this machine."""
 
 from onehop.tuner.codegen.builder import build
 from onehop.tuner.codegen.compiler import CodegenError, Compiler, find_compiler

@@ -1,4 +1,4 @@
-"""From a spec to a file in the cache folder: written, compiled, tried in another process, put in place."""
+"""From a spec to a file in the cache folder: generated, compiled, tested in another process, installed."""
 
 import hashlib
 import json
@@ -13,24 +13,24 @@ from onehop.tuner.codegen.compiler import CodegenError, Compiler, run
 from onehop.tuner.codegen.spec import Spec
 
 _TRIAL = Path(__file__).with_name("trial.py")
-# The trial itself takes a fraction of a second; a kernel that runs in circles must not take longer than this.
+# The trial itself takes a fraction of a second; a kernel with an endless loop is stopped after this.
 _TRIAL_S = 20.0
 
 
 def build(spec: Spec, compiler: Compiler, timeout_s: float) -> str:
-    """The name of a kernel that is ready to use: found in the cache, or made.
+    """The name of a kernel that is ready to use: found in the cache, or built.
 
-    The name says what was fixed, and ends in a hash of source, compiler, its version and flags. Several
-    processes may make the same kernel at once: each makes a file of its own, and moves it to its place whole.
+    The name states the fixed constants, and ends in a hash of source, compiler, its version and flags.
+    Several processes may build the same kernel at once: each writes its own file and renames it into place.
 
     Args:
-        spec: What to fix.
-        compiler: What to compile with.
+        spec: The constants to fix.
+        compiler: The compiler.
         timeout_s: Seconds that the compiler may take.
 
     Raises:
-        CodegenError: The compiler failed or hung, the kernel's results are wrong, or the folder cannot be
-            written.
+        CodegenError: The compiler failed or timed out, the kernel's results are wrong, or the folder cannot
+            be written.
     """
     source = spec.source()
     told = json.dumps([source, compiler.command, compiler.version, compiler.flags()])
@@ -68,7 +68,7 @@ def _make(spec: Spec, source: str, folder: Path, file: Path, compiler: Compiler,
     left = max(_TRIAL_S, timeout_s - (time.perf_counter() - begin))
     if not sys.executable:
         raise CodegenError("there is no Python interpreter in whose process a kernel could be tried first")
-    # Whatever the compiler made, it must not bring this process down.
+    # Whatever the compiler produced, it must not crash this process.
     run(
         [sys.executable, "-I", str(_TRIAL), str(library), spec.kind, spec.dtype],
         left,

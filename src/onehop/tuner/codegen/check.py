@@ -1,4 +1,4 @@
-"""A generated kernel against the reference, through everything that lies between it and an operator."""
+"""A test of a generated kernel against the reference, through the whole path of an operator."""
 
 import dataclasses
 
@@ -12,20 +12,20 @@ from onehop.graph import Graph
 from onehop.plans import CpuPlan
 
 _NODES, _HUB, _EDGES = 40, 300, 500
-# Of the results' magnitude: sums of some hundred numbers, in float32 at least.
+# Relative to the results' magnitude: sums of some hundred numbers, in float32 at least.
 _TOLERANCE = 1e-5
 
 
 def wrong_result(plan: CpuPlan, kind: str, width: int, dtype: torch.dtype) -> str | None:
-    """What the plan's kernel computes wrongly; None if it computes as the reference does.
+    """Return how the plan's kernel differs from the reference, or None if it does not.
 
-    The graph has a hub that is cut, empty rows, and edges that come several times; features have a NaN.
+    The graph has a hub that is split, empty rows, and repeated edges; features have a NaN.
 
     Args:
-        plan: Names the kernel.
+        plan: The plan that names the kernel.
         kind: "sum" or "extremum".
         width: Columns.
-        dtype: Of the features, as the kernel reads them.
+        dtype: Dtype of the features, as the kernel reads them.
     """
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(0, _NODES // 2, (2, _EDGES), generator=generator, device="cpu")
@@ -36,7 +36,7 @@ def wrong_result(plan: CpuPlan, kind: str, width: int, dtype: torch.dtype) -> st
     weight, scale = (
         torch.rand(n, generator=generator, dtype=acc, device="cpu") + 0.5 for n in (_EDGES, _NODES)
     )
-    # Small pieces cut the hub; no order, for orders are made for the graph that is tuned.
+    # Small items split the hub; no order, since orders are made for the graph that is tuned.
     small = dataclasses.replace(plan, edges_per_item=64, ordering="none", storage="same")
     ours, theirs = CpuBackend(small), ReferenceBackend()
     if kind == "sum":

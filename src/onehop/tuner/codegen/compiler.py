@@ -13,10 +13,10 @@ from onehop import native
 from onehop.errors import OnehopError
 
 _NAMES = ("c++", "g++", "clang++")
-# Long enough for a slow disk; a compiler that does not tell its version by then hangs.
+# Long enough for a slow disk; a compiler that does not report its version by then has hung.
 _VERSION_S = 10.0
 _COMMON = ("-std=gnu++20", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fvisibility=hidden", "-w")
-# Of an instruction set that was asked for although the processor has a better one (csrc/engine.cmake).
+# Flags of an instruction set that was requested although the processor has a better one (csrc/engine.cmake).
 _LEVELS = {
     "portable": (),
     "avx2": ("-mavx2", "-mfma", "-mf16c", "-mtune=native"),
@@ -32,18 +32,18 @@ class CodegenError(OnehopError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A compiler that answered.
+    """A working compiler.
 
     Attributes:
-        command: The program, and what ``CXX`` gives it.
-        version: The first line of what it says of itself.
+        command: The program, and the arguments from ``CXX``.
+        version: The first line of its version text.
     """
 
     command: tuple[str, ...]
     version: str
 
     def flags(self) -> tuple[str, ...]:
-        """For this processor, or for the instruction set that is selected in place of its best."""
+        """Flags for this processor, or for the instruction set that is selected instead of its best."""
         isa = native.extension.selected_isa()
         best = isa == native.extension.available_isas()[0]
         if best and platform.machine() in ("x86_64", "AMD64"):
@@ -51,10 +51,10 @@ class Compiler:
         return (*_COMMON, *_LEVELS[isa])
 
     def compile(self, source: Path, library: Path, timeout_s: float) -> None:
-        """Makes a shared library of a source file.
+        """Compiles a source file into a shared library.
 
         Raises:
-            CodegenError: It failed, or was not done in time.
+            CodegenError: It failed or timed out.
         """
         run(
             [*self.command, *self.flags(), str(source), "-o", str(library)],
@@ -66,10 +66,10 @@ class Compiler:
 
 
 def find_compiler() -> Compiler:
-    """The first of ``$CXX``, c++, g++ and clang++ that is there.
+    """The first of ``$CXX``, c++, g++ and clang++ that is installed.
 
     Raises:
-        CodegenError: None is there, or it does not answer.
+        CodegenError: None is installed, or it does not answer.
     """
     chosen = os.environ.get("CXX", "")
     commands = [shlex.split(chosen)] if chosen.strip() else []
@@ -82,10 +82,10 @@ def find_compiler() -> Compiler:
 
 
 def run(command: list[str], timeout_s: float, what: str) -> str:
-    """What a program prints; all that it started ends with it.
+    """Return a program's output; all processes that it started end with it.
 
     Raises:
-        CodegenError: It cannot be started, fails, or is not done in time.
+        CodegenError: It cannot be started, fails, or times out.
     """
     try:
         process = subprocess.Popen(

@@ -1,14 +1,14 @@
-"""What a kernel is generated for, and its source text."""
+"""Specification of a generated kernel, and its source text."""
 
 import re
 from dataclasses import dataclass
 
 from onehop import native
 
-# How long rows that are asked for ahead are worth keeping: the last argument of __builtin_prefetch. On x86
-# these are the hints T0, T1, T2 and NTA.
+# Locality of prefetched rows: the last argument of __builtin_prefetch. On x86 these are the hints T0, T1, T2
+# and NTA.
 KEEP = {"t0": 3, "t1": 2, "t2": 1, "nta": 0}
-# Types of columns; narrow ones have no sign.
+# Types of columns; narrow ones are unsigned.
 COLUMNS = {"int32": "int32_t", "int16": "uint16_t"}
 # Types of csrc/kernels/simd.hpp, and numbers of onehop::DType.
 _TYPES = {
@@ -22,19 +22,19 @@ _INCLUDE = re.compile(r'^#(include "|pragma once).*\n', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Everything that is fixed when a kernel is compiled.
+    """The constants of a kernel.
 
     Attributes:
-        kind: "sum" (mean too; of rows as they are, times a weight, times the source's scale) or "extremum"
-            (max and min, with and without ties; of rows as they are and times a weight).
-        dtype: Of the features as they are read.
-        columns: Of one pass over the graph.
+        kind: "sum" (mean too; of plain rows, times a weight, times the source's scale) or "extremum" (max and
+            min, with and without ties; of plain rows and times a weight).
+        dtype: Dtype of the features as they are read.
+        columns: Columns of one pass over the graph.
         stride: Numbers from one row of the features to the next.
-        prefetch: How many edges ahead a row is asked for; 0: never.
-        keep: How long such a row is worth keeping, one of :data:`KEEP`.
-        chains: Sums that a row's edges are dealt out to; of sums alone.
+        prefetch: Number of edges by which rows are prefetched ahead; 0: never.
+        keep: Locality of prefetched rows, one of :data:`KEEP`.
+        chains: Independent sums among which a row's edges are divided; for sums only.
         block: Most vectors of a row that are held in registers at a time.
-        index: Of the numbers of sources, "int32" or "int16", one of :data:`COLUMNS`.
+        index: Type of the column numbers, "int32" or "int16", one of :data:`COLUMNS`.
     """
 
     kind: str
@@ -49,14 +49,14 @@ class Spec:
 
     @property
     def title(self) -> str:
-        """What it is, as the beginning of a file's name."""
+        """The beginning of its file's name."""
         return (
             f"{self.kind}-{self.dtype}-{self.columns}of{self.stride}-p{self.prefetch}-{self.keep}"
             f"-x{self.chains}-b{self.block}-{self.index}"
         )
 
     def source(self) -> str:
-        """The whole source: the templates of the built-in kernels, then what is fixed, then the table."""
+        """The whole source: the templates of the built-in kernels, then the constants, then the table."""
         type_name, number = _TYPES[self.dtype]
         headers = "".join(_INCLUDE.sub("", text) for _, text in native.extension.kernel_templates())
         return f"""\
@@ -68,7 +68,6 @@ inline namespace ONEHOP_ISA {{
 
 struct Fixed {{
   using Column = {COLUMNS[self.index]};
-  static constexpr bool kHubs = false;
   static constexpr int64_t kColumns = {self.columns}, kStride = {self.stride};
   static constexpr int kPrefetch = {self.prefetch}, kKeep = {KEEP[self.keep]};
   static constexpr int kChains = {self.chains}, kBlock = {self.block};

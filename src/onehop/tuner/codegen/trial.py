@@ -1,11 +1,11 @@
-"""Runs a kernel that was just compiled on a small graph, in a process that may die of it.
+"""Runs a newly compiled kernel on a small graph, in a process that may crash.
 
     python -I trial.py LIBRARY sum|extremum DTYPE
 
-Ends with 0 if all results are right; otherwise says what is wrong. It knows ctypes alone: no onehop, no
+Exits with 0 if all results are right; otherwise prints the difference. It uses ctypes only: no onehop, no
 torch, which would take longer to load than the compiler takes. Its ``Job`` is that of
-csrc/kernels/aggregate_rows.hpp, ``Generated`` that of csrc/kernels/generated.hpp. All numbers are small and
-whole, so results are exact.
+csrc/kernels/aggregate_rows.hpp, ``Generated`` that of csrc/kernels/generated.hpp. All numbers are small
+integers, so results are exact.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ Part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)
 NONE, WEIGHT, TERM, SCALE = range(4)
 PADDING = 64  # entries of `col` that may be read ahead
 GUARD = 77.0
-# Sources of each row: a hub, an empty row, one edge, the same edge again and again, and a few.
+# Sources of each row: a hub, an empty row, one edge, the same edge repeated, and a few.
 SOURCES = [[(7 * i * i + 3) % 11 for i in range(67)], [], [4], [9] * 5, [0, 3, 10], [], [1, 2, 1, 8]]
 NODES = 11
 
@@ -68,7 +68,6 @@ class Job(ctypes.Structure):
         ("nontemporal", ctypes.c_bool),
         ("keeps_near", ctypes.c_bool),
         ("prefetch", ctypes.c_int),
-        ("hubs_apart", ctypes.c_int64),
     )
 
 
@@ -78,14 +77,14 @@ def feature(node: int, column: int) -> int:
 
 
 def number(value: float, dtype: str) -> bytes:
-    """A number as features hold it."""
+    """The bytes of a number in the features' dtype."""
     if dtype == "bfloat16":
         return struct.pack("<f", value)[2:]  # small whole numbers lose nothing
     return struct.pack({"float32": "<f", "float64": "<d", "float16": "<e"}[dtype], value)
 
 
 def expected(edges: Sequence[int], first: int, column: int, kind: int, factor: int) -> tuple[float, float]:
-    """The result of a row, and how many edges reach it; ``first``: number of its first edge."""
+    """The result of a row, and the number of edges that reach it; ``first``: number of its first edge."""
     messages = [
         feature(node, column) * (1 if factor == NONE else e % 3 + 1 if factor == WEIGHT else node % 2 + 1)
         for e, node in enumerate(edges, first)
@@ -99,7 +98,7 @@ def expected(edges: Sequence[int], first: int, column: int, kind: int, factor: i
 
 
 def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str) -> str | None:
-    """What is wrong with one of the sweeps; None if nothing is."""
+    """Return the error of one of the sweeps, or None."""
     sweeps = table.sweeps[kind][with_ties][factor]
     if not (sweeps.rows and sweeps.part):
         return "a part of the kernel is missing"
@@ -108,7 +107,7 @@ def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str)
     columns, stride, rows = table.columns, table.stride, len(SOURCES)
     edges = [node for row in SOURCES for node in row]
     rowptr = [sum(map(len, SOURCES[:row])) for row in range(rows + 1)]
-    # Columns are taken from an odd place on, if the stride leaves one, and the result lies between guards.
+    # Columns start at an odd offset, if the stride leaves one, and the result lies between guards.
     begin = min(stride - columns, 3)
     values = b"".join(number(feature(n, c), dtype) for n in range(NODES) for c in range(stride))
     x = ctypes.create_string_buffer(values, len(values) + 64)
@@ -146,7 +145,7 @@ def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str)
 
 
 def main(path: str, kind: str, dtype: str) -> str | None:
-    """What is wrong with a library; None if nothing is."""
+    """Return the error of a library, or None."""
     table = Generated.in_dll(ctypes.CDLL(path), "onehop_generated")
     if table.job_bytes != ctypes.sizeof(Job):
         return f"a job has {table.job_bytes} bytes in place of {ctypes.sizeof(Job)}"

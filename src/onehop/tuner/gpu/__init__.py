@@ -1,1 +1,1 @@
-"""Tuning of the GPU kernels: operations, candidates, times, and the search with what belongs to it."""
+"""Tuning of the GPU kernels: operations, candidates, timing, and the search."""

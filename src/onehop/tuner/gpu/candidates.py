@@ -1,4 +1,4 @@
-"""The values worth trying for each field of a GPU plan: round the default, within what programs can hold."""
+"""The values worth trying for each field of a GPU plan: around the default, within a program's resources."""
 
 import torch
 
@@ -12,29 +12,29 @@ from onehop.tuner.candidates import Axes
 from onehop.tuner.operations import Operation
 
 _WARP = 32
-# A thread has 255 registers of 32 bits at most, and a tile is not all that it has to hold.
+# A thread has 255 registers of 32 bits at most, and a tile is not all that they hold.
 _MOST_NUMBERS = 128
-# What a load instruction takes at most, in bytes: narrower tiles waste it.
+# Bytes of the widest load instruction: narrower tiles waste it.
 _LOAD_BYTES = 16
 _MOST_LANES = 64
 _WARPS = (1, 2, 4, 8)
 _STAGES = (1, 2, 3, 4)
 _SPLITS = (128, 256, 512, 1024, 4096)
-# Every piece of a row is short then: the mapping by feature.
+# Then every piece of a row is short: the mapping by feature.
 _ALL_SHORT = max(_SPLITS)
-# Orders do not pay where the GPU's cache holds x, or on graphs too small to notice.
+# Orders do not pay where the GPU's cache holds x, or on small graphs.
 _LEAST_ORDERED_EDGES = 1 << 15
 _ORDERS = ("community", "rcm", "degree")
 _SUM, _ATTENTIONS = "sum", ("attention", "attention_grad")
 
 
 def start(graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype) -> TritonPlan:
-    """The default plan, where every search begins."""
+    """The default plan, where every search starts."""
     return TritonBackend.default_for(graph, operation.name, operation.transposed, width, heads, dtype)
 
 
 def cache_bytes(device: torch.device) -> int:
-    """Of the cache that all of a GPU shares; 0 where there is no GPU."""
+    """Size of the cache that all of a GPU shares; 0 where there is no GPU."""
     if device.type != "cuda":
         return 0
     return int(torch.cuda.get_device_properties(device).L2_cache_size)
@@ -43,15 +43,15 @@ def cache_bytes(device: torch.device) -> int:
 def axes(
     graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype, cache_bytes: int
 ) -> Axes:
-    """For each field that matters here the values to try, those with most at stake first.
+    """For each field that matters here, the values to try; the most influential fields first.
 
     Args:
         graph: The graph.
         operation: One of its directions.
         width: Columns of all heads together.
-        heads: How many heads share them.
-        dtype: Of the features.
-        cache_bytes: Of the cache that all of the GPU shares; 0 where it is unknown.
+        heads: Number of heads that share them.
+        dtype: Dtype of the features.
+        cache_bytes: Size of the cache that all of the GPU shares; 0 where it is unknown.
     """
     default = start(graph, operation, width, heads, dtype)
     sources = graph.num_dst if operation.transposed else graph.num_src
@@ -71,13 +71,13 @@ def axes(
 
 
 def further_starts(found: Axes, operation: Operation, width: int, heads: int) -> list[TritonPlan]:
-    """Where a search begins besides the default: tiles that suit the kernels do not suit blocks.
+    """Further starting points of a search: tiles that suit the kernels do not suit blocks.
 
     Args:
         found: The values to try, by field.
-        operation: What they are for.
+        operation: The operation that they are for.
         width: Columns of all heads together.
-        heads: How many heads share them.
+        heads: Number of heads that share them.
     """
     if "blocks" not in found.get("variant", ()):
         return []
@@ -87,7 +87,7 @@ def further_starts(found: Axes, operation: Operation, width: int, heads: int) ->
 def _variants(
     graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype
 ) -> tuple[str, ...]:
-    """Who can run an operation; blocks only where gathered rows serve enough edges."""
+    """The implementations of an operation; blocks only where gathered rows serve enough edges."""
     found = ["kernels"]
     if operation.name == _SUM:
         found.append("torch_csr")
@@ -98,7 +98,7 @@ def _variants(
 
 
 def holds(plan: TritonPlan, width: int) -> bool:
-    """Whether threads can hold the plan's tiles in their registers."""
+    """Return whether threads can hold the plan's tiles in their registers."""
     lanes = max(plan.rows_per_program, plan.block_edges)
     numbers = lanes * min(plan.block_features, power_of_two(width))
     return numbers <= _MOST_NUMBERS * _WARP * plan.num_warps

@@ -1,13 +1,13 @@
-"""What can be tuned on a GPU: each operation as a call on random operands, with the plan given."""
+"""The operations that can be tuned on a GPU: each a call on random operands, with the plan given."""
 
 from onehop.calls import Rule
 from onehop.tuner import calls
 from onehop.tuner.calls import Site
 from onehop.tuner.operations import Operation, check
 
-# What `tune` calls them.
+# Values of ``op`` in `tune`.
 OPS = ("aggregate", "sddmm", "edge_softmax", "attention", "gat", "gatv2")
-# The variant comes last: torch's own heeds none of the others, and blocks only some.
+# The variant comes last: torch's uses none of the other fields, and blocks only some.
 FIELDS = (
     "ordering",
     "short_edges",
@@ -25,7 +25,7 @@ _RULES: dict[str, Rule] = {"attention": "dot", "gat": "gat", "gatv2": "gatv2"}
 
 
 def operations(op: str, reduce: str, backward: bool, site: Site) -> tuple[Operation, ...]:
-    """The directions that tuning ``op`` is about, forward first.
+    """The directions of tuning ``op``, forward first.
 
     The gradient of attention has a plan of its own, which both of its sweeps use.
 

@@ -1,4 +1,4 @@
-"""One search on a GPU: one direction of one operation at one width, with everything that belongs to it."""
+"""One search on a GPU: one direction of one operation at one width."""
 
 import dataclasses
 import logging
@@ -18,21 +18,20 @@ from onehop.tuner.gpu.timing import seconds_of
 from onehop.tuner.operations import Operation
 from onehop.tuner.orders import make_orders
 from onehop.tuner.proof import compared
-from onehop.tuner.report import Report
+from onehop.tuner.report import ProgressReport
 from onehop.tuner.search import Budget, Search, Steps
 
 LOGGER = logging.getLogger("onehop")
 
-# An order must pay for its making within so many runs: some hundred epochs of a model of a few layers.
+# An order must pay for itself within this many runs: some hundred epochs of a model of a few layers.
 PAYBACK_RUNS = 1000
 
 
 class GpuRun:
     """Tuning of one direction at one width.
 
-    There is no cost model: what a plan takes is known once it ran. Each run of a plan with an order is
-    charged with its share of what the order takes to make, so that an order wins only if it pays back in
-    time.
+    There is no cost model: the time of a plan is known once it ran. Each run of a plan with an order is
+    charged with its share of the time to make the order, so that an order wins only if it pays off in time.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class GpuRun:
         device: torch.device,
         free: Sequence[str],
         budget: Budget,
-        report: Report,
+        report: ProgressReport,
         before: Tuned[TritonPlan] | None,
     ) -> None:
         self.graph, self.case, self.operation, self.dtype, self.device = graph, case, operation, dtype, device
@@ -59,7 +58,7 @@ class GpuRun:
         self._ready: dict[TritonPlan, bool] = {}
 
     def search_plans(self) -> Steps[None]:
-        """Measures within the budget; stops after every measurement, and whatever else takes long."""
+        """Measures within the budget; yields after every measurement, and after every other long step."""
         graph, case = self.graph, self.case
         default = candidates.start(graph, self.operation, case.width, case.heads, self.dtype)
         call = self.operation.make(graph, case.width, self.dtype)
@@ -83,7 +82,7 @@ class GpuRun:
         yield from self.search.run([*self._earlier(), *others])
 
     def _earlier(self) -> list[TritonPlan]:
-        """Where a search that was cut short goes on: with its order only if there was time for that now."""
+        """The plan at which an interrupted search continues; with its order only if there was time for it."""
         if self.before is None:
             return []
         plan = self.before.plan
@@ -91,7 +90,7 @@ class GpuRun:
         return [plan if known else dataclasses.replace(plan, ordering="none")]
 
     def _expected(self, plan: TritonPlan) -> float:
-        """Nothing is known before a plan ran, but that some cannot be held in registers."""
+        """Predicts nothing before a plan ran, except that some plans do not fit into registers."""
         return 0.0 if candidates.holds(plan, self.case.width) else math.inf
 
     def _measure(self, call: Callable[[TritonPlan], object], plan: TritonPlan) -> float:
@@ -102,7 +101,7 @@ class GpuRun:
         return seconds_of(call, plan, self.device) + self._charge(plan)
 
     def _runs(self, call: Callable[[TritonPlan], object], plan: TritonPlan) -> bool:
-        """Compiles what the plan needs; whether the GPU has room for it."""
+        """Compiles the plan's kernels; returns whether the GPU has enough memory for it."""
         from triton.runtime.errors import OutOfResources
 
         try:
@@ -116,11 +115,11 @@ class GpuRun:
         return self.order_seconds.get(plan.ordering, 0.0) / PAYBACK_RUNS
 
     def found(self) -> Tuned[TritonPlan] | None:
-        """What is known by now; None before the search began."""
+        """The best result so far; None before the search began."""
         search = self.search
         if search is None:
             return None
-        # Without what its order is charged with; a plan that cannot run has taken no time.
+        # Without the charge for its order; a plan that cannot run has taken no time.
         settled = {
             plan: [seconds - self._charge(plan) for seconds in times]
             for plan, times in search.settled.items()
@@ -146,7 +145,7 @@ class GpuRun:
         )
 
     def _drop(self, ordering: str) -> None:
-        """Frees what plans that were tried have left with the graph; who uses one makes it anew."""
+        """Frees the data that rejected plans have left with the graph; it is rebuilt when needed."""
         with self.graph.lock:
             for key in set(self.graph.derived) - self._had:
                 del self.graph.derived[key]

@@ -1,4 +1,4 @@
-"""How long calls take on a device: on a GPU by its own clock, in the interpreter by the process's."""
+"""Times of calls on a device: on a GPU by its own clock, in the interpreter by the process's."""
 
 import math
 import time
@@ -14,7 +14,7 @@ _MOST_REPEATS = 200
 
 
 def seconds_of(call: Callable[[TritonPlan], object], plan: TritonPlan, device: torch.device) -> float:
-    """Seconds of one call of a plan, which has run before; the mean of several where calls are short."""
+    """Seconds of one call of a plan that has run before; the mean of several if calls are short."""
     once = device_seconds(lambda: call(plan), device)
     if once >= _SHORT_S:
         return once
