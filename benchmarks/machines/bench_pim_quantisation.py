@@ -18,9 +18,9 @@ from torch.nn.functional import cross_entropy, dropout
 from torch_geometric.nn import GCNConv
 
 import onehop
+from onehop import datasets
 from onehop.bench.report import write_json
 from onehop.datasets import Dataset
-from onehop.graph import files
 from onehop.machines.pim import Machine, PimPlan
 
 DTYPES = ("float32", "int32", "int16", "int8")
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    data = files.dataset(Path(os.environ["ONEHOP_DATA"]) / "cora.npz")
+    data = datasets.from_file(Path(os.environ["ONEHOP_DATA"]) / "cora.npz")
     found: dict[str, dict[str, list[float]]] = {}
     for seed in range(options.seeds):
         with onehop.patch():

@@ -6,7 +6,6 @@ from onehop import datasets
 from onehop.bench import graphs
 from onehop.bench.cases import Workload
 from onehop.errors import ArgumentError
-from onehop.graph import files
 
 GRAPH_HELP = "A file, or pyg:NAME, ogb:NAME or twin:NAME."
 
@@ -25,7 +24,7 @@ def dataset(source: str, progress: datasets.Progress | None = None) -> datasets.
             f"graph: expected a file or one of {', '.join(f'{prefix}NAME' for prefix in datasets.PREFIXES)}, "
             f"got {source!r}."
         )
-    return files.dataset(source)
+    return datasets.from_file(source)
 
 
 def training_set(source: str, progress: datasets.Progress | None = None) -> datasets.Dataset:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from onehop.errors import FileFormatError
-from onehop.graph.formats.content import as_float32
+from onehop.files.formats.content import as_float32
 
 
 def outer_numbers(path: Path, pointer: np.ndarray, entries: int, outer_count: int) -> np.ndarray:

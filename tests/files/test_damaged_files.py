@@ -13,9 +13,8 @@ import scipy.io
 import scipy.sparse
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from onehop import FileFormatError, Graph
-from onehop.graph import files
-from onehop.graph.formats import number_lines
+from onehop import FileFormatError, Graph, files
+from onehop.files.formats import number_lines
 
 from .test_files import adjacency_arrays, edges_arrays
 

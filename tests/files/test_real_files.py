@@ -6,8 +6,7 @@ import numpy as np
 import scipy.io
 import torch
 
-from onehop import Graph
-from onehop.graph import files
+from onehop import Graph, datasets, files
 
 
 def test_cora(data_folder: Path) -> None:
@@ -18,7 +17,7 @@ def test_cora(data_folder: Path) -> None:
     assert content.x.shape == (2708, 1433)
     assert set(content.x.unique().tolist()) == {0.0, 1.0}
     assert content.num_classes == 7
-    dataset = files.dataset(data_folder / "cora.npz")
+    dataset = datasets.from_file(data_folder / "cora.npz")
     assert dataset.num_edges == 10556
     assert int(dataset.train_mask.sum() + dataset.val_mask.sum() + dataset.test_mask.sum()) == 2708
     graph = Graph.load(data_folder / "cora.npz")
@@ -39,7 +38,7 @@ def test_tolokers(data_folder: Path) -> None:
     assert bool((masks.sum(dim=0) == 1).all())
     graph = Graph.load(data_folder / "tolokers.npz")
     assert torch.equal(graph.in_degrees, graph.out_degrees)
-    dataset = files.dataset(data_folder / "tolokers.npz", split=3)
+    dataset = datasets.from_file(data_folder / "tolokers.npz", split=3)
     assert torch.equal(dataset.train_mask, content.train_masks[3])
     assert dataset.num_edges == 2 * 519000
 
@@ -55,7 +54,7 @@ def test_cornell5(data_folder: Path) -> None:
     # One feature at most for each of the six columns.
     assert content.x.sum(dim=1).max() <= 6
     assert content.x.sum(dim=0).min() >= 10
-    dataset = files.dataset(data_folder / "cornell5.mat")
+    dataset = datasets.from_file(data_folder / "cornell5.mat")
     assert dataset.num_edges == 1581554
     parts = dataset.train_mask | dataset.val_mask | dataset.test_mask
     assert torch.equal(parts, content.y >= 0)

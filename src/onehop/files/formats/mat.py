@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from onehop.errors import FileFormatError
-from onehop.graph.formats.compressed import outer_numbers, weights_from
-from onehop.graph.formats.content import FileContent, edges_from
-from onehop.graph.formats.matlab import Sparse, read_arrays
+from onehop.files.formats.compressed import outer_numbers, weights_from
+from onehop.files.formats.content import FileContent, edges_from
+from onehop.files.formats.matlab import Sparse, read_arrays
 
 _LABEL_COLUMN = 1
 # A value that fewer nodes have gets no feature: of the high schools, most are one student's.

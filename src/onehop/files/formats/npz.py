@@ -21,10 +21,10 @@ import numpy as np
 import torch
 
 from onehop import config
-from onehop.datasets import undirected
 from onehop.errors import FileFormatError
-from onehop.graph.formats.compressed import outer_numbers, weights_from
-from onehop.graph.formats.content import FileContent, edges_from, features_from, labels_from, masks_from
+from onehop.files.formats.compressed import outer_numbers, weights_from
+from onehop.files.formats.content import FileContent, edges_from, features_from, labels_from, masks_from
+from onehop.graph.edges import undirected
 
 # What numpy and zipfile raise over damaged files.
 _DAMAGE = (ValueError, OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)

@@ -10,9 +10,8 @@ import scipy.sparse
 import torch
 from hypothesis import given, strategies as st
 
-from onehop import ArgumentError, Graph
-from onehop.graph import files
-from onehop.graph.formats import number_lines
+from onehop import ArgumentError, Graph, datasets, files
+from onehop.files.formats import number_lines
 
 EDGES = [[2, 0, 2, 1], [1, 0, 1, 3]]
 
@@ -277,36 +276,36 @@ def test_graphs_are_loaded_from_files(tmp_path: Path) -> None:
 def test_a_data_set_from_a_file_goes_both_ways_and_is_split(tmp_path: Path) -> None:
     path = tmp_path / "attributes.npz"
     np.savez(path, **adjacency_arrays())
-    dataset = files.dataset(path)
+    dataset = datasets.from_file(path)
     assert dataset.name == "attributes.npz"
     assert dataset.edge_index.t().tolist() == [[0, 1], [0, 2], [1, 0], [2, 0]]
     masks = torch.stack([dataset.train_mask, dataset.val_mask, dataset.test_mask])
     assert masks.sum(dim=0).tolist() == [1, 1, 1]
     assert masks.sum(dim=1).tolist() == [2, 0, 1]
-    again = files.dataset(path)
+    again = datasets.from_file(path)
     assert torch.equal(again.train_mask, dataset.train_mask)
 
 
 def test_a_split_of_the_file_is_chosen(tmp_path: Path) -> None:
     path = tmp_path / "edges.npz"
     np.savez(path, **edges_arrays())
-    assert files.dataset(path).train_mask.tolist() == [True, False, False, False]
-    assert files.dataset(path, split=1).train_mask.tolist() == [False, True, False, False]
+    assert datasets.from_file(path).train_mask.tolist() == [True, False, False, False]
+    assert datasets.from_file(path, split=1).train_mask.tolist() == [False, True, False, False]
     with pytest.raises(ArgumentError, match=r"split: .* has 2 \(from 0\), got 2"):
-        files.dataset(path, split=2)
+        datasets.from_file(path, split=2)
 
 
 def test_nodes_without_a_label_belong_to_no_part(tmp_path: Path) -> None:
     path = tmp_path / "labels.npz"
     np.savez(path, edges=np.array([[0, 1], [2, 3]]), node_labels=np.array([0, -1, 1, 0]))
-    dataset = files.dataset(path)
+    dataset = datasets.from_file(path)
     assert (dataset.train_mask | dataset.val_mask | dataset.test_mask).tolist() == [True, False, True, True]
 
 
 def test_a_data_set_without_labels_has_no_split(tmp_path: Path) -> None:
     path = tmp_path / "edges.txt"
     path.write_text("0 1\n")
-    dataset = files.dataset(path)
+    dataset = datasets.from_file(path)
     assert (dataset.x, dataset.y, dataset.train_mask, dataset.num_classes) == (None, None, None, 0)
 
 
@@ -314,7 +313,7 @@ def test_a_bipartite_file_is_no_data_set(tmp_path: Path, matrix: scipy.sparse.co
     path = tmp_path / "matrix.npz"
     scipy.sparse.save_npz(path, matrix)
     with pytest.raises(ArgumentError, match="bipartite"):
-        files.dataset(path)
+        datasets.from_file(path)
 
 
 def test_a_matrix_without_entries_is_a_graph_without_edges(tmp_path: Path) -> None:
@@ -322,7 +321,7 @@ def test_a_matrix_without_entries_is_a_graph_without_edges(tmp_path: Path) -> No
         path = tmp_path / f"{kind}.npz"
         scipy.sparse.save_npz(path, scipy.sparse.coo_array((3, 3)).asformat(kind))
         assert files.read(path).edge_index.shape == (2, 0)
-        dataset = files.dataset(path)
+        dataset = datasets.from_file(path)
         assert (dataset.num_nodes, dataset.num_edges) == (3, 0)
     path = tmp_path / "empty.mtx"
     path.write_text("%%MatrixMarket matrix coordinate pattern general\n% nothing\n2 3 0\n")

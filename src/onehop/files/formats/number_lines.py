@@ -15,8 +15,8 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from onehop.errors import FileFormatError
+from onehop.files.formats.content import as_float32
 from onehop.graph.build import MOST_NODES
-from onehop.graph.formats.content import as_float32
 
 _BLOCK_BYTES = 1 << 22
 _LONGEST_LINE_BYTES = 1 << 20

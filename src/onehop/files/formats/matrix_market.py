@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from onehop.errors import FileFormatError
+from onehop.files.formats import number_lines
+from onehop.files.formats.content import FileContent, check_count, edges_from
 from onehop.graph.build import MOST_NODES
-from onehop.graph.formats import number_lines
-from onehop.graph.formats.content import FileContent, check_count, edges_from
 
 _FIELDS = ("real", "double", "integer", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")

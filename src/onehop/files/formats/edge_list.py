@@ -1,6 +1,6 @@
 """Lists of edges as text: one edge a line, source and destination and perhaps a weight.
 
-The first line may be a header. :mod:`onehop.graph.formats.number_lines` says what else lines may be.
+The first line may be a header. :mod:`onehop.files.formats.number_lines` says what else lines may be.
 """
 
 import re
@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from onehop.errors import FileFormatError
-from onehop.graph.formats import number_lines
-from onehop.graph.formats.content import FileContent, edges_from
+from onehop.files.formats import number_lines
+from onehop.files.formats.content import FileContent, edges_from
 
 _HEADER_FIELD = re.compile(r"[A-Za-z_\"'][^,\t]*")
 
