@@ -121,7 +121,7 @@ $(MADE)/venv:
 # What the project needs, at the tested versions; the project itself comes after, so that changed C++ leaves
 # these alone. A developer's environment holds all that the demo needs.
 $(MADE)/develop: EXTRAS := build test lint bench
-$(MADE)/demo: EXTRAS := build pyg
+$(MADE)/demo: EXTRAS := build cli pyg
 $(MADE)/develop $(MADE)/demo: $(MADE)/venv pyproject.toml constraints.txt scripts/requirements.py
 	$(call say,installing what onehop needs ($(EXTRAS)); PyTorch is large)
 	$(BIN)/python scripts/requirements.py $(EXTRAS) > $(MADE)/requirements.txt
