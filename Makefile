@@ -67,7 +67,7 @@ mutants: $(MADE)/develop $(MADE)/onehop $(MADE)/mutants  ## change one line at a
 
 gpu-check: $(MADE)/develop $(MADE)/onehop  ## compile every GPU kernel for four GPUs, without one (3 minutes)
 	$(call say,kernels compiled ahead of time)
-	TRITON_CACHE_DIR=build/triton $(BIN)/python -m onehop.bench.gpu.check --json build/gpu-check.json $(ARGS)
+	TRITON_CACHE_DIR=build/triton $(BIN)/python -m benchmarks.gpu.check --json build/gpu-check.json $(ARGS)
 
 lint: $(MADE)/develop $(MADE)/onehop  ## formatting, style, types, import arrows
 	$(call say,ruff)

@@ -6,12 +6,12 @@ import json
 import pytest
 import torch
 
+from benchmarks.gpu import order_study, plans_run, tuned_plans
+from benchmarks.gpu.correctness import Verdict
+from benchmarks.gpu.graphs import graph_of
+from benchmarks.gpu.order_study import OrderFigures
+from benchmarks.gpu.tuned_plans import TunedFigures
 from onehop import ArgumentError
-from onehop.bench.gpu import order_study, plans_run, tuned_plans
-from onehop.bench.gpu.correctness import Verdict
-from onehop.bench.gpu.graphs import graph_of
-from onehop.bench.gpu.order_study import OrderFigures
-from onehop.bench.gpu.tuned_plans import TunedFigures
 from onehop.kernels.triton import availability
 from onehop.plans import TritonPlan, gpu_tuned
 from onehop.plans.cases import GpuCase

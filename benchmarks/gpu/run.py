@@ -1,4 +1,4 @@
-"""Checks and measures the GPU kernels: ``python benchmarks/gpu.py``.
+"""Checks and measures the GPU kernels: ``python -m benchmarks.gpu``.
 
 Everything is generated on the spot. What was done when the time is over is written down; what was not is
 named.
@@ -12,18 +12,18 @@ from pathlib import Path
 
 import torch
 
-from onehop.bench.gpu import report
-from onehop.bench.gpu.correctness import Verdict, hostile_edges, judge_all
-from onehop.bench.gpu.graphs import GRAPHS, edge_index_of
-from onehop.bench.gpu.grid import Case, grid
-from onehop.bench.gpu.measure import copy_bytes_per_s, measure
-from onehop.bench.gpu.operators import OPERATORS, Size
-from onehop.bench.gpu.peers import Peers
-from onehop.bench.gpu.report import CaseFigures
-from onehop.bench.report import write_json
+from benchmarks.gpu import report
+from benchmarks.gpu.correctness import Verdict
+from benchmarks.gpu.graphs import GRAPHS, edge_index_of
+from benchmarks.gpu.grid import Case, grid
+from benchmarks.gpu.measure import copy_bytes_per_s, measure
+from benchmarks.gpu.operators import OPERATORS, Size
+from benchmarks.gpu.options import DTYPES, checked, parser
+from benchmarks.gpu.peers import Peers
+from benchmarks.gpu.report import CaseFigures
+from onehop.bench.results import write_json
 from onehop.kernels.triton import availability
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _MEASURED = ("gatv2", "attention", "sum", "max", "gat", "attention-blocks", "sum-blocks")
 # Without a GPU: what the interpreter can do in a few seconds.
 _SMALL_COPY = 1 << 20
@@ -39,14 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     begin = time.monotonic()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    verdicts = judge_all(*hostile_edges(device, chosen.hub), [_DTYPES[name] for name in chosen.dtypes])
-    wrong = [verdict for verdict in verdicts if not verdict.passes]
-    for verdict in wrong:
-        sys.stdout.write(
-            f"wrong: {verdict.operator} {verdict.dtype}, {verdict.of}: error {verdict.error:.2g}, "
-            f"allowed {verdict.allowed:.2g}\n"
-        )
-    sys.stdout.write(f"{len(verdicts) - len(wrong)} of {len(verdicts)} results and gradients are right.\n")
+    verdicts = checked(device, chosen.hub, chosen.dtypes)
+    wrong = any(not verdict.passes for verdict in verdicts)
     speed = copy_bytes_per_s(device, _SMALL_COPY) if device.type == "cpu" else copy_bytes_per_s(device)
     cases: list[CaseFigures] = []
     left_out: list[str] = []
@@ -71,15 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Check and measure the GPU kernels of onehop.")
-    parser.add_argument("--out", type=Path, default=Path("build/gpu"), help="folder of results")
-    parser.add_argument("--minutes", type=float, default=8.0, help="no case is begun after so long")
-    parser.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
-    parser.add_argument("--operators", nargs="+", choices=list(OPERATORS), default=list(_MEASURED))
-    parser.add_argument("--dtypes", nargs="+", choices=list(_DTYPES), default=["float32", "bfloat16"])
-    parser.add_argument("--scale", type=float, default=1.0, help="multiplies nodes and edges of the graphs")
-    parser.add_argument("--hub", type=int, default=2000, help="edges of the hub in the check")
-    return parser
+    made = parser("Check and measure the GPU kernels of onehop.", "benchmarks.gpu")
+    made.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
+    made.add_argument("--operators", nargs="+", choices=list(OPERATORS), default=list(_MEASURED))
+    return made
 
 
 def _figures(
@@ -97,7 +86,7 @@ def _figures(
 
 
 def _figures_of(case: Case, peers: Peers, device: torch.device, speed: float) -> CaseFigures:
-    operator, dtype = OPERATORS[case.operator], _DTYPES[case.dtype]
+    operator, dtype = OPERATORS[case.operator], DTYPES[case.dtype]
     size = Size(peers.nodes, peers.graph.num_edges, case.heads, case.width)
     floor = None if operator.floor is None else operator.floor(size, dtype.itemsize)
     return CaseFigures(

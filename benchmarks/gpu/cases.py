@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from benchmarks.gpu.attention_cases import attention_calls
+from benchmarks.gpu.block_cases import block_calls
 from onehop.backends.triton import TritonBackend
-from onehop.bench.gpu.attention_cases import attention_calls
-from onehop.bench.gpu.block_cases import block_calls
 from onehop.graph import Graph
 
 Call = Callable[[], Any]

@@ -1,4 +1,4 @@
-"""How many bytes attention has to move, forward and backward; see :mod:`onehop.bench.gpu.floors`.
+"""How many bytes attention has to move, forward and backward; see :mod:`benchmarks.gpu.floors`.
 
 Only what is read or written for every edge or node is counted; ``att`` and its like are not. Per edge, a
 sweep reads its index, and what it gathers. The sweep over sources gathers two numbers a head besides rows:
@@ -7,7 +7,7 @@ the logarithm of the sum of exponentials, and grad . out.
 
 from dataclasses import dataclass
 
-from onehop.bench.gpu.floors import Floor
+from benchmarks.gpu.floors import Floor
 from onehop.kernels.attention_operands import Rule
 
 _INDEX = 4

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onehop.bench import sampled_reads
+from benchmarks.machines import sampled_reads
 from onehop.datasets.block_model import BlockModel
 from onehop.datasets.implicit_graph import ImplicitGraph
 

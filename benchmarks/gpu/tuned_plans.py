@@ -1,4 +1,4 @@
-"""How far the untuned plans are from the tuned ones: the part "tuned" of ``benchmarks/gpu.py``."""
+"""How far the untuned plans are from the tuned ones: the part "tuned" of ``python -m benchmarks.gpu``."""
 
 import statistics
 import time
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onehop.bench.gpu.graphs import graph_of
+from benchmarks.gpu.graphs import graph_of
 from onehop.plans.entry import Tuned
 from onehop.tuner import tune
 

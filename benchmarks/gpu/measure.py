@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from onehop.bench.gpu.operators import Inputs, Operator, Size
-from onehop.bench.gpu.peers import Call, Peers
+from benchmarks.gpu.operators import Inputs, Operator, Size
+from benchmarks.gpu.peers import Call, Peers
 from onehop.bench.timing import Times
 from onehop.tuner.gpu.timing import device_seconds
 

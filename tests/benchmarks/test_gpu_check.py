@@ -14,14 +14,15 @@ pytestmark = pytest.mark.skipif(
     availability.not_installed() is not None, reason="there is no triton to compile the kernels"
 )
 
-CACHE = Path(__file__).parents[2] / "build" / "triton"
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / "build" / "triton"
 # One program with 64 rows of 256 numbers in 32 threads: far more than there are registers.
 TOO_MUCH = """
 import sys, torch, onehop
 from onehop.backends.triton import TritonBackend
-from onehop.bench.gpu.check import faults
-from onehop.bench.gpu.compiled import compile_launch
-from onehop.bench.gpu.launches import launches_of
+from benchmarks.gpu.check import faults
+from benchmarks.gpu.compiled import compile_launch
+from benchmarks.gpu.launches import launches_of
 from onehop.plans import TritonPlan
 
 plan = TritonPlan(short_edges=0, block_edges=64, block_features=256, num_warps=1)
@@ -36,10 +37,10 @@ print(*faults(launch, compile_launch(launch, "sm_90")))
 NO_MATRIX = """
 import torch
 from dataclasses import replace
-from onehop.bench.gpu.block_cases import block_calls
-from onehop.bench.gpu.check import faults
-from onehop.bench.gpu.compiled import compile_launch
-from onehop.bench.gpu.launches import launches_of
+from benchmarks.gpu.block_cases import block_calls
+from benchmarks.gpu.check import faults
+from benchmarks.gpu.compiled import compile_launch
+from benchmarks.gpu.launches import launches_of
 
 launch = launches_of(*block_calls(torch.float16))[0]
 usage = compile_launch(launch, "sm_90")
@@ -51,10 +52,10 @@ NUMBERED_IN_64_BITS = """
 import onehop.kernels.triton.work as work
 work._NARROW_EDGES = 0
 import torch
-from onehop.bench.gpu import cases
-from onehop.bench.gpu.check import faults
-from onehop.bench.gpu.compiled import compile_launch
-from onehop.bench.gpu.launches import launches_of
+from benchmarks.gpu import cases
+from benchmarks.gpu.check import faults
+from benchmarks.gpu.compiled import compile_launch
+from benchmarks.gpu.launches import launches_of
 
 launches = launches_of(*cases.aggregate_calls(cases.graph_of_degree(80), 64, torch.float32))
 types = {dict(launch.signature)["items"].begin for launch in launches}
@@ -68,9 +69,9 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
 from triton.runtime.jit import JITFunction, create_function_from_signature
-from onehop.bench.gpu import cases
-from onehop.bench.gpu.block_cases import block_calls
-from onehop.bench.gpu.launches import launches_of
+from benchmarks.gpu import cases
+from benchmarks.gpu.block_cases import block_calls
+from benchmarks.gpu.launches import launches_of
 
 backend = make_backend(GPUTarget("cuda", 90, 32))
 expected = {}
@@ -96,7 +97,7 @@ def compiling(*command):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(CACHE)}
     return subprocess.run(
-        [sys.executable, *command], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
 
 
@@ -104,7 +105,7 @@ def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
     """One dtype for one GPU; ``make gpu-check`` does them all."""
     table = tmp_path / "table.json"
     options = ("--dtypes", "bfloat16", "--targets", "sm_90", "--json", str(table))
-    done = compiling("-m", "onehop.bench.gpu.check", *options)
+    done = compiling("-m", "benchmarks.gpu.check", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     kernels = json.loads(table.read_text())["kernels"]
     assert {each["target"] for each in kernels} == {"sm_90"}

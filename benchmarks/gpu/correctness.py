@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from benchmarks.gpu.operators import OPERATORS, Inputs, Operator, Size
 from onehop import Graph
-from onehop.bench.gpu.operators import OPERATORS, Inputs, Operator, Size
 
 # A result may err so many times as much as the naive computation of the same precision, and by so many of
 # the smallest differences that its dtype knows around 1.

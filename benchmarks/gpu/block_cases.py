@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.gpu.attention_cases import attention_operands
 from onehop.backends.triton import TritonBackend
-from onehop.bench.gpu.attention_cases import attention_operands
 from onehop.graph import Graph
 from onehop.kernels.triton.blocks import DTYPES
 from onehop.plans.triton_blocks import default_blocks_plan

@@ -1,12 +1,12 @@
-"""How many bytes sums and attention move over windows of 16 rows; see :mod:`onehop.bench.gpu.floors`.
+"""How many bytes sums and attention move over windows of 16 rows; see :mod:`benchmarks.gpu.floors`.
 
 A gathered row is read once for every column of a window, of which there are C, at most as many as edges. A
 column takes 4 bytes for its source and 2 for its rows; where something goes with an edge, 4 more, and 4 for
 every edge's number. Attention reads all of these once for each head.
 """
 
-from onehop.bench.gpu.attention_floors import AttentionShape
-from onehop.bench.gpu.floors import Floor, Shape
+from benchmarks.gpu.attention_floors import AttentionShape
+from benchmarks.gpu.floors import Floor, Shape
 
 _COLUMN = 4 + 2
 _FIRST_EDGE = 4

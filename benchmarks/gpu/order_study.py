@@ -1,4 +1,4 @@
-"""What orders of rows are worth to either mapping: the part "orders" of ``benchmarks/gpu.py``.
+"""What orders of rows are worth to either mapping: the part "orders" of ``python -m benchmarks.gpu``.
 
 "On Efficient Scaling of GNNs via IO-Aware Layers Implementations" (2026) finds that kernels that are parallel
 over neighbours gain from an order more consistently than those parallel over features.
@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.gpu.graphs import graph_of
 from onehop.backends.triton import TritonBackend
-from onehop.bench.gpu.graphs import graph_of
 from onehop.graph import Graph, metis
 from onehop.graph.reorder import row_order
 from onehop.plans import TritonPlan

@@ -1,4 +1,4 @@
-"""What plans do on a GPU: ``python benchmarks/gpu.py tuned`` and ``python benchmarks/gpu.py orders``.
+"""What plans do on a GPU: ``python -m benchmarks.gpu tuned`` and ``python -m benchmarks.gpu orders``.
 
 Results are checked first; what was done when the time is over is written down, what was not is named.
 """
@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 
-from onehop.bench.gpu import order_study, tuned_plans
-from onehop.bench.gpu.correctness import hostile_edges, judge_all
-from onehop.bench.report import write_json
+from benchmarks.gpu import order_study, tuned_plans
+from benchmarks.gpu.options import DTYPES, checked, parser
+from onehop.bench.results import write_json
 from onehop.kernels.triton import availability
 
 PARTS = ("tuned", "orders")
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # Heads and width of each; reductions see H * D columns.
 _SIZES = ((4, 64), (1, 64))
 # Random graphs have no communities for an order to find; twins have, and roads have neighbours.
@@ -41,11 +40,9 @@ def main(part: str, arguments: Sequence[str] | None = None) -> int:
         return 2
     deadline = time.monotonic() + 60 * chosen.minutes
     device = availability.current()
-    dtypes = [_DTYPES[name] for name in chosen.dtypes]
-    verdicts = judge_all(*hostile_edges(device, chosen.hub), dtypes)
-    wrong = [verdict for verdict in verdicts if not verdict.passes]
-    sys.stdout.write(f"{len(verdicts) - len(wrong)} of {len(verdicts)} results and gradients are right.\n")
-    if wrong:
+    dtypes = [DTYPES[name] for name in chosen.dtypes]
+    verdicts = checked(device, chosen.hub, chosen.dtypes)
+    if any(not verdict.passes for verdict in verdicts):
         return 1
     chosen.out.mkdir(parents=True, exist_ok=True)
     table = tuned_plans.table if part == "tuned" else order_study.table
@@ -82,17 +79,12 @@ def _figures(
 
 def _parser(part: str) -> argparse.ArgumentParser:
     what = "untuned plans with tuned ones" if part == "tuned" else "orders of rows, for either mapping"
-    parser = argparse.ArgumentParser(prog=f"gpu.py {part}", description=f"Compare {what} on a GPU.")
-    parser.add_argument("--out", type=Path, default=Path("build/gpu"), help="folder of results")
-    parser.add_argument("--minutes", type=float, default=8.0, help="no case is begun after so long")
-    parser.add_argument("--graphs", nargs="+", default=_GRAPHS[part], help="the benchmark's, or twin:NAME")
-    parser.add_argument("--operators", nargs="+", choices=_OPERATORS[part], default=_OPERATORS[part])
-    parser.add_argument("--dtypes", nargs="+", choices=list(_DTYPES), default=["float32", "bfloat16"])
-    parser.add_argument("--scale", type=float, default=1.0, help="multiplies nodes and edges of the graphs")
-    parser.add_argument("--hub", type=int, default=2000, help="edges of the hub in the check")
+    made = parser(f"Compare {what} on a GPU.", f"benchmarks.gpu {part}")
+    made.add_argument("--graphs", nargs="+", default=_GRAPHS[part], help="the benchmark's, or twin:NAME")
+    made.add_argument("--operators", nargs="+", choices=_OPERATORS[part], default=_OPERATORS[part])
     if part == "tuned":
-        parser.add_argument("--budget", type=float, help="seconds for tuning a case; by default the tuner's")
-    return parser
+        made.add_argument("--budget", type=float, help="seconds for tuning a case; by default the tuner's")
+    return made
 
 
 def _write(

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
-from onehop.bench.gpu.operators import Inputs
+from benchmarks.gpu.operators import Inputs
 from onehop.bench.peers.base import import_reason
 from onehop.bench.peers.dgl import help_import
 
@@ -111,7 +111,7 @@ def _weighed(graph: Any, x: Tensor, scores: Tensor) -> Tensor:
     return out
 
 
-# By the names of onehop.bench.gpu.operators.OPERATORS, all of which but variants DGL has.
+# By the names of benchmarks.gpu.operators.OPERATORS, all of which but variants DGL has.
 OPERATORS: dict[str, Callable[[Any, Inputs], Tensor]] = {
     "sum": _sum,
     "weighted-sum": _weighted_sum,

@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 import torch
 
-from onehop.bench.gpu.operators import OPERATORS
+from benchmarks.gpu.operators import OPERATORS
 from onehop.kernels.triton.blocks import MOST_HEAD_WIDTH
 
 # (heads, width of each). The first of each operator is measured on every graph before any other.

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.gpu import dgl_calls, turbo_gnn_calls
+from benchmarks.gpu.operators import OPERATORS, VARIANT_OF, Inputs, Operator
 from onehop import Graph
-from onehop.bench.gpu import dgl_calls, turbo_gnn_calls
-from onehop.bench.gpu.operators import OPERATORS, VARIANT_OF, Inputs, Operator
 from onehop.bench.peers.base import beta_warnings_ignored, import_reason
 from onehop.kernels import torch_csr
 

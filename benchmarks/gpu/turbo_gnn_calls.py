@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.bench.gpu.operators import Inputs
+from benchmarks.gpu.operators import Inputs
 from onehop.bench.peers.base import import_reason
 
 Call = Callable[[Inputs], Tensor]
-# By the names of onehop.bench.gpu.operators.OPERATORS.
+# By the names of benchmarks.gpu.operators.OPERATORS.
 OPERATORS = ("sum", "mean", "max", "min", "gatv2", "attention")
 # cuSPARSE chooses its algorithm; threads of the kernel that makes edge weights.
 _ALGORITHM, _THREADS = -1, 256

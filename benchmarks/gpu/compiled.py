@@ -11,7 +11,7 @@ from pathlib import Path
 import triton
 from triton.backends.compiler import GPUTarget
 
-from onehop.bench.gpu.launches import Launch
+from benchmarks.gpu.launches import Launch
 from onehop.errors import OnehopError
 
 # Name -> what triton calls it.

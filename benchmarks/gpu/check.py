@@ -1,4 +1,4 @@
-"""``python -m onehop.bench.gpu.check``: compiles every GPU kernel for every target, and judges it.
+"""``python -m benchmarks.gpu.check``: compiles every GPU kernel for every target, and judges it.
 
 It needs no GPU.
 
@@ -7,8 +7,6 @@ and rows of features are loaded 16 bytes at a time where their length allows; on
 tensor cores.
 """
 
-import argparse
-import json
 import math
 import multiprocessing
 import os
@@ -16,15 +14,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 import triton
 
-from onehop.bench.gpu import cases
-from onehop.bench.gpu.compiled import TARGETS, Usage, compile_launch
-from onehop.bench.gpu.launches import Launch, launches_of
+from benchmarks.gpu import cases
+from benchmarks.gpu.compiled import TARGETS, Usage, compile_launch
+from benchmarks.gpu.launches import Launch, launches_of
+from onehop.bench import command
 
 # Threads of a warp -> registers of a thread. With more, fewer than 16 warps of 32 fit one of NVIDIA's
 # multiprocessors (65,536 registers), fewer than 12 of 64 one of AMD's compute units (131,072).
@@ -122,15 +120,12 @@ def _job(number: int, target: str) -> Usage:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints a table, writes JSON, and returns 1 where something is wrong."""
-    parser = argparse.ArgumentParser(
-        description="Compile every GPU kernel for every target and judge the code."
-    )
-    parser.add_argument("--json", type=Path, help="where the table goes")
+    parser = command.parser("Compile every GPU kernel for every target and judge the code.")
     parser.add_argument("--targets", nargs="+", choices=list(TARGETS), default=list(TARGETS))
     dtypes = {str(dtype).removeprefix("torch."): dtype for dtype in cases.DTYPES}
     parser.add_argument("--dtypes", nargs="+", choices=list(dtypes), default=list(dtypes))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    chosen = parser.parse_args(arguments)
+    chosen = command.read(parser, arguments)
     begin = time.perf_counter()
     found = check_all([dtypes[name] for name in chosen.dtypes], chosen.targets, chosen.processes)
     seconds = time.perf_counter() - begin
@@ -141,14 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{len(found)} kernels compiled by triton {triton.__version__} for {', '.join(chosen.targets)} "
         f"in {seconds:.0f} s; {len(faulty)} with faults\n"
     )
-    if chosen.json is not None:
-        table = {
-            "triton": triton.__version__,
-            "seconds": seconds,
-            "kernels": [each.to_dict() for each in found],
-        }
-        chosen.json.parent.mkdir(parents=True, exist_ok=True)
-        chosen.json.write_text(json.dumps(table, indent=1) + "\n")
+    kernels = [each.to_dict() for each in found]
+    command.write(chosen, "gpu check", {"triton": triton.__version__, "seconds": seconds, "kernels": kernels})
     return 1 if faulty or not found else 0
 
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 import onehop
+from benchmarks.gpu import block_calls
+from benchmarks.gpu.attention_floors import AttentionShape, attention_floor
+from benchmarks.gpu.floors import Floor, Shape, extremum_floor, sum_floor
 from onehop import Graph, reference
-from onehop.bench.gpu import block_calls
-from onehop.bench.gpu.attention_floors import AttentionShape, attention_floor
-from onehop.bench.gpu.floors import Floor, Shape, extremum_floor, sum_floor
 from onehop.kernels.attention_operands import Rule
 
 Inputs = dict[str, Tensor]
@@ -116,7 +116,7 @@ def _floor_of(rule: Rule) -> Callable[[Size, int], Floor]:
     return floor
 
 
-# Of onehop.bench.gpu.graphs: where many edges share a source with their neighbours.
+# Of benchmarks.gpu.graphs: where many edges share a source with their neighbours.
 _DENSE = ("tolokers-2", "hm-prices")
 # What is measured beside an operator that is another's variant.
 VARIANT_OF = {"sum-blocks": "sum", "attention-blocks": "attention"}

@@ -7,9 +7,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from onehop.bench.gpu.correctness import Verdict
-from onehop.bench.gpu.grid import Case
-from onehop.bench.gpu.measure import Measured
+from benchmarks.gpu.correctness import Verdict
+from benchmarks.gpu.grid import Case
+from benchmarks.gpu.measure import Measured
 from onehop.bench.plots import BLUE, ORANGE
 
 _OURS = "onehop"
