@@ -117,6 +117,8 @@ def main() -> None:
     results = [
         measure(case, options.rounds) for case in read_cases() if any(part in case.name for part in parts)
     ]
+    if not results:
+        parser.error(f"--cases: no case has any of {options.cases} in its name.")
     reads = [r for r in results if r["closed_within"] is not None]
     writes = [r for r in results if r["closed_within"] is None]
     summary = {

@@ -12,6 +12,7 @@ import torch
 
 from onehop.bench.lists import names as names, numbers
 from onehop.bench.results import write_json
+from onehop.errors import ArgumentError
 
 
 def parser(
@@ -44,9 +45,9 @@ def integers(text: str) -> list[int]:
         argparse.ArgumentTypeError: An entry is no positive number, or there are none.
     """
     try:
-        return numbers("list", text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+        return numbers("", text)
+    except ArgumentError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix(": ")) from error
 
 
 def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
