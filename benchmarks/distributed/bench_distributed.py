@@ -137,9 +137,9 @@ def launch(processes: int, alone: bool) -> list[dict]:
         "OMP_NUM_THREADS": "1",
         "ONEHOP_TUNED": "0",
     }
-    command = [sys.executable, __file__, *sys.argv[1:], "--worker", *(["--alone"] if alone else [])]
+    program = [sys.executable, __file__, *sys.argv[1:], "--worker", *(["--alone"] if alone else [])]
     started = [
-        subprocess.Popen(command, env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(program, env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
         for rank in range(processes)
     ]
     said = [process.communicate()[0] for process in started]

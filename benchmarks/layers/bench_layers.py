@@ -161,8 +161,8 @@ def operator(name: str, workload: Any) -> dict[str, Any]:
 
 def run(order: dict[str, Any]) -> dict[str, Any] | str:
     """What the process of one measurement says; or why there is none."""
-    command = [sys.executable, __file__, "--child", json.dumps(order)]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    program = [sys.executable, __file__, "--child", json.dumps(order)]
+    finished = subprocess.run(program, capture_output=True, text=True, check=False)
     if finished.returncode != 0:
         return (finished.stderr.strip().splitlines() or ["it ended without a word"])[-1]
     result: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])

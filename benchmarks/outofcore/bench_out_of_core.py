@@ -120,15 +120,15 @@ def control_group(limit: int) -> tuple[Path, Path] | None:
 
 def limited(limit: int, arguments: list[str]) -> tuple[dict, str, int | None]:
     """Runs the child with so much memory: what it says, how it was limited, its peak."""
-    command = [sys.executable, __file__, "--child", *arguments]
+    program = [sys.executable, __file__, "--child", *arguments]
     found = control_group(limit)
     if found is None:
-        done = subprocess.run([*command, "--limit-data", str(limit)], stdout=subprocess.PIPE, check=True)
+        done = subprocess.run([*program, "--limit-data", str(limit)], stdout=subprocess.PIPE, check=True)
         return json.loads(done.stdout), "data segment beside the libraries'", None
     group, processes = found
     try:
         # A shell that joins the group, and becomes the program.
-        joining = ["sh", "-c", f'echo $$ > {processes} && exec "$@"', "sh", *command]
+        joining = ["sh", "-c", f'echo $$ > {processes} && exec "$@"', "sh", *program]
         done = subprocess.run(joining, stdout=subprocess.PIPE, check=True)
         peak = group / "memory.max_usage_in_bytes"
         return (
