@@ -5,16 +5,16 @@ over neighbours gain from an order more consistently than those parallel over fe
 """
 
 import dataclasses
-import statistics
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
-from benchmarks.gpu.graphs import graph_of
+from benchmarks.gpu.grid import Case
 from onehop.backends.triton import TritonBackend
+from onehop.bench.timing import geometric_mean, in_turns
 from onehop.graph import Graph, metis
 from onehop.graph.reorder import row_order
 from onehop.plans import TritonPlan
@@ -75,47 +75,44 @@ class OrderFigures:
         return {**dataclasses.asdict(self), "gain": self.gain, "payback_runs": self.payback_runs}
 
 
-def study(
-    graphs: Sequence[str],
-    operators: Sequence[str],
-    dtypes: Sequence[torch.dtype],
-    sizes: Sequence[tuple[int, int]],
-    *,
-    scale: float,
-    device: torch.device,
-    deadline: float,
-) -> Iterator[tuple[str, list[OrderFigures] | None]]:
-    """Case by case, or None for one that there was no time for.
+def study(graph: Graph, case: Case, dtype: torch.dtype, device: torch.device) -> list[OrderFigures]:
+    """One case, with each order and mapping.
 
     Args:
-        graphs: Names.
-        operators: Those of the benchmark; only sums and fused attention are studied.
-        dtypes: Of the features.
-        sizes: Heads, and the width of each.
-        scale: Of the graphs.
+        graph: The graph of the case.
+        case: Its operator is a sum or fused attention.
+        dtype: That of the case.
         device: Where.
-        deadline: Of ``time.monotonic()``: no case is begun later.
     """
-    for name in graphs:
-        graph, took = None, {}
-        for operator in operators:
-            if operator not in _OPERATORS:
-                continue
-            for dtype in dtypes:
-                for heads, width in sizes:
-                    case = f"{name} {operator} {dtype} {heads}x{width}"
-                    if time.monotonic() > deadline:
-                        yield case, None
-                        continue
-                    if graph is None:
-                        graph = graph_of(name, device, scale)
-                        took = _make_orders(graph)
-                    told = (name, operator, str(dtype).removeprefix("torch."), heads, width)
-                    yield case, _case(graph, told, dtype, device, took)
+    took = _make_orders(graph)
+    op, width = _OPERATORS[case.operator], case.heads * case.width
+    shared_by = 1 if op == "aggregate" else case.heads
+    (operation,) = operations(op, "sum", False, Site(TritonBackend, device, shared_by))
+    call = operation.make(graph, width, dtype)
+    plans = {
+        (mapping, ordering): dataclasses.replace(plan, ordering=ordering)
+        for mapping, plan in _mappings(graph, operation, width, shared_by, dtype).items()
+        for ordering in ("none", *took)
+    }
+    for plan in plans.values():
+        call(plan)
+    times = in_turns({key: partial(seconds_of, call, plan, device) for key, plan in plans.items()}, _ROUNDS)
+    median = {key: found.median_s for key, found in times.items()}
+    return [
+        OrderFigures(
+            **dataclasses.asdict(case),
+            mapping=mapping,
+            ordering=ordering,
+            seconds=seconds,
+            none_s=median[mapping, "none"],
+            order_s=took.get(ordering, 0.0),
+        )
+        for (mapping, ordering), seconds in median.items()
+    ]
 
 
 def _make_orders(graph: Graph) -> dict[str, float]:
-    """Seconds for each order that can be made here."""
+    """Seconds for each order that can be made here; the graph keeps them."""
     took = {}
     for ordering in ORDERINGS[1:]:
         if ordering == "metis" and not metis.installed():
@@ -123,36 +120,6 @@ def _make_orders(graph: Graph) -> dict[str, float]:
         row_order(graph, ordering, False)
         took[ordering] = graph.orders[ordering].seconds
     return took
-
-
-def _case(
-    graph: Graph,
-    told: tuple[str, str, str, int, int],
-    dtype: torch.dtype,
-    device: torch.device,
-    took: dict[str, float],
-) -> list[OrderFigures]:
-    _, operator, _, heads, width = told
-    op = _OPERATORS[operator]
-    shared_by = 1 if op == "aggregate" else heads
-    (operation,) = operations(op, "sum", False, Site(TritonBackend, device, shared_by))
-    call = operation.make(graph, heads * width, dtype)
-    plans = {
-        (mapping, ordering): dataclasses.replace(plan, ordering=ordering)
-        for mapping, plan in _mappings(graph, operation, heads * width, shared_by, dtype).items()
-        for ordering in ("none", *took)
-    }
-    for plan in plans.values():
-        call(plan)
-    times: dict[tuple[str, str], list[float]] = {key: [] for key in plans}
-    for _ in range(_ROUNDS):
-        for key, plan in plans.items():
-            times[key].append(seconds_of(call, plan, device))
-    median = {key: statistics.median(each) for key, each in times.items()}
-    return [
-        OrderFigures(*told, mapping, ordering, seconds, median[mapping, "none"], took.get(ordering, 0.0))
-        for (mapping, ordering), seconds in median.items()
-    ]
 
 
 def _mappings(
@@ -192,7 +159,7 @@ def table(figures: Sequence[OrderFigures]) -> str:
         if gains:
             lines += [
                 "",
-                f"{mapping}: the best order makes it {statistics.geometric_mean(gains):.2f} times faster "
+                f"{mapping}: the best order makes it {geometric_mean(gains):.2f} times faster "
                 f"in the geometric mean of {len(gains)} cases, {min(gains):.2f} to {max(gains):.2f}.",
             ]
     return "\n".join(lines) + "\n"

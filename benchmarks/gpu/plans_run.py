@@ -7,14 +7,18 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.gpu import order_study, tuned_plans
+from benchmarks.gpu.graphs import graph_of
+from benchmarks.gpu.grid import Case
 from benchmarks.gpu.options import DTYPES, checked, parser
 from onehop.bench.results import write_json
+from onehop.graph import Graph
 from onehop.kernels.triton import availability
 
 PARTS = ("tuned", "orders")
@@ -40,7 +44,6 @@ def main(part: str, arguments: Sequence[str] | None = None) -> int:
         return 2
     deadline = time.monotonic() + 60 * chosen.minutes
     device = availability.current()
-    dtypes = [DTYPES[name] for name in chosen.dtypes]
     verdicts = checked(device, chosen.hub, chosen.dtypes)
     if any(not verdict.passes for verdict in verdicts):
         return 1
@@ -48,7 +51,7 @@ def main(part: str, arguments: Sequence[str] | None = None) -> int:
     table = tuned_plans.table if part == "tuned" else order_study.table
     figures: list[Any] = []
     left_out: list[str] = []
-    for name, found in _figures(part, chosen, dtypes, device, deadline):
+    for name, found in _figures(part, chosen, device, deadline):
         if found is None:
             left_out.append(name)
             continue
@@ -63,18 +66,23 @@ def main(part: str, arguments: Sequence[str] | None = None) -> int:
 
 
 def _figures(
-    part: str,
-    chosen: argparse.Namespace,
-    dtypes: Sequence[torch.dtype],
-    device: torch.device,
-    deadline: float,
+    part: str, chosen: argparse.Namespace, device: torch.device, deadline: float
 ) -> Iterator[tuple[str, Any]]:
-    cases = (chosen.graphs, chosen.operators, dtypes, _SIZES)
-    if part == "orders":
-        return order_study.study(*cases, scale=chosen.scale, device=device, deadline=deadline)
-    return tuned_plans.compare(
-        *cases, scale=chosen.scale, device=device, budget_s=chosen.budget, deadline=deadline
-    )
+    """Case by case, or None for one that there was no time for."""
+    made: tuple[str, Graph] | None = None
+    for name, operator, of, (heads, width) in product(chosen.graphs, chosen.operators, chosen.dtypes, _SIZES):
+        dtype = DTYPES[of]
+        told = f"{name} {operator} {dtype} {heads}x{width}"
+        if time.monotonic() > deadline:
+            yield told, None
+            continue
+        if made is None or made[0] != name:
+            made = name, graph_of(name, device, chosen.scale)
+        case = Case(name, operator, of, heads, width)
+        if part == "orders":
+            yield told, order_study.study(made[1], case, dtype, device)
+        else:
+            yield told, tuned_plans.compare(made[1], case, dtype, chosen.budget)
 
 
 def _parser(part: str) -> argparse.ArgumentParser:

@@ -1,14 +1,14 @@
 """How far the untuned plans are from the tuned ones: the part "tuned" of ``python -m benchmarks.gpu``."""
 
 import statistics
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from benchmarks.gpu.graphs import graph_of
+from benchmarks.gpu.grid import Case
+from onehop.graph import Graph
 from onehop.plans.entry import Tuned
 from onehop.tuner import tune
 
@@ -53,57 +53,29 @@ class TunedFigures:
         }
 
 
-def compare(
-    graphs: Sequence[str],
-    operators: Sequence[str],
-    dtypes: Sequence[torch.dtype],
-    sizes: Sequence[tuple[int, int]],
-    *,
-    scale: float,
-    device: torch.device,
-    budget_s: float | None,
-    deadline: float,
-) -> Iterator[tuple[str, list[TunedFigures] | None]]:
-    """Case by case, or None for one that there was no time for; nothing is kept on disk.
+def compare(graph: Graph, case: Case, dtype: torch.dtype, budget_s: float | None) -> list[TunedFigures]:
+    """One case, tuned; nothing is kept on disk.
 
     Args:
-        graphs: Names.
-        operators: Those of the benchmark that can be tuned; others are passed over.
-        dtypes: Of the features.
-        sizes: Heads, and the width of each.
-        scale: Of the graphs.
-        device: Where; the interpreter's is the CPU.
-        budget_s: Seconds for a case; None means the tuner's own.
-        deadline: Of ``time.monotonic()``: no case is begun later.
+        graph: The graph of the case.
+        case: Its operator can be tuned.
+        dtype: That of the case.
+        budget_s: Seconds; None means the tuner's own.
     """
-    for name in graphs:
-        graph = None
-        for operator in operators:
-            if operator not in _OPS:
-                continue
-            op, reduce = _OPS[operator]
-            for dtype in dtypes:
-                for heads, width in sizes:
-                    case = f"{name} {operator} {dtype} {heads}x{width}"
-                    if time.monotonic() > deadline:
-                        yield case, None
-                        continue
-                    if graph is None:
-                        graph = graph_of(name, device, scale)
-                    # Reductions see the columns of all heads together.
-                    result = tune(
-                        graph,
-                        heads * width,
-                        op,
-                        reduce,
-                        dtype=dtype,
-                        budget_s=budget_s,
-                        again=True,
-                        keep=False,
-                        device="cuda",
-                        heads=heads if op != "aggregate" else 1,
-                    )
-                    yield case, [TunedFigures(name, entry) for entry in result.entries]
+    op, reduce = _OPS[case.operator]
+    result = tune(
+        graph,
+        case.heads * case.width,  # reductions see the columns of all heads together
+        op,
+        reduce,
+        dtype=dtype,
+        budget_s=budget_s,
+        again=True,
+        keep=False,
+        device="cuda",
+        heads=case.heads if op != "aggregate" else 1,
+    )
+    return [TunedFigures(case.graph, entry) for entry in result.entries]
 
 
 def table(figures: Sequence[TunedFigures]) -> str:

@@ -3,11 +3,14 @@
 import gc
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from onehop.errors import ArgumentError
+
+Name = TypeVar("Name", bound=Hashable)
 
 # A callable that has used up its time is still called this often: a median of fewer says little.
 LEAST_ROUNDS = 3
@@ -103,10 +106,10 @@ def interleave(
 
 
 def in_turns(
-    turns: Mapping[str, Callable[[], float]],
+    turns: Mapping[Name, Callable[[], float]],
     rounds: int,
-    is_enough: Callable[[str, list[float]], bool] = lambda name, seconds: False,
-) -> dict[str, Times]:
+    is_enough: Callable[[Name, list[float]], bool] = lambda name, seconds: False,
+) -> dict[Name, Times]:
     """Lets everyone measure in its turn, round by round.
 
     Args:
@@ -122,7 +125,7 @@ def in_turns(
     """
     if rounds < 1:
         raise ArgumentError(f"rounds: expected 1 or more, got {rounds}.")
-    seconds: dict[str, list[float]] = {name: [] for name in turns}
+    seconds: dict[Name, list[float]] = {name: [] for name in turns}
     collecting = gc.isenabled()
     gc.disable()  # a collection would be charged to whoever happens to run
     try:
