@@ -116,6 +116,6 @@ def test_who_comes_second_is_told(graph: Graph, tmp_path: Path, monkeypatch: pyt
         appear(beside, goal)
 
     monkeypatch.setattr(folders, "_appear", late)
-    with pytest.raises(ArgumentError, match="was made by somebody else in the meantime"):
+    with pytest.raises(ArgumentError, match="was created by another process in the meantime"):
         graph.save(tmp_path / "graph")
     assert [each.name for each in tmp_path.iterdir()] == ["graph"]

@@ -1,4 +1,4 @@
-"""The edges of one part as a tensor, with which nobody computes as if they were all edges of the graph."""
+"""The edges of one part as a tensor that cannot be mistaken for all edges of the graph."""
 
 import sys
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 
-# What looks at a tensor without its values.
+# Attributes and functions that do not depend on a tensor's values.
 _LOOKS = {
     *(
         getattr(Tensor, name).__get__
@@ -32,7 +32,7 @@ _LOOKS = {
             "_version",
         )
     ),
-    # Reversible layers and checkpoints set it again as it was, to False.
+    # Reversible layers and checkpoints reset it to its value, False.
     Tensor.requires_grad.__set__,  # type: ignore[attr-defined]
     Tensor.size,
     Tensor.dim,
@@ -70,7 +70,7 @@ class PartEdges(torch.Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Answers what can be told from one part; refuses the rest."""
+        """Runs functions whose result one part determines; refuses the rest."""
         with torch._C.DisableTorchFunctionSubclass():
             if func in _LOOKS:
                 return func(*args, **(kwargs or {}))
@@ -91,13 +91,13 @@ class PartEdges(torch.Tensor):
 
 
 class LocalSources(torch.Tensor):
-    """The sources of one part's edges: owned rows, and from there on rows of other processes."""
+    """The sources of one part's edges: owned rows, followed by halo rows."""
 
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Answers what can be told from one part; refuses the rest."""
+        """Runs functions whose result one part determines; refuses the rest."""
         if func in _LOOKS or func in _EQUAL:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
@@ -129,7 +129,7 @@ def _refused(func: Any) -> ArgumentError:
 
 
 def _caller() -> str:
-    """The class of the module at work, for the sentence; "the caller" if there is none."""
+    """The class of the running module, for the error; "the caller" if there is none."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back

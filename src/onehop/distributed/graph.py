@@ -1,4 +1,4 @@
-"""One graph over many processes: each has its own rows, and the edges that end there."""
+"""One graph over several processes: each has its own rows, and the edges that end there."""
 
 import dataclasses
 import os
@@ -23,7 +23,7 @@ from onehop.graph import Graph
 
 
 class DistributedGraph:
-    """The part of a graph that this process has, and the way to the others.
+    """The part of a graph on this process, and the exchange with the others.
 
     Every process calls the same functions in the same order. Features and results have a row for each of
     ``owned_nodes``; values of edges have an entry for each of ``owned_edges``.
@@ -31,8 +31,8 @@ class DistributedGraph:
     Make one with :meth:`from_edge_index` or :meth:`open`.
 
     Attributes:
-        part: What this process has.
-        exchange: Sends its rows to those who need them.
+        part: This process's part.
+        exchange: Sends its rows to the processes that need them.
     """
 
     def __init__(self, part: Part, exchange: Exchange, folder: files.Folder | None = None) -> None:
@@ -58,22 +58,21 @@ class DistributedGraph:
         owner: Tensor | None = None,
         group: dist.ProcessGroup | None = None,
     ) -> "DistributedGraph":
-        """The part of this process, where every process has the whole list of edges.
+        """The part of this process, if every process has the whole list of edges.
 
         Args:
             edge_index: [2, E], int32 or int64, on the CPU: sources above destinations; the same on every
                 rank.
             num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
-            method: How nodes are divided: see :func:`onehop.distributed.partition`. Rank 0 does it.
-            seed: Of the division.
-            owner: [N], integers: the rank that owns each node, in place of ``method``; the same on every
-                rank.
+            method: The method of partitioning: see :func:`onehop.distributed.partition`. Rank 0 runs it.
+            seed: Seed of the partitioning.
+            owner: [N], integers: the rank that owns each node, instead of ``method``; the same on every rank.
             group: The processes; None means all.
 
         Raises:
             ArgumentError: The graphs of the ranks differ, or an argument does not fit.
             CommunicationError: Another process ended or did not answer.
-            ConfigurationError: There is no process group, or no METIS where it was asked for.
+            ConfigurationError: There is no process group, or METIS was requested and is not installed.
             IndexRangeError: A node number is negative or too large.
         """
         rank, parts = place(group)
@@ -100,7 +99,7 @@ class DistributedGraph:
     ) -> "DistributedGraph":
         """The part of this process from a folder that :func:`onehop.distributed.save` wrote.
 
-        Each process reads its own part alone.
+        Each process reads only its own part.
 
         Raises:
             ArgumentError: The folder was written for another number of processes, or the ranks' folders
@@ -124,7 +123,7 @@ class DistributedGraph:
 
     @property
     def rank(self) -> int:
-        """This process."""
+        """Rank of this process."""
         return self.part.rank
 
     @property
@@ -139,31 +138,31 @@ class DistributedGraph:
 
     @property
     def num_nodes(self) -> int:
-        """How many rows this process owns."""
+        """Number of rows that this process owns."""
         return len(self.part.owned_nodes)
 
     @property
     def num_edges(self) -> int:
-        """How many edges end in them."""
+        """Number of edges that end in them."""
         return len(self.part.target)
 
     @property
     def num_halo(self) -> int:
-        """How many rows of other processes they need."""
+        """Number of halo rows: rows of other processes that they need."""
         return len(self.part.halo_nodes)
 
     @property
     def traffic(self) -> Traffic:
-        """What this process has sent and received since :meth:`reset_traffic`."""
+        """Data that this process has sent and received since :meth:`reset_traffic`."""
         return self.exchange.traffic
 
     def reset_traffic(self) -> None:
-        """Counts from zero."""
+        """Resets the counters to zero."""
         self.exchange.traffic = Traffic()
 
     @property
     def edge_index(self) -> "LocalEdges":
-        """[2, e], int64: what layers of PyG take in place of the whole graph's, under ``onehop.patch()``.
+        """Return [2, e], int64: the ``edge_index`` for layers of PyG, under ``onehop.patch()``.
 
         Row 1 has owned rows, row 0 owned rows and, from ``num_nodes`` on, rows of others.
         """
@@ -176,9 +175,9 @@ class DistributedGraph:
         return edges
 
     def to(self, device: torch.device | str) -> "DistributedGraph":
-        """This graph with its part on a device, for rows that lie there; itself where it is there already.
+        """This graph with its part on a device, for rows on that device; itself if it is there already.
 
-        Messages go by the group's backend for that device: ``init_process_group("cpu:gloo,cuda:nccl")``.
+        Messages use the group's backend for that device: ``init_process_group("cpu:gloo,cuda:nccl")``.
         """
         part = self.part.to(torch.device(device))
         return (
@@ -188,7 +187,7 @@ class DistributedGraph:
         )
 
     def load(self, name: str) -> Tensor:
-        """[n, ...]: this process's rows of a tensor that :func:`onehop.distributed.save` stored.
+        """Return [n, ...]: this process's rows of a tensor that :func:`onehop.distributed.save` stored.
 
         Raises:
             ArgumentError: The graph was not opened from a folder.
@@ -217,7 +216,7 @@ class DistributedGraph:
 
     @property
     def in_degrees(self) -> Tensor:
-        """[n], int64: how many edges end in each owned row."""
+        """Return [n], int64: number of edges that end in each owned row."""
         return torch.bincount(self.part.target, minlength=self.num_nodes)
 
     def without_self_loops(self) -> "DistributedGraph":
@@ -235,7 +234,7 @@ class DistributedGraph:
         )
 
     def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What ``make`` made of this graph, once."""
+        """Caches the result of ``make`` under ``key``."""
         if key not in self._derived:
             self._derived[key] = make()
         return self._derived[key]

@@ -1,7 +1,7 @@
-"""The divided graphs that are in use, and the one whose owned nodes a tensor has its rows of.
+"""The distributed graphs in use, and the one whose owned nodes a tensor's rows are.
 
-Features are plain tensors. What mixes the rows of all nodes, such as batch normalisation, knows by their
-number whether they are a process's part of a graph; where that does not tell, it is an error.
+Features are plain tensors. Functions that mix the rows of all nodes, such as batch normalisation, recognise a
+process's part of a graph by its number of rows; an ambiguous number is an error.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ _alone: ContextVar[bool] = ContextVar("onehop.distributed.alone", default=False)
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Inside the block, tensors are this process's own: nothing is added up over the processes.
+    """Treats tensors inside the block as this process's own: nothing is summed over the processes.
 
-    For what a program does beside a divided graph, such as a second model on mini-batches, whose batch
-    normalisation would otherwise be an error.
+    For work beside a distributed graph, such as a second model on mini-batches, whose batch normalisation
+    would otherwise be an error.
     """
     token = _alone.set(True)
     try:
@@ -33,14 +33,14 @@ def alone() -> Iterator[None]:
 
 def in_use() -> list[DistributedGraph]:
     """The graphs over more than one process that this process holds, outside of :func:`alone`."""
-    # What is compiled never meets a divided graph: its edges refuse that.
+    # Compiled code never gets a distributed graph: its edges refuse that.
     if torch.compiler.is_compiling() or not held_graphs or _alone.get() or not dist.is_initialized():
         return []
     return list(held_graphs)
 
 
 def part_with(rows: int) -> DistributedGraph | None:
-    """A graph of which this process owns so many nodes; None if there is none."""
+    """A graph of which this process owns this many nodes; None if there is none."""
     return next((graph for graph in in_use() if graph.num_nodes == rows), None)
 
 
@@ -48,8 +48,8 @@ def divided(name: str, rows: int) -> DistributedGraph | None:
     """The graph that a tensor is a part of; None if it is whole.
 
     Args:
-        name: Of what mixes the rows, for the error.
-        rows: How many the tensor has.
+        name: Name of the function that mixes the rows, for the error.
+        rows: Number of the tensor's rows.
 
     Raises:
         ArgumentError: Graphs are in use, and the rows are neither the owned nodes of one nor all its nodes.

@@ -43,7 +43,7 @@ _READERS: dict[str, Callable[[Path], FileContent]] = {
 
 
 def read(path: str | os.PathLike[str]) -> FileContent:
-    """What the file holds, edges as they are stored.
+    """Reads a file; edges are in the order in which they are stored.
 
     Nothing is unpickled, and every node number has been checked.
 

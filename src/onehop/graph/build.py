@@ -1,4 +1,4 @@
-"""Native graphs out of lists of edges, compressed rows and SciPy's matrices: what comes is checked here."""
+"""Native graphs from lists of edges, compressed rows and SciPy matrices, with all checks of the input."""
 
 import operator
 from typing import Any
@@ -10,12 +10,12 @@ from torch import Tensor
 from onehop import native, thresholds
 from onehop.errors import ArgumentError, IndexRangeError
 
-# Node numbers are kept in 32 bits.
+# Node numbers are stored in 32 bits.
 MOST_NODES = 2**31 - 1
 
 
 def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, int] | None) -> Any:
-    """See :meth:`onehop.Graph.from_edge_index`."""
+    """Builds a native graph; see :meth:`onehop.Graph.from_edge_index`."""
     _check_edge_index(edge_index)
     edge_index = _in_memory("edge_index", edge_index)
     if size is not None and num_nodes is not None:
@@ -36,7 +36,7 @@ def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, 
 
 
 def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None) -> Any:
-    """See :meth:`onehop.Graph.from_csr`."""
+    """Builds a native graph; see :meth:`onehop.Graph.from_csr`."""
     for name, tensor in (("rowptr", rowptr), ("col", col)):
         if not isinstance(tensor, Tensor):
             raise ArgumentError(f"{name}: expected a tensor, got {type(tensor).__name__}.")
@@ -49,7 +49,7 @@ def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None) -> Any:
     rowptr, col = _in_memory("rowptr", rowptr), _in_memory("col", col)
     if rowptr.numel() == 0:
         raise ArgumentError("rowptr: expected at least one entry (a graph without destinations has [0]).")
-    # In 64 bits, where differences of damaged entries cannot wrap round.
+    # In 64 bits, where differences of damaged entries cannot wrap around.
     counts = rowptr.long().diff()
     if int(rowptr[0]) != 0 or int(rowptr[-1]) != col.numel() or bool((counts < 0).any()):
         raise ArgumentError(
@@ -65,7 +65,7 @@ def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None) -> Any:
 
 
 def from_scipy(matrix: Any) -> Any:
-    """See :meth:`onehop.Graph.from_scipy`."""
+    """Builds a native graph; see :meth:`onehop.Graph.from_scipy`."""
     import scipy.sparse
 
     if not scipy.sparse.issparse(matrix) or matrix.ndim != 2:
@@ -77,7 +77,7 @@ def from_scipy(matrix: Any) -> Any:
     if matrix.format in ("csc", "csr"):
         pointer = np.asarray(matrix.indptr, dtype=np.int64)
         counts = np.diff(pointer)
-        # SciPy lets the arrays be longer than the pointers say, and does not look at them again when
+        # SciPy lets the arrays be longer than the pointers say, and does not check them again when they are
         # written to.
         if pointer[0] != 0 or (counts < 0).any() or pointer[-1] > len(matrix.indices):
             raise ArgumentError(
@@ -115,7 +115,7 @@ def _build(row: Tensor, col: Tensor, rows: int, cols: int) -> Any:
 
 
 def _in_memory(name: str, tensor: Tensor) -> Tensor:
-    """The same numbers in a plain CPU tensor: those that wrap others, as PyG's EdgeIndex, have no address."""
+    """The same numbers in a plain CPU tensor: wrapper subclasses (PyG's EdgeIndex) have no address."""
     if type(tensor) is Tensor:
         return tensor.cpu()
     plain = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu").copy_(tensor)
@@ -140,7 +140,7 @@ def _check_edge_index(edge_index: Tensor) -> None:
 
 
 def _checked_counts(num_src: int, num_dst: int) -> tuple[int, int]:
-    """The two numbers of nodes as plain integers; NumPy's are welcome."""
+    """The two numbers of nodes as plain integers; NumPy's are accepted."""
     checked = []
     for name, value in (("num_src", num_src), ("num_dst", num_dst)):
         try:

@@ -39,11 +39,11 @@ class StoredRows:
     """The rows of :class:`onehop.graph.stored.StoredGraph`, which is what users get.
 
     Attributes:
-        folder: Where it is.
+        folder: Its path.
         num_src: Number of sources.
         num_dst: Number of destinations.
         num_edges: Number of edges.
-        identity: Tells what was stored when apart.
+        identity: Identifies this stored graph.
     """
 
     folder: Path
@@ -57,7 +57,7 @@ class StoredRows:
         """The graph in a folder that :func:`onehop.graph.stored.write` or :meth:`onehop.Graph.save` made.
 
         Raises:
-            FileFormatError: It holds no stored graph, or a file in it is truncated.
+            FileFormatError: It is not a stored graph, or a file in it is truncated.
             FileNotFoundError: There is no such folder.
         """
         path = Path(folder)
@@ -112,8 +112,8 @@ class StoredRows:
         """Consecutive rows: the first one's number, their numbers of edges [rows], and their sources [edges].
 
         Args:
-            rows: At most so many, one or more.
-            edges: At most so many, unless one row has more.
+            rows: Most rows, one or more.
+            edges: Most edges, unless one row has more.
 
         Raises:
             FileFormatError: ``rowptr`` does not ascend, or a source lies outside the graph.
@@ -131,8 +131,8 @@ class StoredRows:
         """Consecutive rows without their sources: the first one's number, and ``rowptr`` of them [rows + 1].
 
         Args:
-            rows: At most so many, one or more.
-            edges: At most so many, unless one row has more.
+            rows: Most rows, one or more.
+            edges: Most edges, unless one row has more.
 
         Raises:
             FileFormatError: ``rowptr`` does not ascend, or its file is truncated.
@@ -170,7 +170,7 @@ def write(folder: str | os.PathLike[str], num_src: int, blocks: Iterable[tuple[T
         raise ArgumentError(f"folder: {goal} exists; remove it or give another name.")
     if not 0 <= num_src <= MOST_NODES:
         raise ArgumentError(f"num_src: expected 0 to {MOST_NODES}, got {num_src}.")
-    # Of this call alone, whoever else writes the same graph at the same time, on whatever machine.
+    # Unique to this call, whoever else writes the same graph at the same time, on any machine.
     beside = goal.with_name(f"{goal.name}.{uuid.uuid4().hex}.tmp")
     try:
         with writing("folder", beside):
@@ -185,10 +185,10 @@ def write(folder: str | os.PathLike[str], num_src: int, blocks: Iterable[tuple[T
 
 
 def _write_rows(folder: Path, num_src: int, blocks: Iterable[tuple[Tensor, Tensor]]) -> dict[str, str | int]:
-    """Writes both arrays; returns what is to be known of them."""
+    """Writes both arrays; returns their metadata."""
     rows = edges = 0
     with ExitStack() as stack:
-        # Without a buffer, which would meet a full disk only when the file is closed.
+        # Unbuffered: a buffer would report a full disk only when the file is closed.
         pointers, sources = (
             stack.enter_context((folder / name).open("wb", buffering=0)) for name in (_ROWPTR, _COL)
         )
@@ -219,14 +219,14 @@ def _bytes(values: Tensor) -> memoryview:
 
 
 def _appear(beside: Path, goal: Path) -> None:
-    """The folder takes its name, unless another has come first."""
+    """Renames the folder to its final name, unless that exists by now."""
     try:
         beside.rename(goal)
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
             raise
         raise ArgumentError(
-            f"folder: {goal} was made by somebody else in the meantime; remove it or give another name."
+            f"folder: {goal} was created by another process in the meantime; remove it or give another name."
         ) from error
 
 
@@ -242,7 +242,7 @@ def _check_block(degrees: Tensor, col: Tensor, num_src: int) -> None:
 
 
 def _header(count: int, kind: type) -> bytes:
-    """A .npy header of one length for every count, so that it can be written again in the end."""
+    """A .npy header of the same length for every count, so that it can be rewritten at the end."""
     text = f"{{'descr': '{np.dtype(kind).str}', 'fortran_order': False, 'shape': ({count},), }}"
     return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + text.ljust(117).encode() + b"\n"
 

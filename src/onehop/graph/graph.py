@@ -30,8 +30,8 @@ class Graph:
     """An immutable directed graph: rows are destinations, columns are sources.
 
     The caller's edge order is kept: every tensor with one entry an edge is given, and returned, in the order
-    of the ``edge_index`` (or matrix) that the graph was made from. Edges that appear twice stay two edges.
-    The graph's arrays are copies of its own; later writes to the caller's tensors do not reach them.
+    of the ``edge_index`` (or matrix) that the graph was made from. Repeated edges stay separate edges. The
+    graph owns copies of its arrays; later writes to the caller's tensors do not affect it.
 
     Make one with :meth:`from_edge_index`, ``from_csr``, ``from_scipy``, ``from_dgl`` or :meth:`load`.
     """
@@ -68,10 +68,11 @@ class Graph:
         # Of onehop.graph.reorder: (method, transposed) -> native graph, and method -> its two orders.
         self.ordered: dict[tuple[str, bool], Any] = {}
         self.orders: dict[str, Orders] = {}
-        # Of backends: what they made of this graph, for each a key of theirs; every value has nbytes.
+        # Data that backends derived from this graph, by keys of their own; every value has nbytes.
         self.derived: dict[Hashable, Any] = {}
         self.number: int = next(_numbers)
-        """Names this graph where only numbers can travel, as in a compiled program; see :func:`by_number`."""
+        """Identifies this graph where only numbers can be passed, as in a compiled program; see
+        :func:`by_number`."""
         _by_number[self.number] = self
 
     @classmethod
@@ -82,10 +83,10 @@ class Graph:
 
         Args:
             edge_index: [2, E], int32 or int64: sources above destinations. From a GPU it is copied once: the
-                graph's own arrays are on the CPU, and what kernels need of it goes to the device when it is
-                first used there.
+                graph's own arrays are on the CPU, and the arrays that kernels need are copied to the device
+                on first use.
             num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
-            size: (num_src, num_dst) of a bipartite graph, in place of ``num_nodes``.
+            size: (num_src, num_dst) of a bipartite graph, instead of ``num_nodes``.
 
         Raises:
             ArgumentError: Wrong shape or dtype, no data, or both ``num_nodes`` and ``size``.
@@ -112,10 +113,9 @@ class Graph:
     def from_scipy(cls, matrix: Any) -> "Graph":
         """A graph from a SciPy sparse matrix or array of shape (num_dst, num_src).
 
-        An entry in row i and column j is an edge from source j to destination i. Values are left out, entries
-        that are stored as zeros stay edges, and duplicates of a COO matrix stay separate edges. The edge
-        order is that of the matrix's own arrays (``matrix.data``), so ``torch.from_numpy(matrix.data)`` is
-        its weight.
+        An entry in row i and column j is an edge from source j to destination i. Values are omitted, stored
+        zeros are edges, and duplicates of a COO matrix stay separate edges. The edge order is that of the
+        matrix's own arrays (``matrix.data``), so ``torch.from_numpy(matrix.data)`` is its weight.
 
         Raises:
             ArgumentError: Not a two-dimensional SciPy sparse matrix, or its arrays contradict each other.
@@ -142,19 +142,19 @@ class Graph:
 
     @property
     def rowptr(self) -> Tensor:
-        """[num_dst + 1], int64: where each destination's edges begin. Not to be written to."""
+        """Return [num_dst + 1], int64: bounds of each destination's edges. Must not be written to."""
         rowptr: Tensor = self._csr.rowptr
         return rowptr
 
     @property
     def col(self) -> Tensor:
-        """[E], int32: the source of every edge, destination by destination. Not to be written to."""
+        """Return [E], int32: the source of every edge, destination by destination. Must not be written to."""
         col: Tensor = self._csr.col
         return col
 
     @property
     def perm(self) -> Tensor | None:
-        """[E], int32 or int64: the caller's number of every edge; None where the orders agree."""
+        """Return [E], int32 or int64: the caller's number of every edge; None if the orders agree."""
         perm: Tensor | None = self._csr.perm
         return perm
 
@@ -165,7 +165,7 @@ class Graph:
 
     @property
     def transposed_csr(self) -> Any:
-        """The native transposed graph, for kernels: rows are sources. Made when first needed, then kept."""
+        """The native transposed graph, for kernels: rows are sources. Built on first use, then cached."""
         if self._transpose is None:
             with self.lock:
                 if self._transpose is None:
@@ -175,30 +175,30 @@ class Graph:
         return self._transpose
 
     def transpose(self) -> "Graph":
-        """The graph with every edge turned round, in the same edge order; it shares this graph's arrays."""
+        """The graph with every edge reversed, in the same edge order; it shares this graph's arrays."""
         turned = Graph(self.transposed_csr)
         turned._transpose = self._csr
         return turned
 
     @property
     def in_degrees(self) -> Tensor:
-        """[num_dst], int64: how many edges end at each destination."""
+        """Return [num_dst], int64: the number of edges that end at each destination."""
         return self.rowptr.diff()
 
     @property
     def out_degrees(self) -> Tensor:
-        """[num_src], int64: how many edges start at each source."""
+        """Return [num_src], int64: the number of edges that start at each source."""
         return torch.bincount(self.col, minlength=self.num_src)
 
     def inverse_in_degrees(self, dtype: torch.dtype) -> Tensor:
-        """[num_dst]: 1 / max(in-degree, 1), kept for each dtype."""
+        """Return [num_dst]: 1 / max(in-degree, 1), cached for each dtype."""
         if dtype not in self._inverse_in_degrees:
             self._inverse_in_degrees[dtype] = self.in_degrees.clamp_(min=1).to(dtype).reciprocal_()
         return self._inverse_in_degrees[dtype]
 
     @property
     def statistics(self) -> GraphStatistics:
-        """Degrees and other figures, computed when first asked for."""
+        """Degrees and other statistics, computed on first use."""
         if self._statistics is None:
             self._statistics = GraphStatistics.of(self._csr)
         return self._statistics
@@ -207,8 +207,8 @@ class Graph:
         """The graph with new node numbers, close for neighbours.
 
         Every later operation on the renumbered graph gains, in every library; but features, labels and masks
-        must follow (:meth:`Reordering.apply`). ``onehop.tune`` tries orders of rows by itself, which needs
-        none of that.
+        must be renumbered too (:meth:`Reordering.apply`). ``onehop.tune`` tries orders of rows by itself,
+        which does not need that.
 
         Args:
             method: "degree", "rcm", "community" or "metis", see :func:`onehop.graph.orders.node_orders`.
@@ -219,7 +219,7 @@ class Graph:
         """
         begin = time.perf_counter()
         orders = node_orders(self._csr, method)
-        # Where the sides are equal there is one numbering: a node is both.
+        # If the sides are equal there is one numbering: a node is both.
         dst_order = orders.dst.long()
         src_order = dst_order if self.num_src == self.num_dst else orders.src.long()
         source, target = self.edge_index()
@@ -228,7 +228,7 @@ class Graph:
         return Reordering(method, again, dst_order, src_order, time.perf_counter() - begin)
 
     def edge_index(self) -> Tensor:
-        """[2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
+        """Return [2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
         return edges.edge_index_of(self._csr)
 
     def save(self, folder: str | os.PathLike[str]) -> "StoredGraph":
@@ -268,7 +268,7 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays that exist now: the graph, its transpose once needed, and what else is kept."""
+        """Bytes of the existing arrays: the graph, its transpose once built, and other cached data."""
         native_graphs = [self._csr, self._transpose, *self.ordered.values()]
         own = sum(int(each.bytes) for each in native_graphs if each is not None)
         return own + sum(int(each.nbytes) for each in list(self.derived.values()))
@@ -281,20 +281,20 @@ class Graph:
         return f"Graph({nodes}, num_edges={self.num_edges})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as its list of edges."""
+        """Pickles the graph as its list of edges."""
         return (_from_pickle, (self.edge_index(), (self.num_src, self.num_dst)))
 
 
 @dataclass(frozen=True, slots=True)
 class Reordering:
-    """A graph whose nodes have new numbers, and how data follow.
+    """A graph whose nodes are renumbered, and the maps for its data.
 
     Attributes:
-        method: How the order was found, see :func:`onehop.graph.orders.node_orders`.
+        method: The method of the order, see :func:`onehop.graph.orders.node_orders`.
         graph: The renumbered graph. Its edges are in the same order, so weights of edges stay as they are.
         dst_order: [num_dst], int64: the old number of every new destination.
         src_order: [num_src], int64: the old number of every new source; the same where the sides are equal.
-        seconds: Time it took.
+        seconds: Time to compute it.
     """
 
     method: str
@@ -315,14 +315,14 @@ class Reordering:
 
 
 class StoredGraph(folders.StoredRows):
-    """A graph in a folder. Nothing of it is in memory but what is being read.
+    """A graph in a folder. Only the part that is being read is in memory.
 
     Attributes:
-        folder: Where it is.
+        folder: Its path.
         num_src: Number of sources.
         num_dst: Number of destinations.
         num_edges: Number of edges.
-        identity: Tells what was stored when apart.
+        identity: Identifies this stored graph.
     """
 
     __slots__ = ()
@@ -339,16 +339,16 @@ class StoredGraph(folders.StoredRows):
 
 
 def by_number(number: int) -> Graph:
-    """The living graph of that number.
+    """The graph with that number.
 
     Raises:
-        ArgumentError: The graph is gone: a compiled program keeps only its number, so the caller must keep
-            it.
+        ArgumentError: The graph was freed: a compiled program keeps only its number, so the caller must keep
+            the graph.
     """
     graph = _by_number.get(number)
     if graph is None:
         raise ArgumentError(
-            f"graph: number {number} is gone; keep the Graph alive while a program that uses it runs."
+            f"graph: number {number} was freed; keep the Graph alive while a program that uses it runs."
         )
     return graph
 

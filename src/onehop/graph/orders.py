@@ -1,7 +1,7 @@
-"""Orders of a graph's nodes in which neighbours come close to each other.
+"""Orders of a graph's nodes that place neighbours close to each other.
 
-Destinations that are visited one after the other and share sources find them in the caches. What an order
-costs to compute is paid once for each graph.
+Destinations that are visited one after the other and share sources find them in the caches. An order is
+computed once for each graph.
 """
 
 import time
@@ -17,16 +17,16 @@ from onehop.errors import ArgumentError
 from onehop.graph import edges, metis
 from onehop.processor import caches
 
-# What a part of the METIS order is to fit: the rows of this many bytes in the second cache.
+# Size of a part of the METIS order: its rows of this many bytes fit the L2 cache.
 _METIS_ROW_BYTES = 256
 _METIS_CACHE = 1 << 20
 
 
 class Orders(NamedTuple):
-    """The nodes of either side in another order, and what finding it took.
+    """The nodes of either side in another order, and the time to compute it.
 
     Attributes:
-        dst: [num_dst], int32: the destination that comes first, the one that comes second, ...
+        dst: [num_dst], int32: the destination that comes first, second, ...
         src: [num_src], int32.
         seconds: Time.
     """
@@ -46,7 +46,7 @@ def node_orders(csr: Any, method: str) -> Orders:
     metis        parts of few cut edges that fit the second cache; needs pymetis (``onehop[partition]``)
     ===========  ==========================================================================================
 
-    A graph with as many destinations as sources has the same order for both, but for "degree". Otherwise
+    A graph with as many destinations as sources has the same order for both, except for "degree". Otherwise
     sources and destinations are ordered together, as the nodes of one graph.
 
     Args:
@@ -67,7 +67,7 @@ def _found(csr: Any, method: str) -> tuple[Tensor, Tensor]:
         return _by_degree(csr.rowptr.diff()), _by_degree(_out_degrees(csr))
     if method not in _METHODS:
         raise ArgumentError(f"method: expected one of {', '.join(('degree', *_METHODS))}, got {method!r}.")
-    if csr.edges == 0:  # nothing to go by
+    if csr.edges == 0:  # no edges to order by
         rows, cols = (torch.arange(count, device="cpu") for count in (csr.rows, csr.cols))
         return rows.int(), cols.int()
     order = _METHODS[method](_undirected(csr))
@@ -88,7 +88,7 @@ def _undirected(csr: Any) -> Any:
     """The native graph of all nodes and of edges in both directions; of destinations and sources apart."""
     square = csr.cols == csr.rows
     if square and torch.equal(csr.rowptr.diff(), _out_degrees(csr)):
-        # Every edge has its reverse, or nearly so: an order is a matter of speed alone.
+        # Every edge has its reverse, or nearly so: an order affects speed only.
         return csr
     source, target = edges.edge_index_of(csr)
     nodes = csr.rows
@@ -130,7 +130,7 @@ def _metis(csr: Any) -> Tensor:
     metis.require("ordering 'metis'", instead="community")
     parts = max(2, csr.rows * _METIS_ROW_BYTES // caches().get(2, _METIS_CACHE))
     row, col = torch.repeat_interleave(torch.arange(csr.rows, device="cpu"), csr.rowptr.diff()), csr.col
-    kept = row != col  # METIS wants no loops
+    kept = row != col  # METIS does not accept loops
     counts = torch.bincount(row[kept], minlength=csr.rows)
     pointer = torch.cat([torch.zeros(1, dtype=torch.long, device="cpu"), counts.cumsum(0)])
     return metis.parts_of(pointer, col[kept], parts).sort(stable=True).indices.int()

@@ -1,4 +1,4 @@
-"""Orders of rows inside a plan: found once for a graph, then kept with it."""
+"""Orders of rows inside a plan, computed once for a graph, then cached with it."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from onehop.graph.orders import node_orders
 
 
 def row_order(graph: Graph, method: str, transposed: bool) -> Tensor:
-    """[rows], int32: the row that comes first, the one that comes second, ...; made once, then kept.
+    """Return [rows], int32: the row that comes first, second, ...; computed once, then cached.
 
     Args:
         graph: The graph.
-        method: As :meth:`onehop.Graph.reorder` takes it.
+        method: As in :meth:`onehop.Graph.reorder`.
         transposed: Whether rows are sources.
     """
     with graph.lock:
@@ -26,11 +26,11 @@ def row_order(graph: Graph, method: str, transposed: bool) -> Tensor:
 
 
 def ordered_csr(graph: Graph, method: str, transposed: bool) -> Any:
-    """The native graph, or its transpose, with rows in the order of a method; made once, then kept.
+    """The native graph, or its transpose, with rows in the order of a method; computed once, then cached.
 
     Args:
         graph: The graph.
-        method: "none", or as :meth:`onehop.Graph.reorder` takes it.
+        method: "none", or as in :meth:`onehop.Graph.reorder`.
         transposed: Whether rows are sources.
     """
     csr = graph.transposed_csr if transposed else graph.csr

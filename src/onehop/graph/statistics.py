@@ -1,4 +1,4 @@
-"""Figures of a graph that plans and reports look at."""
+"""Statistics of a graph for plans and reports."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class GraphStatistics:
-    """Figures of a graph.
+    """Statistics of a graph.
 
     Attributes:
         num_src: Sources.
@@ -21,7 +21,7 @@ class GraphStatistics:
         self_loops: Edges whose ends have the same number; 0 for bipartite graphs.
         sorted_edges: Whether the caller's edges came ordered by destination.
         mean_span: Mean distance between the numbers of an edge's ends, each divided by the count of its kind:
-            about 1/3 where numbers mean nothing, less where neighbours have close numbers.
+            about 1/3 if numbers are random, less if neighbours have close numbers.
     """
 
     num_src: int

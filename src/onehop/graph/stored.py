@@ -14,12 +14,12 @@ def write(
 ) -> StoredGraph:
     """Stores a graph that is given in blocks of rows, of which one at a time is in memory.
 
-    The folder appears when all of it has been written.
+    The folder appears only when it is complete.
 
     Args:
-        folder: Where; it must not exist.
+        folder: The path; must not exist.
         num_src: Number of sources.
-        blocks: For consecutive destinations: how many edges each has [rows], and their sources [edges],
+        blocks: For consecutive destinations: the number of edges of each [rows], and their sources [edges],
             integers, on the CPU.
 
     Raises:

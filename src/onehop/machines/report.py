@@ -1,4 +1,4 @@
-"""What the reports of all simulated machines share: phases, bytes, energy, and their output."""
+"""The common part of all simulated machines' reports: phases, bytes, energy, and their output."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,15 +14,15 @@ from onehop.storage import write_text, write_whole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a run on a simulated machine took.
+    """Report of a run on a simulated machine.
 
     Attributes:
         machine: The name of the machine's configuration.
-        phases_ns: Time of each phase, in the order in which they happen. They add up to the run's time: where
-            phases overlap, each counts for what it adds.
-        bytes: Bytes moved or held, by what they are.
-        energy_nj: Energy, by who spends it.
-        figures: Whatever else this machine reports; must be fit for JSON.
+        phases_ns: Time of each phase, in order. They sum to the run's time: where phases overlap, each counts
+            only the time that it adds.
+        bytes: Bytes moved or held, by kind.
+        energy_nj: Energy, by consumer.
+        figures: Other results of this machine; must be serialisable as JSON.
         timeline: The spans of :meth:`trace`.
     """
 
@@ -49,11 +49,11 @@ class Report:
         return sum(self.energy_nj.values()) / 1e6
 
     def summary(self) -> "Report":
-        """The same without what grows with the machine, such as the timeline: for keeping many reports."""
+        """The report without the parts that grow with the machine, such as the timeline: for keeping many."""
         return replace(self, timeline=Trace())
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the timeline, fit for JSON: times in ms, energy in mJ."""
+        """Everything but the timeline, ready for JSON: times in ms, energy in mJ."""
         return {
             "machine": self.machine,
             "total_ms": self.total_ms,
@@ -68,7 +68,7 @@ class Report:
         """Writes :meth:`as_dict` to a file.
 
         Raises:
-            StorageError: The file cannot be written; an earlier one stays as it was.
+            StorageError: The file cannot be written; an earlier one is left unchanged.
         """
         write_text("path", path, json.dumps(self.as_dict(), indent=2) + "\n")
 
@@ -117,7 +117,7 @@ def plot_phases(reports: Mapping[str, Report], path: str | Path) -> None:
         path: A PNG, PDF or SVG file.
 
     Raises:
-        ArgumentError: No reports.
+        ArgumentError: There are no reports.
         ConfigurationError: matplotlib is not installed.
         OSError: The file cannot be written.
     """

@@ -12,7 +12,7 @@ class CurvePoint:
         tuned_s: With the tuned plans; None where nothing was measured.
         default_s: With the default plans.
         torch_s: With torch's sparse CSR; None where torch has no such operation.
-        predicted_s: What the cost model expects of the tuned plans; None on GPUs.
+        predicted_s: Prediction of the cost model for the tuned plans; None on GPUs.
     """
 
     width: int
@@ -23,10 +23,10 @@ class CurvePoint:
 
     @property
     def over_default(self) -> float | None:
-        """How many times faster than the default plans."""
+        """Speed-up over the default plans."""
         return self.default_s / self.tuned_s if self.default_s and self.tuned_s else None
 
     @property
     def over_torch(self) -> float | None:
-        """How many times faster than torch's sparse CSR."""
+        """Speed-up over torch's sparse CSR."""
         return self.torch_s / self.tuned_s if self.torch_s and self.tuned_s else None

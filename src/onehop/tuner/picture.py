@@ -14,7 +14,7 @@ _DPI = 150
 
 
 def draw(path: Path, curve: Sequence[CurvePoint], suggested: Sequence[int], edges: int, title: str) -> None:
-    """Above: how many times faster than the default plan and than torch; below: 10^9 columns a second.
+    """Plots the speed-up over the default plan and over torch (above), and 10^9 columns a second (below).
 
     Args:
         path: The PNG file.

@@ -1,4 +1,4 @@
-"""What tuning found: plans, the curve over widths, and the picture."""
+"""The result of tuning: plans, the curve over widths, and the plot."""
 
 import json
 import os
@@ -19,15 +19,15 @@ from onehop.tuner.curve import CurvePoint
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """What :func:`onehop.tune` found.
+    """The result of :func:`onehop.tune`.
 
     Attributes:
-        op: What was tuned.
-        reduce: Likewise.
+        op: The tuned operator.
+        reduce: Its reduction.
         entries: A plan for each width and direction, forward before backward.
-        machine: Where it was tuned, as :func:`onehop.plans.store.machine` tells it, or, of a GPU,
+        machine: The machine, as in :func:`onehop.plans.store.machine`, or, for a GPU, in
             :func:`onehop.kernels.triton.availability.machine`.
-        seconds: What tuning took.
+        seconds: Duration of tuning.
     """
 
     op: str
@@ -38,7 +38,7 @@ class TuningResult:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The widths, as asked for."""
+        """The widths, as requested."""
         return tuple(dict.fromkeys(entry.case.width for entry in self.entries))
 
     @property
@@ -63,7 +63,7 @@ class TuningResult:
 
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
-        """Times by width, both directions added up."""
+        """Times by width, the sum of both directions."""
         return tuple(self._point(width) for width in self.widths)
 
     def _point(self, width: int) -> CurvePoint:
@@ -77,7 +77,7 @@ class TuningResult:
         )
 
     def suggested_widths(self, share: float = 0.9) -> tuple[int, ...]:
-        """Where this machine is best: widths with at least ``share`` of the most columns a second."""
+        """The best widths on this machine: those with at least ``share`` of the most columns a second."""
         rates = {p.width: p.width / p.tuned_s for p in self.curve if p.tuned_s}
         most = max(rates.values(), default=0.0)
         return tuple(width for width, rate in rates.items() if rate >= share * most)
@@ -107,7 +107,7 @@ class TuningResult:
         )
 
     def use(self) -> None:
-        """Puts the plans to use in this process, as :func:`onehop.tune` has done where they were tuned.
+        """Installs the plans in this process, as :func:`onehop.tune` did where they were tuned.
 
         Raises:
             ArgumentError: They were tuned on another machine.
@@ -157,7 +157,7 @@ class TuningResult:
 
     @property
     def confirmed(self) -> tuple[Tuned[Any], ...]:
-        """The entries whose plan was measured against the default plan: those that are used."""
+        """The entries whose plan was measured against the default plan: the ones that are used."""
         return tuple(entry for entry in self.entries if entry.measured_s is not None)
 
     @classmethod
@@ -165,7 +165,7 @@ class TuningResult:
         """The result that :meth:`to_json` wrote.
 
         Raises:
-            ArgumentError: No JSON, or not of this kind.
+            ArgumentError: The text is not JSON, or not a tuning result.
         """
         try:
             values = json.loads(text)
@@ -198,7 +198,7 @@ def _total(parts: Sequence[float | None]) -> float | None:
 
 
 def _verdict(entry: Tuned[Any]) -> str:
-    """What came of a plan, in a few words."""
+    """The outcome of a plan, in a few words."""
     if entry.measured_s is None:
         return "not measured for long enough, so the default plan is used"
     return f"{entry.speedup:.2f}x the default plan" if entry.speedup else "measured"
