@@ -267,7 +267,7 @@ def test_a_graph_is_found_by_its_number_while_it_lives() -> None:
     assert by_number(number) is graph
     del graph
     gc.collect()
-    with pytest.raises(ValueError, match="is gone"):
+    with pytest.raises(ValueError, match="was freed"):
         by_number(number)
 
 

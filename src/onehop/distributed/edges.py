@@ -57,10 +57,10 @@ _EQUAL = (Tensor.__eq__, Tensor.__ne__, Tensor.eq, Tensor.ne, torch.eq, torch.ne
 class PartEdges(torch.Tensor):
     """The edges of one part as a tensor [2, e], for layers that take an ``edge_index``.
 
-    Its class is :class:`onehop.distributed.graph.LocalEdges`, by which the patch knows it. Row 1, the
-    destinations, may be used as any tensor: these edges are all that end in the owned nodes. Row 0 may be
-    compared with it. Everything else is an error, for it would be of this part alone;
-    ``as_subclass(torch.Tensor)`` gives the numbers all the same.
+    Its class is :class:`onehop.distributed.graph.LocalEdges`, by which the patch recognises it. Row 1, the
+    destinations, may be used as any tensor: these are all edges that end in the owned nodes. Row 0 may be
+    compared with it. Everything else is an error, because the result would cover this part only;
+    ``as_subclass(torch.Tensor)`` returns the numbers nevertheless.
     """
 
     graph: Any

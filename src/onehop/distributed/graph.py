@@ -40,7 +40,7 @@ class DistributedGraph:
         self.exchange = exchange
         self._folder = folder
         self._ends: Tensor | None = None
-        # Weak, for the edges hold the graph, and a graph is held until nobody uses it (held_graphs).
+        # Weak, for the edges hold the graph, and a graph is in use as long as it is referenced (held_graphs).
         self._edge_index: weakref.ref[LocalEdges] | None = None
         self._splits: dict[str, Split] = {}
         self._derived: dict[Hashable, Any] = {}
@@ -275,12 +275,12 @@ def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
     return owner.int()
 
 
-# The graphs over more than one process, for as long as somebody holds them; see onehop.distributed.live.
+# The graphs over more than one process, for as long as they are referenced; see onehop.distributed.live.
 held_graphs: weakref.WeakSet[DistributedGraph] = weakref.WeakSet()
 
 
 class LocalEdges(PartEdges):
-    """The edges of one part of a graph, by whose class the patch knows them: see :class:`PartEdges`."""
+    """The edges of one part of a graph, by whose class the patch recognises them: see :class:`PartEdges`."""
 
     graph: DistributedGraph
 

@@ -26,11 +26,11 @@ from onehop.graph.build import MOST_NODES
 from onehop.graph.pieces import PieceReader
 from onehop.storage import writing
 
-# So many entries of col are looked at, or written, together.
+# Number of entries of col that are processed together.
 PIECE = 1 << 22
 _FORMAT = "onehop stored graph 1"
 _META, _ROWPTR, _COL = "meta.json", "rowptr.npy", "col.npy"
-# So many of rowptr are in memory.
+# Number of entries of rowptr that are in memory.
 _ROWPTR_PIECE = 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""Graphs in memory and on disk: compressed sparse rows of destinations, and what follows from them."""
+"""Graphs in memory and on disk: compressed sparse rows of destinations, and derived data."""
 
 import itertools
 import os

@@ -90,7 +90,7 @@ class TuningResult:
             ConfigurationError: matplotlib is not installed.
         """
         case = self.entries[0].case
-        # On GPUs the case tells the class of the graph; the figures are the graph's own.
+        # On GPUs the case gives the class of the graph; the figures are the graph's own.
         figures = self.entries[0].figures or case.graph
         directions = "forward and backward" if any(e.case.backward for e in self.entries) else "forward"
         if isinstance(case, Case):
