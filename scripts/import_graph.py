@@ -61,7 +61,10 @@ def upwards(arrows: Arrows, storey: dict[str, int]) -> list[tuple[str, str]]:
     def level(module: str) -> int:
         if module == PACKAGE:
             return min(map(level, arrows[PACKAGE]))
-        return storey[module.split(".")[1]]
+        layer = module.split(".")[1]
+        if layer not in storey:
+            raise SystemExit(f"{PACKAGE}.{layer} is not among the layers of pyproject.toml.")
+        return storey[layer]
 
     return [
         (name, other)

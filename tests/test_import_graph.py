@@ -28,8 +28,7 @@ def counted(checkout: Path, files: dict[str, str]) -> tuple[int, list[str]]:
     for name, text in files.items():
         (package / f"{name}.py").write_text(text)
     done = subprocess.run([sys.executable, SCRIPT, checkout], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    return done.returncode, done.stdout.splitlines()
+    return done.returncode, (done.stdout + done.stderr).splitlines()
 
 
 def test_arrows_are_counted(tmp_path: Path) -> None:
@@ -51,3 +50,8 @@ def test_arrows_upwards_and_circles_are_named(tmp_path: Path, text: str) -> None
     assert lines[0] == "5 files, 6 arrows, 1 upwards, 1 circles of files"
     assert lines[1] == "  upwards: onehop.low -> onehop.middle"
     assert {"onehop.low", "onehop.middle", "onehop.beside"} == set(lines[2].split()[1:]) - {"->"}
+
+
+def test_a_file_without_a_layer_is_named(tmp_path: Path) -> None:
+    expected = "onehop.stray is not among the layers of pyproject.toml."
+    assert counted(tmp_path, {**DOWNWARDS, "stray": "import onehop.low"}) == (1, [expected])
