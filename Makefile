@@ -67,7 +67,7 @@ mutants: $(MADE)/develop $(MADE)/onehop $(MADE)/mutants  ## change one line at a
 
 gpu-check: $(MADE)/develop $(MADE)/onehop  ## compile every GPU kernel for four GPUs, without one (3 minutes)
 	$(call say,kernels compiled ahead of time)
-	TRITON_CACHE_DIR=build/triton $(BIN)/python -m onehop.bench.gpu.check --json build/gpu-check.json $(ARGS)
+	TRITON_CACHE_DIR=build/triton $(BIN)/python -m benchmarks.gpu.check --json build/gpu-check.json $(ARGS)
 
 lint: $(MADE)/develop $(MADE)/onehop  ## formatting, style, types, import arrows
 	$(call say,ruff)
@@ -121,7 +121,7 @@ $(MADE)/venv:
 # What the project needs, at the tested versions; the project itself comes after, so that changed C++ leaves
 # these alone. A developer's environment holds all that the demo needs.
 $(MADE)/develop: EXTRAS := build test lint bench
-$(MADE)/demo: EXTRAS := build pyg
+$(MADE)/demo: EXTRAS := build cli pyg
 $(MADE)/develop $(MADE)/demo: $(MADE)/venv pyproject.toml constraints.txt scripts/requirements.py
 	$(call say,installing what onehop needs ($(EXTRAS)); PyTorch is large)
 	$(BIN)/python scripts/requirements.py $(EXTRAS) > $(MADE)/requirements.txt

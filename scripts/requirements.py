@@ -3,6 +3,7 @@
 So that pip can install the requirements before, and apart from, the project itself.
 """
 
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -13,8 +14,16 @@ def requirements(extras: list[str]) -> list[str]:
     text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
     settings = tomllib.loads(text)
     project = settings["project"]
-    optional = [line for extra in extras for line in project["optional-dependencies"][extra]]
-    return [*settings["build-system"]["requires"], *project["dependencies"], *optional]
+    optional = project["optional-dependencies"]
+    own, lines = re.compile(rf"{project['name']}\[(.*)\]"), []
+    while extras:
+        extra, *extras = extras
+        for line in optional[extra]:
+            if named := own.fullmatch(line):  # an extra that is made of others
+                extras += named[1].split(",")
+            else:
+                lines.append(line)
+    return [*settings["build-system"]["requires"], *project["dependencies"], *dict.fromkeys(lines)]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onehop import storage
-from onehop.bench.report import write_json
+from onehop.bench.results import write_json
 from onehop.errors import StorageError
 from onehop.machines.trace import Trace
 from tests.cli.running import onehop

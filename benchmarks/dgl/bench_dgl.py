@@ -8,11 +8,9 @@ compared before any time is taken. The ways take turns in one process, and the f
 counted. DGL must be installed; 2.1.0 imports beside a newer torch without its sampler, which is not needed.
 """
 
-import argparse
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,10 +18,10 @@ from torch import Tensor
 
 import onehop
 from onehop import datasets
+from onehop.bench import command
 from onehop.bench.peers.dgl import Dgl
-from onehop.bench.report import write_json
 from onehop.bench.stamp import machine_line
-from onehop.bench.timing import Ratio, Times, quantile
+from onehop.bench.timing import Ratio, Times, in_turns, median_of_turn
 
 HEADS = 4
 # Relative to the largest entry: float32, added up in another order.
@@ -89,20 +87,12 @@ def check(layer: torch.nn.Module, graph: Any, x: Tensor) -> float:
 
 def race(layer: torch.nn.Module, graph: Any, x: Tensor, rounds: int) -> dict[str, Times]:
     """Seconds of a pass, one figure a round and way."""
-    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
-    for _ in range(rounds):
-        for name, way in WAYS.items():
-            with way():
-                begin = time.perf_counter()
-                once(layer, graph, x)
-                first = time.perf_counter() - begin
-                spent = []
-                for _ in range(max(LEAST_PASSES, min(200, int(TURN_S / first)))):
-                    begin = time.perf_counter()
-                    once(layer, graph, x)
-                    spent.append(time.perf_counter() - begin)
-                seconds[name].append(quantile(spent, 0.5))
-    return {name: Times(tuple(values)) for name, values in seconds.items()}
+
+    def turn(way: Callable[[], AbstractContextManager[Any]]) -> float:
+        with way():
+            return median_of_turn(lambda: once(layer, graph, x), TURN_S, LEAST_PASSES)
+
+    return in_turns({name: partial(turn, way) for name, way in WAYS.items()}, rounds)
 
 
 def measured(name: str, source: str, layer: torch.nn.Module, graph: Any, options: Any) -> dict[str, Any]:
@@ -129,31 +119,23 @@ def measured(name: str, source: str, layer: torch.nn.Module, graph: Any, options
 
 def main() -> None:
     """Reads the options, measures, prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--graphs", default="twin:cora,twin:arxiv")
-    parser.add_argument("--layers", default="")
+    parser = command.parser(__doc__, rounds=3, threads=True)
+    parser.add_argument("--graphs", type=command.names, default="twin:cora,twin:arxiv")
+    parser.add_argument("--layers", type=command.names, default="")
     parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = command.read(parser)
     reason = Dgl().available()
     if reason is not None:
         raise SystemExit(f"DGL cannot be measured: {reason}")
-    torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     print(machine_line())
-    chosen = [name for name in options.layers.split(",") if name]
     rows = []
-    for source in options.graphs.split(","):
+    for source in options.graphs:
         graph = graph_of(source)
         for name, make in layers(options.width).items():
-            if not chosen or name in chosen:
+            if not options.layers or name in options.layers:
                 rows.append(measured(name, source, make(), graph, options))
-                if options.json:
-                    write_json(options.json, "bench dgl", {"results": rows})
+                command.write(options, "bench dgl", {"results": rows})
 
 
 if __name__ == "__main__":

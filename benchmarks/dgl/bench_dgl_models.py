@@ -9,11 +9,9 @@ are compared before any time is taken. The ways take turns in one process; the f
 counted. DGL must be installed (see ``bench_dgl.py``).
 """
 
-import argparse
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,11 +20,11 @@ from bench_dgl import graph_of
 
 import onehop
 from onehop import datasets
+from onehop.bench import command
 from onehop.bench.peers.dgl import Dgl
-from onehop.bench.report import write_json
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import Task
-from onehop.bench.timing import Ratio, Times, quantile
+from onehop.bench.timing import Ratio, in_turns, timed
 from onehop.bench.training import LEARNING_RATE, Training
 
 CHECKED_EPOCHS, UNTIMED_EPOCHS, EPOCHS = 3, 3, 5
@@ -81,19 +79,14 @@ def measured(name: str, task: Task, graph: Any, hidden: int, rounds: int) -> dic
     worst = max(abs(a - b) for own in losses.values() for a, b in zip(own, losses["dgl"], strict=True))
     if not worst <= TOLERANCE:
         raise SystemExit(f"losses differ by {worst:.1e}; nothing was measured: {losses}")
-    seconds: dict[str, list[float]] = {way: [] for way in compared}
-    for _ in range(rounds):
-        for way, (context, epoch) in compared.items():
-            with context():
-                for _ in range(UNTIMED_EPOCHS):
-                    epoch()
-                spent = []
-                for _ in range(EPOCHS):
-                    begin = time.perf_counter()
-                    epoch()
-                    spent.append(time.perf_counter() - begin)
-                seconds[way].append(quantile(spent, 0.5))
-    times = {way: Times(tuple(values)) for way, values in seconds.items()}
+
+    def turn(context: Callable[[], AbstractContextManager[Any]], epoch: Epoch) -> float:
+        with context():
+            for _ in range(UNTIMED_EPOCHS - 1):
+                epoch()
+            return timed(epoch, EPOCHS).median_s
+
+    times = in_turns({way: partial(turn, *each) for way, each in compared.items()}, rounds)
     ratios = {way: Ratio.of(times["dgl"], times[way]) for way in compared if way != "dgl"}
     told = "   ".join(
         f"{way} {times[way].median_s * 1e3:7.1f} ms ({ratio.median:.2f}x)" for way, ratio in ratios.items()
@@ -108,27 +101,17 @@ def measured(name: str, task: Task, graph: Any, hidden: int, rounds: int) -> dic
 
 def main() -> None:
     """Reads the options, measures, prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__, rounds=5, threads=True)
     parser.add_argument("--graph", default="twin:reddit-mini")
-    parser.add_argument("--hidden", default="32,128")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    parser.add_argument("--hidden", type=command.integers, default="32,128")
+    options = command.read(parser)
     if reason := Dgl().available():
         parser.error(reason)
     print(machine_line())
     task = Task.of(datasets.load(options.graph))
     graph = graph_of(options.graph)
-    rows = [
-        measured(options.graph, task, graph, hidden, options.rounds)
-        for hidden in map(int, options.hidden.split(","))
-    ]
-    if options.json:
-        write_json(options.json, "bench dgl models", {"results": rows})
+    rows = [measured(options.graph, task, graph, hidden, options.rounds) for hidden in options.hidden]
+    command.write(options, "bench dgl models", {"results": rows})
 
 
 if __name__ == "__main__":

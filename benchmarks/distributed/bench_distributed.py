@@ -17,7 +17,6 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -25,10 +24,10 @@ import torch.nn.functional as F
 
 import onehop
 from onehop import distributed
+from onehop.bench import command
 from onehop.bench.plain_models import MODELS
-from onehop.bench.report import write_json
+from onehop.bench.sources import structure
 from onehop.bench.stamp import machine_line
-from onehop.cli.sources import structure
 from onehop.distributed.exchange import Messages
 
 FEATURES, CLASSES = 128, 40
@@ -138,9 +137,9 @@ def launch(processes: int, alone: bool) -> list[dict]:
         "OMP_NUM_THREADS": "1",
         "ONEHOP_TUNED": "0",
     }
-    command = [sys.executable, __file__, *sys.argv[1:], "--worker", *(["--alone"] if alone else [])]
+    program = [sys.executable, __file__, *sys.argv[1:], "--worker", *(["--alone"] if alone else [])]
     started = [
-        subprocess.Popen(command, env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(program, env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
         for rank in range(processes)
     ]
     said = [process.communicate()[0] for process in started]
@@ -166,19 +165,16 @@ def predict(count: str, ranks: list[dict], alone_s: float, models: list[dict]) -
 
 def main() -> None:
     """Measures, checks, prints, writes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--graph", default="twin:arxiv-communities")
     parser.add_argument("--models", nargs="+", default=["gcn", "sage", "gatv2"])
     parser.add_argument("--processes", nargs="+", type=int, default=[1, 2, 4])
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--method", default="greedy")
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = command.read(parser)
     if options.worker:
         print(json.dumps(train(options)))
         return
@@ -223,9 +219,8 @@ def main() -> None:
     }
     for count, facts in parts.items():
         print(f"{count:>6}: {facts}")
-    if options.json:
-        chosen = {name: getattr(options, name) for name in ("graph", "epochs", "hidden", "method")}
-        write_json(options.json, "bench distributed", {**chosen, "rows": rows, "parts": parts})
+    chosen = {name: getattr(options, name) for name in ("graph", "epochs", "hidden", "method")}
+    command.write(options, "bench distributed", {**chosen, "rows": rows, "parts": parts})
 
 
 if __name__ == "__main__":

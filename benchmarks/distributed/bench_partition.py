@@ -23,9 +23,9 @@ import torch
 
 import onehop
 from onehop import distributed
-from onehop.bench.report import write_json
+from onehop.bench import command
+from onehop.bench.sources import structure
 from onehop.bench.stamp import machine_line
-from onehop.cli.sources import structure
 from onehop.distributed.division import ListDivision
 from onehop.graph import metis, stored
 
@@ -103,17 +103,14 @@ def on_disk(folder: Path, nodes: int, degree: int) -> dict[str, object]:
 
 def main() -> None:
     """Measures, prints, writes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--graphs", nargs="*", default=["twin:arxiv-communities", "twin:arxiv"])
     parser.add_argument("--parts", nargs="+", type=int, default=[4, 16])
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--nodes", type=int, default=16_000_000)
     parser.add_argument("--degree", type=int, default=12)
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--divide", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = command.read(parser)
     if options.divide is not None:
         print(json.dumps(divide(options.divide)))
         return
@@ -132,8 +129,7 @@ def main() -> None:
     if options.folder is not None:
         found = on_disk(options.folder, options.nodes, options.degree)
         print("on disk", found)
-    if options.json is not None:
-        write_json(options.json, "bench partition", {"partitions": results, "on_disk": found})
+    command.write(options, "bench partition", {"partitions": results, "on_disk": found})
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ together; the partition is as good, beside one by chance, as the greedy one was 
 two layers: 128 features, 256 hidden columns, 172 classes. FILE is what bench_distributed.py wrote.
 """
 
-import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
 
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.distributed import cost
 
 FEATURES, HIDDEN, CLASSES = 128, 256, 172
@@ -46,12 +45,9 @@ def measured(path: Path) -> tuple[float, float]:
 
 def main() -> None:
     """Prints the tables of docs/explanation/internet-scale.md."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--measured", type=Path, default=Path("benchmarks/results/distributed.json"))
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = command.read(parser)
     rate, share = measured(options.measured)
     print(f"measured: {rate:.2f} GB/s gathered; greedy sends {share:.0%} of what chance sends\n")
     columns = cost.columns("gcn", FEATURES, HIDDEN, CLASSES)
@@ -75,8 +71,7 @@ def main() -> None:
                         f"{found.sent_bytes / 1e9:.0f} | {found.memory_bytes / 1e9:.1f} | {found.binds} |"
                     )
                 print()
-    if options.json:
-        write_json(options.json, "estimate scale", {"gathered_gbps": rate, "share": share, "rows": rows})
+    command.write(options, "estimate scale", {"gathered_gbps": rate, "share": share, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -8,21 +8,17 @@ permutation back to the caller's order is part of what is built. All are run in 
 are medians.
 """
 
-import argparse
-import json
-import platform
-import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import scipy
 import scipy.sparse
 import torch
 
-import onehop
 from onehop import Graph
+from onehop.bench import command
+from onehop.bench.stamp import machine_line, versions
+from onehop.bench.timing import interleave
 from onehop.datasets import chung_lu
 
 
@@ -52,30 +48,12 @@ def builders(edge_index: torch.Tensor, nodes: int) -> dict[str, Callable[[], obj
     return result
 
 
-def measure(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of every round; one round before them is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in candidates}
-    for number in range(rounds + 1):
-        for name, build in candidates.items():
-            start = time.perf_counter()
-            built = build()
-            elapsed = (time.perf_counter() - start) * 1e3
-            del built
-            if number:
-                times[name].append(elapsed)
-    return times
-
-
 def main() -> None:
     """Measures, prints a table, and writes JSON where asked."""
-    parser = argparse.ArgumentParser(description="Graph from a list of edges, beside SciPy's coo.tocsr().")
+    parser = command.parser(__doc__, rounds=7, threads=True)
     parser.add_argument("--edges", type=int, default=11_000_000)
     parser.add_argument("--nodes", type=int, default=58_000)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    options = command.read(parser)
     ordered = chung_lu(options.nodes, options.edges, progress=lambda what, done: print(f"{what}: {done:.0%}"))
     by_target = ordered.flip(0).contiguous()
     shuffled = ordered[
@@ -84,38 +62,25 @@ def main() -> None:
     results = {}
     usual = 0.0
     for case, edge_index in (("unsorted", shuffled), ("sorted", by_target)):
-        times = measure(builders(edge_index, options.nodes), options.rounds)
-        peer = statistics.median(times["scipy"])
+        times = interleave(builders(edge_index, options.nodes), options.rounds)
+        peer = times["scipy"].median_s
         # The unsorted case comes first: what SciPy takes for edges as they usually come.
         usual = usual or peer
-        for name, samples in times.items():
-            median = statistics.median(samples)
-            spread = (max(samples) - min(samples)) / median
+        for name, found in times.items():
+            median = found.median_s
+            spread = (max(found.seconds) - found.min_s) / median
             results[f"{case}, {name}"] = {
-                "median_ms": median, "min_ms": min(samples), "spread": spread, "times_scipy": peer / median,
-                "times_scipy_unsorted": usual / median,
+                "median_ms": median * 1e3, "min_ms": found.min_s * 1e3, "spread": spread,
+                "times_scipy": peer / median, "times_scipy_unsorted": usual / median,
             }  # fmt: skip
             print(
-                f"{case:9} {name:13} {median:8.1f} ms   +-{spread / 2:4.0%}   {peer / median:5.2f} x SciPy   "
-                f"{usual / median:5.2f} x SciPy on unsorted edges"
+                f"{case:9} {name:13} {median * 1e3:8.1f} ms   +-{spread / 2:4.0%}   "
+                f"{peer / median:5.2f} x SciPy   {usual / median:5.2f} x SciPy on unsorted edges"
             )
-    report = {
-        "edges": options.edges,
-        "nodes": options.nodes,
-        "rounds": options.rounds,
-        "threads": options.threads,
-        "machine": f"{platform.processor() or platform.machine()}, {platform.system()} {platform.release()}",
-        "versions": {
-            "onehop": onehop.__version__,
-            "torch": torch.__version__,
-            "scipy": scipy.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-        "results": results,
-    }
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n")
+    chosen = {name: getattr(options, name) for name in ("edges", "nodes", "rounds", "threads")}
+    # The machine and the versions stood at the top before there was a stamp.
+    found = {"machine": machine_line(), "versions": versions(), "results": results}
+    command.write(options, "bench graph build", {**chosen, **found})
 
 
 if __name__ == "__main__":

@@ -15,19 +15,17 @@ import json
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import onehop
-from onehop.bench import graphs, limits
+from onehop.bench import command, graphs, limits
 from onehop.bench.memory import peak_bytes, resident_bytes
-from onehop.bench.report import write_json
 from onehop.bench.stamp import machine_line
+from onehop.bench.timing import measure_once, median_of_turn
 
 WAYS = ("pyg", "onehop", "dgl")
 HEADS, HEAD_WIDTH, WIDTH = 4, 32, 64
@@ -104,7 +102,11 @@ def child(order: dict[str, Any]) -> dict[str, Any]:
     peak = peak_bytes() - before
     checks = {"out": summary(first), "x": summary(x.grad)}
     checks |= {name: summary(p.grad) for name, p in layer.named_parameters() if p.grad is not None}
-    result = {"seconds": timed(once), "peak_bytes": peak, "checks": checks if order["way"] != "dgl" else {}}
+    result = {
+        "seconds": seconds_of(once),
+        "peak_bytes": peak,
+        "checks": checks if order["way"] != "dgl" else {},
+    }
     if order["way"] == "onehop" and order["layer"] in ATTENTION:
         result |= operator(order["layer"], workload)
     return result
@@ -122,17 +124,10 @@ def summary(tensor: Tensor) -> list[float]:
     return [float(flat.norm()), *probes]
 
 
-def timed(call: Callable[[], object]) -> float:
+def seconds_of(call: Callable[[], object]) -> float:
     """Median seconds of a call."""
-    begin = time.perf_counter()
-    call()
-    first = time.perf_counter() - begin
-    seconds = []
-    for _ in range(max(3, min(200, int(TURN_S / first))) if first < LONG_S else 1):
-        begin = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds)
+    first = measure_once(call)
+    return median_of_turn(call, TURN_S) if first < LONG_S else measure_once(call)
 
 
 def operator(name: str, workload: Any) -> dict[str, Any]:
@@ -149,8 +144,8 @@ def operator(name: str, workload: Any) -> dict[str, Any]:
     }
     attend, operands = calls[name]
     grad = torch.ones_like(attend(graph, *operands))
-    forward_s = timed(lambda: attend(graph, *operands))
-    both_s = timed(lambda: torch.autograd.grad(attend(graph, *operands), operands, grad))
+    forward_s = seconds_of(lambda: attend(graph, *operands))
+    both_s = seconds_of(lambda: torch.autograd.grad(attend(graph, *operands), operands, grad))
     row, index, per_head = 4 * HEADS * HEAD_WIDTH, 4, 4 * HEADS
     gathered = {"gat": (1, 2), "gatv2": (1, 3), "transformer": (2, 4)}[name]
     extra = per_head if name == "gat" else 0
@@ -166,8 +161,8 @@ def operator(name: str, workload: Any) -> dict[str, Any]:
 
 def run(order: dict[str, Any]) -> dict[str, Any] | str:
     """What the process of one measurement says; or why there is none."""
-    command = [sys.executable, __file__, "--child", json.dumps(order)]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    program = [sys.executable, __file__, "--child", json.dumps(order)]
+    finished = subprocess.run(program, capture_output=True, text=True, check=False)
     if finished.returncode != 0:
         return (finished.stderr.strip().splitlines() or ["it ended without a word"])[-1]
     result: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
@@ -225,30 +220,23 @@ def measure(layer: str, graph: str, rounds: int, threads: int, roof_gbps: float)
 
 def main() -> None:
     """Reads the options, measures, prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--layers", default=",".join(LAYERS))
-    parser.add_argument("--graphs", default="arxiv,road,cora")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--json", type=Path)
+    parser = command.parser(__doc__, rounds=2, threads=True)
+    parser.add_argument("--layers", type=command.names, default=",".join(LAYERS))
+    parser.add_argument("--graphs", type=command.names, default="arxiv,road,cora")
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = command.read(parser)
     if options.child:
         print(json.dumps(child(json.loads(options.child))))
         return
-    torch.set_num_threads(options.threads)
     print(machine_line())
     roof = limits.random_gather([HEADS * HEAD_WIDTH], limits.default_bytes(), 3)[0].bandwidth.gbps
     print(f"gather of random rows of {HEADS * HEAD_WIDTH} floats: {roof:.1f} GB/s")
     rows = []
-    for graph in options.graphs.split(","):
-        for layer in options.layers.split(","):
+    for graph in options.graphs:
+        for layer in options.layers:
             rows.append(measure(layer, graph, options.rounds, options.threads, roof))
             print(describe(rows[-1]), flush=True)
-            if options.json:
-                write_json(options.json, "bench layers", {"gather_gbps": roof, "results": rows})
+            command.write(options, "bench layers", {"gather_gbps": roof, "results": rows})
 
 
 def describe(row: dict[str, Any]) -> str:

@@ -11,11 +11,9 @@ Reads must be within 1 % at the command level and 3 % in the closed form, writes
 level. Speed is of the command level alone, on one core, with the requests made before; median of the rounds.
 """
 
-import argparse
 import csv
 import json
 import statistics
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from onehop.bench.stamp import stamp
+from onehop.bench import command
+from onehop.bench.timing import timed
 from onehop.machines.dram import Access, Memory, preset
 
 CASES = Path(__file__).with_name("dram_cases.csv")
@@ -66,22 +65,19 @@ def read_cases() -> list[Case]:
 def measure(case: Case, rounds: int) -> dict[str, Any]:
     """One case at all levels, with the speed of the command level."""
     requests = case.memory.requests(case.access, REQUESTS, seed=1)
-    seconds = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        run = case.memory.commands(requests, log=False)
-        seconds.append(time.perf_counter() - start)
-    command = run.accepted.cycles / run.accepted.served
+    times = timed(lambda: case.memory.commands(requests, log=False), rounds)
+    run = case.memory.commands(requests, log=False)
+    clocks = run.accepted.cycles / run.accepted.served
     closed = case.memory.burst_cycles(case.access, "closed")
     writes = case.access.op == "write"
     errors = {
-        name: 100 * (clocks / case.clocks - 1) for name, clocks in (("command", command), ("closed", closed))
+        name: 100 * (clocks / case.clocks - 1) for name, clocks in (("command", clocks), ("closed", closed))
     }
-    rates = sorted(REQUESTS / s for s in seconds)
+    rates = sorted(REQUESTS / seconds for seconds in times.seconds)
     return {
         "name": case.name,
         "reference_clocks": case.clocks,
-        "command_clocks": command,
+        "command_clocks": clocks,
         "closed_clocks": closed,
         "command_error_percent": errors["command"],
         "closed_error_percent": errors["closed"],
@@ -114,15 +110,15 @@ def table(results: list[dict[str, Any]]) -> Table:
 
 def main() -> None:
     """Runs the cases, prints a table, and writes JSON where asked; ends with 1 where a bound is missed."""
-    parser = argparse.ArgumentParser(description="The DRAM simulator beside Ramulator 2.1.")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = command.parser(__doc__, rounds=5)
     parser.add_argument("--cases", default="", help="parts of names, with commas")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = command.read(parser)
     parts = options.cases.split(",")
     results = [
         measure(case, options.rounds) for case in read_cases() if any(part in case.name for part in parts)
     ]
+    if not results:
+        parser.error(f"--cases: no case has any of {options.cases} in its name.")
     reads = [r for r in results if r["closed_within"] is not None]
     writes = [r for r in results if r["closed_within"] is None]
     summary = {
@@ -140,10 +136,7 @@ def main() -> None:
     }
     Console().print(table(results))
     print(json.dumps(summary, indent=2))
-    if options.json:
-        document = {"command": "bench_dram", "stamp": stamp(), "summary": summary, "cases": results}
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(document, indent=2) + "\n")
+    command.write(options, "bench_dram", {"summary": summary, "cases": results})
     raise SystemExit(not summary["all_within"])
 
 

@@ -3,13 +3,11 @@
 python benchmarks/machines/bench_ndp_limits.py [--json FILE]
 """
 
-import argparse
 import math
-from pathlib import Path
 
 import torch
 
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpConfig, NdpPlan, Topology, load
 
@@ -98,11 +96,8 @@ def conservation(graph: Graph) -> list[dict]:
 
 def main() -> None:
     """Reads the options, runs, prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    parser = command.parser(__doc__)
+    options = command.read(parser)
     graph = even(8192, 64)
     gains, losses, kept = ranks_a_channel(graph), short_slices(graph), conservation(graph)
     for line in gains:
@@ -118,9 +113,8 @@ def main() -> None:
     for line in kept:
         state = "equal the table" if line["exact"] else f"DIFFER: {line['bytes']} and {line['expected']}"
         print(f"{line['machine']} {line['mapping']}: bytes {state}")
-    if options.json:
-        content = {"ranks_a_channel": gains, "short_slices": losses, "conservation": kept}
-        write_json(options.json, "bench ndp limits", content)
+    content = {"ranks_a_channel": gains, "short_slices": losses, "conservation": kept}
+    command.write(options, "bench ndp limits", content)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ Graphs whose edges are drawn evenly, in index order. Letters: R rank, D DIMM, C 
 system.
 """
 
-import argparse
 from pathlib import Path
 
 import torch
 
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpConfig, NdpPlan, Topology
 
@@ -61,13 +60,10 @@ def draw(cells: list[dict], path: Path) -> None:
 
 def main() -> None:
     """Reads the options, runs, prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--nodes", type=int, default=65536)
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
-    options = parser.parse_args()
+    options = command.read(parser)
     plan = NdpPlan(retile="index")
     graphs = {degree: even(options.nodes, degree) for degree in DEGREES}
     cells = []
@@ -95,8 +91,7 @@ def main() -> None:
                         }
                     )
                 print(f"{degree:5}  {' '.join(letters)}", flush=True)
-    if options.json:
-        write_json(options.json, "bench ndp map", {"nodes": options.nodes, "cells": cells})
+    command.write(options, "bench ndp map", {"nodes": options.nodes, "cells": cells})
     if options.plot:
         draw(cells, options.plot)
 

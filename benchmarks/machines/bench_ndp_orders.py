@@ -7,7 +7,6 @@ Nodes are numbered anew before anything runs, then tiled by number; re-tiling wo
 Times of orders are this host's, of SciPy's and NumPy's single-threaded routines.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 import torch
+from ndp_twins import GRAPHS, MEASURED
 from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
 
-from onehop.bench.ndp_twins import GRAPHS, MEASURED
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpPlan
 
@@ -115,19 +114,15 @@ def draw(results: dict, path: Path) -> None:
 
 def main() -> None:
     """Reads the options, runs, prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--scale", type=float, default=0.25)
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--graphs", default=",".join(MEASURED))
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--graphs", type=command.names, default=",".join(MEASURED))
     parser.add_argument("--plot", type=Path)
-    options = parser.parse_args()
-    results = {name: study(name, options.scale, options.width) for name in options.graphs.split(",")}
-    if options.json:
-        content = {"scale": options.scale, "width": options.width, "graphs": results}
-        write_json(options.json, "bench ndp orders", content)
+    options = command.read(parser)
+    results = {name: study(name, options.scale, options.width) for name in options.graphs}
+    content = {"scale": options.scale, "width": options.width, "graphs": results}
+    command.write(options, "bench ndp orders", content)
     if options.plot:
         draw(results, options.plot)
 

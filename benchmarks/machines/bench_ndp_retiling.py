@@ -8,14 +8,14 @@ re-tiled on products at 128. papers (111 million nodes, 3.2 thousand million edg
 are estimates from windows of the whole graph, each with its standard error.
 """
 
-import argparse
 import time
 from pathlib import Path
 
+import sampled_reads
+from ndp_twins import GRAPHS
+
 from onehop import datasets
-from onehop.bench import sampled_reads
-from onehop.bench.ndp_twins import GRAPHS
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.machines.ndp import Machine, NdpPlan
 
 TILES = (4, 8, 16, 32, 64, 128)
@@ -90,23 +90,19 @@ def draw(results: dict, path: Path) -> None:
 
 def main() -> None:
     """Reads the options, counts, prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--graphs", default=",".join(GRAPHS))
+    parser.add_argument("--graphs", type=command.names, default=",".join(GRAPHS))
     parser.add_argument("--strata", type=int, default=12, help="parts of papers, with two windows each")
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
-    options = parser.parse_args()
+    options = command.read(parser)
     print(f"{'':34} " + "  ".join(f"{tile:6}" for tile in TILES))
     results = {
         name: sampled(name, options.strata) if name in SAMPLED else curves(name, options.scale)
-        for name in options.graphs.split(",")
+        for name in options.graphs
     }
-    if options.json:
-        content = {"tiles": TILES, "published": PUBLISHED, "graphs": results}
-        write_json(options.json, "bench ndp retiling", content)
+    content = {"tiles": TILES, "published": PUBLISHED, "graphs": results}
+    command.write(options, "bench ndp retiling", content)
     if options.plot:
         draw(results, options.plot)
 

@@ -12,35 +12,19 @@ End to end: aggregation of the whole twin by the machine's model on either side,
 measured here (or modelled for the Xeon), which grow with the nodes.
 """
 
-import argparse
-import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
-
 import torch
+from ndp_twins import GRAPHS, MEASURED
 
 import onehop
-from onehop.bench.ndp_twins import GRAPHS, MEASURED
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.bench.stamp import machine_line
+from onehop.bench.timing import timed
 from onehop.machines.ndp import Machine, NdpPlan
 
 # 4 channels x 19.2 GB/s; 20 cores x 64 operations a clock x 1.9 GHz with AVX-512 on all cores. The share of
 # either that software reaches is not known; 70 % is assumed for both.
 XEON_GBPS, XEON_GFLOPS, REACHED = 76.8, 20 * 64 * 1.9, 0.7
 PARTS = ("aggregation", "combination", "activation")
-
-
-def median_of(body: Callable[[], object], rounds: int) -> float:
-    """Seconds of one call, after a first one that is not counted."""
-    body()
-    times = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        body()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
 
 
 def scatter(edge_index: torch.Tensor, x: torch.Tensor, nodes: int) -> torch.Tensor:
@@ -62,10 +46,10 @@ def measured(graph: onehop.Graph, shapes: list[tuple[int, int]], rounds: int) ->
             "torch gather and scatter": lambda x=x: scatter(edge_index, x, graph.num_dst),
         }
         combined = x @ weight
-        combination = median_of(lambda x=x, weight=weight: x @ weight, rounds)
-        activation = median_of(combined.relu, rounds)
+        combination = timed(lambda x=x, weight=weight: x @ weight, rounds).median_s
+        activation = timed(combined.relu, rounds).median_s
         for way, body in ways.items():
-            times[way]["aggregation"] += median_of(body, rounds)
+            times[way]["aggregation"] += timed(body, rounds).median_s
             times[way]["combination"] += combination
             times[way]["activation"] += activation
     return times
@@ -98,14 +82,10 @@ def percent(parts: dict[str, float]) -> dict[str, float]:
 
 def main() -> None:
     """Reads the options, measures, prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__, rounds=3)
     parser.add_argument("--edges", type=int, default=12_500_000, help="most edges of a twin that is measured")
     parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = command.read(parser)
     print(machine_line())
     results = {}
     for name in MEASURED:
@@ -151,9 +131,8 @@ def main() -> None:
             + ", ".join(f"{x:.2f}x ({where})" for where, x in results[name]["end_to_end"]["speedup"].items()),
             flush=True,
         )
-    if options.json:
-        content = {"edges": options.edges, "hidden": options.hidden, "graphs": results}
-        write_json(options.json, "bench ndp shares", content)
+    content = {"edges": options.edges, "hidden": options.hidden, "graphs": results}
+    command.write(options, "bench ndp shares", content)
 
 
 if __name__ == "__main__":

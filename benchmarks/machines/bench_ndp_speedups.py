@@ -8,11 +8,9 @@ Three layers, 16 and 32 ranks, both figures of tFAW, re-tiled and in index order
 near these figures.
 """
 
-import argparse
-from pathlib import Path
+from ndp_twins import GRAPHS, MEASURED
 
-from onehop.bench.ndp_twins import GRAPHS, MEASURED
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.machines.ndp import Machine, NdpPlan, whole_report
 
 PUBLISHED = {
@@ -94,17 +92,14 @@ def summary(lines: list[dict]) -> list[dict]:
 
 def main() -> None:
     """Reads the options, measures, prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--graphs", default=",".join(MEASURED))
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    parser.add_argument("--graphs", type=command.names, default=",".join(MEASURED))
+    options = command.read(parser)
     lines = []
-    for name in options.graphs.split(","):
+    for name in options.graphs:
         for seed in range(options.seeds):
             for line in measure(name, options.scale, options.hidden, seed):
                 lines.append(line)
@@ -126,9 +121,8 @@ def main() -> None:
             f"{row['end_to_end_by_published_share']['mean']:.2f} best "
             f"{row['end_to_end_by_published_share']['best']:.2f}"
         )
-    if options.json:
-        content = {"scale": options.scale, "hidden": options.hidden, "published": PUBLISHED}
-        write_json(options.json, "bench ndp speedups", {**content, "summary": rows, "cases": lines})
+    content = {"scale": options.scale, "hidden": options.hidden, "published": PUBLISHED}
+    command.write(options, "bench ndp speedups", {**content, "summary": rows, "cases": lines})
 
 
 if __name__ == "__main__":

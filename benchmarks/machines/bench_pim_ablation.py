@@ -8,14 +8,13 @@ all that are marked as kept. Each time the plan is tuned anew, within what is al
 aggregation. The last table streams a graph that does not fit.
 """
 
-import argparse
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from onehop import Graph, MachineMemoryError, datasets
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.cli.console import Bar, progress
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upmem_v1a
 from onehop.machines.pim.tuner import candidates, rank
@@ -156,16 +155,13 @@ def streaming() -> list[dict[str, Any]]:
 
 def main() -> None:
     """Prints and writes everything."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--graphs", default="reddit,proteins,arxiv")
     parser.add_argument("--widths", default="256,32")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--dtype", default="int32")
     parser.add_argument("--add", action="store_true", help="keep what the file has of other graphs")
-    parser.add_argument("--json", type=Path)
-    o = parser.parse_args()
+    o = command.read(parser)
     rows = []
     if o.add and o.json is not None and o.json.exists():
         rows = json.loads(o.json.read_text())["ablation"]
@@ -180,8 +176,7 @@ def main() -> None:
         "streaming": streaming(),
         "options": {k: v for k, v in vars(o).items() if not isinstance(v, Path)},
     }
-    if o.json is not None:
-        write_json(o.json, "benchmarks/machines/bench_pim_ablation.py", found)
+    command.write(o, "benchmarks/machines/bench_pim_ablation.py", found)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,13 @@ PyGim's repository). Totals: what its published cost function gives for balanced
 No constant of the model was fitted to a total.
 """
 
-import argparse
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onehop import MachineMemoryError
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.machines.pim import BalancedShapes, Machine, prior_art, upmem_v1a
 from onehop.machines.pim.costs import Kernel, core_cycles, interpolate
 from onehop.machines.pim.links import broadcast_ns, retrieve_ns
@@ -148,15 +146,11 @@ def memory() -> list[dict[str, Any]]:
 
 def main() -> None:
     """Prints and writes everything."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    parser = command.parser(__doc__)
+    options = command.read(parser)
     print(f"{'':34} {'':>16} {'measured':>12} {'model':>12} {'error':>10}")
     found = {"calibration": calibration(), "winners": winners(), "amazon_products": memory()}
-    if options.json is not None:
-        write_json(options.json, "benchmarks/machines/bench_pim_calibration.py", found)
+    command.write(options, "benchmarks/machines/bench_pim_calibration.py", found)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,7 @@ from typing import Any
 import torch
 
 from onehop import Graph, MachineMemoryError, datasets
-from onehop.bench import near_bank
-from onehop.bench.report import write_json
+from onehop.bench import command, near_bank
 from onehop.machines.pim import Machine, PimPlan, PimReport, host, prior_art, tune
 
 # What the paper's abstract states, for orientation: mean and best, over prior work on the same hardware.
@@ -176,9 +175,7 @@ def compare(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str
 
 def main() -> None:
     """Prints and writes everything."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--graphs", default="reddit,proteins,arxiv")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--width", type=int, default=256)
@@ -188,17 +185,14 @@ def main() -> None:
     parser.add_argument("--combination", type=Path, help="what --only-combination wrote")
     parser.add_argument("--torch", type=Path, help="take torch's times from what this wrote before")
     parser.add_argument("--only-combination", action="store_true", help="measure that, and nothing else")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = command.read(parser)
     if options.only_combination:
         found = combination(options.width, options.layers)
         print(found)
-        if options.json is not None:
-            write_json(options.json, "benchmarks/machines/bench_pim_comparison.py --only-combination", found)
+        command.write(options, "benchmarks/machines/bench_pim_comparison.py --only-combination", found)
         return
     found = compare(options, print)
-    if options.json is not None:
-        write_json(options.json, "benchmarks/machines/bench_pim_comparison.py", found)
+    command.write(options, "benchmarks/machines/bench_pim_comparison.py", found)
 
 
 if __name__ == "__main__":

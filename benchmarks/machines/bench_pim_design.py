@@ -7,14 +7,14 @@ Runs ``onehop simulate pim --published --sweep ...`` for each graph, with publis
 tuned anew for each machine; writes pim_design_GRAPH.json and a plot of the phases.
 """
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from onehop.bench.report import write_json
+from onehop.bench import command
+from onehop.bench.results import write_json
 
 SWEEPS = (
     "cores=249:1992",
@@ -28,23 +28,21 @@ SWEEPS = (
 
 def main() -> None:
     """Runs, and writes everything."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--graphs", default="proteins,arxiv")
+    parser = command.parser(__doc__, json=False)
+    parser.add_argument("--graphs", type=command.names, default="proteins,arxiv")
     parser.add_argument("--scale", default="1")
     parser.add_argument("--folder", type=Path, default=Path("benchmarks/results/machines"))
     parser.add_argument("--plots", type=Path, default=Path("docs/images"))
-    options = parser.parse_args()
+    options = command.read(parser)
     sweeps = [word for sweep in SWEEPS for word in ("--sweep", sweep)]
-    for graph in options.graphs.split(","):
+    for graph in options.graphs:
         plot = options.plots / f"pim_design_{graph}.png"
         asked = ["simulate", "pim", "--graph", f"twin:{graph}", "--scale", options.scale, "--published"]
         asked += sweeps
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "sweep.json"
-            command = [sys.executable, "-m", "onehop", *asked, "--plot", str(plot), "--json", str(file)]
-            subprocess.run(command, check=True)
+            program = [sys.executable, "-m", "onehop", *asked, "--plot", str(plot), "--json", str(file)]
+            subprocess.run(program, check=True)
             found = json.loads(file.read_text())
         write_json(options.folder / f"pim_design_{graph}.json", " ".join(["onehop", *asked]), found)
 

@@ -7,7 +7,6 @@ The model is trained in float32 on the CPU, then asked on the machine with each 
 trains it on the machine in that dtype as well, gradients included.
 """
 
-import argparse
 import os
 import statistics
 from contextlib import AbstractContextManager
@@ -18,9 +17,9 @@ from torch.nn.functional import cross_entropy, dropout
 from torch_geometric.nn import GCNConv
 
 import onehop
-from onehop.bench.report import write_json
+from onehop import datasets
+from onehop.bench import command
 from onehop.datasets import Dataset
-from onehop.graph import files
 from onehop.machines.pim import Machine, PimPlan
 
 DTYPES = ("float32", "int32", "int16", "int8")
@@ -67,14 +66,11 @@ def accuracy(model: GCN, data: Dataset) -> float:
 
 def main() -> None:
     """Prints and writes everything."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=200)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    data = files.dataset(Path(os.environ["ONEHOP_DATA"]) / "cora.npz")
+    options = command.read(parser)
+    data = datasets.from_file(Path(os.environ["ONEHOP_DATA"]) / "cora.npz")
     found: dict[str, dict[str, list[float]]] = {}
     for seed in range(options.seeds):
         with onehop.patch():
@@ -92,8 +88,7 @@ def main() -> None:
         trained = f", trained there {100 * entry['trained'][0]:.1f} %" if "trained" in entry else ""
         spread = f"{100 * min(entry['asked']):.1f} to {100 * max(entry['asked']):.1f}"
         print(f"{name:18} {100 * statistics.mean(entry['asked']):.2f} % ({spread}){trained}")
-    if options.json is not None:
-        write_json(options.json, "benchmarks/machines/bench_pim_quantisation.py", {"accuracy": found})
+    command.write(options, "benchmarks/machines/bench_pim_quantisation.py", {"accuracy": found})
 
 
 if __name__ == "__main__":

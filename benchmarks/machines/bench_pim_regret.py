@@ -9,16 +9,14 @@ Once for each graph the tuner's processor time is set against that of simulating
 without the sums, both with nothing counted before.
 """
 
-import argparse
 import json
 import statistics
 import time
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from onehop import Graph
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.cli.console import progress
 from onehop.datasets import chung_lu
 from onehop.machines.pim import Machine, PimPlan, tune
@@ -97,12 +95,9 @@ def _without(entries: list[dict[str, Any]], which: tuple[int, int, float]) -> li
 
 def main() -> None:
     """Prints and writes everything."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--only", type=int, help="one graph by its number, added to what the file has")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = command.read(parser)
     graphs = [(nodes, edges, skew) for (nodes, edges), skew in product(SIZES, SKEWS)]
     cases, times = [], []
     if options.only is not None:
@@ -121,9 +116,8 @@ def main() -> None:
             bar.advance()
             print(which, f"regret at most {100 * max(case['regret'] for case in found):.2f} %", flush=True)
     print(summary(cases, times))
-    if options.json is not None:
-        content = {"summary": summary(cases, times), "cases": cases, "times": times}
-        write_json(options.json, "benchmarks/machines/bench_pim_regret.py", content)
+    content = {"summary": summary(cases, times), "cases": cases, "times": times}
+    command.write(options, "benchmarks/machines/bench_pim_regret.py", content)
 
 
 if __name__ == "__main__":

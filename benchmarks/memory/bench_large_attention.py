@@ -7,17 +7,15 @@ PyG keeps three tensors of edges times width for each layer's backward pass: 3 x
 million edges are 61 GB. It is therefore not run here.
 """
 
-import argparse
 import time
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 
 import onehop
+from onehop.bench import command
 from onehop.bench.memory import peak_bytes, resident_bytes
 from onehop.bench.plain_models import GATv2
-from onehop.bench.report import write_json
 from onehop.bench.stamp import machine_line
 from onehop.datasets import chung_lu
 
@@ -26,15 +24,12 @@ FEATURES, CLASSES = 128, 40
 
 def main() -> None:
     """Reads the options, trains, prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--nodes", type=int, default=500_000)
     parser.add_argument("--edges", type=int, default=20_000_000)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = command.read(parser)
     print(machine_line())
     edge_index = chung_lu(options.nodes, options.edges)
     torch.manual_seed(0)
@@ -59,9 +54,8 @@ def main() -> None:
         f"{edge_index.size(1):,} edges, hidden {options.hidden}: peak {peak / 2**30:.2f} GiB, of which "
         f"{loaded / 2**30:.2f} GiB were there before training"
     )
-    if options.json:
-        result = {"edges": edge_index.size(1), "seconds": seconds, "losses": losses, "peak_bytes": peak}
-        write_json(options.json, "bench large attention", {**result, "loaded_bytes": loaded})
+    result = {"edges": edge_index.size(1), "seconds": seconds, "losses": losses, "peak_bytes": peak}
+    command.write(options, "bench large attention", {**result, "loaded_bytes": loaded})
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,11 +29,11 @@ from torch import Tensor
 
 import onehop
 from onehop import datasets
+from onehop.bench import command
 from onehop.bench.plain_models import SAGE
-from onehop.bench.report import write_json
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import Task
-from onehop.bench.timing import Ratio, Times, quantile
+from onehop.bench.timing import Ratio, Times, in_turns, measure_once, quantile
 
 with warnings.catch_warnings():
     # PyG calls torch.jit.script while it is imported, which newer releases of torch deprecate.
@@ -90,19 +90,14 @@ def check(model: torch.nn.Module, step: Step) -> float:
 
 def race(model: torch.nn.Module, steps: Sequence[Step], rounds: int) -> dict[str, Times]:
     """Seconds that a batch takes, one figure a round and way."""
-    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
-    for _ in range(rounds):
-        for name, way in WAYS.items():
-            with way():
-                train(model, steps[0].fresh())
-                spent = []
-                for step in steps:
-                    fresh = step.fresh()
-                    begin = time.perf_counter()
-                    train(model, fresh)
-                    spent.append(time.perf_counter() - begin)
-                seconds[name].append(quantile(spent, 0.5))
-    return {name: Times(tuple(values)) for name, values in seconds.items()}
+
+    def turn(way: Callable[[], AbstractContextManager[Any]]) -> float:
+        with way():
+            train(model, steps[0].fresh())
+            fresh = (step.fresh() for step in steps)
+            return quantile([measure_once(partial(train, model, step)) for step in fresh], 0.5)
+
+    return in_turns({name: partial(turn, way) for name, way in WAYS.items()}, rounds)
 
 
 def building(step: Step, repeats: int = 15) -> dict[str, float]:
@@ -203,7 +198,7 @@ def molecules(options: argparse.Namespace) -> list[dict[str, Any]]:
     generator = torch.Generator().manual_seed(0)
     batch = Batch.from_data_list([molecule(generator) for _ in range(MOLECULES)])
     rows = []
-    for width in map(int, options.widths.split(",")):
+    for width in options.widths:
         x = torch.randn(batch.num_nodes, width, generator=generator)
         for name, layer in layers(width).items():
             rows.append(measured(f"{name}, {width}", layer, [step_of(layer, x, batch)] * 10, options.rounds))
@@ -221,23 +216,16 @@ def step_of(layer: torch.nn.Module, x: Tensor, batch: Any) -> Step:
 
 def main() -> None:
     """Reads the options, measures, prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__, rounds=5, threads=True)
     parser.add_argument("what", choices=("neighbours", "molecules"))
     parser.add_argument("--graph", default="twin:arxiv")
     parser.add_argument("--batches", type=int, default=20)
-    parser.add_argument("--widths", default="16,64")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    parser.add_argument("--widths", type=command.integers, default="16,64")
+    options = command.read(parser)
     torch.manual_seed(0)
     print(machine_line())
     rows = {"neighbours": neighbours, "molecules": molecules}[options.what](options)
-    if options.json:
-        write_json(options.json, f"bench minibatch {options.what}", {"results": rows})
+    command.write(options, f"bench minibatch {options.what}", {"results": rows})
 
 
 if __name__ == "__main__":

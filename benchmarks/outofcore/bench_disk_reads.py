@@ -6,14 +6,13 @@ FILE has at least 16 times as many bytes as are read at a time; it is read in 16
 columns of a panel are, and in order through the page cache for comparison.
 """
 
-import argparse
 import statistics
 import time
 from pathlib import Path
 
 import disk
 
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.bench.stamp import machine_line
 
 STREAMS = 16
@@ -29,13 +28,10 @@ CASES = [(size << 10, 3, True) for size in (32, 64, 128, 256, 512, 1024, 2048)] 
 
 def main() -> None:
     """Measures, prints, writes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("--file", type=Path, required=True)
     parser.add_argument("--bytes", type=int, default=1 << 29, help="to read in each case")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = command.read(parser)
     size = options.file.stat().st_size
     print(machine_line())
     disk.forget([options.file])
@@ -64,18 +60,17 @@ def main() -> None:
                 "gbps_spread": [min(rates), max(rates)],
             }
         )
-    if options.json:
-        write_json(
-            options.json,
-            "bench disk reads",
-            {
-                "file_bytes": size,
-                "bytes": options.bytes,
-                "buffered_gbps": statistics.median(buffered),
-                "buffered_gbps_spread": [min(buffered), max(buffered)],
-                "cases": cases,
-            },
-        )
+    command.write(
+        options,
+        "bench disk reads",
+        {
+            "file_bytes": size,
+            "bytes": options.bytes,
+            "buffered_gbps": statistics.median(buffered),
+            "buffered_gbps_spread": [min(buffered), max(buffered)],
+            "cases": cases,
+        },
+    )
 
 
 if __name__ == "__main__":

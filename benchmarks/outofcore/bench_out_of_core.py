@@ -38,7 +38,7 @@ import numpy as np
 import torch
 
 import onehop
-from onehop.bench.report import write_json
+from onehop.bench import command
 from onehop.bench.stamp import machine_line
 from onehop.graph import stored
 
@@ -120,15 +120,15 @@ def control_group(limit: int) -> tuple[Path, Path] | None:
 
 def limited(limit: int, arguments: list[str]) -> tuple[dict, str, int | None]:
     """Runs the child with so much memory: what it says, how it was limited, its peak."""
-    command = [sys.executable, __file__, "--child", *arguments]
+    program = [sys.executable, __file__, "--child", *arguments]
     found = control_group(limit)
     if found is None:
-        done = subprocess.run([*command, "--limit-data", str(limit)], stdout=subprocess.PIPE, check=True)
+        done = subprocess.run([*program, "--limit-data", str(limit)], stdout=subprocess.PIPE, check=True)
         return json.loads(done.stdout), "data segment beside the libraries'", None
     group, processes = found
     try:
         # A shell that joins the group, and becomes the program.
-        joining = ["sh", "-c", f'echo $$ > {processes} && exec "$@"', "sh", *command]
+        joining = ["sh", "-c", f'echo $$ > {processes} && exec "$@"', "sh", *program]
         done = subprocess.run(joining, stdout=subprocess.PIPE, check=True)
         peak = group / "memory.max_usage_in_bytes"
         return (
@@ -223,23 +223,19 @@ def measured(name: str, files: list[Path], options: argparse.Namespace) -> dict[
 
 def main() -> None:
     """Prepares, measures, checks, prints, writes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__, rounds=3)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--nodes", type=int, default=12_000_000)
     parser.add_argument("--degree", type=int, default=8)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--share", type=float, default=3.0)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--prepare", action="store_true", help="write graphs and features, and stop")
-    parser.add_argument("--json", type=Path)
     for name in ("--graph", "--x", "--out"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     parser.add_argument("--touch", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--limit-data", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = command.read(parser)
     if options.child:
         child(options)
         return
@@ -253,10 +249,9 @@ def main() -> None:
         return
     print(machine_line())
     cases = [measured(name, files[name], options) for name in CASES]
-    if options.json:
-        chosen = {name: getattr(options, name) for name in ("nodes", "degree", "width", "share")}
-        # The square case's figures stand at the top as well, where they always stood.
-        write_json(options.json, "bench out of core", {**chosen, **cases[0], "cases": cases})
+    chosen = {name: getattr(options, name) for name in ("nodes", "degree", "width", "share")}
+    # The square case's figures stand at the top as well, where they always stood.
+    command.write(options, "bench out of core", {**chosen, **cases[0], "cases": cases})
 
 
 if __name__ == "__main__":

@@ -24,11 +24,9 @@ Figures are medians of the rounds of one run; ratios are default over tuned: abo
 import argparse
 import dataclasses
 import itertools
-import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,8 +34,8 @@ import torch
 import onehop
 from onehop import Graph, datasets, native
 from onehop.backends.cpu import CpuBackend
+from onehop.bench import command
 from onehop.bench.graphs import workload
-from onehop.bench.stamp import stamp
 from onehop.bench.timing import geometric_mean, interleave
 from onehop.calls import Aggregate
 from onehop.plans import CpuPlan, tuned
@@ -90,7 +88,7 @@ def models_choice(graph: Graph, width: int, fields: tuple[str, ...] = FIELDS) ->
 def gain(options: argparse.Namespace) -> dict[str, Any]:
     """Default, model, tuned."""
     rows = []
-    for name, width in itertools.product(options.graphs.split(","), map(int, options.widths.split(","))):
+    for name, width in itertools.product(options.graphs, options.widths):
         graph = graph_of(name)
         result = onehop.tune(graph, width, backward=False, budget_s=options.budget, keep=False, again=True)
         (entry,) = result.entries
@@ -147,7 +145,7 @@ def order(options: argparse.Namespace) -> dict[str, Any]:
     graph = Graph.from_edge_index(dataset.edge_index, num_nodes=dataset.num_nodes)
     print(dataset.name, graph, flush=True)
     rows = []
-    for width in map(int, options.widths.split(",")):
+    for width in options.widths:
         common = {"backward": False, "budget_s": options.budget, "keep": False, "again": True}
         without = onehop.tune(graph, width, fields=[f for f in FIELDS if f != "ordering"], **common)
         result = onehop.tune(graph, width, **common)
@@ -177,7 +175,7 @@ def exhaustive(options: argparse.Namespace) -> dict[str, Any]:
     """Every plan of three fields, measured; what search and model chose among them."""
     fields = ("prefetch", "edges_per_item", "column_tile")
     rows = []
-    for name, width in itertools.product(options.graphs.split(","), map(int, options.widths.split(","))):
+    for name, width in itertools.product(options.graphs, options.widths):
         graph = graph_of(name)
         result = onehop.tune(
             graph, width, fields=fields, backward=False, budget_s=options.budget, keep=False, again=True
@@ -212,7 +210,7 @@ def exhaustive(options: argparse.Namespace) -> dict[str, Any]:
 def codegen(options: argparse.Namespace) -> dict[str, Any]:
     """Generated kernels against built-in ones, other fields alike; 1.0 where none won."""
     rows = []
-    for name, width in itertools.product(options.graphs.split(","), map(int, options.widths.split(","))):
+    for name, width in itertools.product(options.graphs, options.widths):
         graph = graph_of(name)
         result = onehop.tune(
             graph, width, backward=False, budget_s=options.budget, keep=False, again=True, codegen=True
@@ -239,9 +237,9 @@ def codegen(options: argparse.Namespace) -> dict[str, Any]:
 
 def field(options: argparse.Namespace) -> dict[str, Any]:
     """The default plan with each value of one field: how many times faster than with the first."""
-    values = [int(text) if text.isdigit() else text for text in options.values.split(",")]
+    values = [int(text) if text.isdigit() else text for text in options.values]
     rows = []
-    for name, width in itertools.product(options.graphs.split(","), map(int, options.widths.split(","))):
+    for name, width in itertools.product(options.graphs, options.widths):
         graph = graph_of(name)
         (operation,) = operations("aggregate", "sum", False)
         default = candidates.start(graph, operation, width, torch.float32)
@@ -289,26 +287,18 @@ PARTS = {
 
 def main() -> None:
     """Runs one part."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__, threads=True)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--field", default="index")
-    parser.add_argument("--values", default="int32,int16")
-    parser.add_argument("--graphs", default="arxiv,reddit-mini,road,cora")
+    parser.add_argument("--values", type=command.names, default="int32,int16")
+    parser.add_argument("--graphs", type=command.names, default="arxiv,reddit-mini,road,cora")
     parser.add_argument("--graph", default="twin:products")
     parser.add_argument("--scale", type=float, default=0.1)
-    parser.add_argument("--widths", default="16,32,64,128,256")
+    parser.add_argument("--widths", type=command.integers, default="16,32,64,128,256")
     parser.add_argument("--budget", type=float, default=10.0)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    options = command.read(parser)
     content = PARTS[options.part](options)
-    if options.json:
-        options.json.write_text(
-            json.dumps({"command": options.part, "stamp": stamp(), **content}, indent=2) + "\n"
-        )
+    command.write(options, options.part, content)
 
 
 if __name__ == "__main__":

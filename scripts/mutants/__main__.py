@@ -22,7 +22,9 @@ from recording import Recording, recording
 
 # What is changed. DGL's patch is not: DGL lies in an environment of its own (make test-dgl).
 CHANGED = ["ops", "kernels/cpu", "plans", "backends/cpu.py", "integrations", "distributed"]
-CHANGED += [f"graph/{name}.py" for name in ("build", "graph", "identity", "self_loops", "statistics")]
+CHANGED += [
+    f"graph/{name}.py" for name in ("build", "edges", "graph", "identity", "self_loops", "statistics")
+]
 LEFT_OUT = "integrations/dgl"
 # The tests that ought to notice. Those that compile kernels or run PyG's own suite take minutes.
 TESTS = [
@@ -35,7 +37,8 @@ TESTS = [
     "distributed/*",
 ]
 TESTS += [
-    f"graph/test_{name}.py" for name in ("graph", "bad_input", "identity", "pieces", "reorder", "self_loops")
+    f"graph/test_{name}.py"
+    for name in ("graph", "bad_input", "edges", "identity", "pieces", "reorder", "self_loops")
 ]
 TESTS += [
     "graph/test_statistics.py",

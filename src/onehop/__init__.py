@@ -1,5 +1,6 @@
 """Neighbour aggregation for graph neural networks, as fast as memory allows."""
 
+from onehop import files as files
 from onehop.errors import (
     ArgumentError as ArgumentError,
     BackendError as BackendError,

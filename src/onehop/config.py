@@ -26,8 +26,6 @@ variable                  meaning                                               
 import os
 from pathlib import Path
 
-import platformdirs
-
 from onehop.errors import ConfigurationError
 
 
@@ -90,7 +88,11 @@ def without_thresholds() -> bool:
 def cache_dir() -> Path:
     """The folder for generated graphs and tuning results; made when something is written."""
     chosen = os.environ.get("ONEHOP_CACHE_DIR")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("onehop"))
+    if chosen:
+        return Path(chosen)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("onehop"))
 
 
 def physical_memory_bytes() -> int:

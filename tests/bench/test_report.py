@@ -7,6 +7,7 @@ from onehop.bench import plots, report
 from onehop.bench.limits import Bandwidth, GatherRoof
 from onehop.bench.models import ModelResult
 from onehop.bench.ops import CaseResult, Summary
+from onehop.bench.results import write_json
 from onehop.bench.timing import Times
 
 
@@ -99,7 +100,7 @@ def test_milliseconds_have_three_digits(seconds, text):
 
 def test_json_has_the_stamp(tmp_path, cases):
     path = tmp_path / "folder" / "ops.json"
-    report.write_json(path, "bench ops", {"results": [case.to_dict() for case in cases]})
+    write_json(path, "bench ops", {"results": [case.to_dict() for case in cases]})
     document = json.loads(path.read_text())
     assert document["command"] == "bench ops"
     assert {"date", "machine", "isa", "threads", "versions"} <= set(document["stamp"])

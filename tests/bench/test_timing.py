@@ -1,8 +1,20 @@
+import gc
 import math
 
 import pytest
 
-from onehop.bench.timing import LEAST_ROUNDS, Ratio, Times, geometric_mean, interleave, quantile
+from onehop.bench.timing import (
+    LEAST_ROUNDS,
+    MOST_ROUNDS,
+    Ratio,
+    Times,
+    geometric_mean,
+    in_turns,
+    interleave,
+    median_of_turn,
+    quantile,
+    timed,
+)
 from onehop.errors import ArgumentError
 
 
@@ -110,3 +122,44 @@ def test_interleave_gives_slow_calls_fewer_rounds(clock):
 def test_interleave_wants_a_round():
     with pytest.raises(ArgumentError, match="rounds"):
         interleave({}, rounds=0)
+
+
+def test_in_turns_lets_everyone_measure_round_by_round():
+    order = []
+
+    def turn(name, seconds):
+        order.append(name)
+        return seconds
+
+    times = in_turns({"a": lambda: turn("a", 1.0), "b": lambda: turn("b", 2.0)}, rounds=2)
+    assert order == ["a", "b", "a", "b"]
+    assert {name: found.seconds for name, found in times.items()} == {"a": (1.0, 1.0), "b": (2.0, 2.0)}
+
+
+def test_in_turns_collects_no_garbage_meanwhile_and_goes_on_after_a_fault():
+    collecting = []
+
+    def fails():
+        collecting.append(gc.isenabled())
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        in_turns({"a": fails}, rounds=1)
+    assert collecting == [False]
+    assert gc.isenabled()
+
+
+def test_timed_does_not_count_the_first_call(clock):
+    seconds = iter([9.0, 1.0, 3.0, 2.0])
+    times = timed(lambda: clock.call("", next(seconds))(), rounds=3)
+    assert times.seconds == pytest.approx((1.0, 3.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("one_s", "calls"),
+    [(0.1, 5), (10.0, LEAST_ROUNDS), (0.0, MOST_ROUNDS)],
+    ids=["as many as fit", "slow", "quick"],
+)
+def test_a_turn_has_as_many_calls_as_fit(clock, one_s, calls):
+    assert median_of_turn(clock.call("call", one_s), turn_s=0.55) == pytest.approx(one_s)
+    assert len(clock.order) == 1 + calls

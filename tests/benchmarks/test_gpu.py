@@ -7,15 +7,15 @@ import json
 import pytest
 import torch
 
+from benchmarks.gpu.correctness import Verdict, hostile_edges, judge
+from benchmarks.gpu.graphs import GRAPHS, edge_index_of
+from benchmarks.gpu.grid import Case, grid
+from benchmarks.gpu.measure import Measured, measure
+from benchmarks.gpu.operators import OPERATORS, Size
+from benchmarks.gpu.peers import Peers
+from benchmarks.gpu.report import CaseFigures, table
+from benchmarks.gpu.run import main
 from onehop import ArgumentError
-from onehop.bench.gpu.correctness import Verdict, hostile_edges, judge
-from onehop.bench.gpu.graphs import GRAPHS, edge_index_of
-from onehop.bench.gpu.grid import Case, grid
-from onehop.bench.gpu.measure import Measured, measure
-from onehop.bench.gpu.operators import OPERATORS, Size
-from onehop.bench.gpu.peers import Peers
-from onehop.bench.gpu.report import CaseFigures, table
-from onehop.bench.gpu.run import main
 from onehop.bench.timing import Times
 from onehop.kernels.triton import availability
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from benchmarks.gpu import dgl_calls, turbo_gnn_calls
+from benchmarks.gpu.correctness import hostile_edges
+from benchmarks.gpu.operators import OPERATORS, Size
+from benchmarks.gpu.peers import Peers
 from onehop import reference
-from onehop.bench.gpu import dgl_calls, turbo_gnn_calls
-from onehop.bench.gpu.correctness import hostile_edges
-from onehop.bench.gpu.operators import OPERATORS, Size
-from onehop.bench.gpu.peers import Peers
 
 EDGES, NODES = hostile_edges(torch.device("cpu"), 20)
 SIZE = Size(NODES, EDGES.size(1), 2, 5)

@@ -6,12 +6,12 @@ import json
 import pytest
 import torch
 
+from benchmarks.gpu import options, order_study, plans_run, tuned_plans
+from benchmarks.gpu.correctness import Verdict
+from benchmarks.gpu.graphs import graph_of
+from benchmarks.gpu.order_study import OrderFigures
+from benchmarks.gpu.tuned_plans import TunedFigures
 from onehop import ArgumentError
-from onehop.bench.gpu import order_study, plans_run, tuned_plans
-from onehop.bench.gpu.correctness import Verdict
-from onehop.bench.gpu.graphs import graph_of
-from onehop.bench.gpu.order_study import OrderFigures
-from onehop.bench.gpu.tuned_plans import TunedFigures
 from onehop.kernels.triton import availability
 from onehop.plans import TritonPlan, gpu_tuned
 from onehop.plans.cases import GpuCase
@@ -28,7 +28,7 @@ needs_triton = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """The check of results has tests of its own; a size and few candidates are enough."""
-    monkeypatch.setattr(plans_run, "judge_all", lambda *_: [Verdict("sum", "float32", "output", 0.0, 1.0)])
+    monkeypatch.setattr(options, "judge_all", lambda *_: [Verdict("sum", "float32", "output", 0.0, 1.0)])
     monkeypatch.setattr(plans_run, "_SIZES", ((2, 4),))
     monkeypatch.setattr(order_study, "_ROUNDS", 1)
     monkeypatch.setattr(candidates, "axes", lambda *_: {"num_warps": (2, 4)})
@@ -78,7 +78,7 @@ def test_names_what_there_was_no_time_for(part, tmp_path, capsys):
 
 @needs_triton
 def test_wrong_results_are_not_timed(tmp_path, monkeypatch):
-    monkeypatch.setattr(plans_run, "judge_all", lambda *_: [Verdict("sum", "float32", "output", 2.0, 1.0)])
+    monkeypatch.setattr(options, "judge_all", lambda *_: [Verdict("sum", "float32", "output", 2.0, 1.0)])
     assert plans_run.main("tuned", ["--out", str(tmp_path), *SMALL]) == 1
     assert not (tmp_path / "gpu-tuned.json").exists()
 

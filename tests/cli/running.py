@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from onehop.cli import app
+from onehop.cli.app import app
 
 
 def onehop(*arguments):

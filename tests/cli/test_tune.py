@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from onehop.cli import sources
+from onehop.bench import sources
 from onehop.kernels.triton import availability
 from onehop.plans import gpu_tuned, tuned
 from tests.cli.running import onehop
@@ -118,7 +118,7 @@ def test_ctrl_c_in_any_verb_ends_as_interrupted(edge_list, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("onehop.cli.sources.structure", interrupted)
+    monkeypatch.setattr("onehop.bench.sources.structure", interrupted)
     result = onehop("tune", "--graph", edge_list)
     assert result.exit_code == 130
     assert result.stderr.endswith("onehop: interrupted.\n")

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, strategies as st
 
 from onehop import ArgumentError
-from onehop.datasets import chung_lu, grid, undirected
+from onehop.datasets import chung_lu, grid
 
 
 def keys_of(edge_index: torch.Tensor, num_nodes: int) -> torch.Tensor:
@@ -81,10 +80,3 @@ def test_grid() -> None:
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1)], ids=str)
 def test_narrow_grids(shape: tuple[int, int]) -> None:
     assert grid(*shape).size(1) == 2 * (shape[0] * shape[1] - 1)
-
-
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30))
-def test_undirected_has_every_edge_both_ways_once(edges: list[tuple[int, int]]) -> None:
-    edge_index = torch.tensor(edges, dtype=torch.long).reshape(-1, 2).t()
-    both = undirected(edge_index, 7)
-    assert both.t().tolist() == [list(edge) for edge in sorted({*edges, *((b, a) for a, b in edges)})]

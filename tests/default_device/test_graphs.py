@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from onehop import Graph
-from onehop.graph.files import dataset
+from onehop.datasets import from_file
 from tests.default_device.ways import EDGE_INDEX, EDGES, NODES, assert_same_bits, new_graph, number
 
 
@@ -111,7 +111,7 @@ def test_same_data_set_from_a_file(tmp_path: Path, elsewhere: Callable[[], Any])
     np.savez(tmp_path / "graph.npz", **arrays)
 
     def run() -> list[Tensor]:
-        found = dataset(tmp_path / "graph.npz")
+        found = from_file(tmp_path / "graph.npz")
         parts = (found.x, found.y, found.train_mask, found.val_mask, found.test_mask)
         return [found.edge_index, *(part for part in parts if isinstance(part, Tensor))]
 

@@ -171,13 +171,13 @@ def test_the_full_check_counts_its_copies(cache, tensor, monkeypatch):
 
 
 def test_memory_that_is_reused_is_not_the_tensor(cache):
-    address, recognised, reused = 0, 0, 0
+    addresses, recognised, reused = set(), 0, 0
     for _ in range(50):
         tensor = torch.arange(1000).view(2, 500)
-        reused += tensor.data_ptr() == address
+        reused += tensor.data_ptr() in addresses  # of whichever of those before: allocators may take turns
         recognised += cache.find(tensor, "graph") is not None
         cache.store(tensor, "graph", Held())
-        address = tensor.data_ptr()
+        addresses.add(tensor.data_ptr())
         del tensor
     assert reused > 0
     assert recognised == 0

@@ -27,7 +27,7 @@ def is_permutation(order, count):
 @given(edge_lists(), st.sampled_from(METHODS))
 def test_orders_are_permutations(case, method):
     edge_index, size = case
-    orders = node_orders(Graph.from_edge_index(edge_index, size=size), method)
+    orders = node_orders(Graph.from_edge_index(edge_index, size=size).csr, method)
     assert is_permutation(orders.src, size[0])
     assert is_permutation(orders.dst, size[1])
 
@@ -54,13 +54,13 @@ def test_communities_are_found_and_kept_together():
     graph, labels = shuffled_blocks()
     assert changes(labels) > 900
     # 20 blocks in a row change 19 times; a few nodes may be misplaced.
-    assert changes(labels[node_orders(graph, "community").dst.long()]) < 60
+    assert changes(labels[node_orders(graph.csr, "community").dst.long()]) < 60
 
 
 def test_the_community_order_is_the_same_every_time():
     graph, _ = shuffled_blocks()
     again = Graph.from_edge_index(graph.edge_index(), num_nodes=graph.num_dst)
-    assert torch.equal(node_orders(graph, "community").dst, node_orders(again, "community").dst)
+    assert torch.equal(node_orders(graph.csr, "community").dst, node_orders(again.csr, "community").dst)
 
 
 def test_reverse_cuthill_mckee_narrows_a_shuffled_grid(generator):
@@ -72,14 +72,14 @@ def test_reverse_cuthill_mckee_narrows_a_shuffled_grid(generator):
 
 def test_degrees_fall():
     graph, _ = shuffled_blocks()
-    assert (graph.in_degrees[node_orders(graph, "degree").dst.long()].diff() <= 0).all()
+    assert (graph.in_degrees[node_orders(graph.csr, "degree").dst.long()].diff() <= 0).all()
 
 
 def test_bipartite_graphs_are_ordered_on_both_sides():
     # Sources 0, 2, 4, ... belong to even destinations, the others to odd ones.
     source = torch.arange(40).repeat_interleave(10)
     target = (torch.arange(10).repeat(40) * 2 + source % 2) % 20
-    orders = node_orders(Graph.from_edge_index(torch.stack([source, target]), size=(40, 20)), "community")
+    orders = node_orders(Graph.from_edge_index(torch.stack([source, target]), size=(40, 20)).csr, "community")
     assert changes(orders.src % 2) == 1
     assert changes(orders.dst % 2) == 1
 
@@ -98,7 +98,7 @@ def test_aggregates_of_the_renumbered_graph_are_the_same(case, method):
 
 def test_rows_of_an_ordered_graph_are_those_of_the_graph():
     graph, _ = shuffled_blocks()
-    ordered, order = ordered_csr(graph, "community", False), node_orders(graph, "community").dst.long()
+    ordered, order = ordered_csr(graph, "community", False), node_orders(graph.csr, "community").dst.long()
     assert ordered_csr(graph, "community", False) is ordered
     assert ordered_csr(graph, "none", True) is graph.transposed_csr
     assert torch.equal(ordered.rowptr.diff(), graph.in_degrees[order])
@@ -152,7 +152,7 @@ def test_metis_gets_the_graph_without_loops_and_its_parts_become_the_order(monke
         sys.modules, "pymetis", types.SimpleNamespace(part_graph=part_graph, __spec__=object())
     )
     edge_index = torch.tensor([[1, 0, 2, 1, 2], [0, 1, 1, 2, 2]])
-    assert node_orders(Graph.from_edge_index(edge_index, num_nodes=3), "metis").dst.tolist() == [1, 0, 2]
+    assert node_orders(Graph.from_edge_index(edge_index, num_nodes=3).csr, "metis").dst.tolist() == [1, 0, 2]
 
 
 def test_metis_puts_the_nodes_of_a_clique_side_by_side(monkeypatch):
@@ -161,5 +161,5 @@ def test_metis_puts_the_nodes_of_a_clique_side_by_side(monkeypatch):
     shuffled = torch.randperm(16, generator=torch.Generator().manual_seed(0))
     cliques = [shuffled[:8], shuffled[8:]]
     edge_index = torch.cat([torch.cartesian_prod(nodes, nodes).T for nodes in cliques], 1)
-    order = node_orders(Graph.from_edge_index(edge_index, num_nodes=16), "metis").dst.tolist()
+    order = node_orders(Graph.from_edge_index(edge_index, num_nodes=16).csr, "metis").dst.tolist()
     assert {frozenset(order[:8]), frozenset(order[8:])} == {frozenset(nodes.tolist()) for nodes in cliques}

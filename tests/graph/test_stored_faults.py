@@ -12,7 +12,7 @@ import torch
 
 from onehop import ArgumentError, Graph
 from onehop.errors import StorageError
-from onehop.graph import stored
+from onehop.graph import folder as folders, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -76,7 +76,7 @@ def test_a_killed_writer_leaves_no_folder_of_that_name(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run() -> None:
-        monkeypatch.setattr(stored, "_appear", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        monkeypatch.setattr(folders, "_appear", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         graph.save(tmp_path / "graph")
 
     assert ended(run) == -signal.SIGKILL
@@ -107,15 +107,15 @@ def test_of_several_writers_one_comes_first_and_its_graph_is_whole(graph: Graph,
 
 
 def test_who_comes_second_is_told(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    appear = stored._appear
+    appear = folders._appear
 
     def late(beside: Path, goal: Path) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(stored, "_appear", appear)
+            patch.setattr(folders, "_appear", appear)
             graph.save(goal)
         appear(beside, goal)
 
-    monkeypatch.setattr(stored, "_appear", late)
+    monkeypatch.setattr(folders, "_appear", late)
     with pytest.raises(ArgumentError, match="was created by another process in the meantime"):
         graph.save(tmp_path / "graph")
     assert [each.name for each in tmp_path.iterdir()] == ["graph"]

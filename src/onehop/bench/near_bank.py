@@ -5,8 +5,6 @@ layer the convolution, batch normalisation and ReLU, and a linear layer to the c
 the hidden width, so one plan serves every layer.
 """
 
-import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import BatchNorm1d, Linear, Module, ModuleList, ReLU, Sequential
 
+from onehop.bench.timing import timed
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.pim import Machine, PimPlan, PimReport
@@ -112,13 +111,9 @@ def combination_ms(network: Network, x: Tensor, rounds: int = 3) -> float:
         rounds: Measurements, after one that is not counted.
     """
     part = x[:_MEASURED_ROWS]
-    times = []
     with torch.inference_mode():
-        for _ in range(rounds + 1):
-            began = time.perf_counter()
-            network(part, lambda h: h)
-            times.append(time.perf_counter() - began)
-    return statistics.median(times[1:]) * 1e3 * x.size(0) / max(part.size(0), 1)
+        times = timed(lambda: network(part, lambda h: h), rounds)
+    return times.median_s * 1e3 * x.size(0) / max(part.size(0), 1)
 
 
 def run(

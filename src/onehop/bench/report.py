@@ -1,9 +1,6 @@
-"""Results as tables for the terminal and as JSON."""
+"""Results as tables for the terminal."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
@@ -11,9 +8,7 @@ from onehop.bench.limits import Bandwidth, GatherRoof
 from onehop.bench.models import ModelResult
 from onehop.bench.ops import OURS, CaseResult, Summary
 from onehop.bench.peers import PEERS
-from onehop.bench.stamp import stamp
 from onehop.bench.variants import ONEHOP, PYG
-from onehop.storage import write_text
 
 # What a table has room for.
 SHORT = {
@@ -29,16 +24,6 @@ SHORT = {
     "onehop-fresh-memory": "onehop\nfresh mem.",
     "torch_sparse": "torch_\nsparse",
 }
-
-
-def write_json(path: Path, command: str, content: Mapping[str, Any]) -> None:
-    """Writes what was measured, with the machine and the versions it was measured on.
-
-    Raises:
-        StorageError: The file cannot be written; an earlier one stays as it was.
-    """
-    document = {"command": command, "stamp": stamp(), **content}
-    write_text("json", path, json.dumps(document, indent=2) + "\n")
 
 
 def ops_table(results: Sequence[CaseResult]) -> Table:

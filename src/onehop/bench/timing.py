@@ -3,13 +3,19 @@
 import gc
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from onehop.errors import ArgumentError
 
+Name = TypeVar("Name", bound=Hashable)
+
 # A callable that has used up its time is still called this often: a median of fewer says little.
 LEAST_ROUNDS = 3
+# A turn has no more calls than this.
+MOST_ROUNDS = 200
 # Calls shorter than this are repeated inside a turn, once unmeasured and once measured: what the caches held
 # belonged to others.
 SHORT_S = 5e-3
@@ -85,25 +91,74 @@ def interleave(
     Raises:
         ArgumentError: ``rounds`` is less than 1.
     """
+    repeats = {name: _repeats(call) for name, call in calls.items()}
+
+    def turn(name: str) -> float:
+        time.sleep(PAUSE_S)
+        if repeats[name] > 1:
+            measure_once(calls[name], repeats[name])
+        return measure_once(calls[name], repeats[name])
+
+    def is_enough(name: str, seconds: list[float]) -> bool:
+        return len(seconds) >= LEAST_ROUNDS and sum(seconds) * repeats[name] > budget_s
+
+    return in_turns({name: partial(turn, name) for name in calls}, rounds, is_enough)
+
+
+def in_turns(
+    turns: Mapping[Name, Callable[[], float]],
+    rounds: int,
+    is_enough: Callable[[Name, list[float]], bool] = lambda name, seconds: False,
+) -> dict[Name, Times]:
+    """Lets everyone measure in its turn, round by round.
+
+    Args:
+        turns: By name, what measures: it returns the seconds of a call.
+        rounds: How many turns each has.
+        is_enough: Whether somebody, with these times so far, needs no further turn.
+
+    Returns:
+        The times by name, in the order given.
+
+    Raises:
+        ArgumentError: ``rounds`` is less than 1.
+    """
     if rounds < 1:
         raise ArgumentError(f"rounds: expected 1 or more, got {rounds}.")
-    repeats = {name: _repeats(call) for name, call in calls.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    seconds: dict[Name, list[float]] = {name: [] for name in turns}
     collecting = gc.isenabled()
     gc.disable()  # a collection would be charged to whoever happens to run
     try:
-        for number in range(rounds):
-            for name, call in calls.items():
-                if number >= LEAST_ROUNDS and sum(seconds[name]) * repeats[name] > budget_s:
-                    continue
-                time.sleep(PAUSE_S)
-                if repeats[name] > 1:
-                    measure_once(call, repeats[name])
-                seconds[name].append(measure_once(call, repeats[name]))
+        for _ in range(rounds):
+            for name, turn in turns.items():
+                if not is_enough(name, seconds[name]):
+                    seconds[name].append(turn())
     finally:
         if collecting:
             gc.enable()
     return {name: Times(tuple(values)) for name, values in seconds.items()}
+
+
+def timed(call: Callable[[], object], rounds: int) -> Times:
+    """The times of so many calls; one before them is not counted.
+
+    Raises:
+        ArgumentError: ``rounds`` is less than 1.
+    """
+    call()
+    return in_turns({"": partial(measure_once, call)}, rounds)[""]
+
+
+def median_of_turn(call: Callable[[], object], turn_s: float, least: int = LEAST_ROUNDS) -> float:
+    """Median seconds of as many calls as fit into ``turn_s``; one before them is not counted.
+
+    Args:
+        call: What is measured.
+        turn_s: Seconds.
+        least: Calls that are measured though they take longer.
+    """
+    rounds = max(least, min(MOST_ROUNDS, int(turn_s / max(measure_once(call), 1e-7))))
+    return quantile([measure_once(call) for _ in range(rounds)], 0.5)
 
 
 def measure_once(call: Callable[[], object], repeats: int = 1) -> float:

@@ -1,5 +1,23 @@
-"""The command line: ``onehop demo``, ``onehop bench``, ``onehop info``, ``onehop tune``."""
+"""The command line: ``onehop demo``, ``onehop bench``, ``onehop info``, ``onehop simulate``, ``onehop tune``.
 
-from onehop.cli.app import app, main
+This file imports nothing that the extra ``cli`` brings, so that it can say when the extra is missing.
+"""
 
-__all__ = ["app", "main"]
+import sys
+
+from onehop import extras
+from onehop.errors import ConfigurationError
+
+# Exit code of a command that was asked for something impossible, as for unknown options.
+BAD_REQUEST = 2
+
+
+def main() -> None:
+    """Runs the command line and ends the process."""
+    try:
+        with extras.needed("the command onehop", "cli"):
+            from onehop.cli.app import app
+    except ConfigurationError as error:
+        sys.stderr.write(f"onehop: {error}\n")
+        sys.exit(BAD_REQUEST)
+    app(prog_name="onehop")

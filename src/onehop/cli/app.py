@@ -5,12 +5,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from onehop.cli import bench, demo, info, simulate, tune
+from onehop.cli import BAD_REQUEST, bench, demo, info, simulate, tune
 from onehop.cli.interruption import INTERRUPTED
 from onehop.errors import OnehopError
-
-# Exit code of a command that was asked for something impossible, as for unknown options.
-BAD_REQUEST = 2
 
 
 class Sentences(TyperGroup):
@@ -46,8 +43,3 @@ app.add_typer(bench.app, name="bench")
 app.command()(info.info)
 app.add_typer(simulate.app, name="simulate")
 app.command()(tune.tune)
-
-
-def main() -> None:
-    """Runs the command line and ends the process."""
-    app(prog_name="onehop")

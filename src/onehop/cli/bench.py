@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
-from onehop.bench import graphs, limits, models, ops, peers, plots, report, variants
+from onehop.bench import graphs, limits, models, ops, peers, plots, report, sources, variants
 from onehop.bench.cases import OPERATIONS, WIDTHS
+from onehop.bench.lists import names, numbers, one_of
+from onehop.bench.results import write_json
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import Task
-from onehop.cli import sources
 from onehop.cli.console import output, progress
-from onehop.cli.options import Json, Plot, Rounds, Threads, names, numbers, one_of, set_threads
+from onehop.cli.options import Json, Plot, Rounds, Threads, set_threads
 
 app = typer.Typer(
     help="Measures against peers in the same process, in turns, results checked first.",
@@ -63,7 +64,7 @@ def bench_ops(
         console.print(note)
     if json is not None:
         content = {"results": [r.to_dict() for r in results], "summary": [asdict(s) for s in summaries]}
-        report.write_json(json, "bench ops", content)
+        write_json(json, "bench ops", content)
     if plot is not None:
         plots.plot_ops(results, machine_line(), plot)
     if report.onehop_is_wrong(results):
@@ -108,7 +109,7 @@ def bench_models(
     for note in report.notes(results):
         console.print(note)
     if json is not None:
-        report.write_json(json, "bench models", {"results": [r.to_dict() for r in results]})
+        write_json(json, "bench models", {"results": [r.to_dict() for r in results]})
     if plot is not None:
         plots.plot_models(results, machine_line(), plot)
     if report.onehop_is_wrong(results):
@@ -159,6 +160,6 @@ def bench_limits(
             "gather": [roof.to_dict() for roof in roofs],
             "graph": [case.to_dict() for case in cases],
         }
-        report.write_json(json, "bench limits", content)
+        write_json(json, "bench limits", content)
     if plot is not None:
         plots.plot_limits(streams, roofs, cases, machine_line(), plot)

@@ -8,15 +8,17 @@ import torch
 import typer
 from rich.table import Table
 
+from onehop.bench import sources
+from onehop.bench.lists import one_of
 from onehop.bench.models import ATTENTION_NAMES
 from onehop.bench.plots import plot_demo
-from onehop.bench.report import milliseconds, write_json
+from onehop.bench.report import milliseconds
+from onehop.bench.results import write_json
 from onehop.bench.runs import Order, Run, run
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import Task, save_task
-from onehop.cli import sources
 from onehop.cli.console import output, progress
-from onehop.cli.options import Json, Threads, one_of, set_threads
+from onehop.cli.options import Json, Threads, set_threads
 
 # Models of onehop.bench.plain_models.
 _MODELS = {"gin": "gin-norm"}

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onehop.bench.facts import facts
-from onehop.bench.report import write_json
+from onehop.bench.results import write_json
 from onehop.cli.console import output
 from onehop.cli.options import Json
 

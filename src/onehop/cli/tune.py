@@ -5,11 +5,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from onehop.bench import sources
+from onehop.bench.lists import numbers
 from onehop.bench.stamp import machine_line
-from onehop.cli import sources
 from onehop.cli.console import output, progress
 from onehop.cli.interruption import INTERRUPTED
-from onehop.cli.options import Json, Plot, Threads, numbers, set_threads
+from onehop.cli.options import Json, Plot, Threads, set_threads
 from onehop.errors import ArgumentError
 from onehop.storage import write_text
 from onehop.tuner import TuningResult

@@ -1,4 +1,4 @@
-"""Graphs with features and labels: seeded twins of well-known graphs, and loaders of the well-known ones.
+"""Graphs with features and labels: seeded twins of well-known graphs, and readers of real ones.
 
 The twins need no network. Each has the size, the density and the skew of the graph it is named after, and
 labels that are planted: features and edges both know something of them, and neither knows all.
@@ -6,15 +6,18 @@ labels that are planted: features and edges both know something of them, and nei
 
 from onehop.datasets.dataset import Dataset, Progress
 from onehop.datasets.external import ogb, pyg
-from onehop.datasets.random_graphs import chung_lu, grid, undirected
+from onehop.datasets.files import from_file
+from onehop.datasets.random_graphs import chung_lu, grid
 from onehop.datasets.sources import PREFIXES, load
 from onehop.datasets.twins import implicit, names, num_features, twin
+from onehop.graph.edges import undirected
 
 __all__ = [
     "PREFIXES",
     "Dataset",
     "Progress",
     "chung_lu",
+    "from_file",
     "grid",
     "implicit",
     "load",

@@ -7,9 +7,9 @@ import torch
 
 from onehop.datasets import store
 from onehop.datasets.dataset import Dataset
-from onehop.datasets.random_graphs import undirected
 from onehop.datasets.splits import Split
 from onehop.errors import ArgumentError, DatasetError
+from onehop.graph.edges import undirected
 
 _PLANETOID = ("Cora", "CiteSeer", "PubMed")
 _OGB = ("ogbn-arxiv", "ogbn-products")

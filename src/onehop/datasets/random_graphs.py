@@ -1,13 +1,13 @@
-"""Edges without meaning: random graphs with a skewed degree distribution, grids, and symmetric closures."""
+"""Edges without meaning: random graphs with a skewed degree distribution, and grids."""
 
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from onehop.datasets.dataset import Progress
 from onehop.errors import ArgumentError
+from onehop.graph.edges import distinct, edges_of_keys
 
 # Draws this many pairs of nodes: two arrays of node numbers.
 DrawPairs = Callable[[int], tuple[np.ndarray, np.ndarray]]
@@ -65,21 +65,6 @@ def grid(rows: int, columns: int) -> Tensor:
     return both_directions(low, high, rows * columns)
 
 
-def undirected(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Every edge in both directions, each once, ordered by source, then by destination.
-
-    Args:
-        edge_index: [2, E], int64.
-        num_nodes: Number of nodes.
-
-    Returns:
-        [2, E'], int64.
-    """
-    source, target = edge_index.numpy().astype(np.int64, copy=False)
-    keys = np.concatenate([source * num_nodes + target, target * num_nodes + source])
-    return _from_keys(_distinct(keys), num_nodes)
-
-
 def distinct_pairs(
     draw: DrawPairs,
     num_nodes: int,
@@ -110,7 +95,7 @@ def distinct_pairs(
         low, high = np.minimum(first, second), np.maximum(first, second)
         keys = (low * num_nodes + high)[low != high]
         before = len(found)
-        found = _distinct(np.concatenate([found, keys]))
+        found = distinct(np.concatenate([found, keys]))
         accepted = (len(found) - before) / count
         if progress is not None:
             progress("drawing edges", min(1.0, len(found) / num_pairs))
@@ -124,24 +109,9 @@ def both_directions(low: np.ndarray, high: np.ndarray, num_nodes: int) -> Tensor
     """[2, 2 P], int64: P different pairs in both directions, ordered by source, then by destination."""
     keys = np.concatenate([low * np.int64(num_nodes) + high, high * np.int64(num_nodes) + low])
     keys.sort()
-    return _from_keys(keys, num_nodes)
+    return edges_of_keys(keys, num_nodes)
 
 
 def pick(places: np.ndarray, cumulative: np.ndarray) -> np.ndarray:
     """The entry of ``cumulative`` (running sums of weights) under which each of ``places`` lies."""
     return np.minimum(np.searchsorted(cumulative, places, side="right"), len(cumulative) - 1)
-
-
-def _distinct(keys: np.ndarray) -> np.ndarray:
-    keys.sort()
-    if len(keys) == 0:
-        return keys
-    first_of_its_kind = np.concatenate([[True], keys[1:] != keys[:-1]])
-    distinct: np.ndarray = keys[first_of_its_kind]
-    return distinct
-
-
-def _from_keys(keys: np.ndarray, num_nodes: int) -> Tensor:
-    edge_index = np.empty((2, len(keys)), dtype=np.int64)
-    np.divmod(keys, max(num_nodes, 1), out=(edge_index[0], edge_index[1]))
-    return torch.from_numpy(edge_index)

@@ -5,7 +5,7 @@ from onehop.datasets.external import ogb, pyg
 from onehop.datasets.twins import names, twin
 from onehop.errors import ArgumentError
 
-# What a short name begins with; anything else is the path of a file, see onehop.graph.files.dataset.
+# What a short name begins with; anything else is the path of a file, see onehop.datasets.from_file.
 PREFIXES = ("twin:", "pyg:", "ogb:")
 
 
@@ -40,5 +40,5 @@ def load(
             return ogb(name)
     raise ArgumentError(
         f"spec: expected twin:NAME (one of {', '.join(names())}), pyg:NAME or ogb:NAME, got {spec!r}. "
-        f"A file is read by onehop.graph.files.dataset(path)."
+        f"A file is read by onehop.datasets.from_file(path)."
     )

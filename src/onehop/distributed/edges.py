@@ -1,15 +1,12 @@
 """The edges of one part as a tensor that cannot be mistaken for all edges of the graph."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from onehop.distributed.graph import DistributedGraph
 
 # Attributes and functions that do not depend on a tensor's values.
 _LOOKS = {
@@ -57,22 +54,17 @@ _LOOKS = {
 _EQUAL = (Tensor.__eq__, Tensor.__ne__, Tensor.eq, Tensor.ne, torch.eq, torch.ne)
 
 
-class LocalEdges(torch.Tensor):
+class PartEdges(torch.Tensor):
     """The edges of one part as a tensor [2, e], for layers that take an ``edge_index``.
 
-    The patch recognises it by its class. Row 1, the destinations, may be used as any tensor: these are all
-    edges that end in the owned nodes. Row 0 may be compared with it. Everything else is an error, because the
-    result would cover this part only; ``as_subclass(torch.Tensor)`` returns the numbers nevertheless.
+    Its class is :class:`onehop.distributed.graph.LocalEdges`, by which the patch recognises it. Row 1, the
+    destinations, may be used as any tensor: these are all edges that end in the owned nodes. Row 0 may be
+    compared with it. Everything else is an error, because the result would cover this part only;
+    ``as_subclass(torch.Tensor)`` returns the numbers nevertheless.
     """
 
-    graph: "DistributedGraph"
-
-    @staticmethod
-    def of(graph: "DistributedGraph", ends: Tensor) -> "LocalEdges":
-        """The edges of a graph's part, whose ends are given as a plain tensor."""
-        edges: LocalEdges = torch.Tensor._make_subclass(LocalEdges, ends)
-        edges.graph = graph
-        return edges
+    graph: Any
+    """The :class:`onehop.distributed.DistributedGraph` whose part has these edges."""
 
     @classmethod
     def __torch_function__(
@@ -83,14 +75,14 @@ class LocalEdges(torch.Tensor):
             if func in _LOOKS:
                 return func(*args, **(kwargs or {}))
             edges = args[0] if args else None
-            if isinstance(edges, LocalEdges) and func is Tensor.__repr__:
+            if isinstance(edges, PartEdges) and func is Tensor.__repr__:
                 return f"LocalEdges({edges.graph})"
-            if isinstance(edges, LocalEdges) and func is Tensor.detach:
+            if isinstance(edges, PartEdges) and func is Tensor.detach:
                 return edges  # it never needs a gradient
-            rows = isinstance(edges, LocalEdges) and func in (Tensor.__iter__, Tensor.unbind, torch.unbind)
+            rows = isinstance(edges, PartEdges) and func in (Tensor.__iter__, Tensor.unbind, torch.unbind)
             if rows and len(args) == 1 and not kwargs:
                 return iter((_source(edges), _target(edges)))
-            if isinstance(edges, LocalEdges) and func is Tensor.__getitem__ and type(args[1]) is int:
+            if isinstance(edges, PartEdges) and func is Tensor.__getitem__ and type(args[1]) is int:
                 if args[1] in (0, -2):
                     return _source(edges)
                 if args[1] in (1, -1):

@@ -10,10 +10,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop.distributed import files, live
+from onehop.distributed import files
 from onehop.distributed.agreement import from_first, gathered, introduce, place, same, together
 from onehop.distributed.division import ListDivision
-from onehop.distributed.edges import LocalEdges as LocalEdges
+from onehop.distributed.edges import PartEdges
 from onehop.distributed.exchange import Exchange, Traffic
 from onehop.distributed.fingerprint import fingerprint
 from onehop.distributed.part import EdgeSplit, Part, split_by_row, split_by_source
@@ -40,11 +40,12 @@ class DistributedGraph:
         self.exchange = exchange
         self._folder = folder
         self._ends: Tensor | None = None
-        # Weak, for the edges hold the graph, and a graph is in use as long as it is referenced (live.py).
+        # Weak, for the edges hold the graph, and a graph is in use as long as it is referenced (held_graphs).
         self._edge_index: weakref.ref[LocalEdges] | None = None
         self._splits: dict[str, EdgeSplit] = {}
         self._derived: dict[Hashable, Any] = {}
-        live.register(self)
+        if part.parts > 1:
+            held_graphs.add(self)
 
     @classmethod
     def from_edge_index(
@@ -160,7 +161,7 @@ class DistributedGraph:
         self.exchange.traffic = Traffic()
 
     @property
-    def edge_index(self) -> LocalEdges:
+    def edge_index(self) -> "LocalEdges":
         """Return [2, e], int64: the ``edge_index`` for layers of PyG, under ``onehop.patch()``.
 
         Row 1 has owned rows, row 0 owned rows and, from ``num_nodes`` on, rows of others.
@@ -272,3 +273,20 @@ def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
             f"owner: expected ranks from 0 to {parts - 1}, got {int(owner.min())} to {int(owner.max())}."
         )
     return owner.int()
+
+
+# The graphs over more than one process, for as long as they are referenced; see onehop.distributed.live.
+held_graphs: weakref.WeakSet[DistributedGraph] = weakref.WeakSet()
+
+
+class LocalEdges(PartEdges):
+    """The edges of one part of a graph, by whose class the patch recognises them: see :class:`PartEdges`."""
+
+    graph: DistributedGraph
+
+    @staticmethod
+    def of(graph: DistributedGraph, ends: Tensor) -> "LocalEdges":
+        """The edges of a graph's part, whose ends are given as a plain tensor."""
+        edges: LocalEdges = torch.Tensor._make_subclass(LocalEdges, ends)
+        edges.graph = graph
+        return edges

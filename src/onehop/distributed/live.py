@@ -5,27 +5,16 @@ process's part of a graph by its number of rows; an ambiguous number is an error
 """
 
 import contextlib
-import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
+from onehop.distributed.graph import DistributedGraph, held_graphs
 from onehop.errors import ArgumentError
 
-if TYPE_CHECKING:
-    from onehop.distributed.graph import DistributedGraph
-
-_graphs: "weakref.WeakSet[DistributedGraph]" = weakref.WeakSet()
 _alone: ContextVar[bool] = ContextVar("onehop.distributed.alone", default=False)
-
-
-def register(graph: "DistributedGraph") -> None:
-    """Registers a graph as in use, for as long as it is referenced."""
-    if graph.part.parts > 1:
-        _graphs.add(graph)
 
 
 @contextlib.contextmanager
@@ -42,20 +31,20 @@ def alone() -> Iterator[None]:
         _alone.reset(token)
 
 
-def in_use() -> list["DistributedGraph"]:
+def in_use() -> list[DistributedGraph]:
     """The graphs over more than one process that this process holds, outside of :func:`alone`."""
     # Compiled code never gets a distributed graph: its edges refuse that.
-    if torch.compiler.is_compiling() or not _graphs or _alone.get() or not dist.is_initialized():
+    if torch.compiler.is_compiling() or not held_graphs or _alone.get() or not dist.is_initialized():
         return []
-    return list(_graphs)
+    return list(held_graphs)
 
 
-def part_with(rows: int) -> "DistributedGraph | None":
+def part_with(rows: int) -> DistributedGraph | None:
     """A graph of which this process owns this many nodes; None if there is none."""
     return next((graph for graph in in_use() if graph.num_nodes == rows), None)
 
 
-def divided(name: str, rows: int) -> "DistributedGraph | None":
+def divided(name: str, rows: int) -> DistributedGraph | None:
     """The graph that a tensor is a part of; None if it is whole.
 
     Args:

@@ -123,7 +123,7 @@ def _greedy(graph: Graph, parts: int, seed: int) -> Tensor:
 
 def _pieces(graph: Graph, work: Tensor, parts: int) -> Tensor:
     """The order of communities in pieces of equal work."""
-    order = node_orders(graph, "community").dst.long()
+    order = node_orders(graph.csr, "community").dst.long()
     before = work[order].cumsum(0) - work[order]
     part = torch.empty(len(order), dtype=torch.int32, device="cpu")
     part[order] = (before * parts // int(work.sum())).int()

@@ -4,7 +4,6 @@ import operator
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 from torch import Tensor
 
@@ -67,6 +66,8 @@ def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None) -> Any:
 
 def from_scipy(matrix: Any) -> Any:
     """Builds a native graph; see :meth:`onehop.Graph.from_scipy`."""
+    import scipy.sparse
+
     if not scipy.sparse.issparse(matrix) or matrix.ndim != 2:
         raise ArgumentError(
             f"matrix: expected a two-dimensional SciPy sparse matrix, got {type(matrix).__name__}."

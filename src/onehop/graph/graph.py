@@ -1,26 +1,26 @@
-"""A graph as onehop's kernels read it: compressed sparse rows of destinations, and derived data."""
+"""Graphs in memory and on disk: compressed sparse rows of destinations, and derived data."""
 
 import itertools
 import os
 import threading
+import time
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
 import torch
 from torch import Tensor
 
 from onehop import native, thresholds
 from onehop.errors import ArgumentError
-from onehop.graph import build
+from onehop.graph import build, dgl_edges, edges, folder as folders, reading
+from onehop.graph.orders import Orders, node_orders
+from onehop.graph.statistics import GraphStatistics
 
 if TYPE_CHECKING:
-    from onehop.graph.orders import Orders
-    from onehop.graph.reorder import Reordering
-    from onehop.graph.statistics import GraphStatistics
-    from onehop.graph.stored import StoredGraph
+    import scipy.sparse
 
 _numbers = itertools.count()
 _by_number: "weakref.WeakValueDictionary[int, Graph]" = weakref.WeakValueDictionary()
@@ -129,23 +129,19 @@ class Graph:
     @classmethod
     def from_dgl(cls, graph: Any) -> "Graph":
         """A graph from a DGLGraph with one type of edges: see :mod:`onehop.graph.dgl_edges`."""
-        from onehop.graph import dgl_edges
-
         edge_index, size = dgl_edges.edges_of(graph)
         return cls.from_edge_index(edge_index, size=size)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Graph":
-        """A graph from a file: see :mod:`onehop.graph.files` for the formats.
+        """A graph from a file: see :mod:`onehop.files` for the formats.
 
         Raises:
             FileNotFoundError: There is no such file.
             FileFormatError: The file is truncated, malformed or of an unknown kind.
         """
-        from onehop.graph import files
-
-        content = files.read(path)
-        return cls.from_edge_index(content.edge_index, size=content.size)
+        edge_index, size = reading.read(path)
+        return cls.from_edge_index(edge_index, size=size)
 
     @property
     def rowptr(self) -> Tensor:
@@ -204,44 +200,59 @@ class Graph:
         return self._inverse_in_degrees[dtype]
 
     @property
-    def statistics(self) -> "GraphStatistics":
+    def statistics(self) -> GraphStatistics:
         """Degrees and other statistics, computed on first use."""
         if self._statistics is None:
-            from onehop.graph.statistics import GraphStatistics
-
-            self._statistics = GraphStatistics.of(self)
+            self._statistics = GraphStatistics.of(self._csr)
         return self._statistics
 
     def reorder(self, method: str = "community") -> "Reordering":
-        """The graph with new node numbers: see :func:`onehop.graph.reorder.reorder`."""
-        from onehop.graph.reorder import reorder
+        """The graph with new node numbers, close for neighbours.
 
-        return reorder(self, method)
+        Every later operation on the renumbered graph gains, in every library; but features, labels and masks
+        must be renumbered too (:meth:`Reordering.apply`). ``onehop.tune`` tries orders of rows by itself,
+        which does not need that.
+
+        Args:
+            method: "degree", "rcm", "community" or "metis", see :func:`onehop.graph.orders.node_orders`.
+
+        Raises:
+            ArgumentError: The method is unknown.
+            ConfigurationError: "metis" without pymetis.
+        """
+        begin = time.perf_counter()
+        orders = node_orders(self._csr, method)
+        # If the sides are equal there is one numbering: a node is both.
+        dst_order = orders.dst.long()
+        src_order = dst_order if self.num_src == self.num_dst else orders.src.long()
+        source, target = self.edge_index()
+        renumbered = torch.stack([_inverse(src_order)[source], _inverse(dst_order)[target]])
+        again = Graph.from_edge_index(renumbered, size=(self.num_src, self.num_dst))
+        return Reordering(method, again, dst_order, src_order, time.perf_counter() - begin)
 
     def edge_index(self) -> Tensor:
         """Return [2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
-        target = torch.repeat_interleave(torch.arange(self.num_dst, device="cpu"), self.in_degrees)
-        ordered = torch.stack([self.col.long(), target])
-        if self.perm is None:
-            return ordered
-        result = torch.empty_like(ordered)
-        result[:, self.perm.long()] = ordered
-        return result
+        return edges.edge_index_of(self._csr)
 
     def save(self, folder: str | os.PathLike[str]) -> "StoredGraph":
         """Stores the graph in a new folder, its edges in the order of ``perm``; see :func:`.stored.write`."""
-        from onehop.graph import stored
+        degrees = self.in_degrees
 
-        return stored.save(self, folder)
+        def blocks() -> Iterator[tuple[Tensor, Tensor]]:
+            step = max(folders.PIECE * max(self.num_dst, 1) // max(self.num_edges, 1), 1)
+            for begin in range(0, self.num_dst, step):
+                end = min(begin + step, self.num_dst)
+                yield degrees[begin:end], self.col[int(self.rowptr[begin]) : int(self.rowptr[end])]
+
+        folders.write(folder, self.num_src, blocks())
+        return StoredGraph.open(folder)
 
     @staticmethod
     def open(folder: str | os.PathLike[str]) -> "StoredGraph":
         """A graph that stays on disk; see :meth:`onehop.graph.stored.StoredGraph.open`."""
-        from onehop.graph.stored import StoredGraph
-
         return StoredGraph.open(folder)
 
-    def to_scipy(self, weight: Tensor | None = None) -> scipy.sparse.coo_array:
+    def to_scipy(self, weight: Tensor | None = None) -> "scipy.sparse.coo_array":
         """The graph as a SciPy COO array of shape (num_dst, num_src), in the caller's edge order.
 
         Args:
@@ -250,6 +261,8 @@ class Graph:
         Raises:
             ArgumentError: ``weight`` does not have one entry an edge.
         """
+        import scipy.sparse
+
         source, target = self.edge_index().numpy()
         if weight is not None and weight.shape != (self.num_edges,):
             raise ArgumentError(f"weight: expected shape [{self.num_edges}], got {list(weight.shape)}.")
@@ -275,6 +288,59 @@ class Graph:
         return (_from_pickle, (self.edge_index(), (self.num_src, self.num_dst)))
 
 
+@dataclass(frozen=True, slots=True)
+class Reordering:
+    """A graph whose nodes are renumbered, and the maps for its data.
+
+    Attributes:
+        method: The method of the order, see :func:`onehop.graph.orders.node_orders`.
+        graph: The renumbered graph. Its edges are in the same order, so weights of edges stay as they are.
+        dst_order: [num_dst], int64: the old number of every new destination.
+        src_order: [num_src], int64: the old number of every new source; the same where the sides are equal.
+        seconds: Time to compute it.
+    """
+
+    method: str
+    graph: Graph
+    dst_order: Tensor
+    src_order: Tensor
+    seconds: float
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Rows of sources, [num_src, ...], in the new order."""
+        _check_rows("x", x, len(self.src_order))
+        return x.index_select(0, self.src_order)
+
+    def undo(self, out: Tensor) -> Tensor:
+        """Rows of destinations, [num_dst, ...], in the old order."""
+        _check_rows("out", out, len(self.dst_order))
+        return torch.empty_like(out).index_copy(0, self.dst_order, out)
+
+
+class StoredGraph(folders.StoredRows):
+    """A graph in a folder. Only the part that is being read is in memory.
+
+    Attributes:
+        folder: Its path.
+        num_src: Number of sources.
+        num_dst: Number of destinations.
+        num_edges: Number of edges.
+        identity: Identifies this stored graph.
+    """
+
+    __slots__ = ()
+
+    def load(self) -> Graph:
+        """The whole graph, in memory.
+
+        Raises:
+            ArgumentError: ``rowptr`` does not ascend.
+            IndexRangeError: A source lies outside the graph.
+        """
+        rowptr, col = (torch.from_numpy(np.array(array)) for array in (self.rowptr, self.col))
+        return Graph.from_csr(rowptr, col, self.num_src)
+
+
 def by_number(number: int) -> Graph:
     """The graph with that number.
 
@@ -292,3 +358,14 @@ def by_number(number: int) -> Graph:
 
 def _from_pickle(edge_index: Tensor, size: tuple[int, int]) -> Graph:
     return Graph.from_edge_index(edge_index, size=size)
+
+
+def _inverse(order: Tensor) -> Tensor:
+    inverse = torch.empty_like(order)
+    inverse[order] = torch.arange(len(order), device="cpu")
+    return inverse
+
+
+def _check_rows(name: str, tensor: Tensor, count: int) -> None:
+    if tensor.dim() == 0 or tensor.size(0) != count:
+        raise ArgumentError(f"{name}: expected {count} rows, got shape {list(tensor.shape)}.")

@@ -9,15 +9,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 import torch
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from onehop import native, thresholds
 from onehop.errors import ArgumentError
-from onehop.graph import metis
-from onehop.graph.graph import Graph
+from onehop.graph import edges, metis
 from onehop.processor import caches
 
 # Size of a part of the METIS order: its rows of this many bytes fit the L2 cache.
@@ -39,8 +36,8 @@ class Orders(NamedTuple):
     seconds: float
 
 
-def node_orders(graph: Graph, method: str) -> Orders:
-    """The destinations and the sources of a graph, in the order of a method.
+def node_orders(csr: Any, method: str) -> Orders:
+    """The destinations and the sources of a native graph, in the order of a method.
 
     ===========  ==========================================================================================
     degree       most edges first
@@ -52,45 +49,53 @@ def node_orders(graph: Graph, method: str) -> Orders:
     A graph with as many destinations as sources has the same order for both, except for "degree". Otherwise
     sources and destinations are ordered together, as the nodes of one graph.
 
+    Args:
+        csr: As :attr:`onehop.Graph.csr`; rows are destinations.
+        method: A name in the table.
+
     Raises:
         ArgumentError: The method is unknown.
         ConfigurationError: "metis" without pymetis.
     """
     begin = time.perf_counter()
-    dst, src = _found(graph, method)
+    dst, src = _found(csr, method)
     return Orders(dst.contiguous(), src.contiguous(), time.perf_counter() - begin)
 
 
-def _found(graph: Graph, method: str) -> tuple[Tensor, Tensor]:
+def _found(csr: Any, method: str) -> tuple[Tensor, Tensor]:
     if method == "degree":
-        return _by_degree(graph.in_degrees), _by_degree(graph.out_degrees)
+        return _by_degree(csr.rowptr.diff()), _by_degree(_out_degrees(csr))
     if method not in _METHODS:
         raise ArgumentError(f"method: expected one of {', '.join(('degree', *_METHODS))}, got {method!r}.")
-    if graph.num_edges == 0:  # no edges to order by
-        rows, cols = (torch.arange(count, device="cpu") for count in (graph.num_dst, graph.num_src))
+    if csr.edges == 0:  # no edges to order by
+        rows, cols = (torch.arange(count, device="cpu") for count in (csr.rows, csr.cols))
         return rows.int(), cols.int()
-    order = _METHODS[method](_undirected(graph))
-    if graph.num_src == graph.num_dst:
+    order = _METHODS[method](_undirected(csr))
+    if csr.cols == csr.rows:
         return order, order
-    return order[order < graph.num_dst], order[order >= graph.num_dst] - graph.num_dst
+    return order[order < csr.rows], order[order >= csr.rows] - csr.rows
+
+
+def _out_degrees(csr: Any) -> Tensor:
+    return torch.bincount(csr.col, minlength=csr.cols)
 
 
 def _by_degree(degrees: Tensor) -> Tensor:
     return degrees.sort(descending=True, stable=True).indices.int()
 
 
-def _undirected(graph: Graph) -> Any:
+def _undirected(csr: Any) -> Any:
     """The native graph of all nodes and of edges in both directions; of destinations and sources apart."""
-    square = graph.num_src == graph.num_dst
-    if square and torch.equal(graph.in_degrees, graph.out_degrees):
+    square = csr.cols == csr.rows
+    if square and torch.equal(csr.rowptr.diff(), _out_degrees(csr)):
         # Every edge has its reverse, or nearly so: an order affects speed only.
-        return graph.csr
-    source, target = graph.edge_index()
-    nodes = graph.num_dst
+        return csr
+    source, target = edges.edge_index_of(csr)
+    nodes = csr.rows
     if not square:
-        source, nodes = source + graph.num_dst, graph.num_dst + graph.num_src
+        source, nodes = source + csr.rows, csr.rows + csr.cols
     row, col = torch.cat([target, source]), torch.cat([source, target])
-    csr, _, _ = native.extension.csr_from_coo(
+    both, _, _ = native.extension.csr_from_coo(
         row.data_ptr(),
         col.data_ptr(),
         1,
@@ -102,10 +107,13 @@ def _undirected(graph: Graph) -> Any:
         len(row) > thresholds.now.wide_edges,
         native.threads(),
     )
-    return csr
+    return both
 
 
 def _rcm(csr: Any) -> Tensor:
+    import scipy.sparse
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     matrix = scipy.sparse.csr_array(
         (np.ones(csr.edges, dtype=np.int8), csr.col.numpy(), csr.rowptr.numpy()), shape=(csr.rows, csr.rows)
     )

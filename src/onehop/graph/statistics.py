@@ -1,12 +1,9 @@
 """Statistics of a graph for plans and reports."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
-
-if TYPE_CHECKING:
-    from onehop.graph.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +38,27 @@ class GraphStatistics:
     QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
     @classmethod
-    def of(cls, graph: "Graph") -> "GraphStatistics":
-        """The statistics of ``graph``: a few passes over its rows and one over its edges."""
-        degrees = graph.in_degrees
+    def of(cls, csr: Any) -> "GraphStatistics":
+        """The statistics of a native graph: a few passes over its rows and one over its edges."""
+        degrees = csr.rowptr.diff()
         ordered = degrees.sort().values
         quantiles = [0] * len(cls.QUANTILES)
         if len(ordered):
             quantiles = [int(ordered[round(q * (len(ordered) - 1))]) for q in cls.QUANTILES]
-        target = torch.repeat_interleave(
-            torch.arange(graph.num_dst, dtype=torch.int32, device="cpu"), degrees
-        )
-        loops = int((graph.col == target).sum()) if graph.num_src == graph.num_dst else 0
+        target = torch.repeat_interleave(torch.arange(csr.rows, dtype=torch.int32, device="cpu"), degrees)
+        loops = int((csr.col == target).sum()) if csr.cols == csr.rows else 0
         span = 0.0
-        if graph.num_edges:
-            span = float((graph.col / graph.num_src).sub_(target / graph.num_dst).abs_().mean())
+        if csr.edges:
+            span = float((csr.col / csr.cols).sub_(target / csr.rows).abs_().mean())
         return cls(
-            num_src=graph.num_src,
-            num_dst=graph.num_dst,
-            num_edges=graph.num_edges,
-            mean_degree=graph.num_edges / max(graph.num_dst, 1),
+            num_src=csr.cols,
+            num_dst=csr.rows,
+            num_edges=csr.edges,
+            mean_degree=csr.edges / max(csr.rows, 1),
             max_degree=quantiles[-1],
             degree_quantiles=tuple(quantiles),
             empty_rows=int((degrees == 0).sum()),
             self_loops=loops,
-            sorted_edges=graph.perm is None,
+            sorted_edges=csr.perm is None,
             mean_span=span,
         )

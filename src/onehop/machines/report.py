@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from onehop import extras
 from onehop.errors import ArgumentError
 from onehop.machines.trace import Trace
 from onehop.storage import write_text, write_whole
@@ -117,12 +118,14 @@ def plot_phases(reports: Mapping[str, Report], path: str | Path) -> None:
 
     Raises:
         ArgumentError: There are no reports.
+        ConfigurationError: matplotlib is not installed.
         OSError: The file cannot be written.
     """
     if not reports:
         raise ArgumentError("reports: expected at least one to draw, got none.")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with extras.needed("plot", "cli"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 0.6 * len(reports) + 1.6), layout="constrained")
     FigureCanvasAgg(figure)

@@ -1,31 +1,37 @@
 """The curve of a tuning run as a picture: speed-ups by width."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
-
-from onehop import native
+from onehop import extras
 from onehop.errors import ArgumentError
-from onehop.plans.cases import Case
 from onehop.storage import write_whole
-
-if TYPE_CHECKING:
-    from onehop.tuner.result import TuningResult
+from onehop.tuner.curve import CurvePoint
 
 # M. Okabe, K. Ito, "Color Universal Design", 2008.
 _BLUE, _ORANGE, _GREEN = "#0072B2", "#E69F00", "#009E73"
 _DPI = 150
 
 
-def draw(result: "TuningResult", path: Path) -> None:
+def draw(path: Path, curve: Sequence[CurvePoint], suggested: Sequence[int], edges: int, title: str) -> None:
     """Plots the speed-up over the default plan and over torch (above), and 10^9 columns a second (below).
+
+    Args:
+        path: The PNG file.
+        curve: The points.
+        suggested: Widths to point out.
+        edges: Of the graph.
+        title: Of the picture.
 
     Raises:
         ArgumentError: Nothing was measured.
+        ConfigurationError: matplotlib is not installed.
     """
-    points = [point for point in result.curve if point.tuned_s]
+    with extras.needed("plot", "cli"):
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import NullFormatter
+
+    points = [point for point in curve if point.tuned_s]
     if not points:
         raise ArgumentError("plot: nothing was measured within the budget; tune with more budget_s.")
     widths = [point.width for point in points]
@@ -41,12 +47,8 @@ def draw(result: "TuningResult", path: Path) -> None:
     ratios.set_ylabel("times faster")
     ratios.set_ylim(bottom=0)
     ratios.legend(frameon=False)
-    # On GPUs the case gives the class of the graph; the figures are the graph's own.
-    figures = result.entries[0].figures or result.entries[0].case.graph
-    edges = int(figures.split(" ")[2])
     speed = [edges * point.width / point.tuned_s / 1e9 for point in points if point.tuned_s]
     rates.plot(widths, speed, marker="D", color=_GREEN)
-    suggested = result.suggested_widths()
     for width, height in zip(widths, speed, strict=True):
         if width in suggested:
             rates.annotate("best here", (width, height), (0, 8), textcoords="offset points", ha="center")
@@ -58,15 +60,5 @@ def draw(result: "TuningResult", path: Path) -> None:
         axes.grid(alpha=0.3)
     rates.set_xticks(widths, [str(width) for width in widths])
     rates.xaxis.set_minor_formatter(NullFormatter())
-    case = result.entries[0].case
-    directions = "forward and backward" if any(e.case.backward for e in result.entries) else "forward"
-    if isinstance(case, Case):
-        where = f"{result.machine['processor']}, {native.threads()} threads, {case.isa}"
-    else:
-        where = case.device
-    figure.suptitle(
-        f"{result.op} {result.reduce if result.op == 'aggregate' else ''}, {directions}, {case.dtype}, on "
-        f"{figures.split(' degrees')[0]}\n{where}",
-        fontsize=9,
-    )
+    figure.suptitle(title, fontsize=9)
     write_whole("plot", path, lambda file: figure.savefig(file, format="png", dpi=_DPI))

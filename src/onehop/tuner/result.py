@@ -7,39 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onehop import native
 from onehop.errors import ArgumentError
 from onehop.kernels.triton import availability
 from onehop.plans import CpuPlan, TritonPlan, gpu_tuned, store, tuned
+from onehop.plans.cases import Case
 from onehop.plans.entry import Tuned
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """One width: medians of a call, or, with backward, of a call and its gradient together.
-
-    Attributes:
-        width: Columns.
-        tuned_s: With the tuned plans; None where nothing was measured.
-        default_s: With the default plans.
-        torch_s: With torch's sparse CSR; None where torch has no such operation.
-        predicted_s: Prediction of the cost model for the tuned plans; None on GPUs.
-    """
-
-    width: int
-    tuned_s: float | None
-    default_s: float | None
-    torch_s: float | None
-    predicted_s: float | None
-
-    @property
-    def over_default(self) -> float | None:
-        """Speed-up over the default plans."""
-        return self.default_s / self.tuned_s if self.default_s and self.tuned_s else None
-
-    @property
-    def over_torch(self) -> float | None:
-        """Speed-up over torch's sparse CSR."""
-        return self.torch_s / self.tuned_s if self.torch_s and self.tuned_s else None
+from onehop.tuner import picture
+from onehop.tuner.curve import CurvePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +83,28 @@ class TuningResult:
         return tuple(width for width, rate in rates.items() if rate >= share * most)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draws the curve into a PNG file; needs matplotlib.
+        """Draws the curve into a PNG file; needs matplotlib (``onehop[cli]``).
 
         Raises:
             ArgumentError: Nothing was measured.
+            ConfigurationError: matplotlib is not installed.
         """
-        from onehop.tuner.picture import draw
-
-        draw(self, Path(path))
+        case = self.entries[0].case
+        # On GPUs the case gives the class of the graph; the figures are the graph's own.
+        figures = self.entries[0].figures or case.graph
+        directions = "forward and backward" if any(e.case.backward for e in self.entries) else "forward"
+        if isinstance(case, Case):
+            where = f"{self.machine['processor']}, {native.threads()} threads, {case.isa}"
+        else:
+            where = case.device
+        picture.draw(
+            Path(path),
+            self.curve,
+            suggested=self.suggested_widths(),
+            edges=int(figures.split(" ")[2]),
+            title=f"{self.op} {self.reduce if self.op == 'aggregate' else ''}, {directions}, {case.dtype}, "
+            f"on {figures.split(' degrees')[0]}\n{where}",
+        )
 
     def use(self) -> None:
         """Installs the plans in this process, as :func:`onehop.tune` did where they were tuned.

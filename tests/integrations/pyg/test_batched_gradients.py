@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.integrations.pyg import small_blocks, test_convs, test_rowwise_convs
-from tests.integrations.pyg.conftest import make_edges
 from torch import Tensor
 from torch.autograd.functional import hessian, jacobian
 from torch_geometric import nn as gnn
 
 import onehop
 from onehop.integrations.pyg.associations.product import prefix_product, product
+from tests.integrations.pyg import small_blocks, test_convs, test_rowwise_convs
+from tests.integrations.pyg.conftest import make_edges
 
 EXACT = {"rtol": 1e-9, "atol": 1e-11}
 BATCH = 3

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.integrations.pyg import small_blocks
 from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
+from tests.integrations.pyg import small_blocks
 
 WIDTH = 6
 _numbers = itertools.count()

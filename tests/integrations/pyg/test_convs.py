@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.integrations.pyg import small_blocks
 from torch import Tensor
 from torch_geometric import nn as gnn
 from torch_geometric.nn import conv as convs
@@ -17,6 +16,7 @@ from torch_geometric.nn.models import LabelPropagation
 from torch_geometric.nn.models.linkx import SparseLinear
 
 import onehop
+from tests.integrations.pyg import small_blocks
 
 NODES = 20
 WIDTH = 6

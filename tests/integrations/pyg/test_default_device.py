@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests.default_device.ways import EDGE_INDEX, EDGES, NODES, WAYS, number
-from tests.integrations.pyg import small_blocks
 from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
+from tests.default_device.ways import EDGE_INDEX, EDGES, NODES, WAYS, number
+from tests.integrations.pyg import small_blocks
 
 WIDTH, DIM = 6, 3
 DEGREES = EDGE_INDEX[1].bincount(minlength=NODES).bincount()

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tests.integrations.pyg import small_blocks
-from tests.integrations.pyg.conftest import make_edges
 from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
+from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg.conftest import make_edges
 
 
 class Told(gnn.SimpleConv):

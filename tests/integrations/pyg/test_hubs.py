@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tests.integrations.pyg import small_blocks
-from tests.integrations.pyg.test_rowwise_memory import Largest
 from torch_geometric import nn as gnn
 
 import onehop
 from onehop.integrations.pyg import propagate
+from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg.test_rowwise_memory import Largest
 
 NODES, EDGES, WIDTH, BLOCK = 30, 4000, 32, 200
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.integrations.pyg import small_blocks
-from tests.integrations.pyg.conftest import make_edges
 from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
+from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg.conftest import make_edges
 
 NODES, EDGES, WIDTH, DIM = 20, 120, 6, 3
 DEGREES = torch.tensor([3, 2, 4, 5, 1, 2, 1, 0, 2])

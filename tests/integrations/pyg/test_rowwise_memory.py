@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from tests.integrations.pyg import small_blocks
-from tests.integrations.pyg.conftest import make_edges
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -13,6 +11,8 @@ import onehop
 from onehop.graph import Graph
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.rowwise.blocks import blocks_of
+from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg.conftest import make_edges
 
 NODES, EDGES, WIDTH, BLOCK = 30, 4000, 32, 200
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.integrations.pyg import small_blocks
-from tests.integrations.pyg.conftest import make_edges
 from torch import Tensor
 from torch_geometric import nn as gnn
 from torch_geometric.utils import softmax
 
 import onehop
+from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg.conftest import make_edges
 
 NODES, EDGES, WIDTH = 20, 120, 6
 _numbers = itertools.count()

@@ -6,13 +6,13 @@ from typing import Optional
 
 import pytest
 import torch
-from tests.integrations.pyg import small_blocks
-from tests.integrations.pyg.conftest import make_edges
 from torch import Tensor
 from torch_geometric import nn as gnn
 from torch_geometric.typing import PairTensor
 
 import onehop
+from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg.conftest import make_edges
 
 TURNED: dict[str, Callable[..., torch.nn.Module]] = {
     "SuperGAT MX": lambda **kw: gnn.SuperGATConv(6, 4, heads=3, **kw),

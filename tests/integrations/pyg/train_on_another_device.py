@@ -9,7 +9,6 @@ import sys
 from typing import Any, ClassVar
 
 import torch
-from tests.far_device import far, is_far, move, near
 from torch import Tensor
 from torch.nn import Module
 from torch.utils._pytree import tree_map
@@ -20,6 +19,7 @@ from onehop.backends import registry
 from onehop.backends.triton import TritonBackend
 from onehop.calls import Attention, AttentionGradients
 from onehop.kernels.triton import availability
+from tests.far_device import far, is_far, move, near
 
 RUNS = {"aggregate", "extremum", "extremum_grad", "edge_softmax", "edge_softmax_grad", "sddmm"} | {
     "attend",

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from benchmarks.gpu.attention_cases import attention_operands
+from benchmarks.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
 from onehop import Graph
 from onehop.backends.triton import TritonBackend
-from onehop.bench.gpu.attention_cases import attention_operands
-from onehop.bench.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
 from onehop.calls import AttentionGrad
 from onehop.plans import TritonPlan
 from tests.kernels.triton.traffic import counted

@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from onehop import Graph
-from onehop.backends.triton import TritonBackend
-from onehop.bench.gpu.attention_cases import attention_operands
-from onehop.bench.gpu.attention_floors import AttentionShape, attention_floor
-from onehop.bench.gpu.block_floors import (
+from benchmarks.gpu.attention_cases import attention_operands
+from benchmarks.gpu.attention_floors import AttentionShape, attention_floor
+from benchmarks.gpu.block_floors import (
     block_attention_floor,
     block_attention_grad_floor,
     block_sum_floor,
 )
-from onehop.bench.gpu.floors import Shape, sum_floor
+from benchmarks.gpu.floors import Shape, sum_floor
+from onehop import Graph
+from onehop.backends.triton import TritonBackend
 from onehop.calls import Aggregate, AttentionGrad
 from onehop.kernels.triton.blocks import blocks_of
 from onehop.plans.triton_blocks import default_blocks_plan

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from onehop import Graph
-from onehop.backends.triton import TritonBackend
-from onehop.bench.gpu.floors import (
+from benchmarks.gpu.floors import (
     Shape,
     extremum_floor,
     extremum_grad_floor,
     sddmm_floor,
     sum_floor,
 )
+from onehop import Graph
+from onehop.backends.triton import TritonBackend
 from onehop.calls import Aggregate, Extremum, ExtremumGrad, Sddmm
 from tests.kernels.triton.traffic import counted
 

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from onehop.bench.report import write_json
+from onehop.bench.lists import names
+from onehop.bench.results import write_json
 from onehop.cli.console import output, progress
-from onehop.cli.options import Json, names
+from onehop.cli.options import Json
 from onehop.errors import ArgumentError
 from onehop.machines.dram import (
     PRESETS,

@@ -9,11 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from onehop import datasets
+from onehop.bench.lists import numbers
 from onehop.bench.ndp_check import output_errors
-from onehop.bench.report import write_json
+from onehop.bench.results import write_json
+from onehop.bench.sources import GRAPH_HELP, dataset
 from onehop.cli.console import Bar, output, progress
-from onehop.cli.options import Json, Plot, Threads, numbers, set_threads
-from onehop.cli.sources import GRAPH_HELP, dataset
+from onehop.cli.options import Json, Plot, Threads, set_threads
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops

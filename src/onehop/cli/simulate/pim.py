@@ -12,8 +12,7 @@ import typer
 from torch import Tensor
 
 from onehop import datasets
-from onehop.bench import near_bank
-from onehop.cli import sources
+from onehop.bench import near_bank, sources
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Plot, Threads, set_threads
 from onehop.errors import ArgumentError, MachineMemoryError

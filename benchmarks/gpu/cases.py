@@ -1,0 +1,78 @@
+"""Calls of every GPU kernel in the forms that the default plans give them, for the compilers to be tried on.
+
+The graphs are small; what is compiled depends on them through the plan alone.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from benchmarks.gpu.attention_cases import attention_calls
+from benchmarks.gpu.block_cases import block_calls
+from onehop.backends.triton import TritonBackend
+from onehop.calls import Aggregate, Extremum, ExtremumGrad, Sddmm
+from onehop.graph import Graph
+
+Call = Callable[[], Any]
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_HEADS = 4
+_NODES = 40
+# Longer than default plans let a row be, so that it is cut, in both directions.
+_HUB = 600
+
+
+def graph_of_degree(degree: int) -> Graph:
+    """A graph of at least that mean degree, with a hub."""
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(0, _NODES, (2, _NODES * degree), generator=generator, device="cpu")
+    hub = torch.stack(
+        [
+            torch.randint(0, _NODES, (_HUB,), generator=generator, device="cpu"),
+            torch.zeros(_HUB, dtype=torch.long, device="cpu"),
+        ]
+    )
+    return Graph.from_edge_index(torch.cat([edges, hub, hub.flip(0)], 1), _NODES)
+
+
+def aggregate_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
+    """Sums, plain and with all there is; max; and their gradients."""
+    run = TritonBackend()
+    x = torch.ones(graph.num_src, width, dtype=dtype, device="cpu")
+    acc = torch.float64 if dtype == torch.float64 else torch.float32
+    weight, scale = (
+        torch.ones(graph.num_edges, dtype=acc, device="cpu"),
+        torch.ones(_NODES, dtype=acc, device="cpu"),
+    )
+    share = torch.ones(graph.num_dst, width, dtype=acc, device="cpu")
+    heads = x.view(_NODES, _HEADS, -1)
+    extremum = Extremum.of(graph, x, "max", weight=weight, with_ties=True)
+    calls = (
+        Aggregate.of(graph, x, weight=weight, src_scale=scale, dst_scale=scale, transposed=True, widen=True),
+        extremum,
+        ExtremumGrad(call=extremum, extremum=x, ties=share, grad=share, wanted=[True, True]),
+        Sddmm.of(graph, dst=heads, src=heads, widen=True),
+    )
+    return [
+        *sum_calls(graph, width, dtype),
+        *(partial(run.run, graph, call) for call in calls),
+    ]
+
+
+def sum_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
+    """The plain sum."""
+    x = torch.ones(graph.num_src, width, dtype=dtype, device="cpu")
+    return [partial(TritonBackend().run, graph, Aggregate.of(graph, x))]
+
+
+def calls(dtype: torch.dtype) -> list[Call]:
+    """Everything for a dtype: all kernels at width 64, sums at other widths and where rows are long."""
+    sparse, dense = graph_of_degree(8), graph_of_degree(80)
+    found = aggregate_calls(sparse, 64, dtype)
+    if dtype in (torch.float32, torch.bfloat16):
+        found += (
+            aggregate_calls(dense, 256, dtype) + sum_calls(sparse, 33, dtype) + sum_calls(sparse, 32, dtype)
+        )
+    return found + attention_calls(dtype) + block_calls(dtype)

@@ -1,0 +1,158 @@
+"""``python -m benchmarks.gpu.check``: compiles every GPU kernel for every target, and judges it.
+
+It needs no GPU.
+
+A kernel passes if no register is spilled, a thread has at most 128 registers (168 on AMD), no atomic is used,
+and rows of features are loaded 16 bytes at a time where their length allows; one over blocks must also use
+tensor cores.
+"""
+
+import math
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import triton
+
+from benchmarks.gpu import cases
+from benchmarks.gpu.compiled import TARGETS, Usage, compile_launch
+from benchmarks.gpu.launches import Launch, launches_of
+from onehop.bench import command
+
+# Threads of a warp -> registers of a thread. With more, fewer than 16 warps of 32 fit one of NVIDIA's
+# multiprocessors (65,536 registers), fewer than 12 of 64 one of AMD's compute units (131,072).
+MOST_REGISTERS = {32: 128, 64: 168}
+_WIDE_BITS = 128
+_ITEMSIZE = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A compiled kernel and what is wrong with it.
+
+    Attributes:
+        launch: What was compiled.
+        target: For which GPU.
+        usage: What it uses.
+        faults: Sentences; empty if it passes.
+    """
+
+    launch: Launch
+    target: str
+    usage: Usage
+    faults: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A row of the table."""
+        return {
+            "kernel": self.launch.name,
+            "dtype": self.launch.dtype,
+            "target": self.target,
+            **asdict(self.usage),
+            "faults": list(self.faults),
+            "types": dict(self.launch.signature),
+            "constants": self.launch.constants,
+            "options": dict(self.launch.options),
+        }
+
+
+def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str]:
+    """What is wrong with a compiled kernel, as sentences."""
+    if usage.spills:
+        yield f"{usage.spills} bytes of registers are spilled"
+    most = MOST_REGISTERS[warp_threads]
+    if usage.registers > most:
+        yield f"{usage.registers} registers are more than {most}"
+    if usage.atomics:
+        yield f"{usage.atomics} atomic instructions"
+    if "COLUMNS" in launch.constants and not usage.matrix:
+        yield "no instruction of tensor cores"
+    row_bytes = _row_bytes(launch, warp_threads)
+    if row_bytes and row_bytes % 16 == 0 and not usage.loads.get(_WIDE_BITS):
+        yield f"no load of {_WIDE_BITS} bits, though rows are {row_bytes} bytes"
+
+
+def _row_bytes(launch: Launch, warp_threads: int) -> int:
+    """Of a row of features, of one head for attention; 0 where a tile has not 16 bytes for every thread."""
+    constants = launch.constants
+    itemsize = _ITEMSIZE[launch.dtype]
+    sizes = ("FEATURES",) if "WIDTH" in constants else ("HEADS", "BLOCK_V")
+    tile = math.prod(constants.get(name, 1) for name in ("ROWS", "EDGES", "COLUMNS", *sizes))
+    if tile * itemsize < 16 * warp_threads * dict(launch.options).get("num_warps", 1):
+        return 0
+    # Weights come of keys alone; of "gat" these are numbers.
+    of_head = "D" if launch.name == "attend_weights_kernel" else "V"
+    return int(constants.get("WIDTH", constants.get(of_head, 0)) * itemsize)
+
+
+def launches(dtypes: Sequence[torch.dtype]) -> list[Launch]:
+    """Everything that is shipped, for some dtypes."""
+    return launches_of(*(call for dtype in dtypes for call in cases.calls(dtype)))
+
+
+def check_all(dtypes: Sequence[torch.dtype], targets: Sequence[str], processes: int) -> list[Checked]:
+    """Checks everything; compiled kernels stay in triton's cache."""
+    global _found
+    _found = launches(dtypes)
+    jobs = [(number, target) for number in range(len(_found)) for target in targets]
+    # Forked, so that the children have the kernels, which cannot be pickled.
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        told = pool.starmap(_job, jobs, chunksize=1)
+    return [
+        Checked(
+            _found[number], target, usage, tuple(faults(_found[number], usage, TARGETS[target].warp_size))
+        )
+        for (number, target), usage in zip(jobs, told, strict=True)
+    ]
+
+
+_found: list[Launch] = []
+
+
+def _job(number: int, target: str) -> Usage:
+    return compile_launch(_found[number], target)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints a table, writes JSON, and returns 1 where something is wrong."""
+    parser = command.parser("Compile every GPU kernel for every target and judge the code.")
+    parser.add_argument("--targets", nargs="+", choices=list(TARGETS), default=list(TARGETS))
+    dtypes = {str(dtype).removeprefix("torch."): dtype for dtype in cases.DTYPES}
+    parser.add_argument("--dtypes", nargs="+", choices=list(dtypes), default=list(dtypes))
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    chosen = command.read(parser, arguments)
+    begin = time.perf_counter()
+    found = check_all([dtypes[name] for name in chosen.dtypes], chosen.targets, chosen.processes)
+    seconds = time.perf_counter() - begin
+    for each in found:
+        sys.stdout.write(_line(each))
+    faulty = [each for each in found if each.faults]
+    sys.stdout.write(
+        f"{len(found)} kernels compiled by triton {triton.__version__} for {', '.join(chosen.targets)} "
+        f"in {seconds:.0f} s; {len(faulty)} with faults\n"
+    )
+    kernels = [each.to_dict() for each in found]
+    command.write(chosen, "gpu check", {"triton": triton.__version__, "seconds": seconds, "kernels": kernels})
+    return 1 if faulty or not found else 0
+
+
+def _line(checked: Checked) -> str:
+    constants = checked.launch.constants
+    sizes = ("PARTS", "FEATURES") if "FEATURES" in constants else ("HEADS", "BLOCK_V")
+    names = ("ROWS", "EDGES", "COLUMNS", *sizes)
+    tile = "x".join(str(constants[name]) for name in names if name in constants)
+    loads = " ".join(f"{bits}:{count}" for bits, count in checked.usage.loads.items())
+    verdict = "; ".join(checked.faults) or "ok"
+    return (
+        f"{checked.launch.name:28} {checked.launch.dtype:5} {checked.target:7} {tile:>12} "
+        f"{checked.usage.registers:4} registers  loads {loads:24} {verdict}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Who else can run an operator on a GPU."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.gpu import dgl_calls, turbo_gnn_calls
+from benchmarks.gpu.operators import OPERATORS, VARIANT_OF, Inputs, Operator
+from onehop import Graph
+from onehop.bench.peers.base import beta_warnings_ignored, import_reason
+from onehop.kernels import torch_csr
+
+Call = Callable[[Inputs], Tensor]
+_OURS = "onehop"
+
+
+class Peers:
+    """Everybody, on one graph; what each needs is prepared when it is first asked for.
+
+    Args:
+        edge_index: [2, E], int64, on the device.
+        nodes: N.
+    """
+
+    def __init__(self, edge_index: Tensor, nodes: int) -> None:
+        self.edge_index, self.nodes = edge_index, nodes
+        self.graph = Graph.from_edge_index(edge_index.cpu(), nodes)
+        self._graphs: dict[str, Any] = {}
+
+    def calls(self, operator: Operator) -> dict[str, Call | str]:
+        """By name: onehop first, then gather and scatter in torch, then who else has this operator.
+
+        A sentence in place of a call says why a peer cannot be measured here.
+        """
+        found: dict[str, Call | str] = {
+            _OURS: lambda inputs: operator.ours(self.graph, inputs),
+            "gather-scatter": lambda inputs: operator.naive(self.edge_index, self.nodes, inputs),
+        }
+        if operator.name in VARIANT_OF:
+            usual = OPERATORS[VARIANT_OF[operator.name]]
+            found["kernels"] = lambda inputs: usual.ours(self.graph, inputs)
+        if operator.name in ("sum", "mean", "max", "min"):
+            reason = import_reason("torch_geometric")
+            found["pyg-EdgeIndex"] = reason or self._edge_index_matmul(operator.name)
+        if operator.name == "sum":
+            found["torch-csr"] = self._torch_csr()
+            found["torch-csr-kept"] = lambda inputs: _Kept.apply(inputs["x"], self.graph)  # type: ignore[no-untyped-call]
+        for name, library in (("dgl", dgl_calls), ("turbo_gnn", turbo_gnn_calls)):
+            if operator.name in library.OPERATORS:
+                reason = library.missing()
+                found[name] = reason or library.call_of(operator.name, self._graph_of(name, library))
+        return found
+
+    def _graph_of(self, name: str, library: Any) -> Any:
+        if name not in self._graphs:
+            self._graphs[name] = library.graph_of(self.edge_index, self.nodes)
+        return self._graphs[name]
+
+    def _edge_index_matmul(self, reduce: str) -> Call:
+        from torch_geometric import EdgeIndex
+
+        size = (self.nodes, self.nodes)
+        with beta_warnings_ignored():
+            edges, _ = EdgeIndex(self.edge_index, sparse_size=size).sort_by("col")
+            edges.fill_cache_()
+            # Once, for what torch says once.
+            edges.matmul(self.edge_index.new_ones(self.nodes, 1, dtype=torch.float32), transpose=True)
+        return lambda inputs: edges.matmul(inputs["x"], reduce=reduce, transpose=True)
+
+    def _torch_csr(self) -> Call:
+        graph, device = self.graph, self.edge_index.device
+        with beta_warnings_ignored():
+            matrix = torch.sparse_csr_tensor(
+                graph.rowptr.to(device, torch.int32),
+                graph.col.to(device),
+                torch.ones(graph.num_edges, device=device),
+                (self.nodes, self.nodes),
+                check_invariants=False,
+                device=device,
+            )
+        of_dtype: dict[torch.dtype, Tensor] = {}
+
+        def multiply(inputs: Inputs) -> Tensor:
+            x = inputs["x"]
+            if x.dtype not in of_dtype:
+                of_dtype[x.dtype] = matrix.to(x.dtype)
+            out: Tensor = torch.sparse.mm(of_dtype[x.dtype], x)
+            return out
+
+        return multiply
+
+
+class _Kept(torch.autograd.Function):
+    """The sum through matrices of either direction, as a plan's variant "torch_csr" has it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, graph: Graph) -> Tensor:
+        ctx.graph = graph
+        return torch_csr.aggregate(graph, False, x, None, None, None)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return torch_csr.aggregate(ctx.graph, True, grad, None, None, None), None

@@ -1,0 +1,165 @@
+"""What was measured on a GPU, as JSON, as a table and as pictures."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from benchmarks.gpu.correctness import Verdict
+from benchmarks.gpu.grid import Case
+from benchmarks.gpu.measure import Measured
+from onehop.bench.plots import BLUE, ORANGE
+
+_OURS = "onehop"
+# What PyG does with a plain edge_index.
+_HOST = "gather-scatter"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFigures:
+    """One operator on one graph.
+
+    Attributes:
+        case: Which.
+        peers: What each took.
+        no_reuse_s: What the bytes of the forward pass take at the speed of a copy, every gathered row read
+            from memory; None where no formula is kept.
+        compulsory_s: The same, every array read once.
+    """
+
+    case: Case
+    peers: tuple[Measured, ...]
+    no_reuse_s: float | None
+    compulsory_s: float | None
+
+    @property
+    def ours(self) -> Measured:
+        """Onehop's."""
+        return next(peer for peer in self.peers if peer.peer == _OURS)
+
+    def best_peer_s(self, backward: bool) -> float | None:
+        """The median of the fastest other; None where all others failed."""
+        times = [
+            found.median_s
+            for peer in self.peers
+            if peer.peer != _OURS and (found := peer.both if backward else peer.forward) is not None
+        ]
+        return min(times, default=None)
+
+    def speedup(self, backward: bool = True) -> float | None:
+        """How many times faster than the fastest other; None where a figure is missing."""
+        own = self.ours.both if backward else self.ours.forward
+        best = self.best_peer_s(backward)
+        return None if own is None or best is None else best / own.median_s
+
+    def memory_ratio(self) -> float | None:
+        """Gather and scatter's peak memory over onehop's; None where a figure is missing."""
+        host = next((peer.peak_bytes for peer in self.peers if peer.peer == _HOST), None)
+        own = self.ours.peak_bytes
+        return None if not host or not own else host / own
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            **asdict(self.case),
+            "no_reuse_s": self.no_reuse_s,
+            "compulsory_s": self.compulsory_s,
+            "peers": [
+                {
+                    "peer": peer.peer,
+                    "forward": None if peer.forward is None else peer.forward.to_dict(),
+                    "forward_and_backward": None if peer.both is None else peer.both.to_dict(),
+                    "peak_bytes": peer.peak_bytes,
+                    "failed": peer.failed,
+                    "absent": peer.absent,
+                }
+                for peer in self.peers
+            ],
+        }
+
+
+def document(
+    verdicts: Sequence[Verdict],
+    cases: Sequence[CaseFigures],
+    copy_bytes_per_s: float,
+    left_out: Sequence[str],
+) -> dict[str, Any]:
+    """Everything, ready for JSON."""
+    return {
+        "correctness": [
+            {
+                "operator": each.operator,
+                "dtype": each.dtype,
+                "of": each.of,
+                "error": each.error,
+                "allowed": each.allowed,
+                "passes": each.passes,
+            }
+            for each in verdicts
+        ],
+        "copy_bytes_per_s": copy_bytes_per_s,
+        "cases": [case.to_dict() for case in cases],
+        "left_out": list(left_out),
+    }
+
+
+def table(cases: Sequence[CaseFigures]) -> str:
+    """A line a case, in Markdown: milliseconds, and what they are held against."""
+    lines = [
+        "| graph | operator | dtype | H x D | forward ms | of no-reuse floor | both ms | best other, both ms "
+        "| times faster | times less memory | without figures |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for figures in cases:
+        case, forward, both = figures.case, figures.ours.forward, figures.ours.both
+        share = figures.no_reuse_s / forward.median_s if figures.no_reuse_s and forward else None
+        cells = (
+            case.graph,
+            case.operator,
+            case.dtype,
+            f"{case.heads} x {case.width}",
+            _ms(forward.median_s if forward else None),
+            "" if share is None else f"{share:.0%}",
+            _ms(both.median_s if both else None),
+            _ms(figures.best_peer_s(True)),
+            _times(figures.speedup()),
+            _times(figures.memory_ratio()),
+            ", ".join(_without_figures(figures.peers)),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def plot(cases: Sequence[CaseFigures], machine: str, path: Path) -> None:
+    """Bars: how many times faster than the fastest other, forward and with the backward pass."""
+    names = [str(case.case) for case in cases]
+    figure = Figure(figsize=(9, 1.5 + 0.3 * len(cases)), layout="constrained")
+    axes = figure.subplots()
+    for backward, colour, offset in ((False, ORANGE, 0.2), (True, BLUE, -0.2)):
+        heights = [case.speedup(backward) or 0.0 for case in cases]
+        places = [place + offset for place in range(len(cases))]
+        axes.barh(places, heights, 0.4, color=colour, label="both passes" if backward else "forward")
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_yticks(range(len(cases)), names, fontsize=7)
+    axes.set_xlabel("times faster than the fastest other")
+    axes.set_title(machine, fontsize=9)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def _without_figures(peers: Sequence[Measured]) -> Iterator[str]:
+    for peer in peers:
+        if peer.absent is not None:
+            yield f"{peer.peer} (absent)"
+        elif peer.failed is not None:
+            yield f"{peer.peer} (failed)"
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:.3g}"
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"

@@ -1,0 +1,111 @@
+"""Checks and measures the GPU kernels: ``python -m benchmarks.gpu``.
+
+Everything is generated on the spot. What was done when the time is over is written down; what was not is
+named.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from benchmarks.gpu import report
+from benchmarks.gpu.correctness import Verdict
+from benchmarks.gpu.graphs import GRAPHS, edge_index_of
+from benchmarks.gpu.grid import Case, grid
+from benchmarks.gpu.measure import copy_bytes_per_s, measure
+from benchmarks.gpu.operators import OPERATORS, Size
+from benchmarks.gpu.options import DTYPES, checked, parser
+from benchmarks.gpu.peers import Peers
+from benchmarks.gpu.report import CaseFigures
+from onehop.bench.results import write_json
+from onehop.kernels.triton import availability
+
+_MEASURED = ("gatv2", "attention", "sum", "max", "gat", "attention-blocks", "sum-blocks")
+# Without a GPU: what the interpreter can do in a few seconds.
+_SMALL_COPY = 1 << 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 1 where a result is wrong, 2 where the kernels cannot run, else 0."""
+    chosen = _parser().parse_args(arguments)
+    device = torch.device("cpu" if availability.interpreted() else "cuda")
+    reason = availability.missing()
+    if reason is not None:
+        sys.stdout.write(f"The GPU kernels cannot run here: triton {reason}.\n")
+        return 2
+    begin = time.monotonic()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    verdicts = checked(device, chosen.hub, chosen.dtypes)
+    wrong = any(not verdict.passes for verdict in verdicts)
+    speed = copy_bytes_per_s(device, _SMALL_COPY) if device.type == "cpu" else copy_bytes_per_s(device)
+    cases: list[CaseFigures] = []
+    left_out: list[str] = []
+    if not wrong:
+        for case, found in _figures(chosen, device, speed, begin + 60 * chosen.minutes):
+            if found is None:
+                left_out.append(str(case))
+                continue
+            cases.append(found)
+            sys.stdout.write(report.table([found]).splitlines()[-1] + "\n")
+            _write(chosen.out, verdicts, cases, speed, left_out)  # so that an interruption loses little
+    _write(chosen.out, verdicts, cases, speed, left_out)
+    if cases:
+        machine = torch.cuda.get_device_name() if device.type == "cuda" else "interpreted on the CPU"
+        report.plot(cases, machine, chosen.out / "gpu.png")
+    if left_out:
+        sys.stdout.write(
+            f"Out of time after {len(cases)} cases; {len(left_out)} are not measured, from {left_out[0]} on: "
+            "gpu.json names them.\n"
+        )
+    return 1 if wrong else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = parser("Check and measure the GPU kernels of onehop.", "benchmarks.gpu")
+    made.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
+    made.add_argument("--operators", nargs="+", choices=list(OPERATORS), default=list(_MEASURED))
+    return made
+
+
+def _figures(
+    chosen: argparse.Namespace, device: torch.device, speed: float, deadline: float
+) -> Iterator[tuple[Case, CaseFigures | None]]:
+    """Case by case, or None for one that there was no time for. Graphs are kept: each comes often."""
+    graphs: dict[str, Peers] = {}
+    for case in grid(chosen.graphs, chosen.operators, chosen.dtypes):
+        if time.monotonic() > deadline:
+            yield case, None
+            continue
+        if case.graph not in graphs:
+            graphs[case.graph] = Peers(*edge_index_of(case.graph, device, chosen.scale))
+        yield case, _figures_of(case, graphs[case.graph], device, speed)
+
+
+def _figures_of(case: Case, peers: Peers, device: torch.device, speed: float) -> CaseFigures:
+    operator, dtype = OPERATORS[case.operator], DTYPES[case.dtype]
+    size = Size(peers.nodes, peers.graph.num_edges, case.heads, case.width)
+    floor = None if operator.floor is None else operator.floor(size, dtype.itemsize)
+    return CaseFigures(
+        case=case,
+        peers=tuple(measure(peers, operator, size, dtype, device)),
+        no_reuse_s=None if floor is None else floor.no_reuse / speed,
+        compulsory_s=None if floor is None else floor.compulsory / speed,
+    )
+
+
+def _write(
+    folder: Path,
+    verdicts: Sequence[Verdict],
+    cases: Sequence[CaseFigures],
+    speed: float,
+    left_out: Sequence[str],
+) -> None:
+    content = report.document(verdicts, cases, speed, left_out)
+    if torch.cuda.is_available():
+        content["gpu"] = torch.cuda.get_device_name()
+    write_json(folder / "gpu.json", "gpu", content)
+    (folder / "gpu.md").write_text(report.table(cases))

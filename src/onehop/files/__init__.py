@@ -1,0 +1,70 @@
+"""Graphs from files.
+
+==========================  ==================================================================================
+name ends in                what it is
+==========================  ==================================================================================
+``.mtx``                    MatrixMarket, :mod:`onehop.files.formats.matrix_market`
+``.npz``                    a SciPy sparse matrix, or a graph with features and labels in one of two layouts,
+                            :mod:`onehop.files.formats.npz`
+``.mat``                    MATLAB up to version 7 with a sparse ``A``, :mod:`onehop.files.formats.mat`
+``.txt``, ``.csv``,         one edge a line: source, destination and perhaps a weight,
+``.tsv``, and ``.gz``       :mod:`onehop.files.formats.edge_list`
+of them
+==========================  ==================================================================================
+
+In matrices a row is a destination and a column a source, as in :meth:`onehop.Graph.from_scipy`.
+:func:`onehop.datasets.from_file` makes a data set of a file.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import Tensor
+
+from onehop.errors import FileFormatError
+from onehop.files.formats import edge_list, mat, matrix_market, npz
+from onehop.files.formats.content import FileContent
+from onehop.graph import reading
+
+__all__ = ["FileContent", "read"]
+
+_READERS: dict[str, Callable[[Path], FileContent]] = {
+    ".mtx": matrix_market.read,
+    ".npz": npz.read,
+    ".mat": mat.read,
+    ".txt": edge_list.read,
+    ".csv": edge_list.read,
+    ".tsv": edge_list.read,
+    ".txt.gz": edge_list.read,
+    ".csv.gz": edge_list.read,
+    ".tsv.gz": edge_list.read,
+}
+
+
+def read(path: str | os.PathLike[str]) -> FileContent:
+    """Reads a file; edges are in the order in which they are stored.
+
+    Nothing is unpickled, and every node number has been checked.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        FileFormatError: The file is truncated, malformed or of an unknown kind.
+    """
+    file = Path(path)
+    ending = "".join(suffix.lower() for suffix in file.suffixes[-2:]) if file.suffix.lower() == ".gz" else ""
+    reader = _READERS.get(ending or file.suffix.lower())
+    if not file.exists():
+        raise FileNotFoundError(f"{file}: there is no such file.")
+    if reader is None or not file.is_file():
+        raise FileFormatError(f"{file}: expected a file whose name ends in one of {', '.join(_READERS)}.")
+    return reader(file)
+
+
+def _edges(path: str | os.PathLike[str]) -> tuple[Tensor, tuple[int, int]]:
+    content = read(path)
+    return content.edge_index, content.size
+
+
+# For Graph.load, which lies below.
+reading.register(_edges)

@@ -1,0 +1,50 @@
+"""Lists of edges: of a native graph, and with every edge in both directions."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def edge_index_of(csr: Any) -> Tensor:
+    """[2, E], int64: the edges of a native graph, sources above destinations, in the caller's edge order."""
+    target = torch.repeat_interleave(torch.arange(csr.rows, device="cpu"), csr.rowptr.diff())
+    by_row = torch.stack([csr.col.long(), target])
+    if csr.perm is None:
+        return by_row
+    result = torch.empty_like(by_row)
+    result[:, csr.perm.long()] = by_row
+    return result
+
+
+def undirected(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Every edge in both directions, each once, ordered by source, then by destination.
+
+    Args:
+        edge_index: [2, E], int64.
+        num_nodes: Number of nodes.
+
+    Returns:
+        [2, E'], int64.
+    """
+    source, target = edge_index.numpy().astype(np.int64, copy=False)
+    keys = np.concatenate([source * num_nodes + target, target * num_nodes + source])
+    return edges_of_keys(distinct(keys), num_nodes)
+
+
+def distinct(keys: np.ndarray) -> np.ndarray:
+    """Each of ``keys`` once, in ascending order; ``keys`` itself is sorted."""
+    keys.sort()
+    if len(keys) == 0:
+        return keys
+    first_of_its_kind = np.concatenate([[True], keys[1:] != keys[:-1]])
+    found: np.ndarray = keys[first_of_its_kind]
+    return found
+
+
+def edges_of_keys(keys: np.ndarray, num_nodes: int) -> Tensor:
+    """[2, E], int64: the edges that keys of ``source * num_nodes + destination`` stand for."""
+    edge_index = np.empty((2, len(keys)), dtype=np.int64)
+    np.divmod(keys, max(num_nodes, 1), out=(edge_index[0], edge_index[1]))
+    return torch.from_numpy(edge_index)

@@ -1,0 +1,143 @@
+"""Kernels compiled ahead of time. In processes of their own, for in this one triton interprets."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onehop.kernels.triton import availability
+
+pytestmark = pytest.mark.skipif(
+    availability.not_installed() is not None, reason="there is no triton to compile the kernels"
+)
+
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / "build" / "triton"
+# One program with 64 rows of 256 numbers in 32 threads: far more than there are registers.
+TOO_MUCH = """
+import sys, torch, onehop
+from onehop.backends.triton import TritonBackend
+from benchmarks.gpu.check import faults
+from benchmarks.gpu.compiled import compile_launch
+from benchmarks.gpu.launches import launches_of
+from onehop.plans import TritonPlan
+
+plan = TritonPlan(short_edges=0, block_edges=64, block_features=256, num_warps=1)
+graph = onehop.Graph.from_edge_index(torch.zeros(2, 9, dtype=torch.long), 1)
+x = torch.ones(1, 256)
+(launch,) = launches_of(
+    lambda: TritonBackend(plan).run(graph, Aggregate.of(graph, x))
+)
+print(*faults(launch, compile_launch(launch, "sm_90")))
+"""
+# What is said of a kernel over blocks whose code has no such instruction.
+NO_MATRIX = """
+import torch
+from dataclasses import replace
+from benchmarks.gpu.block_cases import block_calls
+from benchmarks.gpu.check import faults
+from benchmarks.gpu.compiled import compile_launch
+from benchmarks.gpu.launches import launches_of
+
+launch = launches_of(*block_calls(torch.float16))[0]
+usage = compile_launch(launch, "sm_90")
+assert not list(faults(launch, usage))
+print(*faults(launch, replace(usage, matrix=0)))
+"""
+# As in graphs of more than 2^31 edges; a type that changes in a loop is found by the compiler alone.
+NUMBERED_IN_64_BITS = """
+import onehop.kernels.triton.work as work
+work._NARROW_EDGES = 0
+import torch
+from benchmarks.gpu import cases
+from benchmarks.gpu.check import faults
+from benchmarks.gpu.compiled import compile_launch
+from benchmarks.gpu.launches import launches_of
+
+launches = launches_of(*cases.aggregate_calls(cases.graph_of_degree(80), 64, torch.float32))
+types = {dict(launch.signature)["items"].begin for launch in launches}
+assert types == {"*i64", "*i32"}, types  # of edges; and of slots, whose numbers stay narrow
+for launch in launches:
+    print(*faults(launch, compile_launch(launch, "sm_90")))
+"""
+# What triton itself makes of the arguments of a launch, which it does without a GPU too.
+SPECIALISED = """
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.compiler import make_backend
+from triton.runtime.jit import JITFunction, create_function_from_signature
+from benchmarks.gpu import cases
+from benchmarks.gpu.block_cases import block_calls
+from benchmarks.gpu.launches import launches_of
+
+backend = make_backend(GPUTarget("cuda", 90, 32))
+expected = {}
+
+def run(kernel, *args, grid, warmup, **kwargs):
+    bind = create_function_from_signature(kernel.signature, kernel.params, backend)
+    bound, types, options = bind(*args, **kwargs)
+    _, signature, constants, attributes = kernel._pack_args(backend, kwargs, bound, types, options)
+    aligned = frozenset(path for path, value in attributes.items() if value)
+    expected[kernel, tuple(signature.items()), tuple(constants.items()), aligned] = None
+
+calls = cases.calls(torch.float32) + block_calls(torch.bfloat16)
+found = launches_of(*calls)
+JITFunction.run = run
+for call in calls:
+    call()
+ours = {(each.kernel, each.signature, each.constexprs, frozenset(each.aligned)) for each in found}
+print(len(found), ours == set(expected))
+"""
+
+
+def compiling(*command):
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(CACHE)}
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
+    """One dtype for one GPU; ``make gpu-check`` does them all."""
+    table = tmp_path / "table.json"
+    options = ("--dtypes", "bfloat16", "--targets", "sm_90", "--json", str(table))
+    done = compiling("-m", "benchmarks.gpu.check", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kernels = json.loads(table.read_text())["kernels"]
+    assert {each["target"] for each in kernels} == {"sm_90"}
+    assert all(each["matrix"] > 0 for each in kernels if each["kernel"].startswith("block_"))
+    assert not any(each["matrix"] for each in kernels if not each["kernel"].startswith("block_"))
+    names = {each["kernel"] for each in kernels}
+    assert {"sum_kernel", "extremum_kernel", "extremum_grad_source_kernel", "sddmm_kernel"} <= names
+    assert {f"block_{name}_kernel" for name in ("sum", "attend", "grad_dst", "grad_src")} <= names
+    assert all(each["registers"] > 0 and each["loads"] for each in kernels)
+
+
+def test_spilled_registers_are_found():
+    done = compiling("-c", TOO_MUCH)
+    assert done.returncode == 0, done.stderr
+    assert "bytes of registers are spilled" in done.stdout
+
+
+def test_blocks_without_tensor_cores_are_found():
+    done = compiling("-c", NO_MATRIX)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "no instruction of tensor cores"
+
+
+def test_edges_numbered_in_64_bits_compile():
+    done = compiling("-c", NUMBERED_IN_64_BITS)
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout.strip()
+
+
+def test_launches_are_written_down_as_triton_specialises_them():
+    done = compiling("-c", SPECIALISED)
+    assert done.returncode == 0, done.stderr
+    count, agree = done.stdout.split()
+    assert int(count) > 50
+    assert agree == "True"
