@@ -93,10 +93,12 @@ def operators() -> dict[str, tuple[Call, Call]]:
     x = torch.randn(NODES, WIDTH, requires_grad=True)
     of_heads = torch.randn(NODES, HEADS, WIDTH // HEADS, requires_grad=True)
     att = torch.randn(HEADS, WIDTH // HEADS, requires_grad=True)
-    return _both({
-        "aggregate": lambda: onehop.aggregate(graph, x),
-        "gatv2": lambda: onehop.gatv2(graph, of_heads, of_heads, att),
-    })
+    return _both(
+        {
+            "aggregate": lambda: onehop.aggregate(graph, x),
+            "gatv2": lambda: onehop.gatv2(graph, of_heads, of_heads, att),
+        }
+    )
 
 
 def layers() -> dict[str, tuple[Call, Call]]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.integrations.settings import Settings
 
 PYG, DGL = "pyg", "dgl"
 
@@ -22,12 +21,8 @@ class Framework(Protocol):
         """The layer names that ``only`` may list."""
         ...
 
-    def install(self, only: frozenset[str] | None) -> None:
-        """Puts ours in place; again, with other names, changes the selection."""
-        ...
-
-    def apply(self, settings: Settings) -> None:
-        """Follows the settings, as far as they concern a framework."""
+    def install(self) -> None:
+        """Puts ours in place; again does nothing."""
         ...
 
     def remove(self) -> None:

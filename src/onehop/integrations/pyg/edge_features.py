@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.dense import Linear
 
-from onehop.integrations.pyg.eligibility import MODULE_HOOKS, global_hooks
-from onehop.integrations.pyg.operands import LEFT_TO_PYG
+from onehop.integrations.pyg.conditions import LEFT_TO_PYG, MODULE_HOOKS, has_global_hooks
 
 Projection = Tensor | tuple[Tensor, Tensor]
 
@@ -85,4 +84,4 @@ def _is_plain(linear: Any) -> bool:
     state = linear.__dict__
     if "forward" in state or any(state[name] for name in MODULE_HOOKS):
         return False
-    return not global_hooks()
+    return not has_global_hooks()

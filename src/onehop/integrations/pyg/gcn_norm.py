@@ -6,18 +6,27 @@ With edge weights, which may need gradients, the edges alone are kept and the we
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from onehop.distributed.graph import LocalEdges
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.graphs import note_scales
-from onehop.integrations.pyg.parts import normalised
+from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.rows import stand_in
 
 Normalise = Callable[..., Any]
+
+
+class Unweighted(NamedTuple):
+    """The key of the normalised edges, and their weights, of edges that had no weight."""
+
+    num_nodes: int | None
+    improved: bool
+    add_self_loops: bool
+    flow: str
+    dtype: torch.dtype | None
 
 
 def remembering(theirs: Normalise) -> Normalise:
@@ -48,9 +57,12 @@ def _normalise(
     flow: str,
     dtype: Any,
 ) -> Any:
-    if type(edge_index) is LocalEdges:
-        return normalised(edge_index, edge_weight, improved, add_self_loops, flow, dtype)
-    if torch.compiler.is_compiling() or not can_remember(edge_index):
+    if torch.compiler.is_compiling():
+        return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
+    if not can_remember(edge_index):
+        parts = parts_for(edge_index)
+        if parts is not None:
+            return parts.normalised(edge_index, edge_weight, improved, add_self_loops, flow, dtype)
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
     if edge_weight is None:
         return _without_weight(theirs, edge_index, num_nodes, improved, add_self_loops, flow, dtype)
@@ -68,7 +80,7 @@ def _without_weight(
     flow: str,
     dtype: torch.dtype | None,
 ) -> tuple[Tensor, ...]:
-    rest = ("gcn_norm", num_nodes, improved, add_self_loops, flow, dtype)
+    rest = Unweighted(num_nodes, improved, add_self_loops, flow, dtype)
     found = remembered(edge_index, rest)
     if found is not None:
         return found
@@ -78,7 +90,7 @@ def _without_weight(
         scale = _scale(edges, weight, num_nodes, flow)
         if scale is not None:
             note_scales(weight, edges, scale)
-    return remember(edge_index, rest, (edges, weight))
+    return remember(edge_index, rest, (edges, weight), scale)
 
 
 def _scale(edge_index: Tensor, weight: Tensor, num_nodes: int | None, flow: str) -> Tensor | None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from onehop.distributed.graph import LocalEdges
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
-from onehop.integrations.pyg.parts import rewritten_loops
+from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.rows import stand_in
 
 Rewrite = Callable[..., Any]
@@ -48,10 +47,13 @@ REMEMBERING = {"add_self_loops": remembering_add, "remove_self_loops": rememberi
 def _rewrite(
     theirs: Rewrite, name: str, edge_index: Any, edge_attr: Any, fill_value: Any = None, num_nodes: Any = None
 ) -> Any:
-    if type(edge_index) is LocalEdges:
-        return rewritten_loops(name, edge_index, edge_attr)
     rest = () if name == "remove_self_loops" else (fill_value, num_nodes)
-    if torch.compiler.is_compiling() or not can_remember(edge_index):
+    if torch.compiler.is_compiling():
+        return theirs(edge_index, edge_attr, *rest)
+    if not can_remember(edge_index):
+        parts = parts_for(edge_index)
+        if parts is not None:
+            return parts.rewritten_loops(name, edge_index, edge_attr)
         return theirs(edge_index, edge_attr, *rest)
     attributes = None if edge_attr is None else theirs(edge_index, edge_attr, *rest)[1]
     found = remembered(edge_index, (name, num_nodes))

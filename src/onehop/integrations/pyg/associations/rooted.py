@@ -80,20 +80,19 @@ def _both(
     if not order.linear(task):
         return None
     multiplied = None
-    if order.multiplying_first_pays(ends[0], lin.weight) and not order.kept(
-        ends[0], factor, edge_index.size(-1)
-    ):
+    aggregating, multiplying = order.columns(ends[0], lin.weight)
+    if multiplying < aggregating and not order.kept(ends[0], factor, edge_index.size(-1)):
         made = order.multiplied_first(ends[0], lin.weight, None, factor, edge_index.size(-1))
         multiplied = made if order.is_finite(made) else None
     if multiplied is None:
-        order.told(task, layer, None)
+        propagate.begin(task, layer)
         summed, own = task.run(), ends[1]
         if _joins(root, own, summed):
             # One step for both products: the second is added to the first where that lies.
             rows = _rows_before_leaves(task.graph)
             return prefix_product(own, root.weight, summed[:rows], lin.weight, lin.bias)
         return _plus_root(product(summed, lin.weight, lin.bias), own, root)
-    order.told(task, layer, "after")
+    propagate.begin(task, layer, "after")
     task.x = multiplied
     out: Tensor = task.run()
     return _plus_root(out if lin.bias is None else out + lin.bias, ends[1], root)

@@ -13,10 +13,9 @@ from torch import Tensor
 from torch_geometric.nn import aggr
 
 from onehop.graph import Graph
-from onehop.integrations.pyg.eligibility import REDUCTIONS
+from onehop.integrations.pyg.conditions import LEFT_TO_PYG, REDUCTIONS
 from onehop.ops.aggregate import aggregate
 
-_LEFT_TO_PYG = "PyG is left to report what does not fit"
 _SCALERS = {"identity", "amplification", "attenuation", "linear", "inverse_linear"}
 # Ways to combine several aggregations that treat each row on its own.
 _DENSE = ("cat", "sum", "mean", "max", "min", "logsumexp", "std", "var", "proj")
@@ -35,7 +34,7 @@ def aggregator_reason(module: Any) -> str | None:
             return f"its aggregations are combined in the mode {module.mode}"
         return next(filter(None, map(aggregator_reason, module.aggrs)), None)
     if kind is aggr.DegreeScalerAggregation:
-        return _LEFT_TO_PYG if set(module.scaler) - _SCALERS else aggregator_reason(module.aggr)
+        return LEFT_TO_PYG if set(module.scaler) - _SCALERS else aggregator_reason(module.aggr)
     return None
 
 

@@ -10,15 +10,23 @@ from torch_geometric.nn import MessagePassing
 
 from onehop import thresholds
 from onehop.integrations import reports
-from onehop.integrations.contexts import context_reason
-from onehop.integrations.pyg.eligibility import REDUCTIONS, ClassRecord, state_reason
+from onehop.integrations.pyg.conditions import (
+    FITS_CACHE,
+    FLOATS,
+    LEFT_TO_PYG,
+    OUT_OF_RANGE,
+    REDUCTIONS,
+    ClassRecord,
+    edges_of,
+    layer_reason,
+    module_reason,
+)
 from onehop.integrations.pyg.graphs import graph_of
-from onehop.integrations.pyg.operands import FLOATS, edges_of
 from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of
 from onehop.integrations.pyg.rowwise.arguments import Argument, Arguments, Kind, arguments_of, with_sizes
 from onehop.integrations.pyg.rowwise.blocks import blocks_of
 from onehop.integrations.pyg.rowwise.executor import Run
-from onehop.integrations.pyg.rowwise.snapshot import Snapshot, module_reason
+from onehop.integrations.pyg.rowwise.snapshot import Snapshot
 from onehop.integrations.pyg.rowwise.tracing import Permission, Refused, few_edges, trace
 
 _SIZES = ("size_i", "size_j", "dim_size")
@@ -83,14 +91,38 @@ def in_blocks_instead(
         return refusal
     reason = (
         record.block_reason
-        or state_reason(layer, record)
+        or layer_reason(layer, record.fuses)
         or aggregator_reason(layer.aggr_module)
         or module_reason(layer)
-        or context_reason()
     )
     if reason is not None:
         return reason
     return _prepare(layer, record.fuses, edge_index, args, kwargs)
+
+
+def stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
+    """Return whether blocks are refused for the class or the size alone, without a look at the rest.
+
+    The size is an upper bound of what :func:`in_blocks_instead` goes by: all operands count.
+
+    Args:
+        record: What is known of the layer's class.
+        layer: The layer.
+        edge_index: What ``propagate`` was called with, and
+        kwargs: what else.
+    """
+    if record.form is not None and type(layer.__dict__["_modules"].get("aggr_module")) in REDUCTIONS:
+        return False
+    if record.block_reason is not None:
+        return True
+    if edge_index.layout is not torch.strided or edge_index.dim() != 2:
+        return False
+    widest = 0
+    for operand in kwargs.values():
+        for each in operand if isinstance(operand, tuple | list) else (operand,):
+            if isinstance(each, Tensor) and each.dim():
+                widest = max(widest, each.nbytes // max(each.size(0), 1))
+    return edge_index.size(1) * widest < thresholds.now.cached_bytes
 
 
 def _prepare(
@@ -113,15 +145,15 @@ def _prepare(
     forwards = layer.flow == "source_to_target"
     counts = _counts(sizes, forwards)
     if counts is None:
-        return "PyG is left to report what does not fit"
+        return LEFT_TO_PYG
     update = _update_arguments(layer, kwargs, counts)
     if isinstance(update, str):
         return update
     if data.size(1) * _row_bytes(arguments) < thresholds.now.cached_bytes:
-        return "its edges times their width fit in the cache, where PyG's own code is as fast"
+        return FITS_CACHE
     graph = graph_of(data, *counts, forwards)
     if graph is None:
-        return "a node number is out of range, or there are too many nodes"
+        return OUT_OF_RANGE
     snapshot = Snapshot(layer)
     each = with_sizes(arguments, *counts)
     permission = _permission(layer, message, snapshot, each, arguments.operands, data, forwards)
