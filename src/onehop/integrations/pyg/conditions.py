@@ -3,14 +3,15 @@
 A layer aggregates in one step (the first tier) unless one of these holds, from the top of the page down:
 
 1. the context of the call (:func:`onehop.integrations.contexts.context_reason`);
-2. its class: :func:`class_reason`, decided once for a class, until somebody replaces a function of it;
-3. the layer as it is set up now: :func:`layer_reason`;
-4. its aggregation: :func:`reduction_of`;
-5. what ``propagate`` gets: its edges, features, weight, and where they are.
+2. the size of its graph: :func:`is_too_small`;
+3. its class: :func:`class_reason`, decided once for a class, until somebody replaces a function of it;
+4. the layer as it is set up now: :func:`layer_reason`;
+5. its aggregation: :func:`reduction_of`;
+6. what ``propagate`` gets: its edges, features, weight, and where they are.
 
 Layers whose message or aggregation alone is in the way run in blocks (the second tier) unless one of
 :func:`block_class_reason`, :func:`layer_reason` and :func:`module_reason` holds, or what the trace of the
-message says (:mod:`onehop.integrations.pyg.rowwise`). Attention asks 1 to 4, and then for its operands
+message says (:mod:`onehop.integrations.pyg.rowwise`). Attention asks 1 to 5, and then for its operands
 (:mod:`onehop.integrations.pyg.attention`).
 
 Nothing here reads the data. Whatever PyG would complain about is refused without a word of our own, so that
@@ -29,6 +30,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
+from onehop import thresholds
 from onehop.backends import refusal
 from onehop.integrations import session
 from onehop.integrations.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
@@ -37,6 +39,7 @@ from onehop.integrations.pyg.recognise import Attention, Form, message_forms
 LEFT_TO_PYG = "PyG is left to report what does not fit"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
 OTHER_OPERANDS = "propagate gets other operands than the message needs"
+TOO_SMALL = "its graph has so few edges that PyG's own code is as fast"
 FITS_CACHE = "its edges times their width fit in the cache, where PyG's own code is as fast"
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -83,8 +86,9 @@ class ClassRecord:
         reason: Why the first tier does not.
         block_reason: Why its messages cannot run in blocks; None if the class is not in the way.
         fuses: Whether the class has a fused path of PyG's own.
+        first: The operand of ``propagate`` with the sources' features; empty without a form.
         names: The operands that ``propagate`` gets in the first tier, but for ``size``.
-        refused: Whether a refusal of the class was logged while the first tier did not know it.
+        noted: The refusals of layers of the class that were noted: they are not noted again.
     """
 
     __slots__ = (
@@ -92,11 +96,12 @@ class ClassRecord:
         "_get_attention",
         "_layers",
         "block_reason",
+        "first",
         "form",
         "fuses",
         "names",
+        "noted",
         "reason",
-        "refused",
     )
 
     def __init__(self, kind: Any) -> None:
@@ -108,8 +113,9 @@ class ClassRecord:
         self.form: Form | Attention | None = None if isinstance(found, str) else found
         self.reason = found if isinstance(found, str) else None
         self.names = frozenset() if self.form is None else self.form.names
+        self.first = "" if self.form is None else self.form.first
         self.block_reason = block_class_reason(kind)
-        self.refused = False
+        self.noted: set[str] = set()
 
     def holds(self, kind: Any) -> bool:
         """Whether the class still has the functions that were looked at, and the patch its selection."""
@@ -216,6 +222,33 @@ def has_global_hooks() -> bool:
 
 
 # The operands of one call
+
+
+def is_too_small(edge_index: Any, operand: Any, columns: int | None = None) -> bool:
+    """Return whether a graph is so small that to make and recognise it takes longer than PyG's own code.
+
+    The sizes alone decide. A graph that is met again would pay, but whether it was met before is changed by
+    every forward pass: the second pass would give other bits than the first, and activation checkpointing
+    would save other tensors the second time.
+
+    Args:
+        edge_index: [2, E].
+        operand: The features that are gathered, or a pair of which the first are.
+        columns: How many columns are aggregated; None means those of the features.
+    """
+    bounds = thresholds.now
+    if type(edge_index) is not Tensor or edge_index.layout is not torch.strided or edge_index.dim() != 2:
+        return False
+    edges = edge_index.size(1)
+    # Who asks for a machine or a backend wants every aggregation there.
+    if edges >= bounds.few_edges or session.now.settings.backend:
+        return False
+    if columns is None:
+        x = operand[0] if isinstance(operand, tuple | list) and operand else operand
+        if not isinstance(x, Tensor) or x.dim() < 2:
+            return False
+        columns = x.numel() // max(x.size(0), 1)
+    return edges * columns < bounds.few_work
 
 
 def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tensor, list[int | None]] | str:

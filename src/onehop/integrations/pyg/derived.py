@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop import thresholds
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
@@ -44,6 +45,8 @@ def can_remember(edge_index: Any) -> bool:
         and edge_index.layout is torch.strided
         and not edge_index.is_meta
         and not edge_index.is_inference()
+        # Few edges are rewritten as fast as they are recognised; see is_too_small.
+        and edge_index.size(-1) >= thresholds.now.few_edges
         and not is_wrapped(edge_index)
         and not (in_older_vmap() and wraps(edge_index))
     )

@@ -65,32 +65,31 @@ def _normalise(
             return parts.normalised(edge_index, edge_weight, improved, add_self_loops, flow, dtype)
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
     if edge_weight is None:
-        return _without_weight(theirs, edge_index, num_nodes, improved, add_self_loops, flow, dtype)
+        key = Unweighted(num_nodes, improved, add_self_loops, flow, dtype)
+        return without_weight(theirs, edge_index, key)
     if not add_self_loops or not _is_vector(edge_weight, edge_index):
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
     return _with_weight(theirs, edge_index, edge_weight, num_nodes, improved, flow, dtype)
 
 
-def _without_weight(
-    theirs: Normalise,
-    edge_index: Tensor,
-    num_nodes: int | None,
-    improved: bool,
-    add_self_loops: bool,
-    flow: str,
-    dtype: torch.dtype | None,
-) -> tuple[Tensor, ...]:
-    rest = Unweighted(num_nodes, improved, add_self_loops, flow, dtype)
-    found = remembered(edge_index, rest)
+def without_weight(theirs: Normalise, edge_index: Tensor, key: Unweighted) -> tuple[Tensor, ...]:
+    """The normalised edges and their weights, of edges without weight, from memory.
+
+    Args:
+        theirs: PyG's ``gcn_norm``.
+        edge_index: [2, E].
+        key: The other arguments.
+    """
+    found = remembered(edge_index, key)
     if found is not None:
         return found
     # Tensors made in inference mode could not be used outside it, where they will be found again.
     with torch.inference_mode(False), torch.no_grad():
-        edges, weight = theirs(edge_index, None, num_nodes, improved, add_self_loops, flow, dtype)
-        scale = _scale(edges, weight, num_nodes, flow)
+        edges, weight = theirs(edge_index, None, *key)
+        scale = _scale(edges, weight, key.num_nodes, key.flow)
         if scale is not None:
             note_scales(weight, edges, scale)
-    return remember(edge_index, rest, (edges, weight), scale)
+    return remember(edge_index, key, (edges, weight), scale)
 
 
 def _scale(edge_index: Tensor, weight: Tensor, num_nodes: int | None, flow: str) -> Tensor | None:

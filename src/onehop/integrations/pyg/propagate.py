@@ -20,9 +20,12 @@ from onehop.integrations.pyg.conditions import (
     FITS_CACHE,
     OTHER_OPERANDS,
     OUT_OF_RANGE,
+    REDUCTIONS,
+    TOO_SMALL,
     ClassRecord,
     difference_reason,
     edges_of,
+    is_too_small,
     layer_reason,
     placement_reason,
     reduction_of,
@@ -35,7 +38,7 @@ from onehop.integrations.pyg.placement import backend_of
 from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.pyg.recognise import Attention, Form
 from onehop.integrations.pyg.reduction import reduce_rows
-from onehop.integrations.pyg.rowwise.task import BlockTask, in_blocks_instead, stays_with_pyg
+from onehop.integrations.pyg.rowwise.task import BlockTask, fits_cache, in_blocks_instead
 from onehop.integrations.rows import stand_in
 
 Propagate = Callable[..., Any]
@@ -80,7 +83,7 @@ def _propagate(
         parts = parts_for(edge_index)
         if parts is not None:
             return parts.propagate_part(record, layer, edge_index, args, kwargs)
-    elif record.refused and reports.listener is None and stays_with_pyg(record, layer, edge_index, kwargs):
+    elif record.noted and reports.listener is None and _stays_with_pyg(record, layer, edge_index, kwargs):
         return theirs(layer, edge_index, *args, **settled(kwargs))
     task: Task | AttentionTask | BlockTask | str
     task = context or _prepare(record, layer, edge_index, args, kwargs)
@@ -90,10 +93,22 @@ def _propagate(
             task = in_blocks_instead(task, record, layer, edge_index, args, kwargs)
     if isinstance(task, str):
         reports.refuse(layer, task)
-        record.refused = record.refused or task in (FITS_CACHE, record.block_reason)
-        return theirs(layer, edge_index, *args, **settled(kwargs))
+        if task in (TOO_SMALL, FITS_CACHE, record.block_reason):
+            record.noted.add(task)
+        return theirs(layer, edge_index, *args, **kwargs)
     begin(task, layer)
     return task.run()
+
+
+def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
+    """Return whether the class or sizes alone leave the layer to PyG, and the log has a line about it."""
+    if TOO_SMALL in record.noted and is_too_small(edge_index, kwargs.get(record.first)):
+        return True
+    if record.form is not None and type(layer.__dict__["_modules"].get("aggr_module")) in REDUCTIONS:
+        return False
+    if record.block_reason is not None:
+        return record.block_reason in record.noted
+    return FITS_CACHE in record.noted and fits_cache(edge_index, kwargs)
 
 
 def begin(task: "Task | AttentionTask | BlockTask", layer: Any, order: str | None = None) -> None:
@@ -249,6 +264,8 @@ def _prepare(
     record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Task | AttentionTask | str:
     """The task, or the sentence why there is none. O(1), but for an edge_index seen for the first time."""
+    if record.first and is_too_small(edge_index, kwargs.get(record.first)):
+        return TOO_SMALL
     reason = record.reason or layer_reason(layer, record.fuses)
     if reason is not None:
         return reason

@@ -30,6 +30,11 @@ class Form:
     subtract: str | None = None
 
     @property
+    def first(self) -> str:
+        """The operand with the sources' features."""
+        return self.source
+
+    @property
     def names(self) -> frozenset[str]:
         """The operands of ``propagate``."""
         return frozenset(name for name in (self.source, self.weight, self.subtract) if name is not None)
@@ -56,6 +61,11 @@ class Attention:
     kind: str
     operands: tuple[str, ...]
     needs: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> str:
+        """An operand with features of the sources, of the width that is aggregated."""
+        return "key" if "key" in self.operands else "x"
 
     @property
     def names(self) -> frozenset[str]:

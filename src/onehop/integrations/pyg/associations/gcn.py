@@ -19,9 +19,9 @@ from onehop.integrations import session
 from onehop.integrations.pyg import propagate, reuse
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
-from onehop.integrations.pyg.conditions import FLOATS
+from onehop.integrations.pyg.conditions import FLOATS, is_too_small
 from onehop.integrations.pyg.derived import Derived
-from onehop.integrations.pyg.gcn_norm import Unweighted
+from onehop.integrations.pyg.gcn_norm import Unweighted, without_weight
 from onehop.integrations.rows import stand_in
 
 _ROWS_DIM = -2
@@ -57,6 +57,7 @@ def _forward(
         or lin.bias is not None
         or layer.node_dim != _ROWS_DIM
         or type(layer).message is not GCNConv.message
+        or is_too_small(edge_index, x, min(lin.weight.shape))
     ):
         return theirs(layer, x, edge_index, edge_weight)
     task = _task(layer, gcn_norm, x, edge_index, edge_weight)
@@ -100,7 +101,8 @@ def _task(layer: Any, gcn_norm: Any, x: Tensor, edge_index: Tensor, edge_weight:
         made = known.tensors[1]
         weight = None if known.scale is not None or made is None else lend(made)
         return propagate.task_over(graph, layer, x, weight, known.scale)
-    edges, weight = _edges(layer, x, edge_index, edge_weight)
+    # Few edges too, which gcn_norm does not remember: what is aggregated here is wide.
+    edges, weight = without_weight(gcn_norm.__wrapped__, edge_index, key)
     task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
     known = CACHE.find(edge_index, key)
     if known is not None and order.linear(task):

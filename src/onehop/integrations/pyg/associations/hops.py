@@ -13,6 +13,7 @@ from torch_geometric.nn import SGConv, TAGConv
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
+from onehop.integrations.pyg.conditions import is_too_small
 from onehop.integrations.rows import stand_in
 
 
@@ -81,7 +82,11 @@ def _tag(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None
 
 
 def _pays(lins: list[Any], x: Any, edge_index: Any, edge_weight: Any) -> bool:
-    if type(edge_index) is not Tensor or not all(order.may_choose(lin, x) for lin in lins):
+    if (
+        type(edge_index) is not Tensor
+        or is_too_small(edge_index, x)
+        or not all(order.may_choose(lin, x) for lin in lins)
+    ):
         return False
     aggregating, multiplying = order.columns(x, lins[0].weight)
     return multiplying < aggregating and not order.kept(x, edge_weight, edge_index.size(-1))

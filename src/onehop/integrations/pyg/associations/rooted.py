@@ -18,6 +18,7 @@ from onehop.graph import Graph
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import prefix_product, product
+from onehop.integrations.pyg.conditions import is_too_small
 from onehop.integrations.rows import stand_in
 
 # With more of the rows to multiply, there is little to save.
@@ -67,6 +68,8 @@ def _both(
 
     None where the layer's linear step has to stay in its module.
     """
+    if is_too_small(edge_index, x):
+        return None
     ends = (x, x) if type(x) is Tensor else x
     lin = layer._modules.get(name)
     if (

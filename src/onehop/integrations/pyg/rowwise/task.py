@@ -100,21 +100,13 @@ def in_blocks_instead(
     return _prepare(layer, record.fuses, edge_index, args, kwargs)
 
 
-def stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
-    """Return whether blocks are refused for the class or the size alone, without a look at the rest.
-
-    The size is an upper bound of what :func:`in_blocks_instead` goes by: all operands count.
+def fits_cache(edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
+    """Return whether a propagation is too small for blocks, whatever its message: all operands count.
 
     Args:
-        record: What is known of the layer's class.
-        layer: The layer.
         edge_index: What ``propagate`` was called with, and
         kwargs: what else.
     """
-    if record.form is not None and type(layer.__dict__["_modules"].get("aggr_module")) in REDUCTIONS:
-        return False
-    if record.block_reason is not None:
-        return True
     if edge_index.layout is not torch.strided or edge_index.dim() != 2:
         return False
     widest = 0
