@@ -14,7 +14,7 @@ _tracing_state = torch._C._get_tracing_state
 
 
 def context_reason() -> str | None:
-    """Why nothing can take the fast path now; None if it can."""
+    """Return why nothing can take the fast path now; None if it can."""
     if _transforms_are_active():
         return "a functorch transform (vmap, grad, jvp) is at work"
     if _length_of_modes():
@@ -30,7 +30,7 @@ WRAPPED = "an operand was made inside a transform (vmap, grad, jvp)"
 
 
 def wraps(*tensors: torch.Tensor | None) -> bool:
-    """Whether a tensor stands for others, by a transform that may have ended: it has no memory."""
+    """Return whether a tensor stands for others, by a transform that may have ended: it has no memory."""
     older = in_older_vmap()
     for tensor in tensors:
         if tensor is not None and (is_wrapped(tensor) or (older and _is_batched(tensor))):
@@ -39,12 +39,12 @@ def wraps(*tensors: torch.Tensor | None) -> bool:
 
 
 def autocasts(x: torch.Tensor) -> bool:
-    """Whether autocast decides on the dtypes of what is computed where a tensor is, which has data."""
+    """Return whether autocast decides on the dtypes of what is computed where a tensor is, which has data."""
     return torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
 
 
 def saving_is_watched() -> bool:
-    """Whether somebody gets to see what is saved for the backward pass.
+    """Return whether hooks see what is saved for the backward pass.
 
     Activation checkpointing is among them: it runs the forward pass again, during the backward pass, and
     compares what is saved. So nothing may depend on what a forward pass changes, as lazy parameters do.

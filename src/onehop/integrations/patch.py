@@ -36,7 +36,7 @@ class Patch:
 
     @property
     def report(self) -> Ledger:
-        """What the machine's runs took, added up: ``patch(machine=...)`` alone has one.
+        """The sum of what the machine's runs took: ``patch(machine=...)`` alone has one.
 
         Raises:
             ConfigurationError: The patch was made without a machine.
@@ -49,7 +49,7 @@ class Patch:
 
     @property
     def active(self) -> bool:
-        """Whether the patch is in place now."""
+        """Return whether the patch is in place now."""
         return session.now.selection is not None
 
     def remove(self) -> None:
@@ -84,7 +84,7 @@ class Patch:
             _enter(Session(self._before.selection, self._before.settings, logged=self._before.logged))
 
     def __repr__(self) -> str:
-        """Whether it is in place."""
+        """Return whether it is in place."""
         return f"Patch(active={self.active})"
 
 
@@ -203,7 +203,7 @@ def patched() -> tuple[str, ...]:
 
 
 def silence(module: Any) -> str | None:
-    """Why a layer never reached the patch that is in place; None if the module is no layer of a framework."""
+    """Return why a layer never reached the patch in place; None if the module is no layer of a framework."""
     selection = session.now.selection
     reasons = [] if selection is None else [each.silence(module) for each in selection.frameworks]
     return next((reason for reason in reasons if reason is not None), None)

@@ -36,12 +36,12 @@ class Call:
 
 
 def recording() -> bool:
-    """Return whether somebody listens."""
+    """Return whether calls are being recorded."""
     return listener is not None
 
 
 def record(call: Call) -> None:
-    """Tells whoever listens."""
+    """Adds a call to the recording, if there is one."""
     if listener is not None:
         listener.append(call)
 

@@ -1,4 +1,4 @@
-"""Which frameworks and which of their layers a patch is for: what ``patch(only=...)`` names."""
+"""Selection of the frameworks and layers that ``patch(only=...)`` names."""
 
 import importlib
 import importlib.util
@@ -13,7 +13,7 @@ PYG, DGL = "pyg", "dgl"
 
 
 class Framework(Protocol):
-    """What can be patched."""
+    """A framework that can be patched."""
 
     name: str
 
@@ -34,13 +34,13 @@ class Framework(Protocol):
         ...
 
     def silence(self, module: Any) -> str | None:
-        """Why a layer of this framework never reached the patch; None if the module is no such layer."""
+        """Return why a layer of this framework never reached the patch; None if it is no such layer."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a patch is for.
+    """The frameworks and layers that a patch is for.
 
     Attributes:
         frameworks: Whose layers.
@@ -60,7 +60,7 @@ def made() -> tuple[Framework, ...]:
 
 
 def select(only: str | Iterable[str] | None) -> Selection:
-    """What ``patch(only=...)`` asks for.
+    """Return the selection that ``patch(only=...)`` asks for.
 
     Args:
         only: "pyg", "dgl", or names of layer classes. Without a framework among them: PyG if it is

@@ -18,7 +18,7 @@ class Session:
     Attributes:
         selection: The frameworks and layers that are patched; None without a patch.
         settings: The choices of the patch.
-        memory_kept: The C library was told to keep freed memory.
+        memory_kept: The C library keeps freed memory.
         labels: The names of layers on a simulated machine.
         logged: The refusals in the log: the class and the sentence of each.
         pyg: PyG is patched.

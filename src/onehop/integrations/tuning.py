@@ -88,7 +88,7 @@ class _Tuning:
 
 
 class _Auto:
-    """What is being tuned, and what waits for that; of the process that made it."""
+    """Tunings in progress and waiting, of the process that made them."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -191,7 +191,7 @@ def plan_text(
 
 
 def _of_generated(entry: tuned.Tuned[CpuPlan], width: int) -> str:
-    """Why the plan's generated kernel does not run here, where it has one and that is so."""
+    """Return why the plan's generated kernel does not run here, where it has one and that is so."""
     name = entry.plan.generated
     if not name:
         return ""

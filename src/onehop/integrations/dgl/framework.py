@@ -64,7 +64,7 @@ class Dgl:
         return [row.name for row in self._rows]
 
     def silence(self, module: Any) -> str | None:
-        """Why a layer never called an operator that is ours; None if the module is no layer."""
+        """Return why a layer never called an operator that is ours; None if the module is no layer."""
         if not isinstance(module, tuple(_layer_classes())):
             return None
         return "it called none of DGL's operators that onehop has"

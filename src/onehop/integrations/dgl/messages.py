@@ -135,7 +135,7 @@ def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Task | 
 
 
 def _last_wins(x: Tensor, alike: bool) -> bool:
-    """Which of the edges that tie gets the gradient in DGL: the one with the highest number, or the lowest.
+    """Return whether the last of the edges that tie gets the gradient in DGL, by number, or the first.
 
     Its own loop takes a message that is larger; libxsmm's, which runs for float32 where features of nodes and
     edges are of one shape, one that is not smaller. Both go by the numbers of the edges.

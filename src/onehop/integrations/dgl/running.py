@@ -1,4 +1,4 @@
-"""Which layer of DGL is running, and whether the patch is for it.
+"""The layer of DGL that is running, and whether the patch is for it.
 
 DGL's operators do not know who called them, so a wrapper round every layer's ``forward`` notes the layer.
 """
@@ -26,7 +26,7 @@ _running: ContextVar[Any] = ContextVar("onehop_dgl_layer", default=OUTSIDE)
 
 
 def is_on() -> bool:
-    """Whether the patch is in place, and torch runs operations one by one."""
+    """Return whether the patch is in place, and torch runs operations one by one."""
     return not torch.compiler.is_compiling() and session.now.dgl
 
 
@@ -36,7 +36,7 @@ def layer() -> Any:
 
 
 def selection_reason() -> str | None:
-    """Why the patch is not for the layer that is running; None if it is."""
+    """Return why the patch is not for the layer that is running; None if it is."""
     layers = session.now.layers
     if layers is None or not layers.isdisjoint(kind.__name__ for kind in type(layer()).__mro__):
         return None

@@ -30,7 +30,7 @@ _BY_PYG = "source * weight for each head, weights by PyG"
 
 
 def prepare(kind: str, call: Propagation) -> AttentionTask | str:
-    """What is left to do for a layer of this kind of attention, or why PyG has to do it."""
+    """Prepares a layer of this kind of attention; or returns why PyG has to run it."""
     task = _RECIPES[kind](call)
     if isinstance(task, AttentionTask):
         task.backend = call.backend
@@ -40,7 +40,7 @@ def prepare(kind: str, call: Propagation) -> AttentionTask | str:
 
 
 def _returns_it(layer: Any) -> bool:
-    """Tell if the layer returns what ``propagate`` gives, in whatever shape, and adds nothing."""
+    """Return whether the layer returns what ``propagate`` gives, in whatever shape, and adds nothing."""
     return (
         getattr(layer, "bias", None) is None
         and getattr(layer, "res", None) is None
@@ -323,7 +323,7 @@ def _is_feature(call: Propagation, tensor: Any, dims: int) -> bool:
 
 
 def _dtypes_reason(call: Propagation, dims: int, x: Any, *others: Any) -> str | None:
-    """Why scores of these features cannot be computed here; None if they can."""
+    """Return why scores of these features cannot be computed here; None if they can."""
     if not _is_feature(call, x, dims):
         return f"the features {_unfit(call, dims)}"
     reason = backend_reason(x, call.backend)

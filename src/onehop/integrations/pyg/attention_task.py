@@ -71,7 +71,7 @@ class AttentionTask:
     backend: str = ""
 
     def described(self, layer: Any) -> reports.Call:
-        """What ``explain`` shows."""
+        """The row of ``explain``."""
         backend = backend_for(self.x.device, self.x.dtype, self.backend)
         heads = self.x.size(1) if self.x.dim() == 3 else 1
         what, width = self.fused or self.reduce, self.x.size(-1)

@@ -1,4 +1,4 @@
-"""Why a layer of PyG runs PyG's own code: the conditions, each with the sentence that says so, in order.
+"""Conditions under which a layer of PyG runs PyG's own code, each with the sentence that says so, in order.
 
 A layer aggregates in one step (the first tier) unless one of these holds, from the top of the page down:
 
@@ -79,7 +79,7 @@ _global_hooks = attrgetter(
 
 
 class ClassRecord:
-    """What is known of a class of layers.
+    """Facts about a class of layers.
 
     Attributes:
         form: What its messages are; None if the first tier does not know them.
@@ -118,7 +118,7 @@ class ClassRecord:
         self.noted: set[str] = set()
 
     def holds(self, kind: Any) -> bool:
-        """Whether the class still has the functions that were looked at, and the patch its selection."""
+        """Return whether the functions of the class and the selection of the patch are those looked at."""
         return (
             self._layers is session.now.layers
             and self._functions == _functions(kind)
@@ -127,7 +127,7 @@ class ClassRecord:
 
 
 def class_reason(kind: Any) -> Form | Attention | str:
-    """What the messages of a class are; or why it has no fast path."""
+    """Return the form of the messages of a class; or why it has no fast path."""
     if _is_left_out(kind):
         return _LEFT_OUT
     form = message_forms().get(kind.message)
@@ -145,7 +145,7 @@ def class_reason(kind: Any) -> Form | Attention | str:
 
 
 def block_class_reason(kind: Any) -> str | None:
-    """Why the messages of a class cannot run in blocks; None if the class is not in the way."""
+    """Return why the messages of a class cannot run in blocks; None if the class is not in the way."""
     if _is_left_out(kind):
         return _LEFT_OUT
     for name in _OURS_ASSUMES:
@@ -167,7 +167,7 @@ def _is_left_out(kind: Any) -> bool:
 
 
 def layer_reason(layer: Any, fuses: bool) -> str | None:
-    """Why this layer, as it is set up now, has no fast path, whatever its class; None if it has."""
+    """Return why this layer, as it is set up now, has no fast path, whatever its class; None if it has."""
     state = layer.__dict__
     if state.get("_explain"):
         return "an explainer is at work on it"
@@ -201,7 +201,7 @@ def reduction_of(layer: Any) -> tuple[str, str | None]:
 
 
 def module_reason(layer: Any) -> str | None:
-    """Why the modules in a layer keep it from running in blocks; None if they do not."""
+    """Return why the modules in a layer keep it from running in blocks; None if they do not."""
     for module in layer.modules():
         if module is layer:
             continue
@@ -217,7 +217,7 @@ def module_reason(layer: Any) -> str | None:
 
 
 def has_global_hooks() -> bool:
-    """Whether torch has hooks for every module."""
+    """Return whether torch has hooks for every module."""
     return any(_global_hooks(torch_module))
 
 
@@ -312,7 +312,7 @@ def source_of(layer: Any, operand: Any, sizes: list[int | None], forwards: bool)
 
 
 def features_reason(x: Any, node_dim: int) -> str | None:
-    """Why such features have no fast path on any device; None if they have."""
+    """Return why such features have no fast path on any device; None if they have."""
     if type(x) is not Tensor and type(x) is not Parameter:
         return f"the features are of type {type(x).__name__}"
     if x.dtype not in FLOATS:
@@ -353,7 +353,7 @@ def difference_reason(
     sizes: list[int | None],
     forwards: bool,
 ) -> str | None:
-    """Why a message that subtracts the destinations' features has no fast path; None if it has."""
+    """Return why a message that subtracts the destinations' features has no fast path; None if it has."""
     reason = features_reason(subtrahend, layer.node_dim)
     if reason is not None:
         return reason
@@ -367,8 +367,8 @@ def difference_reason(
 
 
 def placement_reason(backend: str, edges: Tensor, x: Tensor, *others: Tensor | None) -> str | None:
-    """Why nobody runs on operands where these are; None if the backend, or with no name any, does."""
-    on_cpu = edges.is_cpu  # which is told faster than a device is
+    """Return why nobody runs on operands where these are; None if the backend, or with no name any, does."""
+    on_cpu = edges.is_cpu  # which is faster to ask than the device
     for each in (x, *others):
         if each is not None and (each.is_cpu is not on_cpu or not (on_cpu or each.device == edges.device)):
             return (
@@ -379,7 +379,7 @@ def placement_reason(backend: str, edges: Tensor, x: Tensor, *others: Tensor | N
 
 
 def backend_reason(x: Tensor, backend: str) -> str | None:
-    """Why nobody runs on features such as these; None if the backend of that name, or any, does."""
+    """Return why nobody runs on features such as these; None if the backend of that name, or any, does."""
     if x.is_cpu and not backend:
         return None  # every dtype that has a fast path has one there
     reason = refusal(backend, x.device, x.dtype)

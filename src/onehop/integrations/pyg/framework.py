@@ -91,7 +91,7 @@ class Pyg:
         return [row.name for row in self._rows] + (hook.wrapped_classes() if self._rows else [])
 
     def silence(self, module: Any) -> str | None:
-        """Why a layer never reached the wrapped ``propagate``; None if the module is no layer."""
+        """Return why a layer never reached the wrapped ``propagate``; None if the module is no layer."""
         if not isinstance(module, MessagePassing):
             return None
         if "propagate" in vars(module):

@@ -64,7 +64,7 @@ def settled(operands: dict[str, Any]) -> dict[str, Any]:
 
 
 def unasked(layer: Any) -> bool:
-    """Whether the layer's forward is running, and nobody asked it for weights."""
+    """Return whether the layer's forward is running, and nobody asked it for weights."""
     running, asked = _running.get()
     return running is layer and not asked
 
@@ -94,7 +94,7 @@ def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kw
 
 
 def _with_weights(result: Any) -> Any:
-    """What a ``forward`` returned, the weights no longer pending."""
+    """Puts the weights in the place of the pending ones that a ``forward`` returned."""
     match result:
         case (out, (edge_index, Pending() as pending)):
             return out, (edge_index, pending.compute())

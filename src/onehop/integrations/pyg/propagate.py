@@ -152,7 +152,7 @@ class Task:
     backend: str = ""
 
     def is_constant(self) -> bool:
-        """Whether the result may be kept, for the features need no gradient."""
+        """Return whether the result may be kept, for the features need no gradient."""
         # Small graphs, where a call would show, end here.
         if self.graph.num_edges * self.x.size(-1) < thresholds.now.kept_work or self.subtrahend is not None:
             return False
@@ -221,7 +221,7 @@ class Task:
 
 
 def record_of(layer: Any) -> ClassRecord | None:
-    """What is known of a layer's class; None where its ``propagate`` is its own, or the patch is off."""
+    """Return the record of a layer's class; None where its ``propagate`` is its own, or the patch is off."""
     records = getattr(type(layer).propagate, "onehop_records", None)
     if records is None or not session.now.pyg or "propagate" in layer.__dict__:
         return None
@@ -301,7 +301,9 @@ def _prepare(
         if reason is not None:
             return reason
     backend = session.now.backend if not session.now.machine else backend_of(layer, x, reduce)
-    reason = placement_reason(backend, data, x, weight, subtrahend)
+    on_cpu = data.is_cpu and x.is_cpu and (weight is None or weight.is_cpu) and subtrahend is None
+    # Some backend always runs on the CPU.
+    reason = None if on_cpu and not backend else placement_reason(backend, data, x, weight, subtrahend)
     if reason is not None:
         return reason
     receiving = 1 if forwards else 0

@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a message function computes for an edge from j to i.
+    """The message of an edge from j to i.
 
     Attributes:
         name: As ``explain`` shows it.

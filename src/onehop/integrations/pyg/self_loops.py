@@ -41,7 +41,7 @@ def remembering_remove(theirs: Rewrite) -> Rewrite:
 
 
 REMEMBERING = {"add_self_loops": remembering_add, "remove_self_loops": remembering_remove}
-"""What stands in for each function, by its name."""
+"""Makers of the stand-ins, by the name of the function."""
 
 
 def _rewrite(

@@ -1,4 +1,4 @@
-"""Which order costs less, and whether a layer's linear step may be taken out of its place."""
+"""Choice of the cheaper order, and the conditions of moving a layer's linear step."""
 
 import dataclasses
 import math
@@ -26,16 +26,24 @@ def may_choose(lin: Any, x: Any, *others: Tensor) -> bool:
         x: [N, F], its input.
         *others: What else the layer gets.
     """
-    if (
-        torch.compiler.is_compiling()
-        or context_reason() is not None
-        or saving_is_watched()
-        or not session.now.settings.associate
-        or type(x) is not Tensor
-        or x.layout is not torch.strided
-        or x.dim() != 2
-        or type(lin) is not Linear
-    ):
+    return (
+        not torch.compiler.is_compiling()
+        and context_reason() is None
+        and not saving_is_watched()
+        and session.now.settings.associate
+        and is_plain(lin, x, *others)
+    )
+
+
+def is_plain(lin: Any, x: Any, *others: Tensor) -> bool:
+    """Return whether a linear step is a product with a weight and no more; the context is not looked at.
+
+    Args:
+        lin: The module.
+        x: [N, F], its input.
+        *others: What else the layer gets.
+    """
+    if type(x) is not Tensor or x.layout is not torch.strided or x.dim() != 2 or type(lin) is not Linear:
         return False
     weight, state = lin.weight, lin.__dict__
     return (

@@ -110,10 +110,10 @@ def _rows_before_leaves(graph: Graph) -> int | None:
 
 
 def _joins(root: Any, own: Any, out: Tensor) -> bool:
-    """Whether the product with the own features can be made here, and added to rows such as these."""
+    """Return whether the product with the own features can be made here, and added to rows such as these."""
     return (
         root is not None
-        and order.may_choose(root, own)
+        and order.is_plain(root, own)
         and root.bias is None
         and own.dtype is out.dtype
         and len(own) == len(out)

@@ -1,4 +1,4 @@
-"""What a message is called with: which arguments are rows of nodes, which have a row for every edge."""
+"""Arguments of a message: rows of nodes, rows of edges, and others."""
 
 import enum
 import inspect
@@ -19,7 +19,7 @@ _UNKNOWN = ("edge_index", "adj_t", "ptr", "size")
 
 
 class Kind(enum.Enum):
-    """Where an edge's row of an argument comes from."""
+    """The origin of an edge's row of an argument."""
 
     SOURCE = enum.auto()
     """From the node that sends."""

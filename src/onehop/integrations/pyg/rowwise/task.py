@@ -56,11 +56,11 @@ class BlockTask:
         return max(self.operands, key=lambda tensor: tensor.nbytes)
 
     def run(self) -> Any:
-        """What ``propagate`` returns."""
+        """Return the result of ``propagate``."""
         return self.layer.update(self.blocks(self.operands, self.parameters), **self.update)
 
     def described(self, layer: Any) -> reports.Call:
-        """What ``explain`` shows."""
+        """The row of ``explain``."""
         blocks = self.blocks.blocks
         plan = f"{len(blocks.each)} of about {blocks.block_edges} edges each"
         return reports.Call(layer, None, "its message in blocks", name_of(layer.aggr_module), "cpu", plan)
@@ -160,7 +160,7 @@ def _prepare(
 
 
 def _counts(sizes: list[int | None], forwards: bool) -> tuple[int, int] | None:
-    """How many nodes send, and how many receive."""
+    """Counts the nodes that send and those that receive."""
     j, i = (0, 1) if forwards else (1, 0)
     num_src = sizes[j] if sizes[j] is not None else sizes[i]
     num_dst = sizes[i] if sizes[i] is not None else sizes[j]
@@ -175,7 +175,7 @@ def _row_bytes(arguments: Arguments) -> int:
 
 
 def _update_arguments(layer: Any, kwargs: dict[str, Any], counts: tuple[int, int]) -> dict[str, Any] | str:
-    """What PyG would collect for ``update``, besides its first argument."""
+    """Collects the arguments of ``update``, besides its first, as PyG does."""
     update = type(layer).update
     if update is MessagePassing.update:
         return {}
@@ -200,7 +200,7 @@ def _permission(
     data: Tensor,
     forwards: bool,
 ) -> Permission | str:
-    """Whether the message may run in blocks, or why not."""
+    """Traces the message, and returns that it may run in blocks, or why not."""
     whole = {a.at for a in each if a.kind is Kind.WHOLE}
     sizes = {size for at, t in enumerate(operands) for size in t.shape[0 if at in whole else 1 :]}
     sizes |= {size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape}
@@ -232,7 +232,7 @@ def _permission(
 
 
 def _block_edges(row_bytes: int) -> int:
-    """How many edges a block has where an edge's largest row has so many bytes."""
+    """Number of edges of a block where an edge's largest row has so many bytes."""
     bounds = thresholds.now
     return max(bounds.block_bytes // max(row_bytes, 1), bounds.block_edges)
 
