@@ -234,21 +234,22 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None) -> b
     Args:
         edge_index: [2, E].
         operand: The features that are gathered, or a pair of which the first are.
-        columns: How many columns are aggregated; None means those of the features.
+        columns: How many columns are aggregated, where they may be fewer than those of the features; None
+            means those of the features.
     """
     bounds = thresholds.now
-    if type(edge_index) is not Tensor or edge_index.layout is not torch.strided or edge_index.dim() != 2:
+    if type(edge_index) is not Tensor or edge_index.dim() != 2:
         return False
     edges = edge_index.size(1)
     # Who asks for a machine or a backend wants every aggregation there.
-    if edges >= bounds.few_edges or session.now.settings.backend:
+    if edges >= bounds.few_edges or session.now.settings.backend or edge_index.layout is not torch.strided:
         return False
-    if columns is None:
-        x = operand[0] if isinstance(operand, tuple | list) and operand else operand
-        if not isinstance(x, Tensor) or x.dim() < 2:
-            return False
-        columns = x.numel() // max(x.size(0), 1)
-    return edges * columns < bounds.few_work
+    pair = type(operand) is tuple or type(operand) is list
+    x = operand[0] if pair and operand else operand
+    if not isinstance(x, Tensor) or x.dim() < 2:
+        return False
+    width = x.numel() // (x.size(0) or 1)
+    return edges * (width if columns is None else min(width, columns)) < bounds.few_work
 
 
 def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tensor, list[int | None]] | str:

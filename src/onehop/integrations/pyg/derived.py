@@ -40,13 +40,13 @@ class Derived:
 def can_remember(edge_index: Any) -> bool:
     """Return whether tensors that are made from this edge_index may be remembered."""
     return (
-        context_reason() is None
-        and type(edge_index) is Tensor
+        type(edge_index) is Tensor
+        # Few edges are rewritten as fast as they are recognised: see conditions.is_too_small.
+        and edge_index.numel() >= 2 * thresholds.now.few_edges
+        and context_reason() is None
         and edge_index.layout is torch.strided
         and not edge_index.is_meta
         and not edge_index.is_inference()
-        # Few edges are rewritten as fast as they are recognised; see is_too_small.
-        and edge_index.size(-1) >= thresholds.now.few_edges
         and not is_wrapped(edge_index)
         and not (in_older_vmap() and wraps(edge_index))
     )

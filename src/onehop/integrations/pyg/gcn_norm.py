@@ -60,7 +60,7 @@ def _normalise(
     if torch.compiler.is_compiling():
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
     if not can_remember(edge_index):
-        parts = parts_for(edge_index)
+        parts = None if type(edge_index) is Tensor else parts_for(edge_index)
         if parts is not None:
             return parts.normalised(edge_index, edge_weight, improved, add_self_loops, flow, dtype)
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)

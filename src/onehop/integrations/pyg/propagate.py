@@ -71,12 +71,20 @@ def _propagate(
 ) -> Any:
     if torch.compiler.is_compiling():
         return theirs(layer, edge_index, *args, **kwargs)
+    kind = type(layer)
+    record = records.get(kind)
+    # PyG's own code runs whatever the context, and costs what it costs without the patch.
+    if (
+        record is not None
+        and TOO_SMALL in record.noted
+        and reports.listener is None
+        and is_too_small(edge_index, kwargs.get(record.first))
+    ):
+        return theirs(layer, edge_index, *args, **settled(kwargs))
     context = context_reason()
     # Wrappers may be held somewhere when the patch is gone, as on single instances.
     if not session.now.pyg:
         return theirs(layer, edge_index, *args, **settled(kwargs))
-    kind = type(layer)
-    record = records.get(kind)
     if record is None or not record.holds(kind):
         record = records[kind] = ClassRecord(kind)
     if type(edge_index) is not Tensor:
@@ -101,9 +109,7 @@ def _propagate(
 
 
 def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
-    """Return whether the class or sizes alone leave the layer to PyG, and the log has a line about it."""
-    if TOO_SMALL in record.noted and is_too_small(edge_index, kwargs.get(record.first)):
-        return True
+    """Return whether the class or the size keeps the layer from running in blocks, and the log says so."""
     if record.form is not None and type(layer.__dict__["_modules"].get("aggr_module")) in REDUCTIONS:
         return False
     if record.block_reason is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.processes import parts_for
@@ -51,7 +52,7 @@ def _rewrite(
     if torch.compiler.is_compiling():
         return theirs(edge_index, edge_attr, *rest)
     if not can_remember(edge_index):
-        parts = parts_for(edge_index)
+        parts = None if type(edge_index) is Tensor else parts_for(edge_index)
         if parts is not None:
             return parts.rewritten_loops(name, edge_index, edge_attr)
         return theirs(edge_index, edge_attr, *rest)

@@ -53,11 +53,11 @@ def _forward(
     lin = layer._modules.get("lin")
     if (
         type(edge_index) is not Tensor
+        or is_too_small(edge_index, x, layer.out_channels)
         or not order.may_choose(lin, x, edge_index)
         or lin.bias is not None
         or layer.node_dim != _ROWS_DIM
         or type(layer).message is not GCNConv.message
-        or is_too_small(edge_index, x, min(lin.weight.shape))
     ):
         return theirs(layer, x, edge_index, edge_weight)
     task = _task(layer, gcn_norm, x, edge_index, edge_weight)

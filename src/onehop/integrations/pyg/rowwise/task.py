@@ -109,12 +109,15 @@ def fits_cache(edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
     """
     if edge_index.layout is not torch.strided or edge_index.dim() != 2:
         return False
-    widest = 0
+    edges, bound = edge_index.size(1), thresholds.now.cached_bytes
     for operand in kwargs.values():
-        for each in operand if isinstance(operand, tuple | list) else (operand,):
-            if isinstance(each, Tensor) and each.dim():
-                widest = max(widest, each.nbytes // max(each.size(0), 1))
-    return edge_index.size(1) * widest < thresholds.now.cached_bytes
+        # A loop and plain types, for this is all that a layer of a small graph pays.
+        for each in operand if type(operand) is tuple or type(operand) is list else (operand,):
+            if not isinstance(each, Tensor) or not each.dim():
+                continue
+            if edges * (each.nbytes // (each.size(0) or 1)) >= bound:
+                return False
+    return bound > 0
 
 
 def _prepare(
