@@ -10,24 +10,29 @@ import pytest
 PROGRAM = """
 import json, torch
 from onehop import native
-from onehop.integrations import memory
+from onehop.integrations import memory, session
+from onehop.integrations.settings import Settings
 
 class Extension:
     asked = []
     def keep_freed_memory(self, keep):
         self.asked.append(keep)
 
+def allow(keep):
+    kept = memory.after(keep)
+    session.enter(session.Session(settings=Settings(keep_memory=keep), memory_kept=kept))
+
 native.extension = Extension()
 small, large = torch.ones(1, 4), torch.ones(1 << 18, 4)
 memory.gained(large)  # nobody allowed it
-memory.allow(True)
+allow(True)
 memory.gained(small)
 memory.gained(large)
 memory.gained(large)
-memory.allow(True)
-memory.allow(False)
+allow(True)
+allow(False)
 memory.gained(large)
-memory.allow(False)
+allow(False)
 print(json.dumps(Extension.asked))
 """
 

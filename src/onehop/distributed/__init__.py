@@ -10,3 +10,7 @@ from onehop.distributed.partition import partition as partition
 from onehop.distributed.streams import same_random as same_random
 from onehop.distributed.sums import sum_over_processes as sum_over_processes
 from onehop.distributed.training import add_gradients as add_gradients, total as total
+from onehop.loading import note_loaded
+
+# Layers that are patched take no notice of divided graphs before there can be any.
+note_loaded("distributed")

@@ -20,14 +20,15 @@ _lent: "weakref.WeakValueDictionary[int, Tensor]" = weakref.WeakValueDictionary(
 
 _cloned = WeakIdKeyDictionary()
 
-_is_shared: Callable[[Tensor], bool] = torch._C._is_cow_tensor  # type: ignore[attr-defined]
+is_shared: Callable[[Tensor], bool] = torch._C._is_cow_tensor  # type: ignore[attr-defined]
+"""Return whether a tensor on the CPU or a GPU is a copy that shares memory while nobody writes."""
 
 _storage_address: Callable[[Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
 
 
 def read_address(tensor: Tensor) -> int:
-    """The address of a tensor's first entry, for reading: ``data_ptr()`` counts as a write."""
-    if not _is_shared(tensor):
+    """The place of a tensor's first entry, for reading: asking for ``data_ptr()`` counts as a write."""
+    if not is_shared(tensor):
         return tensor.data_ptr()
     return _storage_address(tensor) + int(tensor.storage_offset()) * tensor.element_size()
 
@@ -44,7 +45,8 @@ def lend(kept: Tensor) -> Tensor:
         _cloned[copy] = kept, copy._version
         return copy
     copy = torch._lazy_clone(kept)
-    _lent[read_address(kept)] = kept
+    # As read_address says, for by now the memory is shared.
+    _lent[_storage_address(kept) + int(kept.storage_offset()) * kept.element_size()] = kept
     return copy
 
 
@@ -53,12 +55,15 @@ def original(tensor: Tensor) -> Tensor:
     if not (tensor.is_cpu or tensor.is_cuda):
         found, version = _cloned.get(tensor, (tensor, tensor._version))
         return found if version == tensor._version else tensor
-    if not _is_shared(tensor):
+    if not is_shared(tensor):
         return tensor
-    kept = _lent.get(read_address(tensor))
+    address = _storage_address(tensor) + int(tensor.storage_offset()) * tensor.element_size()
+    kept = _lent.get(address)
     if (
         kept is None
-        or read_address(kept) != read_address(tensor)  # it was read natively and so has other memory now
+        or not is_shared(kept)
+        # It was read natively, and so has other memory by now.
+        or _storage_address(kept) + int(kept.storage_offset()) * kept.element_size() != address
         or kept.shape != tensor.shape
         or kept.stride() != tensor.stride()
         or kept.dtype is not tensor.dtype

@@ -1,43 +1,52 @@
-"""When torch itself is in a state in which no fast path applies, whatever the framework."""
+"""States of torch in which no fast path applies, whatever the framework; looked at before all else."""
 
 import torch
+from torch.autograd import forward_ad
 
-from onehop.ops.batching import in_older_vmap
+from onehop.ops.batching import in_older_vmap as in_older_vmap
 
-_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
+# By one name each, for every call of a patched layer asks.
+_transforms_are_active = torch._C._are_functorch_transforms_active
+_length_of_modes = torch._C._len_torch_dispatch_stack
+_tracing_state = torch._C._get_tracing_state
 
 
-def autocasts(x: torch.Tensor) -> bool:
-    """Whether autocast decides on the dtypes of what is computed where a tensor is, which has data."""
-    return torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
-
-
-def wraps(tensor: torch.Tensor) -> bool:
-    """Tell if a tensor stands for others, by a transform that may have ended: it has no memory."""
-    return _is_wrapped(tensor) or (in_older_vmap() and _is_batched(tensor))
+def context_reason() -> str | None:
+    """Return why nothing can take the fast path now; None if it can."""
+    if _transforms_are_active():
+        return "a functorch transform (vmap, grad, jvp) is at work"
+    if _length_of_modes():
+        return "a torch dispatch mode is at work"
+    if forward_ad._current_level >= 0:
+        return "forward-mode differentiation is at work"
+    if _tracing_state() is not None:
+        return "torch.jit.trace is at work"
+    return None
 
 
 WRAPPED = "an operand was made inside a transform (vmap, grad, jvp)"
 
 
+def wraps(*tensors: torch.Tensor | None) -> bool:
+    """Return whether a tensor stands for others, by a transform that may have ended: it has no memory."""
+    older = in_older_vmap()
+    for tensor in tensors:
+        if tensor is not None and (is_wrapped(tensor) or (older and _is_batched(tensor))):
+            return True
+    return False
+
+
+def autocasts(x: torch.Tensor) -> bool:
+    """Return whether autocast decides on the dtypes of what is computed where a tensor is, which has data."""
+    return torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
+
+
 def saving_is_watched() -> bool:
-    """Tell if somebody gets to see what is saved for the backward pass.
+    """Return whether hooks see what is saved for the backward pass.
 
     Activation checkpointing is among them: it runs the forward pass again, during the backward pass, and
     compares what is saved. So nothing may depend on what a forward pass changes, as lazy parameters do.
     """
     return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-
-
-def context_reason() -> str | None:
-    """Why nothing can take the fast path now; None if it can."""
-    if torch._C._are_functorch_transforms_active():
-        return "a functorch transform (vmap, grad, jvp) is at work"
-    if torch._C._len_torch_dispatch_stack():
-        return "a torch dispatch mode is at work"
-    if torch.autograd.forward_ad._current_level >= 0:
-        return "forward-mode differentiation is at work"
-    if torch._C._get_tracing_state() is not None:
-        return "torch.jit.trace is at work"
-    return None

@@ -18,7 +18,7 @@ _HEADINGS = ("layer", "class", "calls", "fast path")
 
 @dataclass(frozen=True, slots=True)
 class LayerReport:
-    """What one layer did.
+    """A row of the explanation.
 
     Attributes:
         name: Its name in the model; empty for the model itself.
@@ -42,7 +42,7 @@ class LayerReport:
 
     @property
     def fast(self) -> bool:
-        """Whether it took the fast path."""
+        """Return whether it took the fast path."""
         return self.reason is None
 
 
@@ -71,7 +71,7 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
     """Runs a copy of the model once, without gradients, and reports how each layer went.
 
     The model itself is not touched, nor is torch's random state. Works with and without a patch in place;
-    without one it tells what :func:`onehop.patch` would do.
+    without one it reports what :func:`onehop.patch` would do.
 
     Args:
         model: A module with layers of PyG or DGL.

@@ -3,9 +3,8 @@
 import contextlib
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -13,9 +12,10 @@ from onehop import config
 from onehop.backends import backends, register_machine
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.integrations import memory, reports, tuning
+from onehop.integrations import memory, reports, session, tuning
 from onehop.integrations.selection import PYG, Selection, made, select
-from onehop.integrations.settings import OFF, Settings, from_environment, settled
+from onehop.integrations.session import Session
+from onehop.integrations.settings import from_environment, settled
 from onehop.machines.base import Machine
 from onehop.machines.ledger import Ledger
 
@@ -23,35 +23,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    selection: Selection | None
-    settings: Settings
-
-    @property
-    def installed(self) -> bool:
-        """Whether a patch is in place."""
-        return self.selection is not None
-
-
-_lock = threading.RLock()
-_state = _State(None, OFF)
-
-
 class Patch:
     """A patch in place. A context manager: on leaving, things are again as they were before ``patch()``.
 
-    The patch counts for the whole process, whichever thread asked for it.
+    The patch is process-wide, whichever thread asked for it.
     """
 
-    def __init__(self, before: _State, active: bool, ledger: Ledger | None = None) -> None:
+    def __init__(self, before: Session, active: bool, ledger: Ledger | None = None) -> None:
         self._before = before
         self._active = active
         self._ledger = ledger
 
     @property
     def report(self) -> Ledger:
-        """What the machine's runs took, added up: ``patch(machine=...)`` alone has one.
+        """The sum of what the machine's runs took: ``patch(machine=...)`` alone has one.
 
         Raises:
             ConfigurationError: The patch was made without a machine.
@@ -64,8 +49,8 @@ class Patch:
 
     @property
     def active(self) -> bool:
-        """Whether the patch is in place now."""
-        return _state.installed
+        """Return whether the patch is in place now."""
+        return session.now.selection is not None
 
     def remove(self) -> None:
         """Puts everything back as the framework made it; once is enough, again does nothing."""
@@ -74,16 +59,15 @@ class Patch:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Inside the block, everything is as the framework made it, as for code that reads sources."""
-        with _lock:
-            before = _state
-            if before.selection is not None:
-                _put_back()
+        with session.lock:
+            before = session.now
+            _enter(replace(before, selection=None))
         try:
             yield
         finally:
-            with _lock:
+            with session.lock:
                 if before.selection is not None:
-                    _put_in(before.selection)
+                    _enter(replace(session.now, selection=before.selection))
 
     def __enter__(self) -> "Patch":
         """Itself."""
@@ -95,15 +79,12 @@ class Patch:
         """Goes back to how things were before."""
         if not self._active:
             return
-        with _lock:
-            if self._before.selection is not None:
-                _put_in(self._before.selection)
-                _apply(self._before.settings)
-            else:
-                _take_away()
+        with session.lock:
+            # A new session: the machine of an outer patch numbers its layers anew.
+            _enter(Session(self._before.selection, self._before.settings, logged=self._before.logged))
 
     def __repr__(self) -> str:
-        """Whether it is in place."""
+        """Return whether it is in place."""
         return f"Patch(active={self.active})"
 
 
@@ -161,23 +142,23 @@ def patch(
             without PyG.
         ConfigurationError: There is no framework, or one that is asked for cannot be imported or is too old.
     """
-    with _lock:
-        before = _state
-        start = before.settings if before.installed else from_environment()
+    with session.lock:
+        before = session.now
+        start = from_environment() if before.selection is None else before.settings
         settings = settled(start, keep_memory, reuse, associate, tune, machine is not None)
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
         selection = select(only)
         _check_runner(selection, machine, backend)
-        _put_in(selection)
         ledger = None
         if machine is not None:
             ledger = Ledger()
             settings = replace(settings, backend=register_machine(machine, ledger))
         elif backend is not None:
             settings = replace(settings, backend=backend)
-        _apply(settings)
+        logged = set() if before.selection is None else before.logged
+        _enter(Session(selection, settings, logged=logged))
         return Patch(before, active=True, ledger=ledger)
 
 
@@ -188,7 +169,7 @@ def _check_runner(selection: Selection, machine: Machine | None, backend: str | 
         ("backend", backend, "a named backend runs"),
     ):
         if runner is not None and all(each.name != PYG for each in selection.frameworks):
-            raise ArgumentError(f"{name}: {what} PyG's layers alone; leave {name} away.")
+            raise ArgumentError(f"{name}: {what} PyG's layers alone; omit {name}.")
     if machine is not None and backend is not None:
         raise ArgumentError("machine, backend: the machine is a backend; give one of them.")
     if backend is None:
@@ -206,23 +187,24 @@ def unpatch() -> None:
 
     Tuning that is half done ends, too; what it found is kept.
     """
-    with _lock:
-        _take_away()
+    with session.lock:
+        if session.now.selection is not None:
+            _enter(Session())
     tuning.give_up()
 
 
 def patched() -> tuple[str, ...]:
     """The dotted names of everything that is replaced now; empty without a patch."""
-    with _lock:
-        selection = _state.selection
+    with session.lock:
+        selection = session.now.selection
         if selection is None:
             return ()
         return tuple(name for framework in selection.frameworks for name in framework.replaced())
 
 
 def silence(module: Any) -> str | None:
-    """Why a layer never reached the patch that is in place; None if the module is no layer of a framework."""
-    selection = _state.selection
+    """Return why a layer never reached the patch in place; None if the module is no layer of a framework."""
+    selection = session.now.selection
     reasons = [] if selection is None else [each.silence(module) for each in selection.frameworks]
     return next((reason for reason in reasons if reason is not None), None)
 
@@ -262,34 +244,14 @@ def _patched_inside(function: Callable[P, R], tune: str | None) -> Callable[P, R
     return patched_inside
 
 
-def _put_in(selection: Selection) -> None:
-    global _state
-    for framework in made():
-        if framework not in selection.frameworks:
-            framework.remove()
-    for framework in selection.frameworks:
-        framework.install(selection.layers)
-    _state = replace(_state, selection=selection)
-
-
-def _take_away() -> None:
-    if _state.installed:
-        _put_back()
-        reports.forget_logged()
-        _apply(OFF)
-
-
-def _put_back() -> None:
-    global _state
-    for framework in made():
-        framework.remove()
-    _state = replace(_state, selection=None)
-
-
-def _apply(settings: Settings) -> None:
-    global _state
-    memory.allow(settings.keep_memory)
-    tuning.switch(settings.tune == "auto")
-    for framework in made():
-        framework.apply(settings)
-    _state = replace(_state, settings=settings)
+def _enter(coming: Session) -> None:
+    """Puts a session in force, replaces what it patches, and restores what it does not."""
+    with session.lock:
+        frameworks = () if coming.selection is None else coming.selection.frameworks
+        for framework in frameworks:
+            framework.install()
+        kept = memory.after(coming.settings.keep_memory)
+        session.enter(replace(coming, memory_kept=kept))
+        for framework in made():
+            if framework not in frameworks:
+                framework.remove()

@@ -1,4 +1,4 @@
-"""What the patched layers say about themselves: why one refused the fast path, and what another did."""
+"""Reports of patched layers: why one refused the fast path, and how another ran."""
 
 import contextlib
 import logging
@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from onehop.integrations import session
+
 LOGGER = logging.getLogger("onehop")
 
-_logged: set[tuple[str, str]] = set()
-_recorder: "list[Call] | None" = None
+listener: "list[Call] | None" = None
+"""Collects what patched layers do, while :func:`recorded` is at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,40 +36,36 @@ class Call:
 
 
 def recording() -> bool:
-    """Whether somebody listens."""
-    return _recorder is not None
+    """Return whether calls are being recorded."""
+    return listener is not None
 
 
 def record(call: Call) -> None:
-    """Tells whoever listens."""
-    if _recorder is not None:
-        _recorder.append(call)
+    """Adds a call to the recording, if there is one."""
+    if listener is not None:
+        listener.append(call)
 
 
 def refuse(layer: Any, reason: str) -> None:
     """Notes that ``layer`` goes the framework's own way: one log line for each class of layer and reason."""
-    if _recorder is not None:
-        _recorder.append(Call(layer, reason))
+    if listener is not None:
+        listener.append(Call(layer, reason))
         return
     kind = type(layer)
     name = f"{kind.__module__}.{kind.__qualname__}"
-    if (name, reason) not in _logged:
-        _logged.add((name, reason))
+    logged = session.now.logged
+    if (name, reason) not in logged:
+        logged.add((name, reason))
         LOGGER.info("%s runs its framework's own code: %s.", name, reason)
-
-
-def forget_logged() -> None:
-    """Lets every refusal be logged once more."""
-    _logged.clear()
 
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Call]]:
     """Collects what the patched layers do inside the block; refusals are not logged meanwhile."""
-    global _recorder
-    outer, _recorder = _recorder, []
-    calls = _recorder
+    global listener
+    outer, listener = listener, []
+    calls = listener
     try:
         yield calls
     finally:
-        _recorder = outer
+        listener = outer

@@ -1,4 +1,4 @@
-"""Which frameworks and which of their layers a patch is for: what ``patch(only=...)`` names."""
+"""Selection of the frameworks and layers that ``patch(only=...)`` names."""
 
 import importlib
 import importlib.util
@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.integrations.settings import Settings
 
 PYG, DGL = "pyg", "dgl"
 
 
 class Framework(Protocol):
-    """What can be patched."""
+    """A framework that can be patched."""
 
     name: str
 
@@ -22,12 +21,8 @@ class Framework(Protocol):
         """The layer names that ``only`` may list."""
         ...
 
-    def install(self, only: frozenset[str] | None) -> None:
-        """Puts ours in place; again, with other names, changes the selection."""
-        ...
-
-    def apply(self, settings: Settings) -> None:
-        """Follows the settings, as far as they concern a framework."""
+    def install(self) -> None:
+        """Puts ours in place; again does nothing."""
         ...
 
     def remove(self) -> None:
@@ -39,13 +34,13 @@ class Framework(Protocol):
         ...
 
     def silence(self, module: Any) -> str | None:
-        """Why a layer of this framework never reached the patch; None if the module is no such layer."""
+        """Return why a layer of this framework never reached the patch; None if it is no such layer."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a patch is for.
+    """The frameworks and layers that a patch is for.
 
     Attributes:
         frameworks: Whose layers.
@@ -65,7 +60,7 @@ def made() -> tuple[Framework, ...]:
 
 
 def select(only: str | Iterable[str] | None) -> Selection:
-    """What ``patch(only=...)`` asks for.
+    """Return the selection that ``patch(only=...)`` asks for.
 
     Args:
         only: "pyg", "dgl", or names of layer classes. Without a framework among them: PyG if it is

@@ -1,4 +1,4 @@
-"""What a patch does besides its fast paths: how ``patch()``'s arguments, and the environment, are settled."""
+"""Settings of a patch, from the arguments of ``patch()`` and from the environment."""
 
 from dataclasses import dataclass, replace
 
@@ -29,11 +29,11 @@ class Settings:
 
 
 OFF = Settings()
-"""How things are without a patch."""
+"""The settings without a patch."""
 
 
 def from_environment() -> Settings:
-    """What a patch does that is told nothing else."""
+    """Return the settings of a patch that is given none."""
     return Settings(keep_memory=config.keep_memory(), reuse=config.reuse(), associate=config.associate())
 
 
@@ -57,7 +57,7 @@ def settled(
     if with_machine:
         if reuse:
             raise ArgumentError(
-                "reuse: aggregates that are kept would not be counted on the machine; leave reuse away."
+                "reuse: aggregates that are kept would not be counted on the machine; omit reuse."
             )
         before = replace(before, reuse=False, associate=False)
     given = {"keep_memory": keep_memory, "reuse": reuse, "associate": associate, "tune": tune}

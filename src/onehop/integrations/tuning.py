@@ -14,7 +14,7 @@ from onehop.backends import Backend
 from onehop.backends.cpu import CpuBackend
 from onehop.backends.triton import TritonBackend
 from onehop.graph import Graph
-from onehop.integrations import reports
+from onehop.integrations import reports, session
 from onehop.kernels.cpu import generated
 from onehop.plans import CpuPlan, tuned
 from onehop.tuner.result import TuningResult
@@ -88,7 +88,7 @@ class _Tuning:
 
 
 class _Auto:
-    """What is being tuned, and what waits for that; of the process that made it."""
+    """Tunings in progress and waiting, of the process that made them."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -121,19 +121,9 @@ class _Auto:
 
 
 _clock: Callable[[], float] = time.perf_counter
-_on = False
 _auto = _Auto()
 atexit.register(_auto.give_up)
 _seen: "weakref.WeakKeyDictionary[Graph, dict[_Key, int]]" = weakref.WeakKeyDictionary()
-
-
-def switch(on: bool) -> None:
-    """Turns automatic tuning on or off.
-
-    What is half done waits: functions that :func:`onehop.autotune` decorates turn it off with every return.
-    """
-    global _on
-    _on = on
 
 
 def give_up() -> None:
@@ -145,9 +135,10 @@ def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: boo
     """A layer is about to aggregate: under "auto", a moment to go on with what is being tuned.
 
     The last sighting that a graph waits for puts it on the list. Every later one of any graph is worth a
-    slice, so that a graph that never comes again is not kept for ever.
+    slice, so that a graph that never comes again is not kept for ever. Tuning that is half done waits while
+    "auto" is off: functions that :func:`onehop.autotune` decorates turn it off with every return.
     """
-    if not _on or graph.num_edges * width < thresholds.now.tuned_work:
+    if session.now.settings.tune != "auto" or graph.num_edges * width < thresholds.now.tuned_work:
         return
     counts = _seen.setdefault(graph, {})
     key = (_operation(reduce), width, dtype)
@@ -200,7 +191,7 @@ def plan_text(
 
 
 def _of_generated(entry: tuned.Tuned[CpuPlan], width: int) -> str:
-    """Why the plan's generated kernel does not run here, where it has one and that is so."""
+    """Return why the plan's generated kernel does not run here, where it has one and that is so."""
     name = entry.plan.generated
     if not name:
         return ""

@@ -198,13 +198,10 @@ def test_refusals_name_every_backend_that_was_asked():
 
 
 def test_what_reads_memory_by_address_steps_aside_on_other_devices(edge_index):
-    reuse.switch(True)
-    try:
+    with onehop.patch():
         x = torch.ones(1 << 10, 1 << 6)
         assert reuse.constant(x, None, 1 << 15)
         assert not reuse.constant(x.to("meta"), None, 1 << 15)
-    finally:
-        reuse.switch(False)
     assert can_remember(edge_index)
     assert not can_remember(edge_index.to("meta"))
 

@@ -7,6 +7,7 @@ import torch
 from torch_geometric.nn import LayerNorm, MultiAggregation, SumAggregation, global_mean_pool
 
 import onehop
+import onehop.distributed
 
 held = global_mean_pool
 

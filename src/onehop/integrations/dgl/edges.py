@@ -1,4 +1,4 @@
-"""What DGL computes for edges: ``dgl.ops.gsddmm``, where it is a dot product, and the edge softmax."""
+"""Operators of DGL on edges: ``dgl.ops.gsddmm``, where it is a dot product, and the edge softmax."""
 
 import math
 from collections.abc import Callable

@@ -11,7 +11,6 @@ from onehop.errors import ConfigurationError
 from onehop.integrations.dgl import attention, edges, graphs, messages, running
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Row
-from onehop.integrations.settings import Settings
 
 _TESTED = (2, 1)
 
@@ -47,20 +46,15 @@ class Dgl:
         """The names that ``patch(only=...)`` takes."""
         return LAYERS
 
-    def install(self, only: frozenset[str] | None) -> None:
-        """Puts ours in place, for the named layers; None means all, and calls outside layers."""
-        running.switch(True, only)
+    def install(self) -> None:
+        """Puts ours in place; again does nothing."""
         if not self._rows:
             self._rows = [*_operators(), *_forwards()]
             for row in self._rows:
                 row.install()
 
-    def apply(self, settings: Settings) -> None:
-        """Nothing: what is settled for the whole process is settled elsewhere, the rest concerns PyG."""
-
     def remove(self) -> None:
         """Puts theirs back."""
-        running.switch(False)
         for row in reversed(self._rows):
             row.restore()
         self._rows = []
@@ -70,7 +64,7 @@ class Dgl:
         return [row.name for row in self._rows]
 
     def silence(self, module: Any) -> str | None:
-        """Why a layer never called an operator that is ours; None if the module is no layer."""
+        """Return why a layer never called an operator that is ours; None if the module is no layer."""
         if not isinstance(module, tuple(_layer_classes())):
             return None
         return "it called none of DGL's operators that onehop has"

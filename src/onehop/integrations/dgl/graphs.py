@@ -27,7 +27,7 @@ _REST = "dgl"
 
 
 class _Record:
-    """What is kept beside an index: the tensor that stands for it, and the indices of its relations."""
+    """Companions of an index: the tensor that stands for it, and the indices of its relations."""
 
     __slots__ = ("relations", "tensor")
 
@@ -43,7 +43,7 @@ _records: dict[int, tuple["weakref.ref[Any]", _Record]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What is known of an index with one type of edges.
+    """The edges of an index with one type of edges.
 
     Attributes:
         graph: Its edges; their order is that of the edge numbers.

@@ -140,7 +140,7 @@ _HAS_AVX512 = {"avx512f", "avx512cd"} <= set(processor.features().split())
 
 
 def _last_wins(x: Tensor, alike: bool) -> bool:
-    """Which of the edges that tie gets the gradient in DGL: the one with the highest number, or the lowest.
+    """Return whether the last of the edges that tie gets the gradient in DGL, by number, or the first.
 
     Its own loop takes a message that is larger; libxsmm's, which runs for float32 where features of nodes and
     edges are of one shape and the processor has AVX-512, one that is not smaller. Both go by the numbers of

@@ -17,7 +17,7 @@ LEFT_TO_DGL = "DGL is left to report what does not fit"
 
 def structure_for(index: Any) -> Structure | str:
     """The structure of ``g._graph``, or why its operators go DGL's own way."""
-    reason = selection_reason() or context_reason()
+    reason = context_reason() or selection_reason()
     if reason is not None:
         return reason
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled():
@@ -33,7 +33,7 @@ _CPU = 1  # of DLPack
 
 
 def tensor_reason(name: str, x: Any, rows: int) -> str | None:
-    """Why a tensor with one row a node, or an edge, has no fast path; None if it has."""
+    """Return why a tensor with one row a node, or an edge, has no fast path; None if it has."""
     if type(x) is not Tensor and type(x) is not Parameter:
         return f"the {name} are of type {type(x).__name__}"
     if x.dtype not in FLOATS:

@@ -1,4 +1,4 @@
-"""Which layer of DGL is running, and whether the patch is for it.
+"""The layer of DGL that is running, and whether the patch is for it.
 
 DGL's operators do not know who called them, so a wrapper round every layer's ``forward`` notes the layer.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from onehop.integrations import session
 from onehop.integrations.rows import stand_in
 
 Function = Callable[..., Any]
@@ -22,19 +23,11 @@ class OutsideLayers:
 OUTSIDE = OutsideLayers()
 
 _running: ContextVar[Any] = ContextVar("onehop_dgl_layer", default=OUTSIDE)
-_selection: frozenset[str] | None = None
-_on = False
-
-
-def switch(on: bool, only: frozenset[str] | None = None) -> None:
-    """Turns the fast paths on, for layers of these names (None: all, and calls outside layers), or off."""
-    global _on, _selection
-    _on, _selection = on, only
 
 
 def is_on() -> bool:
-    """Whether the patch is in place, and torch runs operations one by one."""
-    return _on and not torch.compiler.is_compiling()
+    """Return whether the patch is in place, and torch runs operations one by one."""
+    return not torch.compiler.is_compiling() and session.now.dgl
 
 
 def layer() -> Any:
@@ -43,8 +36,9 @@ def layer() -> Any:
 
 
 def selection_reason() -> str | None:
-    """Why the patch is not for the layer that is running; None if it is."""
-    if _selection is None or not _selection.isdisjoint(kind.__name__ for kind in type(layer()).__mro__):
+    """Return why the patch is not for the layer that is running; None if it is."""
+    layers = session.now.layers
+    if layers is None or not layers.isdisjoint(kind.__name__ for kind in type(layer()).__mro__):
         return None
     return "patch(only=...) leaves its class out"
 

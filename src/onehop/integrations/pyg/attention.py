@@ -16,20 +16,21 @@ from torch.nn import Parameter
 from torch.nn.functional import dropout, leaky_relu
 
 from onehop.graph import Graph
-from onehop.integrations.contexts import autocasts, wraps
+from onehop.integrations.contexts import autocasts, in_older_vmap, is_wrapped, wraps
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
+from onehop.integrations.pyg.conditions import FLOATS, LEFT_TO_PYG, OUT_OF_RANGE, backend_reason, fits
 from onehop.integrations.pyg.edge_features import edge_score, projected
-from onehop.integrations.pyg.operands import FLOATS, LEFT_TO_PYG, fits
 from onehop.integrations.pyg.pending import Pending, unasked
-from onehop.integrations.pyg.placement import reason_against
-from onehop.ops import aggregate, attention, edge_softmax, gat, gatv2, sddmm
+from onehop.ops import attention, edge_softmax, gat, gatv2, sddmm
+from onehop.ops.aggregate import reduce_rows
 
-_OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
+# Behind the form that ``explain`` shows, by whether the weights are asked for.
+_WEIGHTS = ("", ", with weights")
 _BY_PYG = "source * weight for each head, weights by PyG"
 
 
 def prepare(kind: str, call: Propagation) -> AttentionTask | str:
-    """What is left to do for a layer of this kind of attention, or why PyG has to do it."""
+    """Prepares a layer of this kind of attention; or returns why PyG has to run it."""
     task = _RECIPES[kind](call)
     if isinstance(task, AttentionTask):
         task.backend = call.backend
@@ -39,7 +40,7 @@ def prepare(kind: str, call: Propagation) -> AttentionTask | str:
 
 
 def _returns_it(layer: Any) -> bool:
-    """Tell if the layer returns what ``propagate`` gives, in whatever shape, and adds nothing."""
+    """Return whether the layer returns what ``propagate`` gives, in whatever shape, and adds nothing."""
     return (
         getattr(layer, "bias", None) is None
         and getattr(layer, "res", None) is None
@@ -64,7 +65,7 @@ def _of_pending(call: Propagation) -> AttentionTask | str:
         return "node_dim is not 0"
     graph = call.graph(source.size(0))
     if graph is None:
-        return _OUT_OF_RANGE
+        return OUT_OF_RANGE
     weights = call.operands["alpha"]
     if type(weights) is Pending:
         fused = _FUSED[weights.kind](call, weights, x, graph)
@@ -75,7 +76,7 @@ def _of_pending(call: Propagation) -> AttentionTask | str:
         return "the weights are not one number an edge and head"
 
     def run() -> Tensor:
-        return aggregate(graph, source, weights, call.reduce, backend=call.backend)
+        return reduce_rows(graph, source, weight=weights, reduce=call.reduce, backend=call.backend)
 
     return AttentionTask(_BY_PYG, call.reduce, graph, source, run)
 
@@ -97,23 +98,25 @@ def _fused_gat(
     for score, rows in ((of_source, graph.num_src), (of_target, graph.num_dst)):
         if not _is_feature(call, score, 2) or score.shape != (rows, heads) or score.dtype is not source.dtype:
             return None
-    extra = edge_score(layer, operands["edge_attr"], call.edges.size(1), source)
+    attributes = operands["edge_attr"]
+    extra = None if attributes is None else edge_score(layer, attributes, call.edges.size(1), source)
     if isinstance(extra, str):
         return None
 
     def run() -> Tensor:
         operands = (graph, source, of_source, of_target, layer.negative_slope)
-        score, mask = None if extra is None else extra(), _drawn(layer, graph, of_source)
+        score = None if extra is None else extra()
+        mask = _drawn(layer, graph, of_source) if layer.training and layer.dropout else None
         if not pending.asked:
             return gat(*operands, edge_score=score, edge_mask=mask, backend=call.backend)
         out, weights = gat(
             *operands, edge_score=score, edge_mask=mask, return_attention_weights=True, backend=call.backend
         )
         # A copy, as below: the backward pass reads the weights, and their asker may write to them.
-        pending.fill(weights.clone())
+        pending.weights = weights.clone()
         return out
 
-    return AttentionTask(_form("GAT, fused", pending.asked), "sum", graph, source, run, "gat")
+    return AttentionTask("GAT, fused" + _WEIGHTS[pending.asked], "sum", graph, source, run, "gat")
 
 
 def _fused_gatv2(
@@ -133,23 +136,25 @@ def _fused_gatv2(
         or layer.att.device != source.device
     ):
         return None
-    edge = projected(layer, pending.operands["edge_attr"], call.edges.size(1), source)
+    attributes = pending.operands["edge_attr"]
+    edge = None if attributes is None else projected(layer, attributes, call.edges.size(1), source)
     if isinstance(edge, str):
         return None
 
     def run() -> Tensor:
         operands = (graph, source, target, layer.att[0], layer.negative_slope)
-        features, mask = None if edge is None else edge(), _drawn(layer, graph, source)
+        features = None if edge is None else edge()
+        mask = _drawn(layer, graph, source) if layer.training and layer.dropout else None
         if not pending.asked:
             return gatv2(*operands, edge=features, edge_mask=mask, backend=call.backend)
         out, weights = gatv2(
             *operands, edge=features, edge_mask=mask, return_attention_weights=True, backend=call.backend
         )
         # A copy, as below: the backward pass reads the weights, and their asker may write to them.
-        pending.fill(weights.clone())
+        pending.weights = weights.clone()
         return out
 
-    return AttentionTask(_form("GATv2, fused", pending.asked), "sum", graph, source, run, "gatv2")
+    return AttentionTask("GATv2, fused" + _WEIGHTS[pending.asked], "sum", graph, source, run, "gatv2")
 
 
 def _transformer(call: Propagation) -> AttentionTask | str:
@@ -173,13 +178,13 @@ def _transformer(call: Propagation) -> AttentionTask | str:
         return LEFT_TO_PYG
     graph = call.graph(key.size(0))
     if graph is None:
-        return _OUT_OF_RANGE
+        return OUT_OF_RANGE
     asked = not unasked(layer)
 
     def run() -> Tensor:
         operands = (graph, query, key, value, 1 / math.sqrt(layer.out_channels))
         features = None if edge is None else edge()
-        mask = _drawn(layer, graph, key)
+        mask = _drawn(layer, graph, key) if layer.training and layer.dropout else None
         if not asked:
             return attention(*operands, edge=features, edge_mask=mask, backend=call.backend)
         out, weights = attention(
@@ -188,7 +193,8 @@ def _transformer(call: Propagation) -> AttentionTask | str:
         layer._alpha = weights.clone()
         return out
 
-    return AttentionTask(_form("dot-product attention, fused", asked), "sum", graph, value, run, "attention")
+    form = "dot-product attention, fused" + _WEIGHTS[asked]
+    return AttentionTask(form, "sum", graph, value, run, "attention")
 
 
 def _agnn(call: Propagation) -> AttentionTask | str:
@@ -234,7 +240,7 @@ def _supergat(call: Propagation) -> AttentionTask | str:
             score = score / math.sqrt(layer.out_channels)
         weight = edge_softmax(graph, leaky_relu(score, layer.negative_slope), backend=call.backend)
         weight = dropout(weight, p=layer.dropout, training=layer.training)
-        return aggregate(graph, x, weight, call.reduce, backend=call.backend)
+        return reduce_rows(graph, x, weight=weight, reduce=call.reduce, backend=call.backend)
 
     return AttentionTask("source * softmax of scores for each head", call.reduce, graph, x, run)
 
@@ -259,7 +265,7 @@ def _fa(call: Propagation) -> AttentionTask | str:
         at_target = of_target.index_select(0, call.edges[1 - call.sending])
         layer._alpha = (at_source + at_target).tanh().squeeze(-1)
         weight = dropout(layer._alpha, p=layer.dropout, training=layer.training) * edge_weight
-        return aggregate(graph, x, weight, call.reduce, backend=call.backend)
+        return reduce_rows(graph, x, weight=weight, reduce=call.reduce, backend=call.backend)
 
     return AttentionTask("source * tanh of scores * weight", call.reduce, graph, x, run)
 
@@ -284,10 +290,13 @@ def _pair(call: Propagation, name: str, dims: int = 3) -> tuple[Tensor | None, T
             continue
         if not _is_feature(call, tensor, dims):
             return f"the operands {name} {_unfit(call, dims)}"
-        reason = reason_against(tensor, call.backend)
+        reason = backend_reason(tensor, call.backend) if call.backend or not tensor.is_cpu else None
         if reason is not None:
             return reason
-        if not fits(call.sizes, end, tensor.size(0)):
+        known = call.sizes[end]
+        if known is None:
+            call.sizes[end] = tensor.size(0)
+        elif known != tensor.size(0):
             return LEFT_TO_PYG
     if call.sending == 1 and None not in call.sizes and call.sizes[0] != call.sizes[1]:
         return "bipartite features meet flow='target_to_source'"
@@ -298,7 +307,7 @@ def _square(call: Propagation, x: Tensor) -> Graph | str:
     """The graph where one tensor has the features of both ends."""
     if not fits(call.sizes, 0, x.size(0)) or not fits(call.sizes, 1, x.size(0)):
         return LEFT_TO_PYG
-    return call.graph(x.size(0)) or _OUT_OF_RANGE
+    return call.graph(x.size(0)) or OUT_OF_RANGE
 
 
 def _is_feature(call: Propagation, tensor: Any, dims: int) -> bool:
@@ -308,15 +317,16 @@ def _is_feature(call: Propagation, tensor: Any, dims: int) -> bool:
         and ((tensor.is_cpu and call.edges.is_cpu) or tensor.device == call.edges.device)
         and tensor.layout is torch.strided
         and tensor.dim() == dims
-        and not wraps(tensor)
+        and not is_wrapped(tensor)
+        and not (in_older_vmap() and wraps(tensor))
     )
 
 
 def _dtypes_reason(call: Propagation, dims: int, x: Any, *others: Any) -> str | None:
-    """Why scores of these features cannot be computed here; None if they can."""
+    """Return why scores of these features cannot be computed here; None if they can."""
     if not _is_feature(call, x, dims):
         return f"the features {_unfit(call, dims)}"
-    reason = reason_against(x, call.backend)
+    reason = backend_reason(x, call.backend)
     if reason is not None:
         return reason
     if autocasts(x):
@@ -335,10 +345,6 @@ def _unfit(call: Propagation, dims: int) -> str:
     return f"are no dense floating-point tensors of {dims} dimensions on {where}, where edge_index is"
 
 
-def _form(fused: str, with_weights: bool) -> str:
-    return f"{fused}, with weights" if with_weights else fused
-
-
 def _can_fuse(call: Propagation, pending: Pending, names: set[str]) -> bool:
     return (
         call.reduce == "sum"
@@ -349,8 +355,6 @@ def _can_fuse(call: Propagation, pending: Pending, names: set[str]) -> bool:
     )
 
 
-def _drawn(layer: Any, graph: Graph, like: Tensor) -> Tensor | None:
-    """[E, H]: the factors of PyG's dropout, drawn as PyG would draw them now; None where it draws none."""
-    if not layer.training or layer.dropout == 0:
-        return None
+def _drawn(layer: Any, graph: Graph, like: Tensor) -> Tensor:
+    """[E, H]: the factors of PyG's dropout, drawn as PyG would draw them now."""
     return dropout(like.new_ones(graph.num_edges, like.size(1)), p=layer.dropout, training=True)

@@ -24,6 +24,7 @@ class Propagation:
         edges: [2, E], its tensor.
         sizes: Rows of the two ends, as far as they are known; recipes fill it in as PyG does.
         operands: What else was given, by name.
+        sending: The row of ``edges``, and the entry of a pair, that messages come from.
         backend: Who is to run it, by name; empty means the first that takes the tensors.
     """
 
@@ -33,12 +34,8 @@ class Propagation:
     edges: Tensor
     sizes: list[int | None]
     operands: dict[str, Any]
-    backend: str = ""
-
-    @property
-    def sending(self) -> int:
-        """The row of ``edges``, and the entry of a pair, that messages come from."""
-        return 0 if self.layer.flow == "source_to_target" else 1
+    sending: int
+    backend: str
 
     def graph(self, num_src: int) -> Graph | None:
         """The graph of these edges; None if a node number is out of range."""
@@ -74,7 +71,7 @@ class AttentionTask:
     backend: str = ""
 
     def described(self, layer: Any) -> reports.Call:
-        """What ``explain`` shows."""
+        """The row of ``explain``."""
         backend = backend_for(self.x.device, self.x.dtype, self.backend)
         heads = self.x.size(1) if self.x.dim() == 3 else 1
         what, width = self.fused or self.reduce, self.x.size(-1)

@@ -1,5 +1,6 @@
-"""What the rewrites of an edge_index share: when they may be remembered, and how."""
+"""Memory of the rewrites of an edge_index."""
 
+import weakref
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -7,51 +8,72 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop import thresholds
+from onehop.graph import Graph
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
-from onehop.integrations.contexts import context_reason, wraps
+from onehop.integrations.contexts import context_reason, in_older_vmap, is_wrapped, wraps
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Derived:
     """Tensors that were made from an edge_index, which nobody else has.
 
     Attributes:
         tensors: The tensors; None stands for the edge_index itself, which the cache must not hold.
+        scale: [N], numbers whose products over the ends of the edges the second tensor is; None where it is
+            none, or they are not known.
+        graph: The graph of the first tensor, once a layer has aggregated over it. The cache of graphs holds
+            it.
     """
 
     tensors: tuple[Tensor | None, ...]
+    scale: Tensor | None = None
+    graph: "weakref.ref[Graph] | None" = None
 
     @property
     def nbytes(self) -> int:
         """Bytes of the tensors."""
-        return sum(tensor.nbytes for tensor in self.tensors if tensor is not None)
+        return sum(each.nbytes for each in (*self.tensors, self.scale) if each is not None)
 
 
 def can_remember(edge_index: Any) -> bool:
-    """Whether what is made from this edge_index may be remembered."""
+    """Return whether tensors that are made from this edge_index may be remembered."""
     return (
         type(edge_index) is Tensor
+        # Few edges are rewritten as fast as they are recognised: see conditions.is_too_small.
+        and edge_index.numel() >= 2 * thresholds.now.few_edges
+        and context_reason() is None
         and edge_index.layout is torch.strided
         and not edge_index.is_meta
         and not edge_index.is_inference()
-        and not wraps(edge_index)
-        and context_reason() is None
+        and not is_wrapped(edge_index)
+        and not (in_older_vmap() and wraps(edge_index))
     )
 
 
 def remembered(edge_index: Tensor, rest: Hashable) -> tuple[Tensor, ...] | None:
     """Copies of the tensors made from this edge_index before; PyG may hand them to its users."""
     found: Derived | None = CACHE.find(edge_index, rest)
-    return None if found is None else _lent(edge_index, found)
+    if found is None:
+        return None
+    lent: tuple[Tensor, ...] = ()
+    for tensor in found.tensors:
+        lent += (edge_index if tensor is None else lend(tensor),)
+    return lent
 
 
-def remember(edge_index: Tensor, rest: Hashable, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Keeps the tensors made from this edge_index, and returns copies."""
-    made = Derived(tuple(None if tensor is edge_index else tensor for tensor in tensors))
+def remember(
+    edge_index: Tensor, rest: Hashable, tensors: tuple[Tensor, ...], scale: Tensor | None = None
+) -> tuple[Tensor, ...]:
+    """Keeps the tensors made from this edge_index, and returns copies.
+
+    Args:
+        edge_index: The edge_index.
+        rest: What else they were made from.
+        tensors: The tensors.
+        scale: [N], numbers whose products the second tensor is, or None.
+    """
+    made = Derived(tuple(None if tensor is edge_index else tensor for tensor in tensors), scale)
     CACHE.store(edge_index, rest, made)
-    return _lent(edge_index, made)
-
-
-def _lent(edge_index: Tensor, derived: Derived) -> tuple[Tensor, ...]:
-    return tuple(edge_index if tensor is None else lend(tensor) for tensor in derived.tensors)
+    return tuple([edge_index if tensor is None else lend(tensor) for tensor in made.tensors])

@@ -8,14 +8,13 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.dense import Linear
 
-from onehop.integrations.pyg.eligibility import MODULE_HOOKS, global_hooks
-from onehop.integrations.pyg.operands import LEFT_TO_PYG
+from onehop.integrations.pyg.conditions import LEFT_TO_PYG, MODULE_HOOKS, has_global_hooks
 
 Projection = Tensor | tuple[Tensor, Tensor]
 
 
 def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[[], Tensor] | str | None:
-    """How GATConv's part of the score that the edge's features give is computed: [E, H].
+    """Prepares the part of GATConv's score that the edges' features give: [E, H].
 
     The score of head h is ``att_edge[h] . (W_h f)``, which is ``(W_h^T att_edge[h]) . f``: a product with K
     numbers an edge and head in place of a row of H * C.
@@ -43,7 +42,7 @@ def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[
 def projected(
     layer: Any, features: Any, edges: int, like: Tensor, widen_vectors: bool = True
 ) -> Callable[[], Projection] | str | None:
-    """How what ``lin_edge`` makes of the edges' features is had.
+    """Prepares what ``lin_edge`` makes of the edges' features.
 
     Args:
         layer: An attention layer.
@@ -79,10 +78,10 @@ def projected(
 
 
 def _is_plain(linear: Any) -> bool:
-    """Whether it is a product with ``weight`` and nothing else."""
+    """Return whether it is a product with ``weight`` and nothing else."""
     if type(linear) is not Linear or linear.bias is not None or type(linear.weight) is not Parameter:
         return False
     state = linear.__dict__
     if "forward" in state or any(state[name] for name in MODULE_HOOKS):
         return False
-    return not global_hooks()
+    return not has_global_hooks()

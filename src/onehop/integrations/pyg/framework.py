@@ -6,18 +6,14 @@ from typing import Any
 
 import torch_geometric
 from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.conv import gcn_conv
 
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
-    divided,
-    eligibility,
     gcn_norm,
     hook,
     pending,
-    placement,
-    propagate,
-    reuse,
     self_loops,
 )
 from onehop.integrations.pyg.recognise import (
@@ -26,10 +22,11 @@ from onehop.integrations.pyg.recognise import (
     classes_returning_weights,
     edge_updates,
     known_layers,
+    message_forms,
 )
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Row
-from onehop.integrations.settings import Settings
+from onehop.loading import is_loaded, when_loaded
 
 _OLDEST, _NEWEST = (2, 6), (2, 8)
 
@@ -52,32 +49,38 @@ class Pyg:
                 torch_geometric.__version__,
             )
         self._rows: list[Row] = []
+        when_loaded("distributed", self._install_divided)
 
     def layers(self) -> tuple[str, ...]:
         """The names that ``patch(only=...)`` takes."""
         return known_layers()
 
-    def install(self, only: frozenset[str] | None) -> None:
-        """Puts ours in place, for the named layers; None means all."""
-        eligibility.select(only)
+    def install(self) -> None:
+        """Puts ours in place; again does nothing."""
         if self._rows:
             return
-        pending.know(edge_updates())
+        # Both read PyG's functions, and nobody has replaced them by ours.
+        message_forms()
+        edge_updates()
         self._rows = _rows()
         for row in self._rows:
             row.install()
         hook.wrap_existing()
-        propagate.switch(True)
+        self._install_divided()
 
-    def apply(self, settings: Settings) -> None:
-        """Follows the settings."""
-        reuse.switch(settings.reuse)
-        associations.switch(settings.associate)
-        placement.run_on(settings.backend)
+    def _install_divided(self) -> None:
+        """Puts in place what divided graphs need, while patched, once somebody has imported them."""
+        if not self._rows or not is_loaded("distributed"):
+            return
+        from onehop.integrations.pyg import divided
+
+        rows = divided.rows()
+        for row in rows:
+            row.install()
+        self._rows += rows
 
     def remove(self) -> None:
         """Puts theirs back."""
-        propagate.switch(False)
         for row in reversed(self._rows):
             row.restore()
         self._rows = []
@@ -88,7 +91,7 @@ class Pyg:
         return [row.name for row in self._rows] + (hook.wrapped_classes() if self._rows else [])
 
     def silence(self, module: Any) -> str | None:
-        """Why a layer never reached the wrapped ``propagate``; None if the module is no layer."""
+        """Return why a layer never reached the wrapped ``propagate``; None if the module is no layer."""
         if not isinstance(module, MessagePassing):
             return None
         if "propagate" in vars(module):
@@ -109,10 +112,9 @@ def _rows() -> list[Row]:
         if theirs not in made:
             made[theirs] = makers[attribute](theirs)
         rows.append(Row(module, attribute, made[theirs], theirs))
-    rows.extend(associations.rows())
+    rows.extend(associations.rows(made[gcn_conv.gcn_norm]))
     rows.extend(
         Row(kind, "forward", pending.noting(kind.forward), kind.forward)
         for kind in classes_returning_weights()
     )
-    rows.extend(divided.rows())
     return rows

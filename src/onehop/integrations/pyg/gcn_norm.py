@@ -6,18 +6,27 @@ With edge weights, which may need gradients, the edges alone are kept and the we
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from onehop.distributed.graph import LocalEdges
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.graphs import note_scales
-from onehop.integrations.pyg.parts import normalised
+from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.rows import stand_in
 
 Normalise = Callable[..., Any]
+
+
+class Unweighted(NamedTuple):
+    """The key of the normalised edges, and their weights, of edges that had no weight."""
+
+    num_nodes: int | None
+    improved: bool
+    add_self_loops: bool
+    flow: str
+    dtype: torch.dtype | None
 
 
 def remembering(theirs: Normalise) -> Normalise:
@@ -48,37 +57,39 @@ def _normalise(
     flow: str,
     dtype: Any,
 ) -> Any:
-    if type(edge_index) is LocalEdges:
-        return normalised(edge_index, edge_weight, improved, add_self_loops, flow, dtype)
-    if torch.compiler.is_compiling() or not can_remember(edge_index):
+    if torch.compiler.is_compiling():
+        return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
+    if not can_remember(edge_index):
+        parts = None if type(edge_index) is Tensor else parts_for(edge_index)
+        if parts is not None:
+            return parts.normalised(edge_index, edge_weight, improved, add_self_loops, flow, dtype)
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
     if edge_weight is None:
-        return _without_weight(theirs, edge_index, num_nodes, improved, add_self_loops, flow, dtype)
+        key = Unweighted(num_nodes, improved, add_self_loops, flow, dtype)
+        return without_weight(theirs, edge_index, key)
     if not add_self_loops or not _is_vector(edge_weight, edge_index):
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
     return _with_weight(theirs, edge_index, edge_weight, num_nodes, improved, flow, dtype)
 
 
-def _without_weight(
-    theirs: Normalise,
-    edge_index: Tensor,
-    num_nodes: int | None,
-    improved: bool,
-    add_self_loops: bool,
-    flow: str,
-    dtype: torch.dtype | None,
-) -> tuple[Tensor, ...]:
-    rest = ("gcn_norm", num_nodes, improved, add_self_loops, flow, dtype)
-    found = remembered(edge_index, rest)
+def without_weight(theirs: Normalise, edge_index: Tensor, key: Unweighted) -> tuple[Tensor, ...]:
+    """The normalised edges and their weights, of edges without weight, from memory.
+
+    Args:
+        theirs: PyG's ``gcn_norm``.
+        edge_index: [2, E].
+        key: The other arguments.
+    """
+    found = remembered(edge_index, key)
     if found is not None:
         return found
     # Tensors made in inference mode could not be used outside it, where they will be found again.
     with torch.inference_mode(False), torch.no_grad():
-        edges, weight = theirs(edge_index, None, num_nodes, improved, add_self_loops, flow, dtype)
-        scale = _scale(edges, weight, num_nodes, flow)
+        edges, weight = theirs(edge_index, None, *key)
+        scale = _scale(edges, weight, key.num_nodes, key.flow)
         if scale is not None:
             note_scales(weight, edges, scale)
-    return remember(edge_index, rest, (edges, weight))
+    return remember(edge_index, key, (edges, weight), scale)
 
 
 def _scale(edge_index: Tensor, weight: Tensor, num_nodes: int | None, flow: str) -> Tensor | None:

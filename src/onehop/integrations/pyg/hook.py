@@ -1,4 +1,4 @@
-"""Where PyG is hooked: ``propagate`` and ``edge_updater``, which PyG renders for each class, are wrapped.
+"""Hooks in PyG: ``propagate`` and ``edge_updater``, which PyG renders for each class, are wrapped.
 
 PyG renders them when the first instance of a class is made, in ``MessagePassing._set_jittable_templates``. A
 wrapper round that method takes care of classes to come; classes that have theirs already are swept. The plain

@@ -16,14 +16,20 @@ from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.errors import ArgumentError
 from onehop.integrations import reports
 from onehop.integrations.contexts import context_reason
-from onehop.integrations.pyg.eligibility import ClassRecord, layer_reason, reduction
-from onehop.integrations.pyg.operands import features_reason, source_of, weight_of
+from onehop.integrations.pyg.conditions import (
+    ClassRecord,
+    features_reason,
+    layer_reason,
+    reduction_of,
+    source_of,
+    weight_of,
+)
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.recognise import Attention, Form
 
 
 def propagate_part(
-    records: dict[type, ClassRecord],
+    record: ClassRecord,
     layer: Any,
     edge_index: LocalEdges,
     args: tuple[Any, ...],
@@ -34,13 +40,9 @@ def propagate_part(
     Raises:
         ArgumentError: The layer, or what it is given, has no path over several processes.
     """
-    kind = type(layer)
-    record = records.get(kind)
-    if record is None or not record.holds(kind):
-        record = records[kind] = ClassRecord(kind)
     graph = edge_index.graph
-    reduce, reason = reduction(layer)
-    reason = layer_reason(layer, record) or reason or context_reason()
+    reduce, reason = reduction_of(layer)
+    reason = context_reason() or record.reason or layer_reason(layer, record.fuses) or reason
     if reason is None and (args or layer.flow != "source_to_target" or kwargs.get("size") is not None):
         reason = "flow='target_to_source', a size, or operands by place"
     if reason is not None:

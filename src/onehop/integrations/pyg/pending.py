@@ -11,11 +11,13 @@ in it if somebody asked, or has PyG compute them and goes on as PyG does. Where 
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from onehop.integrations.pyg.recognise import edge_updates
 from onehop.integrations.rows import stand_in
 
 Function = Callable[..., Any]
@@ -25,42 +27,34 @@ _ASKED_BY = "return_attention_weights"
 # The layer whose forward is running, and whether its caller asked for weights.
 _running: ContextVar[tuple[Any, bool]] = ContextVar("onehop_attention_forward", default=(None, True))
 
-# What PyG's edge_update functions compute, by function object.
-_kinds: dict[Function, str] = {}
 
-
+@dataclass(slots=True, eq=False)
 class Pending:
     """A call of ``edge_updater`` that has not been made.
 
     Attributes:
-        kind: What its ``edge_update`` computes: "gat" or "gatv2".
-        edge_index: What it was called with.
+        kind: The function that its ``edge_update`` computes: "gat" or "gatv2".
+        theirs: PyG's ``edge_updater``.
+        layer: The layer.
+        edge_index: The edges that it was called with.
         operands: Likewise, by name.
         asked: Whether the weights will be returned.
+        weights: [E, H], once they are computed, with the dropout of this call.
     """
 
-    __slots__ = ("_layer", "_theirs", "_weights", "asked", "edge_index", "kind", "operands")
-
-    def __init__(
-        self, kind: str, theirs: Function, layer: Any, edge_index: Any, operands: dict[str, Any], asked: bool
-    ) -> None:
-        self.kind = kind
-        self.asked = asked
-        self.edge_index = edge_index
-        self.operands = operands
-        self._theirs = theirs
-        self._layer = layer
-        self._weights: Tensor | None = None
+    kind: str
+    theirs: Function
+    layer: Any
+    edge_index: Any
+    operands: dict[str, Any]
+    asked: bool
+    weights: Tensor | None = None
 
     def compute(self) -> Tensor:
         """The weights, by PyG; once, since a second time would draw another dropout."""
-        if self._weights is None:
-            self._weights = self._theirs(self._layer, self.edge_index, **self.operands)
-        return self._weights
-
-    def fill(self, weights: Tensor) -> None:
-        """Sets the weights, computed elsewhere: [E, H], with the dropout of this call."""
-        self._weights = weights
+        if self.weights is None:
+            self.weights = self.theirs(self.layer, self.edge_index, **self.operands)
+        return self.weights
 
 
 def settled(operands: dict[str, Any]) -> dict[str, Any]:
@@ -69,13 +63,8 @@ def settled(operands: dict[str, Any]) -> dict[str, Any]:
     return {**operands, "alpha": weights.compute()} if type(weights) is Pending else operands
 
 
-def know(kinds: dict[Function, str]) -> None:
-    """Sets the ``edge_update`` functions whose weights can wait."""
-    _kinds.update(kinds)
-
-
 def unasked(layer: Any) -> bool:
-    """Whether the layer's forward is running, and nobody asked it for weights."""
+    """Return whether the layer's forward is running, and nobody asked it for weights."""
     running, asked = _running.get()
     return running is layer and not asked
 
@@ -105,7 +94,7 @@ def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kw
 
 
 def _with_weights(result: Any) -> Any:
-    """What a ``forward`` returned, the weights no longer pending."""
+    """Puts the weights in the place of the pending ones that a ``forward`` returned."""
     match result:
         case (out, (edge_index, Pending() as pending)):
             return out, (edge_index, pending.compute())
@@ -131,7 +120,7 @@ def _edge_updater(
         return theirs(layer, edge_index, *args, **kwargs)
     running, asked = _running.get()
     if running is layer and not args:
-        kind, state = _kinds.get(type(layer).edge_update), layer.__dict__
+        kind, state = edge_updates().get(type(layer).edge_update), layer.__dict__
         if (
             kind is not None
             # Into an adjacency matrix, PyG writes the weights itself.

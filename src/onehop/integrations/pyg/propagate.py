@@ -1,41 +1,49 @@
 """The fast path: a layer's whole propagation as one aggregation over a cached graph."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from onehop import thresholds
 from onehop.backends import backend_for
-from onehop.distributed.graph import LocalEdges
 from onehop.graph import Graph
 from onehop.graph.lending import original
-from onehop.integrations import memory, reports, tuning
+from onehop.integrations import memory, reports, session, tuning
 from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.attention import prepare
+from onehop.integrations.pyg.attention import prepare as prepare_attention
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
-from onehop.integrations.pyg.eligibility import ClassRecord, layer_reason, reduction
+from onehop.integrations.pyg.conditions import (
+    FITS_CACHE,
+    OTHER_OPERANDS,
+    OUT_OF_RANGE,
+    REDUCTIONS,
+    TOO_SMALL,
+    ClassRecord,
+    difference_reason,
+    edges_of,
+    is_too_small,
+    layer_reason,
+    placement_reason,
+    reduction_of,
+    source_of,
+    weight_of,
+)
 from onehop.integrations.pyg.graphs import graph_of, scales_of
-from onehop.integrations.pyg.operands import difference_reason, edges_of, source_of, weight_of
-from onehop.integrations.pyg.parts import propagate_part
 from onehop.integrations.pyg.pending import settled
-from onehop.integrations.pyg.placement import apart_reason, backend_of, named, reason_against
+from onehop.integrations.pyg.placement import backend_of
+from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.pyg.recognise import Attention, Form
-from onehop.integrations.pyg.rowwise.task import BlockTask, in_blocks_instead
+from onehop.integrations.pyg.rowwise.task import BlockTask, fits_cache, in_blocks_instead
 from onehop.integrations.rows import stand_in
 from onehop.ops.aggregate import reduce_rows
 
 Propagate = Callable[..., Any]
 
-_on = False
-
-
-def switch(on: bool) -> None:
-    """Turns the fast path on or off for wrappers that are still held somewhere, as on single instances."""
-    global _on
-    _on = on
+_SIZE = {"size"}
 
 
 def wrap(theirs: Propagate) -> Propagate:
@@ -63,21 +71,66 @@ def _propagate(
 ) -> Any:
     if torch.compiler.is_compiling():
         return theirs(layer, edge_index, *args, **kwargs)
-    if not _on:
+    kind = type(layer)
+    record = records.get(kind)
+    # PyG's own code runs whatever the context, and costs what it costs without the patch.
+    if (
+        record is not None
+        and TOO_SMALL in record.noted
+        and reports.listener is None
+        and is_too_small(edge_index, kwargs.get(record.first))
+    ):
         return theirs(layer, edge_index, *args, **settled(kwargs))
-    if type(edge_index) is LocalEdges:
-        return propagate_part(records, layer, edge_index, args, kwargs)
-    task: Task | AttentionTask | BlockTask | str = _prepare(records, layer, edge_index, args, kwargs)
+    context = context_reason()
+    # Wrappers may be held somewhere when the patch is gone, as on single instances.
+    if not session.now.pyg:
+        return theirs(layer, edge_index, *args, **settled(kwargs))
+    if record is None or not record.holds(kind):
+        record = records[kind] = ClassRecord(kind)
+    if type(edge_index) is not Tensor:
+        parts = parts_for(edge_index)
+        if parts is not None:
+            return parts.propagate_part(record, layer, edge_index, args, kwargs)
+    elif record.noted and reports.listener is None and _stays_with_pyg(record, layer, edge_index, kwargs):
+        return theirs(layer, edge_index, *args, **settled(kwargs))
+    task: Task | AttentionTask | BlockTask | str
+    task = context or _prepare(record, layer, edge_index, args, kwargs)
     if isinstance(task, str):
         kwargs = settled(kwargs)
-        task = in_blocks_instead(task, records[type(layer)], layer, edge_index, args, kwargs)
+        if context is None:
+            task = in_blocks_instead(task, record, layer, edge_index, args, kwargs)
     if isinstance(task, str):
         reports.refuse(layer, task)
-        return theirs(layer, edge_index, *args, **settled(kwargs))
-    if reports.recording():
-        reports.record(task.described(layer))
-    memory.gained(task.x)
+        if task in (TOO_SMALL, FITS_CACHE, record.block_reason):
+            record.noted.add(task)
+        return theirs(layer, edge_index, *args, **kwargs)
+    begin(task, layer)
     return task.run()
+
+
+def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
+    """Return whether the class or the size keeps the layer from running in blocks, and the log says so."""
+    if record.form is not None and type(layer.__dict__["_modules"].get("aggr_module")) in REDUCTIONS:
+        return False
+    if record.block_reason is not None:
+        return record.block_reason in record.noted
+    return FITS_CACHE in record.noted and fits_cache(edge_index, kwargs)
+
+
+def begin(task: "Task | AttentionTask | BlockTask", layer: Any, order: str | None = None) -> None:
+    """Notes that a task is about to run: for ``explain``, and for the policy of memory.
+
+    Args:
+        task: The task.
+        layer: Whose it is.
+        order: "before" or "after" its linear step, where that is not the layer's own order.
+    """
+    if reports.listener is not None:
+        call = task.described(layer)
+        form = call.form if order is None else f"{call.form}, {order} its linear step"
+        reports.record(replace(call, form=form))
+    if session.now.may_keep_memory and task.x.nbytes >= thresholds.now.policy_bytes:
+        memory.gained(task.x)
 
 
 @dataclass(slots=True)
@@ -99,21 +152,25 @@ class Task:
     reduce: str
     graph: Graph
     x: Tensor
-    weight: Tensor | None
-    scale: Tensor | None
-    subtrahend: Tensor | None
-    backend: str
+    weight: Tensor | None = None
+    scale: Tensor | None = None
+    subtrahend: Tensor | None = None
+    backend: str = ""
 
     def is_constant(self) -> bool:
-        """Whether the result may be kept, for the features need no gradient."""
-        return self.subtrahend is None and reuse.constant(self.x, self._factor, self.graph.num_edges)
+        """Return whether the result may be kept, for the features need no gradient."""
+        # Small graphs, where a call would show, end here.
+        if self.graph.num_edges * self.x.size(-1) < thresholds.now.kept_work or self.subtrahend is not None:
+            return False
+        factor = self.scale if self.weight is None else self.weight
+        return reuse.constant(self.x, factor, self.graph.num_edges)
 
     def run(self) -> Tensor:
         """The aggregated messages: [num_dst, F], or [B, num_dst, F], which the caller may write to."""
         if not self.is_constant():
             return self._compute()
         # Kernels take an address, which makes a lent tensor one of its own.
-        x, factor = original(self.x), self._factor
+        x, factor = original(self.x), self.scale if self.weight is None else self.weight
         kept = reuse.find(x, factor, self.graph, self.reduce)
         if kept is not None:
             return kept
@@ -121,25 +178,15 @@ class Task:
         reuse.keep(x, factor, self.graph, self.reduce, out)
         return out
 
-    @property
-    def _factor(self) -> Tensor | None:
-        return self.scale if self.weight is None else self.weight
-
     def _compute(self) -> Tensor:
-        if self.x.dim() == 3:
+        x, batched = self.x, self.x.dim() == 3
+        if batched:
             # Batches become columns: each edge is read once for all of them.
-            return self._aggregate(self.x.transpose(0, 1)).transpose(0, 1).contiguous()
-        out = self._aggregate(self.x)
-        if self.subtrahend is None:
-            return out
-        # The sum of w * (a - b) over a row is the sum of w * a, less b times the sum of w.
-        return out - self.subtrahend * self._aggregate(self.x.new_ones(self.x.size(0), 1))
-
-    def _aggregate(self, x: Tensor) -> Tensor:
-        if x.dim() == 2 and x.is_cpu and self.backend in ("", "cpu"):
+            x = x.transpose(0, 1)
+        elif session.now.settings.tune == "auto" and x.is_cpu and self.backend in ("", "cpu"):
             backward = x.requires_grad and torch.is_grad_enabled()
             tuning.saw(self.graph, self.reduce, x.size(1), x.dtype, backward)
-        return reduce_rows(
+        out = reduce_rows(
             self.graph,
             x,
             weight=self.weight,
@@ -148,9 +195,24 @@ class Task:
             dst_scale=self.scale,
             backend=self.backend,
         )
+        if batched:
+            return out.transpose(0, 1).contiguous()
+        if self.subtrahend is None:
+            return out
+        # The sum of w * (a - b) over a row is the sum of w * a, less b times the sum of w.
+        of_weights = reduce_rows(
+            self.graph,
+            x.new_ones(x.size(0), 1),
+            weight=self.weight,
+            reduce=self.reduce,
+            src_scale=self.scale,
+            dst_scale=self.scale,
+            backend=self.backend,
+        )
+        return out - self.subtrahend * of_weights
 
     def described(self, layer: Any) -> reports.Call:
-        """What ``explain`` shows."""
+        """The row of ``explain``."""
         backend = backend_for(self.x.device, self.x.dtype, self.backend)
         width = self.x.numel() // max(self.graph.num_src, 1)
         plan = tuning.plan_text(backend, self.graph, self.reduce, width, self.x.dtype, self.x.device)
@@ -164,62 +226,90 @@ class Task:
         return reports.Call(layer, None, form, self.reduce, backend.name, plan)
 
 
+def record_of(layer: Any) -> ClassRecord | None:
+    """Return the record of a layer's class; None where its ``propagate`` is its own, or the patch is off."""
+    records = getattr(type(layer).propagate, "onehop_records", None)
+    if records is None or not session.now.pyg or "propagate" in layer.__dict__:
+        return None
+    kind = type(layer)
+    record: ClassRecord | None = records.get(kind)
+    if record is None or not record.holds(kind):
+        record = records[kind] = ClassRecord(kind)
+    return record
+
+
 def task_of(layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:
     """The task that a layer's ``propagate`` would run, or a sentence why there is none."""
-    if not _on:
-        return "the patch is off"
-    records = getattr(type(layer).propagate, "onehop_records", None)
-    if records is None or "propagate" in layer.__dict__:
+    record = record_of(layer)
+    return "its propagate is its own" if record is None else _prepare(record, layer, edge_index, (), kwargs)
+
+
+def task_over(graph: Graph, layer: Any, x: Tensor, weight: Tensor | None, scale: Tensor | None) -> Task | str:
+    """The task of a layer with one operand and a weight, over a graph that is known; or why there is none.
+
+    Args:
+        graph: The graph.
+        layer: The layer.
+        x: [num_src, F], dense floating-point numbers on the CPU.
+        weight: [E] or None.
+        scale: [N], to multiply sources and destinations by, or None.
+    """
+    record = record_of(layer)
+    if record is None or record.reason is not None or not isinstance(record.form, Form):
         return "its propagate is its own"
-    return _prepare(records, layer, edge_index, (), kwargs)
+    reason = layer_reason(layer, record.fuses)
+    if reason is not None:
+        return reason
+    reduce, reason = reduction_of(layer)
+    if reason is not None:
+        return reason
+    return Task(record.form, reduce, graph, x, weight, scale)
 
 
 def _prepare(
-    records: dict[type, ClassRecord],
-    layer: Any,
-    edge_index: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Task | AttentionTask | str:
     """The task, or the sentence why there is none. O(1), but for an edge_index seen for the first time."""
-    kind = type(layer)
-    record = records.get(kind)
-    if record is None or not record.holds(kind):
-        record = records[kind] = ClassRecord(kind)
-    reason = layer_reason(layer, record)
+    if record.first and is_too_small(edge_index, kwargs.get(record.first)):
+        return TOO_SMALL
+    reason = record.reason or layer_reason(layer, record.fuses)
     if reason is not None:
         return reason
-    reduce, reason = reduction(layer)
-    if reason is not None:
-        return reason
-    reason = context_reason()
+    reduce, reason = reduction_of(layer)
     if reason is not None:
         return reason
     form = record.form
     assert form is not None
-    if args or not _names_fit(form, kwargs):
-        return "propagate gets other operands than the message needs"
+    if args or (kwargs.keys() != record.names and kwargs.keys() - _SIZE != record.names):
+        return OTHER_OPERANDS
     edges = edges_of(layer, edge_index, kwargs.get("size"), record.fuses)
     if isinstance(edges, str):
         return edges
     data, sizes = edges
-    if isinstance(form, Attention):
-        return prepare(form.kind, Propagation(layer, reduce, edge_index, data, sizes, kwargs, named()))
     forwards = layer.flow == "source_to_target"
+    if isinstance(form, Attention):
+        call = Propagation(
+            layer, reduce, edge_index, data, sizes, kwargs, 0 if forwards else 1, session.now.backend
+        )
+        return prepare_attention(form.kind, call)
     x = source_of(layer, kwargs[form.source], sizes, forwards)
     if isinstance(x, str):
         return x
-    weight, reason = weight_of(form, kwargs, data.size(1))
-    if reason is not None:
-        return reason
+    weight = None
+    if form.weight is not None:
+        weight, reason = weight_of(form, kwargs, data.size(1))
+        if reason is not None:
+            return reason
     subtrahend = None
     if form.subtract is not None:
         subtrahend = kwargs[form.subtract]
         reason = difference_reason(layer, subtrahend, x, reduce, sizes, forwards)
         if reason is not None:
             return reason
-    backend = backend_of(layer, x, reduce)
-    reason = apart_reason(data, x, weight, subtrahend) or reason_against(x, backend)
+    backend = session.now.backend if not session.now.machine else backend_of(layer, x, reduce)
+    on_cpu = data.is_cpu and x.is_cpu and (weight is None or weight.is_cpu) and subtrahend is None
+    # Some backend always runs on the CPU.
+    reason = None if on_cpu and not backend else placement_reason(backend, data, x, weight, subtrahend)
     if reason is not None:
         return reason
     receiving = 1 if forwards else 0
@@ -229,26 +319,10 @@ def _prepare(
     num_src = x.size(-2)
     graph = graph_of(data, num_src, num_dst, forwards) if type(num_dst) is int else None
     if graph is None:
-        return "a node number is out of range, or there are too many nodes"
+        return OUT_OF_RANGE
     scale = None
     if weight is not None and reduce in ("sum", "mean"):
         scale = scales_of(weight, data, num_src, graph.num_dst, x.dtype)
         if scale is not None:
             weight = None
     return Task(form, reduce, graph, x, weight, scale, subtrahend, backend)
-
-
-def _names_fit(form: Form | Attention, kwargs: dict[str, Any]) -> bool:
-    expected = 1 + ("size" in kwargs)
-    if isinstance(form, Attention):
-        return len(kwargs) - ("size" in kwargs) == len(form.operands) and all(
-            name in kwargs for name in form.operands
-        )
-    if form.source not in kwargs:
-        return False
-    for name in (form.weight, form.subtract):
-        if name is not None:
-            if name not in kwargs:
-                return False
-            expected += 1
-    return len(kwargs) == expected

@@ -1,9 +1,10 @@
-"""Which message functions onehop knows, and what each computes.
+"""The message functions that onehop knows, and what each computes.
 
 The table is keyed by the function object that a layer's class has as ``message``: a class that inherits one
 of these functions qualifies, a class that overrides it does not.
 """
 
+import functools
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a message function computes for an edge from j to i.
+    """The message of an edge from j to i.
 
     Attributes:
         name: As ``explain`` shows it.
@@ -27,6 +28,16 @@ class Form:
     weight: str | None = None
     weight_required: bool = False
     subtract: str | None = None
+
+    @property
+    def first(self) -> str:
+        """The operand with the sources' features."""
+        return self.source
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The operands of ``propagate``."""
+        return frozenset(name for name in (self.source, self.weight, self.subtract) if name is not None)
 
 
 COPY = Form("source")
@@ -50,6 +61,16 @@ class Attention:
     kind: str
     operands: tuple[str, ...]
     needs: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> str:
+        """An operand with features of the sources, of the width that is aggregated."""
+        return "key" if "key" in self.operands else "x"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The operands of ``propagate``."""
+        return frozenset(self.operands)
 
 
 WEIGHTS_OF_HEADS = Attention("weights", ("x", "alpha"))
@@ -166,11 +187,13 @@ def known_layers() -> tuple[str, ...]:
     return tuple(name for _, name, _ in _TABLE) + IN_BLOCKS
 
 
+@functools.cache
 def message_forms() -> dict[Callable[..., Any], Form | Attention]:
     """The table, by function object."""
     return {_class(module, name).message: form for module, name, form in _TABLE}
 
 
+@functools.cache
 def edge_updates() -> dict[Callable[..., Any], str]:
     """The functions that compute attention weights before ``propagate``, and the kind of each."""
     return {_class(module, name).edge_update: kind for module, name, kind in _EDGE_UPDATES}

@@ -21,19 +21,12 @@ from onehop import config, native, thresholds
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend, read_address
+from onehop.integrations import session
 from onehop.integrations.contexts import saving_is_watched
 
 # One over the share of the cache that features may have, so that their aggregates do not push out the graphs.
 _LARGEST_SHARE = 8
 _AGGREGATES, _MET, _TRAINED = (f"constant features, {what}" for what in ("aggregated", "met", "trained on"))
-
-_on = False
-
-
-def switch(on: bool) -> None:
-    """Turns keeping on or off; what was kept before is found no more."""
-    global _on
-    _on = on
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +66,7 @@ class _Aggregates:
 
 
 def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
-    """Tell if an aggregate of these features, over so many edges, may be kept; never on another device.
+    """Return whether an aggregate of these features over so many edges may be kept; on the CPU alone.
 
     Args:
         x: [N, F].
@@ -81,12 +74,12 @@ def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
         edges: Number of edges.
     """
     return (
-        _on
+        not x.requires_grad
+        and session.now.settings.reuse
         and x.is_cpu  # the fingerprint is taken there
-        and not x.requires_grad
-        and (factor is None or (factor.is_contiguous() and not factor.requires_grad))
         and x.dim() == 2
         and edges * x.size(1) >= thresholds.now.kept_work
+        and (factor is None or (factor.is_contiguous() and not factor.requires_grad))
         and x.nbytes * _LARGEST_SHARE <= config.graph_cache_bytes()
         and x.is_contiguous()
         and not x.is_inference()
@@ -95,7 +88,7 @@ def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
 
 
 def trained_on(x: Tensor) -> bool:
-    """Tell if a backward pass has gone through a layer of these features, as they are."""
+    """Return whether a backward pass has gone through a layer of these features, as they are."""
     return thresholds.now.meetings <= 1 or CACHE.find(x, _TRAINED) is not None
 
 
@@ -137,7 +130,7 @@ def keep(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str, out: Tenso
 
 
 def _met_before(x: Tensor) -> bool:
-    """Tell if these features, as they are, were met before; marks them if not."""
+    """Return whether these features, as they are, were met before; marks them if not."""
     if trained_on(x) or CACHE.find(x, _MET) is not None:
         return True
     CACHE.store(x, _MET, _Mark())

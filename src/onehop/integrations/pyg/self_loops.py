@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from onehop.distributed.graph import LocalEdges
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
-from onehop.integrations.pyg.parts import rewritten_loops
+from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.rows import stand_in
 
 Rewrite = Callable[..., Any]
@@ -42,16 +42,19 @@ def remembering_remove(theirs: Rewrite) -> Rewrite:
 
 
 REMEMBERING = {"add_self_loops": remembering_add, "remove_self_loops": remembering_remove}
-"""What stands in for each function, by its name."""
+"""Makers of the stand-ins, by the name of the function."""
 
 
 def _rewrite(
     theirs: Rewrite, name: str, edge_index: Any, edge_attr: Any, fill_value: Any = None, num_nodes: Any = None
 ) -> Any:
-    if type(edge_index) is LocalEdges:
-        return rewritten_loops(name, edge_index, edge_attr)
     rest = () if name == "remove_self_loops" else (fill_value, num_nodes)
-    if torch.compiler.is_compiling() or not can_remember(edge_index):
+    if torch.compiler.is_compiling():
+        return theirs(edge_index, edge_attr, *rest)
+    if not can_remember(edge_index):
+        parts = None if type(edge_index) is Tensor else parts_for(edge_index)
+        if parts is not None:
+            return parts.rewritten_loops(name, edge_index, edge_attr)
         return theirs(edge_index, edge_attr, *rest)
     attributes = None if edge_attr is None else theirs(edge_index, edge_attr, *rest)[1]
     found = remembered(edge_index, (name, num_nodes))

@@ -4,19 +4,26 @@ Both orders give the same result within rounding. Each of PyG's layers has one o
 forward of such a layer takes the other one where that aggregates fewer columns.
 """
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 from torch_geometric.nn import GCNConv, GraphConv, SAGEConv, SGConv, TAGConv
 
 from onehop.integrations.pyg.associations import gcn, hops, rooted
-from onehop.integrations.pyg.associations.order import switch
 from onehop.integrations.rows import Row
 
-__all__ = ["rows", "switch"]
+__all__ = ["rows"]
 
 
-def rows() -> list[Row]:
-    """The table's rows for the layers' forwards."""
-    makers = {
-        GCNConv: gcn.associating,
+def rows(gcn_norm: Callable[..., Any]) -> list[Row]:
+    """The table's rows for the layers' forwards.
+
+    Args:
+        gcn_norm: The normalisation that stands in for PyG's.
+    """
+    makers: dict[Any, Callable[..., Any]] = {
+        GCNConv: functools.partial(gcn.associating, gcn_norm=gcn_norm),
         SAGEConv: rooted.associating_sage,
         GraphConv: rooted.associating_graph_conv,
         SGConv: hops.associating_sg,

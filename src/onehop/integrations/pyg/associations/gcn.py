@@ -4,32 +4,47 @@
 the same every time and is kept (:mod:`onehop.integrations.pyg.reuse`): the layer then needs no aggregation.
 """
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.nn import GCNConv
+from torch_geometric.nn.conv import gcn_conv
 
+from onehop.graph.identity import CACHE
+from onehop.graph.lending import lend
+from onehop.integrations import session
 from onehop.integrations.pyg import propagate, reuse
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
+from onehop.integrations.pyg.conditions import FLOATS, is_too_small
+from onehop.integrations.pyg.derived import Derived
+from onehop.integrations.pyg.gcn_norm import Unweighted, without_weight
 from onehop.integrations.rows import stand_in
 
 _ROWS_DIM = -2
 
 
-def associating(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """GCNConv's ``forward``, which aggregates first where that pays."""
+def associating(theirs: Callable[..., Any], gcn_norm: Callable[..., Any]) -> Callable[..., Any]:
+    """GCNConv's ``forward``, which aggregates first where that pays.
+
+    Args:
+        theirs: PyG's.
+        gcn_norm: The normalisation with a memory that stands in for PyG's.
+    """
     ours = _forward
 
     def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
-        return ours(theirs, self, x, edge_index, edge_weight)
+        return ours(theirs, gcn_norm, self, x, edge_index, edge_weight)
 
     return stand_in(theirs, forward)
 
 
 def _forward(
     theirs: Callable[..., Any],
+    gcn_norm: Callable[..., Any],
     layer: Any,
     x: Any,
     edge_index: Any,
@@ -37,33 +52,62 @@ def _forward(
 ) -> Any:
     lin = layer._modules.get("lin")
     if (
-        not order.may_choose(lin, x)
+        type(edge_index) is not Tensor
+        or is_too_small(edge_index, x, layer.out_channels)
+        or not order.may_choose(lin, x, edge_index)
         or lin.bias is not None
-        or type(edge_index) is not Tensor
         or layer.node_dim != _ROWS_DIM
         or type(layer).message is not GCNConv.message
     ):
         return theirs(layer, x, edge_index, edge_weight)
-    # Weights that PyG would normalise are new ones at every call.
-    may_keep = (edge_weight is None or not layer.normalize) and reuse.constant(
-        x, edge_weight, edge_index.size(-1)
-    )
-    first = order.aggregating_first_pays(x, lin.weight)
-    if not may_keep and not first:
-        return theirs(layer, x, edge_index, edge_weight)
-    edges, weight = _edges(layer, x, edge_index, edge_weight)
-    task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
+    task = _task(layer, gcn_norm, x, edge_index, edge_weight)
     if not order.linear(task):
         return theirs(layer, x, edge_index, edge_weight)
-    if first or (task.is_constant() and reuse.trained_on(x)):
+    before, after = order.columns(x, lin.weight)
+    # Weights that PyG would normalise are new ones at every call.
+    may_keep = before >= after and (edge_weight is None or not layer.normalize) and task.is_constant()
+    if before < after or (may_keep and reuse.trained_on(x)):
         summed = task.run()
         if order.is_finite(summed):
-            order.told(task, layer, "before")
+            propagate.begin(task, layer, "before")
             return product(summed, lin.weight, layer.bias)
-    order.told(task, layer, None)
-    task.x = product(x, lin.weight, None, reuse.note_training)
+    propagate.begin(task, layer)
+    task.x = product(x, lin.weight, None, reuse.note_training if may_keep else None)
     out = task.run()
     return out if layer.bias is None else out + layer.bias
+
+
+def _task(layer: Any, gcn_norm: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
+    """The task over the normalised edges, or a sentence why there is none."""
+    if (
+        edge_weight is not None
+        or not layer.normalize
+        or layer.cached
+        or layer._cached_edge_index is not None
+        or gcn_conv.gcn_norm is not gcn_norm
+        or not x.is_cpu
+        or not edge_index.is_cpu
+        or edge_index.layout is not torch.strided
+        or x.dtype not in FLOATS
+        or session.now.settings.backend
+    ):
+        edges, weight = _edges(layer, x, edge_index, edge_weight)
+        return propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
+    # Most calls: the graph of the normalised edges is known by the edge_index, and needs no copy of them.
+    key = Unweighted(x.size(0), layer.improved, layer.add_self_loops, layer.flow, x.dtype)
+    known: Derived | None = CACHE.find(edge_index, key)
+    graph = None if known is None or known.graph is None else known.graph()
+    if known is not None and graph is not None:
+        made = known.tensors[1]
+        weight = None if known.scale is not None or made is None else lend(made)
+        return propagate.task_over(graph, layer, x, weight, known.scale)
+    # Few edges too, which gcn_norm does not remember: what is aggregated here is wide.
+    edges, weight = without_weight(gcn_norm.__wrapped__, edge_index, key)
+    task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
+    known = CACHE.find(edge_index, key)
+    if known is not None and order.linear(task):
+        known.graph = weakref.ref(task.graph)
+    return task
 
 
 def _edges(layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ from torch_geometric.nn import SGConv, TAGConv
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
+from onehop.integrations.pyg.conditions import is_too_small
 from onehop.integrations.rows import stand_in
 
 
@@ -52,7 +53,7 @@ def _sg(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
     if not order.is_finite(out):
         return None
     for _ in range(layer.K):
-        order.told(task, layer, "after")
+        propagate.begin(task, layer, "after")
         task.x = out
         out = task.run()
     return out if lin.bias is None else out + lin.bias
@@ -74,16 +75,18 @@ def _tag(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None
     if not order.is_finite(out):
         return None
     for lin in reversed(lins[:-1]):
-        order.told(task, layer, "after")
+        propagate.begin(task, layer, "after")
         task.x = out
         out = product(x, lin.weight, task.run())
     return out if layer.bias is None else out + layer.bias
 
 
 def _pays(lins: list[Any], x: Any, edge_index: Any, edge_weight: Any) -> bool:
-    return (
-        all(order.may_choose(lin, x) for lin in lins)
-        and type(edge_index) is Tensor
-        and order.multiplying_first_pays(x, lins[0].weight)
-        and not order.kept(x, edge_weight, edge_index.size(-1))
-    )
+    if (
+        type(edge_index) is not Tensor
+        or is_too_small(edge_index, x)
+        or not all(order.may_choose(lin, x) for lin in lins)
+    ):
+        return False
+    aggregating, multiplying = order.columns(x, lins[0].weight)
+    return multiplying < aggregating and not order.kept(x, edge_weight, edge_index.size(-1))

@@ -1,4 +1,4 @@
-"""Which order costs less, and whether a layer's linear step may be taken out of its place."""
+"""Choice of the cheaper order, and the conditions of moving a layer's linear step."""
 
 import dataclasses
 import math
@@ -10,70 +10,63 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 
 from onehop.graph.identity import CACHE
-from onehop.graph.lending import original
-from onehop.integrations import memory, reports
+from onehop.graph.lending import is_shared, original
+from onehop.integrations import session
 from onehop.integrations.contexts import autocasts, context_reason, saving_is_watched, wraps
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations.product import product
-from onehop.integrations.pyg.eligibility import MODULE_HOOKS
 from onehop.integrations.pyg.propagate import Task
 
-_on = False
+
+def may_choose(lin: Any, x: Any, *others: Tensor) -> bool:
+    """Return whether a linear step can be done apart from its module unnoticed.
+
+    Args:
+        lin: The module.
+        x: [N, F], its input.
+        *others: What else the layer gets.
+    """
+    return (
+        not torch.compiler.is_compiling()
+        and context_reason() is None
+        and not saving_is_watched()
+        and session.now.settings.associate
+        and is_plain(lin, x, *others)
+    )
 
 
-def switch(on: bool) -> None:
-    """Turns the choice on or off; off, every layer keeps the order that PyG wrote down."""
-    global _on
-    _on = on
+def is_plain(lin: Any, x: Any, *others: Tensor) -> bool:
+    """Return whether a linear step is a product with a weight and no more; the context is not looked at.
 
-
-def may_choose(lin: Any, x: Any) -> bool:
-    """Whether a linear step on these features, [N, F], can be done apart from its module unnoticed."""
-    if (
-        not _on
-        or torch.compiler.is_compiling()
-        or context_reason() is not None
-        or saving_is_watched()
-        or type(x) is not Tensor
-        or x.layout is not torch.strided
-        or x.dim() != 2
-        or type(lin) is not Linear
-    ):
+    Args:
+        lin: The module.
+        x: [N, F], its input.
+        *others: What else the layer gets.
+    """
+    if type(x) is not Tensor or x.layout is not torch.strided or x.dim() != 2 or type(lin) is not Linear:
         return False
-    weight = lin.weight
+    weight, state = lin.weight, lin.__dict__
     return (
         not isinstance(weight, UninitializedParameter)
         and not weight.is_inference()  # whatever it says of itself, it gets no gradient
         and weight.dtype is x.dtype
-        and not wraps(x)
-        and not wraps(weight)
+        and not wraps(x, weight, *others)
         and weight.size(1) == x.size(1)
-        and "forward" not in lin.__dict__
-        and not any(lin.__dict__[name] for name in MODULE_HOOKS)
-        and _computes_plainly(x, weight)
+        and "forward" not in state
+        and not (
+            state["_forward_hooks"]
+            or state["_forward_pre_hooks"]
+            or state["_backward_hooks"]
+            or state["_backward_pre_hooks"]
+        )
+        # Both are on one device that has data, and autocast does not decide on their dtypes.
+        and (weight.is_cpu if x.is_cpu else weight.device == x.device and not x.is_meta)
+        and not autocasts(x)
     )
 
 
-def _computes_plainly(x: Tensor, weight: Tensor) -> bool:
-    """Whether both are on one device that has data, and autocast does not decide on their dtypes."""
-    together = weight.is_cpu if x.is_cpu else weight.device == x.device and not x.is_meta
-    return together and not autocasts(x)
-
-
-def aggregating_first_pays(x: Tensor, weight: Tensor) -> bool:
-    """Whether (A X) W aggregates fewer columns than A (X W), forward and backward."""
-    first, last = _columns(x, weight)
-    return first < last
-
-
-def multiplying_first_pays(x: Tensor, weight: Tensor) -> bool:
-    """Whether A (X W) aggregates fewer columns than (A X) W, forward and backward."""
-    first, last = _columns(x, weight)
-    return last < first
-
-
-def _columns(x: Tensor, weight: Tensor) -> tuple[int, int]:
-    """Columns that are aggregated if A X comes first, and if X W does.
+def columns(x: Tensor, weight: Tensor) -> tuple[int, int]:
+    """Columns that are aggregated, forward and backward, by (A X) W and by A (X W).
 
     The gradient of an aggregation is one too; it is computed where what was aggregated needs a gradient.
     """
@@ -85,7 +78,7 @@ def _columns(x: Tensor, weight: Tensor) -> tuple[int, int]:
 
 
 def kept(x: Tensor, factor: Tensor | None, edges: int) -> bool:
-    """Tell if the aggregate of these features is, or is about to be, kept: then it costs nothing."""
+    """Return whether the aggregate of these features is, or is about to be, kept: then it costs nothing."""
     return reuse.constant(x, factor, edges) and reuse.trained_on(x)
 
 
@@ -97,7 +90,7 @@ def multiplied_first(
 
 
 def linear(task: Any) -> bool:
-    """Tell if a task goes with a linear step in either order.
+    """Return whether a task goes with a linear step in either order.
 
     Weights of a wider dtype do not: in PyG they widen the messages, and a linear step after that raises.
     """
@@ -111,13 +104,13 @@ def linear(task: Any) -> bool:
 
 
 def is_finite(made: Tensor) -> bool:
-    """Tell if all entries of what comes first are finite; sums that overflow count as infinite too.
+    """Return whether all entries of what comes first are finite; sums that overflow count as infinite too.
 
     An infinite or missing feature of a node that sends to nobody is in no aggregate, but in the product; and
     0 times infinity, in a gradient, is NaN. So where anything is not finite, the layer's own order is kept.
     Of a kept aggregate, it is found out once.
     """
-    if original(made) is made:
+    if (made.is_cpu and not is_shared(made)) or original(made) is made:
         return math.isfinite(float(made.detach().sum()))
     known: _Finite | None = CACHE.find(made, "finite")
     if known is None:
@@ -132,15 +125,6 @@ class _Finite:
 
     all: bool
     nbytes: int = 0
-
-
-def told(task: Task, layer: Any, order: str | None) -> None:
-    """Notes what is about to run, for ``explain``, with the order; None if it is the layer's own."""
-    memory.gained(task.x)
-    if reports.recording():
-        call = task.described(layer)
-        form = call.form if order is None else f"{call.form}, {order} its linear step"
-        reports.record(dataclasses.replace(call, form=form))
 
 
 def normalised(

@@ -35,11 +35,14 @@ def product(
     """
     if bias is not None and bias.dtype is not x.dtype:
         return product(x, weight, None, noting) + bias
-    recorded = torch.is_grad_enabled() and weight.requires_grad
-    if not recorded or (noting is None and not _by_blocks(x)):
-        return _product(x, weight, bias)
-    out: Tensor = _Product.apply(x, weight, bias, noting)  # type: ignore[no-untyped-call]
-    return out
+    if (
+        torch.is_grad_enabled()
+        and weight.requires_grad
+        and (noting is not None or (x.size(0) >= thresholds.now.product_rows and _by_blocks(x)))
+    ):
+        out: Tensor = _Product.apply(x, weight, bias, noting)  # type: ignore[no-untyped-call]
+        return out
+    return F.linear(x, weight) if bias is None else torch.addmm(bias, x, weight.t())
 
 
 def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -55,16 +58,17 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
     Returns:
         [N, M].
     """
-    operands = (x, weight, top, top_weight, bias)
-    if any(each is not None and each.dtype is not x.dtype for each in operands):
+    dtype = x.dtype
+    alike = weight.dtype is dtype and top.dtype is dtype and top_weight.dtype is dtype
+    if not alike or (bias is not None and bias.dtype is not dtype):
         extra = product(top, top_weight, None)
         return product(x, weight, bias) + F.pad(extra, (0, 0, 0, x.size(0) - top.size(0)))
-    out: Tensor = _PrefixProduct.apply(*operands)  # type: ignore[no-untyped-call]
+    out: Tensor = _PrefixProduct.apply(x, weight, top, top_weight, bias)  # type: ignore[no-untyped-call]
     return out
 
 
 def _by_blocks(x: Tensor) -> bool:
-    """Tell if the gradient to the weight is summed over blocks of rows."""
+    """Return whether the gradient to the weight is summed over blocks of rows."""
     bounds = thresholds.now
     return (
         x.is_cpu

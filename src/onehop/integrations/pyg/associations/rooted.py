@@ -18,6 +18,7 @@ from onehop.graph import Graph
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import prefix_product, product
+from onehop.integrations.pyg.conditions import is_too_small
 from onehop.integrations.rows import stand_in
 
 # With more of the rows to multiply, there is little to save.
@@ -67,6 +68,8 @@ def _both(
 
     None where the layer's linear step has to stay in its module.
     """
+    if is_too_small(edge_index, x):
+        return None
     ends = (x, x) if type(x) is Tensor else x
     lin = layer._modules.get(name)
     if (
@@ -80,20 +83,19 @@ def _both(
     if not order.linear(task):
         return None
     multiplied = None
-    if order.multiplying_first_pays(ends[0], lin.weight) and not order.kept(
-        ends[0], factor, edge_index.size(-1)
-    ):
+    aggregating, multiplying = order.columns(ends[0], lin.weight)
+    if multiplying < aggregating and not order.kept(ends[0], factor, edge_index.size(-1)):
         made = order.multiplied_first(ends[0], lin.weight, None, factor, edge_index.size(-1))
         multiplied = made if order.is_finite(made) else None
     if multiplied is None:
-        order.told(task, layer, None)
+        propagate.begin(task, layer)
         summed, own = task.run(), ends[1]
         if _joins(root, own, summed):
             # One step for both products: the second is added to the first where that lies.
             rows = _rows_before_leaves(task.graph)
             return prefix_product(own, root.weight, summed[:rows], lin.weight, lin.bias)
         return _plus_root(product(summed, lin.weight, lin.bias), own, root)
-    order.told(task, layer, "after")
+    propagate.begin(task, layer, "after")
     task.x = multiplied
     out: Tensor = task.run()
     return _plus_root(out if lin.bias is None else out + lin.bias, ends[1], root)
@@ -108,10 +110,10 @@ def _rows_before_leaves(graph: Graph) -> int | None:
 
 
 def _joins(root: Any, own: Any, out: Tensor) -> bool:
-    """Whether the product with the own features can be made here, and added to rows such as these."""
+    """Return whether the product with the own features can be made here, and added to rows such as these."""
     return (
         root is not None
-        and order.may_choose(root, own)
+        and order.is_plain(root, own)
         and root.bias is None
         and own.dtype is out.dtype
         and len(own) == len(out)

@@ -82,7 +82,7 @@ def _global_max_pool(x, batch, size=None):  # type: ignore[no-untyped-def]
 
 
 def pooled(name: str, x: Any, batch: Any, size: Any) -> Tensor:
-    """Returns what PyG's function of this name does.
+    """Return what PyG's function of this name does.
 
     Raises:
         ArgumentError: The rows are a part of a divided graph.

@@ -164,7 +164,7 @@ def _whole_sequence(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 def _refuse_nodes(layer: Any, query: Tensor) -> None:
     rows = query.size(1 if query.dim() == 3 and layer.batch_first else 0)
-    # Other sequences are nobody's business here.
+    # Other sequences are left alone.
     if part_with(rows) is not None:
         _refuse(type(layer).__name__, rows)
 

@@ -1,4 +1,4 @@
-"""How messages are reduced: PyG's aggregation modules, on the rows of a block's graph.
+"""Reduction of messages: PyG's aggregation modules, on the rows of a block's graph.
 
 A block holds whole destination rows, so what a module makes of each is what it makes of it among all others.
 The formulas are those of PyG's modules, on onehop's reductions.
@@ -13,17 +13,16 @@ from torch import Tensor
 from torch_geometric.nn import aggr
 
 from onehop.graph import Graph
-from onehop.integrations.pyg.eligibility import REDUCTIONS
+from onehop.integrations.pyg.conditions import LEFT_TO_PYG, REDUCTIONS
 from onehop.ops.aggregate import aggregate
 
-_LEFT_TO_PYG = "PyG is left to report what does not fit"
 _SCALERS = {"identity", "amplification", "attenuation", "linear", "inverse_linear"}
 # Ways to combine several aggregations that treat each row on its own.
 _DENSE = ("cat", "sum", "mean", "max", "min", "logsumexp", "std", "var", "proj")
 
 
 def aggregator_reason(module: Any) -> str | None:
-    """Why messages cannot be reduced row by row as this module does; None if they can."""
+    """Return why messages cannot be reduced row by row as this module does; None if they can."""
     kind = type(module)
     if kind not in _ROWS:
         return f"its aggregation is {kind.__name__}, which onehop does not know"
@@ -35,7 +34,7 @@ def aggregator_reason(module: Any) -> str | None:
             return f"its aggregations are combined in the mode {module.mode}"
         return next(filter(None, map(aggregator_reason, module.aggrs)), None)
     if kind is aggr.DegreeScalerAggregation:
-        return _LEFT_TO_PYG if set(module.scaler) - _SCALERS else aggregator_reason(module.aggr)
+        return LEFT_TO_PYG if set(module.scaler) - _SCALERS else aggregator_reason(module.aggr)
     return None
 
 
@@ -46,7 +45,7 @@ def linear_reduction(module: Any) -> str | None:
 
 
 def name_of(module: Any) -> str:
-    """How ``explain`` shows it."""
+    """The name that ``explain`` shows."""
     kind = type(module)
     if kind is aggr.MultiAggregation:
         return f"[{', '.join(map(name_of, module.aggrs))}]"
@@ -72,7 +71,7 @@ class Rows:
         self._turned: Graph | None = None
 
     def reduce(self, module: Any, semi: bool | None = None) -> Tensor:
-        """What an aggregation module makes of the messages: [rows, ...]."""
+        """Reduces the messages as an aggregation module does: [rows, ...]."""
         return _ROWS[type(module)](self, module, semi)
 
     def reduced(self, reduce: str, messages: Tensor | None = None) -> Tensor:

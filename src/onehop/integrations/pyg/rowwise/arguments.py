@@ -1,4 +1,4 @@
-"""What a message is called with: which arguments are rows of nodes, which have a row for every edge."""
+"""Arguments of a message: rows of nodes, rows of edges, and others."""
 
 import enum
 import inspect
@@ -11,16 +11,15 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from onehop.integrations.contexts import WRAPPED, wraps
-from onehop.integrations.pyg.operands import fits
+from onehop.integrations.pyg.conditions import LEFT_TO_PYG, fits
 
-_LEFT_TO_PYG = "PyG is left to report what does not fit"
 _EDGE_NUMBERS = ("index", "edge_index_i", "edge_index_j")
 _SIZES = ("size_i", "size_j", "dim_size")
 _UNKNOWN = ("edge_index", "adj_t", "ptr", "size")
 
 
 class Kind(enum.Enum):
-    """Where an edge's row of an argument comes from."""
+    """The origin of an edge's row of an argument."""
 
     SOURCE = enum.auto()
     """From the node that sends."""
@@ -101,7 +100,7 @@ def arguments_of(
         else:
             value = kwargs.get(name, parameter.default)
             if value is parameter.empty:
-                return _LEFT_TO_PYG
+                return LEFT_TO_PYG
             reason = _take(name, value, edges, found)
             if reason is not None:
                 return reason
@@ -121,7 +120,7 @@ def _lift(layer: Any, name: str, operand: Any, found: Arguments) -> str | None:
     side = 0 if sends is forwards else 1
     if isinstance(operand, tuple | list):
         if len(operand) != 2:
-            return _LEFT_TO_PYG
+            return LEFT_TO_PYG
         if not forwards and operand[0] is not operand[1]:
             return "bipartite features meet flow='target_to_source'"
         for dim, tensor in enumerate(operand):
@@ -148,10 +147,10 @@ def _misfit(layer: Any, tensor: Tensor, side: int, found: Arguments) -> str | No
         return reason
     dim = layer.node_dim
     if tensor.dim() == 0 or not -tensor.dim() <= dim < tensor.dim():
-        return _LEFT_TO_PYG
+        return LEFT_TO_PYG
     if dim % tensor.dim() != 0:
         return "node_dim is not the first dimension of its operands"
-    return None if fits(found.sizes, side, tensor.size(0)) else _LEFT_TO_PYG
+    return None if fits(found.sizes, side, tensor.size(0)) else LEFT_TO_PYG
 
 
 def _take(name: str, value: Any, edges: int, found: Arguments) -> str | None:

@@ -29,7 +29,7 @@ class Block:
 
     @property
     def whole(self) -> bool:
-        """Whether it has all edges of its rows."""
+        """Return whether it has all edges of its rows."""
         return self.share == 1.0
 
 

@@ -1,4 +1,4 @@
-"""Where the edges are in a tensor, and how torch's operations carry them: the rules of a row-wise message.
+"""Rules of a row-wise message: the dimension of the edges in a tensor, and how torch's operations carry it.
 
 An operation is row-wise if row e of its result comes from row e of its operands alone. A rule takes the
 arguments of one of ATen's operations, and where the edges are in its operands, and says where they are in its
@@ -23,7 +23,7 @@ class Mixes(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the edges are in a tensor.
+    """The dimension of the edges in a tensor.
 
     Attributes:
         dim: The dimension, counted from the front.
@@ -120,7 +120,7 @@ def _view(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place
 
 
 def _find(shape: list[int], before: int, edges: int) -> Place:
-    """Where the edges are in ``shape`` if there are ``before`` entries before them."""
+    """Finds the edges in ``shape`` if there are ``before`` entries before them."""
     product = 1
     for dim, size in enumerate(shape):
         if product == before and size != 1:

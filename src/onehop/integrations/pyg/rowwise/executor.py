@@ -237,7 +237,7 @@ def _accumulator(dtype: torch.dtype) -> torch.dtype:
 def _recompute(
     run: Run, block: Block, operands: list[Tensor], needs: tuple[bool, ...], grad: Tensor
 ) -> tuple[Tensor, list[tuple[Argument, Tensor]], Tensor]:
-    """What to differentiate in a block, with respect to what, and the gradient to begin with."""
+    """Outputs and inputs of a block's differentiation, and the gradient to begin with."""
     here = grad[slice(*block.rows)]
     if run.linear is None:
         out, leaves = run.block(block, operands, needs)

@@ -7,10 +7,6 @@ else. What a message stores on the layer goes to the copy, where it is noticed.
 
 from typing import Any
 
-import torch
-
-from onehop.integrations.pyg.eligibility import MODULE_HOOKS, global_hooks
-
 _Contents = list[Any] | dict[Any, Any] | set[Any]
 
 
@@ -67,23 +63,6 @@ class Snapshot:
             name = _difference(vars(original), vars(copied))
             found = name if name is not None else found
         return found
-
-
-def module_reason(layer: Any) -> str | None:
-    """Why the modules in a layer keep it from running in blocks; None if they do not."""
-    for module in layer.modules():
-        if module is layer:
-            continue
-        if isinstance(module, torch.jit.ScriptModule) or type(module).__module__.startswith("torch._dynamo"):
-            return "a module in it is compiled"
-        state = module.__dict__
-        if any(state[name] for name in MODULE_HOOKS):
-            return "hooks are registered on a module in it"
-        if "forward" in state:
-            return "the forward of a module in it is overridden"
-    if global_hooks():
-        return "global module hooks are registered"
-    return None
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> str | None:

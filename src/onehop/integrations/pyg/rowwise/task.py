@@ -10,15 +10,23 @@ from torch_geometric.nn import MessagePassing
 
 from onehop import thresholds
 from onehop.integrations import reports
-from onehop.integrations.contexts import context_reason
-from onehop.integrations.pyg.eligibility import REDUCTIONS, ClassRecord, state_reason
+from onehop.integrations.pyg.conditions import (
+    FITS_CACHE,
+    FLOATS,
+    LEFT_TO_PYG,
+    OUT_OF_RANGE,
+    REDUCTIONS,
+    ClassRecord,
+    edges_of,
+    layer_reason,
+    module_reason,
+)
 from onehop.integrations.pyg.graphs import graph_of
-from onehop.integrations.pyg.operands import FLOATS, edges_of
 from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of
 from onehop.integrations.pyg.rowwise.arguments import Argument, Arguments, Kind, arguments_of, with_sizes
 from onehop.integrations.pyg.rowwise.blocks import blocks_of
 from onehop.integrations.pyg.rowwise.executor import Run
-from onehop.integrations.pyg.rowwise.snapshot import Snapshot, module_reason
+from onehop.integrations.pyg.rowwise.snapshot import Snapshot
 from onehop.integrations.pyg.rowwise.tracing import Permission, Refused, few_edges, trace
 
 _SIZES = ("size_i", "size_j", "dim_size")
@@ -48,11 +56,11 @@ class BlockTask:
         return max(self.operands, key=lambda tensor: tensor.nbytes)
 
     def run(self) -> Any:
-        """What ``propagate`` returns."""
+        """Return the result of ``propagate``."""
         return self.layer.update(self.blocks(self.operands, self.parameters), **self.update)
 
     def described(self, layer: Any) -> reports.Call:
-        """What ``explain`` shows."""
+        """The row of ``explain``."""
         blocks = self.blocks.blocks
         plan = f"{len(blocks.each)} of about {blocks.block_edges} edges each"
         return reports.Call(layer, None, "its message in blocks", name_of(layer.aggr_module), "cpu", plan)
@@ -83,14 +91,33 @@ def in_blocks_instead(
         return refusal
     reason = (
         record.block_reason
-        or state_reason(layer, record)
+        or layer_reason(layer, record.fuses)
         or aggregator_reason(layer.aggr_module)
         or module_reason(layer)
-        or context_reason()
     )
     if reason is not None:
         return reason
     return _prepare(layer, record.fuses, edge_index, args, kwargs)
+
+
+def fits_cache(edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
+    """Return whether a propagation is too small for blocks, whatever its message: all operands count.
+
+    Args:
+        edge_index: What ``propagate`` was called with, and
+        kwargs: what else.
+    """
+    if edge_index.layout is not torch.strided or edge_index.dim() != 2:
+        return False
+    edges, bound = edge_index.size(1), thresholds.now.cached_bytes
+    for operand in kwargs.values():
+        # A loop and plain types, for this is all that a layer of a small graph pays.
+        for each in operand if type(operand) is tuple or type(operand) is list else (operand,):
+            if not isinstance(each, Tensor) or not each.dim():
+                continue
+            if edges * (each.nbytes // (each.size(0) or 1)) >= bound:
+                return False
+    return bound > 0
 
 
 def _prepare(
@@ -113,15 +140,15 @@ def _prepare(
     forwards = layer.flow == "source_to_target"
     counts = _counts(sizes, forwards)
     if counts is None:
-        return "PyG is left to report what does not fit"
+        return LEFT_TO_PYG
     update = _update_arguments(layer, kwargs, counts)
     if isinstance(update, str):
         return update
     if data.size(1) * _row_bytes(arguments) < thresholds.now.cached_bytes:
-        return "its edges times their width fit in the cache, where PyG's own code is as fast"
+        return FITS_CACHE
     graph = graph_of(data, *counts, forwards)
     if graph is None:
-        return "a node number is out of range, or there are too many nodes"
+        return OUT_OF_RANGE
     snapshot = Snapshot(layer)
     each = with_sizes(arguments, *counts)
     permission = _permission(layer, message, snapshot, each, arguments.operands, data, forwards)
@@ -136,7 +163,7 @@ def _prepare(
 
 
 def _counts(sizes: list[int | None], forwards: bool) -> tuple[int, int] | None:
-    """How many nodes send, and how many receive."""
+    """Counts the nodes that send and those that receive."""
     j, i = (0, 1) if forwards else (1, 0)
     num_src = sizes[j] if sizes[j] is not None else sizes[i]
     num_dst = sizes[i] if sizes[i] is not None else sizes[j]
@@ -151,7 +178,7 @@ def _row_bytes(arguments: Arguments) -> int:
 
 
 def _update_arguments(layer: Any, kwargs: dict[str, Any], counts: tuple[int, int]) -> dict[str, Any] | str:
-    """What PyG would collect for ``update``, besides its first argument."""
+    """Collects the arguments of ``update``, besides its first, as PyG does."""
     update = type(layer).update
     if update is MessagePassing.update:
         return {}
@@ -176,7 +203,7 @@ def _permission(
     data: Tensor,
     forwards: bool,
 ) -> Permission | str:
-    """Whether the message may run in blocks, or why not."""
+    """Traces the message, and returns that it may run in blocks, or why not."""
     whole = {a.at for a in each if a.kind is Kind.WHOLE}
     sizes = {size for at, t in enumerate(operands) for size in t.shape[0 if at in whole else 1 :]}
     sizes |= {size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape}
@@ -208,7 +235,7 @@ def _permission(
 
 
 def _block_edges(row_bytes: int) -> int:
-    """How many edges a block has where an edge's largest row has so many bytes."""
+    """Number of edges of a block where an edge's largest row has so many bytes."""
     bounds = thresholds.now
     return max(bounds.block_bytes // max(row_bytes, 1), bounds.block_edges)
 

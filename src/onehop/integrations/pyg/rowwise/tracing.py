@@ -1,4 +1,4 @@
-"""Whether a message treats each edge on its own, found out by running it on a few edges and watching.
+"""Test of whether a message treats each edge on its own, by running it on a few edges and watching.
 
 The message runs twice, on two numbers of edges that no other size can be taken for, while every operation of
 torch that it leads to is looked at: :mod:`edge_dims` says where the edges are in its result, or that it mixes
@@ -39,7 +39,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What watching a message that treats each edge on its own has shown.
+    """Facts that a trace of a message has shown.
 
     Attributes:
         parameters: Tensors that require a gradient and that the message uses besides its operands.

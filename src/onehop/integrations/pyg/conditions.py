@@ -1,0 +1,396 @@
+"""Conditions under which a layer of PyG runs PyG's own code, each with the sentence that says so, in order.
+
+A layer aggregates in one step (the first tier) unless one of these holds, from the top of the page down:
+
+1. the context of the call (:func:`onehop.integrations.contexts.context_reason`);
+2. the size of its graph: :func:`is_too_small`;
+3. its class: :func:`class_reason`, decided once for a class, until somebody replaces a function of it;
+4. the layer as it is set up now: :func:`layer_reason`;
+5. its aggregation: :func:`reduction_of`;
+6. what ``propagate`` gets: its edges, features, weight, and where they are.
+
+Layers whose message or aggregation alone is in the way run in blocks (the second tier) unless one of
+:func:`block_class_reason`, :func:`layer_reason` and :func:`module_reason` holds, or what the trace of the
+message says (:mod:`onehop.integrations.pyg.rowwise`). Attention asks 1 to 5, and then for its operands
+(:mod:`onehop.integrations.pyg.attention`).
+
+Nothing here reads the data. Whatever PyG would complain about is refused without a word of our own, so that
+PyG's error appears.
+"""
+
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn.modules import module as torch_module
+from torch_geometric import EdgeIndex
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
+from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
+
+from onehop import thresholds
+from onehop.backends import refusal
+from onehop.integrations import session
+from onehop.integrations.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
+from onehop.integrations.pyg.recognise import Attention, Form, message_forms
+
+LEFT_TO_PYG = "PyG is left to report what does not fit"
+OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
+OTHER_OPERANDS = "propagate gets other operands than the message needs"
+TOO_SMALL = "its graph has so few edges that PyG's own code is as fast"
+FITS_CACHE = "its edges times their width fit in the cache, where PyG's own code is as fast"
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+# The reduction that an aggregation module computes, by its exact class.
+REDUCTIONS: dict[type, str] = {
+    SumAggregation: "sum",
+    MeanAggregation: "mean",
+    MaxAggregation: "max",
+    MinAggregation: "min",
+}
+
+# Functions that PyG calls on the way and that must be its own.
+_OURS_ASSUMES = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
+_functions = attrgetter("message", *_OURS_ASSUMES)
+_INSTANCE_OVERRIDES = ("message", *_OURS_ASSUMES, "collect", "get_attention")
+_HOOKS = (
+    "_propagate_forward_pre_hooks",
+    "_propagate_forward_hooks",
+    "_message_forward_pre_hooks",
+    "_message_forward_hooks",
+    "_aggregate_forward_pre_hooks",
+    "_aggregate_forward_hooks",
+    "_message_and_aggregate_forward_pre_hooks",
+    "_message_and_aggregate_forward_hooks",
+)
+MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_global_hooks = attrgetter(
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
+
+
+# The class
+
+
+class ClassRecord:
+    """Facts about a class of layers.
+
+    Attributes:
+        form: What its messages are; None if the first tier does not know them.
+        reason: Why the first tier does not.
+        block_reason: Why its messages cannot run in blocks; None if the class is not in the way.
+        fuses: Whether the class has a fused path of PyG's own.
+        first: The operand of ``propagate`` with the sources' features; empty without a form.
+        names: The operands that ``propagate`` gets in the first tier, but for ``size``.
+        noted: The refusals of layers of the class that were noted: they are not noted again.
+    """
+
+    __slots__ = (
+        "_functions",
+        "_get_attention",
+        "_layers",
+        "block_reason",
+        "first",
+        "form",
+        "fuses",
+        "names",
+        "noted",
+        "reason",
+    )
+
+    def __init__(self, kind: Any) -> None:
+        self._functions = _functions(kind)
+        self._get_attention = getattr(kind, "get_attention", None)
+        self._layers = session.now.layers
+        self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
+        found = class_reason(kind)
+        self.form: Form | Attention | None = None if isinstance(found, str) else found
+        self.reason = found if isinstance(found, str) else None
+        self.names = frozenset() if self.form is None else self.form.names
+        self.first = "" if self.form is None else self.form.first
+        self.block_reason = block_class_reason(kind)
+        self.noted: set[str] = set()
+
+    def holds(self, kind: Any) -> bool:
+        """Return whether the functions of the class and the selection of the patch are those looked at."""
+        return (
+            self._layers is session.now.layers
+            and self._functions == _functions(kind)
+            and self._get_attention is getattr(kind, "get_attention", None)
+        )
+
+
+def class_reason(kind: Any) -> Form | Attention | str:
+    """Return the form of the messages of a class; or why it has no fast path."""
+    if _is_left_out(kind):
+        return _LEFT_OUT
+    form = message_forms().get(kind.message)
+    if form is None:
+        return "its message function is its own, and onehop knows only those of PyG"
+    for name in _OURS_ASSUMES:
+        if getattr(kind, name) is not getattr(MessagePassing, name):
+            return f"its class overrides {name}"
+    if isinstance(form, Attention):
+        owner = next(base for base in kind.__mro__ if vars(base).get("message") is kind.message)
+        for name in form.needs:
+            if getattr(kind, name) is not getattr(owner, name):
+                return f"its class overrides {name}"
+    return form
+
+
+def block_class_reason(kind: Any) -> str | None:
+    """Return why the messages of a class cannot run in blocks; None if the class is not in the way."""
+    if _is_left_out(kind):
+        return _LEFT_OUT
+    for name in _OURS_ASSUMES:
+        # An update of its own runs as it is, on the reduced messages.
+        if name != "update" and getattr(kind, name) is not getattr(MessagePassing, name):
+            return f"its class overrides {name}"
+    return None
+
+
+_LEFT_OUT = "patch(only=...) leaves its class out"
+
+
+def _is_left_out(kind: Any) -> bool:
+    layers = session.now.layers
+    return layers is not None and layers.isdisjoint(base.__name__ for base in kind.__mro__)
+
+
+# The layer as it is now
+
+
+def layer_reason(layer: Any, fuses: bool) -> str | None:
+    """Return why this layer, as it is set up now, has no fast path, whatever its class; None if it has."""
+    state = layer.__dict__
+    if state.get("_explain"):
+        return "an explainer is at work on it"
+    if state.get("_decomposed_layers", 1) != 1:
+        return "decomposed_layers is not 1"
+    if not state.keys().isdisjoint(_INSTANCE_OVERRIDES):
+        return f"this instance overrides {next(name for name in _INSTANCE_OVERRIDES if name in state)}"
+    for name in _HOOKS:
+        if state.get(name):
+            return "message passing hooks are registered on it"
+    if fuses and not state["fuse"] and isinstance(state["aggr"], str) and state["aggr"] in FUSE_AGGRS:
+        return "its fuse switch is off"
+    return None
+
+
+def reduction_of(layer: Any) -> tuple[str, str | None]:
+    """The reduction of the layer's aggregation module; or, in the second place, why it has no fast path."""
+    module = layer.__dict__["_modules"].get("aggr_module")
+    reduce = REDUCTIONS.get(type(module))
+    if reduce is None:
+        return "", f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
+    state = module.__dict__
+    for name in MODULE_HOOKS:
+        if state[name]:
+            return "", "hooks are registered on its aggregation module"
+    if "forward" in state or "reduce" in state:
+        return "", "its aggregation module is overridden"
+    if any(_global_hooks(torch_module)):
+        return "", "global module hooks are registered"
+    return reduce, None
+
+
+def module_reason(layer: Any) -> str | None:
+    """Return why the modules in a layer keep it from running in blocks; None if they do not."""
+    for module in layer.modules():
+        if module is layer:
+            continue
+        if isinstance(module, torch.jit.ScriptModule) or type(module).__module__.startswith("torch._dynamo"):
+            return "a module in it is compiled"
+        state = module.__dict__
+        for name in MODULE_HOOKS:
+            if state[name]:
+                return "hooks are registered on a module in it"
+        if "forward" in state:
+            return "the forward of a module in it is overridden"
+    return "global module hooks are registered" if has_global_hooks() else None
+
+
+def has_global_hooks() -> bool:
+    """Return whether torch has hooks for every module."""
+    return any(_global_hooks(torch_module))
+
+
+# The operands of one call
+
+
+def is_too_small(edge_index: Any, operand: Any, columns: int | None = None) -> bool:
+    """Return whether a graph is so small that to make and recognise it takes longer than PyG's own code.
+
+    The sizes alone decide. A graph that is met again would pay, but whether it was met before is changed by
+    every forward pass: the second pass would give other bits than the first, and activation checkpointing
+    would save other tensors the second time.
+
+    Args:
+        edge_index: [2, E].
+        operand: The features that are gathered, or a pair of which the first are.
+        columns: How many columns are aggregated, where they may be fewer than those of the features; None
+            means those of the features.
+    """
+    bounds = thresholds.now
+    if type(edge_index) is not Tensor or edge_index.dim() != 2:
+        return False
+    edges = edge_index.size(1)
+    # Who asks for a machine or a backend wants every aggregation there.
+    if edges >= bounds.few_edges or session.now.settings.backend or edge_index.layout is not torch.strided:
+        return False
+    pair = type(operand) is tuple or type(operand) is list
+    x = operand[0] if pair and operand else operand
+    if not isinstance(x, Tensor) or x.dim() < 2:
+        return False
+    width = x.numel() // (x.size(0) or 1)
+    return edges * (width if columns is None else min(width, columns)) < bounds.few_work
+
+
+def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tensor, list[int | None]] | str:
+    """The [2, E] tensor of the edges and the sizes that the caller gave; or why they have no fast path."""
+    if type(edge_index) is Tensor:
+        data = edge_index
+        if data.layout is not torch.strided:
+            return "edge_index is a sparse matrix, for which PyG has its own code"
+        if is_wrapped(data) or (in_older_vmap() and wraps(data)):
+            return WRAPPED
+        sizes: list[int | None]
+        if size is None:
+            sizes = [None, None]
+        elif isinstance(size, tuple | list) and len(size) == 2:
+            sizes = list(size)
+        else:
+            return LEFT_TO_PYG
+    elif type(edge_index) is EdgeIndex:
+        if fuses and layer.SUPPORTS_FUSED_EDGE_INDEX and edge_index.is_sorted_by_col:
+            return "edge_index is an EdgeIndex, for which this layer has its own code"
+        # What is written to an EdgeIndex does not raise the version of the tensor inside.
+        data = edge_index.as_tensor() if edge_index._version == 0 else edge_index.as_tensor().clone()
+        sizes = [edge_index.num_rows, edge_index.num_cols]
+    else:
+        return f"edge_index is of type {type(edge_index).__name__}"
+    if (
+        (data.dtype is not torch.int64 and data.dtype is not torch.int32)
+        or data.dim() != 2
+        or data.size(0) != 2
+    ):
+        return LEFT_TO_PYG
+    return data, sizes
+
+
+def source_of(layer: Any, operand: Any, sizes: list[int | None], forwards: bool) -> Tensor | str:
+    """The features that are gathered; or why they have no fast path. Notes numbers of rows as PyG does."""
+    dim = layer.node_dim
+    if isinstance(operand, tuple | list):
+        if len(operand) != 2:
+            return LEFT_TO_PYG
+        source, target = operand
+        if not forwards and target is not source:
+            return "bipartite features meet flow='target_to_source'"
+        reason = features_reason(source, dim)
+        if reason is not None:
+            return reason
+        if not fits(sizes, 0, source.size(dim)):
+            return LEFT_TO_PYG
+        if target is not None:
+            if not isinstance(target, Tensor) or target.dim() < 2:
+                return "the destinations' features are no matrix"
+            if not fits(sizes, 1, target.size(dim)):
+                return LEFT_TO_PYG
+        return source  # type: ignore[no-any-return]
+    reason = features_reason(operand, dim)
+    if reason is not None:
+        return reason
+    if not fits(sizes, 0 if forwards else 1, operand.size(dim)):
+        return LEFT_TO_PYG
+    return operand  # type: ignore[no-any-return]
+
+
+def features_reason(x: Any, node_dim: int) -> str | None:
+    """Return why such features have no fast path on any device; None if they have."""
+    if type(x) is not Tensor and type(x) is not Parameter:
+        return f"the features are of type {type(x).__name__}"
+    if x.dtype not in FLOATS:
+        return "the features are not floating-point numbers of 16, 32 or 64 bits"
+    if x.layout is not torch.strided:
+        return "the features are sparse"
+    if is_wrapped(x) or (in_older_vmap() and wraps(x)):
+        return WRAPPED
+    dims = x.dim()
+    if not (dims == 2 and node_dim in (-2, 0)) and not (dims == 3 and node_dim == -2):
+        return "node_dim is not the first of two dimensions, nor the middle one of three"
+    return None
+
+
+def weight_of(form: Form, kwargs: dict[str, Any], edges: int) -> tuple[Tensor | None, str | None]:
+    """The weight, one number an edge, or None; in the second place, why it has no fast path."""
+    weight = kwargs[form.weight] if form.weight is not None else None
+    if weight is None:
+        return None, "PyG is left to report the missing weight" if form.weight_required else None
+    if type(weight) is not Tensor and type(weight) is not Parameter:
+        return None, f"the edge weight is of type {type(weight).__name__}"
+    if weight.dtype not in FLOATS or weight.layout is not torch.strided:
+        return None, "the edge weight is not a dense floating-point tensor"
+    if wraps(weight):
+        return None, WRAPPED
+    if weight.dim() == 2 and weight.size(1) == 1:
+        weight = weight.squeeze(1)
+    if weight.dim() != 1 or weight.size(0) != edges:
+        return None, "the edge weight is not one number an edge"
+    return weight, None
+
+
+def difference_reason(
+    layer: Any,
+    subtrahend: Any,
+    source: Tensor,
+    reduce: str,
+    sizes: list[int | None],
+    forwards: bool,
+) -> str | None:
+    """Return why a message that subtracts the destinations' features has no fast path; None if it has."""
+    reason = features_reason(subtrahend, layer.node_dim)
+    if reason is not None:
+        return reason
+    if not fits(sizes, 1 if forwards else 0, subtrahend.size(layer.node_dim)):
+        return LEFT_TO_PYG
+    if source.dim() != 2 or subtrahend.shape[1:] != source.shape[1:] or subtrahend.dtype is not source.dtype:
+        return "source and destination features differ in width or dtype, or have three dimensions"
+    if reduce not in ("sum", "mean"):
+        return "differences are reduced by sum and mean alone"
+    return None
+
+
+def placement_reason(backend: str, edges: Tensor, x: Tensor, *others: Tensor | None) -> str | None:
+    """Return why nobody runs on operands where these are; None if the backend, or with no name any, does."""
+    on_cpu = edges.is_cpu  # which is faster to ask than the device
+    for each in (x, *others):
+        if each is not None and (each.is_cpu is not on_cpu or not (on_cpu or each.device == edges.device)):
+            return (
+                f"edge_index is on {edges.device} and an operand on {each.device}; "
+                f"PyG is left to report what does not fit"
+            )
+    return backend_reason(x, backend)
+
+
+def backend_reason(x: Tensor, backend: str) -> str | None:
+    """Return why nobody runs on features such as these; None if the backend of that name, or any, does."""
+    if x.is_cpu and not backend:
+        return None  # every dtype that has a fast path has one there
+    reason = refusal(backend, x.device, x.dtype)
+    return None if reason is None else f"features of {x.dtype} on {x.device} have no backend: {reason}"
+
+
+def fits(sizes: list[int | None], dim: int, rows: int) -> bool:
+    """Notes that dimension ``dim`` has ``rows`` rows; False if it is known to have another number."""
+    known = sizes[dim]
+    if known is None:
+        sizes[dim] = rows
+        return True
+    return known == rows

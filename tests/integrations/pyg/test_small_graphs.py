@@ -1,0 +1,107 @@
+"""Graphs that are too small to pay: PyG's own code runs, by the sizes alone and so every time."""
+
+import logging
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+from torch_geometric import nn as gnn
+
+import onehop
+from onehop import thresholds
+from onehop.integrations.pyg.conditions import TOO_SMALL
+from onehop.machines import pim
+
+NODES, EDGES, WIDTH = 20, 90, 8
+LAYERS = {
+    "GCN": lambda: gnn.GCNConv(WIDTH, WIDTH),
+    "SAGE": lambda: gnn.SAGEConv(WIDTH, 4),
+    "GraphConv": lambda: gnn.GraphConv(WIDTH, 4),
+    "GIN": lambda: gnn.GINConv(torch.nn.Linear(WIDTH, WIDTH)),
+    "SG": lambda: gnn.SGConv(WIDTH, 4),
+    "GAT": lambda: gnn.GATConv(WIDTH, 4, heads=2),
+    "GATv2": lambda: gnn.GATv2Conv(WIDTH, 4, heads=2),
+    "Transformer": lambda: gnn.TransformerConv(WIDTH, 4, heads=2),
+}
+
+
+@pytest.fixture(autouse=True)
+def bounds_of_users(monkeypatch):
+    monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
+    assert thresholds.ORDINARY.few_edges > EDGES
+    onehop.clear_cache()
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(NODES, WIDTH, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_every_call_gives_the_bits_of_pyg_and_keeps_nothing(kind, x, edge_index, took_fast_path):
+    torch.manual_seed(0)
+    layer = LAYERS[kind]().eval()
+    expected = layer(x, edge_index)
+    with onehop.patch():
+        for _ in range(4):
+            assert torch.equal(layer(x, edge_index), expected)
+            assert set(took_fast_path(layer, x, edge_index)) == {TOO_SMALL}
+    assert onehop.cache_info().entries == 0
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("change", ["edges", "width", "bounds"])
+def test_more_edges_wide_features_and_lifted_bounds_take_the_fast_path(
+    kind, change, x, edge_index, took_fast_path, monkeypatch
+):
+    layer = LAYERS[kind]()
+    if change == "edges":
+        edge_index = edge_index.repeat(1, 2 * thresholds.ORDINARY.few_edges // EDGES)
+    elif change == "width":
+        monkeypatch.setattr(thresholds, "now", thresholds.Thresholds(few_work=EDGES))
+    else:
+        monkeypatch.setattr(thresholds, "now", thresholds.NONE)
+    expected = layer(x, edge_index)
+    with onehop.patch():
+        assert set(took_fast_path(layer, x, edge_index)) == {None}
+        torch.testing.assert_close(layer(x, edge_index), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_checkpointing_goes_the_same_way_twice(kind, x, edge_index, took_fast_path):
+    layer, probe = LAYERS[kind](), x.clone().requires_grad_()
+
+    def step() -> None:
+        checkpoint(layer, probe, edge_index, use_reentrant=False).sum().backward()
+
+    with onehop.patch():
+        for _ in range(3):
+            assert set(took_fast_path(step)) == {TOO_SMALL}
+
+
+def test_wide_features_of_few_edges_are_normalised_once(edge_index, took_fast_path):
+    wide = torch.randn(NODES, 512)
+    layer = gnn.GCNConv(512, 512)
+    expected = layer(wide, edge_index)
+    with onehop.patch():
+        for _ in range(3):
+            assert took_fast_path(layer, wide, edge_index) == [None]
+            torch.testing.assert_close(layer(wide, edge_index), expected, rtol=1e-4, atol=1e-4)
+        known = onehop.cache_info().entries
+        layer(wide, edge_index)
+        assert onehop.cache_info().entries == known > 0
+
+
+def test_a_machine_gets_small_graphs_too(x, edge_index):
+    with onehop.patch(machine=pim.Machine()) as handle:
+        gnn.SAGEConv(WIDTH, 4)(x, edge_index)
+        assert "SAGEConv 1" in str(handle.report)
+
+
+def test_the_log_has_one_line(x, edge_index, caplog):
+    layer = LAYERS["SAGE"]()
+    with onehop.patch(), caplog.at_level(logging.INFO, logger="onehop"):
+        for _ in range(3):
+            layer(x, edge_index)
+    assert [TOO_SMALL in record.message for record in caplog.records if record.name == "onehop"] == [True]
