@@ -46,7 +46,7 @@ def test_heads_run_one_by_one() -> None:
 
 @pytest.mark.parametrize("reduce", ["max", "min"])
 def test_what_machines_do_not_do_is_refused(reduce: str) -> None:
-    with pytest.raises(BackendError, match=f"{reduce} is not among"):
+    with pytest.raises(BackendError, match="extremum is not among"):
         onehop.aggregate(GRAPH, torch.ones(40, 2), reduce=reduce, backend="pim")
     with pytest.raises(BackendError, match="bfloat16"):
         onehop.aggregate(GRAPH, torch.ones(40, 2, dtype=torch.bfloat16), backend="pim")

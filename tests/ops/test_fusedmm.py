@@ -4,6 +4,7 @@ import torch
 import onehop
 from onehop import ArgumentError, BackendError, Graph, native, reference
 from onehop.backends.cpu import CpuBackend
+from onehop.calls import Fusedmm
 from onehop.ops.fusedmm import KERNELS
 from onehop.plans import CpuPlan
 from tests.ops.comparison import compare
@@ -63,7 +64,8 @@ def test_cut_rows_on_every_instruction_set(isa, kernel, edges_per_item):
     before = native.extension.selected_isa()
     try:
         native.extension.select_isa(isa)
-        out = CpuBackend(CpuPlan(edges_per_item=edges_per_item)).fusedmm(graph, dst, src, kernel, 0.5)
+        call = Fusedmm.of(graph, dst=dst, src=src, rule=kernel, factor=0.5)
+        out = CpuBackend(CpuPlan(edges_per_item=edges_per_item)).run(graph, call)
     finally:
         native.extension.select_isa(before)
     torch.testing.assert_close(
@@ -138,7 +140,7 @@ def test_opcheck(kernel):
 
 def test_a_machine_refuses():
     graph = Graph.from_edge_index(torch.tensor([[0], [1]]))
-    with pytest.raises(BackendError, match="weights from both ends of edges are not among"):
+    with pytest.raises(BackendError, match="fusedmm is not among what pim runs"):
         onehop.fusedmm(graph, torch.ones(2, 2), torch.ones(2, 2), "dot", backend="pim")
 
 

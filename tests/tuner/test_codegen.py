@@ -262,9 +262,9 @@ def test_without_its_file_the_built_in_kernel_runs(damage, message, caplog):
     damage(generated.path_of(name))
     generated.forget()
     graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]))
-    args = (torch.ones(3, 8), None, None, None, False, False)
+    x = torch.ones(3, 8)
     for _ in range(2):
-        assert torch.equal(CpuBackend(CpuPlan(generated=name)).aggregate(graph, False, *args), args[0])
+        assert torch.equal(CpuBackend(CpuPlan(generated=name)).run(graph, Aggregate.of(graph, x)), x)
     assert len(caplog.records) == 1
     assert message in caplog.text
     assert "built-in kernels run" in caplog.text

@@ -399,7 +399,7 @@ def test_what_a_gpu_has_no_room_for_is_not_tried(graph, monkeypatch, caplog):
 
     tried = []
 
-    def aggregate(self, *args):
+    def run(self, *args):
         if self._plan is not None and self._plan.num_stages == 4:
             raise OutOfResources(300_000, 200_000, "shared memory")
         return torch.zeros(1)
@@ -408,7 +408,7 @@ def test_what_a_gpu_has_no_room_for_is_not_tried(graph, monkeypatch, caplog):
         tried.append(plan.num_stages)
         return 1e-3 / plan.num_stages
 
-    monkeypatch.setattr(TritonBackend, "aggregate", aggregate)
+    monkeypatch.setattr(TritonBackend, "run", run)
     monkeypatch.setattr("onehop.tuner.gpu.run.seconds_of", cost)
     with caplog.at_level("INFO", "onehop"):
         result = tune(graph, 16, backward=False, fields=["num_stages"])

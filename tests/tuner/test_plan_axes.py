@@ -150,9 +150,8 @@ def test_graphs_with_more_sources_than_16_bits_can_name_are_refused():
     with pytest.raises(ArgumentError, match="can name 65536 sources, and this graph has 65537"):
         run(graph, CpuPlan(index="int16"), "sum", torch.ones(65_537, 2))
     # Its transpose has two sources.
-    out = CpuBackend(CpuPlan(index="int16")).aggregate(
-        graph, True, torch.ones(2, 2), None, None, None, False, False
-    )
+    call = Aggregate.of(graph, torch.ones(2, 2), transposed=True)
+    out = CpuBackend(CpuPlan(index="int16")).run(graph, call)
     assert out.sum() == 4
 
 

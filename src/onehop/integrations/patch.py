@@ -13,7 +13,8 @@ from onehop.backends import backends, register_machine
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import memory, reports, session, tuning
-from onehop.integrations.selection import PYG, Selection, made, select
+from onehop.integrations.framework import PYG, Selection
+from onehop.integrations.selection import made, select
 from onehop.integrations.session import Session
 from onehop.integrations.settings import from_environment, settled
 from onehop.machines.base import Machine

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onehop.backends import is_machine
-from onehop.integrations.selection import DGL, PYG, Selection
+from onehop.integrations.framework import DGL, PYG, Selection
 from onehop.integrations.settings import OFF, Settings
 
 
