@@ -22,6 +22,11 @@ GRAPHS :=
 RESULTS := $(if $(GRAPHS),build/bench,benchmarks/results)
 MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS))
 
+# The tests of a file run in one process, and files in as many as this. Waiting threads leave the cores to others.
+WORKERS  := 2
+PARALLEL := -n $(WORKERS) --dist loadfile
+test test-thresholds: export OMP_WAIT_POLICY := PASSIVE
+
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
 .PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu-check lint format bench results wheel clean
@@ -35,13 +40,13 @@ demo: $(MADE)/demo $(MADE)/onehop  ## train six PyG models with and without oneh
 
 test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverage
 	$(call say,pytest)
-	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90 $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term --cov-fail-under=90 $(ARGS)
 
 # What is done from a size on alone, done at every size. With ONEHOP_PYG_SOURCE, a checkout of PyG's source, its own
 # tests too.
 test-thresholds: $(MADE)/develop $(MADE)/onehop  ## the patch's tests once more, with every threshold at its least
 	$(call say,pytest without thresholds)
-	ONEHOP_THRESHOLDS=none $(BIN)/python -m pytest $(if $(FILES),$(FILES),tests/integrations/pyg \
+	ONEHOP_THRESHOLDS=none $(BIN)/python -m pytest $(PARALLEL) $(if $(FILES),$(FILES),tests/integrations/pyg \
 	  tests/kernels/test_ordered_weights.py --ignore tests/integrations/pyg/test_idioms.py) $(ARGS)
 	$(if $(ONEHOP_PYG_SOURCE),$(BIN)/python tests/integrations/pyg/host_suite.py --source $(ONEHOP_PYG_SOURCE))
 

@@ -24,6 +24,11 @@ OPERATORS = (
 )
 
 
+needs_time = pytest.mark.skipif(
+    "ONEHOP_SANITIZED" not in os.environ, reason="make sanitize runs it: it compiles for minutes"
+)
+
+
 def check(command: list[str | Path], isas: set[str], dtypes: tuple[str, ...], **environment: str) -> None:
     done = run(command, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -36,6 +41,7 @@ def check(command: list[str | Path], isas: set[str], dtypes: tuple[str, ...], **
     assert "FAIL" not in done.stdout
 
 
+@needs_time
 def test_address_and_undefined_behaviour_sanitizers_find_nothing() -> None:
     dtypes = ("float32", "bfloat16")  # float64 and float16 share their code and would double the build
     folder = build(
@@ -49,9 +55,7 @@ def test_address_and_undefined_behaviour_sanitizers_find_nothing() -> None:
     check([folder / "kernel_check", *dtypes], {"portable"}, dtypes, LD_PRELOAD="")
 
 
-@pytest.mark.skipif(
-    "ONEHOP_SANITIZED" not in os.environ, reason="make sanitize runs it: it compiles for minutes"
-)
+@needs_time
 def test_thread_sanitizer_finds_nothing() -> None:
     dtypes = ("float32",)  # threads share work in the same way whatever the type
     folder = build(
