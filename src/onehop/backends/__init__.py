@@ -1,4 +1,4 @@
-"""Who runs an operator: each backend describes itself, refuses with a sentence, prepares and runs calls."""
+"""Backends, which run operators: each describes itself, refuses with a sentence, prepares and runs calls."""
 
 from onehop.backends.base import Backend
 from onehop.backends.registry import backend_for, backends, is_machine, refusal, register_machine, run

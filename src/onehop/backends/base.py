@@ -1,4 +1,4 @@
-"""What every backend offers."""
+"""The interface of a backend."""
 
 from collections.abc import Set
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ class Backend(Protocol):
         ...
 
     def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
-        """Why it cannot run on such tensors; None means it can."""
+        """The reason why it cannot run on such tensors; None means it can."""
         ...
 
     def plan_of_sum(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> Any:

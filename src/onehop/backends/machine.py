@@ -55,7 +55,7 @@ class MachineBackend:
         return copy
 
     def describe(self) -> str:
-        """What the machine says of itself."""
+        """The machine's description."""
         return f"{self.machine.describe()}; only by name"
 
     def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:

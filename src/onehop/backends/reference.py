@@ -34,7 +34,7 @@ class ReferenceBackend:
         return frozenset(_FORMULAS)
 
     def describe(self) -> str:
-        """What it is."""
+        """Its description."""
         return "plain torch, one row an edge; only by name"
 
     def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:

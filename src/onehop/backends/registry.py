@@ -59,12 +59,12 @@ def register_machine(machine: Machine, ledger: Ledger) -> str:
 
 
 def is_machine(name: str) -> bool:
-    """Whether :func:`register_machine` gave that name."""
+    """Return whether :func:`register_machine` gave that name."""
     return name in _PATCHED
 
 
 def refusal(name: str, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why a backend cannot run on such tensors; None if it can.
+    """The reason why a backend cannot run on such tensors; None if it can.
 
     Args:
         name: The backend; empty means any that is picked without being named, and one with "/LABEL" behind

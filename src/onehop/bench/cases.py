@@ -1,4 +1,4 @@
-"""What the operators are measured on: a graph, an operation, a width."""
+"""Cases for measuring operators: a graph, an operation, a width."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class Workload:
         return self.edge_index.size(1)
 
     def once(self, key: str, make: Callable[[], Any]) -> Any:
-        """What ``make`` returns, made when first asked for under this key."""
+        """The result of ``make``, computed at the first request with this key."""
         if key not in self.kept:
             self.kept[key] = make()
         return self.kept[key]
@@ -95,12 +95,12 @@ class Case:
 
     @property
     def backward(self) -> bool:
-        """Whether the backward pass is run too."""
+        """Return whether the backward pass is run too."""
         return self.operation == "sum_backward"
 
     @property
     def weighted(self) -> bool:
-        """Whether edges have weights."""
+        """Return whether edges have weights."""
         return self.operation == "weighted_sum"
 
     @property
@@ -109,7 +109,7 @@ class Case:
         return self.workload.weight if self.weighted else None
 
     def call(self, forward: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
-        """What is timed: ``forward`` of x, or that and its backward; returns the result, or x's gradient."""
+        """The timed call: ``forward`` of x, or that and its backward; returns the result, or x's gradient."""
         if self.grad is None:
             return lambda: forward(self.x)
         x, grad = self.x.clone().requires_grad_(), self.grad

@@ -1,4 +1,4 @@
-"""What ``onehop info`` tells: everything that decides what runs, and how fast."""
+"""Facts that ``onehop info`` prints: all that decides what runs, and how fast."""
 
 import importlib
 import importlib.util
@@ -61,7 +61,7 @@ def _backend(backend: Any) -> dict[str, Any]:
 
 
 def _or_error(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What ``ask`` returns; where a setting is wrong, the sentence: this is where one looks for it."""
+    """The result of ``ask``, or, if a setting is wrong, the error's sentence, which users look for here."""
     try:
         return ask()
     except ConfigurationError as error:

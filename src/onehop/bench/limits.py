@@ -1,4 +1,4 @@
-"""How fast this machine's memory is: the roof under which aggregation runs.
+"""Measurement of this machine's memory bandwidth, the limit of aggregation.
 
 Three figures: reading a buffer from end to end, copying one, and reading randomly chosen rows of a matrix
 that fits no cache. Aggregation cannot be faster than the last, at the same row length: it reads one row an
@@ -158,12 +158,12 @@ def gather_call(
 
 
 def gathered_bytes(edges: int, width: int) -> int:
-    """What a gather reads: the rows, and their numbers."""
+    """Bytes that a gather reads: the rows, and their numbers."""
     return edges * (width * _FLOAT_BYTES + _INDEX_BYTES)
 
 
 def aggregated_bytes(edges: int, num_dst: int, width: int) -> int:
-    """What an aggregation must move: what a gather reads, and the rows it writes."""
+    """Bytes that an aggregation must move: those that a gather reads, and the rows it writes."""
     return gathered_bytes(edges, width) + num_dst * width * _FLOAT_BYTES
 
 

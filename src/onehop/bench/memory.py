@@ -1,4 +1,4 @@
-"""How much memory a process uses."""
+"""Memory use of a process."""
 
 import resource
 import sys

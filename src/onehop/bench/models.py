@@ -33,7 +33,7 @@ ATTENTION_NAMES = ("gat", "gatv2", "transformer")
 
 @dataclass
 class ModelResult:
-    """What was measured for one model on one graph.
+    """Measurements of one model on one graph.
 
     Attributes:
         graph: Its name.
@@ -56,7 +56,7 @@ class ModelResult:
     peak_bytes: dict[str, int] = field(default_factory=dict)
 
     def speedup(self, over: str = PYG.name) -> Ratio | None:
-        """How many times slower ``over`` is than onehop; None if one of them was not timed."""
+        """Time of ``over`` divided by onehop's; None if one of them was not timed."""
         if over not in self.times or ONEHOP.name not in self.times:
             return None
         return Ratio.of(self.times[over], self.times[ONEHOP.name])
@@ -179,7 +179,7 @@ def _unsuited(variant: Variant, model: str) -> str | None:
 
 
 def _too_large(variant: Variant, task: Task, model: str, hidden: int, limit: int) -> str | None:
-    """Why its messages would not fit into memory.
+    """The reason why its messages would not fit into memory.
 
     GCN keeps gathered, weighted and gradient rows of the layers' outputs; attention keeps three rows an edge
     of each layer, and has as many again of the wider one at its peak; the others gather the inputs.

@@ -32,7 +32,7 @@ _ROOF_ROUNDS = 3
 
 @dataclass
 class CaseResult:
-    """What was measured for one case.
+    """Measurements of one case.
 
     Attributes:
         graph: Its name.

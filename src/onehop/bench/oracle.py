@@ -18,7 +18,7 @@ SLACK = 8
 
 
 class Oracle:
-    """What a case's result has to be."""
+    """The expected result of a case."""
 
     def __init__(self, case: Case, most_entries: int = MOST_ENTRIES) -> None:
         edges = max(case.workload.num_edges, 1)

@@ -163,7 +163,7 @@ def notes(results: Iterable[CaseResult | ModelResult]) -> list[str]:
 
 
 def onehop_is_wrong(results: Iterable[CaseResult | ModelResult]) -> bool:
-    """Whether any result of onehop itself failed its check."""
+    """Return whether any result of onehop itself failed its check."""
     return any(name.startswith(ONEHOP.name) for r in results for name in r.wrong)
 
 

@@ -15,7 +15,7 @@ from onehop.errors import OnehopError
 
 @dataclass(frozen=True)
 class Order:
-    """What one run is to do.
+    """The task of one run.
 
     Attributes:
         task: File that :func:`onehop.bench.tasks.save_task` wrote.
@@ -38,7 +38,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Run:
-    """What one run measured.
+    """The measurements of one run.
 
     Attributes:
         seconds: Of every epoch; the first includes what is done once for a graph.

@@ -1,4 +1,4 @@
-"""What a figure depends on: machine, threads, versions, date."""
+"""The circumstances of a figure: machine, threads, versions, date."""
 
 import datetime
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""What a model learns from a data set, and what is made up where the data set lacks it."""
+"""The task that a model learns from a data set, with generated parts if the data set lacks them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ _TENSORS = ("edge_index", "x", "y", "train_mask", "test_mask")
 
 @dataclass(frozen=True)
 class Task:
-    """What is learnt from what.
+    """A learning task: inputs, targets and nodes.
 
     Attributes:
         name: The data set's name.

@@ -62,7 +62,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times slower one callable is than another: medians, and the quartiles over the rounds."""
+    """The ratio of two callables' times: medians, and the quartiles over the rounds."""
 
     median: float
     lower_quartile: float

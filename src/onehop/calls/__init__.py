@@ -1,4 +1,4 @@
-"""What operators are asked to do: one named tuple an operator, stated once.
+"""Calls of operators: one named tuple an operator, stated once.
 
 Schemas, fake kernels, recording and saved tensors are derived from these (:mod:`onehop.ops.library`), and
 backends receive them whole. Tensors come first. A graph is its number (``Graph.number``), which a compiled

@@ -113,7 +113,7 @@ class Attention(NamedTuple):
 
     @property
     def masks_returned_weights(self) -> bool:
-        """Whether the weights that are returned are those after dropout and mask, as PyG's layers have it."""
+        """Return whether returned weights are those after dropout and mask, as in PyG's layers."""
         return self.rule != "dot"
 
 

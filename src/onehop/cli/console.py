@@ -1,4 +1,4 @@
-"""Where things are printed: results to standard output, progress to standard error."""
+"""Consoles: results go to standard output, progress to standard error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

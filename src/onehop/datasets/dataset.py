@@ -1,4 +1,4 @@
-"""What a data set is: a graph, and what is known about its nodes."""
+"""A data set: a graph, and what is known about its nodes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields

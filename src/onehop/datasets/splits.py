@@ -1,4 +1,4 @@
-"""Which nodes to learn from, to choose settings with, and to judge by."""
+"""Splits of nodes for training, validation and testing."""
 
 from typing import NamedTuple
 

@@ -49,7 +49,7 @@ def kept_as(
     pack: Callable[[Content], Arrays],
     unpack: Callable[[Arrays], Content],
 ) -> Content:
-    """What has that key, from the cache folder; made, and written there, when it is not there.
+    """The entry with that key, from the cache folder; made and written there if missing.
 
     A damaged file is made anew. Where the folder cannot be written the data set is made every time. Both are
     logged as warnings.
@@ -76,7 +76,7 @@ def kept_as(
 
 
 def folder() -> Path:
-    """Where data sets are kept."""
+    """The folder of data sets."""
     return config.cache_dir() / "datasets"
 
 

@@ -301,7 +301,7 @@ def _extremum(
 
 
 def _sum_of_terms(call: Aggregate, term: Tensor) -> Tensor:
-    """What adding a term to every message adds to sums: the same in each column of a head.
+    """The contribution of per-edge terms to sums: the same in each column of a head.
 
     Args:
         call: The sum without the terms.

@@ -42,7 +42,7 @@ C = TypeVar("C", bound=tuple[Any, ...])
 
 
 class Context(NamedTuple, Generic[C]):
-    """What a backward pass is given.
+    """The inputs of a backward pass.
 
     Attributes:
         call: The call, as far as :meth:`Operator.saved` kept it.
@@ -114,7 +114,7 @@ class Operator(Generic[C]):
         return (True, *(False,) * (self.results - 1))
 
     def saved(self, call: C, results: Any, wanted: tuple[str, ...]) -> tuple[C, tuple[Tensor, ...]]:
-        """What the backward pass needs: the call, with None for the tensors that it does not, and results."""
+        """The call and results that the backward pass needs; None stands for tensors not needed."""
         raise NotImplementedError
 
     def gradients(self, context: Context[C], *grads: Tensor | None) -> Any:
@@ -235,7 +235,7 @@ def run(call: Any, graph: Graph | None = None) -> Any:
 
 
 class _Recorded(torch.autograd.function._SingleLevelFunction):
-    """What records every operator: ``torch.autograd.Function`` but for its care for transforms of torch.func.
+    """The record of every operator: ``torch.autograd.Function`` less its support of torch.func.
 
     That costs every call a microsecond, which small graphs notice, and an Operator refuses those itself. Its
     tensor arguments are the operands that need a gradient, and no others, since torch looks at each of them
@@ -297,7 +297,7 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:
-    """Whether a gradient to any of these is wanted now."""
+    """Return whether a gradient to any of these is wanted now."""
     # A loop, for a generator takes twice as long, and small graphs notice.
     if torch.is_grad_enabled():
         for tensor in tensors:

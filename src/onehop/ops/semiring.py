@@ -1,4 +1,4 @@
-"""What a weight does to its edge's message: the choices of ``aggregate(multiply=...)``."""
+"""Effects of a weight on its edge's message: the choices of ``aggregate(multiply=...)``."""
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ def check_multiply(multiply: str, weight: Tensor | None) -> None:
 
 
 def factor_or_term(multiply: str, weight: Tensor | None) -> tuple[Tensor | None, bool]:
-    """What each message is multiplied by, and whether that is to be added in place of multiplied."""
+    """The factor of each message, and whether it is added instead of multiplied."""
     if weight is None or multiply == "copy":
         return None, False
     if multiply == "sigmoid":

@@ -1,4 +1,4 @@
-"""Who onehop is measured against."""
+"""Peers that onehop is measured against."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What every peer offers."""
+"""The interface of a peer."""
 
 import importlib
 import warnings
@@ -25,7 +25,7 @@ class Peer(Protocol):
         ...
 
     def extra_bytes(self, case: Case) -> int:
-        """What it allocates beside operands and result, where that grows with edges times width."""
+        """Bytes allocated beside operands and result, if they grow with edges times width."""
         ...
 
     def build(self, case: Case) -> Callable[[], Tensor]:
@@ -37,7 +37,7 @@ class Peer(Protocol):
 
 
 def import_reason(*modules: str) -> str | None:
-    """Why the modules cannot be imported; None if they can."""
+    """The reason why the modules cannot be imported; None if they can."""
     for module in modules:
         try:
             importlib.import_module(module)

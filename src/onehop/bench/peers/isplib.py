@@ -49,7 +49,7 @@ class Isplib:
 
 
 def isplib_reason() -> str | None:
-    """Why iSpLib cannot be used here; None if it can."""
+    """The reason why iSpLib cannot be used here; None if it can."""
     return import_reason("torch_geometric.typing", "isplib")
 
 

@@ -10,7 +10,7 @@ from onehop.bench.peers.base import beta_warnings_ignored, import_reason
 
 
 class PygScatter:
-    """What a PyG layer does with a plain ``edge_index``: gather, multiply, scatter."""
+    """A PyG layer's work on a plain ``edge_index``: gather, multiply, scatter."""
 
     name = "pyg-edge_index"
 

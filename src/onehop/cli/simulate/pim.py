@@ -130,7 +130,7 @@ class _Found:
 
 
 class _Chosen:
-    """What the options say of the plan; what they say wrong is told before a graph is loaded."""
+    """The plan from the options; wrong options are reported before a graph is loaded."""
 
     def __init__(self, plan: str, published: bool, width: int, dtype: str, config: PimConfig) -> None:
         self.plan, self.width, self.dtype = plan, width, dtype

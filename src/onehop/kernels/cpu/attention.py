@@ -147,7 +147,7 @@ def _rows(x: Tensor, packed: bool) -> Tensor:
 
 
 def _template(plan: CpuPlan, call: Attention) -> extension.AttentionCall:
-    """What does not change from call to call."""
+    """The fields that do not change from call to call."""
     template = extension.AttentionCall()
     template.rule, template.dtype = _RULES[call.rule], DTYPE_CODES[call.value.dtype]
     template.threads, template.prefetch = thread_count(plan), plan.prefetch

@@ -29,7 +29,7 @@ _taken: dict[str, tuple[int, str]] = {}
 
 
 def path_of(name: str) -> Path:
-    """Where the kernel of this name lies."""
+    """The path of the kernel of this name."""
     return config.cache_dir() / "kernels" / f"{name}.so"
 
 
@@ -44,7 +44,7 @@ def address(name: str) -> int:
 
 
 def why_not(name: str) -> str | None:
-    """Why the kernel of this name cannot be used; None if it can."""
+    """The reason why the kernel of this name cannot be used; None if it can."""
     address(name)
     return _taken[name][1] or None
 
@@ -91,7 +91,7 @@ def _library(contents: bytes) -> bytes:
 
 
 def _refusal(contents: bytes) -> str | None:
-    """Why a file must not be loaded; None if it may."""
+    """The reason why a file must not be loaded; None if it may."""
     end = len(contents) - len(_MARK) - _LENGTH.size
     if end < 0 or not contents.endswith(_MARK):
         return "is truncated or damaged"

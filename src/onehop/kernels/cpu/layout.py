@@ -12,7 +12,7 @@ def rows(x: Tensor) -> Tensor:
 
 
 def address(tensor: Tensor | None) -> int:
-    """Where the first element lies; 0 for None.
+    """The address of the first element; 0 for None.
 
     Raises:
         BackendError: The tensor is not on the CPU.
@@ -21,7 +21,7 @@ def address(tensor: Tensor | None) -> int:
 
 
 def edge_stride(weight: Tensor | None) -> int:
-    """How far apart the entries of a per-edge tensor lie."""
+    """The stride between entries of a per-edge tensor; 0 for None."""
     return 0 if weight is None else weight.stride()[0]
 
 

@@ -18,7 +18,7 @@ from onehop.graph.lending import read_address
 
 @dataclass(frozen=True, slots=True)
 class _Ordered:
-    """What is kept for a weight: nothing when it was met once; later its fingerprint and its ordered copy."""
+    """The entry kept for a weight: empty after one meeting; later its fingerprint and ordered copy."""
 
     fingerprint: int = 0
     weight: Tensor | None = None

@@ -1,4 +1,4 @@
-"""What prepared calls of the CPU's kernels have in common.
+"""The interface of prepared calls of the CPU's kernels.
 
 A prepared call is made once for a graph, an operator, a direction, a width, a dtype and a plan, and kept; it
 holds a structure of the extension with all that these decide. Running it copies the structure, which lets
@@ -14,7 +14,7 @@ from onehop.plans import CpuPlan
 
 
 class Case(NamedTuple):
-    """What a plan is chosen by, besides the graph.
+    """The key by which a plan is chosen, besides the graph.
 
     Attributes:
         operation: One of :data:`onehop.plans.cases.OPERATIONS`.
@@ -36,12 +36,12 @@ class Prepared(Protocol):
 
     @staticmethod
     def key(call: Any) -> tuple[Any, ...]:
-        """What of a call a prepared call depends on: calls of the same key run the same prepared call."""
+        """The key of a call: calls of the same key run the same prepared call."""
         ...
 
     @staticmethod
     def case(call: Any) -> Case:
-        """What the plan of a call is chosen by."""
+        """The case by which the plan of a call is chosen."""
         ...
 
     def run(self, call: Any) -> Any:

@@ -44,7 +44,7 @@ def add_rows(matrix: Tensor, index: Tensor, rows: Tensor) -> None:
 
 
 def _dense(matrix: Tensor) -> bool:
-    """Whether each row lies without gaps, however far the rows are apart."""
+    """Return whether each row is contiguous, whatever the stride between rows."""
     return matrix.is_contiguous() or (matrix.size(0) > 0 and matrix[0].is_contiguous())
 
 

@@ -1,4 +1,4 @@
-"""How much memory a streamed aggregation may take, if nobody says."""
+"""The default memory budget of a streamed aggregation."""
 
 import os
 import resource

@@ -101,7 +101,7 @@ def _sign(file: IO[str], path: Path) -> None:
 
 
 def _holder(file: IO[str]) -> str:
-    """Who has the lock, by what stands in its file."""
+    """The holder of the lock, as written in its file."""
     try:
         file.seek(0)
         told = json.load(file)
@@ -111,7 +111,7 @@ def _holder(file: IO[str]) -> str:
 
 
 def _is(file: IO[str], path: Path) -> bool:
-    """Whether a path leads to an open file."""
+    """Return whether a path leads to an open file."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

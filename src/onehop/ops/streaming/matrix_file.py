@@ -18,7 +18,7 @@ _DTYPES = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.floa
 
 @dataclass(frozen=True, slots=True)
 class MatrixFile:
-    """Where the numbers of a matrix are.
+    """The location of a matrix's numbers.
 
     Attributes:
         path: The file.
@@ -128,7 +128,7 @@ def create(path: Path, rows: int, columns: int, dtype: np.dtype, by_columns: boo
 
 
 def writing(path: Path, size: int | None = None) -> contextlib.AbstractContextManager[None]:
-    """What the system says against writing so many bytes, as an instruction.
+    """The system's objection to writing so many bytes, as an instruction.
 
     Raises:
         StorageError: The disk is full, the file may not be that large, or the folder cannot be written.

@@ -14,7 +14,7 @@ from onehop.ops.streaming.matrix_file import MatrixFile, create, writing
 
 
 class Contents(NamedTuple):
-    """What a run has read, by fingerprints.
+    """Fingerprints of the inputs that a run has read.
 
     Attributes:
         panels: Of each panel of features.
@@ -29,7 +29,7 @@ class Contents(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """What an earlier run of the same has left: its plan, tiles that are written, what it read, its file."""
+    """The state that an earlier run left: its plan, written tiles, fingerprints of inputs, its file."""
 
     plan: list[int]
     done: int
@@ -87,13 +87,13 @@ class Unfinished:
             raise
 
     def begin_anew(self) -> None:
-        """What an earlier run has written is not gone on from."""
+        """Discards the state of an earlier run."""
         with writing(self.path):
             self._note.unlink(missing_ok=True)
         self.done, self.read = 0, Contents([], 0, 0)
 
     def _found(self) -> _Earlier | None:
-        """What an earlier run of the same has left; None if there is nothing to go on from."""
+        """The state that an earlier run left; None if there is nothing to resume."""
         try:
             note = json.loads(self._note.read_text())
             if note["what"] != self._what or note.pop("digest") != _digest(note):

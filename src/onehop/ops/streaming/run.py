@@ -33,14 +33,14 @@ _SYNC_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """What is read."""
+    """The inputs."""
 
     graph: StoredGraph
     x: MatrixFile
     weight: MatrixFile | None
 
     def stamps(self) -> dict[str, object]:
-        """What the file system says of them, ready for JSON."""
+        """Their sizes and times of change, ready for JSON."""
         return {
             "graph": self.graph.identity,
             "x": _stamp(self.x),
@@ -162,7 +162,7 @@ def _run(inputs: _Inputs, reduce: str, tiles: Tiling, unfinished: Unfinished, re
 
 
 def _changed(features: Features, edges: Edges, before: Contents, tiles: Tiling) -> str | None:
-    """What has other contents than an earlier run read, though its size and time of change are the same.
+    """The input whose contents changed since an earlier run, though its size and time of change did not.
 
     That reads once more what was read for the tiles that are done: no more than beginning anew would read.
     """

@@ -1,4 +1,4 @@
-"""How a streamed aggregation is cut: panels of columns, and in each of them tiles of rows.
+"""Division of a streamed aggregation: panels of columns, and tiles of rows in each.
 
 The features of a panel's columns are in memory for all sources; the edges pass by, tile after tile, once for
 each panel. Every row is reduced in one piece, so results have the bits of an aggregation in memory.
