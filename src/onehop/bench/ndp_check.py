@@ -1,4 +1,4 @@
-"""Whether the near-rank machine's results are right, also where features do not fit into memory at once."""
+"""Checks of the near-rank machine's results, also for features that do not fit into memory at once."""
 
 from collections.abc import Callable, Sequence
 

@@ -36,7 +36,7 @@ class TimedMachine:
         return self._machine.describe()
 
     def refuse(self, dtype: torch.dtype) -> str | None:
-        """Why it cannot aggregate features of this dtype; None means it can."""
+        """The reason why it cannot aggregate features of this dtype; None means it can."""
         return self._machine.refuse(dtype)
 
     def aggregate(

@@ -145,7 +145,7 @@ class IdentityCache:
         self._lock = threading.RLock()
 
     def find(self, tensor: Tensor, rest: Hashable) -> Any | None:
-        """What was stored for this tensor and ``rest``; None if nothing was, or the tensor has changed."""
+        """The value stored for this tensor and ``rest``; None if nothing was, or the tensor has changed."""
         # Every call of a patched layer comes here: the usual tensor is asked without further calls.
         kept = tensor if tensor.is_cpu and not is_shared(tensor) else original(tensor)
         if kept.is_inference():

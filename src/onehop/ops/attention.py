@@ -10,8 +10,16 @@ from onehop.backends.reference import attention_formula
 from onehop.calls import Attention, AttentionGrad, AttentionGradients, Rule, accumulator
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, by_number
-from onehop.ops.attention_checks import Edge, check_edge, check_heads, check_mask, check_tensor, seeds_of
-from onehop.ops.checks import check_features, check_graph
+from onehop.ops.attention_checks import (
+    Edge,
+    check_edge,
+    check_heads,
+    check_mask,
+    check_rows_of_heads,
+    check_tensor,
+    seeds_of,
+)
+from onehop.ops.checks import check_graph
 from onehop.ops.library import Context, Operator, run
 
 
@@ -92,10 +100,9 @@ def gat(
         ArgumentError: A shape, dtype, device or number does not fit.
         BackendError: No backend runs on such tensors.
     """
-    check_graph(graph)
-    check_features("x", x, graph.num_src, "sources")
-    check_tensor("x", x, (graph.num_src, None, None), "[num_src, H, D]", x)
-    check_heads("x", x)
+    if type(graph) is not Graph:
+        check_graph(graph)
+    check_rows_of_heads("x", x, graph.num_src, "sources", "[num_src, H, D]")
     heads = x.size(1)
     check_tensor("score_src", score_src, (graph.num_src, heads), "[num_src, H]", x)
     check_tensor("score_dst", score_dst, (graph.num_dst, heads), "[num_dst, H]", x)
@@ -108,7 +115,7 @@ def gat(
         key=score_src,
         query=score_dst,
         edge=edge_score,
-        factor=_number("negative_slope", negative_slope),
+        factor=negative_slope if type(negative_slope) is float else _number("negative_slope", negative_slope),
         dropout=dropout,
         edge_mask=edge_mask,
         seed=seed,
@@ -197,14 +204,13 @@ def gatv2(
         ArgumentError: A shape, dtype, device or number does not fit.
         BackendError: No backend runs on such tensors.
     """
-    check_graph(graph)
-    check_features("x_src", x_src, graph.num_src, "sources")
-    check_tensor("x_src", x_src, (graph.num_src, None, None), "[num_src, H, D]", x_src)
-    check_heads("x_src", x_src)
+    if type(graph) is not Graph:
+        check_graph(graph)
+    check_rows_of_heads("x_src", x_src, graph.num_src, "sources", "[num_src, H, D]")
     heads, width = x_src.shape[1:]
     check_tensor("x_dst", x_dst, (graph.num_dst, heads, width), "[num_dst, H, D]", x_src)
     check_tensor("att", att, (heads, width), "[H, D]", x_src)
-    features, weight = check_edge(edge, graph, heads, width, x_src)
+    features, weight = (None, None) if edge is None else check_edge(edge, graph, heads, width, x_src)
     return _attend(
         graph,
         "gatv2",
@@ -213,7 +219,7 @@ def gatv2(
         att=att,
         edge=features,
         edge_weight=weight,
-        factor=_number("negative_slope", negative_slope),
+        factor=negative_slope if type(negative_slope) is float else _number("negative_slope", negative_slope),
         dropout=dropout,
         edge_mask=edge_mask,
         seed=seed,
@@ -303,16 +309,15 @@ def attention(
         ArgumentError: A shape, dtype, device or number does not fit.
         BackendError: No backend runs on such tensors.
     """
-    check_graph(graph)
-    check_features("query", query, graph.num_dst, "destinations")
-    check_tensor("query", query, (graph.num_dst, None, None), "[num_dst, H, D]", query)
-    check_heads("query", query)
+    if type(graph) is not Graph:
+        check_graph(graph)
+    check_rows_of_heads("query", query, graph.num_dst, "destinations", "[num_dst, H, D]")
     heads, width = query.shape[1:]
     check_tensor("key", key, (graph.num_src, heads, width), "[num_src, H, D]", query)
     value_width = None if edge is None else width
     check_tensor("value", value, (graph.num_src, heads, value_width), "[num_src, H, V]", query)
     check_heads("value", value)
-    features, weight = check_edge(edge, graph, heads, width, query)
+    features, weight = (None, None) if edge is None else check_edge(edge, graph, heads, width, query)
     return _attend(
         graph,
         "dot",
@@ -367,7 +372,7 @@ def _attend(
     for operand in (key, query, att, edge, edge_weight):
         if operand is not None:
             dtype = torch.promote_types(dtype, operand.dtype)
-    acc = accumulator(dtype)
+    acc = torch.float64 if dtype is torch.float64 else torch.float32
     features = acc if rule == "gat" else dtype
     out, _, weights = ATTENTION(
         Attention(
@@ -406,8 +411,8 @@ class _Attention(Operator[Attention]):
             value.new_empty((call.edges, heads) if call.with_weights else (0,), dtype=acc),
         )
 
-    def differentiable(self, call: Attention) -> tuple[bool, ...]:
-        return True, False, call.with_weights
+    def constant(self, call: Attention, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return results[1:2] if call.with_weights else results[1:]
 
     def saved(
         self, call: Attention, results: Any, wanted: tuple[str, ...]

@@ -8,9 +8,11 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.ops.checks import FLOATS
+from onehop.ops.checks import FLOATS, check_features
 
 Edge = Tensor | tuple[Tensor, Tensor]
+
+_ROWS_OF_HEADS = 3
 
 
 def check_tensor(name: str, tensor: object, shape: tuple[int | None, ...], what: str, like: Tensor) -> None:
@@ -30,9 +32,10 @@ def check_tensor(name: str, tensor: object, shape: tuple[int | None, ...], what:
         raise ArgumentError(
             f"{name}: expected float32, float64, bfloat16 or float16, got {tensor.dtype}; convert it."
         )
-    fits = len(tensor.shape) == len(shape) and all(
-        want is None or have == want for have, want in zip(tensor.shape, shape, strict=True)
-    )
+    # A loop, for a generator is a call for every extent, and small graphs notice.
+    fits = len(tensor.shape) == len(shape)
+    for have, want in zip(tensor.shape, shape, strict=False):
+        fits = fits and (want is None or have == want)
     if not fits:
         numbers = ", ".join("any" if extent is None else str(extent) for extent in shape)
         raise ArgumentError(f"{name}: expected {what} = [{numbers}], got {list(tensor.shape)}.")
@@ -44,6 +47,30 @@ def check_heads(name: str, x: Tensor) -> None:
     """Raises unless ``x``, [N, H, D], has at least one head and one column."""
     if not x.size(1) or not x.size(2):
         raise ArgumentError(f"{name}: expected at least one head and one column, got shape {list(x.shape)}.")
+
+
+def check_rows_of_heads(name: str, x: Tensor, count: int, ends: str, what: str) -> None:
+    """Raises unless ``x`` is a dense float tensor [count, H, D] with at least one head and one column.
+
+    Args:
+        name: Of the argument.
+        x: What came.
+        count: Number of nodes.
+        ends: What they are, such as "sources".
+        what: The shape in words, such as ``[num_src, H, D]``.
+    """
+    if not (
+        isinstance(x, Tensor)
+        and x.layout is torch.strided
+        and x.dtype in FLOATS
+        and x.dim() == _ROWS_OF_HEADS
+        and x.shape[0] == count
+        and x.shape[1]
+        and x.shape[2]
+    ):
+        check_features(name, x, count, ends)
+        check_tensor(name, x, (count, None, None), what, x)
+        check_heads(name, x)
 
 
 def check_edge(

@@ -6,7 +6,6 @@ backend decides), a fake kernel, and how it is recorded for autograd. Backward p
 that they can be differentiated too.
 """
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_type_hints
 
@@ -109,9 +108,9 @@ class Operator(Generic[C]):
         """The call to run where it is recorded, which may ask for more results."""
         return call
 
-    def differentiable(self, call: C) -> tuple[bool, ...]:
-        """For each result whether it has a gradient; all but the first are notes for the backward pass."""
-        return (True, *(False,) * (self.results - 1))
+    def constant(self, call: C, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The results that have no gradient: all but the first, which are notes for the backward pass."""
+        return results[1:]
 
     def saved(self, call: C, results: Any, wanted: tuple[str, ...]) -> tuple[C, tuple[Tensor, ...]]:
         """The call and results that the backward pass needs; None stands for tensors not needed."""
@@ -271,8 +270,7 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
         ctx.of = operator, call[count:], wanted, like, graph
         if operator.results > 1:
             ctx.set_materialize_grads(False)
-            differentiable = operator.differentiable(call)
-            ctx.mark_non_differentiable(*itertools.compress(results, (not each for each in differentiable)))
+            ctx.mark_non_differentiable(*operator.constant(call, results))
         return results
 
     @staticmethod

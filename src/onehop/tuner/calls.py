@@ -32,7 +32,7 @@ _SLOPE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where calls run.
+    """The place where calls run.
 
     Attributes:
         backend: Makes a backend that follows a plan; its default for None.

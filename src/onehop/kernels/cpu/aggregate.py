@@ -12,10 +12,10 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.reorder import ordered_csr
 from onehop.kernels.cpu import generated
-from onehop.kernels.cpu.layout import address, thread_count
+from onehop.kernels.cpu.layout import thread_count
 from onehop.kernels.cpu.ordered_weights import in_graph_order
 from onehop.kernels.cpu.prepared import Case
-from onehop.native import CPU, DTYPE_CODES, empty, extension
+from onehop.native import CPU, DTYPE_CODES, address, empty, extension
 from onehop.plans import CpuPlan
 from onehop.plans.cpu import MOST_NARROW_SOURCES
 

@@ -1,16 +1,18 @@
 """Attention and its gradient on the CPU."""
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from onehop import thresholds
 from onehop.calls import Aggregate, Attention, AttentionGrad, accumulator
 from onehop.graph import Graph
 from onehop.kernels.cpu.aggregate import PreparedAggregate
-from onehop.kernels.cpu.layout import address, thread_count
+from onehop.kernels.cpu.layout import thread_count
 from onehop.kernels.cpu.prepared import Case
-from onehop.native import DTYPE_CODES, empty, extension
+from onehop.native import CPU, DTYPE_CODES, address, empty, extension
 from onehop.plans import CpuPlan
 
 # Numbers of onehop::ScoreRule in csrc/include/onehop/kernels.hpp.
@@ -20,13 +22,14 @@ _RULES = {"gat": 0, "gatv2": 1, "dot": 2}
 class PreparedAttention:
     """Attention over each row's edges."""
 
-    __slots__ = ("acc", "csr", "dtype", "heads", "shape", "template")
+    __slots__ = ("acc", "csr", "dtype", "heads", "pooled", "shape", "template")
 
     def __init__(self, graph: Graph, plan: CpuPlan, call: Attention) -> None:
         self.csr = graph.csr
         self.dtype, self.acc = call.value.dtype, accumulator(call.value.dtype)
         self.heads = call.heads
         self.shape = (self.csr.rows, self.heads, call.value.size(2))
+        self.pooled = math.prod(self.shape) * self.dtype.itemsize >= thresholds.now.pooled_bytes
         self.template = _template(plan, call)
 
     @staticmethod
@@ -41,8 +44,12 @@ class PreparedAttention:
 
     def run(self, call: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """The output, acc [rows, 2, H] for the gradient, and acc [E, H], the weights, or an empty tensor."""
-        out = empty(self.shape, self.dtype)
-        softmax = empty((self.shape[0], 2, self.heads), self.acc)
+        rows, heads, width = self.shape
+        if self.pooled:
+            out, softmax = empty(self.shape, self.dtype), empty((rows, 2, heads), self.acc)
+        else:
+            out = torch.empty(rows, heads, width, dtype=self.dtype, device=CPU)
+            softmax = torch.empty(rows, 2, heads, dtype=self.acc, device=CPU)
         native = self.template.copy()
         held = _fill(native, call)
         native.out, native.softmax = out.data_ptr(), softmax.data_ptr()
@@ -141,9 +148,7 @@ class PreparedAttentionGrad:
 
 def _rows(x: Tensor, packed: bool) -> Tensor:
     """The same with no gaps within a row, and with ``packed`` none between rows either."""
-    if x.is_contiguous() or (not packed and (not x.shape[0] or x[:1].is_contiguous())):
-        return x
-    return x.contiguous()
+    return x if not packed and x[:1].is_contiguous() else x.contiguous()
 
 
 def _template(plan: CpuPlan, call: Attention) -> extension.AttentionCall:
@@ -161,7 +166,11 @@ def _template(plan: CpuPlan, call: Attention) -> extension.AttentionCall:
 def _fill(native: extension.AttentionCall, call: Attention) -> list[Tensor]:
     """Sets the operands; returns the tensors, copies among them, that the call now points into."""
     packed = call.rule == "gat"
-    value, query = _rows(call.value, False), _rows(call.query, packed)
+    value, query = call.value, call.query
+    if not value.is_contiguous():
+        value = _rows(value, False)
+    if not query.is_contiguous():
+        query = _rows(query, packed)
     held = [value, query]
     native.factor, native.dropout = call.factor, call.dropout
     if call.seeds is not None:
