@@ -89,12 +89,12 @@ class StoredGraph:
 
     @property
     def rowptr(self) -> np.ndarray:
-        """[num_dst + 1], int64, memory-mapped."""
+        """The row pointers, [num_dst + 1], int64, memory-mapped."""
         return _mapped(self.folder / _ROWPTR)
 
     @property
     def col(self) -> np.ndarray:
-        """[E], int32, memory-mapped."""
+        """The sources, [E], int32, memory-mapped."""
         return _mapped(self.folder / _COL)
 
     @property

@@ -1,4 +1,4 @@
-"""From a spec to a file in the cache folder: generated, compiled, tested in another process, installed."""
+"""Builds kernels into the cache folder: generated, compiled, tested in another process, installed."""
 
 import hashlib
 import json
