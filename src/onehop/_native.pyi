@@ -1,4 +1,4 @@
-"""What the compiled extension offers (csrc/bindings/module.cpp). An address of 0 means: left out."""
+"""The interface of the compiled extension (csrc/bindings/module.cpp). An address of 0 means: omitted."""
 
 from collections.abc import Sequence
 

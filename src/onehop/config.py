@@ -8,16 +8,16 @@ variable                  meaning                                               
 ``ONEHOP_POOL_BYTES``     bytes of freed outputs kept for reuse                          a quarter of memory,
                                                                                          at most 8 GiB
 ``ONEHOP_CACHE_BYTES``    bytes of graphs and derived tensors that the patch keeps       a quarter of memory
-``ONEHOP_KEEP_MEMORY``    ``0``: ``patch()`` leaves the C library's memory policy alone  ``1``
+``ONEHOP_KEEP_MEMORY``    ``0``: ``patch()`` keeps the C library's memory policy         ``1``
 ``ONEHOP_REUSE``          ``0``: the patch computes aggregates of constant features      ``1``
                           every time
 ``ONEHOP_ASSOCIATE``      ``0``: patched layers keep the order of linear step and        ``1``
                           aggregation that they are written in
 ``ONEHOP_DISABLE``        ``1``: ``patch()`` does nothing                                ``0``
 ``ONEHOP_CHECK``          ``full``: the patch compares the contents of every             ``version``
-                          ``edge_index`` with what it cached, not the version alone
+                          ``edge_index`` with the cached ones, not only the version
 ``ONEHOP_TUNED``          ``0``: plans that were tuned earlier are not used              ``1``
-``ONEHOP_THRESHOLDS``     ``none``: what is done from a size on alone is done always,    ``ordinary``
+``ONEHOP_THRESHOLDS``     ``none``: code with a size threshold runs at every size,       ``ordinary``
                           for tests (:mod:`onehop.thresholds`)
 ``ONEHOP_CACHE_DIR``      where generated graphs and tuning results are kept             the user's cache
 ========================  =============================================================  ==================

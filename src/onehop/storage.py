@@ -45,9 +45,9 @@ def writing(argument: str, path: Path, size: int | None = None, after: str = "")
     except OSError as error:
         what = str(path) if size is None else f"{size} bytes to {path}"
         advice = _ADVICE.get(error.errno or 0, "Give another place") + (f"; {after}" if after else "")
-        told = StorageError(f"{argument}: cannot write {what} ({error.strerror or error}). {advice}.")
-        told.errno = error.errno
-        raise told from error
+        failure = StorageError(f"{argument}: cannot write {what} ({error.strerror or error}). {advice}.")
+        failure.errno = error.errno
+        raise failure from error
 
 
 def write_text(argument: str, path: str | os.PathLike[str], text: str) -> None:

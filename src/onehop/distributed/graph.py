@@ -128,12 +128,12 @@ class DistributedGraph:
 
     @property
     def owned_nodes(self) -> Tensor:
-        """[n], int64: the graph's numbers of the rows that this process owns."""
+        """Return [n], int64: the graph's numbers of the rows that this process owns."""
         return self.part.owned_nodes
 
     @property
     def owned_edges(self) -> Tensor:
-        """[e], int64: the graph's numbers of the edges that end in those rows."""
+        """Return [e], int64: the graph's numbers of the edges that end in those rows."""
         return self.part.edge_numbers
 
     @property

@@ -131,7 +131,7 @@ def _pieces(graph: Graph, work: Tensor, parts: int) -> Tensor:
 
 
 def _gains(graph: Graph, turned: Graph, part: Tensor, parts: int) -> tuple[Tensor, Tensor]:
-    """For every node: the part with most of its neighbours, and their excess over those in its own part."""
+    """Return each node's part with most of its neighbours, and their excess over those in its own part."""
     nodes = len(part)
     gain, goal = (torch.empty(nodes, dtype=torch.int64, device="cpu") for _ in range(2))
     step = max(_COUNTS // parts, 1)

@@ -63,11 +63,11 @@ class Ledger:
         return sum(entry.report.energy_mj for entry in self.entries)
 
     def by_layer(self) -> dict[str, dict[str, float]]:
-        """For each layer, each phase's time in ms; "backward" phases are named so."""
+        """Time in ms of each phase, for each layer; "backward" phases are named so."""
         return _sums((entry.layer, entry) for entry in self.entries)
 
     def by_epoch(self) -> list[dict[str, float]]:
-        """For each epoch, each phase's time in ms: the layers' first runs, their second, and so on."""
+        """Time in ms of each phase, for each epoch: the layers' first runs, their second, and so on."""
         sums = _sums((str(entry.step), entry) for entry in self.entries)
         return [sums[str(step)] for step in sorted(int(key) for key in sums)]
 

@@ -85,13 +85,13 @@ class Tuned(Generic[P]):
             ArgumentError: A field is missing, unknown, of another type, or out of range.
         """
         try:
-            told = values["case"]
+            case_fields = values["case"]
             case: Case | GpuCase
             plan: CpuPlan | TritonPlan
-            if "device" in told:
-                case, plan = GpuCase(**told), TritonPlan.from_dict(values["plan"])
+            if "device" in case_fields:
+                case, plan = GpuCase(**case_fields), TritonPlan.from_dict(values["plan"])
             else:
-                case, plan = Case(**told), CpuPlan.from_dict(values["plan"])
+                case, plan = Case(**case_fields), CpuPlan.from_dict(values["plan"])
             _check_case(case, plan)
             _check_figures(values)
             quartiles = values.get("quartiles")
@@ -103,7 +103,7 @@ class Tuned(Generic[P]):
     def __str__(self) -> str:
         """The plan, its predicted and measured times, and those of the baselines."""
         state = "not confirmed for" if self.measured_s is None else "tuned at"
-        told = [f"{state} width {self.case.width}"]
+        parts = [f"{state} width {self.case.width}"]
         for what, seconds in (
             ("predicted", self.predicted_s),
             ("measured", self.measured_s),
@@ -111,14 +111,14 @@ class Tuned(Generic[P]):
             ("torch CSR", self.baseline_s),
         ):
             if seconds is not None:
-                told.append(f"{what} {seconds * 1e3:.3g} ms")
+                parts.append(f"{what} {seconds * 1e3:.3g} ms")
         if self.quartiles is not None:
             low, _, high = self.quartiles
-            told.append(
+            parts.append(
                 f"{low:.2f} to {high:.2f} times as fast as the default plan in half of {self.pairs} pairs"
             )
         made = f"; {self.codegen}" if self.codegen else ""
-        return f"{self.plan}, {', '.join(told)} (of {self.tried} plans measured{made})"
+        return f"{self.plan}, {', '.join(parts)} (of {self.tried} plans measured{made})"
 
 
 def _check_case(case: Case | GpuCase, plan: CpuPlan | TritonPlan) -> None:

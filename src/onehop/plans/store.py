@@ -49,8 +49,8 @@ def machine() -> dict[str, Any]:
 
 def path(of: dict[str, Any] | None = None) -> Path:
     """The file of a machine, named by its properties; None means this processor, here and below."""
-    told = json.dumps(of or machine(), sort_keys=True).encode()
-    return config.cache_dir() / "plans" / f"{hashlib.sha256(told).hexdigest()[:16]}.json"
+    stamp = json.dumps(of or machine(), sort_keys=True).encode()
+    return config.cache_dir() / "plans" / f"{hashlib.sha256(stamp).hexdigest()[:16]}.json"
 
 
 def load(of: dict[str, Any] | None = None) -> list[Any]:
@@ -119,7 +119,7 @@ def set_aside(reason: str, of: dict[str, Any] | None = None) -> None:
     except OSError as error:
         LOGGER.warning("%s is damaged (%s) and cannot be moved (%s): it is not used.", file, reason, error)
         return
-    LOGGER.warning("%s is damaged (%s): it is now %s, and plans are tuned anew.", file, reason, aside.name)
+    LOGGER.warning("%s is damaged (%s): it is now %s, and plans are tuned again.", file, reason, aside.name)
 
 
 class _DamagedFile(ValueError):
@@ -135,11 +135,11 @@ def _document(file: Path) -> dict[str, Any]:
     """
     # A pipe in its place would block readers for ever.
     with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:
-        told = os.fstat(opened.fileno())
-        if not stat.S_ISREG(told.st_mode):
+        status = os.fstat(opened.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{file} is not a regular file")
-        if told.st_size > _MOST_BYTES:
-            raise _DamagedFile(f"it has {told.st_size} bytes, and at most {_MOST_BYTES} are written")
+        if status.st_size > _MOST_BYTES:
+            raise _DamagedFile(f"it has {status.st_size} bytes, and at most {_MOST_BYTES} are written")
         text = opened.read()
     try:
         document = json.loads(text)
@@ -183,10 +183,10 @@ def _is_of_another_machine(file: Path, of: dict[str, Any]) -> bool:
 
 def _of_another_machine(document: dict[str, Any], of: dict[str, Any]) -> bool:
     """Return whether a field that both have differs: omitted fields may match."""
-    told = document.get("machine")
-    if not isinstance(told, dict):
+    named = document.get("machine")
+    if not isinstance(named, dict):
         return False
-    return any(key in told and told[key] != value for key, value in of.items())
+    return any(key in named and named[key] != value for key, value in of.items())
 
 
 def _name(entry: Any) -> str:

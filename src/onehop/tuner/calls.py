@@ -51,7 +51,7 @@ class Site:
         )
 
     def rows(self, count: int, width: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
-        """[count, H, width / H]."""
+        """Draws rows, [count, H, width / H]."""
         return self.random(count, self.heads, width // self.heads, dtype=dtype, seed=seed)
 
 

@@ -40,7 +40,7 @@ def axes(
     vector_bytes: int,
     lossy: bool,
 ) -> Axes:
-    """For each field that matters here, the values to try; the most influential fields first.
+    """Values to try for each field that matters here; the most influential fields first.
 
     Args:
         graph: The graph.

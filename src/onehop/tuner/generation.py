@@ -77,8 +77,8 @@ class Generation:
         ratio = self.search.settle_against(self.built_in, best)
         if self.search.best == best != self.built_in:
             return f"generated kernel, {ratio:.2f}x the best built-in one{fault}", True
-        told = "" if ratio is None else f", the best {ratio:.2f}x the built-in one"
-        return f"{len(self.specs)} generated kernels measured{told}: the built-in one is used{fault}", True
+        gain = "" if ratio is None else f", the best {ratio:.2f}x the built-in one"
+        return f"{len(self.specs)} generated kernels measured{gain}: the built-in one is used{fault}", True
 
     def _ready_of(self, compiler: Compiler, specs: list[Spec]) -> list[CpuPlan]:
         return [plan for spec in specs if (plan := self._ready(compiler, spec)) is not None]

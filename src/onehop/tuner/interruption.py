@@ -20,7 +20,9 @@ class TuningInterrupted(KeyboardInterrupt):
         if confirmed:
             kept = "kept" if on_disk else "used until this process ends"
             plans = "plan was" if len(confirmed) == 1 else "plans were"
-            told = f"{len(confirmed)} {plans} confirmed and {'is' if len(confirmed) == 1 else 'are'} {kept}"
+            outcome = (
+                f"{len(confirmed)} {plans} confirmed and {'is' if len(confirmed) == 1 else 'are'} {kept}"
+            )
         else:
-            told = "no plan was confirmed, the default plans are used"
-        super().__init__(f"onehop.tune: interrupted; {told}. Tune again to continue.")
+            outcome = "no plan was confirmed, the default plans are used"
+        super().__init__(f"onehop.tune: interrupted; {outcome}. Tune again to continue.")

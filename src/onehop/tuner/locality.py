@@ -92,7 +92,7 @@ def _sample(col: Tensor, num_src: int, reads: int) -> tuple[float, Tensor, Tenso
 
 
 def _excess(times: np.ndarray, windows: np.ndarray) -> np.ndarray:
-    """For each window, the sum of the excess of longer times."""
+    """Sums, for each window, the excess of longer times."""
     ordered = np.sort(times)
     sums = np.concatenate([[0.0], np.cumsum(ordered)])
     shorter = np.searchsorted(ordered, windows, side="right")

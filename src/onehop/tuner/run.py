@@ -57,7 +57,7 @@ class CpuRun:
         self.baseline_s: float | None = None
         self.search: Search[CpuPlan] | None = None
         self.codegen = codegen
-        self.generation_told, self.generation_raced = "", False
+        self.generation_outcome, self.generation_raced = "", False
         self.had = set(graph.ordered)
         vector_bytes = native.extension.vector_bytes()
         everything = candidates.axes(graph, operation, case.width, dtype, case.threads, vector_bytes, lossy)
@@ -80,7 +80,7 @@ class CpuRun:
             self.search = self._new_search(default, lambda _: math.inf)
             self.search.exhausted = True
             if self.codegen:
-                self.generation_told = "no kernel was generated: there was no time left"
+                self.generation_outcome = "no kernel was generated: there was no time left"
             return
         call = self.operation.make(self.graph, self.case.width, self.dtype)
         yield
@@ -93,7 +93,7 @@ class CpuRun:
         if self.codegen:
             self.search.budget = self.budget
             generation = Generation(self.case, self.search, call, self.dtype)
-            self.generation_told, self.generation_raced = generation.run()
+            self.generation_outcome, self.generation_raced = generation.run()
 
     def _new_search(self, default: CpuPlan, measure: Callable[[CpuPlan], float]) -> Search[CpuPlan]:
         share = self.budget.part(_SEARCH_SHARE) if self.codegen else self.budget
@@ -159,7 +159,7 @@ class CpuRun:
             ordering_s=self.order_seconds.get(ordering, 0.0),
             tried=len(search.times),
             finished=finished,
-            codegen=self.generation_told,
+            codegen=self.generation_outcome,
             raced=self.generation_raced,
             quartiles=None if gain is None else (gain.low, gain.median, gain.high),
             pairs=0 if gain is None else gain.pairs,

@@ -22,7 +22,7 @@ from onehop.kernels.triton.item_tiles import caller_numbers, item_rows, next_edg
 def attend_weights_kernel(
     items, given, softmax, weights, first, count, base, threshold, factor, kept, FORM: tl.constexpr
 ):
-    """As :func:`attend_kernel`, with the softmax known; writes [E, H] in the caller's order."""
+    """Recomputes the weights from a known softmax; writes [E, H] in the caller's order."""
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
     row, _slot = item_rows(items, item, real, FORM.SPLIT)
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)

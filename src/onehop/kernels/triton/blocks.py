@@ -191,7 +191,7 @@ def _columns(rowptr: Tensor, col: Tensor, perm: Tensor | None, cols: int) -> Col
 
 
 def _runs(key: Tensor) -> tuple[Tensor, Tensor]:
-    """For sorted keys: the index of each one's run of equal keys, and the begins of the runs."""
+    """Runs of sorted keys: the index of each one's run of equal keys, and the begins of the runs."""
     fresh = torch.ones_like(key, dtype=torch.bool)
     torch.ne(key[1:], key[:-1], out=fresh[1:])
     return fresh.cumsum(0) - 1, fresh.nonzero().squeeze(1)

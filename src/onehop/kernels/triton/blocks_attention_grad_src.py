@@ -18,10 +18,7 @@ from onehop.kernels.triton.blocks_parts import (
 def block_source_grads(
     windows,
     given,
-    own_key,
-    own_value,
-    grad,
-    statistics,
+    own,
     begin,
     end,
     head,
@@ -32,6 +29,7 @@ def block_source_grads(
     FORM: tl.constexpr,
 ):
     """Sums over some columns of a window, which are destinations here: [16, BLOCK_V] and [16, BLOCK_D]."""
+    own_key, own_value, grad, statistics = own
     base, threshold, factor, kept = numbers
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
     for_value = tl.zeros([16, FORM.BLOCK_V], tl.float32)
@@ -98,39 +96,13 @@ def block_grad_src_kernel(
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
     own_key = head_rows(given.key, row, there, head, column, FORM.H, FORM.D)
     own_value = head_rows(given.value, row, there, head, value_column, FORM.H, FORM.V)
-    numbers = (base, threshold, factor, kept)
+    own, numbers = (own_key, own_value, grad, statistics), (base, threshold, factor, kept)
     for_value, for_key = block_source_grads(
-        windows,
-        given,
-        own_key,
-        own_value,
-        grad,
-        statistics,
-        begin,
-        end,
-        head,
-        numbers,
-        FOR_VALUE,
-        FOR_KEY,
-        FORM.COLUMNS,
-        FORM,
+        windows, given, own, begin, end, head, numbers, FOR_VALUE, FOR_KEY, FORM.COLUMNS, FORM
     )
     if not_numbers(for_value) | not_numbers(for_key):
         for_value, for_key = block_source_grads(
-            windows,
-            given,
-            own_key,
-            own_value,
-            grad,
-            statistics,
-            begin,
-            end,
-            head,
-            numbers,
-            FOR_VALUE,
-            FOR_KEY,
-            1,
-            FORM,
+            windows, given, own, begin, end, head, numbers, FOR_VALUE, FOR_KEY, 1, FORM
         )
     if FOR_VALUE:
         store_rows(

@@ -84,7 +84,7 @@ def added(total, factor, present, gathered, COLUMNS: tl.constexpr):
 
 @triton.jit
 def added_precisely(total, factor, present, gathered, COLUMNS: tl.constexpr):
-    """As :func:`added`, with factors of 21 bits: two of tensor cores' 32-bit format, which keeps 11.
+    """Adds like :func:`added`, with factors of 21 bits: two of tensor cores' 32-bit format, which keeps 11.
 
     Features of 16 bits are exact in that format.
     """

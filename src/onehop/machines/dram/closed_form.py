@@ -100,7 +100,7 @@ def _scattered(dram: Dram, ccd: int, shape: _Shape, ranks: int, runs: int) -> fl
 
 
 def _occupied(boxes: int, balls: int) -> list[float]:
-    """[min(boxes, balls)]: the chances that 1, 2, ... boxes hold a ball, when each falls at random."""
+    """Return [min(boxes, balls)]: the probabilities that 1, 2, ... boxes hold a randomly placed ball."""
     chances = [1.0]
     for _ in range(balls - 1):
         grown = [0.0] * min(len(chances) + 1, boxes)

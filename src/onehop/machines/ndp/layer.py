@@ -190,7 +190,7 @@ def row_statistics(run_of: LayerRun) -> dict[str, float]:
 
 
 def rank_lines(run_of: LayerRun) -> list[dict[str, float]]:
-    """For each rank: busy time by phase in ms, bytes, useful bytes, rows, bandwidth over the run."""
+    """Table rows of the ranks: busy time by phase in ms, bytes, useful bytes, rows, bandwidth of the run."""
     traffic, busy = run_of.traffic, run_of.schedule.rank_busy_ns / 1e6
     *bursts, opened = run_of.commands_by_rank()
     moved = np.maximum(sum(bursts), 1)
@@ -223,7 +223,7 @@ def rank_lines(run_of: LayerRun) -> list[dict[str, float]]:
 
 
 def channel_lines(run_of: LayerRun) -> list[dict[str, float]]:
-    """For each channel: busy time of the Host-path by phase in ms, bytes, bandwidth over the run."""
+    """Table rows of the channels: busy time of the Host-path by phase in ms, bytes, bandwidth of the run."""
     traffic, busy = run_of.traffic, run_of.schedule.channel_busy_ns / 1e6
     topology = traffic.config.topology
 

@@ -1,4 +1,4 @@
-"""From a spec to a file in the cache folder: generated, compiled, tested in another process, installed."""
+"""Builds kernels into the cache folder: generated, compiled, tested in another process, installed."""
 
 import hashlib
 import json
@@ -33,8 +33,8 @@ def build(spec: Spec, compiler: Compiler, timeout_s: float) -> str:
             be written.
     """
     source = spec.source()
-    told = json.dumps([source, compiler.command, compiler.version, compiler.flags()])
-    key = hashlib.sha256(told.encode()).hexdigest()[:16]
+    inputs = json.dumps([source, compiler.command, compiler.version, compiler.flags()])
+    key = hashlib.sha256(inputs.encode()).hexdigest()[:16]
     name = f"{spec.title}-{native.extension.selected_isa()}-{key}"
     generated.forget(name)
     file = generated.path_of(name)

@@ -75,8 +75,8 @@ def find_compiler() -> Compiler:
     commands = [shlex.split(chosen)] if chosen.strip() else []
     for command in [*commands, *([name] for name in _NAMES)]:
         if shutil.which(command[0]) is not None:
-            told = run([*command, "--version"], _VERSION_S, f"the compiler {command[0]}")
-            return Compiler(tuple(command), (told.splitlines() or [""])[0])
+            text = run([*command, "--version"], _VERSION_S, f"the compiler {command[0]}")
+            return Compiler(tuple(command), (text.splitlines() or [""])[0])
     where = f"neither $CXX ({chosen}) nor" if commands else "none of"
     raise CodegenError(f"no C++ compiler was found ({where} {', '.join(_NAMES)} is there)")
 

@@ -136,11 +136,11 @@ def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str)
             want = expected(SOURCES[row], rowptr[row], column, kind, factor) if inside else (GUARD, GUARD)
             place = row * width + column
             if out[place] != want[0] or (with_ties and ties[place] != want[1]):
-                return f"row {row}, column {column}: {out[place]} in place of {want[0]}"
+                return f"row {row}, column {column}: {out[place]} instead of {want[0]}"
     for column in range(begin, begin + columns):
         want = expected(SOURCES[0][2:], 2, column, kind, factor)
         if slots[column] != want[0] or (with_ties and tie_slots[column] != want[1]):
-            return f"a cut row, column {column}: {slots[column]} in place of {want[0]}"
+            return f"a cut row, column {column}: {slots[column]} instead of {want[0]}"
     return None
 
 
@@ -148,7 +148,7 @@ def main(path: str, kind: str, dtype: str) -> str | None:
     """Return the error of a library, or None."""
     table = Generated.in_dll(ctypes.CDLL(path), "onehop_generated")
     if table.job_bytes != ctypes.sizeof(Job):
-        return f"a job has {table.job_bytes} bytes in place of {ctypes.sizeof(Job)}"
+        return f"a job has {table.job_bytes} bytes instead of {ctypes.sizeof(Job)}"
     cases: list[tuple[int, bool, int]] = [(0, False, factor) for factor in (NONE, WEIGHT, SCALE)]
     if kind == "extremum":
         cases = [(k, ties, factor) for k in (1, 2) for ties in (False, True) for factor in (NONE, WEIGHT)]

@@ -43,7 +43,7 @@ def cache_bytes(device: torch.device) -> int:
 def axes(
     graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype, cache_bytes: int
 ) -> Axes:
-    """For each field that matters here, the values to try; the most influential fields first.
+    """Values to try for each field that matters here; the most influential fields first.
 
     Args:
         graph: The graph.
