@@ -6,10 +6,8 @@ This file imports nothing that the extra ``cli`` brings, so that it can say when
 import sys
 
 from onehop import extras
+from onehop.cli.exit_codes import BAD_REQUEST
 from onehop.errors import ConfigurationError
-
-# Exit code of a command that was asked for something impossible, as for unknown options.
-BAD_REQUEST = 2
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from onehop.cli import BAD_REQUEST, bench, demo, info, simulate, tune
-from onehop.cli.interruption import INTERRUPTED
+from onehop.cli import bench, demo, info, simulate, tune
+from onehop.cli.exit_codes import BAD_REQUEST, INTERRUPTED
 from onehop.errors import OnehopError
 
 

@@ -9,7 +9,7 @@ from onehop.bench import sources
 from onehop.bench.lists import numbers
 from onehop.bench.stamp import machine_line
 from onehop.cli.console import output, progress
-from onehop.cli.interruption import INTERRUPTED
+from onehop.cli.exit_codes import INTERRUPTED
 from onehop.cli.options import Json, Plot, Threads, set_threads
 from onehop.errors import ArgumentError
 from onehop.storage import write_text
