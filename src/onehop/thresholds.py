@@ -59,8 +59,8 @@ class Thresholds:
     product_rows: int = 1 << 14
     product_block_rows: int = 1 << 11
     leaf_rows: int = 1 << 12
-    few_edges: int = 1 << 11
-    few_work: int = 1 << 15
+    few_edges: int = 1 << 12
+    few_work: int = 1 << 17
     cached_bytes: int = 16 << 20
     block_bytes: int = 2 << 20
     block_edges: int = 64

@@ -23,6 +23,7 @@ from onehop.backends.triton import TritonBackend
 from benchmarks.gpu.check import faults
 from benchmarks.gpu.compiled import compile_launch
 from benchmarks.gpu.launches import launches_of
+from onehop.calls import Aggregate
 from onehop.plans import TritonPlan
 
 plan = TritonPlan(short_edges=0, block_edges=64, block_features=256, num_warps=1)

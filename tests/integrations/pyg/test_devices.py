@@ -240,9 +240,9 @@ def test_models_train_with_tensors_on_another_device():
         "GCN: aggregate",
         "SAGE mean: aggregate",
         "SAGE max: extremum extremum_grad",
-        "GAT: attend attend_grad",
-        "GATv2: attend attend_grad",
-        "Transformer: attend attend_grad",
+        "GAT: attention attention_grad",
+        "GATv2: attention attention_grad",
+        "Transformer: attention attention_grad",
         "weight: expected it on far:0 as the features are, got cpu.",
         "PyG reported the rest",
     ]

@@ -81,8 +81,8 @@ def test_checkpointing_goes_the_same_way_twice(kind, x, edge_index, took_fast_pa
 
 
 def test_wide_features_of_few_edges_are_normalised_once(edge_index, took_fast_path):
-    wide = torch.randn(NODES, 512)
-    layer = gnn.GCNConv(512, 512)
+    wide = torch.randn(NODES, 2048)
+    layer = gnn.GCNConv(2048, 2048)
     expected = layer(wide, edge_index)
     with onehop.patch():
         for _ in range(3):

@@ -11,31 +11,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, SAGEConv, TransformerConv
 
 import onehop
 from onehop import thresholds
 from onehop.backends import registry
 from onehop.backends.triton import TritonBackend
-from onehop.calls import Attention, AttentionGradients
+from onehop.calls import name_of
 from onehop.kernels.triton import availability
 from tests.far_device import far, is_far, move, near
-
-RUNS = {"aggregate", "extremum", "extremum_grad", "edge_softmax", "edge_softmax_grad", "sddmm"} | {
-    "attend",
-    "attend_grad",
-}
-# What operands and results may be made of, besides tensors.
-PARTS = (Attention, AttentionGradients)
-
-
-def each(function: Any, value: Any) -> Any:
-    """The same with a function of every tensor in it."""
-    if isinstance(value, PARTS):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return type(value)(**tree_map(function, fields))
-    return tree_map(function, value)
 
 
 class FarTriton(TritonBackend):
@@ -46,27 +31,13 @@ class FarTriton(TritonBackend):
     def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
         return None if device.type == "far" else "runs on far tensors alone"
 
-    def __getattribute__(self, name: str) -> Any:
-        method = super().__getattribute__(name)
-        if name not in RUNS:
-            return method
-
-        def run(*args: Any) -> Any:
-            self.ran.add(name)
-            tensors = [part for arg in args for part in flat(arg)]
-            assert all(map(is_far, tensors)), f"{name} is handed tensors of the CPU"
-            found = getattr(TritonBackend(), name)(*(each(near, arg) for arg in args))
-            return each(lambda out: far(out) if isinstance(out, Tensor) else out, found)
-
-        return run
-
-
-def flat(value: Any) -> list[Tensor]:
-    """The tensors in an operand."""
-    if isinstance(value, PARTS):
-        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
-    parts = value if isinstance(value, list | tuple) else [value]
-    return [part for part in parts if isinstance(part, Tensor)]
+    def run(self, graph: onehop.Graph, call: Any) -> Any:
+        name = name_of(type(call))
+        self.ran.add(name)
+        tensors = [leaf for leaf in tree_leaves(call) if isinstance(leaf, Tensor)]
+        assert all(map(is_far, tensors)), f"{name} is handed tensors of the CPU"
+        found = TritonBackend().run(graph, tree_map(near, call))
+        return tree_map(lambda out: far(out) if isinstance(out, Tensor) else out, found)
 
 
 class Model(Module):

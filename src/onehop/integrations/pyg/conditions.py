@@ -86,6 +86,7 @@ class ClassRecord:
         reason: Why the first tier does not.
         block_reason: Why its messages cannot run in blocks; None if the class is not in the way.
         fuses: Whether the class has a fused path of PyG's own.
+        attends: Messages are weighed by attention.
         first: The operand of ``propagate`` with the sources' features; empty without a form.
         names: The operands that ``propagate`` gets in the first tier, but for ``size``.
         noted: The refusals of layers of the class that were noted: they are not noted again.
@@ -95,6 +96,7 @@ class ClassRecord:
         "_functions",
         "_get_attention",
         "_layers",
+        "attends",
         "block_reason",
         "first",
         "form",
@@ -114,6 +116,7 @@ class ClassRecord:
         self.reason = found if isinstance(found, str) else None
         self.names = frozenset() if self.form is None else self.form.names
         self.first = "" if self.form is None else self.form.first
+        self.attends = isinstance(self.form, Attention)
         self.block_reason = block_class_reason(kind)
         self.noted: set[str] = set()
 
@@ -224,7 +227,11 @@ def has_global_hooks() -> bool:
 # The operands of one call
 
 
-def is_too_small(edge_index: Any, operand: Any, columns: int | None = None) -> bool:
+# An edge of attention costs PyG about as much as this many edges of a sum.
+_ATTENTION_COST = 4
+
+
+def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, attends: bool = False) -> bool:
     """Return whether a graph is so small that to make and recognise it takes longer than PyG's own code.
 
     The sizes alone decide. A graph that is met again would pay, but whether it was met before is changed by
@@ -236,11 +243,12 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None) -> b
         operand: The features that are gathered, or a pair of which the first are.
         columns: How many columns are aggregated, where they may be fewer than those of the features; None
             means those of the features.
+        attends: Whether messages are weighed by attention, on which PyG spends several times as long.
     """
     bounds = thresholds.now
     if type(edge_index) is not Tensor or edge_index.dim() != 2:
         return False
-    edges = edge_index.size(1)
+    edges = edge_index.size(1) * (_ATTENTION_COST if attends else 1)
     # Who asks for a machine or a backend wants every aggregation there.
     if edges >= bounds.few_edges or session.now.settings.backend or edge_index.layout is not torch.strided:
         return False

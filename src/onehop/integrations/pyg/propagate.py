@@ -78,7 +78,7 @@ def _propagate(
         record is not None
         and TOO_SMALL in record.noted
         and reports.listener is None
-        and is_too_small(edge_index, kwargs.get(record.first))
+        and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
     ):
         return theirs(layer, edge_index, *args, **settled(kwargs))
     context = context_reason()
@@ -270,7 +270,7 @@ def _prepare(
     record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Task | AttentionTask | str:
     """The task, or the sentence why there is none. O(1), but for an edge_index seen for the first time."""
-    if record.first and is_too_small(edge_index, kwargs.get(record.first)):
+    if record.first and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends):
         return TOO_SMALL
     reason = record.reason or layer_reason(layer, record.fuses)
     if reason is not None:
