@@ -17,10 +17,14 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "calls" / "count_c
 
 # Calls and files in all, and the calls in the patch itself.
 BOUNDS = {
-    "GCNConv forward": (65, 24, 24),
-    "SAGEConv forward": (72, 25, 37),
-    "GATConv forward": (116, 27, 38),
-    "GATv2Conv forward": (115, 27, 36),
+    "aggregate forward": (12, 6, 0),
+    "aggregate backward": (12, 6, 0),
+    "gatv2 forward": (20, 9, 0),
+    "gatv2 backward": (40, 9, 0),
+    "GCNConv forward": (45, 14, 24),
+    "SAGEConv forward": (48, 14, 37),
+    "GATConv forward": (64, 18, 38),
+    "GATv2Conv forward": (60, 18, 36),
     "ResGatedGraphConv forward": (7, 5, 7),
 }
 
@@ -35,11 +39,11 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_a_warm_layer_passes_through_few_functions(name, counted):
+def test_a_warm_call_passes_through_few_functions(name, counted):
     counts, (calls, files, of_patch) = counted[name], BOUNDS[name]
     assert 0 < counts["calls"] <= calls
     assert 0 < counts["files"] <= files
-    assert 0 < counts["folders"]["integrations"] <= of_patch
+    assert counts["folders"].get("integrations", 0) <= of_patch
     assert sum(counts["folders"].values()) == counts["calls"]
 
 
