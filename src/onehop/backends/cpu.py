@@ -15,7 +15,7 @@ from onehop.plans.default import default_plan
 _threads = torch.get_num_threads
 
 
-class _Kept(NamedTuple):
+class _KeptCall(NamedTuple):
     """A prepared call, and what must still be so for it to be run."""
 
     prepared: Prepared
@@ -85,7 +85,7 @@ class CpuBackend:
         """Runs a call of :mod:`onehop.calls`, prepared before or now."""
         kind = KERNELS[type(call)]
         key = kind.key(call)
-        kept: _Kept | None = self._calls_of(graph).get(key) if self._plan else graph.prepared.get(key)
+        kept: _KeptCall | None = self._calls_of(graph).get(key) if self._plan else graph.prepared.get(key)
         if (
             kept is None
             or kept.threads != _threads()
@@ -109,5 +109,5 @@ class CpuBackend:
         plan, stays = self._plan_and_stays(graph, case.operation, case.transposed, case.width, case.dtype)
         prepared = kind(graph, plan, call)
         if stays:
-            self._calls_of(graph)[key] = _Kept(prepared, threads, bounds, count)
+            self._calls_of(graph)[key] = _KeptCall(prepared, threads, bounds, count)
         return prepared

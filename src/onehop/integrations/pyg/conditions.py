@@ -34,7 +34,7 @@ from onehop import thresholds
 from onehop.backends import refusal
 from onehop.integrations import session
 from onehop.integrations.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
-from onehop.integrations.pyg.recognise import Attention, Form, message_forms
+from onehop.integrations.pyg.recognise import AttentionForm, Form, message_forms
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
@@ -112,11 +112,11 @@ class ClassRecord:
         self._layers = session.now.layers
         self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
         found = class_reason(kind)
-        self.form: Form | Attention | None = None if isinstance(found, str) else found
+        self.form: Form | AttentionForm | None = None if isinstance(found, str) else found
         self.reason = found if isinstance(found, str) else None
         self.names = frozenset() if self.form is None else self.form.names
         self.first = "" if self.form is None else self.form.first
-        self.attends = isinstance(self.form, Attention)
+        self.attends = isinstance(self.form, AttentionForm)
         self.block_reason = block_class_reason(kind)
         self.noted: set[str] = set()
 
@@ -129,7 +129,7 @@ class ClassRecord:
         )
 
 
-def class_reason(kind: Any) -> Form | Attention | str:
+def class_reason(kind: Any) -> Form | AttentionForm | str:
     """Return the form of the messages of a class; or why it has no fast path."""
     if _is_left_out(kind):
         return _LEFT_OUT
@@ -139,7 +139,7 @@ def class_reason(kind: Any) -> Form | Attention | str:
     for name in _OURS_ASSUMES:
         if getattr(kind, name) is not getattr(MessagePassing, name):
             return f"its class overrides {name}"
-    if isinstance(form, Attention):
+    if isinstance(form, AttentionForm):
         owner = next(base for base in kind.__mro__ if vars(base).get("message") is kind.message)
         for name in form.needs:
             if getattr(kind, name) is not getattr(owner, name):

@@ -25,7 +25,7 @@ from onehop.integrations.pyg.conditions import (
     weight_of,
 )
 from onehop.integrations.pyg.pending import Pending
-from onehop.integrations.pyg.recognise import Attention, Form
+from onehop.integrations.pyg.recognise import AttentionForm, Form
 
 
 def propagate_part(
@@ -48,7 +48,7 @@ def propagate_part(
     if reason is not None:
         raise refused(layer, reason)
     form = record.form
-    if isinstance(form, Attention):
+    if isinstance(form, AttentionForm):
         name, out = _attend(layer, form, graph, reduce, kwargs)
     else:
         assert form is not None
@@ -87,7 +87,7 @@ def _aggregate(
 
 
 def _attend(
-    layer: Any, form: Attention, graph: DistributedGraph, reduce: str, operands: dict[str, Any]
+    layer: Any, form: AttentionForm, graph: DistributedGraph, reduce: str, operands: dict[str, Any]
 ) -> tuple[str, Tensor]:
     if reduce != "sum":
         raise refused(layer, "its aggregation is not a sum")

@@ -36,7 +36,7 @@ from onehop.integrations.pyg.graphs import graph_of, scales_of
 from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.placement import backend_of
 from onehop.integrations.pyg.processes import parts_for
-from onehop.integrations.pyg.recognise import Attention, Form
+from onehop.integrations.pyg.recognise import AttentionForm, Form
 from onehop.integrations.pyg.rowwise.task import BlockTask, fits_cache, in_blocks_instead
 from onehop.integrations.rows import stand_in
 from onehop.ops.aggregate import reduce_rows
@@ -287,7 +287,7 @@ def _prepare(
         return edges
     data, sizes = edges
     forwards = layer.flow == "source_to_target"
-    if isinstance(form, Attention):
+    if isinstance(form, AttentionForm):
         call = Propagation(
             layer, reduce, edge_index, data, sizes, kwargs, 0 if forwards else 1, session.now.backend
         )

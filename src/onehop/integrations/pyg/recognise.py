@@ -49,7 +49,7 @@ DIFFERENCE = Form("(source - destination) * weight", source="a", weight="edge_we
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class AttentionForm:
     """Attention that a message function computes, or ends.
 
     Attributes:
@@ -73,17 +73,17 @@ class Attention:
         return frozenset(self.operands)
 
 
-WEIGHTS_OF_HEADS = Attention("weights", ("x", "alpha"))
-TRANSFORMER = Attention("transformer", ("query", "key", "value", "edge_attr"))
-AGNN = Attention("agnn", ("x", "x_norm"))
-FA = Attention("fa", ("x", "alpha", "edge_weight"))
-SUPERGAT = Attention("supergat", ("x",), needs=("get_attention",))
+WEIGHTS_OF_HEADS = AttentionForm("weights", ("x", "alpha"))
+TRANSFORMER = AttentionForm("transformer", ("query", "key", "value", "edge_attr"))
+AGNN = AttentionForm("agnn", ("x", "x_norm"))
+FA = AttentionForm("fa", ("x", "alpha", "edge_weight"))
+SUPERGAT = AttentionForm("supergat", ("x",), needs=("get_attention",))
 
 _CONV = "torch_geometric.nn.conv"
 _MODELS = "torch_geometric.nn.models"
 
 # (module, class that defines the message function, what it computes)
-_TABLE: tuple[tuple[str, str, Form | Attention], ...] = (
+_TABLE: tuple[tuple[str, str, Form | AttentionForm], ...] = (
     (f"{_CONV}.message_passing", "MessagePassing", COPY),
     (f"{_CONV}.sage_conv", "SAGEConv", COPY),
     (f"{_CONV}.gin_conv", "GINConv", COPY),
@@ -188,7 +188,7 @@ def known_layers() -> tuple[str, ...]:
 
 
 @functools.cache
-def message_forms() -> dict[Callable[..., Any], Form | Attention]:
+def message_forms() -> dict[Callable[..., Any], Form | AttentionForm]:
     """The table, by function object."""
     return {_class(module, name).message: form for module, name, form in _TABLE}
 

@@ -13,7 +13,7 @@ from onehop.graph import Graph
 from onehop.plans import CpuPlan
 
 
-class Case(NamedTuple):
+class PlanCase(NamedTuple):
     """The key by which a plan is chosen, besides the graph.
 
     Attributes:
@@ -40,7 +40,7 @@ class Prepared(Protocol):
         ...
 
     @staticmethod
-    def case(call: Any) -> Case:
+    def case(call: Any) -> PlanCase:
         """The case by which the plan of a call is chosen."""
         ...
 

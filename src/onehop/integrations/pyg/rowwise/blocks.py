@@ -34,7 +34,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class EdgeBlocks:
     """All blocks of a graph, in order.
 
     Attributes:
@@ -55,7 +55,7 @@ class Blocks:
         return iter(self.each)
 
 
-def blocks_of(edge_index: Tensor, graph: Graph, block_edges: int, cut: bool) -> Blocks:
+def blocks_of(edge_index: Tensor, graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
     """The blocks of a graph with edges, made once for an ``edge_index`` and found again.
 
     Args:
@@ -65,9 +65,9 @@ def blocks_of(edge_index: Tensor, graph: Graph, block_edges: int, cut: bool) -> 
         cut: Whether a row with more edges is cut into parts; it is a block of its own otherwise.
     """
     rest = ("blocks", graph.number, block_edges, cut)
-    found: Blocks | None = CACHE.find(edge_index, rest)
+    found: EdgeBlocks | None = CACHE.find(edge_index, rest)
     if found is None:
-        found = Blocks(tuple(_blocks(graph, block_edges, cut)), block_edges)
+        found = EdgeBlocks(tuple(_blocks(graph, block_edges, cut)), block_edges)
         CACHE.store(edge_index, rest, found)
     return found
 

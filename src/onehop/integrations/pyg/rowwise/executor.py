@@ -11,7 +11,7 @@ from torch import Tensor
 from onehop.graph import Graph
 from onehop.integrations.pyg.rowwise.aggregators import Rows
 from onehop.integrations.pyg.rowwise.arguments import Argument, Kind
-from onehop.integrations.pyg.rowwise.blocks import Block, Blocks, whole_block
+from onehop.integrations.pyg.rowwise.blocks import Block, EdgeBlocks, whole_block
 from onehop.integrations.pyg.rowwise.snapshot import Snapshot
 from onehop.kernels.cpu.rows import add_rows, take_rows
 from onehop.ops.batching import for_each
@@ -34,7 +34,7 @@ class Run:
     message: Callable[..., Tensor]
     arguments: list[Argument]
     graph: Graph
-    blocks: Blocks
+    blocks: EdgeBlocks
     linear: str | None
 
     def __call__(self, operands: list[Tensor], parameters: list[Tensor]) -> Tensor:
