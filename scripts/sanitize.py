@@ -56,6 +56,12 @@ ASAN_OPTIONS = "detect_leaks=0:allocator_may_return_null=1:abort_on_error=1"
 UBSAN_OPTIONS = "halt_on_error=1:print_stacktrace=1:abort_on_error=1"
 
 
+# An editable installation answers imports before the path does; Python runs this in every process.
+FIRST_CHOICE = """import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
+"""
+
+
 def program(name: str) -> str:
     """The path of a program: beside this Python first, then anywhere on the path."""
     found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
@@ -95,6 +101,7 @@ def compile_extension(compiler: str) -> Path:
     shutil.copytree(ROOT / "src" / "onehop", package / "onehop", ignore=ignored)
     for module in objects.glob("*.so"):
         shutil.copy2(module, package / "onehop")
+    (package / "sitecustomize.py").write_text(FIRST_CHOICE)
     return package
 
 
