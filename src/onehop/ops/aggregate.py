@@ -8,7 +8,7 @@ columns. Max and min are :mod:`onehop.ops.extremum`.
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -20,8 +20,9 @@ from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
 from onehop.ops import streaming
 from onehop.ops.batching import Dims
-from onehop.ops.checks import check_features, check_graph, check_head_weight, check_vector
+from onehop.ops.checks import check_features, check_graph
 from onehop.ops.extremum import EXTREMUM
+from onehop.ops.factors import check_factors, promoted
 from onehop.ops.library import Context, Operator, run
 from onehop.ops.semiring import check_multiply, factor_or_term
 
@@ -140,7 +141,7 @@ def aggregate(
     if multiply != "mul":
         check_multiply(multiply, factor)
     if factor is not None or src_scale is not None or dst_scale is not None:
-        _check_factors(graph, features, factor, src_scale, dst_scale)
+        check_factors(graph, features, factor, src_scale, dst_scale)
     return reduce_rows(
         graph,
         features,
@@ -201,7 +202,7 @@ def reduce_rows(
             and (src_scale is None or (src_scale.dtype is dtype and src_scale.is_contiguous()))
             and (dst_scale is None or (dst_scale.dtype is dtype and dst_scale.is_contiguous()))
         ):
-            x, weight, src_scale, dst_scale, widen = _promoted(x, weight, src_scale, dst_scale)
+            x, weight, src_scale, dst_scale, widen = promoted(x, weight, src_scale, dst_scale)
     shape = x.shape
     if len(shape) != 2:
         x = x.flatten(1)
@@ -225,47 +226,6 @@ def reduce_rows(
         if adds and factor is not None:
             out = out + _sum_of_terms(call, factor).to(out.dtype)
     return out if len(shape) == 2 else out.reshape(out.size(0), *shape[1:])
-
-
-def _check_factors(
-    graph: Graph, x: Tensor, weight: Any, src_scale: Tensor | None, dst_scale: Tensor | None
-) -> None:
-    if isinstance(weight, Tensor) and weight.dim() == 2:
-        check_head_weight(weight, graph.num_edges, x)
-    elif weight is not None:
-        check_vector("weight", weight, graph.num_edges, "edges", x)
-    if src_scale is not None:
-        check_vector("src_scale", src_scale, graph.num_src, "sources", x)
-    if dst_scale is not None:
-        check_vector("dst_scale", dst_scale, graph.num_dst, "destinations", x)
-
-
-class _Operands(NamedTuple):
-    x: Tensor
-    weight: Tensor | None
-    src_scale: Tensor | None
-    dst_scale: Tensor | None
-    widen: bool
-
-
-def _promoted(
-    x: Tensor, weight: Tensor | None, src_scale: Tensor | None, dst_scale: Tensor | None
-) -> _Operands:
-    """Weights and scales in the accumulator's dtype, and whether the result is wider than x."""
-    dtype = x.dtype
-    for vector in (weight, src_scale, dst_scale):
-        if vector is not None:
-            dtype = torch.promote_types(dtype, vector.dtype)
-    if dtype == torch.float64:
-        x = x.double()
-    acc = accumulator(dtype)
-    return _Operands(
-        x=x,
-        weight=None if weight is None else weight.to(acc),
-        src_scale=None if src_scale is None else src_scale.to(acc).contiguous(),
-        dst_scale=None if dst_scale is None else dst_scale.to(acc).contiguous(),
-        widen=dtype != x.dtype,
-    )
 
 
 def _extremum(

@@ -1,0 +1,54 @@
+"""Weights and scales of an aggregation: checks, and conversion to the dtypes that kernels take."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from onehop.calls import accumulator
+from onehop.graph import Graph
+from onehop.ops.checks import check_head_weight, check_vector
+
+
+def check_factors(
+    graph: Graph, x: Tensor, weight: Any, src_scale: Tensor | None, dst_scale: Tensor | None
+) -> None:
+    """Raises unless a weight, [E] or [E, H], and scales of sources and destinations fit."""
+    if isinstance(weight, Tensor) and weight.dim() == 2:
+        check_head_weight(weight, graph.num_edges, x)
+    elif weight is not None:
+        check_vector("weight", weight, graph.num_edges, "edges", x)
+    if src_scale is not None:
+        check_vector("src_scale", src_scale, graph.num_src, "sources", x)
+    if dst_scale is not None:
+        check_vector("dst_scale", dst_scale, graph.num_dst, "destinations", x)
+
+
+class Operands(NamedTuple):
+    """Features and factors of dtypes that a kernel takes; ``widen`` where the result is wider than ``x``."""
+
+    x: Tensor
+    weight: Tensor | None
+    src_scale: Tensor | None
+    dst_scale: Tensor | None
+    widen: bool
+
+
+def promoted(
+    x: Tensor, weight: Tensor | None, src_scale: Tensor | None, dst_scale: Tensor | None
+) -> Operands:
+    """Weights and scales in the accumulator's dtype, and whether the result is wider than x."""
+    dtype = x.dtype
+    for vector in (weight, src_scale, dst_scale):
+        if vector is not None:
+            dtype = torch.promote_types(dtype, vector.dtype)
+    if dtype == torch.float64:
+        x = x.double()
+    acc = accumulator(dtype)
+    return Operands(
+        x=x,
+        weight=None if weight is None else weight.to(acc),
+        src_scale=None if src_scale is None else src_scale.to(acc).contiguous(),
+        dst_scale=None if dst_scale is None else dst_scale.to(acc).contiguous(),
+        widen=dtype != x.dtype,
+    )
