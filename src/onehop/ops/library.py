@@ -283,7 +283,11 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
             shapes[name] = like[place][0]
             if ctx.needs_input_grad[4 + place]:
                 wanted = (*wanted, name)
-        if not wanted or grads.count(None) == len(grads):
+        # One by one: "in" and "count" would compare tensors with None, element by element.
+        given = False
+        for grad in grads:
+            given = given or grad is not None
+        if not wanted or not given:
             return (None,) * (4 + len(names))
         call = operator.call(*saved[:count], *rest)
         found = operator.gradients(Context(call, saved[count:], wanted, shapes, graph), *grads)
