@@ -35,6 +35,13 @@ _BATCHED_LAYERS = (
 )
 
 FOUND: dict[str, Program] = {
+    "an optimiser may change the projection of constant edge features before a backward pass": Program(
+        steps=(Call(), Train(call=Call()), Backward()),
+        models=_of("TransformerConv", edge_dim=2),
+        graphs=(Graph(layout="slice", seed=814),),
+        features=(Features(layout="columns", seed=467),),
+        nodes=2,
+    ),
     # What is kept for constant features is handed out.
     "two calls on constant features share no memory": Program(
         steps=(Call(times=3),), models=_of("SimpleConv")

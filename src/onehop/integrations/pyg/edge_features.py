@@ -74,7 +74,11 @@ def projected(
     weight: Any = linear.weight
     if weight.shape != (heads * width, given.size(1)) or weight.dtype is not like.dtype:
         return LEFT_TO_PYG
-    return lambda: (given, weight)
+    if given.requires_grad:
+        return lambda: (given, weight)
+    # The kernel saves the weight for other gradients; PyG's product of constant features does not, so that an
+    # optimiser may change it before the backward pass. What is saved is a copy, to which gradients pass on.
+    return lambda: (given, weight.clone())
 
 
 def _is_plain(linear: Any) -> bool:
