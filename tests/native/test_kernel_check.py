@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.building import MEMORY_AND_ARITHMETIC, build, compiler, program, run
+from tests.native.building import MEMORY_AND_ARITHMETIC, ROOT, build, compiler, program, run
 
 OPERATORS = (
     "sum",
@@ -39,6 +39,13 @@ def check(command: list[str | Path], isas: set[str], dtypes: tuple[str, ...], **
     }
     assert expected <= passed
     assert "FAIL" not in done.stdout
+
+
+def test_the_check_fits_the_kernels() -> None:
+    """Two seconds, where its build with sanitizers takes minutes: it must not fall behind unnoticed."""
+    source = ROOT / "tests" / "native" / "kernel_check.cpp"
+    done = run([compiler(), "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'csrc' / 'include'}", source])
+    assert done.returncode == 0, done.stderr
 
 
 @needs_time
