@@ -13,6 +13,8 @@ variable                  meaning                                               
                           every time
 ``ONEHOP_ASSOCIATE``      ``0``: patched layers keep the order of linear step and        ``1``
                           aggregation that they are written in
+``ONEHOP_DROPOUT``        ``0``: the patch leaves torch's dropout alone                  ``1``
+``ONEHOP_PRODUCTS``       ``0``: the patch leaves torch's products alone                 ``1``
 ``ONEHOP_DISABLE``        ``1``: ``patch()`` does nothing                                ``0``
 ``ONEHOP_CHECK``          ``full``: the patch compares the contents of every             ``version``
                           ``edge_index`` with the cached ones, not only the version
@@ -57,6 +59,16 @@ def reuse() -> bool:
 def associate() -> bool:
     """Return whether the patch lets layers multiply and aggregate in the cheaper order."""
     return _flag("ONEHOP_ASSOCIATE", default=True)
+
+
+def dropout() -> bool:
+    """Return whether the patch replaces torch's dropout."""
+    return _flag("ONEHOP_DROPOUT", default=True)
+
+
+def products() -> bool:
+    """Return whether the patch sends the products of linear steps to the fastest library."""
+    return _flag("ONEHOP_PRODUCTS", default=True)
 
 
 def tuned() -> bool:

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-PYG, DGL = "pyg", "dgl"
+from onehop.integrations.settings import Settings
+
+PYG, DGL, TORCH = "pyg", "dgl", "torch"
 
 
 class Framework(Protocol):
@@ -15,8 +17,8 @@ class Framework(Protocol):
         """The layer names that ``only`` may list."""
         ...
 
-    def install(self) -> None:
-        """Puts ours in place; again does nothing."""
+    def install(self, settings: Settings) -> None:
+        """Puts in place what the settings ask for; again does nothing."""
         ...
 
     def remove(self) -> None:

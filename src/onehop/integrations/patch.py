@@ -97,17 +97,21 @@ def patch(
     tune: str | None = None,
     machine: Machine | None = None,
     backend: str | None = None,
+    dropout: bool | None = None,
+    products: bool | None = None,
 ) -> Patch:
     """Lets PyG's and DGL's layers run on onehop's kernels, wherever that gives the same result.
 
     Models need not change, and may be made before or after. PyG is patched where it is installed, DGL where
-    it has been imported. Layers that onehop cannot run go their framework's own way;
+    it has been imported, and with them the functions of torch that take a good part of an epoch: dropout and
+    linear steps. Layers that onehop cannot run go their framework's own way;
     :func:`onehop.explain` says which, and why, and so does one INFO line a class and reason in the log
     ``onehop``. Calling it again changes ``only``, and what else is given; None leaves a setting as it is.
 
     Args:
         only: Names of layer classes, such as "GCNConv"; their subclasses count too. "pyg" and "dgl" stand
-            for these frameworks alone, and go with names of their layers; "dgl" imports DGL. None means all.
+            for these frameworks alone, and go with names of their layers; "dgl" imports DGL. "torch" adds
+            torch's own functions to what is named. None means all.
         keep_memory: Whether the C library keeps freed memory in the process, from the first large result of a
             fast path on, instead of giving it back to the system and faulting it in anew for each large
             tensor. At first the environment variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes). Without
@@ -132,6 +136,10 @@ def patch(
             Triton's interpreter on CPU tensors, or "reference" to compare with. Layers whose tensors it
             refuses go PyG's way. None means that of a patch in place, or the first that takes the tensors:
             the C++ kernels on the CPU, Triton's on GPUs.
+        dropout: Whether ``torch.nn.functional.dropout`` runs on :func:`onehop.dropout`, with torch's numbers.
+            At first ``ONEHOP_DROPOUT`` decides (default: yes).
+        products: Whether the products of linear steps run in the fastest library at hand. At first
+            ``ONEHOP_PRODUCTS`` decides (default: yes).
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is
@@ -146,7 +154,16 @@ def patch(
     with session.lock:
         before = session.now
         start = from_environment() if before.selection is None else before.settings
-        settings = settled(start, keep_memory, reuse, associate, tune, machine is not None)
+        settings = settled(
+            start,
+            keep_memory=keep_memory,
+            reuse=reuse,
+            associate=associate,
+            tune=tune,
+            dropout=dropout,
+            products=products,
+            with_machine=machine is not None,
+        )
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
@@ -250,7 +267,7 @@ def _enter(coming: Session) -> None:
     with session.lock:
         frameworks = () if coming.selection is None else coming.selection.frameworks
         for framework in frameworks:
-            framework.install()
+            framework.install(coming.settings)
         kept = memory.after(coming.settings.keep_memory)
         session.enter(replace(coming, memory_kept=kept))
         for framework in made():

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.integrations.framework import DGL, PYG, Framework, Selection
+from onehop.integrations.framework import DGL, PYG, TORCH, Framework, Selection
 
 _made: dict[str, Framework] = {}
 
@@ -21,25 +21,28 @@ def select(only: str | Iterable[str] | None) -> Selection:
     """Return the selection that ``patch(only=...)`` asks for.
 
     Args:
-        only: "pyg", "dgl", or names of layer classes. Without a framework among them: PyG if it is
-            installed, and DGL if it has been imported.
+        only: "pyg", "dgl", "torch", or names of layer classes. Without PyG and DGL among them: PyG if it is
+            installed, and DGL if it has been imported. Torch's functions are named, or come with None.
 
     Raises:
         ArgumentError: A layer that has no fast path in these frameworks.
         ConfigurationError: There is no framework, or one that is asked for cannot be used.
     """
     names = frozenset([only] if isinstance(only, str) else () if only is None else only)
+    torch = (_make(TORCH),) if only is None or TORCH in names else ()
+    layers = names - {PYG, DGL, TORCH}
     asked = [name for name in (PYG, DGL) if name in names]
+    if torch and only is not None and not asked and not layers:
+        return Selection(torch, frozenset())
     frameworks = tuple(_make(name) for name in asked or _present())
-    layers = names - {PYG, DGL}
     if not layers:
-        return Selection(frameworks, None)
+        return Selection(frameworks + torch, None)
     known = tuple(dict.fromkeys(name for framework in frameworks for name in framework.layers()))
     unknown: list[Any] = sorted(str(name) for name in layers if name not in known)
     if unknown:
         raise ArgumentError(f"only: {', '.join(unknown)} has no fast path; there are {', '.join(known)}.")
     having = tuple(each for each in frameworks if not layers.isdisjoint(each.layers()))
-    return Selection(having, layers)
+    return Selection(having + torch, layers)
 
 
 def _present() -> list[str]:
@@ -57,8 +60,14 @@ def _present() -> list[str]:
 
 def _make(name: str) -> Framework:
     if name not in _made:
-        _made[name] = _pyg() if name == PYG else _dgl()
+        _made[name] = {PYG: _pyg, DGL: _dgl, TORCH: _torch}[name]()
     return _made[name]
+
+
+def _torch() -> Framework:
+    from onehop.integrations.torch.framework import Torch
+
+    return Torch()
 
 
 def _pyg() -> Framework:

@@ -17,6 +17,8 @@ class Settings:
         reuse: Whether aggregates of constant features are kept.
         associate: Whether layers take the cheaper order of linear step and aggregation.
         tune: "auto" or "never".
+        dropout: Whether torch's dropout is replaced.
+        products: Whether the products of linear steps go to the fastest library.
         backend: The machine that sums and means run on, or the backend that everything runs on, by name;
             empty means the first that takes the tensors.
     """
@@ -25,6 +27,8 @@ class Settings:
     reuse: bool = False
     associate: bool = False
     tune: str = "never"
+    dropout: bool = False
+    products: bool = False
     backend: str = ""
 
 
@@ -34,16 +38,25 @@ OFF = Settings()
 
 def from_environment() -> Settings:
     """Return the settings of a patch that is given none."""
-    return Settings(keep_memory=config.keep_memory(), reuse=config.reuse(), associate=config.associate())
+    return Settings(
+        keep_memory=config.keep_memory(),
+        reuse=config.reuse(),
+        associate=config.associate(),
+        dropout=config.dropout(),
+        products=config.products(),
+    )
 
 
 def settled(
     before: Settings,
-    keep_memory: bool | None,
-    reuse: bool | None,
-    associate: bool | None,
-    tune: str | None,
-    with_machine: bool,
+    *,
+    keep_memory: bool | None = None,
+    reuse: bool | None = None,
+    associate: bool | None = None,
+    tune: str | None = None,
+    dropout: bool | None = None,
+    products: bool | None = None,
+    with_machine: bool = False,
 ) -> Settings:
     """The settings after a call of ``patch()``; None leaves a setting as it was.
 
@@ -60,5 +73,12 @@ def settled(
                 "reuse: aggregates that are kept would not be counted on the machine; omit reuse."
             )
         before = replace(before, reuse=False, associate=False)
-    given = {"keep_memory": keep_memory, "reuse": reuse, "associate": associate, "tune": tune}
+    given = {
+        "keep_memory": keep_memory,
+        "reuse": reuse,
+        "associate": associate,
+        "tune": tune,
+        "dropout": dropout,
+        "products": products,
+    }
     return replace(before, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

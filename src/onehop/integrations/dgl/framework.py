@@ -11,6 +11,7 @@ from onehop.errors import ConfigurationError
 from onehop.integrations.dgl import attention, edges, graphs, messages, running
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Row
+from onehop.integrations.settings import Settings
 
 _TESTED = (2, 1)
 
@@ -46,8 +47,8 @@ class Dgl:
         """The names that ``patch(only=...)`` takes."""
         return LAYERS
 
-    def install(self) -> None:
-        """Puts ours in place; again does nothing."""
+    def install(self, settings: Settings) -> None:
+        """Puts ours in place, whatever the settings; again does nothing."""
         if not self._rows:
             self._rows = [*_operators(), *_forwards()]
             for row in self._rows:

@@ -26,6 +26,7 @@ from onehop.integrations.pyg.recognise import (
 )
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Row
+from onehop.integrations.settings import Settings
 from onehop.loading import is_loaded, when_loaded
 
 _OLDEST, _NEWEST = (2, 6), (2, 8)
@@ -55,8 +56,8 @@ class Pyg:
         """The names that ``patch(only=...)`` takes."""
         return known_layers()
 
-    def install(self) -> None:
-        """Puts ours in place; again does nothing."""
+    def install(self, settings: Settings) -> None:
+        """Puts ours in place, whatever the settings; again does nothing."""
         if self._rows:
             return
         # Both read PyG's functions, and nobody has replaced them by ours.
