@@ -97,18 +97,18 @@ NB_MODULE(_native, m) {
   m.def(
       "csr_from_coo",
       [](Address row, Address col, int64_t row_stride, int64_t col_stride, int64_t edges, bool wide_index, int64_t rows,
-         int64_t cols, bool wide_perm, int threads) {
+         int64_t cols, bool wide_perm, int threads, int64_t loops) {
         onehop::BuildResult result;
         {
           nb::gil_scoped_release release;
-          result = onehop::csr_from_coo({at(row), at(col), row_stride, col_stride, edges, wide_index}, rows, cols,
-                                        wide_perm, threads);
+          result = onehop::csr_from_coo({at(row), at(col), row_stride, col_stride, edges, wide_index, loops}, rows,
+                                        cols, wide_perm, threads);
         }
         if (result.error == onehop::BuildError::out_of_memory) throw std::bad_alloc();
         return nb::make_tuple(result.csr, static_cast<int>(result.error), result.bad_edge);
       },
       "row"_a, "col"_a, "row_stride"_a, "col_stride"_a, "edges"_a, "wide_index"_a, "rows"_a, "cols"_a, "wide_perm"_a,
-      "threads"_a);
+      "threads"_a, "loops"_a = 0);
 
   bind_aggregate(m);
   bind_arg_extremum(m);

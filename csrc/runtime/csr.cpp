@@ -187,30 +187,73 @@ BuildError counting_sort(Csr& csr, const Row& row, const Col& col, const EdgeId&
                           : counting_sort_as<kChecked, int32_t>(csr, row, col, edge_id, chunks, threads);
 }
 
+// The ends of the edges that are no loops, in their order: rows, then columns. An empty block when memory runs out.
+template <class Index>
+Block without_loops(Column<Index> row, Column<Index> col, int64_t edges, int64_t kept) {
+  Block ends(2 * kept * static_cast<int64_t>(sizeof(Index)));
+  if (!ends) return ends;
+  auto* rows = ends.as<Index>();
+  for (int64_t e = 0, next = 0; e < edges; ++e) {
+    if (row[e] == col[e]) continue;
+    rows[next] = row[e];
+    rows[kept + next++] = col[e];
+  }
+  return ends;
+}
+
+template <class Index>
+int64_t count_loops(Column<Index> row, Column<Index> col, int64_t edges) {
+  int64_t loops = 0;
+  for (int64_t e = 0; e < edges; ++e) loops += row[e] == col[e];
+  return loops;
+}
+
 template <class Index>
 BuildResult build(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads) {
-  const Column<Index> row{static_cast<const Index*>(coo.row), coo.row_stride};
-  const Column<Index> col{static_cast<const Index*>(coo.col), coo.col_stride};
+  Column<Index> row{static_cast<const Index*>(coo.row), coo.row_stride};
+  Column<Index> col{static_cast<const Index*>(coo.col), coo.col_stride};
   BuildResult result;
+  const auto out_of_memory = [&result] {
+    result.error = BuildError::out_of_memory;
+    return std::move(result);
+  };
+  const int64_t omitted = coo.loops > 0 ? count_loops(row, col, coo.edges) : 0, edges = coo.edges - omitted;
+  Block kept;
+  if (omitted > 0) {
+    // Checked here, since what is omitted is not seen below.
+    result.error = BuildError::row_out_of_range;
+    result.bad_edge = first_outside(row, rows, coo.edges);
+    if (result.bad_edge >= 0) return result;
+    result.error = BuildError::col_out_of_range;
+    result.bad_edge = first_outside(col, cols, coo.edges);
+    if (result.bad_edge >= 0) return result;
+    result.error = BuildError::none;
+  }
+  if (omitted > 0 && edges > 0) {
+    kept = without_loops(row, col, coo.edges, edges);
+    if (!kept) return out_of_memory();
+    row = {kept.as<Index>(), 1};
+    col = {kept.as<Index>() + edges, 1};
+  }
   auto csr = std::make_shared<Csr>();
   csr->rows = rows;
   csr->cols = cols;
-  csr->edges = coo.edges;
-  if (!allocate_rows(*csr)) {
-    result.error = BuildError::out_of_memory;
-    return result;
-  }
-  const Chunks chunks{coo.edges, chunk_count(coo.edges, threads)};
-  if (coo.edges > 0 && !fill_sorted(*csr, row, col, chunks, threads)) {
-    if (!allocate_perm(*csr, wide_perm)) {
-      result.error = BuildError::out_of_memory;
-      return result;
-    }
-    result.error = counting_sort<true>(
-        *csr, [&](int64_t e) { return row[e]; }, [&](int64_t e) { return col[e]; }, [](int64_t e) { return e; },
-        threads);
-    if (result.error == BuildError::row_out_of_range) result.bad_edge = first_outside(row, rows, coo.edges);
-    if (result.error == BuildError::col_out_of_range) result.bad_edge = first_outside(col, cols, coo.edges);
+  csr->edges = edges + coo.loops;
+  if (!allocate_rows(*csr)) return out_of_memory();
+  const Chunks chunks{edges, chunk_count(edges, threads)};
+  const bool sorted = csr->edges == 0 || (coo.loops == 0 && fill_sorted(*csr, row, col, chunks, threads));
+  if (!sorted) {
+    if (!allocate_perm(*csr, wide_perm)) return out_of_memory();
+    const auto itself = [](int64_t e) { return e; };
+    const auto end_of = [edges](Column<Index> ends) {
+      return [ends, edges](int64_t e) { return e < edges ? static_cast<int64_t>(ends[e]) : e - edges; };
+    };
+    result.error = coo.loops > 0 ? counting_sort<true>(*csr, end_of(row), end_of(col), itself, threads)
+                                 : counting_sort<true>(
+                                       *csr, [&](int64_t e) { return row[e]; }, [&](int64_t e) { return col[e]; },
+                                       itself, threads);
+    if (result.error == BuildError::row_out_of_range) result.bad_edge = first_outside(row, rows, edges);
+    if (result.error == BuildError::col_out_of_range) result.bad_edge = first_outside(col, cols, edges);
     if (result.error != BuildError::none) return result;
   }
   result.csr = std::move(csr);

@@ -25,6 +25,7 @@ variable                  meaning                                               
 ========================  =============================================================  ==================
 """
 
+import functools
 import os
 from pathlib import Path
 
@@ -107,6 +108,7 @@ def cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("onehop"))
 
 
+@functools.cache
 def physical_memory_bytes() -> int:
     """Size of the machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -33,8 +33,8 @@ class Thresholds:
         product_block_rows: Rows of such a block. 1,024 to 4,096 take the same time, 128 half as long again.
         leaf_rows: Rows from which on trailing rows without edges are omitted from a linear step.
         few_edges: Edges below which PyG's own code runs if the work is small too: making a graph and
-            recognising it takes longer than its sums. Fresh graphs of 60 edges ran at 0.69 (GCN), 0.78 (SAGE)
-            and 0.84 (GAT) of PyG's speed without this bound.
+            recognising it takes longer than its sums. Fresh graphs of 60 edges ran at 0.6 (SAGE) and 0.8
+            (GAT) of PyG's speed without this bound. Not for GCNConv, whose normalisation costs PyG more.
         few_work: Edges times width below which that work is small.
         cached_bytes: Bytes of edges times the widest operand below which PyG's own code runs instead of
             blocks: its tensors fit in the cache too, and analysing the message costs about a millisecond.

@@ -83,6 +83,8 @@ struct Coo {
   int64_t row_stride, col_stride;
   int64_t edges;
   bool is_wide;
+  // If positive, a loop at each of the first nodes, so many, follows the edges; loops among the edges are omitted.
+  int64_t loops = 0;
 };
 BuildResult csr_from_coo(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads);
 

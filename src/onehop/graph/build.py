@@ -35,6 +35,15 @@ def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, 
     return _build(target, source, num_dst, num_src)
 
 
+def with_loops(edge_index: Tensor, num_nodes: int, forwards: bool) -> Any:
+    """Builds a native graph with a self loop at every node; see :mod:`onehop.graph.self_loops`."""
+    _check_edge_index(edge_index)
+    nodes, _ = _checked_counts(num_nodes, num_nodes)
+    edge_index = _in_memory("edge_index", edge_index)
+    source, target = edge_index if forwards else edge_index.flip(0)
+    return _build(target, source, nodes, nodes, loops=nodes)
+
+
 def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None) -> Any:
     """Builds a native graph; see :meth:`onehop.Graph.from_csr`."""
     for name, tensor in (("rowptr", rowptr), ("col", col)):
@@ -92,7 +101,7 @@ def from_scipy(matrix: Any) -> Any:
     return _build(torch.from_numpy(row), torch.from_numpy(col), num_dst, num_src)
 
 
-def _build(row: Tensor, col: Tensor, rows: int, cols: int) -> Any:
+def _build(row: Tensor, col: Tensor, rows: int, cols: int, loops: int = 0) -> Any:
     csr, wrong, edge = native.extension.csr_from_coo(
         row.data_ptr(),
         col.data_ptr(),
@@ -102,8 +111,9 @@ def _build(row: Tensor, col: Tensor, rows: int, cols: int) -> Any:
         row.dtype == torch.int64,
         rows,
         cols,
-        row.numel() > thresholds.now.wide_edges,
+        row.numel() + loops > thresholds.now.wide_edges,
         native.threads(),
+        loops,
     )
     if wrong:
         kind, tensor, count = ("destination", row, rows) if wrong == 1 else ("source", col, cols)

@@ -1,9 +1,11 @@
-"""A graph with an edge from every node to itself, as in GCN's normalisation."""
+"""Graphs with an edge from every node to itself, as in GCN's normalisation."""
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onehop.errors import ArgumentError
+from onehop.graph import build
 from onehop.graph.graph import Graph
 
 
@@ -34,3 +36,18 @@ def with_self_loops(graph: Graph) -> Graph:
     new_col[is_loop] = missing
     new_col[~is_loop] = col
     return Graph.from_csr(torch.from_numpy(ends), torch.from_numpy(new_col))
+
+
+def one_loop_each(edge_index: Tensor, num_nodes: int, forwards: bool = True) -> Graph:
+    """A graph of the edges that are no self loops, followed by a self loop for every node, in PyG's order.
+
+    Args:
+        edge_index: [2, E], int32 or int64.
+        num_nodes: N. The loops have the last N numbers.
+        forwards: Whether row 0 holds the sources, or the destinations.
+
+    Raises:
+        ArgumentError: Wrong shape, dtype or device.
+        IndexRangeError: A node number is negative or too large.
+    """
+    return Graph(build.with_loops(edge_index, num_nodes, forwards))

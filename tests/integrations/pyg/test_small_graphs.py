@@ -15,7 +15,7 @@ from onehop.machines import pim
 
 NODES, EDGES, WIDTH = 20, 90, 8
 LAYERS = {
-    "GCN": lambda: gnn.GCNConv(WIDTH, WIDTH),
+    "weighted GCN": lambda: gnn.GCNConv(WIDTH, WIDTH, improved=True),
     "SAGE": lambda: gnn.SAGEConv(WIDTH, 4),
     "GraphConv": lambda: gnn.GraphConv(WIDTH, 4),
     "GIN": lambda: gnn.GINConv(torch.nn.Linear(WIDTH, WIDTH)),
@@ -78,6 +78,40 @@ def test_checkpointing_goes_the_same_way_twice(kind, x, edge_index, took_fast_pa
     with onehop.patch():
         for _ in range(3):
             assert set(took_fast_path(step)) == {TOO_SMALL}
+
+
+@pytest.mark.parametrize("add_self_loops", [True, False])
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+def test_gcn_pays_at_any_size(add_self_loops, flow, x, edge_index, took_fast_path):
+    edge_index = torch.cat([edge_index, torch.tensor([[3, 3, 5], [3, 3, 5]])], dim=1)
+    layer = gnn.GCNConv(WIDTH, WIDTH, add_self_loops=add_self_loops, flow=flow)
+    expected = layer(x, edge_index)
+    with onehop.patch():
+        first = layer(x, edge_index)
+        assert took_fast_path(layer, x, edge_index) == [None]
+        torch.testing.assert_close(first, expected)
+        assert torch.equal(layer(x, edge_index), first)
+        # Only the graph: no edges with loops, no weights.
+        assert onehop.cache_info().entries == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gcn_leaves_degrees_that_16_bits_cannot_count_to_pyg(dtype, x, edge_index, took_fast_path):
+    layer = gnn.GCNConv(WIDTH, WIDTH).to(dtype)
+    expected = layer(x.to(dtype), edge_index)
+    with onehop.patch():
+        assert took_fast_path(layer, x.to(dtype), edge_index) == [TOO_SMALL]
+        assert torch.equal(layer(x.to(dtype), edge_index), expected)
+
+
+def test_gcn_leaves_nodes_out_of_range_to_pyg(x, edge_index):
+    layer, wrong = gnn.GCNConv(WIDTH, WIDTH), edge_index.clone()
+    wrong[1, 4] = NODES
+    with pytest.raises((RuntimeError, IndexError)) as theirs:
+        layer(x, wrong)
+    with onehop.patch(), pytest.raises(type(theirs.value)) as ours:
+        layer(x, wrong)
+    assert str(ours.value) == str(theirs.value)
 
 
 def test_wide_features_of_few_edges_are_normalised_once(edge_index, took_fast_path):

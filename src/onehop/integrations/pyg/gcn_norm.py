@@ -85,26 +85,37 @@ def without_weight(theirs: Normalise, edge_index: Tensor, key: Unweighted) -> tu
         return found
     # Tensors made in inference mode could not be used outside it, where they will be found again.
     with torch.inference_mode(False), torch.no_grad():
-        edges, weight = theirs(edge_index, None, *key)
-        scale = _scale(edges, weight, key.num_nodes, key.flow)
-        if scale is not None:
+        made = _computed(edge_index, key)
+        if made is None:
+            edges, weight = theirs(edge_index, None, *key)
+            scale = None
+        else:
+            edges, weight, scale = made
             note_scales(weight, edges, scale)
     return remember(edge_index, key, (edges, weight), scale)
 
 
-def _scale(edge_index: Tensor, weight: Tensor, num_nodes: int | None, flow: str) -> Tensor | None:
-    """[N]: deg ** -1/2 if every weight is exactly the product of its ends' numbers, else None.
+def _computed(edge_index: Tensor, key: Unweighted) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The normalised edges, their weights, and [N]: deg ** -1/2; None where weights are no such products.
 
-    The formula is PyG's, for edges of weight 1, so that the products agree bit for bit where it holds.
+    The formula is PyG's, for edges of weight 1, in its order, so that the weights agree bit for bit.
     """
-    if num_nodes is None:
+    nodes = key.num_nodes
+    dtype = torch.get_default_dtype() if key.dtype is None else key.dtype
+    if nodes is None or (key.improved and key.add_self_loops) or edge_index.dtype is not torch.int64:
         return None
-    source, target = edge_index[0], edge_index[1]
-    counted = target if flow == "source_to_target" else source
-    ones = torch.ones_like(weight)
-    degree = weight.new_zeros(num_nodes).scatter_add_(0, counted.long(), ones)
+    edges = edge_index
+    if key.add_self_loops:
+        # A loop for every node comes last, in place of those that are there.
+        keep = edge_index[0] != edge_index[1]
+        loops = torch.arange(nodes, device=edge_index.device).expand(2, -1)
+        edges = torch.cat([edge_index if bool(keep.all()) else edge_index[:, keep], loops], dim=1)
+    source, target = edges[0], edges[1]
+    counted = target if key.flow == "source_to_target" else source
+    ones = torch.ones(edges.size(1), dtype=dtype, device=edges.device)
+    degree = ones.new_zeros(nodes).scatter_add_(0, counted, ones)
     scale = degree.pow_(-0.5).masked_fill_(degree == float("inf"), 0)
-    return scale if torch.equal(scale[source] * scale[target], weight) else None
+    return edges, scale[source] * scale[target], scale
 
 
 def _is_vector(edge_weight: Any, edge_index: Tensor) -> bool:

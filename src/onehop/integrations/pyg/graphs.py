@@ -1,6 +1,7 @@
 """The graph of an edge_index, made once and found again."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import original
+from onehop.graph.self_loops import one_loop_each
 
 
 def graph_of(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph | None:
@@ -36,6 +38,80 @@ def graph_of(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> 
         return None
     CACHE.store(given, rest, graph)
     return graph
+
+
+class _SymmetricKey(NamedTuple):
+    num_nodes: int
+    add_self_loops: bool
+    forwards: bool
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Symmetric:
+    """GCN's normalised adjacency matrix of edges without weight: no weight for each edge is needed.
+
+    Attributes:
+        graph: The edges, with self loops if the layer adds them.
+        scale: [N], ``deg ** -1/2``: the weight of an edge is the product of its ends' numbers.
+    """
+
+    graph: Graph
+    scale: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both."""
+        return self.graph.nbytes + self.scale.nbytes
+
+
+# Sums of as many ones are exact in float32, and so are PyG's degrees.
+_EXACT_DEGREES = 1 << 24
+
+
+def symmetric_of(
+    edge_index: Tensor, num_nodes: int, add_self_loops: bool, forwards: bool, dtype: torch.dtype
+) -> Symmetric | None:
+    """The normalised adjacency matrix of these edges.
+
+    The formula is PyG's, for edges of weight 1, so that the products agree with its weights bit for bit.
+
+    Args:
+        edge_index: [2, E], int32 or int64, on the CPU.
+        num_nodes: N.
+        add_self_loops: Whether every node has a self loop in addition.
+        forwards: Whether row 0 sends to row 1 (``flow="source_to_target"``) or the other way round.
+        dtype: float32 or float64; others cannot count degrees.
+
+    Returns:
+        None if there is an edge that PyG is to complain about, or so many that float32 cannot count them.
+    """
+    # Every call of GCNConv comes here.
+    key = _SymmetricKey(num_nodes, add_self_loops, forwards, dtype)
+    found: Symmetric | None = CACHE.find(edge_index, key)
+    if found is not None:
+        return found
+    if edge_index.size(1) + num_nodes > _EXACT_DEGREES:
+        return None
+    given = edge_index
+    if original(edge_index) is not edge_index:
+        # As in graph_of.
+        edge_index = edge_index.clone()
+    try:
+        size = (num_nodes, num_nodes)
+        graph = (
+            one_loop_each(edge_index, num_nodes, forwards)
+            if add_self_loops
+            else Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=size)
+        )
+    except ArgumentError:
+        return None
+    scale = graph.in_degrees.to(dtype).pow_(-0.5)
+    if not add_self_loops:
+        scale.masked_fill_(scale == float("inf"), 0)
+    found = Symmetric(graph, scale)
+    CACHE.store(given, key, found)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

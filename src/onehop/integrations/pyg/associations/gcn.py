@@ -22,9 +22,12 @@ from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.conditions import FLOATS, is_too_small
 from onehop.integrations.pyg.derived import Derived
 from onehop.integrations.pyg.gcn_norm import Unweighted, without_weight
+from onehop.integrations.pyg.graphs import symmetric_of
 from onehop.integrations.rows import stand_in
 
 _ROWS_DIM = -2
+# Others cannot count the edges of a node, which PyG does in the dtype of the features.
+_COUNTING = (torch.float32, torch.float64)
 
 
 def associating(theirs: Callable[..., Any], gcn_norm: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,7 +56,7 @@ def _forward(
     lin = layer._modules.get("lin")
     if (
         type(edge_index) is not Tensor
-        or is_too_small(edge_index, x, layer.out_channels)
+        or (not _is_symmetric(layer, x, edge_weight) and is_too_small(edge_index, x, layer.out_channels))
         or not order.may_choose(lin, x, edge_index)
         or lin.bias is not None
         or layer.node_dim != _ROWS_DIM
@@ -77,6 +80,21 @@ def _forward(
     return out if layer.bias is None else out + layer.bias
 
 
+def _is_symmetric(layer: Any, x: Any, edge_weight: Any) -> bool:
+    """Return whether the normalisation gives weights that are products of numbers of the nodes.
+
+    PyG spends longer on it than the patch on making and recognising a graph, however small.
+    """
+    return (
+        edge_weight is None
+        and layer.normalize
+        and not layer.improved
+        and not layer.cached
+        and isinstance(x, Tensor)
+        and x.dtype in _COUNTING
+    )
+
+
 def _task(layer: Any, gcn_norm: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
     """The task over the normalised edges, or a sentence why there is none."""
     if (
@@ -93,7 +111,13 @@ def _task(layer: Any, gcn_norm: Any, x: Tensor, edge_index: Tensor, edge_weight:
     ):
         edges, weight = _edges(layer, x, edge_index, edge_weight)
         return propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
-    # Most calls: the graph of the normalised edges is known by the edge_index, and needs no copy of them.
+    if _is_symmetric(layer, x, edge_weight):
+        # Most calls: from the edges to the graph at once, without a weight for each edge.
+        forwards = layer.flow == "source_to_target"
+        found = symmetric_of(edge_index, x.size(0), layer.add_self_loops, forwards, x.dtype)
+        if found is not None:
+            return propagate.task_over(found.graph, layer, x, None, found.scale)
+    # The graph of the normalised edges is known by the edge_index, and needs no copy of them.
     key = Unweighted(x.size(0), layer.improved, layer.add_self_loops, layer.flow, x.dtype)
     known: Derived | None = CACHE.find(edge_index, key)
     graph = None if known is None or known.graph is None else known.graph()
