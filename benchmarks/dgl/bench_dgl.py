@@ -19,7 +19,7 @@ from torch import Tensor
 import onehop
 from onehop import datasets
 from onehop.bench import command
-from onehop.bench.peers.dgl import Dgl
+from onehop.bench.peers.dgl import DglPeer
 from onehop.bench.stamp import machine_line
 from onehop.bench.timing import Ratio, Times, in_turns, median_of_turn
 
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--layers", type=command.names, default="")
     parser.add_argument("--width", type=int, default=64)
     options = command.read(parser)
-    reason = Dgl().available()
+    reason = DglPeer().available()
     if reason is not None:
         raise SystemExit(f"DGL cannot be measured: {reason}")
     torch.manual_seed(0)

@@ -21,7 +21,7 @@ from bench_dgl import graph_of
 import onehop
 from onehop import datasets
 from onehop.bench import command
-from onehop.bench.peers.dgl import Dgl
+from onehop.bench.peers.dgl import DglPeer
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import Task
 from onehop.bench.timing import Ratio, in_turns, timed
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--graph", default="twin:reddit-mini")
     parser.add_argument("--hidden", type=command.integers, default="32,128")
     options = command.read(parser)
-    if reason := Dgl().available():
+    if reason := DglPeer().available():
         parser.error(reason)
     print(machine_line())
     task = Task.of(datasets.load(options.graph))

@@ -56,7 +56,7 @@ def main() -> None:
         epoch = cost.Epoch(nodes, edges, FEATURES, HIDDEN, columns)
         for machine, (times, memory) in MACHINES.items():
             for network, gbps in NETWORKS.items():
-                host = cost.Host(rate * times, gbps, memory)
+                host = cost.HostRates(rate * times, gbps, memory)
                 print(f"**{graph}, {machine} machines, {network}**\n")
                 print(
                     "| machines | compute, s | network, s | epoch, s | sent, GB | memory each, GB | binds |"

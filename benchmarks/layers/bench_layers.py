@@ -58,9 +58,9 @@ def pyg_layer(name: str, degrees: Tensor) -> tuple[torch.nn.Module, int, int]:
 
 def dgl_layer(name: str, workload: Any) -> Callable[[Tensor], Tensor]:
     """DGL's layer of the same sizes, with parameters of its own."""
-    from onehop.bench.peers.dgl import Dgl
+    from onehop.bench.peers.dgl import DglPeer
 
-    reason = Dgl().available()
+    reason = DglPeer().available()
     if reason is not None or name not in ("gat", "gatv2"):
         raise SystemExit(reason or f"no {name} in DGL")
     import dgl

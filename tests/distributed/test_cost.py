@@ -10,7 +10,7 @@ from onehop.distributed import cost
 from onehop.distributed.division import ListDivision
 
 EPOCH = cost.Epoch(nodes=1e6, edges=1e7, features=100, hidden=64, columns=200)
-HOST = cost.Host(gathered_gbps=10, network_gbps=1, memory_bytes=1e10)
+HOST = cost.HostRates(gathered_gbps=10, network_gbps=1, memory_bytes=1e10)
 
 
 def test_columns_of_models() -> None:
@@ -45,9 +45,9 @@ def test_what_binds() -> None:
     many = cost.estimate(EPOCH, HOST, 8, rows)
     assert many.binds == "network"
     assert many.epoch_s == many.network_s > many.compute_s
-    faster = cost.Host(gathered_gbps=10, network_gbps=100, memory_bytes=1e10)
+    faster = cost.HostRates(gathered_gbps=10, network_gbps=100, memory_bytes=1e10)
     assert cost.estimate(EPOCH, faster, 8, rows).binds == "compute"
-    small = cost.Host(gathered_gbps=10, network_gbps=100, memory_bytes=1e6)
+    small = cost.HostRates(gathered_gbps=10, network_gbps=100, memory_bytes=1e6)
     assert cost.estimate(EPOCH, small, 8, rows).binds == "memory"
     assert not cost.estimate(EPOCH, small, 8, rows).fits
 
@@ -55,7 +55,7 @@ def test_what_binds() -> None:
 @pytest.mark.parametrize("number_bytes", [2, 4])
 def test_seconds_and_bytes_worked_out_by_hand(number_bytes: int) -> None:
     epoch = cost.Epoch(nodes=1e6, edges=1e7, features=100, hidden=64, columns=200, number_bytes=number_bytes)
-    host = cost.Host(gathered_gbps=10, network_gbps=2, memory_bytes=1e10)
+    host = cost.HostRates(gathered_gbps=10, network_gbps=2, memory_bytes=1e10)
     found = cost.estimate(epoch, host, 8, cut_rows=3e6, imbalance=1.2)
     one = number_bytes
     assert found.sent_bytes == 6e8 * one  # 3e6 rows of 200 columns
@@ -71,5 +71,5 @@ def test_seconds_and_bytes_worked_out_by_hand(number_bytes: int) -> None:
 def test_memory_that_is_just_enough_is_enough() -> None:
     needed = cost.estimate(EPOCH, HOST, 4, 1e6).memory_bytes
     for memory, fits in ((needed, True), (needed - 1, False)):
-        host = cost.Host(gathered_gbps=10, network_gbps=1, memory_bytes=memory)
+        host = cost.HostRates(gathered_gbps=10, network_gbps=1, memory_bytes=memory)
         assert cost.estimate(EPOCH, host, 4, 1e6).fits == fits

@@ -7,8 +7,8 @@ import torch
 
 from onehop import ArgumentError, Graph
 from onehop.plans.cases import (
-    Case,
     GpuCase,
+    PlanCase,
     case_of,
     distance,
     gpu_case_of,
@@ -18,7 +18,7 @@ from onehop.plans.cases import (
 )
 
 KEY = "30x20 edges 200 degrees 1-2-3"
-CPU = Case(KEY, "sum", False, 16, "float32", 2, "avx2")
+CPU = PlanCase(KEY, "sum", False, 16, "float32", 2, "avx2")
 GPU = GpuCase(KEY, "attention", False, 16, 4, "float32", "a GPU")
 
 

@@ -18,7 +18,7 @@ import torch
 from onehop import Graph
 from onehop.backends.cpu import CpuBackend
 from onehop.plans import CpuPlan, store, tuned
-from onehop.plans.tuned import Case, Tuned
+from onehop.plans.tuned import PlanCase, Tuned
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -33,7 +33,7 @@ def table(own_cache: Path) -> Iterator[None]:
 
 
 def entry(number: int) -> dict[str, Any]:
-    case = Case(f"{number}x{number} edges 9 degrees 1", "sum", False, number, "float32", 1, "none")
+    case = PlanCase(f"{number}x{number} edges 9 degrees 1", "sum", False, number, "float32", 1, "none")
     return Tuned(case, PLAN, 1.0, 1.0, 1.0).to_dict()
 
 

@@ -226,7 +226,7 @@ def test_a_folder_that_is_a_file(graph, table, caplog):
 
 
 def _write(number):
-    case = tuned.Case(f"{number}x{number} edges 9 degrees 1", "sum", False, number, "float32", 1, "none")
+    case = tuned.PlanCase(f"{number}x{number} edges 9 degrees 1", "sum", False, number, "float32", 1, "none")
     for _ in range(5):
         assert store.save([Tuned(case, PLAN, 1.0, 1.0, 1.0).to_dict()])
 

@@ -37,7 +37,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostRates:
     """One machine.
 
     Attributes:
@@ -122,7 +122,7 @@ def cut_rows_by_chance(nodes: float, edges: float, parts: int) -> float:
     return nodes * (parts - 1) * (1 - elsewhere)
 
 
-def estimate(epoch: Epoch, host: Host, hosts: int, cut_rows: float, imbalance: float = 1.05) -> Estimate:
+def estimate(epoch: Epoch, host: HostRates, hosts: int, cut_rows: float, imbalance: float = 1.05) -> Estimate:
     """Estimates an epoch on a number of machines of a kind.
 
     Args:

@@ -34,7 +34,7 @@ Sizes = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PlanCase:
     """The case of a plan for the CPU.
 
     Attributes:
@@ -107,7 +107,7 @@ class GpuCase:
         return self.transposed or self.operation.endswith("_grad")
 
 
-def distance(case: Case | GpuCase, wanted: Case | GpuCase) -> float | None:
+def distance(case: PlanCase | GpuCase, wanted: PlanCase | GpuCase) -> float | None:
     """Ratio of a plan's width to the requested one; None if the cases differ in anything else."""
     if type(case) is not type(wanted) or dataclasses.replace(case, width=wanted.width) != wanted:
         return None
@@ -143,9 +143,9 @@ def size_class(graph: Graph) -> Sizes:
     return _class(graph.num_src), _class(graph.num_dst), _class(graph.num_edges)
 
 
-def case_of(graph: Graph, operation: str, transposed: bool, width: int, dtype: torch.dtype) -> Case:
+def case_of(graph: Graph, operation: str, transposed: bool, width: int, dtype: torch.dtype) -> PlanCase:
     """The case of a CPU plan in the current state of this process."""
-    return Case(
+    return PlanCase(
         graph_key(graph),
         operation,
         transposed,
@@ -171,7 +171,7 @@ def _class(number: int) -> int:
     return 1 << (number - 1).bit_length() if number > 0 else 0
 
 
-def _check(case: Case | GpuCase, operations: tuple[str, ...], **kinds: type[Any]) -> None:
+def _check(case: PlanCase | GpuCase, operations: tuple[str, ...], **kinds: type[Any]) -> None:
     if case.operation not in operations:
         raise ArgumentError(f"operation: expected one of {', '.join(operations)}, got {case.operation!r}.")
     for name, kind in kinds.items():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from onehop.errors import ArgumentError
-from onehop.plans.cases import Case, GpuCase
+from onehop.plans.cases import GpuCase, PlanCase
 from onehop.plans.cpu import MOST_NARROW_SOURCES, CpuPlan
 from onehop.plans.triton import TritonPlan
 
@@ -43,7 +43,7 @@ class Tuned(Generic[P]):
             class the plan is used without its order, which may not help them.
     """
 
-    case: Case | GpuCase
+    case: PlanCase | GpuCase
     plan: P
     predicted_s: float | None
     measured_s: float | None = None
@@ -86,12 +86,12 @@ class Tuned(Generic[P]):
         """
         try:
             case_fields = values["case"]
-            case: Case | GpuCase
+            case: PlanCase | GpuCase
             plan: CpuPlan | TritonPlan
             if "device" in case_fields:
                 case, plan = GpuCase(**case_fields), TritonPlan.from_dict(values["plan"])
             else:
-                case, plan = Case(**case_fields), CpuPlan.from_dict(values["plan"])
+                case, plan = PlanCase(**case_fields), CpuPlan.from_dict(values["plan"])
             _check_case(case, plan)
             _check_figures(values)
             quartiles = values.get("quartiles")
@@ -121,9 +121,9 @@ class Tuned(Generic[P]):
         return f"{self.plan}, {', '.join(parts)} (of {self.tried} plans measured{made})"
 
 
-def _check_case(case: Case | GpuCase, plan: CpuPlan | TritonPlan) -> None:
+def _check_case(case: PlanCase | GpuCase, plan: CpuPlan | TritonPlan) -> None:
     """Raises unless the plan can run the case."""
-    for name in ("width", "threads" if isinstance(case, Case) else "heads"):
+    for name in ("width", "threads" if isinstance(case, PlanCase) else "heads"):
         if not 0 < getattr(case, name) < _MOST_COUNT:
             raise ArgumentError(f"tuned plan: {name}: expected at least 1, got {getattr(case, name)!r}.")
     num_src, num_dst, _ = case.sizes

@@ -14,7 +14,7 @@ from onehop import config
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.plans import changes, store
-from onehop.plans.cases import Case, GpuCase, Sizes, distance, graph_key, sizes_of
+from onehop.plans.cases import GpuCase, PlanCase, Sizes, distance, graph_key, sizes_of
 from onehop.plans.cpu import CpuPlan
 from onehop.plans.entry import P, Tuned
 
@@ -62,7 +62,7 @@ class Table(Generic[P]):
     def __init__(self, machine: Callable[[], dict[str, Any]]) -> None:
         self._machine = machine
         # Sizes of a graph -> entries for such graphs: most graphs are rejected by one lookup.
-        self._by_size: dict[Sizes, dict[Case | GpuCase, Tuned[P]]] = {}
+        self._by_size: dict[Sizes, dict[PlanCase | GpuCase, Tuned[P]]] = {}
         # The same as read from the file; parsed when a graph of these sizes is used.
         self._unread: dict[Sizes, list[Any]] = {}
         # Graph -> key of a call -> the plan in use; None: nothing.
@@ -76,7 +76,7 @@ class Table(Generic[P]):
             self._load()
         return sizes in self._by_size or sizes in self._unread
 
-    def find(self, graph: Graph, key: Hashable, case: Callable[[], Case | GpuCase]) -> Found[P] | None:
+    def find(self, graph: Graph, key: Hashable, case: Callable[[], PlanCase | GpuCase]) -> Found[P] | None:
         """The plan to use for a call on a graph of known sizes; None if nothing was tuned.
 
         The plan is the tuned one, except for a missing order: calls run without it until they have lost as
@@ -103,7 +103,7 @@ class Table(Generic[P]):
                 return Found(use.without_order, use.tuned, stays=False)
         return Found(use.plan, use.tuned, stays=True)
 
-    def _choose(self, graph: Graph, wanted: Case | GpuCase) -> _Use[P] | None:
+    def _choose(self, graph: Graph, wanted: PlanCase | GpuCase) -> _Use[P] | None:
         near = [
             (far, place, tuned)
             for place, tuned in enumerate(self._of_sizes(wanted.sizes).values())
@@ -130,7 +130,7 @@ class Table(Generic[P]):
         if keep:
             store.save([tuned.to_dict() for tuned in found], self._machine())
 
-    def known(self, case: Case | GpuCase) -> Tuned[P] | None:
+    def known(self, case: PlanCase | GpuCase) -> Tuned[P] | None:
         """The entry for exactly this case."""
         if not self._loaded:
             self._load()
@@ -149,7 +149,7 @@ class Table(Generic[P]):
             except (ArgumentError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 self._give_up(error)
 
-    def _of_sizes(self, sizes: Sizes) -> dict[Case | GpuCase, Tuned[P]]:
+    def _of_sizes(self, sizes: Sizes) -> dict[PlanCase | GpuCase, Tuned[P]]:
         """The entries for graphs of these sizes."""
         with _lock:
             found = self._by_size.get(sizes, {})

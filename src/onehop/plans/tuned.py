@@ -5,7 +5,7 @@ import torch
 from onehop import native
 from onehop.graph import Graph
 from onehop.plans import changes, store
-from onehop.plans.cases import OPERATIONS as OPERATIONS, Case as Case, case_of as case_of
+from onehop.plans.cases import OPERATIONS as OPERATIONS, PlanCase as PlanCase, case_of as case_of
 from onehop.plans.cpu import CpuPlan
 from onehop.plans.entry import Tuned as Tuned
 from onehop.plans.table import Found, Table
@@ -35,7 +35,7 @@ def install(found: list[Tuned[CpuPlan]], keep: bool = True) -> None:
     _table.install(found, keep)
 
 
-def known(case: Case) -> Tuned[CpuPlan] | None:
+def known(case: PlanCase) -> Tuned[CpuPlan] | None:
     """The entry for exactly this case."""
     return _table.known(case)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from onehop import native
 from onehop.plans import CpuPlan
 from onehop.plans.cpu import MOST_PREFETCH
-from onehop.plans.tuned import Case
+from onehop.plans.tuned import PlanCase
 from onehop.tuner.codegen import CodegenError, Compiler, Spec, build, find_compiler
 from onehop.tuner.codegen.builder import discard
 from onehop.tuner.codegen.check import wrong_result
@@ -43,7 +43,7 @@ class Generation:
     """
 
     def __init__(
-        self, case: Case, search: Search[CpuPlan], call: Callable[[CpuPlan], Tensor], dtype: torch.dtype
+        self, case: PlanCase, search: Search[CpuPlan], call: Callable[[CpuPlan], Tensor], dtype: torch.dtype
     ) -> None:
         self.case, self.search, self.call = case, search, call
         self.built_in = dataclasses.replace(search.best, generated="")

@@ -11,7 +11,7 @@ from onehop import native
 from onehop.errors import ArgumentError
 from onehop.kernels.triton import availability
 from onehop.plans import CpuPlan, TritonPlan, gpu_tuned, store, tuned
-from onehop.plans.cases import Case
+from onehop.plans.cases import PlanCase
 from onehop.plans.entry import Tuned
 from onehop.tuner import picture
 from onehop.tuner.curve import CurvePoint
@@ -93,7 +93,7 @@ class TuningResult:
         # On GPUs the case gives the class of the graph; the figures are the graph's own.
         figures = self.entries[0].figures or case.graph
         directions = "forward and backward" if any(e.case.backward for e in self.entries) else "forward"
-        if isinstance(case, Case):
+        if isinstance(case, PlanCase):
             where = f"{self.machine['processor']}, {native.threads()} threads, {case.isa}"
         else:
             where = case.device

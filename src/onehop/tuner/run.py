@@ -12,7 +12,7 @@ from onehop import native
 from onehop.graph import Graph
 from onehop.graph.reorder import ordered_csr
 from onehop.plans import CpuPlan
-from onehop.plans.tuned import Case, Tuned
+from onehop.plans.tuned import PlanCase, Tuned
 from onehop.tuner import baseline, candidates
 from onehop.tuner.cost_model import CostModel
 from onehop.tuner.generation import Generation
@@ -41,7 +41,7 @@ class CpuRun:
     def __init__(
         self,
         graph: Graph,
-        case: Case,
+        case: PlanCase,
         operation: Operation,
         dtype: torch.dtype,
         lossy: bool,

@@ -13,7 +13,7 @@ from onehop.graph import Graph
 from onehop.kernels.cpu import generated
 from onehop.kernels.triton import availability
 from onehop.plans import CpuPlan, TritonPlan, gpu_tuned, store, tuned
-from onehop.plans.cases import Case, GpuCase, case_of, gpu_case_of
+from onehop.plans.cases import GpuCase, PlanCase, case_of, gpu_case_of
 from onehop.plans.entry import Tuned
 from onehop.tuner import operations
 from onehop.tuner.calls import Site
@@ -127,11 +127,11 @@ class CpuTarget:
         """Its directions, forward first."""
         return operations.operations(self.op, self.reduce, self.backward)
 
-    def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> Case:
+    def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> PlanCase:
         """The case of a plan."""
         return case_of(graph, operation.name, operation.transposed, width, dtype)
 
-    def known(self, case: Case) -> Tuned[CpuPlan] | None:
+    def known(self, case: PlanCase) -> Tuned[CpuPlan] | None:
         """The entry for exactly this case."""
         return tuned.known(case)
 
@@ -145,7 +145,7 @@ class CpuTarget:
     def run(
         self,
         graph: Graph,
-        case: Case,
+        case: PlanCase,
         operation: Operation,
         dtype: torch.dtype,
         free: Sequence[str],

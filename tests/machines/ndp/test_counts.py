@@ -5,7 +5,7 @@ import torch
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.ndp import Topology
-from onehop.machines.ndp.counts import RankWorkload, Tiling, pods_rows, pods_touched
+from onehop.machines.ndp.counts import RankWorkload, TargetGroups, pods_rows, pods_touched
 from onehop.machines.ndp.mapping import Pods, candidates, owners
 from tests.machines.ndp.graphs import random_graph
 from tests.ops.hostile_graphs import HOSTILE
@@ -76,7 +76,7 @@ def test_counts_equal_the_naive_ones(case, retile):
     order = naive_order(graph, TOPOLOGY, retile, 7) if retile != "index" else list(range(graph.num_dst))
     if retile != "index":
         assert workload.order.tolist() == order
-    counts = workload.counts(Tiling(tile=4, block=8, window=16))
+    counts = workload.counts(TargetGroups(tile=4, block=8, window=16))
     edges, reads, bursts = naive_counts(graph, TOPOLOGY, order, 4, 16)
     assert np.array_equal(counts.edges, edges)
     assert np.array_equal(counts.reads, reads)
@@ -85,14 +85,14 @@ def test_counts_equal_the_naive_ones(case, retile):
 
 def test_reads_without_tiles_are_the_edges():
     workload = RankWorkload(graph_of("multi_edges"), TOPOLOGY, 8, retile="none")
-    counts = workload.counts(Tiling(4, 8, 8))
+    counts = workload.counts(TargetGroups(4, 8, 8))
     assert np.array_equal(counts.reads, counts.edges)
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_touched_rows_are_those_with_an_edge_in_the_pod(case):
     graph = graph_of(case)
-    counts = RankWorkload(graph, TOPOLOGY, 8, retile="index").counts(Tiling(4, 8, 8))
+    counts = RankWorkload(graph, TOPOLOGY, 8, retile="index").counts(TargetGroups(4, 8, 8))
     owner = owners(TOPOLOGY, graph.num_src)
     for pods in candidates(TOPOLOGY):
         expected = np.zeros((-(-graph.num_dst // 8), TOPOLOGY.ranks), dtype=int)
@@ -105,7 +105,7 @@ def test_touched_rows_are_those_with_an_edge_in_the_pod(case):
 @pytest.mark.parametrize("retile", ["index", "rows"])
 def test_every_target_has_its_final_vector_in_one_pod(retile):
     graph = random_graph(77, 300)
-    counts = RankWorkload(graph, TOPOLOGY, 8, retile=retile).counts(Tiling(4, 8, 16))
+    counts = RankWorkload(graph, TOPOLOGY, 8, retile=retile).counts(TargetGroups(4, 8, 16))
     for pods in candidates(TOPOLOGY):
         assert pods_rows(counts, pods).sum() == 77 * pods.size
     assert counts.rows.sum() == 77
@@ -146,7 +146,7 @@ def test_retiling_finds_groups_that_index_order_does_not():
 
 
 def test_counts_do_not_depend_on_threads(threads):
-    graph, shape = random_graph(5000, 50_000), Tiling(8, 128, 128)
+    graph, shape = random_graph(5000, 50_000), TargetGroups(8, 128, 128)
     threads(1)
     one = RankWorkload(graph, TOPOLOGY, 8, retile="rows").counts(shape)
     threads(2)
@@ -174,13 +174,13 @@ def test_a_cache_of_everything_misses_each_source_once():
     ],
 )
 def test_windows_are_whole_blocks_of_whole_tiles(buffer, slice_bytes, tile, shape):
-    found = Tiling.of(buffer, slice_bytes, tile)
+    found = TargetGroups.of(buffer, slice_bytes, tile)
     assert (found.tile, found.block, found.window) == shape
 
 
 def test_a_buffer_that_holds_no_slice_is_refused():
     with pytest.raises(ArgumentError, match="cannot hold one output slice of 1024 bytes"):
-        Tiling.of(1000, 1024, 4)
+        TargetGroups.of(1000, 1024, 4)
 
 
 def test_retiling_a_bipartite_graph_is_refused():
@@ -190,5 +190,5 @@ def test_retiling_a_bipartite_graph_is_refused():
 
 def test_pods_of_other_sizes_are_not_counted():
     assert set(
-        RankWorkload(random_graph(9, 9), TOPOLOGY, 8, retile="index").counts(Tiling(4, 8, 8)).touched
+        RankWorkload(random_graph(9, 9), TOPOLOGY, 8, retile="index").counts(TargetGroups(4, 8, 8)).touched
     ) == {Pods.of(TOPOLOGY, name).size for name in ("rank", "dimm", "channel", "2-channel", "system")}

@@ -3,7 +3,7 @@
 import torch
 
 from onehop.bench.peers.base import Peer
-from onehop.bench.peers.dgl import Dgl
+from onehop.bench.peers.dgl import DglPeer
 from onehop.bench.peers.isplib import Isplib
 from onehop.bench.peers.numba_loop import NumbaLoop
 from onehop.bench.peers.ours import Onehop
@@ -28,7 +28,7 @@ PEERS: dict[str, Peer] = {
         NumbaLoop(),
         TorchSparse(),
         Isplib(),
-        Dgl(),
+        DglPeer(),
     )
 }
 

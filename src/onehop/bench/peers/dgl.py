@@ -13,7 +13,7 @@ from onehop.bench.cases import Case, Workload
 from onehop.bench.peers.base import import_reason
 
 
-class Dgl:
+class DglPeer:
     """``dgl.ops`` for sums and means; ``update_all`` for max and min, which fills empty rows with 0."""
 
     name = "dgl"

@@ -48,7 +48,7 @@ def _gspmm(theirs: Function, g: Any, op: str, reduce_op: str, lhs: Any, rhs: Any
 
 
 @dataclass(slots=True)
-class Task:
+class Reduction:
     """One reduction, ready to run.
 
     Attributes:
@@ -98,7 +98,7 @@ class Task:
         return reports.Call(running.layer(), None, form, self.reduce, backend.name, plan)
 
 
-def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Task | str:
+def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Reduction | str:
     """The task, or the sentence why there is none."""
     if op not in ("copy_lhs", "mul", "div") or reduce_op not in ("sum", "mean", "max", "min"):
         return f"messages of {op} and {reduce_op} have no kernel of onehop's"
@@ -132,7 +132,7 @@ def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Task | 
             return f"its graph has more than the {MOST_EDGES} edges of which winners are kept in 32 bits"
     if x.dim() != 3 or weight is None or weight.dim() != 2:
         x = x.reshape(graph.num_src, math.prod(shape))
-    return Task(structure, reduce_op, x, weight, shape, _last_wins(x, alike))
+    return Reduction(structure, reduce_op, x, weight, shape, _last_wins(x, alike))
 
 
 # DGL asks libxsmm for the processor's level, which from here on is AVX-512 with its F and CD instructions.

@@ -34,7 +34,7 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AttentionForm:
+class AttentionConstants:
     """Compile-time constants of a kernel, besides dtypes.
 
     Attributes:
@@ -96,7 +96,7 @@ class AttentionCall:
             edge_weight=None if edge_weight is None else edge_weight.t().contiguous(),
             mask=_packed(operands.mask),
         )
-        self.form = AttentionForm(
+        self.form = AttentionConstants(
             RULE=_RULES[operands.rule],
             EDGE=0 if edge is None else _EDGE_ROWS if edge_weight is None else _EDGE_PROJECTED,
             MASK=mask,

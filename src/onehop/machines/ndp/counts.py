@@ -19,7 +19,7 @@ BLOCK_TARGETS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Tiling:
+class TargetGroups:
     """The grouping of targets.
 
     Attributes:
@@ -33,7 +33,7 @@ class Tiling:
     window: int
 
     @classmethod
-    def of(cls, buffer_bytes: int, slice_bytes: int, tile: int) -> "Tiling":
+    def of(cls, buffer_bytes: int, slice_bytes: int, tile: int) -> "TargetGroups":
         """The shape for outputs of ``slice_bytes`` each in a buffer.
 
         Raises:
@@ -135,7 +135,7 @@ class RankWorkload:
         owner = owners(self.topology, self.graph.num_dst)
         return owner if self.order is None else owner[self.order]
 
-    def counts(self, shape: Tiling) -> WindowCounts:
+    def counts(self, shape: TargetGroups) -> WindowCounts:
         """The counts of every window of this shape."""
         key = (shape.tile, shape.block)
         if key not in self._counted:
@@ -154,7 +154,7 @@ class RankWorkload:
         if not self.graph.num_edges:
             return 0.0
         block = tile * -(-BLOCK_TARGETS // tile)
-        reads = int(self.counts(Tiling(tile, block, block)).reads.sum())
+        reads = int(self.counts(TargetGroups(tile, block, block)).reads.sum())
         return 100.0 * (1.0 - reads / self.graph.num_edges)
 
     def _count(self, tile: int, block: int) -> WindowCounts:

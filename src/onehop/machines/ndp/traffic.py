@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import RankWorkload, Tiling, WindowCounts, pods_rows, pods_touched
+from onehop.machines.ndp.counts import RankWorkload, TargetGroups, WindowCounts, pods_rows, pods_touched
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
 
 # A node in re-tiling's lists.
@@ -38,10 +38,10 @@ class LayerTraffic:
     broadcast: bool
 
     @cached_property
-    def shape(self) -> Tiling:
+    def shape(self) -> TargetGroups:
         """Tiles and windows: as many targets as an output buffer has slices."""
         most = int(self.pods.slice_bytes(self.width).max())
-        return Tiling.of(self.config.module.buffer_bytes, most, self.tile)
+        return TargetGroups.of(self.config.module.buffer_bytes, most, self.tile)
 
     @cached_property
     def counts(self) -> WindowCounts:

@@ -54,7 +54,7 @@ def name_of(module: Any) -> str:
     return kind.__name__.removesuffix("Aggregation").lower()
 
 
-class Rows:
+class BlockRows:
     """The messages of a block and its rows; remembers what several reductions share.
 
     Args:
@@ -95,24 +95,24 @@ class Rows:
         return numbers.view(-1, *[1] * (self.messages.dim() - 1))
 
 
-def _basic(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+def _basic(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     reduce = REDUCTIONS[type(module)]
     return rows.mean() if reduce == "mean" else rows.reduced(reduce)
 
 
-def _var(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+def _var(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     mean = rows.mean()
     with torch.set_grad_enabled(torch.is_grad_enabled() and not (module.semi_grad if semi is None else semi)):
         mean_of_squares = rows.reduced("mean", rows.messages * rows.messages)
     return mean_of_squares - mean * mean
 
 
-def _std(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+def _std(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     out = _var(rows, module.var_aggr, semi).clamp(min=1e-5).sqrt()
     return out.masked_fill(out <= math.sqrt(1e-5), 0.0)
 
 
-def _softmax(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+def _softmax(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     t, x = module.t, rows.messages
     if module.channels != 1:
         module.assert_two_dimensional_input(x, rows.node_dim)
@@ -126,7 +126,7 @@ def _softmax(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     return rows.reduced("sum", x * alpha)
 
 
-def _powermean(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+def _powermean(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     p, x = module.p, rows.messages
     if module.channels != 1:
         module.assert_two_dimensional_input(x, rows.node_dim)
@@ -140,7 +140,7 @@ def _powermean(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     return means.clamp(min=least, max=most).pow(1.0 / p)
 
 
-def _theirs(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+def _theirs(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     """PyG's own module, on the block's rows."""
     degrees = rows.graph.in_degrees
     index = torch.repeat_interleave(degrees, output_size=rows.graph.num_edges)
@@ -148,7 +148,7 @@ def _theirs(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     return out
 
 
-def _several(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+def _several(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     if module.fused_aggr is None or rows.messages.dim() != 2:
         outs = [rows.reduce(one) for one in module.aggrs]
     else:
@@ -162,7 +162,7 @@ def _several(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     return combined
 
 
-def _scaled(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+def _scaled(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     out = rows.reduce(module.aggr)
     degrees = rows.per_row(rows.graph.in_degrees.to(out.dtype))
     outs = [out if name == "identity" else out * _scale(name, degrees, module) for name in module.scaler]
@@ -182,7 +182,7 @@ def _scale(name: str, degrees: Tensor, module: Any) -> Tensor:
     return scale
 
 
-_ROWS: dict[type, Callable[[Rows, Any, bool | None], Tensor]] = {
+_ROWS: dict[type, Callable[[BlockRows, Any, bool | None], Tensor]] = {
     **dict.fromkeys(REDUCTIONS, _basic),
     aggr.VarAggregation: _var,
     aggr.StdAggregation: _std,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from onehop.graph import Graph
-from onehop.integrations.pyg.rowwise.aggregators import Rows
+from onehop.integrations.pyg.rowwise.aggregators import BlockRows
 from onehop.integrations.pyg.rowwise.arguments import Argument, Kind
 from onehop.integrations.pyg.rowwise.blocks import Block, EdgeBlocks, whole_block
 from onehop.integrations.pyg.rowwise.snapshot import Snapshot
@@ -18,7 +18,7 @@ from onehop.ops.batching import for_each
 
 
 @dataclass(slots=True)
-class Run:
+class BlockRun:
     """One propagation in blocks.
 
     Attributes:
@@ -69,7 +69,7 @@ class Run:
     ) -> tuple[Tensor, list[tuple[Argument, Tensor]]]:
         """The reduced messages of one block, and the rows of operands that need a gradient."""
         messages, leaves = self.messages(block, operands, needs)
-        rows = Rows(block.graph, messages, self.layer.node_dim)
+        rows = BlockRows(block.graph, messages, self.layer.node_dim)
         return rows.reduce(self.layer.aggr_module), leaves
 
     def messages(
@@ -172,7 +172,7 @@ def _taken(operand: Tensor, index: Tensor) -> Tensor:
 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, run: Run, operands: int, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, run: BlockRun, operands: int, *tensors: Tensor) -> Tensor:
         ctx.save_for_backward(*tensors)
         ctx.run, ctx.operands = run, operands
         return run.forward(list(tensors[:operands]))
@@ -190,7 +190,7 @@ class _Recomputed(torch.autograd.Function):
 
 
 def _gradients(
-    run: Run, operands: list[Tensor], parameters: list[Tensor], needs: tuple[bool, ...], grad: Tensor
+    run: BlockRun, operands: list[Tensor], parameters: list[Tensor], needs: tuple[bool, ...], grad: Tensor
 ) -> tuple[Tensor, ...]:
     """The gradients that are needed, block by block."""
     tensors = [*operands, *parameters]
@@ -204,7 +204,7 @@ def _gradients(
 
 
 def _add_gradients(
-    run: Run,
+    run: BlockRun,
     block: Block,
     operands: list[Tensor],
     parameters: list[Tensor],
@@ -235,7 +235,7 @@ def _accumulator(dtype: torch.dtype) -> torch.dtype:
 
 
 def _recompute(
-    run: Run, block: Block, operands: list[Tensor], needs: tuple[bool, ...], grad: Tensor
+    run: BlockRun, block: Block, operands: list[Tensor], needs: tuple[bool, ...], grad: Tensor
 ) -> tuple[Tensor, list[tuple[Argument, Tensor]], Tensor]:
     """Outputs and inputs of a block's differentiation, and the gradient to begin with."""
     here = grad[slice(*block.rows)]
@@ -249,7 +249,7 @@ def _recompute(
 
 
 def _differentiable(
-    run: Run, operands: list[Tensor], parameters: list[Tensor], needs: tuple[bool, ...], grad: Tensor
+    run: BlockRun, operands: list[Tensor], parameters: list[Tensor], needs: tuple[bool, ...], grad: Tensor
 ) -> list[Tensor | None]:
     """The gradients as functions that can be differentiated again, at the price of PyG: edges times width."""
     # New names for them all, so that an operand that was made from another, or from a parameter, does not
@@ -262,7 +262,7 @@ def _differentiable(
     block = whole_block(run.graph)
     chosen = Choice(run.graph, block)
     given = {argument.name: chosen.rows(argument, inputs) for argument in run.arguments}
-    rows = Rows(block.graph, run.message(copied.layer, **given), run.layer.node_dim)
+    rows = BlockRows(block.graph, run.message(copied.layer, **given), run.layer.node_dim)
     out = rows.reduce(copied.layer.aggr_module)
     tensors = [*inputs, *renamed]
     wanted = [t for t, needed in zip(tensors, needs, strict=True) if needed]

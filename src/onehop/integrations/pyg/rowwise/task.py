@@ -25,7 +25,7 @@ from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of
 from onehop.integrations.pyg.rowwise.arguments import Argument, Arguments, Kind, arguments_of, with_sizes
 from onehop.integrations.pyg.rowwise.blocks import blocks_of
-from onehop.integrations.pyg.rowwise.executor import Run
+from onehop.integrations.pyg.rowwise.executor import BlockRun
 from onehop.integrations.pyg.rowwise.snapshot import Snapshot
 from onehop.integrations.pyg.rowwise.tracing import Permission, Refused, few_edges, trace
 
@@ -44,7 +44,7 @@ class BlockTask:
         update: What the layer's ``update`` gets besides the reduced messages.
     """
 
-    blocks: Run
+    blocks: BlockRun
     layer: Any
     operands: list[Tensor]
     parameters: list[Tensor]
@@ -156,7 +156,7 @@ def _prepare(
         return permission
     linear = linear_reduction(layer.aggr_module)
     blocks = blocks_of(data, graph, _block_edges(permission.row_bytes), linear is not None)
-    run = Run(snapshot.layer, message, each, graph, blocks, linear)
+    run = BlockRun(snapshot.layer, message, each, graph, blocks, linear)
     learned = [p for p in layer.aggr_module.parameters() if p.requires_grad]
     parameters = list({id(p): p for p in (*permission.parameters, *learned)}.values())
     return BlockTask(run, layer, arguments.operands, parameters, update)
