@@ -18,6 +18,8 @@ from onehop.ops.linear import torch_decides
 
 _PLAIN = (Tensor, Parameter)
 _ROWS_AND_COLUMNS = 2
+_NAMES = ("input", "weight", "bias")
+_NO_OPERANDS = (None,) * len(_NAMES)
 # Names of dimensions, which older releases of torch have.
 _has_names = getattr(Tensor, "has_names", None)
 
@@ -32,10 +34,11 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """A function that passes for ``theirs``, which is built in or somebody else's replacement of it."""
     is_compiling = torch.compiler.is_compiling
 
-    def linear(input, weight, bias=None):  # type: ignore[no-untyped-def]
-        if is_compiling() or context_reason() is not None or not _suits(input, weight, bias):
-            return theirs(input, weight, bias)
-        return linear_step(input, weight, bias, fastest=True)
+    def linear(*args, **kwargs):  # type: ignore[no-untyped-def]
+        # Theirs gets what it was given, an omitted bias included, for subclasses and tracers see it.
+        if is_compiling() or context_reason() is not None or not _suits(*_operands(args, kwargs)):
+            return theirs(*args, **kwargs)
+        return linear_step(*_operands(args, kwargs), fastest=True)
 
     linear.__doc__ = theirs.__doc__
     linear.__module__, linear.__qualname__ = F.__name__, "linear"
@@ -44,6 +47,15 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
     if name is not None:
         _builtins._register_builtin(linear, name)
     return linear
+
+
+def _operands(args: Any, kwargs: Any) -> Any:
+    """The input, the weight and the bias of a call; Nones if it has others."""
+    if not kwargs:
+        return (*args, *_NO_OPERANDS[len(args) :]) if len(args) <= len(_NAMES) else _NO_OPERANDS
+    given = dict(zip(_NAMES, args, strict=False)) | kwargs
+    whole = len(given) == len(args) + len(kwargs) and given.keys() <= set(_NAMES)
+    return [given.get(name) for name in _NAMES] if whole else _NO_OPERANDS
 
 
 def _suits(x: Any, weight: Any, bias: Any) -> bool:
