@@ -31,6 +31,9 @@ class Thresholds:
         wide_edges: Edges above which numbers of edges have 64 bits.
         product_rows: Rows from which on the gradient of a linear step is summed over blocks of rows.
         product_block_rows: Rows of such a block. 1,024 to 4,096 take the same time, 128 half as long again.
+        product_work: Rows times columns of x times columns of the result from which on a product of a linear
+            step runs in the fastest library: about a millisecond of work, beside which the choice costs
+            nothing.
         leaf_rows: Rows from which on trailing rows without edges are omitted from a linear step.
         few_edges: Edges below which PyG's own code runs if the work is small too: making a graph and
             recognising it takes longer than its sums. Fresh graphs of 60 edges ran at 0.6 (SAGE) and 0.8
@@ -58,6 +61,7 @@ class Thresholds:
     wide_edges: int = 2**31 - 1
     product_rows: int = 1 << 14
     product_block_rows: int = 1 << 11
+    product_work: int = 1 << 26
     leaf_rows: int = 1 << 12
     few_edges: int = 1 << 12
     few_work: int = 1 << 17
@@ -79,6 +83,7 @@ NONE = Thresholds(
     wide_edges=0,
     product_rows=0,
     product_block_rows=4,
+    product_work=0,
     leaf_rows=0,
     few_edges=0,
     few_work=0,

@@ -1,0 +1,93 @@
+"""``torch.nn.functional.linear``: large products of float32 on the CPU go to the library that is fastest."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.jit import _builtins
+from torch.nn.parameter import Parameter
+
+from onehop import thresholds
+from onehop.integrations.contexts import autocasts, context_reason, wraps
+from onehop.integrations.rows import Row
+from onehop.integrations.torch.products import linear_step
+from onehop.ops.linear import torch_decides
+
+_PLAIN = (Tensor, Parameter)
+_ROWS_AND_COLUMNS = 2
+_NAMES = ("input", "weight", "bias")
+_NO_OPERANDS = (None,) * len(_NAMES)
+# Names of dimensions, which older releases of torch have.
+_has_names = getattr(Tensor, "has_names", None)
+
+
+def row() -> Row:
+    """The table's row of ``torch.nn.functional.linear``, as it is now."""
+    return Row(F, "linear", _replacing(F.linear), F.linear)
+
+
+@functools.cache  # TorchScript knows it by its id, so that it must never be freed
+def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that passes for ``theirs``, which is built in or somebody else's replacement of it."""
+    is_compiling = torch.compiler.is_compiling
+
+    def linear(*args, **kwargs):  # type: ignore[no-untyped-def]
+        # Theirs gets what it was given, an omitted bias included, for subclasses and tracers see it.
+        if is_compiling() or context_reason() is not None or not _suits(*_operands(args, kwargs)):
+            return theirs(*args, **kwargs)
+        return linear_step(*_operands(args, kwargs), fastest=True)
+
+    linear.__doc__ = theirs.__doc__
+    linear.__module__, linear.__qualname__ = F.__name__, "linear"
+    # TorchScript compiles the built-in operator, which it knows by the function.
+    name = _builtins._find_builtin(theirs)
+    if name is not None:
+        _builtins._register_builtin(linear, name)
+    return linear
+
+
+def _operands(args: Any, kwargs: Any) -> Any:
+    """The input, the weight and the bias of a call; Nones if it has others."""
+    if not kwargs:
+        return (*args, *_NO_OPERANDS[len(args) :]) if len(args) <= len(_NAMES) else _NO_OPERANDS
+    given = dict(zip(_NAMES, args, strict=False)) | kwargs
+    whole = len(given) == len(args) + len(kwargs) and given.keys() <= set(_NAMES)
+    return [given.get(name) for name in _NAMES] if whole else _NO_OPERANDS
+
+
+def _suits(x: Any, weight: Any, bias: Any) -> bool:
+    """Return whether a call is a large product and no more; most are small, so sizes come first."""
+    if (
+        type(x) is not Tensor
+        or type(weight) not in _PLAIN
+        or x.dim() < _ROWS_AND_COLUMNS
+        or weight.dim() != _ROWS_AND_COLUMNS
+        or x.numel() * weight.size(0) < thresholds.now.product_work
+    ):
+        return False
+    operands = (x, weight) if bias is None else (x, weight, bias)
+    return (
+        all(map(_is_dense, operands))
+        and x.numel() * weight.size(0) > 0
+        and x.size(-1) == weight.size(1)
+        and (bias is None or (type(bias) in _PLAIN and bias.shape == weight.shape[:1]))
+        and not wraps(*operands)
+        and not autocasts(x)
+        # Of those torch says itself that they cannot be saved.
+        and not (torch.is_grad_enabled() and any(each.is_inference() for each in operands))
+        and not torch_decides()
+    )
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    return (
+        tensor.dtype is torch.float32
+        and tensor.is_cpu
+        and tensor.layout is torch.strided
+        and tensor.is_contiguous()
+        and not tensor.is_neg()
+        and not (_has_names is not None and _has_names(tensor))
+    )

@@ -1,0 +1,97 @@
+"""The three dense products of a linear step, each as the libraries at hand compute it.
+
+A linear step needs x W^T + b, and in its backward pass g W and g^T x. Libraries differ in speed by processor
+and by shape: MKL, behind ``torch.mm``, takes AVX2 on processors that are not Intel's; oneDNN, in the same
+wheel of torch, generates code for what the processor has. All of them multiply and add in float32, and agree
+within rounding. Which one is used is measured (:mod:`onehop.tuner.products`).
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop import thresholds
+
+FORWARD, TO_INPUT, TO_WEIGHT = "forward", "gradient to the input", "gradient to the weight"
+KINDS = (FORWARD, TO_INPUT, TO_WEIGHT)
+"""The products: x W^T + b of [N, K] and [M, K]; g W of [N, M] and [M, K]; g^T x of [N, M] and [N, K]."""
+
+TORCH, ONEDNN, BLOCKS = "torch", "oneDNN", "torch in blocks"
+"""Names of libraries: torch.mm; oneDNN, through torch; torch.bmm over blocks of rows, and a sum."""
+
+Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""A product of two operands, and what is added: [M] or [N, M], with FORWARD alone; None adds nothing."""
+
+
+@lru_cache(maxsize=len(KINDS))
+def libraries(kind: str) -> dict[str, Product]:
+    """The libraries that compute a product here, by name; torch's own comes first."""
+    found: dict[str, Product] = {TORCH: _OF_TORCH[kind]}
+    if kind == TO_WEIGHT:
+        found[BLOCKS] = over_blocks
+    linear = _onednn()
+    if linear is not None:
+        found[ONEDNN] = _of_onednn(kind, *linear)
+    return found
+
+
+def over_blocks(grad: Tensor, x: Tensor, added: Tensor | None = None) -> Tensor:
+    """[M, K]: g^T x, summed over blocks of rows.
+
+    The product has few rows and few columns, and libraries divide those, so that neither caches nor threads
+    find enough to do. One product for each block, and the sum of those, are the same number of operations.
+
+    Args:
+        grad: [N, M].
+        x: [N, K].
+        added: None.
+    """
+    rows = thresholds.now.product_block_rows
+    blocks = grad.size(0) // rows
+    whole = blocks * rows
+    lefts, rights = (t[:whole].reshape(blocks, rows, t.size(1)) for t in (grad, x))
+    summed = torch.bmm(lefts.transpose(1, 2), rights).sum(0)
+    return summed + grad[whole:].t() @ x[whole:]
+
+
+def _forward(x: Tensor, weight: Tensor, added: Tensor | None) -> Tensor:
+    return torch.mm(x, weight.t()) if added is None else torch.addmm(added, x, weight.t())
+
+
+_OF_TORCH: dict[str, Product] = {
+    FORWARD: _forward,
+    TO_INPUT: lambda grad, weight, added: torch.mm(grad, weight),
+    TO_WEIGHT: lambda grad, x, added: torch.mm(grad.t(), x),
+}
+
+
+def _onednn() -> tuple[Any, Any] | None:
+    """OneDNN's x W^T + b, and the same with a matrix added; None where torch has it not.
+
+    It is what Inductor calls, under a private name of torch.
+    """
+    if not torch.backends.mkldnn.is_available():
+        return None
+    try:
+        packet = torch.ops.mkldnn._linear_pointwise
+        return packet.default, packet.binary
+    except AttributeError:
+        return None
+
+
+def _of_onednn(kind: str, linear: Any, linear_and: Any) -> Product:
+    def times_transposed(left: Tensor, right: Tensor, added: Tensor | None) -> Tensor:
+        if added is None or added.dim() == 1:
+            out: Tensor = linear(left, right, added, "none", [], "")
+        else:
+            out = linear_and(left, added, right, None, "add")
+        return out
+
+    if kind == FORWARD:
+        return times_transposed
+    if kind == TO_INPUT:
+        return lambda grad, weight, added: times_transposed(grad, weight.t(), None)
+    return lambda grad, x, added: times_transposed(grad.t(), x.t(), None)

@@ -1,0 +1,109 @@
+"""The products of a linear step on plain tensors, each in the library that is fastest for its shape.
+
+They have no gradients: they are called where torch records nothing.
+"""
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from onehop import thresholds
+from onehop.graph.lending import is_shared, read_address
+from onehop.kernels.products import FORWARD, TO_INPUT, TO_WEIGHT, TORCH, libraries
+from onehop.tuner import products
+
+__all__ = ["FORWARD", "TO_INPUT", "TO_WEIGHT", "add_product", "is_large", "multiply", "torch_decides"]
+
+# Releases of torch before 2.9 have no such setting.
+_precision_of = getattr(torch._C, "_get_fp32_precision_getter", None)
+_FULL_PRECISION = ("none", "ieee")
+
+
+def torch_decides() -> bool:
+    """Return whether torch's settings ask for something that torch alone gives.
+
+    This is a lower precision, one library less, or the same bits in every process, where a choice by time may
+    be another.
+    """
+    return (
+        not torch._C._get_mkldnn_enabled()
+        or torch._C._get_deterministic_algorithms()
+        or torch._C._get_float32_matmul_precision() != "highest"
+        or (_precision_of is not None and _precision_of("mkldnn", "matmul") not in _FULL_PRECISION)
+    )
+
+
+def is_large(kind: str, left: Tensor, right: Tensor) -> bool:
+    """Return whether a product takes so long that its library matters, and any may run it.
+
+    Args:
+        kind: FORWARD, of [N, K] and [M, K]; TO_INPUT, of [N, M] and [M, K]; TO_WEIGHT, of [N, M] and [N, K].
+        left: The first operand.
+        right: The second.
+    """
+    if not (left.dtype is right.dtype is torch.float32 and left.is_cpu and right.is_cpu):
+        return False
+    rows, inputs, outputs = _sizes(kind, left, right)
+    work = rows * inputs * outputs
+    return work >= thresholds.now.product_work and work > 0 and left.is_contiguous() and right.is_contiguous()
+
+
+def multiply(kind: str, left: Tensor, right: Tensor, added: Tensor | None = None) -> Tensor:
+    """The product, for which :func:`is_large` holds.
+
+    Args:
+        kind: As in :func:`is_large`.
+        left: The first operand.
+        right: The second.
+        added: [M] or [N, M], float32, to add to the result of FORWARD; None adds nothing.
+
+    Returns:
+        [N, M] for FORWARD, [N, K] for TO_INPUT, [M, K] for TO_WEIGHT.
+    """
+    run = products.library(kind, *_sizes(kind, left, right))
+    if run is libraries(kind)[TORCH]:
+        return run(left, right, added)
+    return run(_readable(left), _readable(right), None if added is None else _readable(added))
+
+
+def add_product(out: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """FORWARD, for which :func:`is_large` holds, added to the first rows of ``out``.
+
+    Args:
+        out: [P, M] without gaps, P at least N; it may be written to.
+        left: [N, K].
+        right: [M, K].
+
+    Returns:
+        [P, M]: ``out``, or another.
+    """
+    run = products.library(FORWARD, *_sizes(FORWARD, left, right))
+    first = out[: left.size(0)]
+    if run is libraries(FORWARD)[TORCH]:
+        first.addmm_(left, right.t())
+        return out
+    made = run(_readable(left), _readable(right), first)
+    if made.size(0) == out.size(0):
+        return made
+    first.copy_(made)
+    return out
+
+
+def _sizes(kind: str, left: Tensor, right: Tensor) -> tuple[int, int, int]:
+    """Rows of x, columns of x and rows of the weight."""
+    rows, columns = left.shape
+    if kind == FORWARD:
+        return rows, columns, right.size(0)
+    return rows, right.size(1), columns
+
+
+def _readable(tensor: Tensor) -> Tensor:
+    """The tensor; or its memory, while it shares that with others until somebody writes.
+
+    Libraries other than torch's own ask for memory as a writer would, so that it would be copied first.
+    """
+    if not is_shared(tensor) or not tensor.is_contiguous():
+        return tensor
+    memory = (ctypes.c_char * tensor.nbytes).from_address(read_address(tensor))
+    return torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape)
