@@ -5,6 +5,7 @@ from typing import Any
 from onehop.integrations.framework import TORCH
 from onehop.integrations.rows import Row
 from onehop.integrations.settings import OFF, Settings
+from onehop.integrations.torch import dropout
 
 
 class Torch:
@@ -46,4 +47,6 @@ class Torch:
 
 def _rows(settings: Settings) -> list[Row]:
     rows: list[Row] = []
+    if settings.dropout:
+        rows += dropout.rows()
     return rows
