@@ -105,14 +105,19 @@ def dropped(x: Tensor, p: float, generator: torch.Generator | None = None) -> Te
     return out
 
 
-def factors(like: Tensor, p: float, generator: torch.Generator | None = None) -> Tensor:
-    """The factors that dropout multiplies a tensor by, which :func:`serves` takes: 0, or 1 / (1 - p).
+def factors(out: Tensor, p: float, generator: torch.Generator | None = None) -> Tensor:
+    """Fills a tensor with what dropout multiplies by: 0, or 1 / (1 - p).
 
-    They are drawn in the order of the memory of ``torch.empty_like(like)``, whose strides they have.
+    Args:
+        out: Of those that :func:`serves` takes, and without gaps. It is filled in the order of its memory, as
+            ``torch.empty_like(x)`` is when torch drops elements of ``x``.
+        p: The probability of 0, between 0 and 1.
+        generator: As in :func:`dropout`.
+
+    Returns:
+        ``out``.
     """
-    out = torch.empty_like(like, requires_grad=False)
-    chosen = torch.default_generator if generator is None else generator
-    if not draw_from(chosen, p, None, out, None):
+    if not draw_from(torch.default_generator if generator is None else generator, p, None, out, None):
         out.bernoulli_(1 - p, generator=generator).div_(1 - p)
     return out
 
@@ -126,7 +131,7 @@ def _draw(
         mask = kernels.empty_mask(x.numel()) if kept else None
         if draw_from(torch.default_generator if generator is None else generator, p, x, out, mask):
             return out, mask
-    factor = factors(x, p, generator)
+    factor = factors(torch.empty_like(x, requires_grad=False), p, generator)
     return x * factor, factor
 
 

@@ -50,7 +50,7 @@ def _dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
     if train and serves(input, p):
         memory.gained(input)
         # torch's own product, which knows what may be written to and what a record of it must keep.
-        return input.mul_(factors(input, p))
+        return input.mul_(factors(torch.empty_like(input, requires_grad=False), p))
     return _theirs_in_place(input, p, train)
 
 
