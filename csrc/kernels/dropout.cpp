@@ -8,7 +8,7 @@ namespace {
 
 // An element takes part in the product even where its factor is 0, for infinity and NaN become NaN then.
 template <class T, int kLanes, bool kOnes>
-ONEHOP_INLINE Vector<Acc<T>, kLanes> kept(const T* x, uint64_t bits, Acc<T> scale) {
+ONEHOP_INLINE Vector<Acc<T>, kLanes> kept(const T* x, uint64_t bits, Vector<Acc<T>, kLanes> scale) {
   using A = Acc<T>;
   using V = Vector<A, kLanes>;
   V factor;
@@ -19,7 +19,7 @@ ONEHOP_INLINE Vector<Acc<T>, kLanes> kept(const T* x, uint64_t bits, Acc<T> scal
     I lane;
     for (int i = 0; i < kLanes; ++i) lane[i] = 1 << i;
     const I bit = (I{} + static_cast<decltype(lane[0] + 0)>(bits & ((uint64_t{1} << kLanes) - 1))) & lane;
-    factor = bit != 0 ? splat<A, kLanes>(scale) : V{};
+    factor = bit != 0 ? scale : V{};
   }
   if constexpr (kOnes) {
     return factor;
@@ -32,6 +32,7 @@ template <class T, bool kOnes, bool kPast>
 void keep_as(const KeepArgs& args) {
   constexpr int kLanes = kFullLanes<Acc<T>>;
   const auto scale = static_cast<Acc<T>>(args.scale);
+  const auto scales = splat<Acc<T>, kLanes>(scale);
   const T* x = static_cast<const T*>(args.x);
   T* out = static_cast<T*>(args.out);
   int64_t left = args.count;
@@ -39,7 +40,7 @@ void keep_as(const KeepArgs& args) {
   for (; left >= 64; left -= 64, ++bits, x += kOnes ? 0 : 64, out += 64) {
 #pragma GCC unroll 32
     for (int i = 0; i < 64; i += kLanes) {
-      const auto value = kept<T, kLanes, kOnes>(kOnes ? x : x + i, *bits >> i, scale);
+      const auto value = kept<T, kLanes, kOnes>(kOnes ? x : x + i, *bits >> i, scales);
       if constexpr (kPast) {
         store_past_caches<T, kLanes>(out + i, value);
       } else {

@@ -309,11 +309,17 @@ def test_what_the_kernels_do_not_take_is_torchs(at_every_size):
 
 
 def test_small_tensors_are_torchs(at_every_size):
-    with thresholds.changed(dropout_elements=100):
+    with thresholds.changed(dropout_elements=100, dropout_recorded_elements=200):
         onehop.dropout(numbers(99), 0.5)
+        onehop.dropout(numbers(199).requires_grad_(), 0.5)
         assert at_every_size == []
         onehop.dropout(numbers(100), 0.5)
         assert len(at_every_size) == 1
+        onehop.dropout(numbers(200).requires_grad_(), 0.5)
+        assert len(at_every_size) == 2
+        with torch.no_grad():
+            onehop.dropout(numbers(199).requires_grad_(), 0.5)
+        assert len(at_every_size) == 3
 
 
 def test_where_the_streams_differ_torchs_own_runs(monkeypatch, at_every_size):

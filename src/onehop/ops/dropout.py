@@ -75,8 +75,10 @@ def serves(x: Tensor, p: float) -> bool:
         return False
     if not isinstance(x, Tensor) or x.dtype not in DTYPE_CODES:
         return False
-    elements = x.numel()
-    return elements >= thresholds.now.dropout_elements and elements > 0 and _has_memory(x) and agrees()
+    elements, bounds = x.numel(), thresholds.now
+    recorded = x.requires_grad and _grad_is_enabled()
+    enough = bounds.dropout_recorded_elements if recorded else bounds.dropout_elements
+    return elements >= enough and elements > 0 and _has_memory(x) and agrees()
 
 
 def _has_memory(x: Tensor) -> bool:
