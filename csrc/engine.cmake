@@ -35,7 +35,7 @@ endif()
 # Adds the runtime, and every kernel source once per instruction set (aggregation and attention, the
 # largest, once per type as well) to a target.
 function(onehop_add_engine target)
-  foreach(name communities csr dispatch fingerprint fork_safe_mutex parallel pool process_memory)
+  foreach(name communities csr dispatch dropout fingerprint fork_safe_mutex mersenne parallel pool process_memory)
     target_sources(${target} PRIVATE ${onehop_csrc}/runtime/${name}.cpp)
   endforeach()
   target_include_directories(${target} PRIVATE ${onehop_csrc}/include)
@@ -44,9 +44,11 @@ function(onehop_add_engine target)
   target_compile_definitions(${target} PRIVATE ${onehop_has})
   foreach(isa ${onehop_isas})
     set(library kernels_${isa})
-    add_library(${library} OBJECT ${onehop_csrc}/kernels/arg_extremum.cpp ${onehop_csrc}/kernels/edge_softmax.cpp
+    add_library(${library} OBJECT ${onehop_csrc}/kernels/arg_extremum.cpp ${onehop_csrc}/kernels/dropout.cpp
+                                  ${onehop_csrc}/kernels/edge_softmax.cpp
                                   ${onehop_csrc}/kernels/extremum.cpp ${onehop_csrc}/kernels/limits.cpp
-                                  ${onehop_csrc}/kernels/fusedmm.cpp ${onehop_csrc}/kernels/rows.cpp
+                                  ${onehop_csrc}/kernels/fusedmm.cpp ${onehop_csrc}/kernels/mersenne.cpp
+                                  ${onehop_csrc}/kernels/rows.cpp
                                   ${onehop_csrc}/kernels/sddmm.cpp ${onehop_csrc}/kernels/table.cpp)
     set(parts ${library})
     foreach(type ${ONEHOP_TYPES})

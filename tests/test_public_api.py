@@ -23,6 +23,7 @@ NAMES = {
     "autotune",
     "cache_info",
     "clear_cache",
+    "dropout",
     "edge_softmax",
     "explain",
     "fusedmm",

@@ -38,6 +38,7 @@ inline onehop::Block slots_for(const onehop::WorkList& work, int64_t per_slot) {
 void bind_aggregate(nanobind::module_& m);
 void bind_arg_extremum(nanobind::module_& m);
 void bind_attention(nanobind::module_& m);
+void bind_dropout(nanobind::module_& m);
 void bind_edge_softmax(nanobind::module_& m);
 void bind_generated(nanobind::module_& m);
 void bind_fusedmm(nanobind::module_& m);

@@ -113,6 +113,7 @@ NB_MODULE(_native, m) {
   bind_aggregate(m);
   bind_arg_extremum(m);
   bind_attention(m);
+  bind_dropout(m);
   bind_edge_softmax(m);
   bind_generated(m);
   bind_fusedmm(m);

@@ -24,6 +24,7 @@ from onehop.integrations.patch import (
 from onehop.ops import (
     aggregate as aggregate,
     attention as attention,
+    dropout as dropout,
     edge_softmax as edge_softmax,
     fusedmm as fusedmm,
     gat as gat,

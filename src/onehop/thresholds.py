@@ -50,6 +50,12 @@ class Thresholds:
         block_edges: Fewest edges of a block of several rows, however wide its messages.
         tuned_work: Edges times width from which on a graph is tuned under ``patch(tune="auto")``; below,
             calls are so short that no plan saves any time.
+        dropout_elements: Elements from which on dropout draws torch's numbers itself; below, reading and
+            writing the generator's state takes longer than torch's draw.
+        dropout_recorded_elements: The same where a backward pass is recorded, which in Python takes 50
+            microseconds more than torch's own.
+        dropout_share: Elements of each thread from which on the stream of random numbers is divided among
+            threads: a thread's way to its share of it takes as long as drawing half a million numbers.
     """
 
     meetings: int = 2
@@ -69,6 +75,9 @@ class Thresholds:
     block_bytes: int = 2 << 20
     block_edges: int = 64
     tuned_work: int = 1 << 20
+    dropout_elements: int = 1 << 10
+    dropout_recorded_elements: int = 3 << 11
+    dropout_share: int = 1 << 21
 
 
 ORDINARY = Thresholds()
@@ -91,6 +100,9 @@ NONE = Thresholds(
     block_bytes=0,
     block_edges=8,
     tuned_work=0,
+    dropout_elements=0,
+    dropout_recorded_elements=0,
+    dropout_share=1,
 )
 """Values with which everything runs at every size: small inputs make several blocks."""
 

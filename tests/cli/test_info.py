@@ -1,5 +1,6 @@
 import json
 
+import pytest
 import torch
 
 from tests.cli.running import onehop
@@ -13,7 +14,7 @@ def test_info_shows_and_writes_what_there_is(tmp_path):
         assert part in result.stdout
     document = json.loads(path.read_text())
     assert document["command"] == "info"
-    assert {"isas", "backends", "pool", "cache", "settings", "packages"} <= set(document)
+    assert {"isas", "backends", "dropout_agrees", "pool", "cache", "settings", "packages"} <= set(document)
 
 
 def test_info_names_the_remedy_for_what_is_missing(monkeypatch):
@@ -31,3 +32,9 @@ def test_info_shows_a_wrong_setting_instead_of_failing(monkeypatch):
 def test_info_tells_where_freed_memory_cannot_be_kept(monkeypatch):
     monkeypatch.setattr("onehop.bench.facts.platform.libc_ver", lambda: ("", ""))
     assert "only glibc has the controls" in onehop("info").stdout
+
+
+@pytest.mark.parametrize(("agrees", "told"), [(True, "draw torch's numbers"), (False, "torch's own: ")])
+def test_info_tells_whose_dropout_runs(monkeypatch, agrees, told):
+    monkeypatch.setattr("onehop.bench.facts.torch_stream.agrees", lambda: agrees)
+    assert told in onehop("info").stdout

@@ -170,6 +170,17 @@ struct RowsArgs {
   void* rows;  // [count], no gaps
 };
 
+// out[i] = x[i] * (scale where bit i % 64 of bits[i / 64] is 1, else 0): the last step of a dropout.
+struct KeepArgs {
+  DType dtype;
+  bool nontemporal;  // write out past the caches, where its lines allow
+  int64_t count;
+  double scale;   // exact in dtype
+  const void* x;  // [count]; null stands for ones
+  const uint64_t* bits;
+  void* out;  // [count]
+};
+
 // Softmax over every row's edges, for each head: out = exp(s - max s) / (sum of exp(s - max s) + 1e-16),
 // or, given the softmax a in place of the scores, and a gradient g: out = a (g - sum of a g).
 // All arrays are [edges, heads], without gaps, in the caller's edge order.
@@ -255,6 +266,13 @@ struct KernelTable {
   void (*fusedmm)(const FusedmmArgs&);
   void (*copy_rows)(const RowsArgs&);
   void (*add_rows)(const RowsArgs&);
+  void (*keep)(const KeepArgs&);
+  // MT19937: words[624, 624 + count) from the 624 words before each; may write a vector's length further.
+  void (*mersenne_words)(uint32_t* words, int64_t count);
+  // bits: 1 for each pair of words whose 53-bit number, as torch makes it, is below `bound`; 0 in what is left over.
+  void (*mersenne_below)(const uint32_t* pairs, int64_t count, uint64_t bound, uint64_t* bits);
+  // block[k] = the exclusive or of words[k + term] over the terms, for the 624 words of a block.
+  void (*mersenne_fold)(const uint32_t* words, const int32_t* terms, int64_t count, uint32_t* block);
   void (*edge_softmax)(const EdgeSoftmaxArgs&);
   void (*edge_softmax_grad)(const EdgeSoftmaxArgs&);
   void (*attend)(const AttendArgs&);

@@ -15,6 +15,7 @@ from onehop import config, native
 from onehop.backends import backends
 from onehop.bench.stamp import stamp
 from onehop.errors import ConfigurationError
+from onehop.ops import torch_stream
 
 # Optional package -> what it is for, and how to get it.
 OPTIONAL = {
@@ -33,6 +34,7 @@ _SETTINGS: dict[str, Callable[[], object]] = {
     "ONEHOP_KEEP_MEMORY": config.keep_memory,
     "ONEHOP_REUSE": config.reuse,
     "ONEHOP_ASSOCIATE": config.associate,
+    "ONEHOP_DROPOUT": config.dropout,
     "ONEHOP_TUNED": config.tuned,
     "ONEHOP_DISABLE": config.disabled,
     "ONEHOP_CHECK": lambda: "full" if config.full_check() else "version",
@@ -47,6 +49,7 @@ def facts() -> dict[str, Any]:
         "isas": list(native.extension.available_isas()),
         "vector_bytes": native.extension.vector_bytes(),
         "backends": {name: _backend(backend) for name, backend in backends().items()},
+        "dropout_agrees": torch_stream.agrees(),
         "pool": dict(native.extension.pool_info()),
         "cache": _or_error(lambda: asdict(onehop.cache_info())),
         "c_library": " ".join(platform.libc_ver()).strip() or None,

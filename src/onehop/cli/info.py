@@ -48,6 +48,12 @@ def _machine(console: Console, found: dict[str, Any]) -> None:
     chosen = f"{found['isa']} ({found['vector_bytes']} bytes a vector)"
     _row(table, "instruction set", f"{chosen}; also there: {', '.join(others) or 'none'}")
     _row(table, "threads", f"{found['threads']} ({threads})")
+    dropout = (
+        "onehop's kernels, which draw torch's numbers here"
+        if found["dropout_agrees"]
+        else "torch's own: with this processor and release it draws other numbers than onehop's kernels"
+    )
+    _row(table, "dropout", dropout)
     console.print(table)
 
 

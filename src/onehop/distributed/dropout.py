@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from onehop.distributed.streams import seed_of
+from onehop.ops.dropout import factors, serves
 
 
 def dropout(x: Tensor, p: float, rank: int) -> Tensor:
@@ -19,5 +20,8 @@ def dropout(x: Tensor, p: float, rank: int) -> Tensor:
     # One number from the seeded stream, so that the seed makes this reproducible too.
     drawn = int(torch.randint(2**62, (), device="cpu"))
     generator = torch.Generator(x.device).manual_seed(seed_of(drawn, rank))
-    kept = torch.empty_like(x, requires_grad=False).bernoulli_(1 - p, generator=generator)
+    kept = torch.empty_like(x, requires_grad=False)
+    if serves(kept, p):
+        return x * factors(kept, p, generator)
+    kept.bernoulli_(1 - p, generator=generator)
     return x * (kept if p == 1 else kept.div_(1 - p))

@@ -6,7 +6,7 @@ They work on ``edge_index`` alone, on any device and dtype, and are differentiab
 from onehop.reference.aggregate import aggregate
 from onehop.reference.arg_extremum import arg_extremum
 from onehop.reference.attention import attention, gat, gatv2
-from onehop.reference.dropout import dropout_mask
+from onehop.reference.dropout import dropout, dropout_mask
 from onehop.reference.edge_softmax import edge_softmax
 from onehop.reference.fusedmm import fusedmm
 from onehop.reference.sddmm import sddmm
@@ -15,6 +15,7 @@ __all__ = [
     "aggregate",
     "arg_extremum",
     "attention",
+    "dropout",
     "dropout_mask",
     "edge_softmax",
     "fusedmm",

@@ -1,4 +1,4 @@
-"""The dropout mask of the attention operators: a hash of seed, edge and head, so that nothing is stored."""
+"""Dropout as torch draws it; and the attention operators' mask, a hash of seed, edge and head."""
 
 import torch
 from torch import Tensor
@@ -6,6 +6,27 @@ from torch import Tensor
 _WORD = 0xFFFFFFFF
 # 2^32 divided by the golden ratio, rounded to odd: separates heads and the two rounds.
 _STEP = 0x9E3779B9
+
+
+def dropout(
+    x: Tensor, p: float = 0.5, training: bool = True, generator: torch.Generator | None = None
+) -> Tensor:
+    """``x`` with some elements 0 and the others divided by 1 - p, drawn by torch.
+
+    Args:
+        x: Any shape, of a floating-point dtype.
+        p: The probability of 0, from 0 to 1.
+        training: False returns ``x`` itself.
+        generator: To draw from; None means torch's default one.
+    """
+    if generator is None:
+        # The patch replaces torch.nn.functional.dropout, not this.
+        return torch.dropout(x, p, training)
+    if not training or p == 0 or x.numel() == 0:
+        return x
+    if p == 1:
+        return x * torch.zeros((), dtype=x.dtype, device=x.device)
+    return x * torch.empty_like(x, requires_grad=False).bernoulli_(1 - p, generator=generator).div_(1 - p)
 
 
 def mix(x: Tensor) -> Tensor:

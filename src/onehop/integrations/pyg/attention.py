@@ -16,6 +16,7 @@ from torch.nn import Parameter
 from torch.nn.functional import dropout, leaky_relu
 
 from onehop.graph import Graph
+from onehop.integrations import session
 from onehop.integrations.contexts import autocasts, in_older_vmap, is_wrapped, wraps
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.conditions import FLOATS, LEFT_TO_PYG, OUT_OF_RANGE, backend_reason, fits
@@ -23,6 +24,7 @@ from onehop.integrations.pyg.edge_features import edge_score, projected
 from onehop.integrations.pyg.pending import Pending, unasked
 from onehop.ops import attention, edge_softmax, gat, gatv2, sddmm
 from onehop.ops.aggregate import reduce_rows
+from onehop.ops.dropout import factors, serves
 
 # Behind the form that ``explain`` shows, by whether the weights are asked for.
 _WEIGHTS = ("", ", with weights")
@@ -357,4 +359,9 @@ def _can_fuse(call: Propagation, pending: Pending, names: set[str]) -> bool:
 
 def _drawn(layer: Any, graph: Graph, like: Tensor) -> Tensor:
     """[E, H]: the factors of PyG's dropout, drawn as PyG would draw them now."""
-    return dropout(like.new_ones(graph.num_edges, like.size(1)), p=layer.dropout, training=True)
+    shape, p = (graph.num_edges, like.size(1)), layer.dropout
+    if session.now.settings.dropout:
+        mask = like.new_empty(shape)
+        if serves(mask, p):
+            return factors(mask, p)
+    return dropout(like.new_ones(shape), p=p, training=True)

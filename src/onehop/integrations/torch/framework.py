@@ -5,7 +5,7 @@ from typing import Any
 from onehop.integrations.framework import TORCH
 from onehop.integrations.rows import Row
 from onehop.integrations.settings import OFF, Settings
-from onehop.integrations.torch import linear
+from onehop.integrations.torch import dropout, linear
 
 
 class Torch:
@@ -47,6 +47,8 @@ class Torch:
 
 def _rows(settings: Settings) -> list[Row]:
     rows: list[Row] = []
+    if settings.dropout:
+        rows += dropout.rows()
     if settings.products:
         rows.append(linear.row())
     return rows

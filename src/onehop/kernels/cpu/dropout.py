@@ -1,0 +1,65 @@
+"""Dropout's kernels: random numbers compared and multiplied in one pass, and products by a mask."""
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from onehop import native, processor, thresholds
+from onehop.native import CPU, DTYPE_CODES, address, extension
+
+_MASK_BITS = 64
+
+
+def empty_mask(elements: int) -> Tensor:
+    """[ceil(elements / 64)], int64, uninitialised: a bit an element, the lowest first."""
+    return torch.empty((elements + _MASK_BITS - 1) // _MASK_BITS, dtype=torch.int64, device=CPU)
+
+
+def draw(state: Tensor, p: float, x: Tensor | None, out: Tensor, mask: Tensor | None) -> bool:
+    """Draws a mask from a generator's state, and multiplies: ``out = x * mask / (1 - p)``.
+
+    Elements are those of memory, in the order of memory: ``x`` and ``out`` have the same strides and no gaps.
+
+    Args:
+        state: As ``torch.Generator.get_state`` gives it; is moved on behind the numbers that were drawn.
+        p: The probability of 0, between 0 and 1.
+        x: The operand; None stands for ones.
+        out: Of the dtype of ``x``, one of the keys of :data:`onehop.native.DTYPE_CODES`.
+        mask: Of :func:`empty_mask`, which gets 1 for what is kept; None means that it is not wanted.
+
+    Returns:
+        False, with nothing done, if the state's layout is unknown.
+    """
+    call = _call(p, x, out, mask)
+    call.share = thresholds.now.dropout_share
+    # torch keeps an element where its number i / 2^53 is below 1 - p.
+    call.bound = math.ceil((1 - p) * 2**53)
+    call.state, call.state_bytes = address(state), state.nbytes
+    drawn: bool = extension.draw_dropout(call)
+    return drawn
+
+
+def apply(p: float, x: Tensor | None, out: Tensor, mask: Tensor) -> None:
+    """Multiplies by a mask that :func:`draw` made, whose arguments these are."""
+    extension.apply_dropout(_call(p, x, out, mask))
+
+
+def _call(p: float, x: Tensor | None, out: Tensor, mask: Tensor | None) -> extension.DropoutCall:
+    call = extension.DropoutCall()
+    call.dtype, call.count, call.scale = DTYPE_CODES[out.dtype], out.numel(), _scale(p, out.dtype)
+    call.threads = native.threads()
+    call.nontemporal = out.nbytes > processor.last_level_cache_bytes()
+    call.out = address(out)
+    if x is not None:
+        call.x = address(x)
+    if mask is not None:
+        call.kept = address(mask)
+    return call
+
+
+@lru_cache(maxsize=256)
+def _scale(p: float, dtype: torch.dtype) -> float:
+    """The factor of what is kept, rounded as torch rounds it."""
+    return torch.ones(1, dtype=dtype, device=CPU).div_(1 - p).item()

@@ -1,0 +1,220 @@
+"""Dropout with torch's own random numbers.
+
+It has no graph and no other backend than the CPU, so it is no operator of :mod:`onehop.ops.library`: where a
+mode, a transform, a compiler or forward mode is at work, torch's own function runs, which all of these know.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.nn.functional import dropout as _torchs
+
+from onehop import native, thresholds
+from onehop.kernels.cpu import dropout as kernels
+from onehop.native import DTYPE_CODES
+from onehop.ops.batching import in_older_vmap
+from onehop.ops.torch_stream import agrees, draw_from
+
+# By one name each, for small tensors notice.
+_is_compiling = torch.compiler.is_compiling
+_length_of_modes = torch._C._len_torch_dispatch_stack
+_transforms_are_active = torch._C._are_functorch_transforms_active
+_tracing_state = torch._C._get_tracing_state
+_keys = torch._C._dispatch_keys
+_grad_is_enabled = torch.is_grad_enabled
+
+
+def _plain_keys() -> frozenset[int]:
+    """The dispatch keys of dense CPU tensors that stand for nothing else: ordinary, and of inference mode."""
+    found = [_keys(torch.empty(0, device=native.CPU)).raw_repr()]
+    with torch.inference_mode():
+        found.append(_keys(torch.empty(0, device=native.CPU)).raw_repr())
+    return frozenset(found)
+
+
+_PLAIN = _plain_keys()
+
+
+def dropout(
+    x: Tensor, p: float = 0.5, training: bool = True, generator: torch.Generator | None = None
+) -> Tensor:
+    """``x`` with some elements 0 and the others divided by 1 - p, by the numbers that torch would draw.
+
+    The result, its gradients and the generator afterwards are those of ``torch.nn.functional.dropout``, bit
+    for bit and for any number of threads; infinity and NaN times 0 are NaN. The backward pass needs one bit
+    an element in place of one number. torch's own function runs for tensors of other devices, dtypes or
+    classes, for small ones, inside transforms, modes and compilers, and on processors where torch draws other
+    numbers, which ``onehop info`` tells.
+
+    Args:
+        x: Any shape, float32, float64, bfloat16 or float16. Differentiable, any number of times.
+        p: The probability of 0, from 0 to 1.
+        training: False returns ``x`` itself.
+        generator: A CPU generator to draw from; None means torch's default one.
+
+    Returns:
+        The shape, dtype and strides that torch gives; ``x`` itself where ``p`` is 0 or it is empty.
+
+    Raises:
+        ValueError: ``p`` is not between 0 and 1: torch's own error.
+        RuntimeError: ``x`` has integers, or ``generator`` is on another device: torch's own errors.
+    """
+    if training and serves(x, p) and (generator is None or generator.device.type == "cpu"):
+        return dropped(x, p, generator)
+    if generator is None or not training or not 0 < p < 1 or x.numel() == 0:
+        # No numbers are drawn from a generator that is given.
+        return _torchs(x, p, training)
+    return x * torch.empty_like(x, requires_grad=False).bernoulli_(1 - p, generator=generator).div_(1 - p)
+
+
+def serves(x: Tensor, p: float) -> bool:
+    """Return whether the fast path takes a tensor now, in training; the context is looked at first."""
+    if _is_compiling() or type(p) is not float or not 0 < p < 1:
+        return False
+    if not isinstance(x, Tensor) or x.dtype not in DTYPE_CODES:
+        return False
+    elements, bounds = x.numel(), thresholds.now
+    recorded = x.requires_grad and _grad_is_enabled()
+    enough = bounds.dropout_recorded_elements if recorded else bounds.dropout_elements
+    return elements >= enough and elements > 0 and _has_memory(x) and agrees()
+
+
+def _has_memory(x: Tensor) -> bool:
+    """Return whether a tensor is its numbers in the CPU's memory, and nobody watches what is done with it."""
+    kind = type(x)
+    return (
+        (kind is Tensor or kind is torch.nn.Parameter)
+        and not (
+            _length_of_modes()
+            or _transforms_are_active()
+            or forward_ad._current_level >= 0
+            or _tracing_state() is not None
+            or in_older_vmap()
+        )
+        # Also the device, the layout, names, and bits that say that numbers are to be negated or are none.
+        and _keys(x).raw_repr() in _PLAIN
+    )
+
+
+def dropped(x: Tensor, p: float, generator: torch.Generator | None = None) -> Tensor:
+    """:func:`dropout` of what :func:`serves` takes."""
+    if _grad_is_enabled() and x.requires_grad:
+        out: Tensor = _Dropped.apply(x, p, generator)
+    else:
+        out, _ = _draw(x, p, generator, kept=False)
+    return out
+
+
+def factors(out: Tensor, p: float, generator: torch.Generator | None = None) -> Tensor:
+    """Fills a tensor with what dropout multiplies by: 0, or 1 / (1 - p).
+
+    Args:
+        out: Of those that :func:`serves` takes, and without gaps. It is filled in the order of its memory, as
+            ``torch.empty_like(x)`` is when torch drops elements of ``x``.
+        p: The probability of 0, between 0 and 1.
+        generator: As in :func:`dropout`.
+
+    Returns:
+        ``out``.
+    """
+    if not draw_from(torch.default_generator if generator is None else generator, p, None, out, None):
+        out.bernoulli_(1 - p, generator=generator).div_(1 - p)
+    return out
+
+
+def _draw(
+    x: Tensor, p: float, generator: torch.Generator | None, *, kept: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The result, and, if asked for, what a backward pass multiplies by: bits, or else the factors."""
+    out = _empty_beside(x)
+    if out is not None:
+        mask = kernels.empty_mask(x.numel()) if kept else None
+        if draw_from(torch.default_generator if generator is None else generator, p, x, out, mask):
+            return out, mask
+    factor = factors(torch.empty_like(x, requires_grad=False), p, generator)
+    return x * factor, factor
+
+
+def _empty_beside(x: Tensor) -> Tensor | None:
+    """An uninitialised tensor with its elements in memory as those of ``x``; None where ``x`` has gaps."""
+    if x.is_contiguous() and x.dim():
+        return native.empty(x.shape, x.dtype)
+    out = torch.empty_like(x, requires_grad=False)
+    return out if out.stride() == x.stride() else None
+
+
+class _Mask(NamedTuple):
+    """What a backward pass knows of a mask beside its bits.
+
+    Attributes:
+        p: The probability of 0.
+        shape: Of the operand.
+        strides: Of the operand, in the order of whose memory the bits are.
+        contiguous: Whether that is the order of its elements; extents of 1 may have any strides then.
+    """
+
+    p: float
+    shape: torch.Size
+    strides: tuple[int, ...]
+    contiguous: bool
+
+    def fits(self, grad: Tensor) -> bool:
+        """Return whether a gradient's memory has the same order, and no gaps."""
+        return grad.is_contiguous() if self.contiguous else grad.stride() == self.strides
+
+
+class _Dropped(torch.autograd.function._SingleLevelFunction):
+    """The record of a dropout; it keeps a bit an element."""
+
+    apply: ClassVar[Any]
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float, generator: torch.Generator | None) -> Tensor:
+        out, kept = _draw(x, p, generator, kept=True)
+        ctx.save_for_backward(kept)
+        ctx.mask = _Mask(p, x.shape, x.stride(), x.is_contiguous())
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _times(grad, ctx.saved_tensors[0], ctx.mask), None, None
+
+
+class _Masked(torch.autograd.function._SingleLevelFunction):
+    """The record of a backward pass: linear in its gradient, with the same mask again."""
+
+    apply: ClassVar[Any]
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, kept: Tensor, mask: _Mask) -> Tensor:
+        ctx.save_for_backward(kept)
+        ctx.mask = mask
+        return _product(grad, kept, mask)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _times(grad, ctx.saved_tensors[0], ctx.mask), None, None
+
+
+def _times(grad: Tensor, kept: Tensor, mask: _Mask) -> Tensor:
+    """A gradient times the factors, differentiable."""
+    if kept.is_floating_point():
+        return grad * kept
+    if not _has_memory(grad) or not mask.fits(grad):
+        # torch's own product finds the strides, and goes over batches and transforms.
+        factor = torch.empty_strided(mask.shape, mask.strides, dtype=grad.dtype, device=native.CPU)
+        kernels.apply(mask.p, None, factor, kept)
+        return grad * factor
+    if _grad_is_enabled() and grad.requires_grad:
+        product: Tensor = _Masked.apply(grad, kept, mask)
+        return product
+    return _product(grad, kept, mask)
+
+
+def _product(grad: Tensor, kept: Tensor, mask: _Mask) -> Tensor:
+    dense = grad.is_contiguous() and grad.dim()
+    out = native.empty(grad.shape, grad.dtype) if dense else torch.empty_like(grad)
+    kernels.apply(mask.p, grad, out, kept)
+    return out

@@ -1,0 +1,74 @@
+"""The numbers of torch's CPU generator, drawn by our kernels: shown to be torch's own before they are used.
+
+torch draws ``bernoulli_`` with its own generator on most processors, and with MKL's on some of Intel's; and
+another release may draw otherwise. So a thousand numbers are drawn both ways at first use.
+"""
+
+import os
+import threading
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from onehop.kernels.cpu.dropout import draw
+from onehop.native import CPU
+
+# Numbers of 32 bits that are drawn before, and elements: about the borders of the generator's blocks of 624.
+_PROOFS = ((0, 1), (1, 311), (3, 312), (620, 7), (7, 400))
+_PROBABILITIES = (0.5, 0.1)
+_SEED = 20261122
+
+_exchanging = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _exchanging
+    _exchanging = threading.Lock()
+
+
+# A thread that held it does not exist in a forked process.
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+@lru_cache
+def agrees() -> bool:
+    """Return whether our kernels draw what torch draws; found out once, from private generators."""
+    with torch.no_grad():
+        return all(_same(before, count, p) for before, count in _PROOFS for p in _PROBABILITIES)
+
+
+def _same(before: int, count: int, p: float) -> bool:
+    """Return whether factors and states agree after some numbers were drawn."""
+    theirs, ours = (torch.Generator(CPU).manual_seed(_SEED) for _ in range(2))
+    for generator in (theirs, ours):
+        torch.empty(before, dtype=torch.int32, device=CPU).random_(generator=generator)
+    expected = torch.empty(count, device=CPU).bernoulli_(1 - p, generator=theirs).div_(1 - p)
+    found = torch.empty(count, device=CPU)
+    return (
+        draw_from(ours, p, None, found, None)
+        and torch.equal(found, expected)
+        and torch.equal(ours.get_state(), theirs.get_state())
+    )
+
+
+def draw_from(
+    generator: torch.Generator, p: float, x: Tensor | None, out: Tensor, mask: Tensor | None
+) -> bool:
+    """Draws as :func:`onehop.kernels.cpu.dropout.draw` does, and moves the generator on.
+
+    Where another thread draws from the generator meanwhile, ours are drawn again behind its numbers, so that
+    none are used twice.
+
+    Returns:
+        False, with nothing drawn, if the generator's state has a layout that is unknown.
+    """
+    while True:
+        before = generator.get_state()
+        after = before.clone()
+        if not draw(after, p, x, out, mask):
+            return False
+        with _exchanging:
+            if torch.equal(generator.get_state(), before):
+                generator.set_state(after)
+                return True
