@@ -105,7 +105,7 @@ class _Product(torch.autograd.Function):
             ctx.noting(x)
         for_x, for_weight, for_bias, _ = ctx.needs_input_grad
         to_bias = (grad.sum(0) if ctx.bias_dims == 1 else grad) if for_bias else None
-        return grad @ weight if for_x else None, _over_rows(grad, x) if for_weight else None, to_bias, None
+        return grad @ weight if for_x else None, over_rows(grad, x) if for_weight else None, to_bias, None
 
 
 class _PrefixProduct(torch.autograd.Function):
@@ -132,14 +132,14 @@ class _PrefixProduct(torch.autograd.Function):
         of_top = grad[: ctx.rows]
         return (
             grad @ weight if for_x else None,
-            _over_rows(grad, x) if for_weight else None,
+            over_rows(grad, x) if for_weight else None,
             of_top @ top_weight if for_top else None,
-            _over_rows(of_top, top) if for_top_weight else None,
+            over_rows(of_top, top) if for_top_weight else None,
             grad.sum(0) if for_bias else None,
         )
 
 
-def _over_rows(left: Tensor, right: Tensor) -> Tensor:
+def over_rows(left: Tensor, right: Tensor) -> Tensor:
     """[M, K]: left^T right, for [N, M] and [N, K]."""
     if not _by_blocks(right):
         return left.t() @ right
