@@ -9,7 +9,7 @@ from torch.nn.functional import dropout
 from torch_geometric.nn.dense import Linear
 
 from onehop.graph.handle import GraphInProgram
-from onehop.integrations import reports, session
+from onehop.integrations import session
 from onehop.integrations.pyg.programs import conditions
 from onehop.integrations.pyg.programs.edges import EdgesInProgram
 from onehop.integrations.pyg.programs.graphs import graph_in_program, with_loops
@@ -19,9 +19,7 @@ _FORMS = {"gat": "GAT, fused", "gatv2": "GATv2, fused", "dot": "dot-product atte
 _VECTOR = 1
 
 
-def edges_of(
-    layer: Any, x: Any, edge_index: Any, features: Any, asked: Any
-) -> EdgesInProgram | str:
+def edges_of(layer: Any, x: Any, edge_index: Any, features: Any, asked: Any) -> EdgesInProgram | str:
     """What to call PyG's ``forward`` with in place of ``edge_index``; or why its own code is to be traced.
 
     Args:
@@ -96,12 +94,9 @@ def _can_fill(value: Any) -> bool:
 
 def attend(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tensor:
     """The aggregated messages of a layer whose ``forward`` was called with such edges."""
-    if not torch.compiler.is_compiling():
-        where = session.now.backend or "the first backend that takes the tensors"
-        form = _FORMS[edges.kind]
-        reports.record(reports.Call(layer, None, form, "sum", where, "in the compiled program"))
-    out = _transformer(layer, edges, operands) if edges.kind == "dot" else _scored(layer, edges, operands)
-    return out
+    first = operands["key"] if edges.kind == "dot" else operands["x"][0]
+    conditions.note(layer, first, _FORMS[edges.kind], "sum")
+    return (_transformer if edges.kind == "dot" else _scored)(layer, edges, operands)
 
 
 def _scored(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tensor:
@@ -122,7 +117,14 @@ def _scored(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tens
     if edges.kind == "gatv2":
         edge = None if features is None else (features, layer.lin_edge.weight)
         return gatv2(
-            graph, source, target, layer.att[0], layer.negative_slope, edge=edge, edge_mask=mask, backend=backend
+            graph,
+            source,
+            target,
+            layer.att[0],
+            layer.negative_slope,
+            edge=edge,
+            edge_mask=mask,
+            backend=backend,
         )
     of_source, of_target = asked["alpha"]
     if of_target is None:

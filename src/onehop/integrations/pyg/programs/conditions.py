@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.backends import refusal
+from onehop.backends import backend_for, refusal
 from onehop.integrations import reports, session
-from onehop.integrations.pyg.conditions import FLOATS, REDUCTIONS, class_reason
+from onehop.integrations.pyg.conditions import FLOATS, REDUCTIONS, block_class_reason, class_reason
 from onehop.integrations.pyg.recognise import (
     AttentionForm,
     Form,
@@ -22,6 +24,8 @@ from onehop.integrations.pyg.recognise import (
     edge_updates,
 )
 
+# As code sees tensors that torch.compile traces, and those that torch.export does.
+_PLAIN = (Tensor, FakeTensor, FunctionalTensor)
 _transforms_are_active = torch._C._are_functorch_transforms_active
 
 NOT_TRACED = "it is in a compiled program, and onehop's operators there do not compute its messages"
@@ -94,7 +98,7 @@ def is_untouched(module: Any) -> bool:
 
 def edges_reason(edge_index: Any) -> str | None:
     """Return why such edges are left to PyG; None if they are not."""
-    if type(edge_index) is not Tensor:
+    if type(edge_index) not in _PLAIN:
         return "edge_index is not a plain tensor, and it is in a compiled program"
     if edge_index.layout is not torch.strided:
         return "edge_index is a sparse matrix, for which PyG has its own code"
@@ -128,7 +132,10 @@ def features_reason(x: Any, dims: tuple[int, ...], edge_index: Tensor) -> str | 
 def class_sentence(kind: Any, *_: Any) -> str:
     """Return why a class has no fast path; empty if it has."""
     found = class_reason(kind)
-    return found if isinstance(found, str) else ""
+    if not isinstance(found, str):
+        return ""
+    # Tracing the message, block by block, is for layers that run.
+    return found if block_class_reason(kind) is not None else f"{found}, and no blocks run in compiled programs"
 
 
 @torch._dynamo.assume_constant_result
@@ -183,6 +190,13 @@ def has_message_of(kind: Any, base: Any) -> bool:
 def is_normalised_by(gcn_norm: Any) -> bool:
     """Return whether GCN's normalisation is the function that stands in for PyG's."""
     return gcn_conv.gcn_norm is gcn_norm
+
+
+def note(layer: Any, x: Tensor, form: str, reduce: str) -> None:
+    """Notes for ``explain`` what operators run a layer in a program; while one is traced, nothing."""
+    if not torch.compiler.is_compiling():
+        backend = backend_for(x.device, x.dtype, session.now.backend).name
+        reports.record(reports.Call(layer, None, form, reduce, backend, "in a compiled program"))
 
 
 def refuse(layer: Any, sentence: str) -> None:

@@ -21,7 +21,9 @@ _FIND = "find_graph"
 _NORMALISE = "find_normalised_graph"
 _PLACES = "looped_edges"
 
-LIBRARY.define(f"{_FIND}(Tensor edge_index, SymInt num_src, SymInt num_dst, bool forwards, SymInt loops) -> Tensor")
+LIBRARY.define(
+    f"{_FIND}(Tensor edge_index, SymInt num_src, SymInt num_dst, bool forwards, SymInt loops) -> Tensor"
+)
 LIBRARY.define(
     f"{_NORMALISE}(Tensor edge_index, SymInt num_nodes, bool loops, bool forwards, ScalarType dtype)"
     " -> (Tensor, Tensor)"

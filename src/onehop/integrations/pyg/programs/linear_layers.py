@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.nn import GCNConv
-from torch_geometric.nn.conv import gcn_conv
 from torch_geometric.nn.dense import Linear
 
 from onehop.graph.handle import GraphInProgram
@@ -17,7 +16,7 @@ from onehop.integrations.pyg.programs.graphs import (
     with_loops,
 )
 from onehop.integrations.pyg.programs.linear import DTYPES, linear_aggregate
-from onehop.integrations.pyg.programs.propagate import aggregate, note, reduction
+from onehop.integrations.pyg.programs.propagate import aggregate, reduction
 
 
 def gcn(layer: Any, gcn_norm: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
@@ -49,8 +48,11 @@ def gcn(layer: Any, gcn_norm: Any, x: Any, edge_index: Any, edge_weight: Any) ->
         return None
     reduce = reduction(layer)
     graph, weight, scale = _normalised(layer, x, edge_index, edge_weight)
-    form = "source" if weight is None else "source * weight"
-    note(layer, "scaled source, scaled destination" if scale is not None and weight is None else form, reduce)
+    if weight is not None:
+        form = "source * weight"
+    else:
+        form = "source" if scale is None else "scaled source, scaled destination"
+    conditions.note(layer, x, form, reduce)
     out = _combined(layer.lin, graph, x, weight, scale, reduce, own_before=False)
     return out if layer.bias is None else out + layer.bias
 
@@ -112,7 +114,7 @@ def rooted(
     if not _may_combine(lin, source, edge_weight, None, reduce, own_before=True):
         return None
     rows = source.size(0) if own is None else own.size(0)
-    note(layer, "source" if edge_weight is None else "source * weight", reduce)
+    conditions.note(layer, source, "source" if edge_weight is None else "source * weight", reduce)
     graph = graph_in_program(edge_index, source.size(0), rows, True)
     out = _combined(lin, graph, source, edge_weight, None, reduce, own_before=True)
     if lin.bias is not None:
@@ -129,15 +131,13 @@ def _combined(
     reduce: str,
     own_before: bool,
 ) -> Tensor:
-    """The linear step without its bias and the aggregation, in the order that costs less where one may choose."""
+    """The linear step without its bias, and the aggregation, in the order that costs less if it is free."""
     if _may_combine(lin, x, weight, scale, reduce, own_before):
         return linear_aggregate(graph, x, lin.weight, weight, scale, reduce == "mean", own_before)
     return aggregate(graph, lin(x), weight, scale, reduce)
 
 
-def _may_combine(
-    lin: Any, x: Tensor, weight: Any, scale: Any, reduce: str, own_before: bool
-) -> bool:
+def _may_combine(lin: Any, x: Tensor, weight: Any, scale: Any, reduce: str, own_before: bool) -> bool:
     """Return whether one operator does both steps: the linear one is plain, the other linear."""
     return (
         reduce in ("sum", "mean")

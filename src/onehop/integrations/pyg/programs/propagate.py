@@ -1,12 +1,11 @@
-"""``propagate`` in a program: one of onehop's operators over the graph of the ``edge_index``, found at run time."""
+"""``propagate`` in a program: an operator over the graph of the ``edge_index``, found when it runs."""
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from onehop.graph.handle import GraphInProgram
-from onehop.integrations import reports, session
+from onehop.integrations import session
 from onehop.integrations.pyg.programs import attention, conditions
 from onehop.integrations.pyg.programs.edges import EdgesInProgram
 from onehop.integrations.pyg.programs.graphs import graph_in_program
@@ -47,7 +46,9 @@ def _aggregate(layer: Any, form: tuple[str, ...], edge_index: Tensor, operands: 
     sentence = conditions.features_reason(x, (2, _BATCHED), edge_index)
     if sentence is not None:
         return sentence
-    if not (x.dim() == 2 and layer.node_dim in (-2, 0)) and not (x.dim() == _BATCHED and layer.node_dim == -2):
+    if not (x.dim() == 2 and layer.node_dim in (-2, 0)) and not (
+        x.dim() == _BATCHED and layer.node_dim == -2
+    ):
         return "node_dim is not the first of two dimensions, nor the middle one of three"
     weight = operands[weighted] if weighted else None
     if weight is None and required:
@@ -63,7 +64,7 @@ def _aggregate(layer: Any, form: tuple[str, ...], edge_index: Tensor, operands: 
     if isinstance(rows, str):
         return rows
     reduce = reduction(layer)
-    note(layer, "source * weight" if weight is not None else "source", reduce)
+    conditions.note(layer, x, "source * weight" if weight is not None else "source", reduce)
     graph = graph_in_program(edge_index, *rows, forwards)
     return aggregate(graph, x, weight, None, reduce)
 
@@ -99,13 +100,6 @@ def aggregate(
 def reduction(layer: Any) -> str:
     """The reduction of the layer's aggregation module, which the conditions have looked at."""
     return conditions.REDUCTIONS[type(layer.aggr_module)]
-
-
-def note(layer: Any, form: str, reduce: str) -> None:
-    """Notes for ``explain`` that an operator runs a layer in a program."""
-    if not torch.compiler.is_compiling():
-        where = session.now.backend or "the first backend that takes the tensors"
-        reports.record(reports.Call(layer, None, form, reduce, where, "in the compiled program"))
 
 
 def _rows(layer: Any, x: Tensor, target: Any, size: Any, forwards: bool) -> tuple[int, int] | str:
