@@ -1,5 +1,8 @@
 """States of torch in which no fast path applies, whatever the framework; looked at before all else."""
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 from torch.autograd import forward_ad
 
@@ -11,6 +14,26 @@ _is_batched = torch._C._functorch.is_legacy_batchedtensor
 _transforms_are_active = torch._C._are_functorch_transforms_active
 _length_of_modes = torch._C._len_torch_dispatch_stack
 _tracing_state = torch._C._get_tracing_state
+
+
+as_program = False
+"""Whether layers run as in a compiled program although none is traced: ``explain`` sets it."""
+
+
+def compiling() -> bool:
+    """Return whether a layer is to leave in a program what runs it, in place of running."""
+    return torch.compiler.is_compiling() or as_program
+
+
+@contextlib.contextmanager
+def as_in_program() -> Iterator[None]:
+    """Lets layers run as in a compiled program inside the block."""
+    global as_program
+    before, as_program = as_program, True
+    try:
+        yield
+    finally:
+        as_program = before
 
 
 def context_reason() -> str | None:

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._dynamo import OptimizedModule
 
 from onehop import config
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
+from onehop.integrations.contexts import as_in_program
 from onehop.integrations.patch import patch, patched, silence
 
+_COMPILED = "_orig_mod"
 _HEADINGS = ("layer", "class", "calls", "fast path")
 
 
@@ -73,6 +76,8 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
     The model itself is not touched, nor is torch's random state. Works with and without a patch in place;
     without one it reports what :func:`onehop.patch` would do.
 
+    Of a model, or a part of one, that ``torch.compile`` compiled, it reports what the compiled program runs.
+
     Args:
         model: A module with layers of PyG or DGL.
         *inputs: What to call it with.
@@ -92,7 +97,8 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
     with torch.random.fork_rng(devices=devices):
         # Copying a layer may draw random numbers too: some are made anew and then filled.
         duplicate = copy.deepcopy(model)
-        names = {id(module): name for name, module in duplicate.named_modules()}
+        duplicate = _opened(model, duplicate)
+        names = {id(module): _name(name) for name, module in duplicate.named_modules()}
         in_place = contextlib.nullcontext() if patched() else patch()
         with in_place, reports.recorded() as calls, torch.no_grad():
             duplicate(*inputs, **kwargs)
@@ -100,6 +106,41 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
             silent = [(m, silence(m)) for m in duplicate.modules() if id(m) not in heard]
             calls.extend(reports.Call(module, reason) for module, reason in silent if reason is not None)
     return Explanation(tuple(_rows(calls, names)))
+
+
+class _InProgram(torch.nn.Module):
+    """A compiled module, whose layers say what they leave in its program, without compiling it again."""
+
+    def __init__(self, compiled: torch.nn.Module) -> None:
+        super().__init__()
+        self.add_module(_COMPILED, compiled)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Runs the module as in a program."""
+        with as_in_program():
+            return self.get_submodule(_COMPILED)(*inputs, **kwargs)
+
+
+def _opened(model: torch.nn.Module, duplicate: torch.nn.Module) -> torch.nn.Module:
+    """The duplicate, with other modules in place of those that are compiled in the model."""
+    # The second way to compile, module.compile(), leaves no trace in a copy.
+    compiled = [
+        isinstance(module, OptimizedModule) or module._compiled_call_impl is not None
+        for module in model.modules()
+    ]
+    for is_compiled, (name, module) in zip(compiled, list(duplicate.named_modules()), strict=True):
+        if not is_compiled:
+            continue
+        opened = _InProgram(module._orig_mod if isinstance(module, OptimizedModule) else module)
+        if not name:
+            return opened
+        parent, _, own = name.rpartition(".")
+        setattr(duplicate.get_submodule(parent), own, opened)
+    return duplicate
+
+
+def _name(name: str) -> str:
+    return ".".join(part for part in name.split(".") if part != _COMPILED)
 
 
 def _rows(calls: list[reports.Call], names: dict[int, str]) -> Iterable[LayerReport]:

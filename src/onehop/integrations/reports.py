@@ -51,7 +51,11 @@ def refuse(layer: Any, reason: str) -> None:
     if listener is not None:
         listener.append(Call(layer, reason))
         return
-    kind = type(layer)
+    log(type(layer), reason)
+
+
+def log(kind: type, reason: str) -> None:
+    """Writes why layers of a class go the framework's own way: one log line for each class and reason."""
     name = f"{kind.__module__}.{kind.__qualname__}"
     logged = session.now.logged
     if (name, reason) not in logged:

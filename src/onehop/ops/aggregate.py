@@ -23,6 +23,7 @@ from onehop.ops.batching import Dims
 from onehop.ops.checks import check_features, check_graph
 from onehop.ops.extremum import EXTREMUM
 from onehop.ops.factors import check_factors, promoted
+from onehop.ops.held_edges import of_edges
 from onehop.ops.library import Context, Operator, run
 from onehop.ops.semiring import check_multiply, factor_or_term
 
@@ -315,6 +316,9 @@ class _Aggregate(Operator[Aggregate]):
             plain = AGGREGATE(call._replace(dst_scale=None, widen=True), context.graph)
             grad_dst = (grad * plain).sum(-1)
         return AggregateGradients(x=grad_x, weight=grad_weight, src_scale=grad_src, dst_scale=grad_dst)
+
+    def fitted(self, call: Aggregate, graph: Graph) -> Aggregate:
+        return call if call.weight is None else call._replace(weight=of_edges(call.weight, graph))
 
     def fold(self, size: int, dims: Dims, args: Sequence[Any]) -> Tensor | None:
         """A batch of narrow features as further columns, so that the edges are read once for many members."""

@@ -20,6 +20,7 @@ from onehop.ops.attention_checks import (
     seeds_of,
 )
 from onehop.ops.checks import check_graph
+from onehop.ops.held_edges import of_edges, with_edges
 from onehop.ops.library import Context, Operator, run
 
 
@@ -411,6 +412,15 @@ class _Attention(Operator[Attention]):
             value.new_empty((call.edges, heads) if call.with_weights else (0,), dtype=acc),
         )
 
+    def fitted(self, call: Attention, graph: Graph) -> Attention:
+        edge = None if call.edge is None else of_edges(call.edge, graph)
+        mask = None if call.mask is None else of_edges(call.mask, graph)
+        return call._replace(edge=edge, mask=mask, edges=graph.num_edges)
+
+    def padded(self, call: Attention, results: Any) -> Any:
+        out, softmax, weights = results
+        return out, softmax, with_edges(weights, call.edges) if call.with_weights else weights
+
     def constant(self, call: Attention, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return results[1:2] if call.with_weights else results[1:]
 
@@ -436,6 +446,20 @@ class _Attention(Operator[Attention]):
 class _AttentionGrad(Operator[AttentionGrad]):
     call = AttentionGrad
     results = len(AttentionGradients._fields)
+
+    def fitted(self, call: AttentionGrad, graph: Graph) -> AttentionGrad:
+        weights = None if call.weights is None else of_edges(call.weights, graph)
+        grad_weights = None if call.grad_weights is None else of_edges(call.grad_weights, graph)
+        return call._replace(
+            call=ATTENTION.fitted(call.call, graph), weights=weights, grad_weights=grad_weights
+        )
+
+    def padded(self, call: AttentionGrad, results: Any) -> Any:
+        found = AttentionGradients(*results)
+        place = AttentionGradients._fields.index("edge")
+        if not call.wanted[place] or call.call.edge is None:
+            return results
+        return (*found[:place], with_edges(results[place], call.call.edge.size(0)), *found[place + 1 :])
 
     def fake(self, call: AttentionGrad) -> tuple[Tensor, ...]:
         operands = (getattr(call.call, name) for name in AttentionGradients._fields)

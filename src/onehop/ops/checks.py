@@ -5,13 +5,14 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.graph.handle import GraphInProgram
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def check_graph(graph: object) -> None:
-    """Raises unless ``graph`` is a Graph."""
-    if not isinstance(graph, Graph):
+    """Raises unless ``graph`` is a Graph, or stands for one in a program."""
+    if not isinstance(graph, Graph | GraphInProgram):
         raise ArgumentError(
             f"graph: expected an onehop.Graph, got {type(graph).__name__}; "
             f"make one with Graph.from_edge_index."

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from onehop.calls import Extremum, ExtremumGrad, ExtremumGradients, accumulator
-from onehop.graph import by_number
+from onehop.graph import Graph, by_number
+from onehop.ops.held_edges import of_edges, with_edges
 from onehop.ops.library import Context, Operator, run
 from onehop.reference.aggregate import aggregate as reference_aggregate
 
@@ -21,6 +22,10 @@ class _Extremum(Operator[Extremum]):
         shape, acc = (call.rows, call.x.size(1)), accumulator(call.x.dtype)
         out = call.x.new_empty(shape, dtype=acc if call.widen else call.x.dtype)
         return out, call.x.new_empty(shape, dtype=acc) if call.with_ties else out.new_empty(0)
+
+    def fitted(self, call: Extremum, graph: Graph) -> Extremum:
+        weight = None if call.weight is None else of_edges(call.weight, graph)
+        return call._replace(weight=weight, edges=graph.num_edges)
 
     def recorded(self, call: Extremum) -> Extremum:
         return call._replace(with_ties=True)
@@ -43,6 +48,13 @@ class _Extremum(Operator[Extremum]):
 class _ExtremumGrad(Operator[ExtremumGrad]):
     call = ExtremumGrad
     results = 2
+
+    def fitted(self, call: ExtremumGrad, graph: Graph) -> ExtremumGrad:
+        return call._replace(call=EXTREMUM.fitted(call.call, graph))
+
+    def padded(self, call: ExtremumGrad, results: Any) -> Any:
+        grad_x, grad_weight = results
+        return grad_x, with_edges(grad_weight, call.call.edges) if call.wanted[1] else grad_weight
 
     def fake(self, call: ExtremumGrad) -> tuple[Tensor, Tensor]:
         x, (for_x, for_weight) = call.call.x, call.wanted

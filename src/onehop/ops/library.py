@@ -4,6 +4,9 @@ An operator is stated by its call (:mod:`onehop.calls`), the shapes of its resul
 file. From these follow its schema, a kernel for real tensors (key CompositeExplicitAutograd: any device, the
 backend decides), a fake kernel, and how it is recorded for autograd. Backward passes call operators again, so
 that they can be differentiated too.
+
+Every operator has an overload ``held``, whose graph is a handle (:mod:`onehop.graph.handle`) instead of a
+number: programs that find their graphs when they run consist of these.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +20,7 @@ from onehop.backends import run as run_on_backend
 from onehop.calls import name_of
 from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
+from onehop.graph.handle import GraphInProgram, held
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
 
 # By one name each, for every call asks.
@@ -36,6 +40,8 @@ _SCHEMA_TYPES = {
     str: "str",
     list[bool]: "bool[]",
 }
+
+_HELD = "held"
 
 C = TypeVar("C", bound=tuple[Any, ...])
 
@@ -92,13 +98,23 @@ class Operator(Generic[C]):
         LIBRARY.impl(self.name, self._in_older_vmap, "Batched")
         torch.library.register_vmap(f"onehop::{self.name}", self._in_vmap, lib=LIBRARY)
         self._dispatched: Callable[..., Any] = getattr(torch.ops.onehop, self.name).default
+        LIBRARY.define(self.schema(_HELD))
+        LIBRARY.impl(f"{self.name}.{_HELD}", self._held_kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"onehop::{self.name}.{_HELD}", self._fake, lib=LIBRARY)
+        LIBRARY.impl(f"{self.name}.{_HELD}", self._held_autograd, "Autograd")
+        self._dispatched_held: Callable[..., Any] = getattr(getattr(torch.ops.onehop, self.name), _HELD)
         _OPERATORS[self.call] = self
 
-    def schema(self) -> str:
-        """The operator's signature as torch.library takes it: the fields of the call, by name."""
-        arguments = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in self._fields)
+    def schema(self, overload: str = "") -> str:
+        """The operator's signature as torch.library takes it: the fields of the call, by name.
+
+        Args:
+            overload: "held" has a handle in place of the graph's number.
+        """
+        kinds = ((name, Tensor if overload and name == "graph" else kind) for name, kind in self._fields)
+        arguments = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in kinds)
         returns = "Tensor" if self.results == 1 else f"({', '.join(['Tensor'] * self.results)})"
-        return f"{self.name}({arguments}) -> {returns}"
+        return f"{self.name}{'.' if overload else ''}{overload}({arguments}) -> {returns}"
 
     def fake(self, call: C) -> Any:
         """Empty results of the right shapes and dtypes."""
@@ -120,11 +136,19 @@ class Operator(Generic[C]):
         """The gradients to the operands of ``context.wanted``, from those to the results."""
         raise NotImplementedError
 
+    def fitted(self, call: C, graph: Graph) -> C:
+        """The call with operands of just the graph's edges: in programs there may be more, to be ignored."""
+        return call
+
+    def padded(self, call: C, results: Any) -> Any:
+        """The results with as many edges as the operands of the call have."""
+        return results
+
     def fold(self, size: int, dims: Dims, args: Sequence[Any]) -> Tensor | None:
         """A whole batch at once, with the batch as first dimension; None where every member runs alone."""
         return None
 
-    def __call__(self, call: C, graph: Graph | None = None) -> Any:
+    def __call__(self, call: C, graph: Graph | GraphInProgram | None = None) -> Any:
         """The operator's results, recorded if a gradient is wanted.
 
         Args:
@@ -134,9 +158,12 @@ class Operator(Generic[C]):
         x = call[0][0] if self._nested else call[0]
         # In the older vmap any argument may stand for a batch. Asked last: torch.compile cannot trace it.
         if not _is_plain(x) or in_older_vmap():
-            return self._dispatched(*_flattened(call) if self._nested else call)
-        if graph is None:
-            graph = by_number(call.graph)  # type: ignore[attr-defined]
+            return self._through_dispatcher(call)
+        if type(graph) is not Graph:
+            number: Any = call.graph  # type: ignore[attr-defined]
+            if isinstance(number, Tensor):
+                return self._on_held(call)
+            graph = by_number(number)
         if _grad_is_enabled():
             # Loops here and below, for a comprehension is a call, and small graphs notice.
             wanted: tuple[str, ...] = ()
@@ -152,6 +179,29 @@ class Operator(Generic[C]):
     def _kernel(self, *args: Any) -> Any:
         call = self._unflattened(args)
         return run_on_backend(by_number(call.graph), call, args[0])  # type: ignore[attr-defined]
+
+    def _through_dispatcher(self, call: C) -> Any:
+        args = _flattened(call) if self._nested else call
+        if isinstance(call.graph, Tensor):  # type: ignore[attr-defined]
+            return self._dispatched_held(*args)
+        return self._dispatched(*args)
+
+    def _held_kernel(self, *args: Any) -> Any:
+        call = self._unflattened(args)
+        graph = held(call.graph)  # type: ignore[attr-defined]
+        fitted = self.fitted(_on(call, graph), graph)
+        return self.padded(call, run_on_backend(graph, fitted, args[0]))
+
+    def _held_autograd(self, *args: Any) -> Any:
+        # Of the plain tensors of a program that runs operator by operator, the graph is known by now.
+        if _is_plain(args[0]):
+            return self._on_held(self._unflattened(args))
+        return self._autograd(*args)
+
+    def _on_held(self, call: C) -> Any:
+        """The results, recorded if a gradient is wanted, of a call of plain tensors with a handle."""
+        graph = held(call.graph)  # type: ignore[attr-defined]
+        return self.padded(call, self(self.fitted(_on(call, graph), graph), graph))
 
     def _fake(self, *args: Any) -> Any:
         return self.fake(self._unflattened(args))
@@ -171,7 +221,7 @@ class Operator(Generic[C]):
         if _is_plain(args[0]):
             return self._kernel(*args)
         with torch._C._AutoDispatchBelowAutograd():
-            return self._dispatched(*args)
+            return self._through_dispatcher(self._unflattened(args))
 
     def _unflattened(self, args: Sequence[Any]) -> C:
         if not self._nested:
@@ -224,7 +274,7 @@ def _is_plain(x: Tensor) -> bool:
     )
 
 
-def run(call: Any, graph: Graph | None = None) -> Any:
+def run(call: Any, graph: Graph | GraphInProgram | None = None) -> Any:
     """The results of a call of any operator, recorded if a gradient is wanted.
 
     Operators whose gradients are made of each other meet here, so that their files need not import each
@@ -314,6 +364,13 @@ def _flat_fields(call: Any) -> list[tuple[str, Any]]:
     for name, kind in get_type_hints(call).items():
         flat.extend(_flat_fields(kind) if hasattr(kind, "_fields") else [(name, kind)])
     return flat
+
+
+def _on(call: Any, graph: Graph) -> Any:
+    """The call with the graph's number, in place of a handle."""
+    if "graph" in call._fields:
+        return call._replace(graph=graph.number)
+    return call._replace(**{call._fields[0]: call[0]._replace(graph=graph.number)})
 
 
 def _flattened(call: Any) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from onehop.calls import Aggregate, Sddmm, SddmmGradients, accumulator
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import check_features, check_graph
+from onehop.ops.held_edges import with_edges
 from onehop.ops.library import Context, Operator, run
 
 
@@ -55,6 +56,12 @@ class _Sddmm(Operator[Sddmm]):
     def fake(self, call: Sddmm) -> Tensor:
         dtype = accumulator(call.src.dtype) if call.widen else call.src.dtype
         return call.src.new_empty((call.edges, call.src.size(1)), dtype=dtype)
+
+    def fitted(self, call: Sddmm, graph: Graph) -> Sddmm:
+        return call._replace(edges=graph.num_edges)
+
+    def padded(self, call: Sddmm, results: Any) -> Any:
+        return with_edges(results, call.edges)
 
     def saved(self, call: Sddmm, results: Any, wanted: tuple[str, ...]) -> tuple[Sddmm, tuple[Tensor, ...]]:
         # Each end's gradient is a sum of the other's rows.

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.conv import gcn_conv
 
+from onehop.integrations.contexts import compiling
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.graphs import note_scales
 from onehop.integrations.pyg.processes import parts_for
@@ -27,6 +29,12 @@ class Unweighted(NamedTuple):
     add_self_loops: bool
     flow: str
     dtype: torch.dtype | None
+
+
+def normalisation() -> Normalise:
+    """PyG's own ``gcn_norm``, whether or not something stands in for it."""
+    function: Any = gcn_conv.gcn_norm
+    return getattr(function, "__wrapped__", function)  # type: ignore[no-any-return]
 
 
 def remembering(theirs: Normalise) -> Normalise:
@@ -57,7 +65,7 @@ def _normalise(
     flow: str,
     dtype: Any,
 ) -> Any:
-    if torch.compiler.is_compiling():
+    if compiling():
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
     if not can_remember(edge_index):
         parts = None if type(edge_index) is Tensor else parts_for(edge_index)

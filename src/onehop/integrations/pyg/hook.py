@@ -6,16 +6,21 @@ wrapper round that method takes care of classes to come; classes that have their
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from torch_geometric.nn import MessagePassing
 
 from onehop.integrations.pyg.pending import wrap_edge_updater
+from onehop.integrations.pyg.programs import traced
 from onehop.integrations.pyg.propagate import wrap
 from onehop.integrations.rows import Row, stand_in
 
 _TEMPLATES = "_set_jittable_templates"
-_WRAPPERS = {"propagate": wrap, "edge_updater": wrap_edge_updater}
+_WRAPPERS = {
+    "propagate": partial(wrap, traced=traced.propagate),
+    "edge_updater": partial(wrap_edge_updater, traced=traced.edge_updater),
+}
 _ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "_jinja_", "_orig_"))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop.integrations.contexts import compiling
 from onehop.integrations.pyg.recognise import edge_updates
 from onehop.integrations.rows import stand_in
 
@@ -69,21 +70,26 @@ def unasked(layer: Any) -> bool:
     return running is layer and not asked
 
 
-def noting(theirs: Function) -> Function:
-    """A ``forward`` that notes whether its caller asks for weights."""
-    ours = _forward
+def noting(theirs: Function, traced: Function) -> Function:
+    """A ``forward`` that notes whether its caller asks for weights.
+
+    Args:
+        theirs: PyG's.
+        traced: What runs while a program is traced, with the arguments of :func:`_forward`.
+    """
+    ours, in_program = _forward, compiling
     # Without self.
     place = list(inspect.signature(theirs).parameters).index(_ASKED_BY) - 1
 
     def forward(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if in_program():
+            return traced(theirs, place, self, args, kwargs)
         return ours(theirs, place, self, args, kwargs)
 
     return stand_in(theirs, forward)
 
 
 def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if torch.compiler.is_compiling():
-        return theirs(layer, *args, **kwargs)
     asked = args[place] if len(args) > place else kwargs.get(_ASKED_BY)
     before = _running.set((layer, asked is not None))
     try:
@@ -101,11 +107,18 @@ def _with_weights(result: Any) -> Any:
     return result
 
 
-def wrap_edge_updater(theirs: Function) -> Function:
-    """An ``edge_updater`` that puts its work off where the wrapped ``propagate`` may not need it."""
-    ours = _edge_updater
+def wrap_edge_updater(theirs: Function, traced: Function) -> Function:
+    """An ``edge_updater`` that puts its work off where the wrapped ``propagate`` may not need it.
+
+    Args:
+        theirs: PyG's.
+        traced: What runs while a program is traced, with the arguments of :func:`_edge_updater`.
+    """
+    ours, in_program = _edge_updater, compiling
 
     def edge_updater(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if in_program():
+            return traced(theirs, self, edge_index, args, kwargs)
         return ours(theirs, self, edge_index, args, kwargs)
 
     wrapped = stand_in(theirs, edge_updater)
@@ -116,8 +129,6 @@ def wrap_edge_updater(theirs: Function) -> Function:
 def _edge_updater(
     theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    if torch.compiler.is_compiling():
-        return theirs(layer, edge_index, *args, **kwargs)
     running, asked = _running.get()
     if running is layer and not args:
         kind, state = edge_updates().get(type(layer).edge_update), layer.__dict__

@@ -12,7 +12,7 @@ from onehop.backends import backend_for
 from onehop.graph import Graph
 from onehop.graph.lending import original
 from onehop.integrations import memory, reports, session, tuning
-from onehop.integrations.contexts import context_reason
+from onehop.integrations.contexts import compiling, context_reason
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.attention import prepare as prepare_attention
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
@@ -46,13 +46,20 @@ Propagate = Callable[..., Any]
 _SIZE = {"size"}
 
 
-def wrap(theirs: Propagate) -> Propagate:
-    """A ``propagate`` that takes the fast path where it applies, and is ``theirs`` where it does not."""
+def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
+    """A ``propagate`` that takes the fast path where it applies, and is ``theirs`` where it does not.
+
+    Args:
+        theirs: PyG's.
+        traced: What runs while a program is traced, with the arguments of :func:`_propagate` but ``records``.
+    """
     # Here and not in a module's table: it holds classes, and must die with the class that holds the function.
     records: dict[type, ClassRecord] = {}
-    ours = _propagate
+    ours, in_program = _propagate, compiling
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if in_program():
+            return traced(theirs, self, edge_index, args, kwargs)
         return ours(theirs, records, self, edge_index, args, kwargs)
 
     wrapped = stand_in(theirs, propagate)
@@ -69,8 +76,6 @@ def _propagate(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    if torch.compiler.is_compiling():
-        return theirs(layer, edge_index, *args, **kwargs)
     kind = type(layer)
     record = records.get(kind)
     # PyG's own code runs whatever the context, and costs what it costs without the patch.

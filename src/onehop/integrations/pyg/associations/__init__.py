@@ -16,16 +16,20 @@ from onehop.integrations.rows import Row
 __all__ = ["rows"]
 
 
-def rows(gcn_norm: Callable[..., Any]) -> list[Row]:
+def rows(
+    gcn_norm: Callable[..., Any], gcn_traced: Callable[..., Any], rooted_traced: Callable[..., Any]
+) -> list[Row]:
     """The table's rows for the layers' forwards.
 
     Args:
         gcn_norm: The normalisation that stands in for PyG's.
+        gcn_traced: What GCNConv runs while a program is traced; None from it means PyG's own.
+        rooted_traced: Likewise SAGEConv and GraphConv.
     """
     makers: dict[Any, Callable[..., Any]] = {
-        GCNConv: functools.partial(gcn.associating, gcn_norm=gcn_norm),
-        SAGEConv: rooted.associating_sage,
-        GraphConv: rooted.associating_graph_conv,
+        GCNConv: functools.partial(gcn.associating, gcn_norm=gcn_norm, traced=gcn_traced),
+        SAGEConv: functools.partial(rooted.associating_sage, traced=rooted_traced),
+        GraphConv: functools.partial(rooted.associating_graph_conv, traced=rooted_traced),
         SGConv: hops.associating_sg,
         TAGConv: hops.associating_tag,
     }

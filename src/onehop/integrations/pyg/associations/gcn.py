@@ -16,6 +16,7 @@ from torch_geometric.nn.conv import gcn_conv
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.integrations import session
+from onehop.integrations.contexts import compiling
 from onehop.integrations.pyg import propagate, reuse
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
@@ -30,16 +31,22 @@ _ROWS_DIM = -2
 _COUNTING = (torch.float32, torch.float64)
 
 
-def associating(theirs: Callable[..., Any], gcn_norm: Callable[..., Any]) -> Callable[..., Any]:
+def associating(
+    theirs: Callable[..., Any], gcn_norm: Callable[..., Any], traced: Callable[..., Any]
+) -> Callable[..., Any]:
     """GCNConv's ``forward``, which aggregates first where that pays.
 
     Args:
         theirs: PyG's.
         gcn_norm: The normalisation with a memory that stands in for PyG's.
+        traced: What runs while a program is traced; None from it means PyG's own.
     """
-    ours = _forward
+    ours, in_program = _forward, compiling
 
     def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
+        if in_program():
+            out = traced(self, gcn_norm, x, edge_index, edge_weight)
+            return theirs(self, x, edge_index, edge_weight) if out is None else out
         return ours(theirs, gcn_norm, self, x, edge_index, edge_weight)
 
     return stand_in(theirs, forward)

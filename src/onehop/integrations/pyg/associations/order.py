@@ -12,7 +12,7 @@ from torch_geometric.nn.dense.linear import Linear
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared, original
 from onehop.integrations import session
-from onehop.integrations.contexts import autocasts, context_reason, saving_is_watched, wraps
+from onehop.integrations.contexts import autocasts, compiling, context_reason, saving_is_watched, wraps
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.propagate import Task
@@ -27,7 +27,7 @@ def may_choose(lin: Any, x: Any, *others: Tensor) -> bool:
         *others: What else the layer gets.
     """
     return (
-        not torch.compiler.is_compiling()
+        not compiling()
         and context_reason() is None
         and not saving_is_watched()
         and session.now.settings.associate

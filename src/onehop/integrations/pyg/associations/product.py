@@ -39,7 +39,7 @@ def product(
     """
     if bias is not None and bias.dtype is not x.dtype:
         return product(x, weight, None, noting) + bias
-    fastest = _may_choose(x)
+    fastest = may_run_elsewhere(x)
     if fastest or noting is not None or by_blocks(x):
         return linear_step(x, weight, bias, fastest, noting)
     return times_transposed(x, weight, bias, fastest)
@@ -67,7 +67,7 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
     return out
 
 
-def _may_choose(x: Tensor) -> bool:
+def may_run_elsewhere(x: Tensor) -> bool:
     """Return whether products may run in another library than torch's own; their sizes are not looked at."""
     return session.now.settings.products and x.is_cpu and x.dtype is torch.float32 and may_choose()
 
@@ -85,7 +85,7 @@ class _PrefixProduct(torch.autograd.Function):
             top_weight if for_top else None,
         )
         ctx.rows = top.size(0)
-        ctx.fastest = _may_choose(x)
+        ctx.fastest = may_run_elsewhere(x)
         out = times_transposed(x, weight, bias, ctx.fastest)
         return plus_times_transposed(out, top, top_weight, ctx.fastest)
 

@@ -15,6 +15,7 @@ from torch_geometric.nn import GraphConv, SAGEConv
 
 from onehop import thresholds
 from onehop.graph import Graph
+from onehop.integrations.contexts import compiling
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import prefix_product, product
@@ -25,15 +26,23 @@ from onehop.integrations.rows import stand_in
 _LARGEST_SHARE = 0.75
 
 
-def associating_sage(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """SAGEConv's ``forward``, which multiplies first where that pays."""
-    both, message, normalise = _both, SAGEConv.message, F.normalize
+def associating_sage(theirs: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
+    """SAGEConv's ``forward``, which multiplies first where that pays.
+
+    Args:
+        theirs: PyG's.
+        traced: What runs while a program is traced; None from it means PyG's own.
+    """
+    both, message, normalise, in_program = _both, SAGEConv.message, F.normalize, compiling
 
     def forward(self, x, edge_index, size=None):  # type: ignore[no-untyped-def]
         out = None
         if not self.project and type(self).message is message:
             root = self.lin_r if self.root_weight else None
-            out = both(self, "lin_l", root, x, edge_index, {"size": size}, None)
+            if in_program():
+                out = traced(self, "lin_l", root, x, edge_index, size, None)
+            else:
+                out = both(self, "lin_l", root, x, edge_index, {"size": size}, None)
         if out is None:
             return theirs(self, x, edge_index, size)
         return normalise(out, p=2.0, dim=-1) if self.normalize else out
@@ -41,15 +50,23 @@ def associating_sage(theirs: Callable[..., Any]) -> Callable[..., Any]:
     return stand_in(theirs, forward)
 
 
-def associating_graph_conv(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """GraphConv's ``forward``, which multiplies first where that pays."""
-    both, message = _both, GraphConv.message
+def associating_graph_conv(theirs: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
+    """GraphConv's ``forward``, which multiplies first where that pays.
+
+    Args:
+        theirs: PyG's.
+        traced: What runs while a program is traced; None from it means PyG's own.
+    """
+    both, message, in_program = _both, GraphConv.message, compiling
 
     def forward(self, x, edge_index, edge_weight=None, size=None):  # type: ignore[no-untyped-def]
         out = None
         if type(self).message is message:
-            operands = {"edge_weight": edge_weight, "size": size}
-            out = both(self, "lin_rel", self.lin_root, x, edge_index, operands, edge_weight)
+            if in_program():
+                out = traced(self, "lin_rel", self.lin_root, x, edge_index, size, edge_weight)
+            else:
+                operands = {"edge_weight": edge_weight, "size": size}
+                out = both(self, "lin_rel", self.lin_root, x, edge_index, operands, edge_weight)
         return theirs(self, x, edge_index, edge_weight, size) if out is None else out
 
     return stand_in(theirs, forward)

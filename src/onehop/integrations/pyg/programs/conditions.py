@@ -1,0 +1,213 @@
+"""Conditions under which a layer in a program runs PyG's own code, each with the sentence that says so.
+
+They are those of eager layers (:mod:`onehop.integrations.pyg.conditions`), asked in the Python that torch can
+trace, so that a program is made anew where one of them changes: for the layer as it is now, each is a line
+here. What follows from a class alone is asked as a constant.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.autograd import forward_ad
+from torch_geometric.nn.conv import gcn_conv
+
+from onehop.backends import backend_for, refusal
+from onehop.integrations import reports, session
+from onehop.integrations.pyg.conditions import FLOATS, REDUCTIONS, block_class_reason, class_reason
+from onehop.integrations.pyg.recognise import (
+    AttentionForm,
+    Form,
+    classes_returning_weights,
+    edge_updates,
+)
+
+# As code sees tensors that torch.compile traces, and those that torch.export does.
+_PLAIN = (Tensor, FakeTensor, FunctionalTensor)
+_transforms_are_active = torch._C._are_functorch_transforms_active
+
+NOT_TRACED = "it is in a compiled program, and onehop's operators there do not compute its messages"
+ASKED = "it is in a compiled program, and its attention weights are asked for"
+_ONE_BY_ONE = "it is in a compiled program, and a simulated machine runs layers outside programs alone"
+
+
+def reason(layer: Any, edge_index: Any) -> str | None:
+    """Return why PyG's code is traced for a layer; None if onehop's operators run it.
+
+    Args:
+        layer: The layer.
+        edge_index: Its edges.
+    """
+    now = session.now
+    if not now.pyg:
+        return "the patch is not in place"
+    if now.machine:
+        return _ONE_BY_ONE
+    if _transforms_are_active():
+        return "a functorch transform (vmap, grad, jvp) is at work"
+    if forward_ad._current_level >= 0:
+        return "forward-mode differentiation is at work"
+    kind = type(layer)
+    # The functions are named for torch to note: a program is made anew where one is replaced.
+    found = class_sentence(kind, now.layers, kind.message, kind.aggregate, kind.update)
+    if found:
+        return found
+    return _setup_reason(layer) or edges_reason(edge_index)
+
+
+def _setup_reason(layer: Any) -> str | None:
+    if layer._explain:
+        return "an explainer is at work on it"
+    if layer.decomposed_layers != 1:
+        return "decomposed_layers is not 1"
+    state = layer.__dict__
+    for name in ("message", "aggregate", "update", "collect"):
+        if name in state:
+            return f"this instance overrides {name}"
+    if (
+        layer._propagate_forward_pre_hooks
+        or layer._propagate_forward_hooks
+        or layer._message_forward_pre_hooks
+        or layer._message_forward_hooks
+        or layer._aggregate_forward_pre_hooks
+        or layer._aggregate_forward_hooks
+        or layer._message_and_aggregate_forward_pre_hooks
+        or layer._message_and_aggregate_forward_hooks
+    ):
+        return "message passing hooks are registered on it"
+    module = layer.aggr_module
+    if type(module) not in REDUCTIONS:
+        return f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
+    if not is_untouched(module):
+        return "hooks are registered on its aggregation module"
+    return None
+
+
+def is_untouched(module: Any) -> bool:
+    """Return whether a module has no hooks and no forward of its own."""
+    return not (
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or "forward" in module.__dict__
+    )
+
+
+def edges_reason(edge_index: Any) -> str | None:
+    """Return why such edges are left to PyG; None if they are not."""
+    if type(edge_index) not in _PLAIN:
+        return "edge_index is not a plain tensor, and it is in a compiled program"
+    if edge_index.layout is not torch.strided:
+        return "edge_index is a sparse matrix, for which PyG has its own code"
+    if edge_index.dtype is not torch.int64 and edge_index.dtype is not torch.int32:
+        return "PyG is left to report what does not fit"
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        return "PyG is left to report what does not fit"
+    return None
+
+
+def features_reason(x: Any, dims: tuple[int, ...], edge_index: Tensor) -> str | None:
+    """Return why such features are left to PyG; None if they are not."""
+    if not isinstance(x, Tensor):
+        return "the features are no tensor"
+    if x.dtype not in FLOATS:
+        return "the features are not floating-point numbers of 16, 32 or 64 bits"
+    if x.layout is not torch.strided:
+        return "the features are sparse"
+    if x.dim() not in dims:
+        return "node_dim is not the first of two dimensions, nor the middle one of three"
+    if x.device != edge_index.device:
+        return "edge_index and the features are on different devices"
+    refused = backend_sentence(session.now.backend, x.device.type, x.dtype)
+    return refused or None
+
+
+# Constants of a program: strings, for torch takes those as they are. An empty one stands for none.
+
+
+@torch._dynamo.assume_constant_result
+def class_sentence(kind: Any, *_: Any) -> str:
+    """Return why a class has no fast path; empty if it has."""
+    found = class_reason(kind)
+    if not isinstance(found, str):
+        return ""
+    # Tracing the message, block by block, is for layers that run.
+    return found if block_class_reason(kind) is not None else f"{found}, and no blocks run in compiled programs"
+
+
+@torch._dynamo.assume_constant_result
+def backend_sentence(name: str, device: str, dtype: torch.dtype) -> str:
+    """Return why nobody runs on such features; empty if somebody does."""
+    refused = refusal(name, torch.device(device), dtype)
+    return f"features of {dtype} on {device} have no backend: {refused}" if refused else ""
+
+
+@torch._dynamo.assume_constant_result
+def form_of(kind: Any) -> tuple[str, ...]:
+    """The operands of a class's messages: source, weight and subtrahend, empty for none; or of attention.
+
+    The latter is the kind of attention alone.
+    """
+    found = class_reason(kind)
+    if isinstance(found, AttentionForm):
+        return (found.kind,)
+    assert isinstance(found, Form)
+    required = "required" if found.weight_required else ""
+    return found.source, found.weight or "", found.subtract or "", required
+
+
+@torch._dynamo.assume_constant_result
+def scored(kind: Any) -> str:
+    """The kind of scores, "gat" or "gatv2", that a class's ``edge_update`` computes; empty for others."""
+    return edge_updates().get(kind.edge_update, "")
+
+
+@torch._dynamo.assume_constant_result
+def is_patched(kind: Any) -> bool:
+    """Return whether the functions of an attention class are those that onehop stands in for."""
+    functions = [kind.propagate, *([kind.edge_updater] if kind.edge_update in edge_updates() else [])]
+    return all(hasattr(function, "onehop_theirs") for function in functions)
+
+
+@torch._dynamo.assume_constant_result
+def has_noting_forward(kind: Any) -> bool:
+    """Return whether a class has a ``forward`` that asks whether attention runs in the program."""
+    return kind in classes_returning_weights() or kind.forward in [
+        each.forward for each in classes_returning_weights()
+    ]
+
+
+@torch._dynamo.assume_constant_result
+def has_message_of(kind: Any, base: Any) -> bool:
+    """Return whether a class has the message function of another."""
+    return kind.message is base.message
+
+
+@torch._dynamo.assume_constant_result
+def is_normalised_by(gcn_norm: Any) -> bool:
+    """Return whether GCN's normalisation is the function that stands in for PyG's."""
+    return gcn_conv.gcn_norm is gcn_norm
+
+
+def note(layer: Any, x: Tensor, form: str, reduce: str) -> None:
+    """Notes for ``explain`` what operators run a layer in a program; while one is traced, nothing."""
+    if not torch.compiler.is_compiling():
+        backend = backend_for(x.device, x.dtype, session.now.backend).name
+        reports.record(reports.Call(layer, None, form, reduce, backend, "in a compiled program"))
+
+
+def refuse(layer: Any, sentence: str) -> None:
+    """Notes that PyG's code is traced for a layer: one log line a class and sentence, as for eager ones."""
+    if torch.compiler.is_compiling():
+        _log(type(layer), sentence)
+    else:
+        reports.refuse(layer, sentence)
+
+
+@torch._dynamo.assume_constant_result
+def _log(kind: Any, sentence: str) -> str:
+    reports.log(kind, sentence)
+    return ""

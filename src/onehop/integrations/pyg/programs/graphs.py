@@ -1,0 +1,202 @@
+"""Operators that find graphs when a program runs: by its ``edge_index``, in the caches of eager layers."""
+
+import weakref
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import add_self_loops, remove_self_loops
+
+from onehop.graph import Graph
+from onehop.graph.handle import GraphInProgram, handle_of
+from onehop.graph.identity import CACHE
+from onehop.graph.lending import lend
+from onehop.integrations import memory
+from onehop.integrations.pyg.derived import Derived, remember, remembered
+from onehop.integrations.pyg.gcn_norm import Unweighted, normalisation, without_weight
+from onehop.integrations.pyg.graphs import graph_of
+from onehop.ops.library import LIBRARY
+
+_FIND = "find_graph"
+_NORMALISE = "find_normalised_graph"
+_PLACES = "looped_edges"
+
+LIBRARY.define(
+    f"{_FIND}(Tensor edge_index, SymInt num_src, SymInt num_dst, bool forwards, SymInt loops) -> Tensor"
+)
+LIBRARY.define(
+    f"{_NORMALISE}(Tensor edge_index, SymInt num_nodes, bool loops, bool forwards, ScalarType dtype)"
+    " -> (Tensor, Tensor)"
+)
+LIBRARY.define(f"{_PLACES}(Tensor edge_index, SymInt num_nodes, bool remaining) -> Tensor")
+
+
+def graph_in_program(
+    edge_index: Tensor, num_src: int, num_dst: int, forwards: bool, loops: int = 0
+) -> GraphInProgram:
+    """The graph of an ``edge_index``, to be found when the program runs.
+
+    Args:
+        edge_index: [2, E].
+        num_src: Number of sources.
+        num_dst: Number of destinations.
+        forwards: Whether row 0 sends to row 1.
+        loops: At so many nodes, self loops are replaced by one each, behind the other edges; 0 leaves the
+            edges as they are.
+    """
+    handle = torch.ops.onehop.find_graph(edge_index, num_src, num_dst, forwards, loops)
+    return GraphInProgram(handle, num_src, num_dst, edge_index.size(1) + loops)
+
+
+def normalised_graph_in_program(
+    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
+) -> tuple[GraphInProgram, Tensor]:
+    """GCN's normalised graph, to be found when the program runs.
+
+    Args:
+        edge_index: [2, E].
+        num_nodes: N.
+        loops: Whether every node has a self loop, behind the other edges.
+        forwards: Whether row 0 sends to row 1.
+        dtype: Of the numbers.
+
+    Returns:
+        The graph, and [N], the numbers whose products over the ends of the edges the weights are; for edges
+        that had no weight.
+    """
+    handle, scale = torch.ops.onehop.find_normalised_graph(edge_index, num_nodes, loops, forwards, dtype)
+    edges = edge_index.size(1) + (num_nodes if loops else 0)
+    return GraphInProgram(handle, num_nodes, num_nodes, edges), scale
+
+
+def with_loops(edge_index: Tensor, values: Tensor, of_loops: Tensor, remaining: bool) -> Tensor:
+    """A row for each edge of a graph with self loops.
+
+    Args:
+        edge_index: [2, E].
+        values: [E, ...], rows of the edges.
+        of_loops: [N, ...], rows of the loops that are added.
+        remaining: Whether a loop that was there keeps its row, the last one of a node, as with PyG's
+            ``add_remaining_self_loops``.
+
+    Returns:
+        [E + N, ...]: the rows of the edges that are no loops, of the loops, and rows to be ignored.
+    """
+    places = torch.ops.onehop.looped_edges(edge_index, of_loops.size(0), remaining)
+    return torch.cat([values, of_loops]).index_select(0, places)
+
+
+@dataclass(slots=True)
+class _Found:
+    """A graph with self loops that was found before. The cache of graphs holds it."""
+
+    graph: "weakref.ref[Graph]"
+    nbytes: int = 0
+
+
+def _find(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool, loops: int) -> Tensor:
+    # Large graphs have large features, which are not at hand.
+    memory.gained(edge_index)
+    if not loops:
+        return handle_of(_graph(edge_index, num_src, num_dst, forwards))
+    rest = ("graph in a program", num_src, num_dst, forwards, loops)
+    found: _Found | None = CACHE.find(edge_index, rest)
+    graph = None if found is None else found.graph()
+    if graph is None:
+        graph = _graph(_looped(edge_index, loops), num_src, num_dst, forwards)
+        CACHE.store(edge_index, rest, _Found(weakref.ref(graph)))
+    return handle_of(graph)
+
+
+def _looped(edge_index: Tensor, loops: int) -> Tensor:
+    """The edges as attention layers rewrite them, remembered where those look."""
+    steps = (("remove_self_loops", None), ("add_self_loops", loops))
+    edges = edge_index
+    for rest in steps:
+        found = remembered(edges, rest)
+        if found is None:
+            with torch.inference_mode(False), torch.no_grad():
+                made = (
+                    remove_self_loops(edges)[0]
+                    if rest[1] is None
+                    else add_self_loops(edges, num_nodes=rest[1])[0]
+                )
+            found = remember(edges, rest, (made,))
+        edges = found[0]
+    return edges
+
+
+def _normalise(
+    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    memory.gained(edge_index)
+    flow = "source_to_target" if forwards else "target_to_source"
+    key = Unweighted(num_nodes, False, loops, flow, dtype)
+    known: Derived | None = CACHE.find(edge_index, key)
+    graph = None if known is None or known.graph is None else known.graph()
+    scale = None if known is None else known.scale
+    if graph is None or scale is None:
+        edges, weight = without_weight(normalisation(), edge_index, key)
+        graph = _graph(edges, num_nodes, num_nodes, forwards)
+        known = CACHE.find(edge_index, key)
+        if known is not None:
+            known.graph, scale = weakref.ref(graph), known.scale
+        if scale is None:
+            # Tensors of inference mode are not remembered.
+            degree = weight.new_zeros(num_nodes).index_add_(0, edges[int(forwards)], torch.ones_like(weight))
+            scale = degree.pow_(-0.5).masked_fill_(degree == float("inf"), 0)
+            return handle_of(graph), scale
+    return handle_of(graph), lend(scale)
+
+
+def _places(edge_index: Tensor, num_nodes: int, remaining: bool) -> Tensor:
+    rest = ("places of looped edges", num_nodes, remaining)
+    found = remembered(edge_index, rest)
+    if found is None:
+        with torch.inference_mode(False), torch.no_grad():
+            found = remember(edge_index, rest, (_made_places(edge_index, num_nodes, remaining),))
+    return found[0]
+
+
+def _made_places(edge_index: Tensor, num_nodes: int, remaining: bool) -> Tensor:
+    """[E + N]: for each edge with loops, its row among those of the E edges and the N loops; and zeros."""
+    is_loop = edge_index[0] == edge_index[1]
+    numbers = torch.arange(edge_index.size(1), device=edge_index.device)
+    loops = numbers.new_full((num_nodes,), -1)
+    if remaining:
+        loops.scatter_reduce_(0, edge_index[0][is_loop].long(), numbers[is_loop], "amax")
+    added = torch.arange(num_nodes, device=edge_index.device) + edge_index.size(1)
+    places = torch.cat([numbers[~is_loop], torch.where(loops < 0, added, loops)])
+    return torch.cat([places, places.new_zeros(edge_index.size(1) + num_nodes - places.size(0))])
+
+
+def _graph(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
+    graph = graph_of(edge_index, num_src, num_dst, forwards)
+    if graph is None:
+        # Raises what is wrong with the edges: in a program there is no way back to PyG's own code.
+        edges = edge_index if forwards else edge_index.flip(0)
+        graph = Graph.from_edge_index(edges, size=(num_src, num_dst))
+    return graph
+
+
+def _fake_handle(edge_index: Tensor, *_: object) -> Tensor:
+    return torch.empty(1, dtype=torch.int64, device="cpu")
+
+
+def _fake_normalised(
+    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    return _fake_handle(edge_index), edge_index.new_empty(num_nodes, dtype=dtype)
+
+
+def _fake_places(edge_index: Tensor, num_nodes: int, remaining: bool) -> Tensor:
+    return edge_index.new_empty(edge_index.size(1) + num_nodes, dtype=torch.int64)
+
+
+for _name, _kernel, _fake in (
+    (_FIND, _find, _fake_handle),
+    (_NORMALISE, _normalise, _fake_normalised),
+    (_PLACES, _places, _fake_places),
+):
+    LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"onehop::{_name}", _fake, lib=LIBRARY)

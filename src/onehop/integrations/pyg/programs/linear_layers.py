@@ -1,0 +1,155 @@
+"""GCNConv, SAGEConv and GraphConv in a program: a linear step and an aggregation as one operator."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import GCNConv
+from torch_geometric.nn.dense import Linear
+
+from onehop.graph.handle import GraphInProgram
+from onehop.integrations import session
+from onehop.integrations.pyg.programs import conditions
+from onehop.integrations.pyg.programs.graphs import (
+    graph_in_program,
+    normalised_graph_in_program,
+    with_loops,
+)
+from onehop.integrations.pyg.programs.linear import DTYPES, linear_aggregate
+from onehop.integrations.pyg.programs.propagate import aggregate, reduction
+
+
+def gcn(layer: Any, gcn_norm: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
+    """GCNConv's result in a program; None where its own ``forward`` is to be traced.
+
+    Args:
+        layer: The layer.
+        gcn_norm: The normalisation that stands in for PyG's.
+        x: [N, K].
+        edge_index: [2, E].
+        edge_weight: [E] or None.
+    """
+    if (
+        conditions.reason(layer, edge_index) is not None
+        or conditions.features_reason(x, (2,), edge_index) is not None
+        or not conditions.has_message_of(type(layer), GCNConv)
+        or not conditions.is_normalised_by(gcn_norm)
+        or layer.node_dim != -2
+        # Normalised edges that are kept in the layer are tensors like others.
+        or (layer.normalize and layer.cached)
+    ):
+        return None
+    if edge_weight is not None and (
+        not isinstance(edge_weight, Tensor)
+        or edge_weight.dim() != 1
+        or edge_weight.size(0) != edge_index.size(1)
+        or edge_weight.dtype is not x.dtype
+    ):
+        return None
+    reduce = reduction(layer)
+    graph, weight, scale = _normalised(layer, x, edge_index, edge_weight)
+    if weight is not None:
+        form = "source * weight"
+    else:
+        form = "source" if scale is None else "scaled source, scaled destination"
+    conditions.note(layer, x, form, reduce)
+    out = _combined(layer.lin, graph, x, weight, scale, reduce, own_before=False)
+    return out if layer.bias is None else out + layer.bias
+
+
+def _normalised(
+    layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
+) -> tuple[GraphInProgram, Tensor | None, Tensor | None]:
+    """The graph; the weights of its edges; and the numbers that multiply sources and destinations."""
+    nodes, forwards = x.size(0), layer.flow == "source_to_target"
+    if not layer.normalize:
+        return graph_in_program(edge_index, nodes, nodes, forwards), edge_weight, None
+    graph, scale = normalised_graph_in_program(edge_index, nodes, layer.add_self_loops, forwards, x.dtype)
+    if edge_weight is None:
+        return graph, None, scale
+    if layer.add_self_loops:
+        of_loops = edge_weight.new_full((nodes,), 2.0 if layer.improved else 1.0)
+        edge_weight = with_loops(edge_index, edge_weight, of_loops, remaining=True)
+    ones = edge_weight.new_ones(nodes, 1)
+    degree = aggregate(graph, ones, edge_weight, None, "sum").squeeze(1)
+    scale = degree.pow(-0.5)
+    return graph, edge_weight, scale.masked_fill(scale == float("inf"), 0)
+
+
+def rooted(
+    layer: Any, name: str, root: Any, x: Any, edge_index: Any, size: Any, edge_weight: Any
+) -> Tensor | None:
+    """The result of SAGEConv or GraphConv in a program; None where its own ``forward`` is to be traced.
+
+    Args:
+        layer: The layer.
+        name: Of its linear step behind the aggregation.
+        root: The linear step of the nodes' own features, or None.
+        x: [N, K], or a pair.
+        edge_index: [2, E].
+        size: (num_src, num_dst), or None.
+        edge_weight: [E] or None.
+    """
+    if isinstance(x, Tensor):
+        x = (x, x)
+    if (
+        conditions.reason(layer, edge_index) is not None
+        or not isinstance(x, tuple)
+        or len(x) != 2
+        or conditions.features_reason(x[0], (2,), edge_index) is not None
+        or layer.node_dim != -2
+        or layer.flow != "source_to_target"
+        or size is not None
+    ):
+        return None
+    source, own = x
+    lin = getattr(layer, name)
+    reduce = reduction(layer)
+    if edge_weight is not None and (
+        edge_weight.dim() != 1
+        or edge_weight.size(0) != edge_index.size(1)
+        or edge_weight.dtype is not source.dtype
+    ):
+        return None
+    if not _may_combine(lin, source, edge_weight, None, reduce, own_before=True):
+        return None
+    rows = source.size(0) if own is None else own.size(0)
+    conditions.note(layer, source, "source" if edge_weight is None else "source * weight", reduce)
+    graph = graph_in_program(edge_index, source.size(0), rows, True)
+    out = _combined(lin, graph, source, edge_weight, None, reduce, own_before=True)
+    if lin.bias is not None:
+        out = out + lin.bias
+    return out if own is None or root is None else out + root(own)
+
+
+def _combined(
+    lin: Any,
+    graph: GraphInProgram,
+    x: Tensor,
+    weight: Tensor | None,
+    scale: Tensor | None,
+    reduce: str,
+    own_before: bool,
+) -> Tensor:
+    """The linear step without its bias, and the aggregation, in the order that costs less if it is free."""
+    if _may_combine(lin, x, weight, scale, reduce, own_before):
+        return linear_aggregate(graph, x, lin.weight, weight, scale, reduce == "mean", own_before)
+    return aggregate(graph, lin(x), weight, scale, reduce)
+
+
+def _may_combine(lin: Any, x: Tensor, weight: Any, scale: Any, reduce: str, own_before: bool) -> bool:
+    """Return whether one operator does both steps: the linear one is plain, the other linear."""
+    return (
+        reduce in ("sum", "mean")
+        and type(lin) is Linear
+        and (own_before or lin.bias is None)
+        and conditions.is_untouched(lin)
+        and x.dtype in DTYPES
+        and lin.weight.dtype is x.dtype
+        and lin.weight.size(1) == x.size(1)
+        and not (weight is not None and weight.requires_grad)
+        and not (scale is not None and scale.requires_grad)
+        and not torch.is_autocast_enabled(x.device.type)
+        and session.now.settings.associate
+        and not session.now.backend
+    )
