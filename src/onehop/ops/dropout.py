@@ -146,7 +146,7 @@ def _empty_beside(x: Tensor) -> Tensor | None:
 
 
 class _Mask(NamedTuple):
-    """What a backward pass knows of a mask beside its bits.
+    """A mask, less its bits, for a backward pass.
 
     Attributes:
         p: The probability of 0.
