@@ -217,6 +217,14 @@ def test_second_derivatives(patched, sums):
     assert sums == BOTH
 
 
+def test_a_weight_that_is_not_trained(patched, sums):
+    x, (weight, bias) = bag_of_words(), parameters()
+    for _ in range(3):
+        (found,) = torch.autograd.grad(F.linear(x, weight.detach(), bias).sum(), [bias])
+        assert torch.equal(found, torch.full((OUT,), float(ROWS)))
+    assert sums == []
+
+
 def test_it_goes_with_the_features(patched):
     x, given = bag_of_words(), parameters()
     for _ in range(2):

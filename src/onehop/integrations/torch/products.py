@@ -175,7 +175,7 @@ class _LinearStep(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        if ctx.noting is not None:
+        if ctx.noting is not None and x is not None:
             ctx.noting(x)
         for_x, for_weight, for_bias, *_ = ctx.needs_input_grad
         fastest = may_choose_backward(ctx.fastest, grad)
