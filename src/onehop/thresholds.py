@@ -34,6 +34,8 @@ class Thresholds:
         product_work: Rows times columns of x times columns of the result from which on a product of a linear
             step runs in the fastest library: about a millisecond of work, beside which the choice costs
             nothing.
+        sparse_numbers: Entries of constant features from which on it is found out whether nearly all are 0;
+            below, the product costs hardly more.
         leaf_rows: Rows from which on trailing rows without edges are omitted from a linear step.
         few_edges: Edges below which PyG's own code runs if the work is small too: making a graph and
             recognising it takes longer than its sums. Fresh graphs of 60 edges ran at 0.6 (SAGE) and 0.8
@@ -68,6 +70,7 @@ class Thresholds:
     product_rows: int = 1 << 14
     product_block_rows: int = 1 << 11
     product_work: int = 1 << 26
+    sparse_numbers: int = 1 << 20
     leaf_rows: int = 1 << 12
     few_edges: int = 1 << 12
     few_work: int = 1 << 17
@@ -93,6 +96,7 @@ NONE = Thresholds(
     product_rows=0,
     product_block_rows=4,
     product_work=0,
+    sparse_numbers=0,
     leaf_rows=0,
     few_edges=0,
     few_work=0,

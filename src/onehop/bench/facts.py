@@ -16,6 +16,8 @@ from onehop.backends import backends
 from onehop.bench.stamp import stamp
 from onehop.errors import ConfigurationError
 from onehop.ops import torch_stream
+from onehop.kernels.products import KINDS, libraries
+from onehop.tuner import products
 
 # Optional package -> what it is for, and how to get it.
 OPTIONAL = {
@@ -35,6 +37,7 @@ _SETTINGS: dict[str, Callable[[], object]] = {
     "ONEHOP_REUSE": config.reuse,
     "ONEHOP_ASSOCIATE": config.associate,
     "ONEHOP_DROPOUT": config.dropout,
+    "ONEHOP_PRODUCTS": config.products,
     "ONEHOP_TUNED": config.tuned,
     "ONEHOP_DISABLE": config.disabled,
     "ONEHOP_CHECK": lambda: "full" if config.full_check() else "version",
@@ -50,6 +53,7 @@ def facts() -> dict[str, Any]:
         "vector_bytes": native.extension.vector_bytes(),
         "backends": {name: _backend(backend) for name, backend in backends().items()},
         "dropout_agrees": torch_stream.agrees(),
+        "products": _or_error(_products),
         "pool": dict(native.extension.pool_info()),
         "cache": _or_error(lambda: asdict(onehop.cache_info())),
         "c_library": " ".join(platform.libc_ver()).strip() or None,
@@ -61,6 +65,15 @@ def facts() -> dict[str, Any]:
 def _backend(backend: Any) -> dict[str, Any]:
     reason = backend.refuse(torch.device("cpu"), torch.float32)
     return {"describes": backend.describe(), "refuses_cpu_float32": reason}
+
+
+def _products() -> dict[str, Any]:
+    """The libraries of dense products: which there are, and which serve the classes that were measured."""
+    return {
+        "libraries": {kind: list(libraries(kind)) for kind in KINDS},
+        "store": str(products.store_path()),
+        "chosen": [chosen.to_dict() | {"class": str(chosen.case)} for chosen in products.known()],
+    }
 
 
 def _or_error(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:

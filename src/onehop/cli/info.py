@@ -19,6 +19,7 @@ def info(json: Json = None) -> None:
     _machine(console, found)
     _memory(console, found)
     _backends(console, found)
+    _products(console, found["products"])
     _packages(console, found)
     _settings(console, found)
     if json is not None:
@@ -83,6 +84,22 @@ def _backends(console: Console, found: dict[str, Any]) -> None:
         if reason is not None and reason != told:
             told = f"{told}; refuses CPU tensors of float32: {reason}"
         _row(table, name, told)
+    console.print(table)
+
+
+def _products(console: Console, found: dict[str, Any]) -> None:
+    table = _pairs("dense products under onehop.patch()")
+    if "error" in found:
+        _row(table, "libraries", found["error"])
+    else:
+        names = dict.fromkeys(name for each in found["libraries"].values() for name in each)
+        _row(table, "libraries", ", ".join(names))
+        for chosen in found["chosen"]:
+            gain = chosen["gains"].get(chosen["library"])
+            than = "" if gain is None else f" ({gain[1]:.2f} times as fast as torch's own)"
+            _row(table, chosen["class"], chosen["library"] + than)
+        if not found["chosen"]:
+            _row(table, "measured", "nothing yet; a class of shapes is measured before its first use")
     console.print(table)
 
 

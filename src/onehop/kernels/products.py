@@ -94,4 +94,26 @@ def _of_onednn(kind: str, linear: Any, linear_and: Any) -> Product:
         return times_transposed
     if kind == TO_INPUT:
         return lambda grad, weight, added: times_transposed(grad, weight.t(), None)
-    return lambda grad, x, added: times_transposed(grad.t(), x.t(), None)
+    return lambda grad, x, added: _over_rows(linear, grad, x)
+
+
+def _over_rows(linear: Any, grad: Tensor, x: Tensor) -> Tensor:
+    """[M, K]: g^T x by oneDNN, which takes x as it lies, and a copy of g^T of some rows at a time.
+
+    Args:
+        linear: OneDNN's x W^T + b.
+        grad: [N, M].
+        x: [N, K].
+    """
+    rows, outputs = grad.shape
+    # Of so many rows, what holds some columns stays in the second cache while it is read column by column.
+    block = (thresholds.now.product_block_rows + 1) // 2 * 2
+    whole = rows // block * block
+    summed = grad[whole:].t() @ x[whole:]
+    copy = torch.empty(outputs, block, dtype=grad.dtype, device=grad.device)
+    # Of three dimensions: a copy of two dimensions the other way round runs on one thread.
+    pairs = copy.view(outputs, block // 2, 2)
+    for begin in range(0, whole, block):
+        pairs.copy_(grad[begin : begin + block].view(block // 2, 2, outputs).permute(2, 0, 1))
+        summed += linear(copy, x[begin : begin + block].t(), None, "none", [], "")
+    return summed

@@ -46,7 +46,14 @@ def is_large(kind: str, left: Tensor, right: Tensor) -> bool:
         return False
     rows, inputs, outputs = _sizes(kind, left, right)
     work = rows * inputs * outputs
-    return work >= thresholds.now.product_work and work > 0 and left.is_contiguous() and right.is_contiguous()
+    return (
+        work >= thresholds.now.product_work
+        and work > 0
+        and left.is_contiguous()
+        and right.is_contiguous()
+        and not left.is_neg()
+        and not right.is_neg()
+    )
 
 
 def multiply(kind: str, left: Tensor, right: Tensor, added: Tensor | None = None) -> Tensor:

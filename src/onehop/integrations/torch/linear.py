@@ -13,6 +13,7 @@ from torch.nn.parameter import Parameter
 from onehop import thresholds
 from onehop.integrations.contexts import autocasts, context_reason, wraps
 from onehop.integrations.rows import Row
+from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import linear_step
 from onehop.ops.linear import torch_decides
 
@@ -36,9 +37,12 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
     def linear(*args, **kwargs):  # type: ignore[no-untyped-def]
         # Theirs gets what it was given, an omitted bias included, for subclasses and tracers see it.
-        if is_compiling() or context_reason() is not None or not _suits(*_operands(args, kwargs)):
+        if is_compiling() or context_reason() is not None:
             return theirs(*args, **kwargs)
-        return linear_step(*_operands(args, kwargs), fastest=True)
+        x, weight, bias = _operands(args, kwargs)
+        if not _suits(x, weight, bias):
+            return theirs(*args, **kwargs)
+        return linear_step(x, weight, bias, fastest=True)
 
     linear.__doc__ = theirs.__doc__
     linear.__module__, linear.__qualname__ = F.__name__, "linear"
@@ -59,13 +63,13 @@ def _operands(args: Any, kwargs: Any) -> Any:
 
 
 def _suits(x: Any, weight: Any, bias: Any) -> bool:
-    """Return whether a call is a large product and no more; most are small, so sizes come first."""
+    """Return whether a call is a product worth a choice, and no more; most are small, so sizes come first."""
     if (
         type(x) is not Tensor
         or type(weight) not in _PLAIN
         or x.dim() < _ROWS_AND_COLUMNS
         or weight.dim() != _ROWS_AND_COLUMNS
-        or x.numel() * weight.size(0) < thresholds.now.product_work
+        or not (_is_large(x, weight) or x.numel() >= thresholds.now.sparse_numbers)
     ):
         return False
     operands = (x, weight) if bias is None else (x, weight, bias)
@@ -79,7 +83,12 @@ def _suits(x: Any, weight: Any, bias: Any) -> bool:
         # Of those torch says itself that they cannot be saved.
         and not (torch.is_grad_enabled() and any(each.is_inference() for each in operands))
         and not torch_decides()
+        and (_is_large(x, weight) or sparse_features.may_apply(x))
     )
+
+
+def _is_large(x: Tensor, weight: Tensor) -> bool:
+    return x.numel() * weight.size(0) >= thresholds.now.product_work
 
 
 def _is_dense(tensor: Tensor) -> bool:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from onehop import thresholds
 from onehop.integrations.contexts import autocasts, context_reason, wraps
+from onehop.integrations.torch import sparse_features
+from onehop.integrations.torch.sparse_features import SparseFeatures
 from onehop.kernels.products import over_blocks
 from onehop.ops.linear import FORWARD, TO_INPUT, TO_WEIGHT, add_product, is_large, multiply, torch_decides
 
@@ -26,9 +28,15 @@ Noting = Callable[[Tensor], None]
 
 
 def linear_step(
-    x: Tensor, weight: Tensor, bias: Tensor | None, fastest: bool, noting: Noting | None = None
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    fastest: bool,
+    noting: Noting | None = None,
 ) -> Tensor:
     """X W^T + b, recorded as one step.
+
+    Of constant features that are nearly all 0 and were trained on, it is a sum over their graph.
 
     Args:
         x: [..., K].
@@ -40,12 +48,36 @@ def linear_step(
     Returns:
         [..., M].
     """
+    features = None
+    if fastest and sparse_features.may_apply(x):
+        features = sparse_features.find(x)
+        noting = _both(noting, sparse_features.note_training)
     if torch.is_grad_enabled() and (
         x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     ):
-        out: Tensor = _LinearStep.apply(x, weight, bias, fastest, noting)  # type: ignore[no-untyped-call]
+        out: Tensor = _LinearStep.apply(x, weight, bias, fastest, features, noting)  # type: ignore[no-untyped-call]
         return out
-    return times_transposed(x, weight, bias, fastest)
+    return _times_transposed(x, weight, bias, fastest, features)
+
+
+def _times_transposed(
+    x: Tensor, weight: Tensor, bias: Tensor | None, fastest: bool, features: SparseFeatures | None
+) -> Tensor:
+    out = None if features is None else features.times_transposed(weight)
+    if out is None:
+        return times_transposed(x, weight, bias, fastest)
+    return out if bias is None else out.add_(bias)
+
+
+def _both(first: Noting | None, second: Noting) -> Noting:
+    if first is None:
+        return second
+
+    def noting(x: Tensor) -> None:
+        first(x)
+        second(x)
+
+    return noting
 
 
 def times_transposed(x: Tensor, weight: Tensor, added: Tensor | None, fastest: bool) -> Tensor:
@@ -125,19 +157,25 @@ def may_choose_backward(forward: bool, grad: Tensor) -> bool:
 class _LinearStep(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, fastest: bool, noting: Noting | None
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        fastest: bool,
+        features: SparseFeatures | None,
+        noting: Noting | None,
     ) -> Tensor:
         # What no gradient needs is not saved, so that it may be written to.
         for_x, for_weight, *_ = ctx.needs_input_grad
         ctx.save_for_backward(x if for_weight else None, weight if for_x else None)
         ctx.bias_dims = 0 if bias is None else bias.dim()
-        ctx.fastest, ctx.noting = fastest, noting
-        return times_transposed(x, weight, bias, fastest)
+        ctx.fastest, ctx.features, ctx.noting = fastest, features, noting
+        return _times_transposed(x, weight, bias, fastest, features)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        if ctx.noting is not None:
+        if ctx.noting is not None and x is not None:
             ctx.noting(x)
         for_x, for_weight, for_bias, *_ = ctx.needs_input_grad
         fastest = may_choose_backward(ctx.fastest, grad)
@@ -145,9 +183,13 @@ class _LinearStep(torch.autograd.Function):
         to_x = times(rows, weight, fastest) if for_x else None
         if to_x is not None and grad.dim() != 2:
             to_x = to_x.reshape(*grad.shape[:-1], to_x.size(-1))
-        to_weight = over_rows(rows, _rows(x), fastest) if for_weight else None
+        to_weight = None
+        if for_weight and ctx.features is not None and fastest:
+            to_weight = ctx.features.over_rows(rows)
+        if for_weight and to_weight is None:
+            to_weight = over_rows(rows, _rows(x), fastest)
         to_bias = (rows.sum(0) if ctx.bias_dims == 1 else grad) if for_bias else None
-        return to_x, to_weight, to_bias, None, None
+        return to_x, to_weight, to_bias, None, None, None
 
 
 def _rows(tensor: Tensor) -> Tensor:

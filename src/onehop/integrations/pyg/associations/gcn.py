@@ -76,7 +76,8 @@ def _forward(
     before, after = order.columns(x, lin.weight)
     # Weights that PyG would normalise are new ones at every call.
     may_keep = before >= after and (edge_weight is None or not layer.normalize) and task.is_constant()
-    if before < after or (may_keep and reuse.trained_on(x)):
+    # The product of features that are nearly all 0 costs less than that of their aggregate, which is kept.
+    if before < after or (may_keep and reuse.trained_on(x) and not order.nearly_zero(x)):
         summed = task.run()
         if order.is_finite(summed):
             propagate.begin(task, layer, "before")

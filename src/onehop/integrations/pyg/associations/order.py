@@ -16,6 +16,8 @@ from onehop.integrations.contexts import autocasts, compiling, context_reason, s
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.propagate import Task
+from onehop.integrations.torch import sparse_features
+from onehop.integrations.torch.products import may_choose as may_choose_library
 
 
 def may_choose(lin: Any, x: Any, *others: Tensor) -> bool:
@@ -78,8 +80,16 @@ def columns(x: Tensor, weight: Tensor) -> tuple[int, int]:
 
 
 def kept(x: Tensor, factor: Tensor | None, edges: int) -> bool:
-    """Return whether the aggregate of these features is, or is about to be, kept: then it costs nothing."""
-    return reuse.constant(x, factor, edges) and reuse.trained_on(x)
+    """Return whether the aggregate of these features is, or is about to be, kept: then it costs nothing.
+
+    Not so where features are nearly all 0, for their product costs less than that of their aggregate.
+    """
+    return reuse.constant(x, factor, edges) and reuse.trained_on(x) and not nearly_zero(x)
+
+
+def nearly_zero(x: Tensor) -> bool:
+    """Return whether the product of these features is a sum over the few entries that are not 0."""
+    return session.now.settings.products and may_choose_library() and sparse_features.apply(x)
 
 
 def multiplied_first(

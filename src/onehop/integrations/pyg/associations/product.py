@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from onehop.integrations import session
+from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import (
     by_blocks,
     linear_step,
@@ -21,6 +22,7 @@ from onehop.integrations.torch.products import (
     times,
     times_transposed,
 )
+from onehop.ops.linear import FORWARD, is_large
 
 
 def product(
@@ -39,7 +41,7 @@ def product(
     """
     if bias is not None and bias.dtype is not x.dtype:
         return product(x, weight, None, noting) + bias
-    fastest = may_run_elsewhere(x)
+    fastest = may_run_elsewhere(x) and (is_large(FORWARD, x, weight) or sparse_features.may_apply(x))
     if fastest or noting is not None or by_blocks(x):
         return linear_step(x, weight, bias, fastest, noting)
     return times_transposed(x, weight, bias, fastest)
@@ -69,7 +71,7 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
 
 def may_run_elsewhere(x: Tensor) -> bool:
     """Return whether products may run in another library than torch's own; their sizes are not looked at."""
-    return session.now.settings.products and x.is_cpu and x.dtype is torch.float32 and may_choose()
+    return x.is_cpu and x.dtype is torch.float32 and session.now.settings.products and may_choose()
 
 
 class _PrefixProduct(torch.autograd.Function):

@@ -1,0 +1,157 @@
+"""Constant features of which nearly all entries are zero: a linear step of them is a sum over their graph.
+
+A bag of words has one non-zero in a hundred. Such features, [N, K], are a bipartite graph:
+an edge from a column to a row for each entry that is not 0, with the entry as weight. X W^T is then an
+aggregation of the rows of W^T, and G^T X one over the reversed edges. The graph is kept while the features
+are unchanged, as aggregates of constant features are, with the same fingerprint of all contents.
+
+Sums over fewer terms are rounded differently. So that a forward pass gives the same when it is repeated, the
+graph is used from the first backward pass through a linear step of the features on. That also shows that they
+are trained on, and so come again.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onehop import config, native, thresholds
+from onehop.backends import run
+from onehop.calls import Aggregate
+from onehop.graph import Graph
+from onehop.graph.identity import CACHE
+from onehop.graph.lending import read_address
+from onehop.integrations import session
+from onehop.integrations.contexts import saving_is_watched
+
+# One entry in so many may be other than 0; then a sum over edges still takes a third of the product's time.
+_ONE_IN = 20
+# Entries of a sample; a sample that has twice as many other than 0 is of features that have too many.
+_SAMPLE = 1 << 12
+# One over the share of the cache that features may have.
+_LARGEST_SHARE = 8
+_TRAINED, _GRAPH = "sparse features, trained on", "sparse features, their graph"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A note on features: they were trained on, or have too many entries other than 0."""
+
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SparseFeatures:
+    """The entries of features that are not 0, as a graph.
+
+    Attributes:
+        graph: From columns to rows.
+        values: [E], the entries.
+        contents: Fingerprint of the features.
+    """
+
+    graph: Graph
+    values: Tensor
+    contents: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the graph and the entries."""
+        return self.graph.nbytes + self.values.nbytes
+
+    def times_transposed(self, weight: Tensor) -> Tensor | None:
+        """[N, M]: X W^T, for W of [M, K]; None where an entry of W is not finite, and 0 times it is NaN."""
+        if not _is_finite(weight):
+            return None
+        columns = weight.t().contiguous()
+        out: Tensor = run(self.graph, Aggregate.of(self.graph, columns, weight=self.values), columns)
+        return out
+
+    def over_rows(self, grad: Tensor) -> Tensor | None:
+        """[M, K]: G^T X, for G of [N, M]; None where an entry of G is not finite."""
+        if not _is_finite(grad):
+            return None
+        call = Aggregate.of(self.graph, grad.contiguous(), weight=self.values, transposed=True)
+        summed: Tensor = run(self.graph, call, grad)
+        return summed.t().contiguous()
+
+
+def may_apply(x: Tensor) -> bool:
+    """Return whether these may be constant features with few numbers other than 0; a sample is looked at.
+
+    Args:
+        x: [N, K]; the context is fit for a fast path.
+    """
+    return (
+        not x.requires_grad
+        and x.numel() >= thresholds.now.sparse_numbers
+        and x.numel() > 0
+        and x.dim() == 2
+        and x.dtype is torch.float32
+        and x.is_cpu
+        and x.is_contiguous()
+        and not x.is_inference()
+        and session.now.settings.reuse
+        and session.now.settings.products
+        and x.nbytes * _LARGEST_SHARE <= config.graph_cache_bytes()
+        and not saving_is_watched()
+        and _looks_sparse(x)
+    )
+
+
+def note_training(x: Tensor) -> None:
+    """Notes that a backward pass goes through a linear step of these features."""
+    if CACHE.find(x, _TRAINED) is None:
+        CACHE.store(x, _TRAINED, _Mark())
+
+
+def apply(x: Tensor) -> bool:
+    """Return whether linear steps of X are sums over its graph now, as far as samples of X tell."""
+    return may_apply(x) and _features(x) is not None
+
+
+def find(x: Tensor) -> SparseFeatures | None:
+    """The graph of features for which :func:`may_apply` holds, and that were trained on; else None."""
+    found = _features(x)
+    if found is None or found.contents == _contents(x):
+        return found
+    # Written to past the version counter: what was noted is of other features.
+    CACHE.store(x, _GRAPH, _Mark())
+    return None
+
+
+def _features(x: Tensor) -> SparseFeatures | None:
+    known: SparseFeatures | _Mark | None = CACHE.find(x, _GRAPH)
+    if known is None and (thresholds.now.meetings <= 1 or CACHE.find(x, _TRAINED) is not None):
+        known = _made(x)
+        CACHE.store(x, _GRAPH, known)
+    return known if isinstance(known, SparseFeatures) else None
+
+
+def _made(x: Tensor) -> "SparseFeatures | _Mark":
+    # Inference mode would make tensors that are of no use outside.
+    with torch.inference_mode(False), torch.no_grad():
+        per_row = torch.count_nonzero(x, 1)
+        if int(per_row.sum()) * _ONE_IN >= x.numel():
+            return _Mark()
+        rowptr = torch.zeros(x.size(0) + 1, dtype=torch.int64, device="cpu")
+        torch.cumsum(per_row, 0, out=rowptr[1:])
+        rows, columns = torch.nonzero(x, as_tuple=True)
+        graph = Graph.from_csr(rowptr, columns, num_src=x.size(1))
+        return SparseFeatures(graph, x[rows, columns], _contents(x))
+
+
+def _looks_sparse(x: Tensor) -> bool:
+    # An odd step, so that no power of two of columns is sampled in a few columns alone.
+    step = max(x.numel() // _SAMPLE, 1) | 1
+    sample = x.detach().view(-1)[::step]
+    return int(torch.count_nonzero(sample)) * _ONE_IN <= 2 * sample.numel()
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return math.isfinite(float(tensor.detach().sum()))
+
+
+def _contents(x: Tensor) -> int:
+    return native.extension.fingerprint(read_address(x), x.nbytes, native.threads())
