@@ -62,19 +62,20 @@ def _setup_reason(layer: Any) -> str | None:
         return "an explainer is at work on it"
     if layer.decomposed_layers != 1:
         return "decomposed_layers is not 1"
-    state = layer.__dict__
     for name in ("message", "aggregate", "update", "collect"):
-        if name in state:
+        # Torch notes what it got, but not what is in a dictionary.
+        getattr(layer, name)
+        if name in layer.__dict__:
             return f"this instance overrides {name}"
-    if (
-        layer._propagate_forward_pre_hooks
-        or layer._propagate_forward_hooks
-        or layer._message_forward_pre_hooks
-        or layer._message_forward_hooks
-        or layer._aggregate_forward_pre_hooks
-        or layer._aggregate_forward_hooks
-        or layer._message_and_aggregate_forward_pre_hooks
-        or layer._message_and_aggregate_forward_hooks
+    if _any_of(
+        layer._propagate_forward_pre_hooks,
+        layer._propagate_forward_hooks,
+        layer._message_forward_pre_hooks,
+        layer._message_forward_hooks,
+        layer._aggregate_forward_pre_hooks,
+        layer._aggregate_forward_hooks,
+        layer._message_and_aggregate_forward_pre_hooks,
+        layer._message_and_aggregate_forward_hooks,
     ):
         return "message passing hooks are registered on it"
     module = layer.aggr_module
@@ -87,13 +88,15 @@ def _setup_reason(layer: Any) -> str | None:
 
 def is_untouched(module: Any) -> bool:
     """Return whether a module has no hooks and no forward of its own."""
-    return not (
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        or "forward" in module.__dict__
+    module.forward  # noqa: B018, torch notes it
+    return "forward" not in module.__dict__ and not _any_of(
+        module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
     )
+
+
+def _any_of(*hooks: Any) -> bool:
+    """Return whether there are hooks; by their number, for torch notes that, and not a dictionary's truth."""
+    return sum(len(each) for each in hooks) > 0
 
 
 def edges_reason(edge_index: Any) -> str | None:
