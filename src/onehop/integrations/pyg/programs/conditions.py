@@ -67,16 +67,18 @@ def _setup_reason(layer: Any) -> str | None:
         getattr(layer, name)
         if name in layer.__dict__:
             return f"this instance overrides {name}"
-    if _any_of(
-        layer._propagate_forward_pre_hooks,
-        layer._propagate_forward_hooks,
-        layer._message_forward_pre_hooks,
-        layer._message_forward_hooks,
-        layer._aggregate_forward_pre_hooks,
-        layer._aggregate_forward_hooks,
-        layer._message_and_aggregate_forward_pre_hooks,
-        layer._message_and_aggregate_forward_hooks,
-    ):
+    # Torch notes the number of hooks, but not whether there are any.
+    hooks = (
+        len(layer._propagate_forward_pre_hooks)
+        + len(layer._propagate_forward_hooks)
+        + len(layer._message_forward_pre_hooks)
+        + len(layer._message_forward_hooks)
+        + len(layer._aggregate_forward_pre_hooks)
+        + len(layer._aggregate_forward_hooks)
+        + len(layer._message_and_aggregate_forward_pre_hooks)
+        + len(layer._message_and_aggregate_forward_hooks)
+    )
+    if hooks > 0:
         return "message passing hooks are registered on it"
     module = layer.aggr_module
     if type(module) not in REDUCTIONS:
@@ -89,14 +91,13 @@ def _setup_reason(layer: Any) -> str | None:
 def is_untouched(module: Any) -> bool:
     """Return whether a module has no hooks and no forward of its own."""
     module.forward  # noqa: B018, torch notes it
-    return "forward" not in module.__dict__ and not _any_of(
-        module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    hooks = (
+        len(module._forward_hooks)
+        + len(module._forward_pre_hooks)
+        + len(module._backward_hooks)
+        + len(module._backward_pre_hooks)
     )
-
-
-def _any_of(*hooks: Any) -> bool:
-    """Return whether there are hooks; by their number, for torch notes that, and not a dictionary's truth."""
-    return sum(len(each) for each in hooks) > 0
+    return hooks == 0 and "forward" not in module.__dict__
 
 
 def edges_reason(edge_index: Any) -> str | None:
