@@ -12,9 +12,9 @@ breaks its program where the number of edges depends on the data, so only the pa
 import argparse
 import contextlib
 import copy
+import itertools
 import json
 import statistics
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class Model(torch.nn.Module):
         super().__init__()
         widths = (features, hidden, hidden, classes)
         self.layers = torch.nn.ModuleList(
-            layer(name, *ends, last=at == 2) for at, ends in enumerate(zip(widths, widths[1:], strict=False))
+            layer(name, *ends, last=at == 2) for at, ends in enumerate(itertools.pairwise(widths))
         )
         self.norms = torch.nn.ModuleList(torch.nn.BatchNorm1d(hidden) for _ in widths[1:-1])
         self.dropout = DROPOUT
@@ -124,12 +124,19 @@ def measure(name: str, graph: str, hidden: int, rounds: int) -> dict[str, list[f
     return times
 
 
+def names(text: str) -> list[str]:
+    """The names of a list, separated by commas."""
+    return text.split(",")
+
+
 def main() -> None:
     """Prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     split: Callable[[str], list[str]] = lambda text: text.split(",")  # noqa: E731
-    parser.add_argument("--models", type=split, default=["gcn", "sage", "gat"])
-    parser.add_argument("--graphs", type=split, default=["arxiv", "cora"])
+    parser.add_argument("--models", type=names, default=["gcn", "sage", "gat"])
+    parser.add_argument("--graphs", type=names, default=["arxiv", "cora"])
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

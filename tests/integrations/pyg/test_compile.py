@@ -71,7 +71,9 @@ def step(call: Callable[..., Tensor], model: torch.nn.Module, *operands: Any) ->
     """Output and all gradients."""
     model.zero_grad()
     leaves = [
-        each.detach().clone().requires_grad_() if isinstance(each, Tensor) and each.is_floating_point() else each
+        each.detach().clone().requires_grad_()
+        if isinstance(each, Tensor) and each.is_floating_point()
+        else each
         for each in operands
     ]
     torch.manual_seed(5)
@@ -413,7 +415,9 @@ def test_explain_says_what_a_compiled_model_runs(way, x, edge_index):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_exported_programs_run_on_other_graphs(strict, x, edge_index, edges):
-    model = make(lambda: gnn.Sequential("x, e", [(gnn.GCNConv(6, 8), "x, e -> x"), (gnn.GATConv(8, 4), "x, e -> x")]))
+    model = make(
+        lambda: gnn.Sequential("x, e", [(gnn.GCNConv(6, 8), "x, e -> x"), (gnn.GATConv(8, 4), "x, e -> x")])
+    )
     nodes, number = torch.export.Dim("nodes", min=4), torch.export.Dim("edges", min=4)
     with onehop.patch():
         program = torch.export.export(

@@ -139,7 +139,9 @@ def class_sentence(kind: Any, *_: Any) -> str:
     if not isinstance(found, str):
         return ""
     # Tracing the message, block by block, is for layers that run.
-    return found if block_class_reason(kind) is not None else f"{found}, and no blocks run in compiled programs"
+    return (
+        found if block_class_reason(kind) is not None else f"{found}, and no blocks run in compiled programs"
+    )
 
 
 @torch._dynamo.assume_constant_result

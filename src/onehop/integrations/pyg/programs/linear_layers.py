@@ -68,7 +68,9 @@ def _normalised(
     if edge_weight is None:
         return graph, None, scale
     if layer.add_self_loops:
-        edge_weight = with_loops(edge_index, edge_weight, _loop_weights(layer, nodes, edge_index, edge_weight))
+        edge_weight = with_loops(
+            edge_index, edge_weight, _loop_weights(layer, nodes, edge_index, edge_weight)
+        )
     ones = edge_weight.new_ones(nodes, 1)
     degree = aggregate(graph, ones, edge_weight, None, "sum").squeeze(1)
     scale = degree.pow(-0.5)
