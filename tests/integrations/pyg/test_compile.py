@@ -67,20 +67,17 @@ def make(layer: Callable[[], torch.nn.Module]) -> torch.nn.Module:
     return layer().double()
 
 
-def step(call: Callable[..., Tensor], model: torch.nn.Module, *operands: Any) -> list[Tensor]:
+def step(call: Callable[..., Tensor], model: torch.nn.Module, *operands: Tensor) -> list[Tensor]:
     """Output and all gradients."""
     model.zero_grad()
     leaves = [
-        each.detach().clone().requires_grad_()
-        if isinstance(each, Tensor) and each.is_floating_point()
-        else each
-        for each in operands
+        each.detach().clone().requires_grad_() if each.is_floating_point() else each for each in operands
     ]
     torch.manual_seed(5)
     out = call(*leaves)
     pulled = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(7))
     (out * pulled).sum().backward()
-    grads = [each.grad for each in leaves if isinstance(each, Tensor) and each.is_floating_point()]
+    grads = [each.grad for each in leaves if each.is_floating_point()]
     return [out.detach(), *grads, *(each.grad for each in model.parameters())]
 
 

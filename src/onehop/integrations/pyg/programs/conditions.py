@@ -138,10 +138,10 @@ def class_sentence(kind: Any, *_: Any) -> str:
     found = class_reason(kind)
     if not isinstance(found, str):
         return ""
-    # Tracing the message, block by block, is for layers that run.
-    return (
-        found if block_class_reason(kind) is not None else f"{found}, and no blocks run in compiled programs"
-    )
+    # The message of a layer that runs is traced too, to run in blocks; here torch traces.
+    if block_class_reason(kind) is None:
+        found = f"{found}, and no blocks run in compiled programs"
+    return found
 
 
 @torch._dynamo.assume_constant_result
