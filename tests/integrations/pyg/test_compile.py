@@ -67,18 +67,17 @@ def make(layer: Callable[[], torch.nn.Module]) -> torch.nn.Module:
     return layer().double()
 
 
-def step(call: Callable[..., Tensor], model: torch.nn.Module, *operands: Any) -> list[Tensor]:
+def step(call: Callable[..., Tensor], model: torch.nn.Module, *operands: Tensor) -> list[Tensor]:
     """Output and all gradients."""
     model.zero_grad()
     leaves = [
-        each.detach().clone().requires_grad_() if isinstance(each, Tensor) and each.is_floating_point() else each
-        for each in operands
+        each.detach().clone().requires_grad_() if each.is_floating_point() else each for each in operands
     ]
     torch.manual_seed(5)
     out = call(*leaves)
     pulled = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(7))
     (out * pulled).sum().backward()
-    grads = [each.grad for each in leaves if isinstance(each, Tensor) and each.is_floating_point()]
+    grads = [each.grad for each in leaves if each.is_floating_point()]
     return [out.detach(), *grads, *(each.grad for each in model.parameters())]
 
 
@@ -413,7 +412,9 @@ def test_explain_says_what_a_compiled_model_runs(way, x, edge_index):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_exported_programs_run_on_other_graphs(strict, x, edge_index, edges):
-    model = make(lambda: gnn.Sequential("x, e", [(gnn.GCNConv(6, 8), "x, e -> x"), (gnn.GATConv(8, 4), "x, e -> x")]))
+    model = make(
+        lambda: gnn.Sequential("x, e", [(gnn.GCNConv(6, 8), "x, e -> x"), (gnn.GATConv(8, 4), "x, e -> x")])
+    )
     nodes, number = torch.export.Dim("nodes", min=4), torch.export.Dim("edges", min=4)
     with onehop.patch():
         program = torch.export.export(

@@ -60,7 +60,7 @@ def _setup_reason(layer: Any, kind: str, ends: Any, features: Any, edge_index: T
         return "it is in a compiled program, and flow or node_dim is not as usual"
     if type(layer.aggr_module).__name__ != "SumAggregation":
         return "its aggregation is not a sum"
-    if layer._edge_update_forward_pre_hooks or layer._edge_update_forward_hooks:
+    if len(layer._edge_update_forward_pre_hooks) + len(layer._edge_update_forward_hooks) > 0:
         return "message passing hooks are registered on it"
     if "edge_update" in layer.__dict__ or "edge_updater" in layer.__dict__:
         return "this instance overrides edge_update"
@@ -174,7 +174,7 @@ def _features(layer: Any, edges: EdgesInProgram, features: Any, loops: int) -> T
         of_loops = _means(edges.edge_index, given, loops)
     else:
         of_loops = given.new_full((loops, given.size(1)), layer.fill_value)
-    return with_loops(edges.edge_index, given, of_loops, remaining=False)
+    return with_loops(edges.edge_index, given, of_loops)
 
 
 def _means(edge_index: Tensor, features: Tensor, nodes: int) -> Tensor:

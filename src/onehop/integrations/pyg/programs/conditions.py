@@ -62,20 +62,23 @@ def _setup_reason(layer: Any) -> str | None:
         return "an explainer is at work on it"
     if layer.decomposed_layers != 1:
         return "decomposed_layers is not 1"
-    state = layer.__dict__
     for name in ("message", "aggregate", "update", "collect"):
-        if name in state:
+        # Torch notes what it got, but not what is in a dictionary.
+        getattr(layer, name)
+        if name in layer.__dict__:
             return f"this instance overrides {name}"
-    if (
-        layer._propagate_forward_pre_hooks
-        or layer._propagate_forward_hooks
-        or layer._message_forward_pre_hooks
-        or layer._message_forward_hooks
-        or layer._aggregate_forward_pre_hooks
-        or layer._aggregate_forward_hooks
-        or layer._message_and_aggregate_forward_pre_hooks
-        or layer._message_and_aggregate_forward_hooks
-    ):
+    # Torch notes the number of hooks, but not whether there are any.
+    hooks = (
+        len(layer._propagate_forward_pre_hooks)
+        + len(layer._propagate_forward_hooks)
+        + len(layer._message_forward_pre_hooks)
+        + len(layer._message_forward_hooks)
+        + len(layer._aggregate_forward_pre_hooks)
+        + len(layer._aggregate_forward_hooks)
+        + len(layer._message_and_aggregate_forward_pre_hooks)
+        + len(layer._message_and_aggregate_forward_hooks)
+    )
+    if hooks > 0:
         return "message passing hooks are registered on it"
     module = layer.aggr_module
     if type(module) not in REDUCTIONS:
@@ -87,13 +90,14 @@ def _setup_reason(layer: Any) -> str | None:
 
 def is_untouched(module: Any) -> bool:
     """Return whether a module has no hooks and no forward of its own."""
-    return not (
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        or "forward" in module.__dict__
+    module.forward  # noqa: B018, torch notes it
+    hooks = (
+        len(module._forward_hooks)
+        + len(module._forward_pre_hooks)
+        + len(module._backward_hooks)
+        + len(module._backward_pre_hooks)
     )
+    return hooks == 0 and "forward" not in module.__dict__
 
 
 def edges_reason(edge_index: Any) -> str | None:
@@ -134,8 +138,10 @@ def class_sentence(kind: Any, *_: Any) -> str:
     found = class_reason(kind)
     if not isinstance(found, str):
         return ""
-    # Tracing the message, block by block, is for layers that run.
-    return found if block_class_reason(kind) is not None else f"{found}, and no blocks run in compiled programs"
+    # The message of a layer that runs is traced too, to run in blocks; here torch traces.
+    if block_class_reason(kind) is None:
+        found = f"{found}, and no blocks run in compiled programs"
+    return found
 
 
 @torch._dynamo.assume_constant_result

@@ -28,7 +28,7 @@ LIBRARY.define(
     f"{_NORMALISE}(Tensor edge_index, SymInt num_nodes, bool loops, bool forwards, ScalarType dtype)"
     " -> (Tensor, Tensor)"
 )
-LIBRARY.define(f"{_PLACES}(Tensor edge_index, SymInt num_nodes, bool remaining) -> Tensor")
+LIBRARY.define(f"{_PLACES}(Tensor edge_index, SymInt num_nodes) -> Tensor")
 
 
 def graph_in_program(
@@ -69,20 +69,18 @@ def normalised_graph_in_program(
     return GraphInProgram(handle, num_nodes, num_nodes, edges), scale
 
 
-def with_loops(edge_index: Tensor, values: Tensor, of_loops: Tensor, remaining: bool) -> Tensor:
+def with_loops(edge_index: Tensor, values: Tensor, of_loops: Tensor) -> Tensor:
     """A row for each edge of a graph with self loops.
 
     Args:
         edge_index: [2, E].
         values: [E, ...], rows of the edges.
-        of_loops: [N, ...], rows of the loops that are added.
-        remaining: Whether a loop that was there keeps its row, the last one of a node, as with PyG's
-            ``add_remaining_self_loops``.
+        of_loops: [N, ...], rows of the loops, which replace those that were there.
 
     Returns:
         [E + N, ...]: the rows of the edges that are no loops, of the loops, and rows to be ignored.
     """
-    places = torch.ops.onehop.looped_edges(edge_index, of_loops.size(0), remaining)
+    places = torch.ops.onehop.looped_edges(edge_index, of_loops.size(0))
     return torch.cat([values, of_loops]).index_select(0, places)
 
 
@@ -149,25 +147,22 @@ def _normalise(
     return handle_of(graph), lend(scale)
 
 
-def _places(edge_index: Tensor, num_nodes: int, remaining: bool) -> Tensor:
-    rest = ("places of looped edges", num_nodes, remaining)
+def _places(edge_index: Tensor, num_nodes: int) -> Tensor:
+    rest = ("places of looped edges", num_nodes)
     found = remembered(edge_index, rest)
     if found is None:
         with torch.inference_mode(False), torch.no_grad():
-            found = remember(edge_index, rest, (_made_places(edge_index, num_nodes, remaining),))
+            found = remember(edge_index, rest, (_made_places(edge_index, num_nodes),))
     return found[0]
 
 
-def _made_places(edge_index: Tensor, num_nodes: int, remaining: bool) -> Tensor:
+def _made_places(edge_index: Tensor, num_nodes: int) -> Tensor:
     """[E + N]: for each edge with loops, its row among those of the E edges and the N loops; and zeros."""
-    is_loop = edge_index[0] == edge_index[1]
-    numbers = torch.arange(edge_index.size(1), device=edge_index.device)
-    loops = numbers.new_full((num_nodes,), -1)
-    if remaining:
-        loops.scatter_reduce_(0, edge_index[0][is_loop].long(), numbers[is_loop], "amax")
-    added = torch.arange(num_nodes, device=edge_index.device) + edge_index.size(1)
-    places = torch.cat([numbers[~is_loop], torch.where(loops < 0, added, loops)])
-    return torch.cat([places, places.new_zeros(edge_index.size(1) + num_nodes - places.size(0))])
+    edges = edge_index.size(1)
+    numbers = torch.arange(edges + num_nodes, device=edge_index.device)
+    kept = numbers[:edges][edge_index[0] != edge_index[1]]
+    places = torch.cat([kept, numbers[edges:]])
+    return torch.cat([places, places.new_zeros(edges - kept.size(0))])
 
 
 def _graph(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
@@ -189,7 +184,7 @@ def _fake_normalised(
     return _fake_handle(edge_index), edge_index.new_empty(num_nodes, dtype=dtype)
 
 
-def _fake_places(edge_index: Tensor, num_nodes: int, remaining: bool) -> Tensor:
+def _fake_places(edge_index: Tensor, num_nodes: int) -> Tensor:
     return edge_index.new_empty(edge_index.size(1) + num_nodes, dtype=torch.int64)
 
 

@@ -87,7 +87,9 @@ class _Step(NamedTuple):
         if edge_weight is not None and edge_weight.size(0) != self.graph.num_edges:
             edge_weight = edge_weight[: self.graph.num_edges]
         reduce = "mean" if self.mean else "sum"
-        return Task(MAYBE_WEIGHTED, reduce, self.graph, self.x.detach(), edge_weight, self.scale)
+        # Constant features are recognised by their tensor.
+        x = self.x if self.constant else self.x.detach()
+        return Task(MAYBE_WEIGHTED, reduce, self.graph, x, edge_weight, self.scale)
 
 
 def _forward(

@@ -68,12 +68,24 @@ def _normalised(
     if edge_weight is None:
         return graph, None, scale
     if layer.add_self_loops:
-        of_loops = edge_weight.new_full((nodes,), 2.0 if layer.improved else 1.0)
-        edge_weight = with_loops(edge_index, edge_weight, of_loops, remaining=True)
+        edge_weight = with_loops(
+            edge_index, edge_weight, _loop_weights(layer, nodes, edge_index, edge_weight)
+        )
     ones = edge_weight.new_ones(nodes, 1)
     degree = aggregate(graph, ones, edge_weight, None, "sum").squeeze(1)
     scale = degree.pow(-0.5)
     return graph, edge_weight, scale.masked_fill(scale == float("inf"), 0)
+
+
+def _loop_weights(layer: Any, nodes: int, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+    """[N]: the weight of every node's loop, as PyG's ``add_remaining_self_loops`` has it.
+
+    It is what the node's last loop weighs, with PyG's gradient to all of them.
+    """
+    filled = edge_weight.new_full((nodes + 1,), 2.0 if layer.improved else 1.0)
+    # Edges that are no loops write to an entry that nobody reads.
+    place = torch.where(edge_index[0] == edge_index[1], edge_index[0], nodes)
+    return filled.index_put((place,), edge_weight)[:nodes]
 
 
 def rooted(
