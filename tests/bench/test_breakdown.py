@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 
 import onehop
 from onehop.bench import floors, plots
-from onehop.bench.breakdown import Breakdown, part_of, shares
+from onehop.bench.breakdown import Breakdown, of_parts, part_of, shares
 from onehop.bench.floors import AGGREGATION, DROPOUT, OTHER, PARTS, PRODUCTS, Roofs, product_calls
 from onehop.bench.models import measure_model
 from onehop.bench.variants import ONEHOP, PYG
@@ -35,7 +36,10 @@ def unpatched():
         ("aten::dropout", DROPOUT),
         ("aten::bernoulli_", DROPOUT),
         ("onehop::dropout", DROPOUT),
-        ("_DropoutBackward", DROPOUT),
+        ("_DroppedBackward", DROPOUT),
+        ("_Masked", DROPOUT),
+        ("_LinearStep", PRODUCTS),
+        ("_PrefixProductBackward", PRODUCTS),
         ("onehop::aggregate", AGGREGATION),
         ("_RecordedBackward", AGGREGATION),
         ("aten::scatter_add_", AGGREGATION),
@@ -59,18 +63,62 @@ def test_shares_add_up_and_belong_to_what_ran():
     assert found[DROPOUT] == found[AGGREGATION] == 0
 
 
+def event(name, own, *children, number=-1):
+    return SimpleNamespace(
+        name=name, self_cpu_time_total=own, cpu_children=children, sequence_nr=number, cpu_parent=None
+    )
+
+
 def test_the_backward_pass_of_dropout_is_dropout():
-    x = torch.randn(500, 300, requires_grad=True)
-    out = F.dropout(x)
-    grad = torch.ones_like(out)
+    node = "autograd::engine::evaluate_function: MulBackward0"
+    found = of_parts(
+        [
+            event("aten::dropout", 1, event("aten::bernoulli_", 2), event("aten::mul", 4, number=7)),
+            event("aten::mul", 8, number=8),
+            event(node, 16, event("MulBackward0", 32, event("aten::mul", 64)), number=7),
+            event(node, 128, event("MulBackward0", 256, event("aten::mul", 512)), number=8),
+        ]
+    )
+    assert found == {
+        AGGREGATION: 0,
+        PRODUCTS: 0,
+        DROPOUT: 1 + 2 + 4 + 16 + 32 + 64,
+        OTHER: 8 + 128 + 256 + 512,
+    }
 
-    def backward():
-        torch.autograd.grad(F.dropout(x), x, grad)
 
-    found = shares(backward, epochs=5)
-    assert found[PRODUCTS] == found[AGGREGATION] == 0
-    # Only what Python does between the calls is left.
-    assert found[DROPOUT] > found[OTHER]
+def test_events_count_for_the_nearest_part_around_them():
+    found = of_parts(
+        [
+            event("_Recorded", 1, event("onehop::aggregate", 2, event("aten::empty", 4))),
+            event("aten::linear", 8, event("aten::t", 16), event("aten::addmm", 32)),
+            event("_LinearStep", 64, event("onehop::aggregate", 128)),
+            event("onehop::attention", 256, event("aten::bernoulli_", 512)),
+            event("Optimizer.step#Adam.step", 1024, event("aten::add_", 2048)),
+        ]
+    )
+    assert found == {
+        AGGREGATION: 1 + 2 + 4 + 256,
+        PRODUCTS: 8 + 16 + 32 + 64 + 128,
+        DROPOUT: 512,
+        OTHER: 1024 + 2048,
+    }
+
+
+def test_autograd_numbers_the_backward_step_of_dropout_as_its_forward_step():
+    x = torch.randn(50, 30, requires_grad=True)
+    assert shares(lambda: F.dropout(x).backward(torch.ones(50, 30)))[DROPOUT] > 0
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        F.dropout(x).backward(torch.ones(50, 30))
+    numbers = {e.name: e.sequence_nr for e in profiler.events()}
+    assert numbers["autograd::engine::evaluate_function: MulBackward0"] == numbers["aten::dropout"] >= 0
+
+
+def test_dropout_in_native_code_is_seen(monkeypatch):
+    native = lambda x: x  # noqa: E731
+    monkeypatch.setattr(F, "dropout", native)
+    assert shares(lambda: F.dropout(1), epochs=10)[DROPOUT] > 0
+    assert F.dropout is native
 
 
 def test_sums_under_the_patch_are_aggregation():
