@@ -1,4 +1,4 @@
-"""Where the time of an epoch goes, beside its floor."""
+"""Parts of an epoch's time, beside its floor."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Which model is measured on which graph, and at which width."""
+"""Jobs of the benchmark: which model is measured on which graph, and at which width."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Job:
     cases: tuple[tuple[str, int], ...]
 
     def load(self, progress: datasets.Progress | None = None) -> Task:
-        """What is learnt on the graph."""
+        """The task on the graph."""
         if self.own:
             return sources.own_task(self.source, progress)
         return Task.of(sources.training_set(self.source, progress))

@@ -13,7 +13,7 @@ _SAMPLERS = ("pyg_lib", "torch_sparse")
 
 
 def sampler_reason() -> str | None:
-    """Why no mini-batches can be drawn here; None if they can."""
+    """The reason why no mini-batches can be drawn here; None if they can."""
     if any(importlib.util.find_spec(name) is not None for name in _SAMPLERS):
         return None
     return "PyG's NeighborLoader needs pyg-lib or torch_sparse, and neither is installed"

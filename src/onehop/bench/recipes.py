@@ -1,4 +1,4 @@
-"""How each model of the benchmarks is trained: width, optimiser, graph. Light to import: no PyG."""
+"""Recipes of the benchmarks' models: width, optimiser, graph. Light to import: no PyG."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ LEARNING_RATE = 0.01
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model is trained.
+    """The training of a model.
 
     Attributes:
         graph: The graph that its authors train it on, a name of :data:`onehop.bench.sources.OWN`; None for
@@ -101,7 +101,7 @@ RECIPES: dict[str, Recipe] = {**PUBLISHED, **TWO_LAYER}
 
 
 def recipe(model: str) -> Recipe:
-    """How the model of this name is trained.
+    """The recipe of the model of this name.
 
     Raises:
         ArgumentError: There is none.

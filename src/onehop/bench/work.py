@@ -59,7 +59,7 @@ class Product:
 
 @dataclass
 class Work:
-    """What an epoch has to do.
+    """The work of an epoch.
 
     Attributes:
         gathered: Bytes that aggregations move, by width of the rows.
