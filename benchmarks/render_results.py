@@ -1,7 +1,9 @@
 """Puts what was measured into README.md, between its markers, and draws docs/images/results.png.
 
 Reads benchmarks/results/{ops,models,limits}.json, as `onehop bench ops|models|limits --json FILE` writes
-them, and layers.json from benchmarks/layers/bench_layers.py (`make bench`).
+them, layers.json from benchmarks/layers/bench_layers.py (`make bench`), and published_models.json, as
+`onehop bench models --json FILE` writes it (`make bench-models`). Until the last is there, the section of
+published models is left out.
 """
 
 import json
@@ -11,7 +13,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from onehop.bench.floors import PARTS
+from onehop.bench.plots import plot_parts
+
 ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = "published_models"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 PYG, OURS = "pyg-edge_index", "onehop"
 # From M. Okabe, K. Ito, "Color Universal Design", 2008.
@@ -96,6 +102,39 @@ def models_table(document: Document) -> str:
     return rows([*headings, "PyG, peak MB", "with onehop, peak MB"], lines, left=2)
 
 
+def parts_table(document: Document) -> str:
+    """A line for every published model: where its patched epoch goes, and how far it is from its floor."""
+    lines = []
+    for result in document["results"]:
+        found = result.get("breakdown")
+        if found:
+            floor = found["floor_s"]
+            lines.append(
+                [
+                    result["graph"],
+                    result["model"],
+                    ratio(found["x_of_floor"]),
+                    *(
+                        part_cell(found["shares"][part], found["seconds"][part], floor, part)
+                        for part in PARTS
+                    ),
+                ]
+            )
+    headings = ["graph", "model", "epoch over its floor", *PARTS]
+    return rows(headings, lines, left=2)
+
+
+def part_cell(share: float, seconds: float, floor: dict[str, float] | None, part: str) -> str:
+    """A part's milliseconds, its share of the epoch, and how many times its floor it is."""
+    text = f"{milliseconds(seconds)} ms, {100 * share:.0f} %"
+    return f"{text}, {ratio(seconds / floor[part])}" if floor and floor[part] else text
+
+
+def machine_line(stamp: Document) -> str:
+    """The machine in a line, for pictures."""
+    return f"{stamp['machine']['processor']}, {stamp['threads']} threads, {stamp['isa']}"
+
+
 def megabytes(size: int | None) -> str:
     """Whole megabytes; empty for None."""
     return "" if size is None else f"{size / 1e6:.0f}"
@@ -166,10 +205,29 @@ def limits_sentence(document: Document) -> str:
     )
 
 
-def section(ops: Document, models: Document, limits: Document, layers: Document) -> str:
+def published_section(document: Document) -> list[str]:
+    """What the published models reach, and where their time goes."""
+    return [
+        machine(document["stamp"]),
+        "One training epoch of models as their authors train them, with batch normalisation and dropout, the "
+        "losses of the first epochs equal to PyG's ([the models](docs/howto/benchmark.md)):",
+        models_table(document),
+        "![Speed-up of an epoch over PyG](docs/images/published.png)",
+        "Where the patched epoch goes, and how many times each part's floor that is. The floor is the time "
+        "of its bytes at the speed of a gather, of its products in the fastest library, and of one read and "
+        "one write for every other step:",
+        parts_table(document),
+        "![The parts of an epoch beside their floors](docs/images/parts.png)",
+    ]
+
+
+def section(
+    ops: Document, models: Document, limits: Document, layers: Document, published: Document | None = None
+) -> str:
     """Everything that goes between the markers."""
     return "\n\n".join(
         [
+            *(published_section(published) if published else ()),
             machine(models["stamp"]),
             "One training epoch (forward, backward, Adam) of unchanged two-layer PyG models:",
             models_table(models),
@@ -226,13 +284,40 @@ def draw(models: Document, path: Path) -> None:
     figure.savefig(path, format="png", dpi=150)
 
 
+def draw_each(document: Document, path: Path) -> None:
+    """A bar for every published model: how many times faster an epoch is; a colour a graph."""
+    results = [r for r in document["results"] if PYG in r["speedup_over"]]
+    colours = dict(zip(dict.fromkeys(r["graph"] for r in results), _COLOURS, strict=False))
+    figure = Figure(figsize=(max(1.1 * len(results) + 1, 6.5), 3.8), layout="constrained")
+    axes = figure.subplots()
+    for place, result in enumerate(results):
+        value, graph = result["speedup_over"][PYG]["median"], result["graph"]
+        bar = axes.bar(place, value, 0.7, color=colours[graph])
+        axes.bar_label(bar, [ratio(value)], fontsize=9, padding=2)
+        if graph not in axes.get_legend_handles_labels()[1]:
+            bar.set_label(graph)
+    axes.axhline(1, color="black", linewidth=1)
+    axes.margins(y=0.15)
+    axes.set_xticks(range(len(results)), [f"{r['model']}\n{r['hidden']}" for r in results], fontsize=8)
+    axes.set_ylabel("PyG's time over onehop's")
+    axes.set_title("Training epoch of published models, by hidden width", fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png", dpi=150)
+
+
 def main(root: Path = ROOT) -> None:
     """Reads, draws, writes."""
-    folder = root / "benchmarks" / "results"
+    folder, images = root / "benchmarks" / "results", root / "docs" / "images"
     ops, models, limits, layers = (read(folder, name) for name in ("ops", "models", "limits", "layers"))
-    draw(models, root / "docs" / "images" / "results.png")
+    published = read(folder, PUBLISHED) if (folder / f"{PUBLISHED}.json").exists() else None
+    draw(models, images / "results.png")
+    if published:
+        draw_each(published, images / "published.png")
+        plot_parts(published["results"], machine_line(published["stamp"]), images / "parts.png")
     readme = root / "README.md"
-    readme.write_text(replace_between(readme.read_text(), section(ops, models, limits, layers)))
+    content = section(ops, models, limits, layers, published)
+    readme.write_text(replace_between(readme.read_text(), content))
     sys.stdout.write(f"wrote {readme} and docs/images/results.png\n")
 
 

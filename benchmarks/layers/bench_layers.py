@@ -146,11 +146,7 @@ def operator(name: str, workload: Any) -> dict[str, Any]:
     grad = torch.ones_like(attend(graph, *operands))
     forward_s = seconds_of(lambda: attend(graph, *operands))
     both_s = seconds_of(lambda: torch.autograd.grad(attend(graph, *operands), operands, grad))
-    row, index, per_head = 4 * HEADS * HEAD_WIDTH, 4, 4 * HEADS
-    gathered = {"gat": (1, 2), "gatv2": (1, 3), "transformer": (2, 4)}[name]
-    extra = per_head if name == "gat" else 0
-    moved = edges * (index + gathered[0] * row + extra) + n * (2 * row + per_head)
-    moved_back = edges * (2 * index + gathered[1] * row + 2 * per_head + extra) + 8 * n * row
+    moved, moved_back = limits.attention_bytes(name, edges, n, HEADS, HEAD_WIDTH)
     return {
         "operator_forward_s": forward_s,
         "operator_s": both_s,

@@ -5,7 +5,7 @@ import torch
 
 import onehop
 from onehop.bench import variants
-from onehop.bench.models import ATTENTION_NAMES, measure, measure_model, measure_peaks
+from onehop.bench.models import measure, measure_model, measure_peaks
 from onehop.bench.training import Training
 from onehop.bench.variants import ONEHOP, PYG, Variant
 from onehop.errors import ArgumentError
@@ -47,12 +47,6 @@ def test_peak_memory_is_that_of_processes_of_their_own():
     assert set(result.peak_bytes) == {"onehop", "pyg-edge_index"}
     assert all(size > 0 for size in result.peak_bytes.values())
     assert result.to_dict()["peak_bytes"] == result.peak_bytes
-
-
-def test_names_of_attention_models_agree():
-    from onehop.bench.plain_models import ATTENTION
-
-    assert set(ATTENTION_NAMES) == set(ATTENTION)
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
@@ -101,15 +95,37 @@ def test_variants_are_entered_around_epochs_and_left():
     assert entered == ["in", "out"] * 3
 
 
-def test_measure_goes_over_models_and_widths():
-    results = measure([task()], ["gcn", "gin"], [4, 8], [PYG], 1, lambda _: None)
-    assert [(r.model, r.hidden) for r in results] == [("gcn", 4), ("gcn", 8), ("gin", 4), ("gin", 8)]
+def test_measure_goes_over_its_cases():
+    results = measure(task(), [("gcn", 4), ("gin", 8)], [PYG], 1, lambda _: None)
+    assert [(r.model, r.hidden) for r in results] == [("gcn", 4), ("gin", 8)]
     assert results[0].to_dict()["losses"]["pyg-edge_index"] == results[0].losses["pyg-edge_index"]
 
 
 def test_unknown_ablations_are_refused():
     with pytest.raises(ArgumentError, match="got 'prefetch'"):
         variants.choose(["prefetch"])
+
+
+def test_unknown_variants_are_refused():
+    with pytest.raises(ArgumentError, match=r"variants: expected some of bf16, .*got 'int8'"):
+        variants.choose([], [], ["int8"])
+
+
+def test_forward_passes_in_bfloat16_compute_in_it():
+    ways = variants.choose([], ["pyg-edge_index"], ["bf16", "pyg-bf16"])
+    assert [way.name for way in ways] == ["onehop", "onehop-bf16", "pyg-bf16", "pyg-edge_index"]
+    result = measure_model(task(), simple_workload(), "ogb-gcn", 16, ways, rounds=1)
+    assert result.wrong == {}
+    assert set(result.times) == {way.name for way in ways}
+    assert result.losses["pyg-bf16"] != result.losses["pyg-edge_index"]
+
+
+def test_compiled_variants_compile_the_model():
+    (_, compiled, _) = variants.choose([], [], ["compiled", "pyg-compiled"])
+    training = Training("gcn", task(), 8)
+    assert training.model._compiled_call_impl is None
+    compiled.prepare(training.model)
+    assert training.model._compiled_call_impl is not None
 
 
 def test_plain_models_know_nothing_of_onehop():

@@ -4,6 +4,8 @@ import pytest
 from rich.console import Console
 
 from onehop.bench import plots, report
+from onehop.bench.breakdown import Breakdown
+from onehop.bench.floors import PARTS
 from onehop.bench.limits import Bandwidth, GatherRoof
 from onehop.bench.models import ModelResult
 from onehop.bench.ops import CaseResult, Summary
@@ -73,6 +75,22 @@ def test_the_summary_has_a_line_an_operation():
 
 def test_the_table_of_models_has_the_speedup(epochs):
     assert "15.0x" in text_of(report.models_table(epochs))
+
+
+def test_the_table_of_parts_has_shares_and_floors(epochs):
+    shares = dict(zip(PARTS, (0.5, 0.25, 0.0, 0.25), strict=True))
+    floor = dict(zip(PARTS, (0.025, 0.025, 0.0, 0.03), strict=True))
+    epochs[0].breakdown = Breakdown(0.1, shares, floor)
+    epochs[1].breakdown = Breakdown(0.1, shares)
+    rows = text_of(report.parts_table(epochs)).splitlines()
+    cells = [cell.strip() for cell in next(row for row in rows if "gcn" in row).strip("│").split("│")]
+    assert cells == [
+        *("arxiv", "gcn", "32", "100", "1.25x"),
+        *("50.0 (50%) 2.00x", "25.0 (25%) 1.00x", "0.000 (0%)", "25.0 (25%) 0.83x"),
+    ]
+    cells = [cell.strip() for cell in next(row for row in rows if "gin" in row).strip("│").split("│")]
+    assert cells[4:6] == ["-", "50.0 (50%)"]
+    assert text_of(report.parts_table([ModelResult("arxiv", "sage", 32)])).count("sage") == 0
 
 
 def test_the_tables_of_limits(streams, roofs, cases):

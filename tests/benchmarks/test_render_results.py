@@ -89,6 +89,38 @@ DOCUMENTS = {
 }
 
 
+PUBLISHED = {
+    "stamp": STAMP,
+    "results": [
+        {
+            "graph": "twin:arxiv",
+            "model": "ogb-gcn",
+            "hidden": 256,
+            "times": {"onehop": {"median_s": 0.8}, "pyg-edge_index": {"median_s": 8.0}},
+            "speedup_over": {"pyg-edge_index": {"median": 10.0, **SPREAD}},
+            "skipped": {},
+            "peak_bytes": {"onehop": 2e9, "pyg-edge_index": 1.2e10},
+            "breakdown": {
+                "shares": {"aggregation": 0.25, "products": 0.5, "dropout": 0.0625, "other": 0.1875},
+                "seconds": {"aggregation": 0.2, "products": 0.4, "dropout": 0.05, "other": 0.15},
+                "floor_s": {"aggregation": 0.1, "products": 0.4, "dropout": 0.0, "other": 0.05},
+                "x_of_floor": 1.4545,
+            },
+        },
+        {
+            "graph": "twin:arxiv",
+            "model": "loader-sage",
+            "hidden": 256,
+            "times": {},
+            "speedup_over": {},
+            "skipped": {"onehop": "needs pyg-lib"},
+            "peak_bytes": {},
+            "breakdown": None,
+        },
+    ],
+}
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "benchmarks" / "results"
@@ -117,6 +149,25 @@ def test_figures_stand_between_the_markers(script: Any, project: Path) -> None:
     assert "25.0 at 64" in text
     assert "A Processor, 2 threads, avx2, torch 2.13.0+cpu, PyG 2.8.1." in text
     assert (project / "docs" / "images" / "results.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_published_models_come_first_once_they_are_measured(script: Any, project: Path) -> None:
+    script.main(project)
+    assert "as their authors train them" not in (project / "README.md").read_text()
+    assert not (project / "docs" / "images" / "parts.png").exists()
+    path = project / "benchmarks" / "results" / "published_models.json"
+    path.write_text(json.dumps(PUBLISHED))
+    script.main(project)
+    text = (project / "README.md").read_text()
+    assert text.index("as their authors train them") < text.index("two-layer PyG models")
+    assert "| twin:arxiv | ogb-gcn | 256 | 8000 | 800 | 10.0x (13.2x to 15.4x) | 12000 | 2000 |" in text
+    assert (
+        "| twin:arxiv | ogb-gcn | 1.45x | 200 ms, 25 %, 2.00x | 400 ms, 50 %, 1.00x | 50.0 ms, 6 % | "
+        "150 ms, 19 %, 3.00x |"
+    ) in text
+    assert "loader-sage" not in text
+    for name in ("published", "parts", "results"):
+        assert (project / "docs" / "images" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_twice_is_as_once(script: Any, project: Path) -> None:

@@ -62,6 +62,23 @@ def test_models_prints_and_writes_every_case(tmp_path, edge_list):
     assert plot.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
+def test_models_shows_the_parts_of_an_epoch(tmp_path, edge_list):
+    pytest.importorskip("torch_geometric")
+    path, plot = tmp_path / "models.json", tmp_path / "parts.png"
+    result = onehop(
+        *("bench", "models", "--graphs", edge_list, "--models", "ogb-gcn", "--hidden", 8, "--rounds", 1),
+        *("--peers", "pyg-edge_index", "--variants", "pyg-bf16", "--json", path, "--parts-plot", plot),
+    )
+    assert result.exit_code == 0
+    assert "Parts of onehop's epoch" in result.stdout
+    assert "it has no features" in result.stdout
+    (row,) = json.loads(path.read_text())["results"]
+    assert set(row["times"]) == {"onehop", "pyg-bf16", "pyg-edge_index"}
+    assert sum(row["breakdown"]["seconds"].values()) == pytest.approx(row["times"]["onehop"]["median_s"])
+    assert row["breakdown"]["x_of_floor"] > 0
+    assert plot.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
 def test_limits_prints_and_writes_the_roofs(tmp_path, edge_list):
     path, plot = tmp_path / "limits.json", tmp_path / "limits.png"
     result = onehop(

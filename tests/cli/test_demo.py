@@ -28,6 +28,31 @@ def test_demo_compares_on_a_file_without_features(tmp_path, edge_list):
     assert row["onehop"]["peak_bytes"] > 0
 
 
+def test_demo_trains_published_models_on_graphs_of_their_own(tmp_path):
+    path = tmp_path / "demo.json"
+    result = onehop(
+        *("demo", "--model", "cora-gcn,cora-gat", "--epochs", 2, "--threads", 1),
+        *("--plot", tmp_path / "demo.png", "--json", path),
+    )
+    assert result.exit_code == 0
+    rows = json.loads(path.read_text())["models"]
+    assert [(row["model"], row["hidden"], row["epochs"]) for row in rows] == [
+        ("cora-gcn", 16, 2),
+        ("cora-gat", 64, 2),
+    ]
+    assert all("cora" in row["graph"] for row in rows)
+    # Dropout draws the same numbers in both processes.
+    assert all(row["largest_loss_difference"] < 1e-4 for row in rows)
+
+
+def test_models_of_the_demo_are_known():
+    from onehop.bench.recipes import RECIPES
+    from onehop.cli import demo
+
+    assert {demo._MODELS.get(name, name) for name in demo.TITLES} <= set(RECIPES)
+    assert set(demo.DEFAULT) <= set(demo.TITLES)
+
+
 @pytest.mark.skipif("ONEHOP_DATA" not in os.environ, reason="ONEHOP_DATA names no folder with real graphs")
 @pytest.mark.parametrize("name", ["cora.npz", "tolokers.npz", "cornell5.mat"])
 def test_demo_works_with_real_graphs(name, tmp_path):

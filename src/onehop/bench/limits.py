@@ -24,6 +24,8 @@ PREFETCHES = (0, 4, 8, 16, 32)
 TIMES_CACHE = 16
 # The native gather reads whole lines of the cache.
 ROW_MULTIPLE = 16
+# Rows that attention gathers for an edge, forward and backward.
+ATTENTION_ROWS = {"gat": (1, 2), "gatv2": (1, 3), "transformer": (2, 4)}
 _FLOAT_BYTES = 4
 _INDEX_BYTES = 4
 
@@ -165,6 +167,25 @@ def gathered_bytes(edges: int, width: int) -> int:
 def aggregated_bytes(edges: int, num_dst: int, width: int) -> int:
     """Bytes that an aggregation must move: those that a gather reads, and the rows it writes."""
     return gathered_bytes(edges, width) + num_dst * width * _FLOAT_BYTES
+
+
+def attention_bytes(kind: str, edges: int, num_nodes: int, heads: int, head_width: int) -> tuple[int, int]:
+    """Bytes that attention must move, forward and backward, if no source row is found in a cache.
+
+    Args:
+        kind: A key of :data:`ATTENTION_ROWS`.
+        edges: Of the graph.
+        num_nodes: Of the graph.
+        heads: Of the layer.
+        head_width: Columns of a head.
+    """
+    row, per_head = heads * head_width * _FLOAT_BYTES, heads * _FLOAT_BYTES
+    forward, backward = ATTENTION_ROWS[kind]
+    scores = per_head if kind == "gat" else 0
+    return (
+        edges * (_INDEX_BYTES + forward * row + scores) + num_nodes * (2 * row + per_head),
+        edges * (2 * _INDEX_BYTES + backward * row + 2 * per_head + scores) + 8 * num_nodes * row,
+    )
 
 
 def percent_of_roof(edges: int, num_dst: int, width: int, seconds: float, roof: Bandwidth) -> float:

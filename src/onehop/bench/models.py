@@ -10,25 +10,27 @@ from typing import Any
 import torch
 
 from onehop import config
+from onehop.bench.breakdown import Breakdown, shares
 from onehop.bench.cases import Workload
+from onehop.bench.floors import Roofs
+from onehop.bench.minibatches import sampler_reason
 from onehop.bench.peers.base import beta_warnings_ignored
+from onehop.bench.recipes import recipe
 from onehop.bench.runs import Order, run
 from onehop.bench.tasks import Task, save_task
 from onehop.bench.timing import Ratio, Times, measure_once
-from onehop.bench.training import Training
+from onehop.bench.training import Training, start
 from onehop.bench.variants import ONEHOP, PYG, Variant
+from onehop.bench.work import count
 
-# Epochs whose losses are compared before anything is timed, and how far they may be apart, relatively: Adam
-# turns rounding errors of small gradients into steps.
+# Epochs whose losses are compared before anything is timed. Everyone draws the same random numbers in them.
 CHECKED_EPOCHS = 3
-LOSS_TOLERANCE = 1e-3
+_EPOCHS_SEED = 1
 # A turn lasts at least so long, so that small graphs are timed over several epochs.
 _TURN_S = 0.25
 _MOST_EPOCHS = 20
 # A variant that would fill more than this share of memory with messages is left out.
 MEMORY_SHARE = 2
-# Those of onehop.bench.plain_models.ATTENTION, which is not imported before PyG is needed.
-ATTENTION_NAMES = ("gat", "gatv2", "transformer")
 
 
 @dataclass
@@ -37,13 +39,14 @@ class ModelResult:
 
     Attributes:
         graph: Its name.
-        model: A key of :data:`onehop.bench.plain_models.MODELS`.
+        model: A key of :data:`onehop.bench.recipes.RECIPES`.
         hidden: Width between the layers.
         times: Of an epoch, by name of the variant.
         losses: Of the first epochs, by name of the variant.
         skipped: Why a variant was not run, by name.
         wrong: What is wrong with a variant's losses, by name; such a variant is not timed.
         peak_bytes: Most memory that training one epoch adds to a process of its own, by name of the variant.
+        breakdown: Where onehop's epoch goes, beside its floor; None if onehop was not timed.
     """
 
     graph: str
@@ -54,6 +57,7 @@ class ModelResult:
     skipped: dict[str, str] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
     peak_bytes: dict[str, int] = field(default_factory=dict)
+    breakdown: Breakdown | None = None
 
     def speedup(self, over: str = PYG.name) -> Ratio | None:
         """Time of ``over`` divided by onehop's; None if one of them was not timed."""
@@ -74,25 +78,23 @@ class ModelResult:
             "skipped": self.skipped,
             "wrong": self.wrong,
             "peak_bytes": self.peak_bytes,
+            "breakdown": None if self.breakdown is None else self.breakdown.to_dict(),
         }
 
 
 def measure(
-    tasks: Sequence[Task],
-    models: Sequence[str],
-    hidden: Sequence[int],
+    task: Task,
+    cases: Sequence[tuple[str, int]],
     variants: Sequence[Variant],
     rounds: int,
     done: Callable[[ModelResult], None],
 ) -> list[ModelResult]:
-    """Measures every model at every width on every graph; ``done`` is called after each."""
+    """Measures models, each at a width, on one graph; ``done`` is called after each."""
     results = []
-    for task in tasks:
-        workload = Workload(task.name, task.edge_index, task.x.size(0))
-        for model in models:
-            for width in hidden:
-                results.append(measure_model(task, workload, model, width, variants, rounds))
-                done(results[-1])
+    workload = Workload(task.name, task.edge_index, task.x.size(0))
+    for model, width in cases:
+        results.append(measure_model(task, workload, model, width, variants, rounds))
+        done(results[-1])
     return results
 
 
@@ -107,13 +109,15 @@ def measure_model(
 ) -> ModelResult:
     """Compares the losses of the first epochs, then times those variants that agree, in turns.
 
+    All variants draw the same random numbers in the first epochs, so that they drop the same entries.
     A turn enters the variant's context, trains one epoch that is not timed (so that graphs are cached and
-    memory is warm again after the others), and then times one or more.
+    memory is warm again after the others), and then times one or more. At last epochs of onehop's are
+    profiled, and the floor of their work is measured.
 
     Args:
         task: What is learnt.
         workload: The same graph, with what variants make of it.
-        model: A key of :data:`onehop.bench.plain_models.MODELS`.
+        model: A key of :data:`onehop.bench.recipes.RECIPES`.
         hidden: Width between the layers.
         variants: The ways to train.
         rounds: Turns of each.
@@ -126,14 +130,17 @@ def measure_model(
         for variant in variants:
             reason = (
                 variant.available()
+                or (sampler_reason() if recipe(model).fan_out else None)
                 or _unsuited(variant, model)
                 or _too_large(variant, task, model, hidden, limit)
             )
             if reason is not None:
                 result.skipped[variant.name] = reason
                 continue
-            training = Training(model, task, hidden, edges=variant.edges(workload))
+            edges = variant.edges(workload)
+            training = start(model, task, hidden, edges=edges, autocast=variant.autocast)
             variant.prepare(training.model)
+            torch.manual_seed(_EPOCHS_SEED)
             try:
                 with variant.context():
                     result.losses[variant.name] = [training.epoch() for _ in range(CHECKED_EPOCHS)]
@@ -147,14 +154,32 @@ def measure_model(
         for name, (variant, training) in runs.items():
             seconds[name].append(_turn(variant, training))
     result.times = {name: Times(tuple(values)) for name, values in seconds.items()}
+    if ONEHOP.name in runs:
+        result.breakdown = _breakdown(result, task, workload, *runs[ONEHOP.name])
     return result
 
 
 def _turn(variant: Variant, training: Training) -> float:
     with variant.context():
-        warm = measure_once(training.epoch)
-        epochs = min(max(math.ceil(_TURN_S / warm), 1), _MOST_EPOCHS)
-        return measure_once(training.epoch, epochs)
+        return measure_once(training.epoch, _epochs(training))
+
+
+def _epochs(training: Training) -> int:
+    """Trains an epoch that is not counted, and returns how many last a turn."""
+    return min(max(math.ceil(_TURN_S / measure_once(training.epoch)), 1), _MOST_EPOCHS)
+
+
+def _breakdown(
+    result: ModelResult, task: Task, workload: Workload, variant: Variant, training: Training
+) -> Breakdown:
+    """The parts of an epoch; the floor of an epoch in mini-batches is not known."""
+    with variant.context():
+        seen = shares(training.epoch, _epochs(training))
+    floor = None
+    if not recipe(result.model).fan_out:
+        roofs: Roofs = workload.once("roofs", lambda: Roofs(workload))
+        floor = roofs.floor(count(result.model, task, result.hidden))
+    return Breakdown(result.times[variant.name].median_s, seen, floor)
 
 
 def _compare(result: ModelResult, runs: dict[str, tuple[Variant, Training]]) -> None:
@@ -164,34 +189,29 @@ def _compare(result: ModelResult, runs: dict[str, tuple[Variant, Training]]) -> 
     if judge is None:
         return
     expected = result.losses[judge]
-    for name in list(runs):
+    for name, (variant, _) in list(runs.items()):
         apart = max(abs(a - b) / max(1.0, abs(b)) for a, b in zip(result.losses[name], expected, strict=True))
-        if not apart <= LOSS_TOLERANCE:  # NaN is wrong too
+        if not apart <= variant.tolerance:  # NaN is wrong too
             result.wrong[name] = f"its losses are {apart:.2g} off those of {judge}"
             del runs[name]
 
 
 def _unsuited(variant: Variant, model: str) -> str | None:
-    """PyG's attention layers make the same messages from every kind of input."""
-    if model in ATTENTION_NAMES and not variant.name.startswith((ONEHOP.name, PYG.name)):
+    """PyG's attention layers make the same messages from every kind of input; batches come as edge_index."""
+    if variant.takes_edge_index:
+        return None
+    if recipe(model).attention:
         return "attention layers take the way of edge_index from every input"
+    if recipe(model).fan_out:
+        return "mini-batches come as edge_index"
     return None
 
 
 def _too_large(variant: Variant, task: Task, model: str, hidden: int, limit: int) -> str | None:
-    """The reason why its messages would not fit into memory.
-
-    GCN keeps gathered, weighted and gradient rows of the layers' outputs; attention keeps three rows an edge
-    of each layer, and has as many again of the wider one at its peak; the others gather the inputs.
-    """
-    if not variant.makes_messages:
+    """The reason why its messages would not fit into memory; those of a mini-batch do."""
+    if not variant.makes_messages or recipe(model).fan_out:
         return None
-    widest = max(hidden, task.num_classes)
-    if model in ATTENTION_NAMES:
-        columns = 3 * (hidden + task.num_classes) + 3 * widest
-    else:
-        columns = 3 * widest if model == "gcn" else max(task.x.size(1), 2 * hidden)
-    needed = task.edge_index.size(1) * columns * 4
+    needed = recipe(model).message_bytes(task.edge_index.size(1), task.x.size(1), hidden, task.num_classes)
     if needed <= limit:
         return None
     return f"would need {needed / 1e9:.1f} GB of messages (limit {limit / 1e9:.1f} GB)"

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from onehop.bench.floors import PARTS
 from onehop.bench.limits import Bandwidth, GatherRoof
 from onehop.bench.models import ModelResult
 from onehop.bench.ops import OURS, CaseResult
@@ -92,7 +93,7 @@ def plot_models(results: Sequence[ModelResult], machine: str, path: Path) -> Non
     figure.legend(
         handles, labels, loc="outside lower center", ncols=min(len(names), 3), fontsize=9, frameon=False
     )
-    _save(figure, "Training epoch of two-layer models, and speed-up over plain PyG", machine, path)
+    _save(figure, "Training epoch, and speed-up over plain PyG", machine, path)
 
 
 def _epochs(
@@ -113,6 +114,61 @@ def _epochs(
     axes.margins(y=0.12)
     axes.grid(alpha=0.3, axis="y")
     axes.set_axisbelow(True)
+
+
+def plot_parts(results: Sequence[Mapping[str, Any]], machine: str, path: Path) -> None:
+    """A panel for each graph: onehop's epochs in stacked parts, each beside its floor.
+
+    Args:
+        results: As :meth:`onehop.bench.models.ModelResult.to_dict` gives them.
+        machine: The machine in a line.
+        path: Where the PNG goes.
+    """
+    shown = [r for r in results if r.get("breakdown")]
+    graphs = list(dict.fromkeys(r["graph"] for r in shown))
+    most = max((len([r for r in shown if r["graph"] == graph]) for graph in graphs), default=1)
+    size = (max(1.1 * most + 2.5, 6.5), 2.6 * max(len(graphs), 1) + 1.2)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(max(len(graphs), 1), 1, squeeze=False)[:, 0]
+    for axes, graph in zip(grid, graphs, strict=False):
+        cases = [r for r in shown if r["graph"] == graph]
+        for place, case in enumerate(cases):
+            _stacks(axes, place, case["breakdown"])
+        axes.set_xticks(range(len(cases)), [f"{r['model']}\n{r['hidden']}" for r in cases], fontsize=9)
+        axes.set_ylabel("ms an epoch")
+        axes.set_title(graph, fontsize=10, loc="left")
+        axes.margins(y=0.12)
+        axes.grid(alpha=0.3, axis="y")
+        axes.set_axisbelow(True)
+    handles, labels = grid[0].get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    figure.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=4, frameon=False)
+    title = "Where onehop's epoch goes (left), and the least time for its work (right, hatched)"
+    _save(figure, title, machine, path)
+
+
+def _stacks(axes: Axes, place: int, found: Mapping[str, Any]) -> None:
+    for offset, times, hatch in ((-0.2, found["seconds"], None), (0.2, found["floor_s"], "///")):
+        bottom = 0.0
+        for part, colour in zip(PARTS, (BLUE, ORANGE, GREEN, GREY), strict=True):
+            height = 1e3 * times[part] if times else 0.0
+            label = part if hatch is None else None
+            axes.bar(
+                place + offset,
+                height,
+                0.36,
+                bottom,
+                color=colour,
+                hatch=hatch,
+                edgecolor="white",
+                label=label,
+            )
+            bottom += height
+        if hatch is not None and found["x_of_floor"] is not None:
+            axes.annotate(
+                f"{found['x_of_floor']:.1f}x", (place, 1e3 * sum(found["seconds"].values())), ha="center",
+                va="bottom", fontsize=8,
+            )  # fmt: skip
 
 
 def plot_limits(
@@ -172,14 +228,16 @@ def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path:
             places = [place + offset for place in range(len(rows))]
             heights = [row[variant][key] * scale for row in rows]
             bars = axes.bar(places, heights, 0.38, color=colour, label=label)
-            texts = [f"{height:.2f}" if height < 1 else f"{height:.1f}" for height in heights]
+            texts = [f"{height:.2g}" if height < 1 else f"{height:.1f}" for height in heights]
             if variant == "onehop":
                 ratios = [row["pyg"][key] / row["onehop"][key] for row in rows]
                 texts = [f"{text}\n{ratio:.1f}x" for text, ratio in zip(texts, ratios, strict=True)]
             axes.bar_label(bars, texts, fontsize=8, padding=2)
         axes.set_xticks(range(len(rows)), [row["title"] for row in rows])
         axes.set_ylabel(unit)
-        axes.margins(y=0.12)
+        # From milliseconds on Cora to seconds on arxiv.
+        axes.set_yscale("log")
+        axes.margins(y=0.2)
         axes.spines[["top", "right"]].set_visible(False)
     figure.legend(*time_axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     _save(figure, f"Training on {graph}: unchanged PyG models, alone and patched", machine, path)

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.table import Table
 
+from onehop.bench.breakdown import Breakdown
+from onehop.bench.floors import PARTS
 from onehop.bench.limits import Bandwidth, GatherRoof
 from onehop.bench.models import ModelResult
 from onehop.bench.ops import OURS, CaseResult, Summary
@@ -22,6 +24,10 @@ SHORT = {
     "pyg-SparseTensor": "PyG\nSparseT.",
     "pyg-isplib": "PyG\niSpLib",
     "onehop-fresh-memory": "onehop\nfresh mem.",
+    "onehop-bf16": "onehop\nbf16",
+    "onehop-compiled": "onehop\ncompiled",
+    "pyg-bf16": "PyG\nbf16",
+    "pyg-compiled": "PyG\ncompiled",
     "torch_sparse": "torch_\nsparse",
 }
 
@@ -99,6 +105,40 @@ def models_table(results: Sequence[ModelResult]) -> Table:
             " / ".join(_megabytes(r.peak_bytes.get(name)) for name in (ONEHOP.name, PYG.name)),
         )
     return table
+
+
+def parts_table(results: Sequence[ModelResult]) -> Table:
+    """A line for each graph, model and width: the share of each part of onehop's epoch, beside its floor."""
+    table = Table(
+        title="Parts of onehop's epoch: milliseconds (share), and how many times the part's floor",
+        title_justify="left",
+        header_style="bold",
+    )
+    for heading in ("graph", "model", "hidden"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("epoch", "x of\nfloor", *PARTS):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for previous, r in zip([None, *results], results, strict=False):
+        if previous is not None and previous.graph != r.graph:
+            table.add_section()
+        found = r.breakdown
+        if found is not None:
+            table.add_row(
+                r.graph,
+                r.model,
+                str(r.hidden),
+                milliseconds(found.epoch_s),
+                "-" if found.of_floor is None else f"[bold]{_ratio(found.of_floor)}[/bold]",
+                *(_part(found, part) for part in PARTS),
+            )
+    return table
+
+
+def _part(found: Breakdown, part: str) -> str:
+    text = f"{milliseconds(found.seconds[part])} ({found.shares[part]:.0%})"
+    if found.floor_s is None or not found.floor_s[part]:
+        return text
+    return f"{text} {_ratio(found.seconds[part] / found.floor_s[part])}"
 
 
 def limits_table(streams: Mapping[str, Bandwidth], roofs: Sequence[GatherRoof], what: str) -> Table:

@@ -19,7 +19,7 @@ class Order:
 
     Attributes:
         task: File that :func:`onehop.bench.tasks.save_task` wrote.
-        model: A key of :data:`onehop.bench.plain_models.MODELS`.
+        model: A key of :data:`onehop.bench.recipes.RECIPES`.
         patched: Whether ``onehop.patch()`` is called first.
         hidden: Width between the layers.
         epochs: How many.

@@ -1,12 +1,23 @@
 """The graphs that ``--graph`` and ``--graphs`` name."""
 
+import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from onehop import datasets
 from onehop.bench import graphs
 from onehop.bench.cases import Workload
+from onehop.bench.tasks import Task
+from onehop.datasets import splits
 from onehop.errors import ArgumentError
 
+# At full size a message of PyG's for every edge of products would need a hundred gigabytes.
+PRODUCTS_SCALE = 0.02
+# Cora's public split has 20 training nodes a class, 500 nodes for validation and 1,000 for testing.
+_PUBLIC = (20, 500 / 2_708, 1_000 / 2_708)
 GRAPH_HELP = "A file, or pyg:NAME, ogb:NAME or twin:NAME."
 
 
@@ -38,3 +49,44 @@ def structure(source: str) -> Workload:
         return graphs.workload(source)
     found = dataset(source)
     return Workload(found.name, found.edge_index, found.num_nodes)
+
+
+def own_task(graph: str, progress: datasets.Progress | None = None) -> Task:
+    """The task on the graph that a published model belongs to.
+
+    Args:
+        graph: A key of :data:`OWN`.
+        progress: Told how far it is.
+    """
+    return OWN[graph](progress)
+
+
+def _arxiv(progress: datasets.Progress | None) -> Task:
+    return Task.of(datasets.twin("arxiv", progress=progress))
+
+
+def _products(progress: datasets.Progress | None) -> Task:
+    return Task.of(datasets.twin("products", scale=PRODUCTS_SCALE, progress=progress))
+
+
+def _cora(progress: datasets.Progress | None) -> Task:
+    """Cora with features divided by their sums: a file in the folder that ONEHOP_DATA names, or the twin."""
+    folder = os.environ.get("ONEHOP_DATA")
+    path = None if folder is None else Path(folder) / "cora.npz"
+    if path is None or not path.exists():
+        task = Task.of(datasets.twin("cora", progress=progress)).row_normalised()
+        note = "it stands for Cora, as ONEHOP_DATA names no folder with cora.npz"
+        return replace(task, notes=(*task.notes, note))
+    found = datasets.from_file(path)
+    if found.y is None:
+        raise ArgumentError(f"ONEHOP_DATA: {path} has no labels; expected Cora with its classes.")
+    split = splits.by_class(found.y.numpy(), *_PUBLIC, np.random.default_rng(0))
+    return Task.of(replace(found, name="cora", **split._asdict())).row_normalised()
+
+
+OWN: dict[str, Callable[[datasets.Progress | None], Task]] = {
+    "arxiv": _arxiv,
+    "products": _products,
+    "cora": _cora,
+}
+"""The graphs of :data:`onehop.bench.recipes.PUBLISHED`."""

@@ -1,6 +1,6 @@
 """The task that a model learns from a data set, with generated parts if the data set lacks them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +64,10 @@ class Task:
             train, test = split(y >= 0, seed)
             notes.append("it has no split: 60 % train, 20 % test, drawn at random")
         return cls(dataset.name, dataset.edge_index, x.float(), y, num_classes, train, test, tuple(notes))
+
+    def row_normalised(self) -> "Task":
+        """The same with every node's features divided by their sum, as PyG's ``NormalizeFeatures`` does."""
+        return replace(self, x=self.x / self.x.sum(dim=1, keepdim=True).clamp(min=1))
 
 
 def save_task(task: Task, path: Path) -> None:

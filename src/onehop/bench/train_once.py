@@ -15,7 +15,7 @@ import torch
 import onehop
 from onehop.bench.memory import peak_bytes, resident_bytes
 from onehop.bench.tasks import load_task
-from onehop.bench.training import Training
+from onehop.bench.training import start
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     task = load_task(Path(order["task"]))
     if order["patched"]:
         onehop.patch()
-    training = Training(order["model"], task, order["hidden"], order["seed"])
+    training = start(order["model"], task, order["hidden"], seed=order["seed"])
     _tell(event="loaded", resident_bytes=resident_bytes())
     for number in range(order["epochs"]):
         begin = time.perf_counter()

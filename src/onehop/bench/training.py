@@ -1,47 +1,66 @@
-"""Full-batch training of a node classifier, the same for every way of aggregating."""
+"""Training of a node classifier, the same for every way of aggregating."""
 
+import contextlib
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
+from onehop.bench import minibatches
+from onehop.bench.recipes import LEARNING_RATE as LEARNING_RATE, network, recipe
 from onehop.bench.tasks import Task
-
-# The usual rate for these models on these graphs.
-LEARNING_RATE = 0.01
 
 
 class Training:
-    """One model on its way: seeded, Adam at 0.01, the whole graph at once."""
+    """One model on its way: seeded, with its authors' optimiser, the whole graph at once."""
 
-    def __init__(self, model: str, task: Task, hidden: int, seed: int = 0, edges: Any = None) -> None:
+    def __init__(
+        self,
+        model: str,
+        task: Task,
+        hidden: int,
+        seed: int = 0,
+        edges: Any = None,
+        autocast: torch.dtype | None = None,
+    ) -> None:
         """Prepares the first epoch.
 
         Args:
-            model: A key of :data:`onehop.bench.plain_models.MODELS`.
+            model: A key of :data:`onehop.bench.recipes.RECIPES`.
             task: What is learnt.
             hidden: Width between the layers.
             seed: Of the initial parameters.
             edges: What the layers are given for edges; None means the task's ``edge_index``.
+            autocast: The dtype that forward passes compute in where torch's autocast says so; None for none.
         """
-        from onehop.bench.plain_models import MODELS
-
+        self._recipe = recipe(model)
         torch.manual_seed(seed)
         self.task = task
         self.edges = task.edge_index if edges is None else edges
-        self.model = MODELS[model](task.x.size(1), hidden, task.num_classes)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LEARNING_RATE)
+        self.model = network(model, task.x.size(1), hidden, task.num_classes)
+        self.optimizer = self._recipe.optimizer(self.model)
+        self._autocast = autocast
         self._labels = task.y[task.train_mask]
 
     def epoch(self) -> float:
-        """Forward, backward, one step of Adam; returns the loss."""
+        """Forward, backward, one step of the optimiser; returns the loss."""
         self.model.train()
+        return self._step(self.task.x, self.edges, self.task.train_mask, self._labels)
+
+    def _step(self, x: Tensor, edges: Any, chosen: Tensor | slice, labels: Tensor) -> float:
         self.optimizer.zero_grad()
-        out = self.model(self.task.x, self.edges)
-        loss = F.cross_entropy(out[self.task.train_mask], self._labels)
+        with self._precision():
+            out = self.model(x, edges)[chosen]
+            loss = F.nll_loss(out, labels) if self._recipe.log_probabilities else F.cross_entropy(out, labels)
         loss.backward()
         self.optimizer.step()
         return float(loss.detach())
+
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        if self._autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast("cpu", dtype=self._autocast)
 
     @torch.no_grad()
     def test_accuracy(self) -> float:
@@ -50,3 +69,33 @@ class Training:
         mask = self.task.test_mask
         guess = self.model(self.task.x, self.edges)[mask].argmax(dim=-1)
         return float((guess == self.task.y[mask]).float().mean())
+
+
+class BatchTraining(Training):
+    """As :class:`Training`; an epoch goes once over the training nodes, in mini-batches."""
+
+    def __init__(self, model: str, task: Task, hidden: int, **options: Any) -> None:
+        super().__init__(model, task, hidden, **options)
+        self._batches = minibatches.batches(task, self._recipe.fan_out)
+
+    def epoch(self) -> float:
+        """One step of the optimiser a batch; returns the mean of the losses."""
+        self.model.train()
+        losses = []
+        for batch in self._batches:
+            seeds = batch.batch_size
+            losses.append(self._step(batch.x, batch.edge_index, slice(seeds), batch.y[:seeds]))
+        return float(torch.tensor(losses, dtype=torch.float64, device="cpu").mean())
+
+
+def start(model: str, task: Task, hidden: int, **options: Any) -> Training:
+    """The training that the model's recipe asks for: the whole graph at once, or mini-batches.
+
+    Args:
+        model: A key of :data:`onehop.bench.recipes.RECIPES`.
+        task: What is learnt.
+        hidden: Width between the layers.
+        **options: As :class:`Training` takes them.
+    """
+    kind = BatchTraining if recipe(model).fan_out else Training
+    return kind(model, task, hidden, **options)

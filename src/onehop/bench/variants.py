@@ -1,8 +1,8 @@
 """The ways to train one and the same PyG model: what its layers are given for edges, and what is patched."""
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,11 @@ from onehop.bench.peers.base import beta_warnings_ignored, import_reason
 from onehop.bench.peers.sparse_tensor import sparse_tensor
 from onehop.bench.peers.torch_csr import csr_tensor
 from onehop.errors import ArgumentError
+
+# How far losses may be apart, relatively: Adam turns rounding errors of small gradients into steps.
+LOSS_TOLERANCE = 1e-3
+# With products in bfloat16, which has 8 bits of precision.
+_BFLOAT16_TOLERANCE = 3e-2
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,9 @@ class Variant:
         available: Why it cannot be used here; None if it can.
         makes_messages: Whether it makes a row for every edge.
         prepare: Done to the model before it is trained.
+        autocast: The dtype of torch's autocast in forward passes; None for none.
+        tolerance: How far its losses may be from PyG's, relatively.
+        takes_edge_index: Whether the layers are given ``edge_index``.
     """
 
     name: str
@@ -35,6 +43,9 @@ class Variant:
     available: Callable[[], str | None] = lambda: None
     makes_messages: bool = False
     prepare: Callable[[torch.nn.Module], None] = lambda _: None
+    autocast: torch.dtype | None = None
+    tolerance: float = LOSS_TOLERANCE
+    takes_edge_index: bool = True
 
 
 def _edge_index(workload: Workload) -> Any:
@@ -51,13 +62,21 @@ def _isplib(workload: Workload) -> Any:
     return sparse_tensor(workload, None)
 
 
+def _compile(model: torch.nn.Module) -> None:
+    model.compile()
+
+
 def _keep_normalisation(model: torch.nn.Module) -> None:
     """Has GCN normalise a SparseTensor once; iSpLib would not know a new one again in every epoch."""
     from torch_geometric.nn import GCNConv
 
-    for layer in model.children():
+    for layer in model.modules():
         if isinstance(layer, GCNConv):
             layer.cached = True
+
+
+def _in_bfloat16(variant: Variant, name: str) -> Variant:
+    return replace(variant, name=name, autocast=torch.bfloat16, tolerance=_BFLOAT16_TOLERANCE)
 
 
 ONEHOP = Variant("onehop", _edge_index, lambda: onehop.patch())
@@ -65,29 +84,48 @@ FRESH_MEMORY = Variant("onehop-fresh-memory", _edge_index, lambda: onehop.patch(
 NO_REUSE = Variant("onehop-no-reuse", _edge_index, lambda: onehop.patch(reuse=False))
 NO_ASSOCIATION = Variant("onehop-no-association", _edge_index, lambda: onehop.patch(associate=False))
 PYG = Variant("pyg-edge_index", _edge_index, makes_messages=True)
-TORCH_CSR = Variant("pyg-torch-csr", _torch_csr)
+TORCH_CSR = Variant("pyg-torch-csr", _torch_csr, takes_edge_index=False)
 SPARSE_TENSOR = Variant(
     "pyg-SparseTensor",
     lambda workload: sparse_tensor(workload, None),
     available=lambda: import_reason("torch_sparse"),
+    takes_edge_index=False,
 )
-ISPLIB = Variant("pyg-isplib", _isplib, isplib.patched, isplib.isplib_reason, prepare=_keep_normalisation)
+ISPLIB = Variant(
+    "pyg-isplib",
+    _isplib,
+    isplib.patched,
+    isplib.isplib_reason,
+    prepare=_keep_normalisation,
+    takes_edge_index=False,
+)
 PEERS = {variant.name: variant for variant in (PYG, TORCH_CSR, SPARSE_TENSOR, ISPLIB)}
 # Name of an ablation -> what shows it.
 ABLATIONS = {"keep_memory": FRESH_MEMORY, "reuse": NO_REUSE, "associate": NO_ASSOCIATION}
+# Further ways, by the names that the command line knows: 16 bits through autocast, and torch.compile.
+FURTHER = {
+    "bf16": _in_bfloat16(ONEHOP, "onehop-bf16"),
+    "compiled": replace(ONEHOP, name="onehop-compiled", prepare=_compile),
+    "pyg-bf16": _in_bfloat16(PYG, "pyg-bf16"),
+    "pyg-compiled": replace(PYG, name="pyg-compiled", prepare=_compile),
+}
 
 
-def choose(ablations: list[str], peers: list[str] | None = None) -> list[Variant]:
-    """onehop, its ablations, and the peers of these names; all of them for None.
+def choose(
+    ablations: list[str], peers: list[str] | None = None, further: Sequence[str] = ()
+) -> list[Variant]:
+    """onehop, its ablations, further ways, and the peers of these names; all peers for None.
 
     Raises:
-        ArgumentError: An ablation or a peer is unknown.
+        ArgumentError: A name is unknown.
     """
-    for name in ablations:
-        if name not in ABLATIONS:
-            raise ArgumentError(f"ablation: expected some of {', '.join(ABLATIONS)}, got {name!r}.")
-    for name in peers or ():
-        if name not in PEERS:
-            raise ArgumentError(f"peers: expected some of {', '.join(PEERS)}, got {name!r}.")
-    chosen = PEERS if peers is None else peers
-    return [ONEHOP, *(ABLATIONS[name] for name in ablations), *(PEERS[name] for name in chosen)]
+    for option, chosen, known in (
+        ("ablation", ablations, ABLATIONS),
+        ("variants", further, FURTHER),
+        ("peers", peers or (), PEERS),
+    ):
+        for name in chosen:
+            if name not in known:
+                raise ArgumentError(f"{option}: expected some of {', '.join(known)}, got {name!r}.")
+    ways = [*(ABLATIONS[name] for name in ablations), *(FURTHER[name] for name in further)]
+    return [ONEHOP, *ways, *(PEERS[name] for name in (PEERS if peers is None else peers))]

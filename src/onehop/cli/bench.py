@@ -1,13 +1,16 @@
 """``onehop bench``: operators, models and limits, each beside what it has to be compared with."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from onehop.bench import graphs, limits, models, ops, peers, plots, report, sources, variants
 from onehop.bench.cases import OPERATIONS, WIDTHS
+from onehop.bench.jobs import jobs
 from onehop.bench.lists import names, numbers, one_of
+from onehop.bench.recipes import PUBLISHED, RECIPES
 from onehop.bench.results import write_json
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import Task
@@ -21,7 +24,6 @@ app = typer.Typer(
 )
 # A peer that has used this many seconds on a case is measured three times only.
 BUDGET_S = 5.0
-MODELS = ("gcn", "sage", "gin", "gin-norm", "gat", "gatv2", "transformer")
 # Exit code where onehop's own results are wrong.
 WRONG = 1
 _GRAPHS = f"With commas: {', '.join(graphs.GRAPHS)}; a file; pyg:NAME, ogb:NAME or twin:NAME."
@@ -73,12 +75,28 @@ def bench_ops(
 
 @app.command("models")
 def bench_models(
-    graph_names: Annotated[str, typer.Option("--graphs", help=_GRAPHS)] = ",".join(graphs.GRAPHS),
+    graph_names: Annotated[
+        str | None,
+        typer.Option(
+            "--graphs", help=f"{_GRAPHS} By default published models have their own, the others all of these."
+        ),
+    ] = None,
     model_names: Annotated[
-        str, typer.Option("--models", help=f"With commas, or all: {', '.join(MODELS)}.")
-    ] = "gcn,sage,gin,gat,gatv2,transformer",
-    hidden: Annotated[str, typer.Option(help="Widths between the layers, with commas.")] = "32,128",
+        str,
+        typer.Option(
+            "--models",
+            help=f"With commas, or all: {', '.join(RECIPES)}. The first {len(PUBLISHED)} are published, and "
+            "trained as their authors do; the others have two layers and no dropout.",
+        ),
+    ] = ",".join(PUBLISHED),
+    hidden: Annotated[
+        str | None,
+        typer.Option(help="Widths between the layers, with commas; by default the authors', or 32,128."),
+    ] = None,
     ablation: Annotated[str, typer.Option(help=f"With commas: {', '.join(variants.ABLATIONS)}.")] = "",
+    further: Annotated[
+        str, typer.Option("--variants", help=f"Further ways, with commas: {', '.join(variants.FURTHER)}.")
+    ] = "",
     against: Annotated[
         str, typer.Option("--peers", help=f"With commas, or all: {', '.join(variants.PEERS)}.")
     ] = "all",
@@ -86,32 +104,44 @@ def bench_models(
     threads: Threads = None,
     json: Json = None,
     plot: Plot = None,
+    parts_plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a picture of the epochs' parts, beside their floors."),
+    ] = None,
 ) -> None:
-    """Whole training epochs (forward, backward, Adam) of two-layer PyG models, losses compared first."""
-    widths, chosen = numbers("hidden", hidden), one_of("models", model_names, MODELS)
-    ways = variants.choose(names(ablation), None if against == "all" else names(against))
+    """Whole training epochs (forward, backward, Adam) of PyG models, losses compared first."""
+    chosen = one_of("models", model_names, tuple(RECIPES))
+    widths = None if hidden is None else numbers("hidden", hidden)
+    planned = jobs(chosen, None if graph_names is None else names(graph_names), widths)
+    ways = variants.choose(names(ablation), None if against == "all" else names(against), names(further))
     set_threads(threads)
     console = output()
     console.print(machine_line())
     results: list[models.ModelResult] = []
-    with progress(len(names(graph_names)) * len(chosen) * len(widths)) as bar:
-        for name in names(graph_names):
-            bar.describe(f"{name}: making the graph")
-            task = Task.of(sources.training_set(name))
+    with progress(sum(len(job.cases) for job in planned)) as bar:
+        for job in planned:
+            bar.describe(f"{job.source}: making the graph")
+            task = job.load()
+            for note in task.notes:
+                console.print(f"{task.name}: {note}.")
 
             def done(result: models.ModelResult, task: Task = task) -> None:
                 models.measure_peaks(task, result)
                 bar.describe(f"{result.graph}, {result.model} {result.hidden} done")
                 bar.advance()
 
-            results += models.measure([task], chosen, widths, ways, rounds, done)
+            results += models.measure(task, job.cases, ways, rounds, done)
     console.print(report.models_table(results))
+    if any(r.breakdown is not None for r in results):
+        console.print(report.parts_table(results))
     for note in report.notes(results):
         console.print(note)
     if json is not None:
         write_json(json, "bench models", {"results": [r.to_dict() for r in results]})
     if plot is not None:
         plots.plot_models(results, machine_line(), plot)
+    if parts_plot is not None:
+        plots.plot_parts([r.to_dict() for r in results], machine_line(), parts_plot)
     if report.onehop_is_wrong(results):
         raise typer.Exit(WRONG)
 

@@ -9,9 +9,10 @@ import typer
 from rich.table import Table
 
 from onehop.bench import sources
+from onehop.bench.jobs import Job
 from onehop.bench.lists import one_of
-from onehop.bench.models import ATTENTION_NAMES
 from onehop.bench.plots import plot_demo
+from onehop.bench.recipes import PUBLISHED, recipe
 from onehop.bench.report import milliseconds
 from onehop.bench.results import write_json
 from onehop.bench.runs import Order, Run, run
@@ -20,30 +21,47 @@ from onehop.bench.tasks import Task, save_task
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Threads, set_threads
 
-# Models of onehop.bench.plain_models.
+# Names of models here that differ from those of onehop.bench.recipes.
 _MODELS = {"gin": "gin-norm"}
 TITLES = {
+    "ogb-gcn": "OGB's GCN",
+    "ogb-sage": "OGB's SAGE",
+    "cora-gcn": "PyG's gcn.py",
+    "cora-gat": "PyG's gat.py",
+    "gat": "GAT",
     "gcn": "GCN",
     "sage": "GraphSAGE",
     "gin": "GIN",
-    "gat": "GAT",
     "gatv2": "GATv2",
     "transformer": "Transformer",
+    "ogb-gat": "OGB's GAT",
+    "products-gcn": "GCN, products",
+    "products-sage": "SAGE, products",
 }
-_EPOCHS = 8
-# PyG alone takes seconds for an epoch of these.
-_ATTENTION_EPOCHS = 2
+DEFAULT = ("ogb-gcn", "ogb-sage", "cora-gcn", "cora-gat", "gat")
+_WIDTH = 64
+# PyG alone takes many seconds for an epoch of the published models, and milliseconds on Cora.
+_PUBLISHED_EPOCHS, _ATTENTION_EPOCHS, _EPOCHS, _CORA_EPOCHS = 3, 2, 8, 100
 
 
 def demo(
-    graph: Annotated[str, typer.Option(help=sources.GRAPH_HELP)] = "twin:arxiv",
-    model: Annotated[str, typer.Option(help=f"{', '.join(TITLES)}, several with commas, or all.")] = "all",
-    hidden: Annotated[int, typer.Option(help="Width between the two layers.", min=1)] = 64,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{sources.GRAPH_HELP} By default that of each model's authors, twin:arxiv for the others."
+        ),
+    ] = None,
+    model: Annotated[str, typer.Option(help=f"{', '.join(TITLES)}, several with commas, or all.")] = ",".join(
+        DEFAULT
+    ),
+    hidden: Annotated[
+        int | None,
+        typer.Option(help=f"Width between layers; by default the authors', {_WIDTH} for the others.", min=1),
+    ] = None,
     epochs: Annotated[
         int | None,
         typer.Option(
-            help=f"Epochs of each training run; by default {_EPOCHS}, for attention {_ATTENTION_EPOCHS}.",
-            min=1,
+            help=f"Epochs of each training run; by default {_ATTENTION_EPOCHS} to {_CORA_EPOCHS}.", min=1
         ),
     ] = None,
     threads: Threads = None,
@@ -53,54 +71,83 @@ def demo(
     """Trains plain PyG models with PyG alone and with onehop.patch(), and compares."""
     models = one_of("model", model, tuple(TITLES))
     set_threads(threads)
-    with progress() as bar:
-        task = Task.of(sources.dataset(graph, bar.share))
     console = output()
-    nodes, edges = task.x.size(0), task.edge_index.size(1)
-    console.print(f"[bold]{task.name}[/bold]: {nodes:,} nodes, {edges:,} edges, {task.x.size(1)} features")
-    for note in task.notes:
-        console.print(f"Note: {note}.")
-    lengths = {name: epochs or (_ATTENTION_EPOCHS if name in ATTENTION_NAMES else _EPOCHS) for name in models}
-    different = " or ".join(str(count) for count in sorted(set(lengths.values()), reverse=True))
-    console.print(f"{machine_line()}; {different} epochs, hidden {hidden}")
-    rows = _train(task, lengths, hidden)
+    console.print(machine_line())
+    tasks: list[Task] = []
+    rows: list[dict[str, Any]] = []
+    for job in _jobs(models, graph, hidden):
+        with progress() as bar:
+            task = job.load(bar.share)
+        nodes, edges = task.x.size(0), task.edge_index.size(1)
+        console.print(
+            f"[bold]{task.name}[/bold]: {nodes:,} nodes, {edges:,} edges, {task.x.size(1)} features"
+        )
+        for note in task.notes:
+            console.print(f"Note: {note}.")
+        tasks.append(task)
+        rows += _train(task, job, epochs)
     console.print(_table(rows))
     before = max(row[variant]["loaded_bytes"] for row in rows for variant in ("pyg", "onehop"))
     console.print(
         "PyG is plain PyG, onehop the same model after onehop.patch(). Epoch times are medians without the "
-        "first epoch; peak memory is the whole process's, of which "
+        "first epoch; peak memory is the whole process's, of which up to "
         f"{_gigabytes(before)} are there before training (Python, torch, PyG, the data); "
         "accuracy is that on the test nodes."
     )
-    plot_demo(rows, task.name, machine_line(), plot)
+    graphs = ", ".join(dict.fromkeys(task.name for task in tasks))
+    plot_demo(rows, graphs, machine_line(), plot)
     console.print(f"Chart: {plot}")
     if json is not None:
         content = {
-            "graph": task.name,
-            "nodes": nodes,
-            "edges": edges,
-            "hidden": hidden,
-            "epochs": max(lengths.values()),
+            "graph": graphs,
+            "nodes": tasks[0].x.size(0),
+            "edges": tasks[0].edge_index.size(1),
+            "hidden": rows[0]["hidden"],
+            "epochs": max(row["epochs"] for row in rows),
+            "notes": [note for task in tasks for note in task.notes],
         }
-        write_json(json, "demo", {**content, "notes": task.notes, "models": rows})
+        write_json(json, "demo", {**content, "models": rows})
 
 
-def _train(task: Task, lengths: dict[str, int], hidden: int) -> list[dict[str, Any]]:
+def _jobs(models: list[str], graph: str | None, hidden: int | None) -> list[Job]:
+    """The models, grouped by the graph that they are trained on, in the order given."""
+    grouped: dict[tuple[str, bool], list[tuple[str, int]]] = {}
+    for model in models:
+        authors = PUBLISHED.get(model)
+        own = None if authors is None else authors.graph
+        key = (graph or own or "arxiv", graph is None)
+        width = None if authors is None else authors.hidden
+        grouped.setdefault(key, []).append((model, hidden or width or _WIDTH))
+    return [Job(source, own, tuple(cases)) for (source, own), cases in grouped.items()]
+
+
+def _length(model: str, job: Job) -> int:
+    """Epochs of a model, such that all of them take a few minutes on two cores."""
+    if job.own and job.source == "cora":
+        return _CORA_EPOCHS
+    if model in PUBLISHED:
+        return _PUBLISHED_EPOCHS
+    return _ATTENTION_EPOCHS if recipe(_MODELS.get(model, model)).attention else _EPOCHS
+
+
+def _train(task: Task, job: Job, epochs: int | None) -> list[dict[str, Any]]:
     rows = []
+    lengths = {model: epochs or _length(model, job) for model, _ in job.cases}
     with (
         tempfile.TemporaryDirectory(prefix="onehop-demo-") as folder,
         progress(2 * sum(lengths.values())) as bar,
     ):
         path = Path(folder) / "task.npz"
         save_task(task, path)
-        for model, epochs in lengths.items():
+        for model, hidden in job.cases:
             runs = []
             for patched in (False, True):
                 bar.describe(f"{TITLES[model]}, {'with onehop' if patched else 'PyG alone'}")
                 name = _MODELS.get(model, model)
-                order = Order(str(path), name, patched, hidden, epochs, torch.get_num_threads())
+                order = Order(str(path), name, patched, hidden, lengths[model], torch.get_num_threads())
                 runs.append(run(order, bar.advance))
-            rows.append(_row(model, *runs))
+            where = {"graph": task.name, "hidden": hidden, "epochs": lengths[model]}
+            rows.append({**where, **_row(model, *runs)})
     return rows
 
 
@@ -119,7 +166,9 @@ def _row(model: str, pyg: Run, onehop: Run) -> dict[str, Any]:
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(header_style="bold")
     table.add_column("model", no_wrap=True)
+    table.add_column("graph", no_wrap=True)
     for heading in (
+        "hidden",
         "epoch\nPyG",
         "epoch\nonehop",
         "speed-up",
@@ -134,6 +183,8 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         pyg, onehop = row["pyg"], row["onehop"]
         table.add_row(
             row["title"],
+            row["graph"],
+            str(row["hidden"]),
             _epoch(pyg["epoch_s"]),
             _epoch(onehop["epoch_s"]),
             f"[bold]{row['speedup']:.1f}x[/bold]",

@@ -1,0 +1,173 @@
+"""Published models train as their authors' programs do, and with the same numbers under the patch."""
+
+import contextlib
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import onehop
+from onehop.bench import minibatches, recipes
+from onehop.bench.minibatches import sampler_reason
+from onehop.bench.models import measure_model
+from onehop.bench.recipes import PUBLISHED, RECIPES, TWO_LAYER, network
+from onehop.bench.training import BatchTraining, Training, start
+from onehop.bench.variants import ONEHOP, PYG
+from onehop.errors import ArgumentError
+from tests.bench.small_graphs import simple_workload, task
+
+pytest.importorskip("torch_geometric")
+from torch_geometric.data import Data
+
+WHOLE_GRAPH = [model for model, recipe in PUBLISHED.items() if not recipe.fan_out]
+
+
+@pytest.fixture(autouse=True)
+def unpatched():
+    yield
+    onehop.unpatch()
+
+
+def trained(model, patched, epochs=4, **options):
+    """Losses of the first epochs, and the random number that is drawn next."""
+    training = start(model, task(), 16, **options)
+    torch.manual_seed(7)
+    with onehop.patch() if patched else contextlib.nullcontext():
+        return [training.epoch() for _ in range(epochs)], float(torch.rand(()))
+
+
+@pytest.mark.parametrize("model", WHOLE_GRAPH)
+def test_losses_are_those_of_pyg_dropout_included(model):
+    plain, next_plain = trained(model, patched=False)
+    ours, next_ours = trained(model, patched=True)
+    assert ours == pytest.approx(plain, rel=1e-5)
+    assert next_ours == next_plain
+
+
+@pytest.mark.parametrize("model", WHOLE_GRAPH)
+def test_something_is_dropped(model):
+    torch.manual_seed(0)
+    made = network(model, 8, 16, 3)
+    x, edges = task().x, task().edge_index
+    assert not torch.equal(made(x, edges), made(x, edges))
+    made.eval()
+    assert torch.equal(made(x, edges), made(x, edges))
+
+
+@pytest.mark.parametrize("model", WHOLE_GRAPH)
+def test_they_learn(model):
+    training = start(model, task(), 16)
+    losses = [training.epoch() for _ in range(40)]
+    assert sum(losses[-5:]) < sum(losses[:5])
+    assert 0 <= training.test_accuracy() <= 1
+
+
+@pytest.mark.parametrize("model", WHOLE_GRAPH)
+def test_they_return_what_their_recipe_says(model):
+    out = network(model, 8, 16, 3).eval()(task().x, task().edge_index).exp().sum(dim=1)
+    probabilities = bool(torch.allclose(out, torch.ones(40), atol=1e-5))
+    assert probabilities == PUBLISHED[model].log_probabilities
+
+
+def test_every_recipe_has_a_model_and_every_model_a_recipe():
+    from onehop.bench import plain_models, published_models
+
+    assert set(PUBLISHED) == set(published_models.MODELS)
+    assert set(TWO_LAYER) == set(plain_models.MODELS)
+    assert {name for name, recipe in TWO_LAYER.items() if recipe.attention} == set(plain_models.ATTENTION)
+
+
+def test_published_models_know_nothing_of_onehop():
+    from onehop.bench import published_models
+
+    assert not any(
+        (getattr(value, "__module__", None) or "").startswith("onehop")
+        for name, value in vars(published_models).items()
+        if not (name.startswith("_") or getattr(value, "__module__", "") == published_models.__name__)
+    )
+
+
+def test_unknown_models_are_refused():
+    with pytest.raises(ArgumentError, match=r"model: expected one of ogb-gcn.*got 'mlp'"):
+        recipes.recipe("mlp")
+
+
+def test_weights_of_the_first_layer_alone_decay_in_gcn_on_cora():
+    training = Training("cora-gcn", task(), 16)
+    first, rest = training.optimizer.param_groups
+    assert (first["weight_decay"], rest["weight_decay"]) == (5e-4, 0.0)
+    assert {id(p) for p in first["params"]} == {id(p) for p in training.model.convs[0].parameters()}
+    assert sum(len(group["params"]) for group in (first, rest)) == len(list(training.model.parameters()))
+
+
+def test_layers_are_those_of_the_authors():
+    made = network("ogb-gat", 128, 256, 40)
+    assert [(c.in_channels, c.out_channels, c.heads) for c in made.convs] == [
+        (128, 64, 4),
+        (256, 64, 4),
+        (256, 40, 1),
+    ]
+    assert [norm.num_features for norm in made.norms] == [256, 256]
+    gcn = network("ogb-gcn", 128, 256, 40)
+    assert [(c.in_channels, c.out_channels) for c in gcn.convs] == [(128, 256), (256, 256), (256, 40)]
+    assert len(network("products-sage", 100, 256, 47).norms) == 0
+
+
+def test_messages_of_attention_grow_with_layers():
+    columns = {name: RECIPES[name].message_bytes(1, 128, 256, 40) // 4 for name in ("gcn", "sage", "gin")}
+    assert columns == {"gcn": 768, "sage": 512, "gin": 512}
+    assert RECIPES["gat"].message_bytes(1, 128, 256, 40) == 4 * (3 * 296 + 3 * 256)
+    assert RECIPES["ogb-gat"].message_bytes(1, 128, 256, 40) == 4 * (2 * 256 + 40 + 3 * 256)
+
+
+def two_batches(_task, fan_out):
+    assert fan_out == (10, 10)
+    whole = Data(x=_task.x, edge_index=_task.edge_index, y=_task.y)
+    whole.batch_size = 10
+    return [whole, whole]
+
+
+def test_an_epoch_of_mini_batches_has_a_step_a_batch(monkeypatch):
+    monkeypatch.setattr(minibatches, "batches", two_batches)
+    training = start("loader-sage", task(), 16)
+    assert isinstance(training, BatchTraining)
+    steps = []
+    training.optimizer.register_step_post_hook(lambda *_: steps.append(1))
+    torch.manual_seed(3)
+    loss = training.epoch()
+    assert len(steps) == 2
+    twin = Training("loader-sage", task(), 16)
+    torch.manual_seed(3)
+    twin.model.train()
+    expected = []
+    for _ in range(2):
+        twin.optimizer.zero_grad()
+        one = F.cross_entropy(twin.model(twin.task.x, twin.task.edge_index)[:10], twin.task.y[:10])
+        one.backward()
+        twin.optimizer.step()
+        expected.append(one.item())
+    assert math.isclose(loss, sum(expected) / 2, rel_tol=1e-6)
+
+
+def test_mini_batches_are_compared_and_have_no_floor(monkeypatch):
+    monkeypatch.setattr(minibatches, "batches", two_batches)
+    monkeypatch.setattr("onehop.bench.models.sampler_reason", lambda: None)
+    result = measure_model(task(), simple_workload(), "loader-sage", 16, [ONEHOP, PYG], rounds=1)
+    assert result.wrong == {}
+    assert set(result.times) == {"onehop", "pyg-edge_index"}
+    assert result.breakdown.of_floor is None
+
+
+def test_without_a_sampler_mini_batches_are_skipped_with_a_sentence(monkeypatch):
+    monkeypatch.setattr(minibatches, "_SAMPLERS", ("nobody_has_this",))
+    assert "needs pyg-lib or torch_sparse" in sampler_reason()
+    result = measure_model(task(), simple_workload(), "loader-sage", 16, [ONEHOP, PYG], rounds=1)
+    assert set(result.skipped) == {"onehop", "pyg-edge_index"}
+    assert "neither is installed" in result.skipped["onehop"]
+    assert result.times == {}
+
+
+def test_a_sampler_that_is_there_is_found(monkeypatch):
+    monkeypatch.setattr(minibatches, "_SAMPLERS", ("nobody_has_this", "torch"))
+    assert sampler_reason() is None
