@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
 from onehop import thresholds
+from onehop.graph import Graph
 from onehop.integrations import reports
 from onehop.integrations.pyg.conditions import (
     FITS_CACHE,
@@ -54,6 +55,11 @@ class BlockTask:
     def x(self) -> Tensor:
         """The largest operand."""
         return max(self.operands, key=lambda tensor: tensor.nbytes)
+
+    @property
+    def graph(self) -> Graph:
+        """Over which edges."""
+        return self.blocks.graph
 
     def run(self) -> Any:
         """Return the result of ``propagate``."""
