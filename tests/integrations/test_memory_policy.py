@@ -1,4 +1,4 @@
-"""The C library's memory policy: from the third step on, bounded, paused on leaving, given back on request."""
+"""The C library's memory policy: from the third step on, bounded, paused on leaving, given back at will."""
 
 import json
 import os
