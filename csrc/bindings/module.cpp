@@ -171,6 +171,12 @@ NB_MODULE(_native, m) {
     result["mapped"] = info.mapped;
     return result;
   });
-  m.def("keep_freed_memory", &onehop::keep_freed_memory, "keep"_a);
+  m.def("keep_freed_memory", &onehop::keep_freed_memory, "most_bytes"_a);
+  m.def("pause_keeping", &onehop::pause_keeping);
+  m.def("give_back_memory", &onehop::give_back_memory);
   m.def("trim_memory", &onehop::trim_memory);
+  m.def("bound_kept_memory", &onehop::bound_kept_memory);
+  m.def("kept_memory_exceeded", &onehop::kept_memory_exceeded);
+  m.def("resident_bytes", &onehop::resident_bytes);
+  m.def("peak_resident_bytes", &onehop::peak_resident_bytes);
 }

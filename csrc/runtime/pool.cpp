@@ -21,10 +21,7 @@ constexpr int64_t kSmallest = int64_t{1} << 20;
 constexpr int64_t kLargest = int64_t{1} << 60;
 // A kept block may exceed the requested size by this share (1/8), so that it remains usable for other sizes.
 constexpr int64_t kSlack = 8;
-// The C library may keep this share of the pool's limit, and this much in any case. Checked when a large block is
-// taken: programs without large blocks have little to release.
-constexpr int64_t kShareOfLimit = 4;
-constexpr int64_t kKeptInAnyCase = int64_t{256} << 20;
+// What the C library keeps is checked when such a block is taken: programs without them have little to release.
 constexpr int64_t kLarge = int64_t{16} << 20;
 
 struct Pool {
@@ -96,7 +93,7 @@ void* pool_take(int64_t bytes, int64_t* capacity) {
   if (bytes > kLargest) return nullptr;
   const int64_t wanted = round_up(bytes, kHugePage);
   Pool& p = pool();
-  if (wanted >= kLarge) bound_kept_memory(std::max(pool_info().limit_bytes / kShareOfLimit, kKeptInAnyCase));
+  if (wanted >= kLarge) bound_kept_memory();
   {
     const std::lock_guard<std::mutex> lock(p.mutex);
     if (void* data = p.reuse(wanted, capacity)) {

@@ -132,14 +132,14 @@ void share_pool() {
   const int64_t before = onehop::pool_info().in_use_bytes;
   at_once([&](int caller) {
     if (caller == 0) {
-      onehop::keep_freed_memory(true);
+      onehop::keep_freed_memory(kMegabyte);
       for (int i = 0; i < 200; ++i) {
         onehop::pool_set_limit((i % 5) * 4 * kMegabyte);
         if (i % 10 == 0) onehop::pool_clear();
         const onehop::Block large(16 * kMegabyte);  // looks at what the C library keeps
         wrong += onehop::pool_info().kept_bytes > 16 * kMegabyte;
       }
-      onehop::keep_freed_memory(false);
+      onehop::give_back_memory();
     } else {
       take_and_give(static_cast<uint64_t>(caller), 400, wrong);
     }

@@ -66,6 +66,19 @@ def autocasts(x: torch.Tensor) -> bool:
     return torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
 
 
+def autocast_dtype(x: torch.Tensor) -> torch.dtype | None:
+    """The dtype that autocast gives to products of a tensor, which has data, on the CPU.
+
+    None where it leaves them alone: it is off, the tensor is on another device, or of float64.
+    """
+    if x.is_cpu and torch.is_autocast_enabled("cpu") and x.dtype in _LOWERED:
+        return torch.get_autocast_dtype("cpu")
+    return None
+
+
+_LOWERED = (torch.float32, torch.bfloat16, torch.float16)
+
+
 def saving_is_watched() -> bool:
     """Return whether hooks see what is saved for the backward pass.
 

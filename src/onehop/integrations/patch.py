@@ -112,10 +112,11 @@ def patch(
         only: Names of layer classes, such as "GCNConv"; their subclasses count too. "pyg" and "dgl" stand
             for these frameworks alone, and go with names of their layers; "dgl" imports DGL. "torch" adds
             torch's own functions to what is named. None means all.
-        keep_memory: Whether the C library keeps freed memory in the process, from the first large result of a
-            fast path on, instead of giving it back to the system and faulting it in anew for each large
-            tensor. At first the environment variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes). Without
-            effect outside glibc.
+        keep_memory: Whether the C library keeps freed memory in the process, instead of giving it back to the
+            system and faulting it in anew for each large tensor. It begins after two steps of a layer with
+            large features on a fast path, and keeps about what the process held at its peak until then. At
+            first the environment variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes). Without effect
+            outside glibc.
         reuse: Whether PyG's layers keep aggregates of features that need no gradient, and give them back
             while the features are unchanged, as in the first layer of full-batch training. At first
             ``ONEHOP_REUSE`` decides (default: yes). With a machine nothing is kept, so that every aggregation
@@ -168,6 +169,8 @@ def patch(
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
         selection = select(only)
+        if not settings.keep_memory:
+            memory.give_back()
         _check_runner(selection, machine, backend)
         ledger = None
         if machine is not None:
@@ -203,11 +206,13 @@ def _check_runner(selection: Selection, machine: Machine | None, backend: str | 
 def unpatch() -> None:
     """Puts back everything that :func:`patch` replaced, and the C library's memory policy.
 
+    Memory that was kept goes back to the system. Leaving a patch's block keeps it for the next one.
     Tuning that is half done ends, too; what it found is kept.
     """
     with session.lock:
         if session.now.selection is not None:
             _enter(Session())
+        memory.give_back()
     tuning.give_up()
 
 
@@ -268,8 +273,9 @@ def _enter(coming: Session) -> None:
         frameworks = () if coming.selection is None else coming.selection.frameworks
         for framework in frameworks:
             framework.install(coming.settings)
-        kept = memory.after(coming.settings.keep_memory)
-        session.enter(replace(coming, memory_kept=kept))
+        session.enter(coming)
+        if coming.selection is None or not coming.settings.keep_memory:
+            memory.pause()
         for framework in made():
             if framework not in frameworks:
                 framework.remove()

@@ -18,7 +18,6 @@ class Session:
     Attributes:
         selection: The frameworks and layers that are patched; None without a patch.
         settings: The choices of the patch.
-        memory_kept: The C library keeps freed memory.
         labels: The names of layers on a simulated machine.
         logged: The refusals in the log: the class and the sentence of each.
         pyg: PyG is patched.
@@ -26,12 +25,10 @@ class Session:
         layers: The names of the layer classes that are patched; None means all.
         machine: The backend of the machine that runs sums and means; empty means none.
         backend: The backend that runs everything; empty means the first that takes the tensors.
-        may_keep_memory: The next large result makes the C library keep freed memory.
     """
 
     selection: Selection | None = None
     settings: Settings = OFF
-    memory_kept: bool = False
     labels: MutableMapping[Any, str] = field(default_factory=weakref.WeakKeyDictionary, compare=False)
     logged: set[tuple[str, str]] = field(default_factory=set, compare=False)
     # Derived, for every call of a patched layer reads them.
@@ -40,7 +37,6 @@ class Session:
     layers: frozenset[str] | None = field(init=False)
     machine: str = field(init=False)
     backend: str = field(init=False)
-    may_keep_memory: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Derives what is read often."""
@@ -53,7 +49,6 @@ class Session:
             "layers": None if chosen is None else chosen.layers,
             "machine": backend if on_machine else "",
             "backend": "" if on_machine else backend,
-            "may_keep_memory": self.settings.keep_memory and not self.memory_kept,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)

@@ -187,32 +187,56 @@ def test_environment_switches_everything_off(monkeypatch, caplog):
 @pytest.mark.usefixtures("ordinary_bounds")
 def test_memory_is_kept_from_the_first_gain_on(argument, variable, kept, monkeypatch, edge_index):
     large = torch.randn(20, thresholds.now.policy_bytes // 80 + 1)
-    calls: list[bool] = []
-    monkeypatch.setattr(extension, "keep_freed_memory", calls.append)
+    calls = noted_policies(monkeypatch)
     if variable is not None:
         monkeypatch.setenv("ONEHOP_KEEP_MEMORY", variable)
+    layer = gnn.SimpleConv()
     with onehop.patch(keep_memory=argument):
-        gnn.SimpleConv()(large[:, :8], edge_index)
-        gnn.SimpleConv("median")(large, edge_index)
+        calls.clear()
+        for _ in range(3):
+            layer(large[:, :8], edge_index)
+            gnn.SimpleConv("median")(large, edge_index)
         assert calls == []  # too small, or PyG's own code
-        gnn.SimpleConv()(large, edge_index)
-        assert calls == ([True] if kept else [])
+        for _ in range(3):
+            layer(large, edge_index)
+        assert calls == (["keep"] if kept else [])
         with onehop.patch():
-            gnn.SimpleConv()(large, edge_index)
-        assert calls == ([True] if kept else [])
-    assert calls == ([True, False] if kept else [])
+            layer(large, edge_index)
+        assert calls == (["keep"] if kept else [])
+    assert calls == (["keep", "pause"] if kept else [])
+    onehop.unpatch()
+    assert calls == (["keep", "pause", "give back"] if kept else [])
+
+
+def noted_policies(monkeypatch):
+    """What the C library is asked, from now on."""
+    onehop.unpatch()
+    calls: list[str] = []
+    monkeypatch.setattr(extension, "keep_freed_memory", lambda most: calls.append("keep") or True)
+    monkeypatch.setattr(extension, "pause_keeping", lambda: calls.append("pause"))
+    monkeypatch.setattr(extension, "give_back_memory", lambda: calls.append("give back"))
+    return calls
 
 
 def test_keep_memory_can_be_changed_later(monkeypatch, edge_index):
     large = torch.randn(20, thresholds.now.policy_bytes // 80 + 1)
-    calls: list[bool] = []
-    monkeypatch.setattr(extension, "keep_freed_memory", calls.append)
-    onehop.patch(keep_memory=False)
-    gnn.SimpleConv()(large, edge_index)
+    calls = noted_policies(monkeypatch)
+    layer = gnn.SimpleConv()
+    handle = onehop.patch(keep_memory=False)
+    for _ in range(3):
+        layer(large, edge_index)
+    assert calls == []
     with onehop.patch(keep_memory=True):
-        gnn.SimpleConv()(large, edge_index)
+        for _ in range(3):
+            layer(large, edge_index)
+        with handle.paused():
+            assert calls == ["keep", "pause"]
+        layer(large, edge_index)
+    assert calls == ["keep", "pause", "keep", "pause"]
+    onehop.patch(keep_memory=False)
+    assert calls.pop() == "give back"
     onehop.unpatch()
-    assert calls == [True, False]
+    assert calls == ["keep", "pause", "keep", "pause"]
 
 
 @pytest.mark.usefixtures("ordinary_bounds")

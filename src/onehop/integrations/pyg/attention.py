@@ -7,7 +7,7 @@ the flow.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -97,16 +97,20 @@ def _fused_gat(
     heads = source.size(1)
     if of_target is None:
         of_target = of_source.new_zeros(graph.num_dst, heads)
+    dtype = of_source.dtype
     for score, rows in ((of_source, graph.num_src), (of_target, graph.num_dst)):
-        if not _is_feature(call, score, 2) or score.shape != (rows, heads) or score.dtype is not source.dtype:
+        if not _is_feature(call, score, 2) or score.shape != (rows, heads) or score.dtype is not dtype:
             return None
+    # Under autocast the scores are wider than the features, and widen the messages.
+    if torch.promote_types(source.dtype, dtype) is not dtype:
+        return None
     attributes = operands["edge_attr"]
-    extra = None if attributes is None else edge_score(layer, attributes, call.edges.size(1), source)
+    extra = None if attributes is None else edge_score(layer, attributes, call.edges.size(1), of_source)
     if isinstance(extra, str):
         return None
 
     def run() -> Tensor:
-        operands = (graph, source, of_source, of_target, layer.negative_slope)
+        operands = (graph, source.to(dtype), of_source, of_target, layer.negative_slope)
         score = None if extra is None else extra()
         mask = _drawn(layer, graph, of_source) if layer.training and layer.dropout else None
         if not pending.asked:
@@ -134,19 +138,23 @@ def _fused_gatv2(
     if (
         target.shape != (graph.num_dst, *source.shape[1:])
         or layer.att.shape != (1, *source.shape[1:])
-        or not source.dtype is target.dtype is layer.att.dtype
+        or source.dtype is not target.dtype
+        or torch.promote_types(source.dtype, layer.att.dtype) is not layer.att.dtype
         or layer.att.device != source.device
     ):
         return None
+    dtype = layer.att.dtype
     attributes = pending.operands["edge_attr"]
-    edge = None if attributes is None else projected(layer, attributes, call.edges.size(1), source)
+    edge = None if attributes is None else projected(layer, attributes, call.edges.size(1), layer.att)
     if isinstance(edge, str):
         return None
 
     def run() -> Tensor:
-        operands = (graph, source, target, layer.att[0], layer.negative_slope)
+        wide = source.to(dtype)
+        ends = (wide, wide if target is source else target.to(dtype))
+        operands = (graph, *ends, layer.att[0], layer.negative_slope)
         features = None if edge is None else edge()
-        mask = _drawn(layer, graph, source) if layer.training and layer.dropout else None
+        mask = _drawn(layer, graph, wide) if layer.training and layer.dropout else None
         if not pending.asked:
             return gatv2(*operands, edge=features, edge_mask=mask, backend=call.backend)
         out, weights = gatv2(
@@ -220,7 +228,10 @@ def _agnn(call: Propagation) -> AttentionTask | str:
 
 def _supergat(call: Propagation) -> AttentionTask | str:
     layer, x = call.layer, call.operands["x"]
-    reason = _dtypes_reason(call, 3, x, *(att for att in (layer.att_l, layer.att_r) if att is not None))
+    parameters = [att for att in (layer.att_l, layer.att_r) if att is not None]
+    # Under autocast the features are narrower than these, which widen the messages.
+    dtype = torch.promote_types(x.dtype, parameters[0].dtype) if parameters else x.dtype
+    reason = _dtypes_reason(call, 3, x) or _alike_reason(x, dtype, parameters)
     if reason is not None:
         return reason
     graph = _square(call, x)
@@ -231,9 +242,10 @@ def _supergat(call: Propagation) -> AttentionTask | str:
     sending = call.sending
 
     def run() -> Tensor:
-        score = sddmm(graph, x, x, backend=call.backend)
+        wide = x.to(dtype)
+        score = sddmm(graph, wide, wide, backend=call.backend)
         if layer.attention_type == "MX":
-            of_source, of_target = (x * layer.att_l).sum(-1), (x * layer.att_r).sum(-1)
+            of_source, of_target = (wide * layer.att_l).sum(-1), (wide * layer.att_r).sum(-1)
             ends = of_source.index_select(0, call.edges[sending]) + of_target.index_select(
                 0, call.edges[1 - sending]
             )
@@ -242,7 +254,7 @@ def _supergat(call: Propagation) -> AttentionTask | str:
             score = score / math.sqrt(layer.out_channels)
         weight = edge_softmax(graph, leaky_relu(score, layer.negative_slope), backend=call.backend)
         weight = dropout(weight, p=layer.dropout, training=layer.training)
-        return reduce_rows(graph, x, weight=weight, reduce=call.reduce, backend=call.backend)
+        return reduce_rows(graph, wide, weight=weight, reduce=call.reduce, backend=call.backend)
 
     return AttentionTask("source * softmax of scores for each head", call.reduce, graph, x, run)
 
@@ -331,14 +343,21 @@ def _dtypes_reason(call: Propagation, dims: int, x: Any, *others: Any) -> str | 
     reason = backend_reason(x, call.backend)
     if reason is not None:
         return reason
-    if autocasts(x):
+    if autocasts(x) and not x.is_cpu:
         return "autocast decides on the dtypes of its scores"
-    if any(not isinstance(other, Tensor) or other.dtype is not x.dtype for other in others):
+    reason = _alike_reason(x, x.dtype, others)
+    if reason is not None:
+        return reason
+    if dims == 2 and call.layer.node_dim not in (-2, 0):
+        return "node_dim is not the first of two dimensions"
+    return None
+
+
+def _alike_reason(x: Tensor, dtype: torch.dtype, others: Sequence[Any]) -> str | None:
+    if any(not isinstance(other, Tensor) or other.dtype is not dtype for other in others):
         return "its features and parameters differ in dtype"
     if any(other.device != x.device for other in others):
         return "its features and parameters are on different devices, which PyG is left to report"
-    if dims == 2 and call.layer.node_dim not in (-2, 0):
-        return "node_dim is not the first of two dimensions"
     return None
 
 
@@ -353,7 +372,7 @@ def _can_fuse(call: Propagation, pending: Pending, names: set[str]) -> bool:
         and pending.edge_index is call.edge_index
         and pending.operands.keys() == names
         and call.edges.size(1) > 0
-        and not autocasts(call.edges)
+        and (call.edges.is_cpu or not autocasts(call.edges))
     )
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.dense import Linear
 
+from onehop.integrations.contexts import autocast_dtype
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, MODULE_HOOKS, has_global_hooks
 
 Projection = Tensor | tuple[Tensor, Tensor]
@@ -34,7 +35,11 @@ def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[
         given, weight = product
         heads, width = layer.heads, layer.out_channels
         summed: Tensor = (weight.view(heads, width, -1) * layer.att_edge.view(heads, width, 1)).sum(1)
-        return given @ summed.t()
+        if autocast_dtype(given) is None:
+            return given @ summed.t()
+        # PyG's score is a sum of products, which autocast leaves alone.
+        with torch.autocast("cpu", enabled=False):
+            return given @ summed.t()
 
     return compute
 
@@ -63,22 +68,29 @@ def projected(
         return LEFT_TO_PYG
     if (type(features) is not Tensor and type(features) is not Parameter) or features.device != like.device:
         return "the edge features are not a plain tensor on the device of the nodes'"
-    if features.dtype is not like.dtype or features.layout is not torch.strided:
+    dtype = like.dtype
+    lowers = autocast_dtype(like) is not None
+    if not _fits(features, dtype, lowers) or features.layout is not torch.strided:
         return "the edge features are of another dtype than the nodes'"
     given = features.view(-1, 1) if features.dim() == 1 and widen_vectors else features
     if given.dim() != 2 or given.size(0) != edges:
         return LEFT_TO_PYG
     heads, width = layer.heads, layer.out_channels
     if not _is_plain(linear):
-        return lambda: linear(given).view(-1, heads, width)
+        return lambda: linear(given).view(-1, heads, width).to(dtype)
     weight: Any = linear.weight
-    if weight.shape != (heads * width, given.size(1)) or weight.dtype is not like.dtype:
+    if weight.shape != (heads * width, given.size(1)) or not _fits(weight, dtype, lowers):
         return LEFT_TO_PYG
     if given.requires_grad:
-        return lambda: (given, weight)
+        return lambda: (given.to(dtype), weight.to(dtype))
     # The kernel saves the weight for other gradients; PyG's product of constant features does not, so that an
     # optimiser may change it before the backward pass. What is saved is a copy, to which gradients pass on.
-    return lambda: (given, weight.clone())
+    return lambda: (given.to(dtype), weight.to(dtype, copy=True))
+
+
+def _fits(tensor: Tensor, dtype: torch.dtype, lowers: bool) -> bool:
+    """Return whether a tensor is of a dtype, or autocast converts it at will."""
+    return tensor.dtype is dtype or (lowers and autocast_dtype(tensor) is not None)
 
 
 def _is_plain(linear: Any) -> bool:

@@ -134,8 +134,8 @@ def begin(task: "Task | AttentionTask | BlockTask", layer: Any, order: str | Non
         call = task.described(layer)
         form = call.form if order is None else f"{call.form}, {order} its linear step"
         reports.record(replace(call, form=form))
-    if session.now.may_keep_memory and task.x.nbytes >= thresholds.now.policy_bytes:
-        memory.gained(task.x)
+    if task.x.nbytes >= thresholds.now.policy_bytes:
+        memory.gained(layer, task.x, task.graph)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from torch_geometric.nn.conv import gcn_conv
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.integrations import session
-from onehop.integrations.contexts import compiling
+from onehop.integrations.contexts import autocast_dtype, compiling
 from onehop.integrations.pyg import propagate, reuse
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
@@ -81,7 +81,9 @@ def _forward(
         summed = task.run()
         if order.is_finite(summed):
             propagate.begin(task, layer, "before")
-            return product(summed, lin.weight, layer.bias)
+            if autocast_dtype(summed) is None:
+                return product(summed, lin.weight, layer.bias)
+            return _widened(product(summed, lin.weight, None), task, layer.bias)
     propagate.begin(task, layer)
     task.x = product(x, lin.weight, None, reuse.note_training if may_keep else None)
     out = task.run()
@@ -101,6 +103,18 @@ def _is_symmetric(layer: Any, x: Any, edge_weight: Any) -> bool:
         and isinstance(x, Tensor)
         and x.dtype in _COUNTING
     )
+
+
+def _widened(out: Tensor, task: Any, bias: Tensor | None) -> Tensor:
+    """What autocast made of a product that came last: of the dtype of an aggregate that comes last.
+
+    That has the dtype of messages, which are products times a factor, and then of the bias.
+    """
+    factor = task.scale if task.weight is None else task.weight
+    dtype = out.dtype if factor is None else torch.promote_types(out.dtype, factor.dtype)
+    if bias is None:
+        return out.to(dtype)
+    return (out + bias).to(torch.promote_types(dtype, bias.dtype))
 
 
 def _task(layer: Any, gcn_norm: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn import SGConv, TAGConv
 
+from onehop.integrations.contexts import autocast_dtype
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
@@ -85,6 +86,7 @@ def _pays(lins: list[Any], x: Any, edge_index: Any, edge_weight: Any) -> bool:
     if (
         type(edge_index) is not Tensor
         or is_too_small(edge_index, x)
+        or (isinstance(x, Tensor) and autocast_dtype(x) is not None)
         or not all(order.may_choose(lin, x) for lin in lins)
     ):
         return False

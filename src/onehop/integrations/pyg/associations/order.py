@@ -12,7 +12,14 @@ from torch_geometric.nn.dense.linear import Linear
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared, original
 from onehop.integrations import session
-from onehop.integrations.contexts import autocasts, compiling, context_reason, saving_is_watched, wraps
+from onehop.integrations.contexts import (
+    autocast_dtype,
+    autocasts,
+    compiling,
+    context_reason,
+    saving_is_watched,
+    wraps,
+)
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.propagate import Task
@@ -51,7 +58,7 @@ def is_plain(lin: Any, x: Any, *others: Tensor) -> bool:
     return (
         not isinstance(weight, UninitializedParameter)
         and not weight.is_inference()  # whatever it says of itself, it gets no gradient
-        and weight.dtype is x.dtype
+        and (weight.dtype is x.dtype or _both_lowered(x, weight))
         and not wraps(x, weight, *others)
         and weight.size(1) == x.size(1)
         and "forward" not in state
@@ -61,10 +68,15 @@ def is_plain(lin: Any, x: Any, *others: Tensor) -> bool:
             or state["_backward_hooks"]
             or state["_backward_pre_hooks"]
         )
-        # Both are on one device that has data, and autocast does not decide on their dtypes.
+        # Both are on one device that has data, and elsewhere autocast does not decide on their dtypes.
         and (weight.is_cpu if x.is_cpu else weight.device == x.device and not x.is_meta)
-        and not autocasts(x)
+        and (x.is_cpu or not autocasts(x))
     )
+
+
+def _both_lowered(x: Tensor, weight: Tensor) -> bool:
+    """Return whether autocast gives both its own dtype, so that theirs need not be the same."""
+    return autocast_dtype(x) is not None and autocast_dtype(weight) is not None
 
 
 def columns(x: Tensor, weight: Tensor) -> tuple[int, int]:

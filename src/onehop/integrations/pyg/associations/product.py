@@ -3,6 +3,7 @@
 Its products are those of :mod:`onehop.integrations.torch.products`.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from onehop.integrations import session
+from onehop.integrations.contexts import autocast_dtype
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import (
     by_blocks,
@@ -28,17 +30,23 @@ from onehop.ops.linear import FORWARD, is_large
 def product(
     x: Tensor, weight: Tensor, bias: Tensor | None, noting: Callable[[Tensor], None] | None = None
 ) -> Tensor:
-    """X W^T + b.
+    """X W^T + b; under autocast in its dtype, as ``torch.nn.functional.linear``.
 
     Args:
         x: [N, K].
-        weight: [M, K], of the same dtype.
+        weight: [M, K], of the same dtype, but under autocast.
         bias: [M], or [N, M] to be added to; None means 0.
         noting: Called with X when a backward pass comes through here; None where nobody wants to know.
 
     Returns:
         [N, M].
     """
+    lowered = autocast_dtype(x)
+    if lowered is not None:
+        # Here and not inside, where autocast would keep copies of parameters that pass no gradient on.
+        noting = None if noting is None else functools.partial(_note, noting, x)
+        x, weight = x.to(lowered), weight.to(lowered)
+        bias = None if bias is None else bias.to(lowered)
     if bias is not None and bias.dtype is not x.dtype:
         return product(x, weight, None, noting) + bias
     fastest = may_run_elsewhere(x) and (is_large(FORWARD, x, weight) or sparse_features.may_apply(x))
@@ -52,7 +60,7 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
 
     Args:
         x: [N, K].
-        weight: [M, K], of the same dtype.
+        weight: [M, K].
         top: [n, L], n at most N.
         top_weight: [M, L].
         bias: [M]; None means 0.
@@ -60,6 +68,10 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
     Returns:
         [N, M].
     """
+    lowered = autocast_dtype(x)
+    if lowered is not None:
+        x, weight, top, top_weight = (each.to(lowered) for each in (x, weight, top, top_weight))
+        bias = None if bias is None else bias.to(lowered)
     dtype = x.dtype
     alike = weight.dtype is dtype and top.dtype is dtype and top_weight.dtype is dtype
     if not alike or (bias is not None and bias.dtype is not dtype):
@@ -67,6 +79,11 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
         return product(x, weight, bias) + F.pad(extra, (0, 0, 0, x.size(0) - top.size(0)))
     out: Tensor = _PrefixProduct.apply(x, weight, top, top_weight, bias)  # type: ignore[no-untyped-call]
     return out
+
+
+def _note(noting: Callable[[Tensor], None], x: Tensor, lowered: Tensor) -> None:
+    """Notes a backward pass of features that autocast made others of."""
+    noting(x)
 
 
 def may_run_elsewhere(x: Tensor) -> bool:

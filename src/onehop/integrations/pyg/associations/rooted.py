@@ -15,7 +15,7 @@ from torch_geometric.nn import GraphConv, SAGEConv
 
 from onehop import thresholds
 from onehop.graph import Graph
-from onehop.integrations.contexts import compiling
+from onehop.integrations.contexts import autocast_dtype, compiling
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import prefix_product, product
@@ -115,7 +115,12 @@ def _both(
     propagate.begin(task, layer, "after")
     task.x = multiplied
     out: Tensor = task.run()
-    return _plus_root(out if lin.bias is None else out + lin.bias, ends[1], root)
+    dtype = autocast_dtype(ends[0])
+    if dtype is None:
+        return _plus_root(out if lin.bias is None else out + lin.bias, ends[1], root)
+    # In PyG's order the linear step comes last, and the result is of its dtype.
+    out = out.to(dtype)
+    return _plus_root(out if lin.bias is None else out + lin.bias.to(dtype), ends[1], root)
 
 
 def _rows_before_leaves(graph: Graph) -> int | None:
@@ -132,7 +137,7 @@ def _joins(root: Any, own: Any, out: Tensor) -> bool:
         root is not None
         and order.is_plain(root, own)
         and root.bias is None
-        and own.dtype is out.dtype
+        and (autocast_dtype(own) or own.dtype) is (autocast_dtype(out) or out.dtype)
         and len(own) == len(out)
     )
 

@@ -1,6 +1,7 @@
 """A message and its reduction, block by block, forward and, recomputed, backward."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +29,7 @@ class BlockRun:
         graph: Over which edges.
         blocks: Of the graph.
         linear: "sum" or "mean" if the reduction is no more than that; None for any other aggregation module.
+        autocast: The dtype of autocast, backward too; None without.
     """
 
     layer: Any
@@ -36,6 +38,7 @@ class BlockRun:
     graph: Graph
     blocks: EdgeBlocks
     linear: str | None
+    autocast: torch.dtype | None
 
     def __call__(self, operands: list[Tensor], parameters: list[Tensor]) -> Tensor:
         """The reduced messages: [num_dst, ...].
@@ -70,7 +73,8 @@ class BlockRun:
         """The reduced messages of one block, and the rows of operands that need a gradient."""
         messages, leaves = self.messages(block, operands, needs)
         rows = BlockRows(block.graph, messages, self.layer.node_dim)
-        return rows.reduce(self.layer.aggr_module), leaves
+        with under_autocast(self.autocast):
+            return rows.reduce(self.layer.aggr_module), leaves
 
     def messages(
         self, block: Block, operands: list[Tensor], needs: tuple[bool, ...] | None
@@ -86,7 +90,18 @@ class BlockRun:
                 value = value.detach().requires_grad_()
                 leaves.append((argument, value))
             given[argument.name] = value
-        return self.message(self.layer, **given), leaves
+        with under_autocast(self.autocast):
+            return self.message(self.layer, **given), leaves
+
+
+def under_autocast(dtype: torch.dtype | None) -> AbstractContextManager[Any]:
+    """The block in which autocast makes products of this dtype; None means that it is off.
+
+    It keeps no copies of parameters: those made in the forward pass of a block pass no gradient on.
+    """
+    if dtype is None and not torch.is_autocast_enabled("cpu"):
+        return nullcontext()
+    return torch.autocast("cpu", dtype=dtype, enabled=dtype is not None, cache_enabled=False)
 
 
 class Choice:
@@ -262,8 +277,9 @@ def _differentiable(
     block = whole_block(run.graph)
     chosen = Choice(run.graph, block)
     given = {argument.name: chosen.rows(argument, inputs) for argument in run.arguments}
-    rows = BlockRows(block.graph, run.message(copied.layer, **given), run.layer.node_dim)
-    out = rows.reduce(copied.layer.aggr_module)
+    with under_autocast(run.autocast):
+        rows = BlockRows(block.graph, run.message(copied.layer, **given), run.layer.node_dim)
+        out = rows.reduce(copied.layer.aggr_module)
     tensors = [*inputs, *renamed]
     wanted = [t for t, needed in zip(tensors, needs, strict=True) if needed]
     gradients = iter(torch.autograd.grad(out, wanted, grad, create_graph=True, allow_unused=True))

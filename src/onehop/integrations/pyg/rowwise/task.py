@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
 from onehop import thresholds
+from onehop.graph import Graph
 from onehop.integrations import reports
 from onehop.integrations.pyg.conditions import (
     FITS_CACHE,
@@ -25,7 +26,7 @@ from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of
 from onehop.integrations.pyg.rowwise.arguments import Argument, Arguments, Kind, arguments_of, with_sizes
 from onehop.integrations.pyg.rowwise.blocks import blocks_of
-from onehop.integrations.pyg.rowwise.executor import BlockRun
+from onehop.integrations.pyg.rowwise.executor import BlockRun, under_autocast
 from onehop.integrations.pyg.rowwise.snapshot import Snapshot
 from onehop.integrations.pyg.rowwise.tracing import Permission, Refused, few_edges, trace
 
@@ -54,6 +55,11 @@ class BlockTask:
     def x(self) -> Tensor:
         """The largest operand."""
         return max(self.operands, key=lambda tensor: tensor.nbytes)
+
+    @property
+    def graph(self) -> Graph:
+        """Over which edges."""
+        return self.blocks.graph
 
     def run(self) -> Any:
         """Return the result of ``propagate``."""
@@ -123,8 +129,6 @@ def fits_cache(edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
 def _prepare(
     layer: Any, fuses: bool, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> BlockTask | str:
-    if torch.is_autocast_enabled("cpu"):
-        return "autocast is at work"
     if args:
         return "propagate gets operands without a name"
     edges = edges_of(layer, edge_index, kwargs.get("size"), fuses)
@@ -151,12 +155,14 @@ def _prepare(
         return OUT_OF_RANGE
     snapshot = Snapshot(layer)
     each = with_sizes(arguments, *counts)
-    permission = _permission(layer, message, snapshot, each, arguments.operands, data, forwards)
+    autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    with under_autocast(autocast):
+        permission = _permission(layer, message, snapshot, each, arguments.operands, data, forwards)
     if isinstance(permission, str):
         return permission
     linear = linear_reduction(layer.aggr_module)
     blocks = blocks_of(data, graph, _block_edges(permission.row_bytes), linear is not None)
-    run = BlockRun(snapshot.layer, message, each, graph, blocks, linear)
+    run = BlockRun(snapshot.layer, message, each, graph, blocks, linear, autocast)
     learned = [p for p in layer.aggr_module.parameters() if p.requires_grad]
     parameters = list({id(p): p for p in (*permission.parameters, *learned)}.values())
     return BlockTask(run, layer, arguments.operands, parameters, update)

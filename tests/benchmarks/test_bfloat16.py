@@ -1,0 +1,31 @@
+"""The benchmark of bfloat16, at its smallest."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "models" / "bench_bfloat16.py"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_every_model_is_printed_and_written(tmp_path: Path) -> None:
+    file = tmp_path / "bfloat16.json"
+    small = ("--graph", "twin:cora", "--hidden", "16", "--rounds", "1", "--epochs", "2", "--seeds", "1")
+    done = run("--models", "gcn,sage,gat", *small, "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    cases = json.loads(file.read_text())["cases"]
+    assert [case["model"] for case in cases] == ["gcn", "sage", "gat"]
+    for case in cases:
+        assert case["ratio"] > 0
+        assert {len(values) for values in case["accuracy"].values()} == {1}
+    assert "accuracy after 2 epochs" in done.stdout
+
+
+def test_an_unknown_model_is_named() -> None:
+    done = run("--models", "nothing")
+    assert done.returncode == 1
+    assert "unknown nothing; there are gcn, sage, gat" in done.stderr
