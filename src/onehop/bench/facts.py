@@ -15,8 +15,8 @@ from onehop import config, native
 from onehop.backends import backends
 from onehop.bench.stamp import stamp
 from onehop.errors import ConfigurationError
-from onehop.ops import torch_stream
 from onehop.kernels.products import KINDS, libraries
+from onehop.ops import torch_stream
 from onehop.tuner import products
 
 # Optional package -> what it is for, and how to get it.

@@ -65,6 +65,9 @@ class Symmetric:
         return self.graph.nbytes + self.scale.nbytes
 
 
+COUNTING = (torch.float32, torch.float64)
+"""Dtypes of features for which PyG's degrees, which it counts in them, are exact."""
+
 # Sums of as many ones are exact in float32, and so are PyG's degrees.
 _EXACT_DEGREES = 1 << 24
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.jit import _builtins
 
-from onehop.integrations import memory
 from onehop.integrations.rows import Row
 from onehop.ops.dropout import dropped, factors, serves
 
@@ -41,14 +40,12 @@ def rows() -> list[Row]:
 
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
     if train and serves(input, p):
-        memory.gained(input)
         return dropped(input, p)
     return _theirs(input, p, train)
 
 
 def _dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
     if train and serves(input, p):
-        memory.gained(input)
         # torch's own product, which knows what may be written to and what a record of it must keep.
         return input.mul_(factors(torch.empty_like(input, requires_grad=False), p))
     return _theirs_in_place(input, p, train)

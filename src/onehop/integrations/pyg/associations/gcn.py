@@ -23,12 +23,10 @@ from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.conditions import FLOATS, is_too_small
 from onehop.integrations.pyg.derived import Derived
 from onehop.integrations.pyg.gcn_norm import Unweighted, without_weight
-from onehop.integrations.pyg.graphs import symmetric_of
+from onehop.integrations.pyg.graphs import COUNTING, symmetric_of
 from onehop.integrations.rows import stand_in
 
 _ROWS_DIM = -2
-# Others cannot count the edges of a node, which PyG does in the dtype of the features.
-_COUNTING = (torch.float32, torch.float64)
 
 
 def associating(
@@ -101,7 +99,7 @@ def _is_symmetric(layer: Any, x: Any, edge_weight: Any) -> bool:
         and not layer.improved
         and not layer.cached
         and isinstance(x, Tensor)
-        and x.dtype in _COUNTING
+        and x.dtype in COUNTING
     )
 
 

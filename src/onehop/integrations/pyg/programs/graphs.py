@@ -14,7 +14,7 @@ from onehop.graph.lending import lend
 from onehop.integrations import memory
 from onehop.integrations.pyg.derived import Derived, remember, remembered
 from onehop.integrations.pyg.gcn_norm import Unweighted, normalisation, without_weight
-from onehop.integrations.pyg.graphs import graph_of
+from onehop.integrations.pyg.graphs import COUNTING, graph_of, symmetric_of
 from onehop.ops.library import LIBRARY
 
 _FIND = "find_graph"
@@ -93,16 +93,21 @@ class _Found:
 
 
 def _find(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool, loops: int) -> Tensor:
-    # Large graphs have large features, which are not at hand.
-    memory.gained(edge_index)
     if not loops:
-        return handle_of(_graph(edge_index, num_src, num_dst, forwards))
+        return _handle(_graph(edge_index, num_src, num_dst, forwards), edge_index)
     rest = ("graph in a program", num_src, num_dst, forwards, loops)
     found: _Found | None = CACHE.find(edge_index, rest)
     graph = None if found is None else found.graph()
     if graph is None:
         graph = _graph(_looped(edge_index, loops), num_src, num_dst, forwards)
         CACHE.store(edge_index, rest, _Found(weakref.ref(graph)))
+    return _handle(graph, edge_index)
+
+
+def _handle(graph: Graph, edge_index: Tensor) -> Tensor:
+    """A handle of a graph that runs in a program, for the policy of memory too."""
+    # The layer and its features are not at hand: large graphs have large features.
+    memory.gained(graph, edge_index, graph)
     return handle_of(graph)
 
 
@@ -127,7 +132,9 @@ def _looped(edge_index: Tensor, loops: int) -> Tensor:
 def _normalise(
     edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    memory.gained(edge_index)
+    symmetric = symmetric_of(edge_index, num_nodes, loops, forwards, dtype) if dtype in COUNTING else None
+    if symmetric is not None:
+        return _handle(symmetric.graph, edge_index), lend(symmetric.scale)
     flow = "source_to_target" if forwards else "target_to_source"
     key = Unweighted(num_nodes, False, loops, flow, dtype)
     known: Derived | None = CACHE.find(edge_index, key)
@@ -143,8 +150,8 @@ def _normalise(
             # Tensors of inference mode are not remembered.
             degree = weight.new_zeros(num_nodes).index_add_(0, edges[int(forwards)], torch.ones_like(weight))
             scale = degree.pow_(-0.5).masked_fill_(degree == float("inf"), 0)
-            return handle_of(graph), scale
-    return handle_of(graph), lend(scale)
+            return _handle(graph, edge_index), scale
+    return _handle(graph, edge_index), lend(scale)
 
 
 def _places(edge_index: Tensor, num_nodes: int) -> Tensor:
