@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,7 @@
 #include "graphs.hpp"
 #include "number.hpp"
 #include "onehop/communities.hpp"
+#include "onehop/dropout.hpp"
 #include "onehop/kernels.hpp"
 #include "onehop/parallel.hpp"
 
@@ -509,6 +512,7 @@ void check_exponential(const std::string& isa) {
 }
 
 #include "attention_check.hpp"
+#include "mersenne_check.hpp"
 
 template <class T>
 void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
@@ -557,6 +561,7 @@ int main(int argc, char** argv) {
     if (wanted("float32")) {
       check_limits(*isa);
       check_exponential(*isa);
+      check_dropout(*isa);
       check_type<float>(*isa, graphs);
     }
     if (wanted("float64")) check_type<double>(*isa, graphs);
