@@ -132,9 +132,10 @@ def _looped(edge_index: Tensor, loops: int) -> Tensor:
 def _normalise(
     edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    symmetric = symmetric_of(edge_index, num_nodes, loops, forwards, dtype) if dtype in COUNTING else None
-    if symmetric is not None:
-        return _handle(symmetric.graph, edge_index), lend(symmetric.scale)
+    if dtype in COUNTING and edge_index.is_cpu:
+        symmetric = symmetric_of(edge_index, num_nodes, loops, forwards, dtype)
+        if symmetric is not None:
+            return _handle(symmetric.graph, edge_index), lend(symmetric.scale)
     flow = "source_to_target" if forwards else "target_to_source"
     key = Unweighted(num_nodes, False, loops, flow, dtype)
     known: Derived | None = CACHE.find(edge_index, key)
