@@ -2,12 +2,12 @@
 
 import contextlib
 import copy
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._dynamo import OptimizedModule
 
 from onehop import config
 from onehop.errors import ArgumentError, ConfigurationError
@@ -123,6 +123,10 @@ class _InProgram(torch.nn.Module):
 
 def _opened(model: torch.nn.Module, duplicate: torch.nn.Module) -> torch.nn.Module:
     """The duplicate, with other modules in place of those that are compiled in the model."""
+    if "torch._dynamo" not in sys.modules:  # which takes a second to import, and nothing is compiled
+        return duplicate
+    from torch._dynamo import OptimizedModule
+
     # The second way to compile, module.compile(), leaves no trace in a copy.
     compiled = [
         isinstance(module, OptimizedModule) or module._compiled_call_impl is not None
