@@ -12,7 +12,7 @@ BAD = {
     "too small": (["demo", "--epochs", "0"], "epochs"),
     "model": (
         ["demo", "--model", "mlp"],
-        "model: expected some of gcn, sage, gin, gat, gatv2, transformer, or",
+        "model: expected some of ogb-gcn, ogb-sage, cora-gcn, cora-gat, gat",
     ),
     "no model": (["demo", "--model", ","], "model: expected at least one"),
     "file": (["demo", "--graph", "no/such/file.npz"], "no/such/file.npz"),
@@ -25,6 +25,7 @@ BAD = {
     "graph": (["bench", "ops", "--graphs", "nowhere.mtx"], "nowhere.mtx"),
     "hidden": (["bench", "models", "--hidden", "x"], "hidden: expected numbers"),
     "ablation": (["bench", "models", "--ablation", "simd"], "ablation: expected some of keep_memory"),
+    "variant": (["bench", "models", "--variants", "int8"], "variants: expected some of bf16, compiled"),
     "model's peer": (["bench", "models", "--peers", "cupy"], "peers: expected some of pyg-edge_index"),
     "row length": (["bench", "limits", "--widths", "20"], "multiples of 16"),
 }
