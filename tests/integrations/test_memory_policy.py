@@ -139,7 +139,7 @@ from onehop.datasets import chung_lu
 
 how, epochs = {how!r}, {epochs}
 nodes = 30_000
-edge_index = chung_lu(nodes, 120_000)
+edge_index = chung_lu(nodes, 300_000)
 torch.manual_seed(0)
 x = torch.randn(nodes, 64)
 layers = torch.nn.ModuleList([gnn.GCNConv(64, 300), gnn.GCNConv(300, 300), gnn.SAGEConv(300, 8)])

@@ -459,7 +459,7 @@ def test_autocast(name, make, asked, x, edge_index):
         expected = conv(x, edge_index, return_attention_weights=asked)
         with onehop.patch():
             found = conv(x, edge_index, return_attention_weights=asked)
-            how = went(conv, x, edge_index)
+            how = went(conv, x, edge_index, return_attention_weights=asked)
     pairs = [(found, expected)] if asked is None else [(found[0], expected[0]), (found[1][1], expected[1][1])]
     for ours, theirs in pairs:
         assert ours.dtype == theirs.dtype

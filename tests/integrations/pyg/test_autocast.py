@@ -142,8 +142,8 @@ def compare(ours: Outcome, theirs: Outcome, exact: Outcome) -> None:
         size = float(true.abs().max())
         own = float((expected.double() - true).abs().max())
         error = float((found.double() - true).abs().max())
-        # What att_dst gets is a difference of leaky ReLU's two slopes: a single score near 0 whose sign changes
-        # in the rounding is a tenth of it.
+        # att_dst gets what leaky ReLU's two slopes differ by: one score near 0 whose sign changes
+        # in the rounding is a tenth of that.
         rounding = 2**-3 if name == "att_dst" else 2**-7
         assert error <= 3 * own + rounding * size, (name, error, own, size)
 
