@@ -12,7 +12,7 @@ from onehop.graph.handle import GraphInProgram
 from onehop.integrations import session
 from onehop.integrations.pyg.programs import conditions
 from onehop.integrations.pyg.programs.edges import EdgesInProgram
-from onehop.integrations.pyg.programs.graphs import graph_in_program, with_loops
+from onehop.integrations.pyg.programs.graphs import as_operand, graph_in_program, with_loops
 from onehop.ops import attention, gat, gatv2
 
 _FORMS = {"gat": "GAT, fused", "gatv2": "GATv2, fused", "dot": "dot-product attention, fused"}
@@ -117,7 +117,7 @@ def _scored(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tens
     if edges.kind == "gatv2":
         edge = None if features is None else (features, layer.lin_edge.weight)
         return gatv2(
-            graph,
+            as_operand(graph),
             source,
             target,
             layer.att[0],
@@ -135,7 +135,7 @@ def _scored(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tens
         per_head = (layer.lin_edge.weight.view(*shape, -1) * layer.att_edge.view(*shape, 1)).sum(1)
         score = features @ per_head.t()
     return gat(
-        graph,
+        as_operand(graph),
         source,
         of_source,
         of_target,
@@ -152,7 +152,7 @@ def _transformer(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) ->
     features = operands["edge_attr"]
     edge = None if features is None else (features, layer.lin_edge.weight)
     return attention(
-        graph,
+        as_operand(graph),
         query,
         key,
         value,

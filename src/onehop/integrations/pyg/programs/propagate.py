@@ -6,9 +6,10 @@ from torch import Tensor
 
 from onehop.graph.handle import GraphInProgram
 from onehop.integrations import session
+from onehop.integrations.pyg.conditions import FLOATS, REDUCTIONS
 from onehop.integrations.pyg.programs import attention, conditions
 from onehop.integrations.pyg.programs.edges import EdgesInProgram
-from onehop.integrations.pyg.programs.graphs import graph_in_program
+from onehop.integrations.pyg.programs.graphs import as_operand, graph_in_program
 from onehop.ops.aggregate import reduce_rows
 
 _SIMPLE = 4
@@ -56,7 +57,7 @@ def _aggregate(layer: Any, form: tuple[str, ...], edge_index: Tensor, operands: 
     if weight is not None:
         if weight.dim() == 2 and weight.size(1) == 1:
             weight = weight.squeeze(1)
-        if weight.dim() != 1 or weight.size(0) != edge_index.size(1) or weight.dtype not in conditions.FLOATS:
+        if weight.dim() != 1 or weight.size(0) != edge_index.size(1) or weight.dtype not in FLOATS:
             return "the edge weight is not one number an edge"
     if subtracted:
         return conditions.NOT_TRACED
@@ -86,7 +87,7 @@ def aggregate(
     """
     batched = x.dim() == _BATCHED
     out = reduce_rows(
-        graph,
+        as_operand(graph),
         x.transpose(0, 1) if batched else x,
         weight=weight,
         reduce=reduce,
@@ -99,7 +100,7 @@ def aggregate(
 
 def reduction(layer: Any) -> str:
     """The reduction of the layer's aggregation module, which the conditions have looked at."""
-    return conditions.REDUCTIONS[type(layer.aggr_module)]
+    return REDUCTIONS[type(layer.aggr_module)]
 
 
 def _rows(layer: Any, x: Tensor, target: Any, size: Any, forwards: bool) -> tuple[int, int] | str:
@@ -117,5 +118,6 @@ def _rows(layer: Any, x: Tensor, target: Any, size: Any, forwards: bool) -> tupl
             sizes[1] = target.size(layer.node_dim)
         elif sizes[1] != target.size(layer.node_dim):
             return "PyG is left to report what does not fit"
-    receiving = sizes[1 - sending]
-    return sizes[sending], sizes[sending] if receiving is None else receiving
+    sources: Any = sizes[sending]
+    receiving: int | None = sizes[1 - sending]
+    return sources, sources if receiving is None else receiving
