@@ -63,8 +63,8 @@ def draw_from(
     none are used twice.
 
     Returns:
-        False, with nothing drawn, if the generator's state has a layout that is unknown, or other threads draw
-        so often that ours never come behind them: torch's own draw, which locks the generator, is to run.
+        False, with nothing drawn, if the generator's state has a layout that is unknown, or other threads
+        draw so often that ours never come behind them: torch's own draw, which locks it, is to run.
     """
     for _ in range(_ATTEMPTS):
         before = generator.get_state()
