@@ -397,6 +397,18 @@ def test_numbers_that_another_thread_drew_meanwhile_are_not_used_again(monkeypat
     assert torch.equal(found, reference.dropout(numbers(2000), 0.5, generator=at(14)))
 
 
+def test_where_other_threads_never_pause_torchs_own_draw_runs(monkeypatch):
+    generator = at(0)
+
+    def interrupted(*args):
+        torch.empty(5, dtype=torch.int32).random_(generator=generator)
+        return torch_stream_draw(*args)
+
+    monkeypatch.setattr(torch_stream, "draw", interrupted)
+    found = onehop.dropout(numbers(2000), 0.5, generator=generator)
+    assert torch.equal(found, reference.dropout(numbers(2000), 0.5, generator=at(15)))
+
+
 def test_threads_share_the_stream():
     """Together, they draw what one would, in some order: no number is used twice."""
     expected = at(0)

@@ -120,8 +120,12 @@ def factors(out: Tensor, p: float, generator: torch.Generator | None = None) -> 
         ``out``.
     """
     if not draw_from(torch.default_generator if generator is None else generator, p, None, out, None):
-        out.bernoulli_(1 - p, generator=generator).div_(1 - p)
+        _torchs_factors(out, p, generator)
     return out
+
+
+def _torchs_factors(out: Tensor, p: float, generator: torch.Generator | None) -> Tensor:
+    return out.bernoulli_(1 - p, generator=generator).div_(1 - p)
 
 
 def _draw(
@@ -129,11 +133,13 @@ def _draw(
 ) -> tuple[Tensor, Tensor | None]:
     """The result, and, if asked for, what a backward pass multiplies by: bits, or else the factors."""
     out = _empty_beside(x)
-    if out is not None:
-        mask = kernels.empty_mask(x.numel()) if kept else None
-        if draw_from(torch.default_generator if generator is None else generator, p, x, out, mask):
-            return out, mask
-    factor = factors(torch.empty_like(x, requires_grad=False), p, generator)
+    if out is None:
+        factor = factors(torch.empty_like(x, requires_grad=False), p, generator)
+        return x * factor, factor
+    mask = kernels.empty_mask(x.numel()) if kept else None
+    if draw_from(torch.default_generator if generator is None else generator, p, x, out, mask):
+        return out, mask
+    factor = _torchs_factors(torch.empty_like(x, requires_grad=False), p, generator)
     return x * factor, factor
 
 

@@ -19,6 +19,8 @@ _PROOFS = ((0, 1), (1, 311), (3, 312), (620, 7), (7, 400))
 _PROBABILITIES = (0.5, 0.1)
 _SEED = 20261122
 
+_ATTEMPTS = 3
+
 _exchanging = threading.Lock()
 
 
@@ -61,9 +63,10 @@ def draw_from(
     none are used twice.
 
     Returns:
-        False, with nothing drawn, if the generator's state has a layout that is unknown.
+        False, with nothing drawn, if the generator's state has a layout that is unknown, or other threads
+        draw so often that ours never come behind them: torch's own draw, which locks it, is to run.
     """
-    while True:
+    for _ in range(_ATTEMPTS):
         before = generator.get_state()
         after = before.clone()
         if not draw(after, p, x, out, mask):
@@ -72,3 +75,4 @@ def draw_from(
             if torch.equal(generator.get_state(), before):
                 generator.set_state(after)
                 return True
+    return False
