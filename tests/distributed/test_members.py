@@ -74,6 +74,13 @@ def test_a_process_of_another_host_cannot_be_seen(me: Member) -> None:
     assert fates() == Fates(elsewhere=(far,))
 
 
+def test_one_that_cannot_be_seen_does_not_hide_the_next(me: Member) -> None:
+    far = dataclasses.replace(me, rank=1, space="another boot")
+    gone = dataclasses.replace(me, rank=2, started=me.started - 1)
+    know([far, gone])
+    assert fates() == Fates(ended=(gone,), elsewhere=(far,))
+
+
 def test_ranks_of_an_earlier_and_larger_job_are_left_out(me: Member) -> None:
     know([dataclasses.replace(me, rank=3, pid=1, started=-2)])
     assert fates() == Fates()
