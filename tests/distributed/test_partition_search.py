@@ -34,6 +34,20 @@ def test_moves_of_single_nodes_cut_fewer_edges_than_pieces_of_an_order(communiti
     assert cut_edges(communities, partition(communities, 4, "greedy")) < cut_edges(communities, pieces)
 
 
+@pytest.mark.parametrize("method", ["greedy", "streamed"])
+def test_the_work_of_a_node_is_one_and_its_edges(method: str) -> None:
+    ring = torch.arange(20)
+    graph = Graph.from_edge_index(torch.stack([ring, ring.roll(1)]), 60)  # 40 nodes have no edges
+    work = torch.bincount(partition(graph, 2, method).long(), 1.0 + graph.in_degrees, minlength=2)
+    assert float(work.max()) <= 1.05 * 40
+
+
+def test_nodes_without_edges_are_shared_evenly() -> None:
+    graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 6)
+    assert partition(graph, 3).tolist() == [0, 0, 1, 1, 2, 2]
+    assert partition(Graph.from_edge_index(torch.empty(2, 0).long(), 0), 3).tolist() == []
+
+
 @pytest.mark.parametrize("counts", [1, 4 * 7, 4 * NODES - 1])
 def test_neighbours_are_counted_block_by_block(counts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     edge_index = hostile()

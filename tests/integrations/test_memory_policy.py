@@ -23,7 +23,7 @@ def allow(keep):
     session.enter(session.Session(settings=Settings(keep_memory=keep), memory_kept=kept))
 
 native.extension = Extension()
-small, large = torch.ones(1, 4), torch.ones(1 << 18, 4)
+small, large = torch.ones(1, 4), torch.ones(1 << 18)  # exactly as large as is asked for
 memory.gained(large)  # nobody allowed it
 allow(True)
 memory.gained(small)
