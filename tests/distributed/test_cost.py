@@ -68,6 +68,11 @@ def test_seconds_and_bytes_worked_out_by_hand(number_bytes: int) -> None:
     assert more == pytest.approx((4e6 * 300 * 3 * one + 1.6e8) / 8)
 
 
+def test_a_part_has_up_to_a_twentieth_more_work_than_the_mean() -> None:
+    # The bound of the partitioners, and so what an estimate assumes that is given none.
+    assert cost.estimate(EPOCH, HOST, 8, 3e6) == cost.estimate(EPOCH, HOST, 8, 3e6, imbalance=1.05)
+
+
 def test_memory_that_is_just_enough_is_enough() -> None:
     needed = cost.estimate(EPOCH, HOST, 4, 1e6).memory_bytes
     for memory, fits in ((needed, True), (needed - 1, False)):

@@ -74,6 +74,35 @@ def test_a_process_of_another_host_cannot_be_seen(me: Member) -> None:
     assert fates() == Fates(elsewhere=(far,))
 
 
+def test_one_that_cannot_be_seen_does_not_hide_the_next(me: Member) -> None:
+    far = dataclasses.replace(me, rank=1, space="another boot")
+    gone = dataclasses.replace(me, rank=2, started=me.started - 1)
+    know([far, gone])
+    assert fates() == Fates(ended=(gone,), elsewhere=(far,))
+
+
+def test_nobody_waits_once_one_is_lost(me: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members.time, "sleep", lambda _: pytest.fail("it waited for others"))
+    running, gone = dataclasses.replace(me, rank=1), dataclasses.replace(me, rank=2, started=-2)
+    know([running, gone])
+    assert fates() == Fates(ended=(gone,), running=(running,))
+
+
+def test_nobody_waits_once_one_is_stopped(other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members.time, "sleep", lambda _: pytest.fail("it waited for others"))
+    stopped, process = other
+    know(
+        [
+            running := dataclasses.replace(
+                stopped, rank=2, pid=os.getpid(), started=members._look(os.getpid())[1]
+            )
+        ]
+    )
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+    assert fates() == Fates(stopped=(stopped,), running=(running,))
+
+
 def test_ranks_of_an_earlier_and_larger_job_are_left_out(me: Member) -> None:
     know([dataclasses.replace(me, rank=3, pid=1, started=-2)])
     assert fates() == Fates()

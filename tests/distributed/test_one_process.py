@@ -1,5 +1,7 @@
 """The operators over a group of one process: what they refuse, and graphs of a node or two."""
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import torch
 import onehop
 from onehop import ArgumentError, Graph, distributed
 from onehop.distributed import DistributedGraph
+from onehop.distributed.exchange import Traffic
 from tests.distributed.cases import NODES, hostile, random
 from tests.distributed.test_layers_of_one_process import _alone  # noqa: F401 - makes the group
 
@@ -125,3 +128,51 @@ def test_operators_are_those_of_the_whole_graph(name: str, dtype: torch.dtype) -
 
 def owned(part: DistributedGraph, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return [each[part.owned_nodes] for each in tensors]
+
+
+@pytest.mark.parametrize(
+    ("owner", "message"),
+    [
+        ([0] * NODES, r"owner: expected an int32 or int64 tensor \[60\]"),
+        (torch.zeros(NODES), r"owner: expected an int32 or int64 tensor \[60\]"),
+        (torch.zeros(NODES, dtype=torch.bool), r"owner: expected an int32 or int64 tensor \[60\]"),
+        (torch.zeros(NODES + 1, dtype=torch.int64), r"owner: expected an int32 or int64 tensor \[60\]"),
+        (torch.zeros(NODES, 1, dtype=torch.int32), r"owner: expected an int32 or int64 tensor \[60\]"),
+        (torch.ones(NODES, dtype=torch.int64), "owner: expected ranks from 0 to 0, got 1 to 1"),
+        (torch.arange(-1, NODES - 1).clamp_(max=0), "owner: expected ranks from 0 to 0, got -1 to 0"),
+    ],
+    ids=["list", "float", "bool", "longer", "two dimensions", "too large", "negative"],
+)
+def test_owners_that_are_none(owner: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        DistributedGraph.from_edge_index(hostile(), NODES, owner=owner)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_owners(dtype: torch.dtype) -> None:
+    part = DistributedGraph.from_edge_index(hostile(), NODES, owner=torch.zeros(NODES, dtype=dtype))
+    assert torch.equal(part.owned_nodes, torch.arange(NODES))
+    none = torch.zeros(0, dtype=dtype)
+    assert DistributedGraph.from_edge_index(torch.empty(2, 0).long(), 0, owner=none).num_nodes == 0
+
+
+def test_traffic_is_counted_from_the_last_reset() -> None:
+    graph = divided(hostile(), NODES)
+    distributed.aggregate(graph, X)
+    counted = graph.traffic
+    assert counted != Traffic()
+    distributed.aggregate(graph, X)
+    assert graph.traffic.exchanges == 2 * counted.exchanges
+    graph.reset_traffic()
+    assert graph.traffic == Traffic()
+
+
+def test_edges_are_one_tensor_for_as_long_as_somebody_has_it() -> None:
+    # The cache knows a tensor of edges by its identity, and a model asks for them once a layer.
+    graph = divided(hostile(), NODES)
+    edges = graph.edge_index
+    assert graph.edge_index is edges
+    held = weakref.ref(edges)
+    del edges
+    gc.collect()
+    assert held() is None

@@ -55,7 +55,7 @@ def test_a_negative_number_without_num_nodes() -> None:
         ([[0], [1]], "expected a tensor"),
         (None, "expected a tensor"),
         (np.zeros((2, 3), dtype=np.int64), "expected a tensor"),
-        (torch.tensor([0, 1]), r"shape \[2, E\]"),
+        (torch.tensor([0, 1]), r"shape \[2, E\], got torch.int64 of shape \[2\] on cpu"),
         (torch.zeros(3, 2, dtype=torch.long), r"shape \[2, E\]"),
         (torch.zeros(2, 2, 2, dtype=torch.long), r"shape \[2, E\]"),
         (torch.tensor(3), r"shape \[2, E\]"),

@@ -164,6 +164,14 @@ def test_of_the_views_of_one_tensor_the_last_are_remembered(cache):
     assert cache._views == {}
 
 
+def test_clearing_forgets_views_too(cache):
+    base = torch.arange(600).view(2, 300)
+    cache.store(base[:, 3:6], "graph", Held(1))
+    cache.clear()
+    assert cache._views == {}
+    assert (cache.info().entries, cache.info().bytes) == (0, 0)
+
+
 def test_the_full_check_counts_its_copies(cache, tensor, monkeypatch):
     monkeypatch.setenv("ONEHOP_CHECK", "full")
     cache.store(tensor, "graph", Held(100))

@@ -37,7 +37,7 @@ class Layer:
 graph = onehop.Graph.from_edge_index(torch.tensor([[0], [1]]), num_nodes=2)
 theirs, native.extension = native.extension, Extension()
 extension = native.extension
-small, large = torch.ones(1, 4), torch.ones(1 << 18, 4)
+small, large = torch.ones(1, 4), torch.ones(1 << 16, 4)  # exactly as large as is asked for
 layer, other = Layer(), Layer()
 
 def step(layers=(layer, other), x=large):

@@ -1,0 +1,87 @@
+"""What a plan says is what the kernel is told, forward and backward: only a clock could tell it from results."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import onehop
+from onehop import Graph, native
+from onehop.plans import CpuPlan, tuned
+
+NODES = 50
+PLAN = CpuPlan(
+    edges_per_item=77, prefetch=3, prefetch_hint="L1", column_tile=8, register_block=2, nontemporal=True,
+    threads=1,
+)  # fmt: skip
+# The fields that all kernels of operators have where they have them at all; the sum's has the others too.
+COMMON = {"edges_per_item": 77, "prefetch": 3, "threads": 1}
+OF_SUMS = {**COMMON, "keeps_near": True, "column_tile": 8, "register_block": 2, "nontemporal": True}
+
+CALLS: dict[str, Callable[[Graph, Tensor], Any]] = {
+    "aggregate": lambda graph, x: onehop.aggregate(graph, x),
+    "extremum": lambda graph, x: onehop.aggregate(graph, x, reduce="max"),
+    "sddmm": lambda graph, x: onehop.sddmm(graph, x, x),
+    "edge_softmax": lambda graph, x: onehop.edge_softmax(graph, x.flatten()[: graph.num_edges]),
+    "gat": lambda graph, x: onehop.gat(graph, x.view(NODES, 2, 8), x[:, :2], x[:, 2:4]),
+    "gatv2": lambda graph, x: onehop.gatv2(graph, *[x.view(NODES, 2, 8)] * 2, x[:2, :8]),
+    "attention": lambda graph, x: onehop.attention(graph, *[x.view(NODES, 2, 8)] * 3),
+}
+
+
+@pytest.fixture
+def graph() -> Graph:
+    edges = torch.randint(0, NODES, (2, 400), generator=torch.Generator().manual_seed(0))
+    return Graph.from_edge_index(edges, NODES)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, own_cache: object) -> Iterator[list[Any]]:
+    """The calls that kernels get, where PLAN is everybody's default."""
+    tuned.forget()
+    monkeypatch.setattr("onehop.backends.cpu.default_plan", lambda *_: PLAN)
+    calls: list[Any] = []
+
+    def noting(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(call: Any, *others: Any) -> Any:
+            if hasattr(call, "edges_per_item"):
+                calls.append(call)
+            return kernel(call, *others)
+
+        return noted
+
+    for name in (
+        "aggregate arg_extremum arg_extremum_grad_source arg_extremum_grad_weight attention "
+        "attention_grad_dst attention_grad_src attention_weights edge_softmax edge_softmax_grad "
+        "extremum_grad_source extremum_grad_weight fusedmm sddmm"
+    ).split():
+        monkeypatch.setattr(native.extension, name, noting(getattr(native.extension, name)))
+    yield calls
+    tuned.forget()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_forward_and_backward(
+    name: str, graph: Graph, told: list[Any], threads: Callable[[int], None]
+) -> None:
+    threads(2)
+    x = torch.randn(NODES, 16, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    out = CALLS[name](graph, x)
+    forward = len(told)
+    out.sum().backward()
+    assert len(told) > forward > 0
+    for call in told:
+        fields = OF_SUMS if hasattr(call, "register_block") else COMMON
+        given = {field: getattr(call, field) for field in fields if hasattr(call, field)}
+        assert given == {field: value for field, value in fields.items() if field in given}
+
+
+def test_sixteen_bits_name_as_many_sources_as_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onehop.backends.cpu.default_plan", lambda *_: CpuPlan(index="int16"))
+    sources = torch.tensor([0, 1 << 15, (1 << 16) - 1])
+    graph = Graph.from_edge_index(torch.stack([sources, torch.zeros(3).long()]), size=(1 << 16, 1))
+    x = torch.zeros(1 << 16, 1)
+    x[sources, 0] = torch.tensor([1.0, 2.0, 4.0])
+    assert onehop.aggregate(graph, x).item() == 7
