@@ -20,7 +20,7 @@ _VECTOR = 1
 
 
 def edges_of(layer: Any, x: Any, edge_index: Any, features: Any, asked: Any) -> EdgesInProgram | str:
-    """What to call PyG's ``forward`` with in place of ``edge_index``; or why its own code is to be traced.
+    """The edges to call PyG's ``forward`` with; or a sentence why its own code is to be traced.
 
     Args:
         layer: The layer.

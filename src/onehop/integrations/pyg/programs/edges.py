@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class EdgesInProgram:
-    """What stands for ``edge_index`` in the ``forward`` of an attention layer that onehop's operators run.
+    """A stand-in for ``edge_index`` in the ``forward`` of an attention layer that onehop's operators run.
 
     It is no tensor, so ``forward`` leaves its self loops alone: with them, the shape of the edges would
     depend on the data.
@@ -24,6 +24,6 @@ class EdgesInProgram:
 
 @dataclass(frozen=True, slots=True)
 class ScoredInProgram:
-    """What stands for the attention weights: the operands of ``edge_updater``, by name."""
+    """A stand-in for the attention weights: the operands of ``edge_updater``, by name."""
 
     operands: dict[str, Any]

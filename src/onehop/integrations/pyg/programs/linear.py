@@ -69,7 +69,7 @@ def linear_aggregate(
 
 
 class _Step(NamedTuple):
-    """What is aggregated and multiplied; arguments of both operators."""
+    """Arguments of both operators: operands, and choices that were made while tracing."""
 
     x: Tensor
     weight: Tensor

@@ -1,4 +1,4 @@
-"""What stands in for PyG's functions while a program is traced."""
+"""Functions that stand in for PyG's while a program is traced."""
 
 from collections.abc import Callable
 from typing import Any
