@@ -26,7 +26,7 @@ Clock = Callable[[Callable[[], object]], float]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a trial found.
+    """The findings of a trial.
 
     Attributes:
         library: The library to use.
