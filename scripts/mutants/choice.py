@@ -14,6 +14,9 @@ from warm import SOURCE
 # Tests and their seconds, at first and if those notice nothing.
 MOST = ((40, 10.0), (300, 40.0))
 
+# Operators whose mutants may execute a part of the statement that is skipped without the change.
+SHORT_CIRCUITS = ("ReplaceAndWithOr", "ReplaceOrWithAnd")
+
 Place = tuple[Path, int]
 
 
@@ -57,7 +60,8 @@ def executing(mutant: Mutant, recorded: Recording) -> set[str]:
     """The tests that execute a mutant's line.
 
     What runs when the module is imported is executed by all: then those tests count that run any function of
-    the module, or, for the head of a function, that function.
+    the module, or, for the head of a function, that function. A condition of several lines counts as a whole
+    where ``and`` or ``or`` changes: a test that ends at its first line may be the one that goes further then.
     """
     functions = [node for node in ast.walk(_tree(mutant.path)) if isinstance(node, ast.FunctionDef)]
     around = [node for node in functions if node.lineno <= mutant.line <= (node.end_lineno or 0)]
@@ -75,8 +79,10 @@ def executing(mutant: Mutant, recorded: Recording) -> set[str]:
     )
     inner = getattr(statement, "body", None)
     last = inner[0].lineno - 1 if inner else statement.end_lineno or 0
-    exactly = recorded.of(mutant.path, mutant.line, mutant.line)
-    return exactly or recorded.of(mutant.path, statement.lineno, max(last, statement.lineno))
+    whole = recorded.of(mutant.path, statement.lineno, max(last, statement.lineno))
+    if mutant.operator in SHORT_CIRCUITS:
+        return whole
+    return recorded.of(mutant.path, mutant.line, mutant.line) or whole
 
 
 def chosen(mutant: Mutant, recorded: Recording) -> list[list[str]]:
