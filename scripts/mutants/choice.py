@@ -13,6 +13,8 @@ from warm import SOURCE
 
 # Tests and their seconds, at first and if those notice nothing.
 MOST = ((40, 10.0), (300, 40.0))
+# A test that takes more seconds comes after all others, or a few of these would leave no time for the rest.
+SLOW = 2.0
 
 # Operators whose mutants may execute a part of the statement that is skipped without the change.
 SHORT_CIRCUITS = ("ReplaceAndWithOr", "ReplaceOrWithAnd")
@@ -90,7 +92,7 @@ def chosen(mutant: Mutant, recorded: Recording) -> list[list[str]]:
 
     Tests of one function that execute the same lines of the module are alike, so one of each kind goes before
     a second of any; among these come first the tests of the same name, then those of the same folder, then
-    fast ones.
+    fast ones. Slow tests come last.
     """
     tests, lines = executing(mutant, recorded), _lines(mutant.path, recorded)
     own = f"tests/{mutant.path.relative_to(SOURCE).parent}/test_{mutant.path.stem}"
@@ -103,7 +105,9 @@ def chosen(mutant: Mutant, recorded: Recording) -> list[list[str]]:
         seen[kind] += 1
 
     def order(test: str) -> tuple[object, ...]:
-        return rank[test], not test.startswith(own), not test.startswith(folder), recorded.seconds[test], test
+        seconds = recorded.seconds[test]
+        elsewhere = not test.startswith(own), not test.startswith(folder)
+        return seconds > SLOW, rank[test], *elsewhere, seconds, test
 
     parts: list[list[str]] = []
     left = sorted(tests, key=order)
