@@ -8,7 +8,8 @@ compared by identity are then others than the ones tested. It draws no sample, a
 tests.
 
 Never changed, because no test should notice: annotations, docstrings and other texts, arguments of exceptions
-and of log calls, decorators (of data classes, properties and caches of functions), and the ``strict`` of zip.
+and of log calls, decorators (of data classes, properties and caches of functions), what is overloaded
+for type checkers, and the ``strict`` of zip.
 """
 
 import ast
@@ -139,12 +140,12 @@ def _excluded(tree: ast.Module) -> list[tuple[tuple[int, int], tuple[int, int]]]
     """From where to where no change is made."""
     nodes: list[ast.AST | None] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign | ast.arg):
+        if _is_text(node):
+            nodes.append(node)
+        elif isinstance(node, ast.AnnAssign | ast.arg):
             nodes.append(node.annotation)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             nodes += [*node.decorator_list, getattr(node, "returns", None)]
-        elif _is_text(node):
-            nodes.append(node)
     return [
         ((node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0))
         for node in nodes
@@ -161,6 +162,8 @@ def _is_text(node: ast.AST) -> bool:
         return node.arg == "strict"
     if isinstance(node, ast.Raise):
         return isinstance(node.exc, ast.Call)
+    if isinstance(node, ast.FunctionDef):
+        return any(ast.unparse(decorator) == "overload" for decorator in node.decorator_list)
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
     return isinstance(node, ast.JoinedStr)

@@ -13,6 +13,11 @@ from warm import SOURCE
 
 # Tests and their seconds, at first and if those notice nothing.
 MOST = ((40, 10.0), (300, 40.0))
+# A test that takes more seconds comes after all others, or a few of these would leave no time for the rest.
+SLOW = 2.0
+
+# Operators whose mutants may execute a part of the statement that is skipped without the change.
+SHORT_CIRCUITS = ("ReplaceAndWithOr", "ReplaceOrWithAnd")
 
 Place = tuple[Path, int]
 
@@ -57,7 +62,8 @@ def executing(mutant: Mutant, recorded: Recording) -> set[str]:
     """The tests that execute a mutant's line.
 
     What runs when the module is imported is executed by all: then those tests count that run any function of
-    the module, or, for the head of a function, that function.
+    the module, or, for the head of a function, that function. A condition of several lines counts as a whole
+    where ``and`` or ``or`` changes: a test that ends at its first line may be the one that goes further then.
     """
     functions = [node for node in ast.walk(_tree(mutant.path)) if isinstance(node, ast.FunctionDef)]
     around = [node for node in functions if node.lineno <= mutant.line <= (node.end_lineno or 0)]
@@ -75,8 +81,10 @@ def executing(mutant: Mutant, recorded: Recording) -> set[str]:
     )
     inner = getattr(statement, "body", None)
     last = inner[0].lineno - 1 if inner else statement.end_lineno or 0
-    exactly = recorded.of(mutant.path, mutant.line, mutant.line)
-    return exactly or recorded.of(mutant.path, statement.lineno, max(last, statement.lineno))
+    whole = recorded.of(mutant.path, statement.lineno, max(last, statement.lineno))
+    if mutant.operator in SHORT_CIRCUITS:
+        return whole
+    return recorded.of(mutant.path, mutant.line, mutant.line) or whole
 
 
 def chosen(mutant: Mutant, recorded: Recording) -> list[list[str]]:
@@ -84,7 +92,7 @@ def chosen(mutant: Mutant, recorded: Recording) -> list[list[str]]:
 
     Tests of one function that execute the same lines of the module are alike, so one of each kind goes before
     a second of any; among these come first the tests of the same name, then those of the same folder, then
-    fast ones.
+    fast ones. Slow tests come last.
     """
     tests, lines = executing(mutant, recorded), _lines(mutant.path, recorded)
     own = f"tests/{mutant.path.relative_to(SOURCE).parent}/test_{mutant.path.stem}"
@@ -97,7 +105,9 @@ def chosen(mutant: Mutant, recorded: Recording) -> list[list[str]]:
         seen[kind] += 1
 
     def order(test: str) -> tuple[object, ...]:
-        return rank[test], not test.startswith(own), not test.startswith(folder), recorded.seconds[test], test
+        seconds = recorded.seconds[test]
+        elsewhere = not test.startswith(own), not test.startswith(folder)
+        return seconds > SLOW, rank[test], *elsewhere, seconds, test
 
     parts: list[list[str]] = []
     left = sorted(tests, key=order)

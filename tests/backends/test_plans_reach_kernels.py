@@ -1,4 +1,4 @@
-"""What a plan says is what the kernel is told, forward and backward: only a clock could tell it from results."""
+"""What a plan says is what kernels are told: results are the same, and only a clock could show it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,6 +30,12 @@ CALLS: dict[str, Callable[[Graph, Tensor], Any]] = {
     "attention": lambda graph, x: onehop.attention(graph, *[x.view(NODES, 2, 8)] * 3),
 }
 
+KERNELS = [
+    "aggregate", "arg_extremum", "arg_extremum_grad_source", "arg_extremum_grad_weight",
+    "attention", "attention_grad_dst", "attention_grad_src", "attention_weights",
+    "edge_softmax", "edge_softmax_grad", "extremum_grad_source", "extremum_grad_weight", "fusedmm", "sddmm",
+]  # fmt: skip
+
 
 @pytest.fixture
 def graph() -> Graph:
@@ -52,11 +58,7 @@ def told(monkeypatch: pytest.MonkeyPatch, own_cache: object) -> Iterator[list[An
 
         return noted
 
-    for name in (
-        "aggregate arg_extremum arg_extremum_grad_source arg_extremum_grad_weight attention "
-        "attention_grad_dst attention_grad_src attention_weights edge_softmax edge_softmax_grad "
-        "extremum_grad_source extremum_grad_weight fusedmm sddmm"
-    ).split():
+    for name in KERNELS:
         monkeypatch.setattr(native.extension, name, noting(getattr(native.extension, name)))
     yield calls
     tuned.forget()

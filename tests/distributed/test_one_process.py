@@ -167,6 +167,11 @@ def test_traffic_is_counted_from_the_last_reset() -> None:
     assert graph.traffic == Traffic()
 
 
+def test_edges_show_whose_they_are(graph: DistributedGraph) -> None:
+    assert repr(graph.edge_index) == f"LocalEdges({graph})"
+    assert graph.edge_index.detach() is graph.edge_index
+
+
 def test_edges_are_one_tensor_for_as_long_as_somebody_has_it() -> None:
     # The cache knows a tensor of edges by its identity, and a model asks for them once a layer.
     graph = divided(hostile(), NODES)

@@ -164,6 +164,28 @@ def test_of_the_views_of_one_tensor_the_last_are_remembered(cache):
     assert cache._views == {}
 
 
+def test_bytes_are_counted_again_where_a_value_was_used_since(cache, tensor):
+    asked = []
+
+    class Asked(Held):
+        @property
+        def nbytes(self):
+            asked.append(self)
+            return 1
+
+        @nbytes.setter
+        def nbytes(self, value):
+            pass
+
+    first, other = Asked(1), torch.ones(3)
+    cache.store(tensor, "graph", first)
+    cache.store(other, "graph", Held(1))
+    assert asked == [first]
+    assert cache.find(tensor, "graph") is first
+    cache.store(other, "scales", Held(1))
+    assert asked == [first, first]
+
+
 def test_clearing_forgets_views_too(cache):
     base = torch.arange(600).view(2, 300)
     cache.store(base[:, 3:6], "graph", Held(1))

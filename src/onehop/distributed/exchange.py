@@ -68,7 +68,6 @@ class Exchange:
     def __init__(self, part: Part, group: dist.ProcessGroup | None) -> None:
         self.group = group
         self.traffic = Traffic()
-        self._rank = part.rank
         self._send_rows = part.send_rows
         self._send_counts = part.send_counts.tolist()
         self._halo_counts = part.halo_counts.tolist()

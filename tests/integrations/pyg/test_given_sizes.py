@@ -6,6 +6,7 @@ from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
+from onehop.integrations.pyg.conditions import LEFT_TO_PYG
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
 
@@ -58,3 +59,20 @@ def test_second_derivatives_beside_an_operand_that_is_not_used(edge_index, monke
         found = derivatives()
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("size", [(20, 20, 7), [20], "20"], ids=str)
+def test_other_than_two_sizes_are_left_to_pyg(size, edge_index, took_fast_path):
+    layer, x = gnn.SimpleConv("sum"), torch.randn(20, 4)
+
+    def outcome() -> object:
+        try:
+            return layer.propagate(edge_index, x=x, edge_weight=None, size=size).tolist()
+        except Exception as error:  # whatever PyG raises
+            return type(error), str(error)
+
+    expected = outcome()
+    with onehop.patch():
+        reasons = took_fast_path(outcome)
+        assert outcome() == expected
+    assert reasons == [LEFT_TO_PYG]
