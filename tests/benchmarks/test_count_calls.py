@@ -21,11 +21,11 @@ BOUNDS = {
     "aggregate backward": (12, 6, 0),
     "gatv2 forward": (20, 9, 0),
     "gatv2 backward": (40, 9, 0),
-    "GCNConv forward": (45, 14, 24),
-    "SAGEConv forward": (48, 14, 37),
-    "GATConv forward": (64, 18, 38),
-    "GATv2Conv forward": (60, 18, 36),
-    "ResGatedGraphConv forward": (7, 5, 7),
+    "GCNConv forward": (45, 14, 25),
+    "SAGEConv forward": (50, 15, 39),
+    "GATConv forward": (64, 19, 38),
+    "GATv2Conv forward": (60, 19, 36),
+    "ResGatedGraphConv forward": (11, 6, 11),
 }
 
 

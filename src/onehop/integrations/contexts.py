@@ -21,7 +21,10 @@ as_program = False
 
 
 def compiling() -> bool:
-    """Return whether a layer is to leave in a program what runs it, in place of running."""
+    """Return whether a layer is to leave in a program what runs it, in place of running.
+
+    What every call of attention passes asks for both itself.
+    """
     return torch.compiler.is_compiling() or as_program
 
 

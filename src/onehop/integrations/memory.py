@@ -33,7 +33,7 @@ _MESSAGES_OF_PEAK = 2
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """What is known of the process, which outlives a patch.
+    """Knowledge of the process, which outlives a patch.
 
     Attributes:
         kept: Whether the C library keeps freed memory; None if it is paused, and goes on with the next gain.

@@ -8,7 +8,7 @@ from torch_geometric.nn.conv import gcn_conv
 
 import onehop
 from onehop import thresholds
-from onehop.integrations.pyg.graphs import symmetric_of
+from onehop.integrations.pyg.graphs import SymmetricKey, symmetric_of
 
 NODES = 50
 CASES = list(
@@ -54,16 +54,16 @@ def test_products_of_the_scale_are_the_weights_of_pyg(loops, forwards, add_self_
     edge_index = edges(loops)
     flow = "source_to_target" if forwards else "target_to_source"
     theirs, weight = gcn_conv.gcn_norm(edge_index, None, NODES, False, add_self_loops, flow, dtype)
-    found = symmetric_of(edge_index, NODES, add_self_loops, forwards, dtype)
+    found = symmetric_of(edge_index, SymmetricKey(NODES, add_self_loops, forwards, dtype))
     assert found is not None
     order = slice(None) if found.graph.perm is None else found.graph.perm.long()
     source, target = (theirs if forwards else theirs.flip(0))[:, order]
     assert torch.equal(found.graph.col.long(), source)
     assert torch.equal(torch.arange(NODES).repeat_interleave(found.graph.in_degrees), target)
     assert torch.equal(found.scale[source] * found.scale[target], weight[order])
-    assert symmetric_of(edge_index, NODES, add_self_loops, forwards, dtype) is found
+    assert symmetric_of(edge_index, SymmetricKey(NODES, add_self_loops, forwards, dtype)) is found
 
 
 def test_more_edges_than_float32_counts_are_left_to_pyg(monkeypatch):
     monkeypatch.setattr("onehop.integrations.pyg.graphs._EXACT_DEGREES", 100)
-    assert symmetric_of(edges(False), NODES, True, True, torch.float32) is None
+    assert symmetric_of(edges(False), SymmetricKey(NODES, True, True, torch.float32)) is None

@@ -35,19 +35,16 @@ def prepare(kind: str, call: Propagation) -> AttentionTask | str:
     """Prepares a layer of this kind of attention; or returns why PyG has to run it."""
     task = _RECIPES[kind](call)
     if isinstance(task, AttentionTask):
-        task.backend = call.backend
-        if task.fused and _returns_it(call.layer):
+        task.backend, layer = call.backend, call.layer
+        # What propagate gives, in whatever shape, is what the layer returns where it adds nothing.
+        adds = (
+            getattr(layer, "bias", None) is not None
+            or getattr(layer, "res", None) is not None
+            or getattr(layer, "root_weight", False)
+        )
+        if task.fused and not adds:
             task.run = _copied(task.run)
     return task
-
-
-def _returns_it(layer: Any) -> bool:
-    """Return whether the layer returns what ``propagate`` gives, in whatever shape, and adds nothing."""
-    return (
-        getattr(layer, "bias", None) is None
-        and getattr(layer, "res", None) is None
-        and not getattr(layer, "root_weight", False)
-    )
 
 
 def _copied(run: Callable[[], Tensor]) -> Callable[[], Tensor]:

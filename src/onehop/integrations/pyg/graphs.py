@@ -40,7 +40,9 @@ def graph_of(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> 
     return graph
 
 
-class _SymmetricKey(NamedTuple):
+class SymmetricKey(NamedTuple):
+    """The key of a normalised adjacency matrix: what it was made from, besides the edges."""
+
     num_nodes: int
     add_self_loops: bool
     forwards: bool
@@ -72,28 +74,26 @@ COUNTING = (torch.float32, torch.float64)
 _EXACT_DEGREES = 1 << 24
 
 
-def symmetric_of(
-    edge_index: Tensor, num_nodes: int, add_self_loops: bool, forwards: bool, dtype: torch.dtype
-) -> Symmetric | None:
-    """The normalised adjacency matrix of these edges.
+def symmetric_of(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
+    """The normalised adjacency matrix of these edges: found, or made as by :func:`make_symmetric`."""
+    found: Symmetric | None = CACHE.find(edge_index, key)
+    return make_symmetric(edge_index, key) if found is None else found
+
+
+def make_symmetric(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
+    """Makes the normalised adjacency matrix of these edges, and keeps it under its key.
 
     The formula is PyG's, for edges of weight 1, so that the products agree with its weights bit for bit.
 
     Args:
         edge_index: [2, E], int32 or int64, on the CPU.
-        num_nodes: N.
-        add_self_loops: Whether every node has a self loop in addition.
-        forwards: Whether row 0 sends to row 1 (``flow="source_to_target"``) or the other way round.
-        dtype: float32 or float64; others cannot count degrees.
+        key: The number of nodes; whether every node has a self loop in addition; whether row 0 sends to row 1
+            (``flow="source_to_target"``) or the other way round; and a dtype among :data:`COUNTING`.
 
     Returns:
         None if there is an edge that PyG is to complain about, or so many that float32 cannot count them.
     """
-    # Every call of GCNConv comes here.
-    key = _SymmetricKey(num_nodes, add_self_loops, forwards, dtype)
-    found: Symmetric | None = CACHE.find(edge_index, key)
-    if found is not None:
-        return found
+    num_nodes, add_self_loops, forwards, dtype = key
     if edge_index.size(1) + num_nodes > _EXACT_DEGREES:
         return None
     given = edge_index

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.integrations.contexts import compiling
+from onehop.integrations import contexts
 from onehop.integrations.pyg.recognise import edge_updates
 from onehop.integrations.rows import stand_in
 
@@ -77,12 +77,12 @@ def noting(theirs: Function, traced: Function) -> Function:
         theirs: PyG's.
         traced: What runs while a program is traced, with the arguments of :func:`_forward`.
     """
-    ours, in_program = _forward, compiling
+    ours, is_compiling, state = _forward, torch.compiler.is_compiling, contexts
     # Without self.
     place = list(inspect.signature(theirs).parameters).index(_ASKED_BY) - 1
 
     def forward(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if in_program():
+        if is_compiling() or state.as_program:
             return traced(theirs, place, self, args, kwargs)
         return ours(theirs, place, self, args, kwargs)
 
@@ -114,10 +114,10 @@ def wrap_edge_updater(theirs: Function, traced: Function) -> Function:
         theirs: PyG's.
         traced: What runs while a program is traced, with the arguments of :func:`_edge_updater`.
     """
-    ours, in_program = _edge_updater, compiling
+    ours, is_compiling, state = _edge_updater, torch.compiler.is_compiling, contexts
 
     def edge_updater(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if in_program():
+        if is_compiling() or state.as_program:
             return traced(theirs, self, edge_index, args, kwargs)
         return ours(theirs, self, edge_index, args, kwargs)
 

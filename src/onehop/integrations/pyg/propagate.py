@@ -11,8 +11,8 @@ from onehop import thresholds
 from onehop.backends import backend_for
 from onehop.graph import Graph
 from onehop.graph.lending import original
-from onehop.integrations import memory, reports, session, tuning
-from onehop.integrations.contexts import compiling, context_reason
+from onehop.integrations import contexts, memory, reports, session, tuning
+from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.attention import prepare as prepare_attention
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
@@ -55,10 +55,10 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     """
     # Here and not in a module's table: it holds classes, and must die with the class that holds the function.
     records: dict[type, ClassRecord] = {}
-    ours, in_program = _propagate, compiling
+    ours, is_compiling, state = _propagate, torch.compiler.is_compiling, contexts
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if in_program():
+        if is_compiling() or state.as_program:
             return traced(theirs, self, edge_index, args, kwargs)
         return ours(theirs, records, self, edge_index, args, kwargs)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.integrations.contexts import compiling
+from onehop.integrations import contexts
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.rows import stand_in
@@ -50,7 +50,7 @@ def _rewrite(
     theirs: Rewrite, name: str, edge_index: Any, edge_attr: Any, fill_value: Any = None, num_nodes: Any = None
 ) -> Any:
     rest = () if name == "remove_self_loops" else (fill_value, num_nodes)
-    if compiling():
+    if torch.compiler.is_compiling() or contexts.as_program:
         return theirs(edge_index, edge_attr, *rest)
     if not can_remember(edge_index):
         parts = None if type(edge_index) is Tensor else parts_for(edge_index)

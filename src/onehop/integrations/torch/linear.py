@@ -37,7 +37,14 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
     def linear(*args, **kwargs):  # type: ignore[no-untyped-def]
         # Theirs gets what it was given, an omitted bias included, for subclasses and tracers see it.
-        if is_compiling() or context_reason() is not None:
+        if is_compiling():
+            return theirs(*args, **kwargs)
+        # Most products are small, and notice what is asked about them.
+        if len(args) > 1 and type(args[0]) is Tensor and type(args[1]) in _PLAIN and args[1].dim() == 2:
+            bounds, numbers = thresholds.now, args[0].numel()
+            if numbers * args[1].size(0) < bounds.product_work and numbers < bounds.sparse_numbers:
+                return theirs(*args, **kwargs)
+        if context_reason() is not None:
             return theirs(*args, **kwargs)
         x, weight, bias = _operands(args, kwargs)
         if not _suits(x, weight, bias):

@@ -82,14 +82,11 @@ def _both(first: Noting | None, second: Noting) -> Noting:
 
 def times_transposed(x: Tensor, weight: Tensor, added: Tensor | None, fastest: bool) -> Tensor:
     """X W^T + b, as :func:`linear_step` and without a gradient where the library is chosen."""
-    rows = _rows(x)
-    if (
-        fastest
-        and is_large(FORWARD, rows, weight)
-        and (added is None or (added.is_contiguous() and added.dtype is x.dtype))
-    ):
-        out = multiply(FORWARD, rows, weight, added)
-        return out if x.dim() == 2 else _unsafe_view(out, (*x.shape[:-1], weight.size(0)))
+    if fastest and (added is None or (added.is_contiguous() and added.dtype is x.dtype)):
+        rows = _rows(x)
+        if is_large(FORWARD, rows, weight):
+            out = multiply(FORWARD, rows, weight, added)
+            return out if x.dim() == 2 else _unsafe_view(out, (*x.shape[:-1], weight.size(0)))
     if added is not None and added.dim() > 1:
         return torch.addmm(added, x, weight.t())
     # Not F.linear, which may be replaced.

@@ -23,7 +23,7 @@ from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.conditions import FLOATS, is_too_small
 from onehop.integrations.pyg.derived import Derived
 from onehop.integrations.pyg.gcn_norm import Unweighted, without_weight
-from onehop.integrations.pyg.graphs import COUNTING, symmetric_of
+from onehop.integrations.pyg.graphs import COUNTING, Symmetric, SymmetricKey, make_symmetric
 from onehop.integrations.rows import stand_in
 
 _ROWS_DIM = -2
@@ -58,17 +58,17 @@ def _forward(
     edge_index: Any,
     edge_weight: Any,
 ) -> Any:
-    lin = layer._modules.get("lin")
+    lin, symmetric = layer._modules.get("lin"), _is_symmetric(layer, x, edge_weight)
     if (
         type(edge_index) is not Tensor
-        or (not _is_symmetric(layer, x, edge_weight) and is_too_small(edge_index, x, layer.out_channels))
+        or (not symmetric and is_too_small(edge_index, x, layer.out_channels))
         or not order.may_choose(lin, x, edge_index)
         or lin.bias is not None
         or layer.node_dim != _ROWS_DIM
         or type(layer).message is not GCNConv.message
     ):
         return theirs(layer, x, edge_index, edge_weight)
-    task = _task(layer, gcn_norm, x, edge_index, edge_weight)
+    task = _task(layer, gcn_norm, x, edge_index, edge_weight, symmetric)
     if not order.linear(task):
         return theirs(layer, x, edge_index, edge_weight)
     before, after = order.columns(x, lin.weight)
@@ -104,7 +104,7 @@ def _is_symmetric(layer: Any, x: Any, edge_weight: Any) -> bool:
 
 
 def _widened(out: Tensor, task: Any, bias: Tensor | None) -> Tensor:
-    """What autocast made of a product that came last: of the dtype of an aggregate that comes last.
+    """A product that came last under autocast, in the dtype of an aggregate that comes last.
 
     That has the dtype of messages, which are products times a factor, and then of the bias.
     """
@@ -115,7 +115,9 @@ def _widened(out: Tensor, task: Any, bias: Tensor | None) -> Tensor:
     return (out + bias).to(torch.promote_types(dtype, bias.dtype))
 
 
-def _task(layer: Any, gcn_norm: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
+def _task(
+    layer: Any, gcn_norm: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, symmetric: bool
+) -> Any:
     """The task over the normalised edges, or a sentence why there is none."""
     if (
         edge_weight is not None
@@ -131,10 +133,13 @@ def _task(layer: Any, gcn_norm: Any, x: Tensor, edge_index: Tensor, edge_weight:
     ):
         edges, weight = _edges(layer, x, edge_index, edge_weight)
         return propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
-    if _is_symmetric(layer, x, edge_weight):
+    if symmetric:
         # Most calls: from the edges to the graph at once, without a weight for each edge.
         forwards = layer.flow == "source_to_target"
-        found = symmetric_of(edge_index, x.size(0), layer.add_self_loops, forwards, x.dtype)
+        of_edges = SymmetricKey(x.size(0), layer.add_self_loops, forwards, x.dtype)
+        found: Symmetric | None = CACHE.find(edge_index, of_edges)
+        if found is None:
+            found = make_symmetric(edge_index, of_edges)
         if found is not None:
             return propagate.task_over(found.graph, layer, x, None, found.scale)
     # The graph of the normalised edges is known by the edge_index, and needs no copy of them.

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn import SGConv, TAGConv
 
-from onehop.integrations.contexts import autocast_dtype
+from onehop.integrations.contexts import autocast_dtype, compiling
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
@@ -20,10 +20,10 @@ from onehop.integrations.rows import stand_in
 
 def associating_sg(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """SGConv's ``forward``, which multiplies first where that pays."""
-    ours = _sg
+    ours, in_program = _sg, compiling
 
     def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
-        out = ours(self, x, edge_index, edge_weight)
+        out = None if in_program() else ours(self, x, edge_index, edge_weight)
         return theirs(self, x, edge_index, edge_weight) if out is None else out
 
     return stand_in(theirs, forward)
@@ -31,10 +31,10 @@ def associating_sg(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 def associating_tag(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """TAGConv's ``forward``, which multiplies first where that pays."""
-    ours = _tag
+    ours, in_program = _tag, compiling
 
     def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
-        out = ours(self, x, edge_index, edge_weight)
+        out = None if in_program() else ours(self, x, edge_index, edge_weight)
         return theirs(self, x, edge_index, edge_weight) if out is None else out
 
     return stand_in(theirs, forward)

@@ -15,7 +15,6 @@ from onehop.integrations import session
 from onehop.integrations.contexts import (
     autocast_dtype,
     autocasts,
-    compiling,
     context_reason,
     saving_is_watched,
     wraps,
@@ -28,7 +27,7 @@ from onehop.integrations.torch.products import may_choose as may_choose_library
 
 
 def may_choose(lin: Any, x: Any, *others: Tensor) -> bool:
-    """Return whether a linear step can be done apart from its module unnoticed.
+    """Return whether a linear step can be done apart from its module unnoticed, where no program is traced.
 
     Args:
         lin: The module.
@@ -36,8 +35,7 @@ def may_choose(lin: Any, x: Any, *others: Tensor) -> bool:
         *others: What else the layer gets.
     """
     return (
-        not compiling()
-        and context_reason() is None
+        context_reason() is None
         and not saving_is_watched()
         and session.now.settings.associate
         and is_plain(lin, x, *others)

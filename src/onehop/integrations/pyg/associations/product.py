@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from onehop import thresholds
 from onehop.integrations import session
 from onehop.integrations.contexts import autocast_dtype
 from onehop.integrations.torch import sparse_features
@@ -49,6 +50,12 @@ def product(
         bias = None if bias is None else bias.to(lowered)
     if bias is not None and bias.dtype is not x.dtype:
         return product(x, weight, None, noting) + bias
+    bounds, numbers = thresholds.now, x.numel()
+    small = numbers * weight.size(0) < bounds.product_work and numbers < bounds.sparse_numbers
+    if small and noting is None and x.size(0) < bounds.product_rows:
+        # Not F.linear, which may be replaced.
+        plain: Tensor = torch._C._nn.linear(x, weight) if bias is None else torch.addmm(bias, x, weight.t())
+        return plain
     fastest = may_run_elsewhere(x) and (is_large(FORWARD, x, weight) or sparse_features.may_apply(x))
     if fastest or noting is not None or by_blocks(x):
         return linear_step(x, weight, bias, fastest, noting)
@@ -104,7 +111,7 @@ class _PrefixProduct(torch.autograd.Function):
             top_weight if for_top else None,
         )
         ctx.rows = top.size(0)
-        ctx.fastest = may_run_elsewhere(x)
+        ctx.fastest = x.numel() * weight.size(0) >= thresholds.now.product_work and may_run_elsewhere(x)
         out = times_transposed(x, weight, bias, ctx.fastest)
         return plus_times_transposed(out, top, top_weight, ctx.fastest)
 

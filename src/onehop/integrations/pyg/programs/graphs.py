@@ -15,7 +15,7 @@ from onehop.graph.lending import lend
 from onehop.integrations import memory
 from onehop.integrations.pyg.derived import Derived, remember, remembered
 from onehop.integrations.pyg.gcn_norm import Unweighted, normalisation, without_weight
-from onehop.integrations.pyg.graphs import COUNTING, graph_of, symmetric_of
+from onehop.integrations.pyg.graphs import COUNTING, SymmetricKey, graph_of, symmetric_of
 from onehop.ops.library import LIBRARY
 
 _FIND = "find_graph"
@@ -139,7 +139,7 @@ def _normalise(
     edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     if dtype in COUNTING and edge_index.is_cpu:
-        symmetric = symmetric_of(edge_index, num_nodes, loops, forwards, dtype)
+        symmetric = symmetric_of(edge_index, SymmetricKey(num_nodes, loops, forwards, dtype))
         if symmetric is not None:
             return _handle(symmetric.graph, edge_index), lend(symmetric.scale)
     flow = "source_to_target" if forwards else "target_to_source"
