@@ -110,7 +110,7 @@ def _scored(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tens
         num_dst, loops = size[1], min(size)
     if not layer.add_self_loops:
         loops = 0
-    graph = graph_in_program(edges.edge_index, num_src, num_dst, True, loops)
+    graph: Any = graph_in_program(edges.edge_index, num_src, num_dst, True, loops)
     features = _features(layer, edges, asked["edge_attr"], loops)
     mask = _drawn(layer, graph, source)
     backend = session.now.backend
@@ -148,7 +148,7 @@ def _scored(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tens
 
 def _transformer(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tensor:
     query, key, value = operands["query"], operands["key"], operands["value"]
-    graph = graph_in_program(edges.edge_index, key.size(0), query.size(0), True)
+    graph: Any = graph_in_program(edges.edge_index, key.size(0), query.size(0), True)
     features = operands["edge_attr"]
     edge = None if features is None else (features, layer.lin_edge.weight)
     return attention(

@@ -5,7 +5,8 @@ trace, so that a program is made anew where one of them changes: for the layer a
 here. What follows from a class alone is asked as a constant.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -23,6 +24,10 @@ from onehop.integrations.pyg.recognise import (
     classes_returning_weights,
     edge_updates,
 )
+
+F = TypeVar("F", bound=Callable[..., Any])
+# torch gives it no types.
+_constant = cast(Callable[[F], F], torch._dynamo.assume_constant_result)
 
 # As code sees tensors that torch.compile traces, and those that torch.export does.
 _PLAIN = (Tensor, FakeTensor, FunctionalTensor)
@@ -51,7 +56,7 @@ def reason(layer: Any, edge_index: Any) -> str | None:
         return "forward-mode differentiation is at work"
     kind = type(layer)
     # The functions are named for torch to note: a program is made anew where one is replaced.
-    found = class_sentence(kind, now.layers, kind.message, kind.aggregate, kind.update)
+    found: str = class_sentence(kind, now.layers, kind.message, kind.aggregate, kind.update)
     if found:
         return found
     return _setup_reason(layer) or edges_reason(edge_index)
@@ -132,7 +137,7 @@ def features_reason(x: Any, dims: tuple[int, ...], edge_index: Tensor) -> str | 
 # Constants of a program: strings, for torch takes those as they are. An empty one stands for none.
 
 
-@torch._dynamo.assume_constant_result
+@_constant
 def class_sentence(kind: Any, *_: Any) -> str:
     """Return why a class has no fast path; empty if it has."""
     found = class_reason(kind)
@@ -144,14 +149,14 @@ def class_sentence(kind: Any, *_: Any) -> str:
     return found
 
 
-@torch._dynamo.assume_constant_result
+@_constant
 def backend_sentence(name: str, device: str, dtype: torch.dtype) -> str:
     """Return why nobody runs on such features; empty if somebody does."""
     refused = refusal(name, torch.device(device), dtype)
     return f"features of {dtype} on {device} have no backend: {refused}" if refused else ""
 
 
-@torch._dynamo.assume_constant_result
+@_constant
 def form_of(kind: Any) -> tuple[str, ...]:
     """The operands of a class's messages: source, weight and subtrahend, empty for none; or of attention.
 
@@ -165,20 +170,20 @@ def form_of(kind: Any) -> tuple[str, ...]:
     return found.source, found.weight or "", found.subtract or "", required
 
 
-@torch._dynamo.assume_constant_result
+@_constant
 def scored(kind: Any) -> str:
     """The kind of scores, "gat" or "gatv2", that a class's ``edge_update`` computes; empty for others."""
     return edge_updates().get(kind.edge_update, "")
 
 
-@torch._dynamo.assume_constant_result
+@_constant
 def is_patched(kind: Any) -> bool:
     """Return whether the functions of an attention class are those that onehop stands in for."""
     functions = [kind.propagate, *([kind.edge_updater] if kind.edge_update in edge_updates() else [])]
     return all(hasattr(function, "onehop_theirs") for function in functions)
 
 
-@torch._dynamo.assume_constant_result
+@_constant
 def has_noting_forward(kind: Any) -> bool:
     """Return whether a class has a ``forward`` that asks whether attention runs in the program."""
     return kind in classes_returning_weights() or kind.forward in [
@@ -186,13 +191,13 @@ def has_noting_forward(kind: Any) -> bool:
     ]
 
 
-@torch._dynamo.assume_constant_result
+@_constant
 def has_message_of(kind: Any, base: Any) -> bool:
     """Return whether a class has the message function of another."""
     return kind.message is base.message
 
 
-@torch._dynamo.assume_constant_result
+@_constant
 def is_normalised_by(gcn_norm: Any) -> bool:
     """Return whether GCN's normalisation is the function that stands in for PyG's."""
     return gcn_conv.gcn_norm is gcn_norm
@@ -213,7 +218,7 @@ def refuse(layer: Any, sentence: str) -> None:
         reports.refuse(layer, sentence)
 
 
-@torch._dynamo.assume_constant_result
+@_constant
 def _log(kind: Any, sentence: str) -> str:
     reports.log(kind, sentence)
     return ""

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from onehop.graph.handle import GraphInProgram
 from onehop.integrations import session
+from onehop.integrations.pyg.conditions import FLOATS, REDUCTIONS
 from onehop.integrations.pyg.programs import attention, conditions
 from onehop.integrations.pyg.programs.edges import EdgesInProgram
 from onehop.integrations.pyg.programs.graphs import graph_in_program
@@ -56,7 +57,7 @@ def _aggregate(layer: Any, form: tuple[str, ...], edge_index: Tensor, operands: 
     if weight is not None:
         if weight.dim() == 2 and weight.size(1) == 1:
             weight = weight.squeeze(1)
-        if weight.dim() != 1 or weight.size(0) != edge_index.size(1) or weight.dtype not in conditions.FLOATS:
+        if weight.dim() != 1 or weight.size(0) != edge_index.size(1) or weight.dtype not in FLOATS:
             return "the edge weight is not one number an edge"
     if subtracted:
         return conditions.NOT_TRACED
@@ -85,8 +86,9 @@ def aggregate(
         [num_dst, F] or [B, num_dst, F].
     """
     batched = x.dim() == _BATCHED
+    over: Any = graph
     out = reduce_rows(
-        graph,
+        over,
         x.transpose(0, 1) if batched else x,
         weight=weight,
         reduce=reduce,
@@ -99,12 +101,12 @@ def aggregate(
 
 def reduction(layer: Any) -> str:
     """The reduction of the layer's aggregation module, which the conditions have looked at."""
-    return conditions.REDUCTIONS[type(layer.aggr_module)]
+    return REDUCTIONS[type(layer.aggr_module)]
 
 
 def _rows(layer: Any, x: Tensor, target: Any, size: Any, forwards: bool) -> tuple[int, int] | str:
     """Numbers of sources and destinations, as PyG finds them; or why PyG is left to report what is wrong."""
-    sizes = [None, None] if size is None else list(size)
+    sizes: list[Any] = [None, None] if size is None else list(size)
     sending = 0 if forwards else 1
     if sizes[sending] is None:
         sizes[sending] = x.size(layer.node_dim)
