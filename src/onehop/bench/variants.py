@@ -18,7 +18,7 @@ from onehop.errors import ArgumentError
 # How far losses may be apart, relatively: Adam turns rounding errors of small gradients into steps.
 LOSS_TOLERANCE = 1e-3
 # With products in bfloat16, which has 8 bits of precision.
-_BFLOAT16_TOLERANCE = 3e-2
+_BFLOAT16_TOLERANCE = 1e-1
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,11 @@ def row() -> Row:
 @functools.cache  # TorchScript knows it by its id, so that it must never be freed
 def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """A function that passes for ``theirs``, which is built in or somebody else's replacement of it."""
-    is_compiling = torch.compiler.is_compiling
+    is_compiling, tracing_state = torch.compiler.is_compiling, torch._C._get_tracing_state
 
     def linear(*args, **kwargs):  # type: ignore[no-untyped-def]
         # Theirs gets what it was given, an omitted bias included, for subclasses and tracers see it.
-        if is_compiling():
+        if is_compiling() or tracing_state() is not None:
             return theirs(*args, **kwargs)
         # Most products are small, and notice what is asked about them.
         if len(args) > 1 and type(args[0]) is Tensor and type(args[1]) in _PLAIN and args[1].dim() == 2:

@@ -12,7 +12,7 @@ from onehop.graph.handle import GraphInProgram
 from onehop.integrations import session
 from onehop.integrations.pyg.programs import conditions
 from onehop.integrations.pyg.programs.edges import EdgesInProgram
-from onehop.integrations.pyg.programs.graphs import as_operand, graph_in_program, with_loops
+from onehop.integrations.pyg.programs.graphs import graph_in_program, with_loops
 from onehop.ops import attention, gat, gatv2
 
 _FORMS = {"gat": "GAT, fused", "gatv2": "GATv2, fused", "dot": "dot-product attention, fused"}
@@ -110,14 +110,14 @@ def _scored(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tens
         num_dst, loops = size[1], min(size)
     if not layer.add_self_loops:
         loops = 0
-    graph = graph_in_program(edges.edge_index, num_src, num_dst, True, loops)
+    graph: Any = graph_in_program(edges.edge_index, num_src, num_dst, True, loops)
     features = _features(layer, edges, asked["edge_attr"], loops)
     mask = _drawn(layer, graph, source)
     backend = session.now.backend
     if edges.kind == "gatv2":
         edge = None if features is None else (features, layer.lin_edge.weight)
         return gatv2(
-            as_operand(graph),
+            graph,
             source,
             target,
             layer.att[0],
@@ -135,7 +135,7 @@ def _scored(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tens
         per_head = (layer.lin_edge.weight.view(*shape, -1) * layer.att_edge.view(*shape, 1)).sum(1)
         score = features @ per_head.t()
     return gat(
-        as_operand(graph),
+        graph,
         source,
         of_source,
         of_target,
@@ -148,11 +148,11 @@ def _scored(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tens
 
 def _transformer(layer: Any, edges: EdgesInProgram, operands: dict[str, Any]) -> Tensor:
     query, key, value = operands["query"], operands["key"], operands["value"]
-    graph = graph_in_program(edges.edge_index, key.size(0), query.size(0), True)
+    graph: Any = graph_in_program(edges.edge_index, key.size(0), query.size(0), True)
     features = operands["edge_attr"]
     edge = None if features is None else (features, layer.lin_edge.weight)
     return attention(
-        as_operand(graph),
+        graph,
         query,
         key,
         value,

@@ -25,11 +25,12 @@ from onehop.integrations.pyg.recognise import (
     edge_updates,
 )
 
+F = TypeVar("F", bound=Callable[..., Any])
+# torch gives it no types.
+_constant = cast(Callable[[F], F], torch._dynamo.assume_constant_result)
+
 # As code sees tensors that torch.compile traces, and those that torch.export does.
 _PLAIN = (Tensor, FakeTensor, FunctionalTensor)
-_F = TypeVar("_F", bound=Callable[..., Any])
-# torch gives it no types.
-_constant = cast(Callable[[_F], _F], torch._dynamo.assume_constant_result)
 _transforms_are_active = torch._C._are_functorch_transforms_active
 
 NOT_TRACED = "it is in a compiled program, and onehop's operators there do not compute its messages"
@@ -55,7 +56,7 @@ def reason(layer: Any, edge_index: Any) -> str | None:
         return "forward-mode differentiation is at work"
     kind = type(layer)
     # The functions are named for torch to note: a program is made anew where one is replaced.
-    found = class_sentence(kind, now.layers, kind.message, kind.aggregate, kind.update)
+    found: str = class_sentence(kind, now.layers, kind.message, kind.aggregate, kind.update)
     if found:
         return found
     setup: str | None = _setup_reason(layer)

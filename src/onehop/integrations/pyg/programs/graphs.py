@@ -2,7 +2,6 @@
 
 import weakref
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -47,11 +46,6 @@ def graph_in_program(
     """
     handle = torch.ops.onehop.find_graph(edge_index, num_src, num_dst, forwards, loops)
     return GraphInProgram(handle, num_src, num_dst, edge_index.size(1) + loops)
-
-
-def as_operand(graph: GraphInProgram) -> Graph:
-    """The same, as the operators take it: their signatures are for users, who have graphs."""
-    return cast(Graph, graph)
 
 
 def normalised_graph_in_program(

@@ -9,7 +9,7 @@ from onehop.integrations import session
 from onehop.integrations.pyg.conditions import FLOATS, REDUCTIONS
 from onehop.integrations.pyg.programs import attention, conditions
 from onehop.integrations.pyg.programs.edges import EdgesInProgram
-from onehop.integrations.pyg.programs.graphs import as_operand, graph_in_program
+from onehop.integrations.pyg.programs.graphs import graph_in_program
 from onehop.ops.aggregate import reduce_rows
 
 _SIMPLE = 4
@@ -86,8 +86,9 @@ def aggregate(
         [num_dst, F] or [B, num_dst, F].
     """
     batched = x.dim() == _BATCHED
+    over: Any = graph
     out = reduce_rows(
-        as_operand(graph),
+        over,
         x.transpose(0, 1) if batched else x,
         weight=weight,
         reduce=reduce,
@@ -105,7 +106,7 @@ def reduction(layer: Any) -> str:
 
 def _rows(layer: Any, x: Tensor, target: Any, size: Any, forwards: bool) -> tuple[int, int] | str:
     """Numbers of sources and destinations, as PyG finds them; or why PyG is left to report what is wrong."""
-    sizes = [None, None] if size is None else list(size)
+    sizes: list[Any] = [None, None] if size is None else list(size)
     sending = 0 if forwards else 1
     if sizes[sending] is None:
         sizes[sending] = x.size(layer.node_dim)
