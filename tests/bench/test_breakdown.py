@@ -186,7 +186,7 @@ def test_a_floor_counted_by_hand(monkeypatch):
 
 
 class FixedTimes:
-    median_s = 0.125
+    min_s = 0.125
 
 
 def test_products_with_sparse_features_take_the_faster_way(monkeypatch):

@@ -66,7 +66,7 @@ def test_models_shows_the_parts_of_an_epoch(tmp_path, edge_list):
     pytest.importorskip("torch_geometric")
     path, plot = tmp_path / "models.json", tmp_path / "parts.png"
     result = onehop(
-        *("bench", "models", "--graphs", edge_list, "--models", "ogb-gcn", "--hidden", 8, "--rounds", 1),
+        *("bench", "models", "--graphs", edge_list, "--models", "products-gcn", "--hidden", 8, "--rounds", 1),
         *("--peers", "pyg-edge_index", "--variants", "pyg-bf16", "--json", path, "--parts-plot", plot),
     )
     assert result.exit_code == 0
