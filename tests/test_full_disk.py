@@ -13,7 +13,7 @@ import onehop
 from onehop import Graph, storage
 from onehop.errors import StorageError
 from onehop.plans import CpuPlan, store, tuned
-from onehop.plans.tuned import Case, Tuned
+from onehop.plans.tuned import PlanCase, Tuned
 
 FULL = r"No space left on device\)\. Make room or give another place"
 
@@ -72,7 +72,7 @@ def test_plans_for_which_there_is_no_room(
     disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def entry(number: int) -> Tuned[CpuPlan]:
-        case = Case(f"{number}x{number} edges 9 degrees 1", "sum", False, number, "float32", 1, "none")
+        case = PlanCase(f"{number}x{number} edges 9 degrees 1", "sum", False, number, "float32", 1, "none")
         return Tuned(case, CpuPlan(edges_per_item=77), 1.0, 1.0, 1.0)
 
     monkeypatch.setenv("ONEHOP_CACHE_DIR", str(disk))
