@@ -34,7 +34,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
 
-demo: $(MADE)/demo $(MADE)/onehop  ## train five PyG models with and without onehop (3 minutes)
+demo: $(MADE)/demo $(MADE)/onehop  ## train five PyG models with and without onehop (4 minutes)
 	$(call say,onehop demo)
 	$(BIN)/onehop demo $(ARGS)
 
