@@ -95,6 +95,19 @@ def test_gcn_pays_at_any_size(add_self_loops, flow, x, edge_index, took_fast_pat
         assert onehop.cache_info().entries == 1
 
 
+@pytest.mark.parametrize("add_self_loops", [True, False])
+def test_gcn_first_met_in_inference_mode_trains_afterwards(add_self_loops, x, edge_index):
+    layer = gnn.GCNConv(WIDTH, WIDTH, add_self_loops=add_self_loops)
+    leaf = x.clone().requires_grad_()
+    layer(leaf, edge_index).sum().backward()
+    expected, leaf.grad = leaf.grad, None
+    with onehop.patch():
+        with torch.inference_mode():
+            layer(x, edge_index)
+        layer(leaf, edge_index).sum().backward()
+    torch.testing.assert_close(leaf.grad, expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_gcn_leaves_degrees_that_16_bits_cannot_count_to_pyg(dtype, x, edge_index, took_fast_path):
     layer = gnn.GCNConv(WIDTH, WIDTH).to(dtype)

@@ -109,9 +109,11 @@ def make_symmetric(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
         )
     except ArgumentError:
         return None
-    scale = graph.in_degrees.to(dtype).pow_(-0.5)
-    if not add_self_loops:
-        scale.masked_fill_(scale == float("inf"), 0)
+    # Tensors made in inference mode could not be used outside it, where they will be found again.
+    with torch.inference_mode(False), torch.no_grad():
+        scale = graph.in_degrees.to(dtype).pow_(-0.5)
+        if not add_self_loops:
+            scale.masked_fill_(scale == float("inf"), 0)
     found = Symmetric(graph, scale)
     CACHE.store(given, key, found)
     return found
