@@ -2,8 +2,8 @@
 
 import ast
 import functools
+import hashlib
 import itertools
-import random
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -36,18 +36,39 @@ def candidates(
 
 
 def draw(found: dict[Place, list[Mutant]], number: int, seed: int) -> list[Mutant]:
-    """One mutant each of lines drawn by chance. What is not Python, or the same program, is drawn again."""
-    chance = random.Random(seed)
-    lines = sorted(found)
-    chance.shuffle(lines)
+    """One mutant each of lines drawn by chance. What is not Python, or the same program, is drawn again.
+
+    Chance is a hash of the line, so that a change elsewhere leaves the others drawn: a test that is written
+    for a survivor is put to use by the next run.
+    """
+    names = _names(found)
     drawn: list[Mutant] = []
-    for place in lines:
-        several = found[place]
-        chance.shuffle(several)
-        drawn += [mutant for mutant in several if changes_the_program(mutant)][:1]
+    for place in sorted(found, key=lambda place: _hash(seed, names[place])):
+        several = sorted(found[place], key=lambda each: _hash(seed, each.operator, _line(each)))
+        drawn += itertools.islice(filter(changes_the_program, several), 1)
         if len(drawn) == number:
             break
     return sorted(drawn, key=lambda mutant: (mutant.path, mutant.line))
+
+
+def _names(found: dict[Place, list[Mutant]]) -> dict[Place, str]:
+    """By place, what tells its line from all others and does not change with its number."""
+    names: dict[Place, str] = {}
+    alike: Counter[tuple[Path, str]] = Counter()
+    for path, line in sorted(found):
+        text = path.read_text().splitlines()[line - 1].strip()
+        names[path, line] = f"{path.relative_to(SOURCE)}, {alike[path, text]}: {text}"
+        alike[path, text] += 1
+    return names
+
+
+def _line(mutant: Mutant) -> str:
+    """Its line, as the mutant has it."""
+    return mutant.text.splitlines()[mutant.line - 1]
+
+
+def _hash(*parts: object) -> bytes:
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).digest()
 
 
 def changes_the_program(mutant: Mutant) -> bool:

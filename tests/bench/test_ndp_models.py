@@ -10,14 +10,7 @@ def test_a_model_is_its_hosts_part_and_its_aggregations():
     nn = pytest.importorskip("torch_geometric.nn")
     x, edge_index = torch.randn(300, 24), random_graph(300, 4000).edge_index()
     machine = Machine("grande_16", NdpPlan("channel"))
-    model = nn.Sequential(
-        "x, edges",
-        [
-            (nn.GCNConv(24, 40), "x, edges -> x"),
-            torch.nn.ReLU(),
-            (nn.GCNConv(40, 7), "x, edges -> x"),
-        ],
-    )
+    model = nn.GCN(24, 40, 2, 7)
     found = end_to_end(machine, model, x, edge_index, rounds=1)
     assert found.host_ms > 0
     assert found.machine_ms > 0

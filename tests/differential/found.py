@@ -228,4 +228,8 @@ FOUND: dict[str, Program] = {
     "attention weights that are written to, and then a backward pass": Program(
         steps=(Call(attention=True), WriteOutput(), Checkpoint(), Backward(age=1)), models=_of("GATConv")
     ),
+    # No gradient comes back for one that never came.
+    "attention weights alone have a gradient": Program(
+        steps=(Call(attention=True), Gradient()), models=_of("TransformerConv"), dtype="float32"
+    ),
 }

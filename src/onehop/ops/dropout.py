@@ -15,7 +15,7 @@ from onehop import native, thresholds
 from onehop.kernels.cpu import dropout as kernels
 from onehop.native import DTYPE_CODES
 from onehop.ops.batching import in_older_vmap
-from onehop.ops.torch_stream import agrees, draw_from
+from onehop.ops.torch_stream import agrees, draw_from, draw_with_torch
 
 # By one name each, for small tensors notice.
 _is_compiling = torch.compiler.is_compiling
@@ -119,13 +119,10 @@ def factors(out: Tensor, p: float, generator: torch.Generator | None = None) -> 
     Returns:
         ``out``.
     """
-    if not draw_from(torch.default_generator if generator is None else generator, p, None, out, None):
-        _torchs_factors(out, p, generator)
+    source = torch.default_generator if generator is None else generator
+    if not draw_from(source, p, None, out, None):
+        draw_with_torch(source, p, out)
     return out
-
-
-def _torchs_factors(out: Tensor, p: float, generator: torch.Generator | None) -> Tensor:
-    return out.bernoulli_(1 - p, generator=generator).div_(1 - p)
 
 
 def _draw(
@@ -137,9 +134,11 @@ def _draw(
         factor = factors(torch.empty_like(x, requires_grad=False), p, generator)
         return x * factor, factor
     mask = kernels.empty_mask(x.numel()) if kept else None
-    if draw_from(torch.default_generator if generator is None else generator, p, x, out, mask):
+    source = torch.default_generator if generator is None else generator
+    if draw_from(source, p, x, out, mask):
         return out, mask
-    factor = _torchs_factors(torch.empty_like(x, requires_grad=False), p, generator)
+    factor = torch.empty_like(x, requires_grad=False)
+    draw_with_torch(source, p, factor)
     return x * factor, factor
 
 
@@ -179,12 +178,13 @@ class _Dropped(torch.autograd.function._SingleLevelFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, generator: torch.Generator | None) -> Tensor:
         out, kept = _draw(x, p, generator, kept=True)
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(kept)
         ctx.mask = _Mask(p, x.shape, x.stride(), x.is_contiguous())
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None, None]:
         return _times(grad, ctx.saved_tensors[0], ctx.mask), None, None
 
 
@@ -195,17 +195,20 @@ class _Masked(torch.autograd.function._SingleLevelFunction):
 
     @staticmethod
     def forward(ctx: Any, grad: Tensor, kept: Tensor, mask: _Mask) -> Tensor:
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(kept)
         ctx.mask = mask
         return _product(grad, kept, mask)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None, None]:
         return _times(grad, ctx.saved_tensors[0], ctx.mask), None, None
 
 
-def _times(grad: Tensor, kept: Tensor, mask: _Mask) -> Tensor:
-    """A gradient times the factors, differentiable."""
+def _times(grad: Tensor | None, kept: Tensor, mask: _Mask) -> Tensor | None:
+    """A gradient times the factors, differentiable; None where none came."""
+    if grad is None:
+        return None
     if kept.is_floating_point():
         return grad * kept
     if not _has_memory(grad) or not mask.fits(grad):

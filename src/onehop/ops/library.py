@@ -318,8 +318,9 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
         for operand in operands:
             like = (*like, (operand.shape, operand.dtype))
         ctx.of = operator, call[count:], wanted, like, graph
+        # No gradient comes back for one that never came, as from torch's own operators.
+        ctx.set_materialize_grads(False)
         if operator.results > 1:
-            ctx.set_materialize_grads(False)
             ctx.mark_non_differentiable(*operator.constant(call, results))
         return results
 

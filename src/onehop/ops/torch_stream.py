@@ -64,7 +64,7 @@ def draw_from(
 
     Returns:
         False, with nothing drawn, if the generator's state has a layout that is unknown, or other threads
-        draw so often that ours never come behind them: torch's own draw, which locks it, is to run.
+        draw so often that ours never come behind them: :func:`draw_with_torch` is to run.
     """
     for _ in range(_ATTEMPTS):
         before = generator.get_state()
@@ -76,3 +76,13 @@ def draw_from(
                 generator.set_state(after)
                 return True
     return False
+
+
+def draw_with_torch(generator: torch.Generator, p: float, out: Tensor) -> None:
+    """Fills a tensor with the factors of a dropout, drawn by torch's own code.
+
+    torch locks its generator, but not against our exchange of the state, which would give a number twice.
+    """
+    with _exchanging:
+        out.bernoulli_(1 - p, generator=generator)
+    out.div_(1 - p)

@@ -90,12 +90,12 @@ class ClassRecord:
         first: The operand of ``propagate`` with the sources' features; empty without a form.
         names: The operands that ``propagate`` gets in the first tier, but for ``size``.
         noted: The refusals of layers of the class that were noted: they are not noted again.
+        selection: The layers that the patch takes, as it was when the class was looked at.
     """
 
     __slots__ = (
         "_functions",
         "_get_attention",
-        "_layers",
         "attends",
         "block_reason",
         "first",
@@ -104,12 +104,13 @@ class ClassRecord:
         "names",
         "noted",
         "reason",
+        "selection",
     )
 
     def __init__(self, kind: Any) -> None:
         self._functions = _functions(kind)
         self._get_attention = getattr(kind, "get_attention", None)
-        self._layers = session.now.layers
+        self.selection = session.now.layers
         self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
         found = class_reason(kind)
         self.form: Form | AttentionForm | None = None if isinstance(found, str) else found
@@ -123,7 +124,7 @@ class ClassRecord:
     def holds(self, kind: Any) -> bool:
         """Return whether the functions of the class and the selection of the patch are those looked at."""
         return (
-            self._layers is session.now.layers
+            self.selection is session.now.layers
             and self._functions == _functions(kind)
             and self._get_attention is getattr(kind, "get_attention", None)
         )
@@ -246,11 +247,15 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
         attends: Whether messages are weighed by attention, on which PyG spends several times as long.
     """
     bounds = thresholds.now
-    if type(edge_index) is not Tensor or edge_index.dim() != 2:
+    # Layers of small graphs pay for each of these questions, so that shapes are asked for once.
+    if type(edge_index) is not Tensor or edge_index.layout is not torch.strided:
         return False
-    edges = edge_index.size(1) * (_ATTENTION_COST if attends else 1)
+    shape = edge_index.shape
+    if len(shape) != 2:
+        return False
+    edges = shape[1] * (_ATTENTION_COST if attends else 1)
     # Who asks for a machine or a backend wants every aggregation there.
-    if edges >= bounds.few_edges or session.now.settings.backend or edge_index.layout is not torch.strided:
+    if edges >= bounds.few_edges or session.now.settings.backend:
         return False
     pair = type(operand) is tuple or type(operand) is list
     x = operand[0] if pair and operand else operand

@@ -81,9 +81,10 @@ def _propagate(
     # PyG's own code runs whatever the context, and costs what it costs without the patch.
     if (
         record is not None
-        and TOO_SMALL in record.noted
+        and record.noted
         and reports.listener is None
-        and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
+        and type(edge_index) is Tensor
+        and _stays_with_pyg(record, layer, edge_index, kwargs)
     ):
         return theirs(layer, edge_index, *args, **settled(kwargs))
     context = context_reason()
@@ -96,8 +97,6 @@ def _propagate(
         parts = parts_for(edge_index)
         if parts is not None:
             return parts.propagate_part(record, layer, edge_index, args, kwargs)
-    elif record.noted and reports.listener is None and _stays_with_pyg(record, layer, edge_index, kwargs):
-        return theirs(layer, edge_index, *args, **settled(kwargs))
     task: Task | AttentionTask | BlockTask | str
     task = context or _prepare(record, layer, edge_index, args, kwargs)
     if isinstance(task, str):
@@ -114,12 +113,17 @@ def _propagate(
 
 
 def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
-    """Return whether the class or the size keeps the layer from running in blocks, and the log says so."""
+    """Return whether the class or the size leaves a layer to PyG, as the log says; the layer is not asked."""
+    noted = record.noted
+    if TOO_SMALL in noted and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends):
+        return True
+    if record.selection is not session.now.layers:
+        return False
     if record.form is not None and type(layer.__dict__["_modules"].get("aggr_module")) in REDUCTIONS:
         return False
     if record.block_reason is not None:
-        return record.block_reason in record.noted
-    return FITS_CACHE in record.noted and fits_cache(edge_index, kwargs)
+        return record.block_reason in noted
+    return FITS_CACHE in noted and fits_cache(edge_index, kwargs)
 
 
 def begin(task: "Task | AttentionTask | BlockTask", layer: Any, order: str | None = None) -> None:

@@ -19,8 +19,7 @@ from onehop.ops.linear import torch_decides
 
 _PLAIN = (Tensor, Parameter)
 _ROWS_AND_COLUMNS = 2
-_NAMES = ("input", "weight", "bias")
-_NO_OPERANDS = (None,) * len(_NAMES)
+_OMITTED: Any = object()
 # Names of dimensions, which older releases of torch have.
 _has_names = getattr(Tensor, "has_names", None)
 
@@ -35,21 +34,20 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """A function that passes for ``theirs``, which is built in or somebody else's replacement of it."""
     is_compiling, tracing_state = torch.compiler.is_compiling, torch._C._get_tracing_state
 
-    def linear(*args, **kwargs):  # type: ignore[no-untyped-def]
+    def linear(input, weight, bias=_OMITTED, **others):  # type: ignore[no-untyped-def]
+        # Most products are small, and notice what is asked about them: their sizes come first.
+        if not is_compiling() and tracing_state() is None and type(input) is Tensor and type(weight) in _PLAIN:
+            bounds, numbers = thresholds.now, input.numel()
+            large = weight.dim() == _ROWS_AND_COLUMNS and (
+                numbers * weight.size(0) >= bounds.product_work or numbers >= bounds.sparse_numbers
+            )
+            added = None if bias is _OMITTED else bias
+            if large and not others and context_reason() is None and _suits(input, weight, added):
+                return linear_step(input, weight, added, fastest=True)
         # Theirs gets what it was given, an omitted bias included, for subclasses and tracers see it.
-        if is_compiling() or tracing_state() is not None:
-            return theirs(*args, **kwargs)
-        # Most products are small, and notice what is asked about them.
-        if len(args) > 1 and type(args[0]) is Tensor and type(args[1]) in _PLAIN and args[1].dim() == 2:
-            bounds, numbers = thresholds.now, args[0].numel()
-            if numbers * args[1].size(0) < bounds.product_work and numbers < bounds.sparse_numbers:
-                return theirs(*args, **kwargs)
-        if context_reason() is not None:
-            return theirs(*args, **kwargs)
-        x, weight, bias = _operands(args, kwargs)
-        if not _suits(x, weight, bias):
-            return theirs(*args, **kwargs)
-        return linear_step(x, weight, bias, fastest=True)
+        if bias is _OMITTED:
+            return theirs(input, weight, **others)
+        return theirs(input, weight, bias, **others)
 
     linear.__doc__ = theirs.__doc__
     linear.__module__, linear.__qualname__ = F.__name__, "linear"
@@ -60,28 +58,12 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
     return linear
 
 
-def _operands(args: Any, kwargs: Any) -> Any:
-    """The input, the weight and the bias of a call; Nones if it has others."""
-    if not kwargs:
-        return (*args, *_NO_OPERANDS[len(args) :]) if len(args) <= len(_NAMES) else _NO_OPERANDS
-    given = dict(zip(_NAMES, args, strict=False)) | kwargs
-    whole = len(given) == len(args) + len(kwargs) and given.keys() <= set(_NAMES)
-    return [given.get(name) for name in _NAMES] if whole else _NO_OPERANDS
-
-
-def _suits(x: Any, weight: Any, bias: Any) -> bool:
-    """Return whether a call is a product worth a choice, and no more; most are small, so sizes come first."""
-    if (
-        type(x) is not Tensor
-        or type(weight) not in _PLAIN
-        or x.dim() < _ROWS_AND_COLUMNS
-        or weight.dim() != _ROWS_AND_COLUMNS
-        or not (_is_large(x, weight) or x.numel() >= thresholds.now.sparse_numbers)
-    ):
-        return False
+def _suits(x: Tensor, weight: Tensor, bias: Any) -> bool:
+    """Return whether a large product of an input and a matrix may run here, and is worth a choice."""
     operands = (x, weight) if bias is None else (x, weight, bias)
     return (
-        all(map(_is_dense, operands))
+        x.dim() >= _ROWS_AND_COLUMNS
+        and all(map(_is_dense, operands))
         and x.numel() * weight.size(0) > 0
         and x.size(-1) == weight.size(1)
         and (bias is None or (type(bias) in _PLAIN and bias.shape == weight.shape[:1]))

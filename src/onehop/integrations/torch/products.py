@@ -164,13 +164,16 @@ class _LinearStep(torch.autograd.Function):
     ) -> Tensor:
         # What no gradient needs is not saved, so that it may be written to.
         for_x, for_weight, *_ = ctx.needs_input_grad
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(x if for_weight else None, weight if for_x else None)
         ctx.bias_dims = 0 if bias is None else bias.dim()
         ctx.fastest, ctx.features, ctx.noting = fastest, features, noting
         return _times_transposed(x, weight, bias, fastest, features)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
         x, weight = ctx.saved_tensors
         if ctx.noting is not None and x is not None:
             ctx.noting(x)

@@ -104,6 +104,7 @@ class _PrefixProduct(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, bias: Tensor | None
     ) -> Tensor:
         for_x, for_weight, for_top, for_top_weight, _ = ctx.needs_input_grad
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(
             x if for_weight else None,
             weight if for_x else None,
@@ -116,7 +117,9 @@ class _PrefixProduct(torch.autograd.Function):
         return plus_times_transposed(out, top, top_weight, ctx.fastest)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
         x, weight, top, top_weight = ctx.saved_tensors
         for_x, for_weight, for_top, for_top_weight, for_bias = ctx.needs_input_grad
         of_top = grad[: ctx.rows]

@@ -188,12 +188,15 @@ def _taken(operand: Tensor, index: Tensor) -> Tensor:
 class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, run: BlockRun, operands: int, *tensors: Tensor) -> Tensor:
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(*tensors)
         ctx.run, ctx.operands = run, operands
         return run.forward(list(tensors[:operands]))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Any, ...]:
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
         tensors = ctx.saved_tensors
         operands, parameters = list(tensors[: ctx.operands]), list(tensors[ctx.operands :])
         needs = ctx.needs_input_grad[2:]
