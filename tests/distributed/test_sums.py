@@ -29,7 +29,9 @@ def test_one_example(divided):
     assert torch.equal(rows.counts, torch.tensor([[6.0]], dtype=torch.float64))
     assert torch.equal(rows.sum(X), torch.tensor([[30.0, 36.0]], dtype=torch.float64))
     assert torch.equal(rows.mean(X), torch.tensor([[5.0, 6.0]], dtype=torch.float64))
-    assert torch.equal(rows.of_rows(torch.tensor([[0.5, 1.5]], dtype=torch.float64)), torch.tensor([[0.5, 1.5]]))
+    assert torch.equal(
+        rows.of_rows(torch.tensor([[0.5, 1.5]], dtype=torch.float64)), torch.tensor([[0.5, 1.5]])
+    )
 
 
 def test_several_examples(divided):

@@ -36,7 +36,12 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
     def linear(input, weight, bias=_OMITTED, **others):  # type: ignore[no-untyped-def]
         # Most products are small, and notice what is asked about them: their sizes come first.
-        if not is_compiling() and tracing_state() is None and type(input) is Tensor and type(weight) in _PLAIN:
+        if (
+            not is_compiling()
+            and tracing_state() is None
+            and type(input) is Tensor
+            and type(weight) in _PLAIN
+        ):
             bounds, numbers = thresholds.now, input.numel()
             large = weight.dim() == _ROWS_AND_COLUMNS and (
                 numbers * weight.size(0) >= bounds.product_work or numbers >= bounds.sparse_numbers
