@@ -18,6 +18,14 @@ def leaf(*shape):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
+def test_a_backward_pass_asks_for_the_backend_of_its_call(graph):
+    x = leaf(graph.num_src, 5).detach()
+    forward = (x, None, graph.number, graph.num_dst, graph.num_edges, "max", False, False, True)
+    out, ties = torch.ops.onehop.extremum(*forward, "")
+    with pytest.raises(ArgumentError, match="nobody"):
+        torch.ops.onehop.extremum_grad(*forward, "nobody", out, ties, torch.ones_like(out), [True, False])
+
+
 @pytest.mark.parametrize("mean", [False, True], ids=["sum", "mean"])
 @pytest.mark.parametrize("scaled", [False, True], ids=["plain", "scaled"])
 def test_opcheck_aggregate(graph, mean, scaled):
