@@ -61,7 +61,9 @@ def test_rows_that_may_be_of_either_are_refused(held, other):
 
 def test_other_rows_are_refused(held):
     held += [_graph(4, 10)]
-    with pytest.raises(ArgumentError, match="each of the 4 nodes that rank 1 owns .* over 2 processes, got 7"):
+    with pytest.raises(
+        ArgumentError, match=r"each of the 4 nodes that rank 1 owns .* over 2 processes, got 7"
+    ):
         live.divided("it", 7)
 
 

@@ -130,3 +130,24 @@ def test_second_derivatives_are_pygs(name, edge_index, took_fast_path):
         found = derivatives()
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
+    # The derivatives are of copies of the parameters; the layer keeps its own.
+    assert all(ours is theirs for ours, theirs in zip(leaves[2:], layer.parameters(), strict=True))
+
+
+class Scaled(gnn.MessagePassing):
+    """Its messages get a table as a whole."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, table: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=x, table=table)
+
+    def message(self, x_j: Tensor, table: Tensor) -> Tensor:
+        return x_j.tanh() * table.sum()
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5, 7, 11, 13, 14, 22])
+def test_a_table_may_have_as_many_rows_as_a_trace_has_edges(rows, edge_index, took_fast_path):
+    layer, x, table = Scaled("sum"), torch.randn(20, WIDTH), torch.randn(rows, 1)
+    expected = layer(x, edge_index, table)
+    with onehop.patch():
+        assert took_fast_path(layer, x, edge_index, table) == [None]
+        torch.testing.assert_close(layer(x, edge_index, table), expected, rtol=1e-5, atol=1e-5)

@@ -95,6 +95,8 @@ AGGREGATIONS: dict[str, object] = {
     "std": "std",
     "std semi": gnn.aggr.StdAggregation(semi_grad=True),
     "softmax": "softmax",
+    "softmax at half the temperature": gnn.aggr.SoftmaxAggregation(t=2.0),
+    "softmax at twice the temperature, semi": gnn.aggr.SoftmaxAggregation(t=0.5, semi_grad=True),
     "softmax of channels": gnn.aggr.SoftmaxAggregation(learn=True, channels=WIDTH),
     "powermean": gnn.aggr.PowerMeanAggregation(p=2.5, learn=True),
     "mul": "mul",
