@@ -34,6 +34,7 @@ TESTS = [
     "backends/*",
     "integrations/*",
     "integrations/pyg/*",
+    "integrations/torch/*",
     "distributed/*",
 ]
 TESTS += [
@@ -45,6 +46,7 @@ TESTS += [
     "graph/test_work_items.py",
     "tuner/test_store.py",
     "tuner/test_plan_axes.py",
+    "tuner/test_products.py",
 ]
 TOO_SLOW = {"test_host_suite.py", "test_convergence.py", "test_two_hosts.py", "test_memory.py"}
 LEAST_SHARE = 0.9

@@ -6,129 +6,163 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-POLICY = """
-import json, torch, onehop
+import onehop
 from onehop import native, thresholds
 from onehop.integrations import memory, session
 from onehop.integrations.settings import Settings
 
-class Extension:
-    asked, peak, exceeded = [], 1000, False
-    def keep_freed_memory(self, most_bytes):
-        self.asked.append(most_bytes)
-        self.exceeded = False
-        return True
-    def pause_keeping(self):
-        self.asked.append("pause")
-    def give_back_memory(self):
-        self.asked.append("give back")
-    def bound_kept_memory(self):
-        pass
-    def kept_memory_exceeded(self):
-        exceeded, self.exceeded = self.exceeded, False
-        return exceeded
-    def peak_resident_bytes(self):
-        return self.peak
 
-class Layer:
-    pass
-
-graph = onehop.Graph.from_edge_index(torch.tensor([[0], [1]]), num_nodes=2)
-theirs, native.extension = native.extension, Extension()
-extension = native.extension
-small, large = torch.ones(1, 4), torch.ones(1 << 16, 4)  # exactly as large as is asked for
-layer, other = Layer(), Layer()
-
-def step(layers=(layer, other), x=large):
-    for each in layers:
-        memory.gained(each, x, graph)
-    asked, extension.asked = extension.asked, []
-    return asked
-
-def allow(keep):
-    session.enter(session.Session(settings=Settings(keep_memory=keep)))
-"""
-
-
-def told(program, bounds="ordinary"):
+def told(program):
+    """What a program prints, in a process of its own."""
     environment = {key: value for key, value in os.environ.items() if key != "ONEHOP_THRESHOLDS"}
-    if bounds == "none":
-        environment["ONEHOP_THRESHOLDS"] = "none"
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     return json.loads(done.stdout)
 
 
-def asked(lines, bounds="ordinary"):
-    return told(f"{POLICY}\n{lines}\nprint(json.dumps(found))", bounds)
+class Extension:
+    """Stands in for the native extension: notes what it is asked."""
+
+    def __init__(self):
+        self.asked, self.peak, self.exceeded = [], 1000, False
+
+    def keep_freed_memory(self, most_bytes):
+        self.asked.append(most_bytes)
+        self.exceeded = False
+        return True
+
+    def pause_keeping(self):
+        self.asked.append("pause")
+
+    def give_back_memory(self):
+        self.asked.append("give back")
+
+    def bound_kept_memory(self):
+        pass
+
+    def kept_memory_exceeded(self):
+        exceeded, self.exceeded = self.exceeded, False
+        return exceeded
+
+    def peak_resident_bytes(self):
+        return self.peak
 
 
-@pytest.mark.parametrize("bounds", ["ordinary", "none"])
-def test_memory_is_kept_from_the_third_step_of_a_layer_on(bounds):
-    steps = asked("allow(True); found = [step() for _ in range(4)]", bounds)
-    assert steps == [[], [], [1500], []]
+class Layer:
+    pass
 
 
-def test_memory_is_not_kept_for_small_features_nor_where_that_is_forbidden():
-    assert asked("allow(True); found = [step(x=small) for _ in range(5)]") == [[]] * 5
-    assert asked("allow(False); found = [step() for _ in range(5)]") == [[]] * 5
+LAYER, OTHER = Layer(), Layer()
+GRAPH = onehop.Graph.from_edge_index(torch.tensor([[0], [1]]), num_nodes=2)
+SMALL, LARGE = torch.ones(1, 4), torch.ones(1 << 16, 4)  # exactly as large as is asked for
 
 
-def test_memory_is_not_kept_where_the_system_does_not_say_what_is_resident():
-    assert asked("extension.peak = -1; allow(True); found = [step() for _ in range(5)]") == [[]] * 5
-
-
-def test_what_is_kept_exceeds_the_peak_by_messages_that_are_not_made_up_to_half_of_it():
-    lines = """
-thresholds.now = thresholds.NONE
-found = []
-for bytes_of_x in (4, 200, 4000):
+@pytest.fixture
+def extension(monkeypatch):
+    """The extension, in a process that has seen no layer yet, with the thresholds that users have."""
     memory.give_back()
-    allow(True)
-    x = torch.ones(2, bytes_of_x // 4)
-    found.append([step(x=x) for _ in range(3)][2])
-"""
-    assert asked(lines) == [[1050], [1200], [1500]]
+    stand_in = Extension()
+    monkeypatch.setattr(native, "extension", stand_in)
+    monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
+    monkeypatch.setattr(session, "now", session.Session(settings=Settings(keep_memory=True)))
+    yield stand_in
+    memory.give_back()
 
 
-def test_a_layer_that_is_gone_ends_a_step_too():
-    assert asked("allow(True); found = [step((Layer(),)) for _ in range(3)]") == [[], [], [1500]]
+@pytest.fixture
+def step(extension):
+    """Runs layers, and says what the extension was asked meanwhile."""
+
+    def run(layers=(LAYER, OTHER), x=LARGE):
+        for each in layers:
+            memory.gained(each, x, GRAPH)
+        asked, extension.asked = extension.asked, []
+        return asked
+
+    return run
 
 
-def test_a_pause_keeps_the_bound_and_giving_back_forgets_it():
-    lines = """
-allow(True)
-found = [step() for _ in range(3)]
-memory.pause(); memory.pause()
-found += [step(()), step(), step()]
-memory.pause(); memory.give_back(); memory.give_back()
-found += [step(()), *(step() for _ in range(3))]
-"""
-    assert asked(lines) == [[], [], [1500], ["pause"], [1500], [], ["pause", "give back"], [], [], [1500]]
+@pytest.mark.parametrize("bounds", [thresholds.ORDINARY, thresholds.NONE], ids=["ordinary", "none"])
+def test_memory_is_kept_from_the_third_step_of_a_layer_on(bounds, step, monkeypatch):
+    monkeypatch.setattr(thresholds, "now", bounds)
+    assert [step() for _ in range(4)] == [[], [], [1500], []]
 
 
-def test_steps_are_measured_anew_once_the_bound_was_exceeded_and_then_ever_more_rarely():
-    lines = """
-allow(True)
-found = [step() for _ in range(3)]
-def exceed(times, peak):
-    steps = []
-    for _ in range(times):
-        extension.exceeded = True
-        steps.append(step())
+def test_memory_is_not_kept_for_small_features(step):
+    assert [step(x=SMALL) for _ in range(5)] == [[]] * 5
+
+
+def test_memory_is_not_kept_where_that_is_forbidden(step, monkeypatch):
+    monkeypatch.setattr(session, "now", session.Session(settings=Settings(keep_memory=False)))
+    assert [step() for _ in range(5)] == [[]] * 5
+
+
+@pytest.mark.parametrize("peak", [-1, 0])
+def test_memory_is_not_kept_where_the_system_does_not_say_what_is_resident(step, extension, peak):
     extension.peak = peak
-    return steps + [step() for _ in range(3)]
-found.append(exceed(1, 2000))
-found.append(exceed(4, 2000))
-found.append(exceed(15, 2000))
-"""
-    *_, first, second, third = asked(lines)
-    assert first == [["give back"], [], [3000], []]
+    assert [step() for _ in range(5)] == [[]] * 5
+
+
+def test_the_least_that_can_be_resident_is_enough(step, extension):
+    extension.peak = 1
+    assert [step() for _ in range(3)] == [[], [], [1]]
+
+
+def test_where_the_system_refuses_it_is_asked_again(step, extension, monkeypatch):
+    monkeypatch.setattr(extension, "keep_freed_memory", lambda most: bool(extension.asked.append(most)))
+    assert [step() for _ in range(5)] == [[], [], [1500], [1500], [1500]]
+    memory.pause()
+    assert extension.asked == []
+
+
+@pytest.mark.parametrize(("bytes_of_x", "most"), [(4, 1050), (200, 1200), (4000, 1500)])
+def test_what_is_kept_exceeds_the_peak_by_messages_that_are_not_made_up_to_half_of_it(
+    step, bytes_of_x, most, monkeypatch
+):
+    monkeypatch.setattr(thresholds, "now", thresholds.NONE)
+    x = torch.ones(2, bytes_of_x // 4)
+    assert [step(x=x) for _ in range(3)][2] == [most]
+
+
+def test_the_largest_messages_count(step, monkeypatch):
+    monkeypatch.setattr(thresholds, "now", thresholds.NONE)
+    assert [step(x=torch.ones(2, columns)) for columns in (60, 50, 2)] == [[], [], [1240]]
+
+
+def test_a_layer_that_is_gone_ends_a_step_too(step):
+    assert [step((Layer(),)) for _ in range(3)] == [[], [], [1500]]
+
+
+def test_a_pause_keeps_the_bound_and_giving_back_forgets_it(step):
+    found = [step() for _ in range(3)]
+    memory.pause()
+    memory.pause()
+    found += [step(()), step(), step()]
+    memory.pause()
+    memory.give_back()
+    memory.give_back()
+    found += [step(()), *(step() for _ in range(3))]
+    assert found == [[], [], [1500], ["pause"], [1500], [], ["pause", "give back"], [], [], [1500]]
+
+
+def test_steps_are_measured_anew_once_the_bound_was_exceeded_and_then_ever_more_rarely(step, extension):
+    def exceed(times, peak):
+        steps = []
+        for _ in range(times):
+            extension.exceeded = True
+            steps.append(step())
+        extension.peak = peak
+        return steps + [step() for _ in range(3)]
+
+    for _ in range(3):
+        step()
+    assert exceed(1, 2000) == [["give back"], [], [3000], []]
     # The peak from before may be one of kept memory: it counts only where a measured step exceeds it.
-    assert second == [[], [], [], ["give back"], [], [3000], []]
-    assert third == [[]] * 18
+    assert exceed(4, 2000) == [[], [], [], ["give back"], [], [3000], []]
+    assert exceed(15, 2000) == [[]] * 18
 
 
 TRAINING = """

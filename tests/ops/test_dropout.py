@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 import onehop
 from onehop import native, reference, thresholds
@@ -433,3 +434,28 @@ def test_factors_have_the_order_of_memory():
         found = OPERATOR.factors(torch.empty(shape), p)
         torch.manual_seed(1)
         assert torch.equal(found, reference.dropout(torch.ones(shape), p))
+
+
+@pytest.mark.parametrize("layout", ["transposed", "permuted", "with gaps", "expanded"])
+def test_what_needs_no_gradient_has_none(layout):
+    whole = numbers(6, 8, 10)
+    x = {
+        "transposed": whole[0].t(),
+        "permuted": whole.permute(2, 0, 1),
+        "with gaps": whole[:, ::2],
+        "expanded": whole[:1].expand(3, 8, 10),
+    }[layout]
+    assert not onehop.dropout(x, 0.5).requires_grad
+    assert onehop.dropout(x.detach().requires_grad_(), 0.5).requires_grad
+
+
+def test_tangents_are_dropped_as_their_numbers_are(at_every_size):
+    x, tangent = numbers(40, 7), numbers(40, 7) + 1
+    with forward_ad.dual_level():
+        torch.manual_seed(3)
+        out, found = forward_ad.unpack_dual(onehop.dropout(forward_ad.make_dual(x, tangent), 0.5))
+        torch.manual_seed(3)
+        # Inside the outermost level nothing is drawn by our kernels, not even for tensors without a tangent.
+        assert torch.equal(out, onehop.dropout(x, 0.5))
+    assert not at_every_size
+    assert torch.equal(found, torch.where(out != 0, 2 * tangent, 0 * tangent))

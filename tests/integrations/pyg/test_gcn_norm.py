@@ -8,6 +8,7 @@ from torch_geometric.nn.conv import gcn_conv
 
 import onehop
 from onehop import thresholds
+from onehop.integrations.pyg.gcn_norm import remembering
 from onehop.integrations.pyg.graphs import SymmetricKey, symmetric_of
 
 NODES = 50
@@ -67,3 +68,40 @@ def test_products_of_the_scale_are_the_weights_of_pyg(loops, forwards, add_self_
 def test_more_edges_than_float32_counts_are_left_to_pyg(monkeypatch):
     monkeypatch.setattr("onehop.integrations.pyg.graphs._EXACT_DEGREES", 100)
     assert symmetric_of(edges(False), SymmetricKey(NODES, True, True, torch.float32)) is None
+
+
+@pytest.mark.parametrize("improved", [False, True])
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+def test_weighted_edges_get_their_loops_from_memory(improved, flow):
+    edge_index = edges(True)
+    weight = torch.rand(edge_index.size(1), generator=torch.Generator().manual_seed(2), requires_grad=True)
+    arguments = (NODES, improved, True, flow, torch.float32)
+    expected = gcn_conv.gcn_norm(edge_index, weight, *arguments)
+    (expected_grad,) = torch.autograd.grad(expected[1].square().sum(), weight)
+    asked = []
+
+    def theirs(*given):
+        asked.append(given)
+        return gcn_conv.gcn_norm(*given)
+
+    ours = remembering(theirs)
+    with onehop.patch(), thresholds.lifted():
+        for _ in range(2):
+            found = ours(edge_index, weight, *arguments)
+            for mine, other in zip(found, expected, strict=True):
+                assert torch.equal(mine, other)
+            (grad,) = torch.autograd.grad(found[1].square().sum(), weight)
+            torch.testing.assert_close(grad, expected_grad)
+        # PyG normalises edges that have their loops already, the same tensor each time.
+        (first, *_, loops, _, _), (second, *_) = asked
+        assert first is not edge_index
+        assert first.data_ptr() == second.data_ptr() or torch.equal(first, second)
+        assert loops is False
+        # A matrix of weights is PyG's, whatever it makes of it.
+        asked.clear()
+        column = weight.detach().unsqueeze(1)
+        of_column = gcn_conv.gcn_norm(edge_index, column, *arguments)
+        for mine, other in zip(ours(edge_index, column, *arguments), of_column, strict=True):
+            assert torch.equal(mine, other)
+        assert asked[0][0] is edge_index
+        assert asked[0][1] is column

@@ -372,6 +372,23 @@ def test_small_products_are_left_to_torch(steps):
     assert steps == []
 
 
+@pytest.mark.parametrize(
+    ("x", "weight", "large"),
+    [
+        ((4, 2), (8, 2), True),  # 64 products of numbers: just enough
+        ((4, 2), (7, 2), False),
+        ((2, 8), (4, 8), True),
+        ((2, 8), (3, 8), False),
+        ((2, 2, 8), (2, 8), True),
+    ],
+)
+def test_products_are_large_by_rows_and_both_widths(x, weight, large, steps, bounds):
+    bounds(product_work=64)
+    with onehop.patch(), products.forced(ONEDNN):
+        F.linear(torch.ones(x), torch.ones(weight))
+    assert len(steps) == large
+
+
 def test_the_patch_is_reversible():
     theirs = F.linear
     with onehop.patch():
