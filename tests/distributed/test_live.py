@@ -60,7 +60,7 @@ def test_rows_that_may_be_of_either_are_refused(held, other):
 
 
 def test_other_rows_are_refused(held):
-    held += [_graph(4, 10)]
+    held += [_graph(4, 10), _graph(5, 12)]
     with pytest.raises(
         ArgumentError, match=r"each of the 4 nodes that rank 1 owns .* over 2 processes, got 7"
     ):

@@ -83,3 +83,17 @@ def test_a_row_tries_its_second_part_where_the_first_is_full(second: list[float]
     expected = 2 if second[1] else 1  # not the emptiest part
     assert goal.tolist() == [expected]
     assert load.tolist()[expected] == 1.5
+
+
+def test_the_clearest_row_has_the_first_choice() -> None:
+    load = torch.zeros(2, dtype=torch.float64)
+    score = torch.tensor([[1.0, 0.5], [3.0, 0.5], [2.0, 0.5]], dtype=torch.float64)
+    assert _placed(score, torch.ones(3, dtype=torch.float64), load, 2.0).tolist() == [1, 0, 0]
+    assert load.tolist() == [2.0, 1.0]
+
+
+def test_of_equal_rows_the_first_has_the_first_choice() -> None:
+    score = torch.tensor([[1.0, 0.5]] * 20, dtype=torch.float64)
+    load = torch.zeros(2, dtype=torch.float64)
+    goal = _placed(score, torch.ones(20, dtype=torch.float64), load, 12.0)
+    assert goal.tolist() == [0] * 12 + [1] * 8

@@ -459,3 +459,19 @@ def test_tangents_are_dropped_as_their_numbers_are(at_every_size):
         assert torch.equal(out, onehop.dropout(x, 0.5))
     assert not at_every_size
     assert torch.equal(found, torch.where(out != 0, 2 * tangent, 0 * tangent))
+
+
+def test_streams_that_agree_at_their_beginning_alone_do_not_agree(monkeypatch):
+    def at_the_beginning(state, p, x, out, mask):
+        if torch.equal(state, torch.Generator().manual_seed(torch_stream._SEED).get_state()):
+            return torch_stream_draw(state, p, x, out, mask)
+        state.copy_(at(1).get_state())
+        out.zero_()
+        return True
+
+    torch_stream_draw = torch_stream.draw
+    assert torch_stream._same(0, 400, 0.5)
+    monkeypatch.setattr(torch_stream, "draw", at_the_beginning)
+    assert torch_stream._same(0, 400, 0.5)
+    assert not torch_stream.agrees.__wrapped__()
+    assert not any(torch_stream._same(before, 400, 0.5) for before, _ in torch_stream._PROOFS if before)

@@ -357,3 +357,27 @@ def test_the_default_budget_follows_the_limits_of_the_process(monkeypatch: pytes
     assert 0 < free < 2**50
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (budget._status("VmSize") + (8 << 20), 0))
     assert budget.default_bytes() <= 6 << 20
+
+
+def test_what_was_written_goes_to_the_disk_now_and_then(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features(tmp_path / "x.npy", NODES, 63)
+    stored = graph.save(tmp_path / "graph")
+    monkeypatch.setattr("onehop.ops.streaming.run._SYNC_BYTES", 10_000)
+    written: list[tuple[int, bool]] = []
+    put = MatrixFile.put
+
+    def noted(self, file, row, first, block, sync):
+        written.append((block.nbytes, sync))
+        put(self, file, row, first, block, sync)
+
+    monkeypatch.setattr(MatrixFile, "put", noted)
+    onehop.aggregate(stored, tmp_path / "x.npy", out=tmp_path / "out.npy", memory=SMALL)
+    waiting, expected = 0, []
+    for count, _ in written:
+        waiting += count
+        expected.append(waiting >= 10_000)
+        waiting = 0 if waiting >= 10_000 else waiting
+    assert [sync for _, sync in written] == expected
+    assert set(expected) == {False, True}

@@ -394,3 +394,13 @@ def test_a_disk_that_is_full_leaves_the_earlier_result(stored: StoredGraph, tmp_
     assert ended(forked(run)) == 0
     assert (tmp_path / "out.npy").read_text() == "earlier"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "out.npy", "x.npy"]
+
+
+def test_a_lock_that_is_taken_over_says_whose_it_is_now(tmp_path: Path) -> None:
+    left = tmp_path / "out.npy.lock"
+    left.write_text(json.dumps({"pid": 1, "host": "a host with a long name" * 20, "since": "yesterday"}))
+    with alone(tmp_path / "out.npy"):
+        assert json.loads(left.read_text())["pid"] == os.getpid()
+        with pytest.raises(StorageError, match=f"process {os.getpid()} on "), alone(tmp_path / "out.npy"):
+            pass
+    assert not left.exists()

@@ -42,3 +42,17 @@ def test_long_rows_that_are_near_are_not_asked_for_so_early_that_they_fill_the_f
     monkeypatch.setattr(default, "last_level_cache_bytes", lambda: last)
     plan = default._plan.__wrapped__(sources, 4096, 40_960, width, 4, False)
     assert plan.prefetch == ahead
+
+
+@pytest.mark.parametrize(
+    ("edges", "item"),
+    [
+        (0, default._LEAST_EDGES),
+        (default._PIECES * default._LEAST_EDGES, default._LEAST_EDGES),
+        (default._PIECES * (default._LEAST_EDGES + 7), default._LEAST_EDGES + 7),
+        (default._PIECES * (default._LEAST_EDGES + 7) - 1, default._LEAST_EDGES + 6),
+        (default._PIECES * (default._MOST_EDGES + 7), default._MOST_EDGES),
+    ],
+)
+def test_a_graph_has_so_many_pieces_of_work(edges: int, item: int) -> None:
+    assert default._plan.__wrapped__(4096, 4096, edges, 64, 4, False).edges_per_item == item

@@ -151,3 +151,32 @@ def test_a_table_may_have_as_many_rows_as_a_trace_has_edges(rows, edge_index, to
     with onehop.patch():
         assert took_fast_path(layer, x, edge_index, table) == [None]
         torch.testing.assert_close(layer(x, edge_index, table), expected, rtol=1e-5, atol=1e-5)
+
+
+class Shared(gnn.MessagePassing):
+    """A parameter makes the features, and then takes part in the messages too."""
+
+    def __init__(self) -> None:
+        super().__init__("sum")
+        self.weight = torch.nn.Parameter(torch.randn(WIDTH, WIDTH, dtype=torch.float64))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=x @ self.weight)
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return (x_j @ self.weight).sin()
+
+
+def test_a_parameter_behind_an_operand_counts_once(edge_index, took_fast_path):
+    torch.manual_seed(0)
+    layer, x = Shared(), torch.randn(20, WIDTH, dtype=torch.float64, requires_grad=True)
+
+    def derivatives() -> list[Tensor]:
+        (first,) = torch.autograd.grad(layer(x, edge_index).sin().sum(), [layer.weight], create_graph=True)
+        return [first, *torch.autograd.grad(first.square().sum(), [x, layer.weight])]
+
+    expected = derivatives()
+    with onehop.patch():
+        assert took_fast_path(layer, x, edge_index) == [None]
+        for ours, theirs in zip(derivatives(), expected, strict=True):
+            torch.testing.assert_close(ours, theirs)

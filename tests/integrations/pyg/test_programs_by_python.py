@@ -287,7 +287,6 @@ REFUSED = {
         "its aggregation is MedianAggregation, not sum, mean, max or min",
     ),
     "GIN, an explainer": (LAYERS["GIN"], _changed(_explain=True), "an explainer is at work on it"),
-    "decomposed": (lambda: gnn.SimpleConv(decomposed_layers=2), _changed(), "decomposed_layers is not 1"),
 }
 
 
@@ -376,3 +375,15 @@ def test_integers_are_left_to_pyg(edge_index):
         found = gnn.SimpleConv()(torch.arange(NODES * 2).view(NODES, 2), edge_index)
     assert found.dtype is torch.int64
     assert "the features are not floating-point numbers of 16, 32 or 64 bits" in {c.reason for c in calls}
+
+
+@pytest.mark.parametrize("width", [4, 30])
+@pytest.mark.parametrize("kind", [gnn.GCNConv, gnn.SAGEConv, gnn.GraphConv])
+def test_orders_are_the_layers_own_where_something_is_infinite(kind, width, edge_index):
+    model = _make(lambda: kind(6, width))
+    x = _randn(NODES, 6)
+    x[3, 2] = float("inf")
+    expected = model(x, edge_index)
+    with onehop.patch(), as_in_program():
+        found = model(x, edge_index)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9, equal_nan=True)

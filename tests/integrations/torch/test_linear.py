@@ -14,7 +14,7 @@ import onehop
 from onehop.graph.lending import is_shared
 from onehop.integrations.torch import linear as ours
 from onehop.kernels.products import BLOCKS, FORWARD, ONEDNN, TO_INPUT, TO_WEIGHT, TORCH, libraries
-from onehop.ops.linear import multiply
+from onehop.ops.linear import is_large, multiply
 from onehop.tuner import products
 
 LIBRARIES = sorted({name for kind in (FORWARD, TO_WEIGHT) for name in libraries(kind)})
@@ -466,3 +466,18 @@ def test_names_of_libraries():
     # A release of torch without oneDNN's product must be noticed here.
     assert list(libraries(FORWARD)) == list(libraries(TO_INPUT)) == [TORCH, ONEDNN]
     assert {TORCH, BLOCKS, ONEDNN} <= set(libraries(TO_WEIGHT))
+
+
+@pytest.mark.parametrize("kind", [FORWARD, TO_INPUT, TO_WEIGHT])
+def test_what_may_run_elsewhere(kind, bounds):
+    bounds(product_work=64)
+    left, right = (torch.ones(4, 4) for _ in range(2))
+    assert is_large(kind, left, right)
+    assert not is_large(kind, torch.ones(3, 4), right[:3] if kind == TO_WEIGHT else right)
+    assert not is_large(kind, left.t()[:, :4].t().mT, right)
+    assert not is_large(kind, left, right.t())
+    assert not is_large(kind, left.double(), right.double())
+    assert not is_large(kind, torch._neg_view(left), right)
+    assert not is_large(kind, left, torch._neg_view(right))
+    bounds(product_work=0)
+    assert not is_large(kind, torch.ones(0, 4), torch.ones(0, 4) if kind == TO_WEIGHT else right)
