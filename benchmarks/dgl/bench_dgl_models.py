@@ -23,7 +23,7 @@ from onehop import datasets
 from onehop.bench import command
 from onehop.bench.peers.dgl import DglPeer
 from onehop.bench.stamp import machine_line
-from onehop.bench.tasks import Task
+from onehop.bench.tasks import LearningTask
 from onehop.bench.timing import Ratio, in_turns, timed
 from onehop.bench.training import LEARNING_RATE, Training
 
@@ -32,7 +32,7 @@ TOLERANCE = 1e-4
 Epoch = Callable[[], float]
 
 
-def dgl_epoch(task: Task, graph: Any, hidden: int, like: torch.nn.Module) -> Epoch:
+def dgl_epoch(task: LearningTask, graph: Any, hidden: int, like: torch.nn.Module) -> Epoch:
     """An epoch of DGL's own GCN, which begins with the parameters of PyG's."""
     from dgl.nn.pytorch import GraphConv
 
@@ -56,7 +56,7 @@ def dgl_epoch(task: Task, graph: Any, hidden: int, like: torch.nn.Module) -> Epo
 
 
 def ways(
-    task: Task, graph: Any, hidden: int
+    task: LearningTask, graph: Any, hidden: int
 ) -> dict[str, tuple[Callable[[], AbstractContextManager[Any]], Epoch]]:
     """What is compared: a context to be in, and an epoch."""
     training = Training("gcn", task, hidden)
@@ -69,7 +69,7 @@ def ways(
     }  # fmt: skip
 
 
-def measured(name: str, task: Task, graph: Any, hidden: int, rounds: int) -> dict[str, Any]:
+def measured(name: str, task: LearningTask, graph: Any, hidden: int, rounds: int) -> dict[str, Any]:
     """One row of results, printed."""
     compared = ways(task, graph, hidden)
     losses: dict[str, list[float]] = {}
@@ -108,7 +108,7 @@ def main() -> None:
     if reason := DglPeer().available():
         parser.error(reason)
     print(machine_line())
-    task = Task.of(datasets.load(options.graph))
+    task = LearningTask.of(datasets.load(options.graph))
     graph = graph_of(options.graph)
     rows = [measured(options.graph, task, graph, hidden, options.rounds) for hidden in options.hidden]
     command.write(options, "bench dgl models", {"results": rows})

@@ -32,7 +32,7 @@ from onehop import datasets
 from onehop.bench import command
 from onehop.bench.plain_models import SAGE
 from onehop.bench.stamp import machine_line
-from onehop.bench.tasks import Task
+from onehop.bench.tasks import LearningTask
 from onehop.bench.timing import Ratio, Times, in_turns, measure_once, quantile
 
 with warnings.catch_warnings():
@@ -143,7 +143,7 @@ def measured(name: str, model: torch.nn.Module, steps: Sequence[Step], rounds: i
 
 def neighbours(options: argparse.Namespace) -> list[dict[str, Any]]:
     """GraphSAGE on sampled neighbourhoods."""
-    task = Task.of(datasets.load(options.graph))
+    task = LearningTask.of(datasets.load(options.graph))
     data = Data(x=task.x, edge_index=task.edge_index, y=task.y)
     model = SAGE(task.x.size(1), HIDDEN, task.num_classes)
     with warnings.catch_warnings():

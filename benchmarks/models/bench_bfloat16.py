@@ -24,7 +24,7 @@ from onehop import datasets
 from onehop.bench import command
 from onehop.bench.lists import names
 from onehop.bench.stamp import machine_line
-from onehop.bench.tasks import Task
+from onehop.bench.tasks import LearningTask
 from onehop.bench.timing import Ratio, in_turns, measure_once
 
 LAYERS = 3
@@ -73,13 +73,13 @@ class Model(nn.Module):
 class Run:
     """One model on its way, in one precision."""
 
-    task: Task
+    task: LearningTask
     model: Model
     optimizer: torch.optim.Optimizer
     precision: str
 
     @classmethod
-    def of(cls, task: Task, name: str, hidden: int, precision: str, seed: int = 0) -> "Run":
+    def of(cls, task: LearningTask, name: str, hidden: int, precision: str, seed: int = 0) -> "Run":
         """A model with the parameters of a seed."""
         torch.manual_seed(seed)
         model = Model(convs()[name], (task.x.size(1), hidden, task.num_classes))
@@ -110,7 +110,7 @@ class Run:
         return float(right.float().mean())
 
 
-def measured(task: Task, name: str, options: Any) -> dict[str, Any]:
+def measured(task: LearningTask, name: str, options: Any) -> dict[str, Any]:
     """The epochs of one model in both precisions, in turns."""
     runs = {precision: Run.of(task, name, options.hidden, precision) for precision in PRECISIONS}
     for run in runs.values():
@@ -126,7 +126,7 @@ def measured(task: Task, name: str, options: Any) -> dict[str, Any]:
     }
 
 
-def trained(task: Task, name: str, options: Any) -> dict[str, list[float]]:
+def trained(task: LearningTask, name: str, options: Any) -> dict[str, list[float]]:
     """Test accuracies by precision, one a seed."""
     found: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
     for seed in range(options.seeds):
@@ -151,7 +151,7 @@ def main() -> None:
     if unknown := [name for name in chosen if name not in convs()]:
         raise SystemExit(f"--models: unknown {', '.join(unknown)}; there are {', '.join(convs())}.")
     print(machine_line())
-    task = Task.of(datasets.load(options.graph))
+    task = LearningTask.of(datasets.load(options.graph))
     cases = []
     with onehop.patch():
         for name in chosen:

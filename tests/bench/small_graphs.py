@@ -3,7 +3,7 @@
 import torch
 
 from onehop.bench.cases import Workload
-from onehop.bench.tasks import Task
+from onehop.bench.tasks import LearningTask
 from onehop.datasets import chung_lu
 
 
@@ -25,4 +25,4 @@ def task(num_nodes=40):
     y = torch.arange(num_nodes) % 3
     x = torch.nn.functional.one_hot(y, 8).float()
     train = torch.arange(num_nodes) % 2 == 0
-    return Task("small", edges, x, y, 3, train, ~train)
+    return LearningTask("small", edges, x, y, 3, train, ~train)

@@ -14,7 +14,7 @@ from onehop.bench.breakdown import Breakdown, of_parts, part_of, shares
 from onehop.bench.floors import AGGREGATION, DROPOUT, OTHER, PARTS, PRODUCTS, Roofs, product_calls
 from onehop.bench.models import measure_model
 from onehop.bench.variants import ONEHOP, PYG
-from onehop.bench.work import Product, Work
+from onehop.bench.work import EpochWork, Product
 from tests.bench.small_graphs import simple_workload, task
 
 pytest.importorskip("torch_geometric")
@@ -174,7 +174,7 @@ class Known(Roofs):
 
 def test_a_floor_counted_by_hand(monkeypatch):
     monkeypatch.setattr(floors, "interleave", lambda calls, rounds: dict.fromkeys(calls, FixedTimes()))
-    work = Work(
+    work = EpochWork(
         Counter({16: 32 * 10**9, 4: 8 * 10**9}),
         Counter({Product(2, 3, 4): 5}),
         Counter({(10, 10): 2}),

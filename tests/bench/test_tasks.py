@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from onehop.bench.tasks import Task, degree_features, degree_labels, load_task, save_task, split
+from onehop.bench.tasks import LearningTask, degree_features, degree_labels, load_task, save_task, split
 from onehop.datasets import Dataset
 from onehop.errors import ArgumentError
 from tests.bench.small_graphs import task, workload
@@ -14,7 +14,7 @@ def bare():
 
 
 def test_a_bare_graph_gets_features_labels_and_a_split_and_says_so(bare):
-    made = Task.of(bare)
+    made = LearningTask.of(bare)
     assert made.x.shape == (40, 3)
     assert made.num_classes == 4
     assert made.train_mask.sum() == 24
@@ -39,7 +39,7 @@ def test_what_a_data_set_has_is_kept(bare):
         val_mask=torch.zeros(40, dtype=torch.bool),
         test_mask=torch.arange(40) >= 20,
     )
-    made = Task.of(full)
+    made = LearningTask.of(full)
     assert made.notes == ()
     assert torch.equal(made.x, full.x)
     assert torch.equal(made.test_mask, full.test_mask)
@@ -48,7 +48,7 @@ def test_what_a_data_set_has_is_kept(bare):
 def test_a_graph_without_nodes_is_refused():
     empty = Dataset(name="empty", edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=0)
     with pytest.raises(ArgumentError, match="no nodes"):
-        Task.of(empty)
+        LearningTask.of(empty)
 
 
 def test_degree_features_are_standardised(bare):

@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from onehop.bench.limits import aggregated_bytes, attention_bytes
-from onehop.bench.tasks import Task
+from onehop.bench.tasks import LearningTask
 from onehop.bench.training import Training
 from onehop.bench.work import Product, count
 from tests.bench.small_graphs import simple_workload
@@ -23,7 +23,9 @@ def given():
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(NODES) % CLASSES
     train = torch.arange(NODES) % 2 == 0
-    return Task("g", edges, torch.rand(NODES, FEATURES, generator=generator) + 1, y, CLASSES, train, ~train)
+    return LearningTask(
+        "g", edges, torch.rand(NODES, FEATURES, generator=generator) + 1, y, CLASSES, train, ~train
+    )
 
 
 class Naive(TorchDispatchMode):
@@ -114,7 +116,7 @@ def test_bytes_of_attention_by_hand():
 def test_sparse_features_are_marked(given):
     sparse = torch.zeros(NODES, 100)
     sparse[torch.arange(NODES), torch.arange(NODES)] = 1
-    task = Task("g", given.edge_index, sparse, given.y, CLASSES, given.train_mask, given.test_mask)
+    task = LearningTask("g", given.edge_index, sparse, given.y, CLASSES, given.train_mask, given.test_mask)
     found = count("gcn", task, HIDDEN).products
     assert found[Product(NODES, 100, HIDDEN, NODES)] == 1
     assert found[Product(HIDDEN, NODES, 100, NODES)] == 1

@@ -14,7 +14,7 @@ from torch import Tensor
 from onehop.bench.cases import Workload
 from onehop.bench.limits import ROW_MULTIPLE, aggregated_bytes, gather_roof
 from onehop.bench.timing import interleave
-from onehop.bench.work import Product, Shape, Work
+from onehop.bench.work import EpochWork, Product, Shape
 
 AGGREGATION, PRODUCTS, DROPOUT, OTHER = PARTS = ("aggregation", "products", "dropout", "other")
 # Of these the shortest counts, for products and copies: a floor is what can be had.
@@ -72,7 +72,7 @@ class Roofs:
             self._copies[shape] = times["copy"].min_s
         return self._copies[shape]
 
-    def floor(self, work: Work) -> dict[str, float]:
+    def floor(self, work: EpochWork) -> dict[str, float]:
         """Seconds of each part of an epoch."""
         return {
             AGGREGATION: sum(self.gather_s(moved, width) for width, moved in work.gathered.items()),

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from onehop import datasets
 from onehop.bench import graphs, sources
 from onehop.bench.recipes import PUBLISHED, recipe
-from onehop.bench.tasks import Task
+from onehop.bench.tasks import LearningTask
 
 # Of models whose authors chose none.
 WIDTHS = (32, 128)
 
 
 @dataclass(frozen=True)
-class Job:
+class ModelsOfGraph:
     """The models of one graph.
 
     Attributes:
@@ -26,16 +26,16 @@ class Job:
     own: bool
     cases: tuple[tuple[str, int], ...]
 
-    def load(self, progress: datasets.Progress | None = None) -> Task:
+    def load(self, progress: datasets.Progress | None = None) -> LearningTask:
         """The task on the graph."""
         if self.own:
             return sources.own_task(self.source, progress)
-        return Task.of(sources.training_set(self.source, progress))
+        return LearningTask.of(sources.training_set(self.source, progress))
 
 
 def jobs(
     models: Sequence[str], graph_names: Sequence[str] | None = None, hidden: Sequence[int] | None = None
-) -> list[Job]:
+) -> list[ModelsOfGraph]:
     """Everything to be measured, graph by graph.
 
     Args:
@@ -46,16 +46,16 @@ def jobs(
     """
     found = []
     if graph_names is not None:
-        found = [Job(name, False, _cases(models, hidden)) for name in graph_names]
+        found = [ModelsOfGraph(name, False, _cases(models, hidden)) for name in graph_names]
     else:
         published = [model for model in models if model in PUBLISHED]
         for own in dict.fromkeys(PUBLISHED[model].graph for model in published):
             if own is not None:
                 chosen = [model for model in published if PUBLISHED[model].graph == own]
-                found.append(Job(own, True, _cases(chosen, hidden)))
+                found.append(ModelsOfGraph(own, True, _cases(chosen, hidden)))
         others = [model for model in models if model not in PUBLISHED]
         if others:
-            found += [Job(name, False, _cases(others, hidden)) for name in graphs.GRAPHS]
+            found += [ModelsOfGraph(name, False, _cases(others, hidden)) for name in graphs.GRAPHS]
     return found
 
 

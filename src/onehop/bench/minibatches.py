@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from onehop.bench.tasks import Task
+from onehop.bench.tasks import LearningTask
 
 # Nodes whose labels a batch learns from, as PyG's examples have it.
 SEEDS = 1024
@@ -19,7 +19,7 @@ def sampler_reason() -> str | None:
     return "PyG's NeighborLoader needs pyg-lib or torch_sparse, and neither is installed"
 
 
-def batches(task: Task, fan_out: tuple[int, ...]) -> Iterable[Any]:
+def batches(task: LearningTask, fan_out: tuple[int, ...]) -> Iterable[Any]:
     """The batches of an epoch, drawn anew at each iteration, from torch's generator."""
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader

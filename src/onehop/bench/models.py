@@ -17,7 +17,7 @@ from onehop.bench.minibatches import sampler_reason
 from onehop.bench.peers.base import beta_warnings_ignored
 from onehop.bench.recipes import recipe
 from onehop.bench.runs import Order, run
-from onehop.bench.tasks import Task, save_task
+from onehop.bench.tasks import LearningTask, save_task
 from onehop.bench.timing import Ratio, Times, measure_once
 from onehop.bench.training import Training, start
 from onehop.bench.variants import ONEHOP, PYG, Variant
@@ -83,7 +83,7 @@ class ModelResult:
 
 
 def measure(
-    task: Task,
+    task: LearningTask,
     cases: Sequence[tuple[str, int]],
     variants: Sequence[Variant],
     rounds: int,
@@ -99,7 +99,7 @@ def measure(
 
 
 def measure_model(
-    task: Task,
+    task: LearningTask,
     workload: Workload,
     model: str,
     hidden: int,
@@ -170,7 +170,7 @@ def _epochs(training: Training) -> int:
 
 
 def _breakdown(
-    result: ModelResult, task: Task, workload: Workload, variant: Variant, training: Training
+    result: ModelResult, task: LearningTask, workload: Workload, variant: Variant, training: Training
 ) -> Breakdown:
     """The parts of an epoch; the floor of an epoch in mini-batches is not known."""
     with variant.context():
@@ -207,7 +207,7 @@ def _unsuited(variant: Variant, model: str) -> str | None:
     return None
 
 
-def _too_large(variant: Variant, task: Task, model: str, hidden: int, limit: int) -> str | None:
+def _too_large(variant: Variant, task: LearningTask, model: str, hidden: int, limit: int) -> str | None:
     """The reason why its messages would not fit into memory; those of a mini-batch do."""
     if not variant.makes_messages or recipe(model).fan_out:
         return None
@@ -217,7 +217,7 @@ def _too_large(variant: Variant, task: Task, model: str, hidden: int, limit: int
     return f"would need {needed / 1e9:.1f} GB of messages (limit {limit / 1e9:.1f} GB)"
 
 
-def measure_peaks(task: Task, result: ModelResult) -> None:
+def measure_peaks(task: LearningTask, result: ModelResult) -> None:
     """Fills in ``peak_bytes`` for onehop and plain PyG, if they were timed: one epoch in a new process."""
     with tempfile.TemporaryDirectory(prefix="onehop-bench-") as folder:
         path = Path(folder) / "task.npz"

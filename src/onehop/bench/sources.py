@@ -10,7 +10,7 @@ import numpy as np
 from onehop import datasets
 from onehop.bench import graphs
 from onehop.bench.cases import Workload
-from onehop.bench.tasks import Task
+from onehop.bench.tasks import LearningTask
 from onehop.datasets import splits
 from onehop.errors import ArgumentError
 
@@ -51,7 +51,7 @@ def structure(source: str) -> Workload:
     return Workload(found.name, found.edge_index, found.num_nodes)
 
 
-def own_task(graph: str, progress: datasets.Progress | None = None) -> Task:
+def own_task(graph: str, progress: datasets.Progress | None = None) -> LearningTask:
     """The task on the graph that a published model belongs to.
 
     Args:
@@ -61,30 +61,30 @@ def own_task(graph: str, progress: datasets.Progress | None = None) -> Task:
     return OWN[graph](progress)
 
 
-def _arxiv(progress: datasets.Progress | None) -> Task:
-    return Task.of(datasets.twin("arxiv", progress=progress))
+def _arxiv(progress: datasets.Progress | None) -> LearningTask:
+    return LearningTask.of(datasets.twin("arxiv", progress=progress))
 
 
-def _products(progress: datasets.Progress | None) -> Task:
-    return Task.of(datasets.twin("products", scale=PRODUCTS_SCALE, progress=progress))
+def _products(progress: datasets.Progress | None) -> LearningTask:
+    return LearningTask.of(datasets.twin("products", scale=PRODUCTS_SCALE, progress=progress))
 
 
-def _cora(progress: datasets.Progress | None) -> Task:
+def _cora(progress: datasets.Progress | None) -> LearningTask:
     """Cora with features divided by their sums: a file in the folder that ONEHOP_DATA names, or the twin."""
     folder = os.environ.get("ONEHOP_DATA")
     path = None if folder is None else Path(folder) / "cora.npz"
     if path is None or not path.exists():
-        task = Task.of(datasets.twin("cora", progress=progress)).row_normalised()
+        task = LearningTask.of(datasets.twin("cora", progress=progress)).row_normalised()
         note = "it stands for Cora, as ONEHOP_DATA names no folder with cora.npz"
         return replace(task, notes=(*task.notes, note))
     found = datasets.from_file(path)
     if found.y is None:
         raise ArgumentError(f"ONEHOP_DATA: {path} has no labels; expected Cora with its classes.")
     split = splits.by_class(found.y.numpy(), *_PUBLIC, np.random.default_rng(0))
-    return Task.of(replace(found, name="cora", **split._asdict())).row_normalised()
+    return LearningTask.of(replace(found, name="cora", **split._asdict())).row_normalised()
 
 
-OWN: dict[str, Callable[[datasets.Progress | None], Task]] = {
+OWN: dict[str, Callable[[datasets.Progress | None], LearningTask]] = {
     "arxiv": _arxiv,
     "products": _products,
     "cora": _cora,

@@ -15,7 +15,7 @@ _TENSORS = ("edge_index", "x", "y", "train_mask", "test_mask")
 
 
 @dataclass(frozen=True)
-class Task:
+class LearningTask:
     """A learning task: inputs, targets and nodes.
 
     Attributes:
@@ -39,7 +39,7 @@ class Task:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, dataset: Dataset, seed: int = 0) -> "Task":
+    def of(cls, dataset: Dataset, seed: int = 0) -> "LearningTask":
         """The task that a data set sets.
 
         Where there are no features, they are made from the degrees: log2(1 + degree) in and out,
@@ -65,22 +65,22 @@ class Task:
             notes.append("it has no split: 60 % train, 20 % test, drawn at random")
         return cls(dataset.name, dataset.edge_index, x.float(), y, num_classes, train, test, tuple(notes))
 
-    def row_normalised(self) -> "Task":
+    def row_normalised(self) -> "LearningTask":
         """The same with every node's features divided by their sum, as PyG's ``NormalizeFeatures`` does."""
         return replace(self, x=self.x / self.x.sum(dim=1, keepdim=True).clamp(min=1))
 
 
-def save_task(task: Task, path: Path) -> None:
+def save_task(task: LearningTask, path: Path) -> None:
     """Writes the tensors of a task as ``.npz``, for another process to load."""
     arrays = {name: getattr(task, name).numpy() for name in _TENSORS}
     np.savez(path, name=np.array(task.name), num_classes=np.array(task.num_classes), **arrays)
 
 
-def load_task(path: Path) -> Task:
+def load_task(path: Path) -> LearningTask:
     """The task that :func:`save_task` wrote, without its notes."""
     with np.load(path, allow_pickle=False) as arrays:
         edge_index, x, y, train, test = (torch.from_numpy(arrays[name]) for name in _TENSORS)
-        return Task(str(arrays["name"]), edge_index, x, y, int(arrays["num_classes"]), train, test)
+        return LearningTask(str(arrays["name"]), edge_index, x, y, int(arrays["num_classes"]), train, test)
 
 
 def degree_features(dataset: Dataset) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onehop.bench import minibatches
 from onehop.bench.recipes import LEARNING_RATE as LEARNING_RATE, network, recipe
-from onehop.bench.tasks import Task
+from onehop.bench.tasks import LearningTask
 
 
 class Training:
@@ -18,7 +18,7 @@ class Training:
     def __init__(
         self,
         model: str,
-        task: Task,
+        task: LearningTask,
         hidden: int,
         seed: int = 0,
         edges: Any = None,
@@ -74,7 +74,7 @@ class Training:
 class BatchTraining(Training):
     """As :class:`Training`; an epoch goes once over the training nodes, in mini-batches."""
 
-    def __init__(self, model: str, task: Task, hidden: int, **options: Any) -> None:
+    def __init__(self, model: str, task: LearningTask, hidden: int, **options: Any) -> None:
         super().__init__(model, task, hidden, **options)
         self._batches = minibatches.batches(task, self._recipe.fan_out)
 
@@ -88,7 +88,7 @@ class BatchTraining(Training):
         return float(torch.tensor(losses, dtype=torch.float64, device="cpu").mean())
 
 
-def start(model: str, task: Task, hidden: int, **options: Any) -> Training:
+def start(model: str, task: LearningTask, hidden: int, **options: Any) -> Training:
     """The training that the model's recipe asks for: the whole graph at once, or mini-batches.
 
     Args:

@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from onehop.bench.limits import aggregated_bytes, attention_bytes
 from onehop.bench.recipes import network
-from onehop.bench.tasks import Task
+from onehop.bench.tasks import LearningTask
 
 # Features with fewer non-zeros than this share are multiplied by adding up the weights' rows of their
 # non-zeros, where that is faster.
@@ -58,7 +58,7 @@ class Product:
 
 
 @dataclass
-class Work:
+class EpochWork:
     """The work of an epoch.
 
     Attributes:
@@ -74,7 +74,7 @@ class Work:
     elementwise: Counter[Shape] = field(default_factory=Counter)
 
 
-def count(model: str, task: Task, hidden: int) -> Work:
+def count(model: str, task: LearningTask, hidden: int) -> EpochWork:
     """The work of an epoch over the whole graph at once.
 
     Args:
@@ -100,9 +100,9 @@ def count(model: str, task: Task, hidden: int) -> Work:
 class _Watch(TorchFunctionMode):
     """Writes down what is called."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: LearningTask) -> None:
         super().__init__()
-        self.work = Work()
+        self.work = EpochWork()
         self.features: Tensor | None = None
         self._nodes, self._edges = task.x.size(0), task.edge_index.size(1)
         steps = len(_STEPS[0])

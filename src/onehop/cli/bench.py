@@ -13,7 +13,7 @@ from onehop.bench.lists import names, numbers, one_of
 from onehop.bench.recipes import PUBLISHED, RECIPES
 from onehop.bench.results import write_json
 from onehop.bench.stamp import machine_line
-from onehop.bench.tasks import Task
+from onehop.bench.tasks import LearningTask
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Plot, Rounds, Threads, set_threads
 
@@ -125,7 +125,7 @@ def bench_models(
             for note in task.notes:
                 console.print(f"{task.name}: {note}.")
 
-            def done(result: models.ModelResult, task: Task = task) -> None:
+            def done(result: models.ModelResult, task: LearningTask = task) -> None:
                 models.measure_peaks(task, result)
                 bar.describe(f"{result.graph}, {result.model} {result.hidden} done")
                 bar.advance()

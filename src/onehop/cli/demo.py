@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from onehop.bench import sources
-from onehop.bench.jobs import Job
+from onehop.bench.jobs import ModelsOfGraph
 from onehop.bench.lists import one_of
 from onehop.bench.plots import plot_demo
 from onehop.bench.recipes import PUBLISHED, recipe
@@ -17,7 +17,7 @@ from onehop.bench.report import milliseconds
 from onehop.bench.results import write_json
 from onehop.bench.runs import Order, Run, run
 from onehop.bench.stamp import machine_line
-from onehop.bench.tasks import Task, save_task
+from onehop.bench.tasks import LearningTask, save_task
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Threads, set_threads
 
@@ -73,7 +73,7 @@ def demo(
     set_threads(threads)
     console = output()
     console.print(machine_line())
-    tasks: list[Task] = []
+    tasks: list[LearningTask] = []
     rows: list[dict[str, Any]] = []
     for job in _jobs(models, graph, hidden):
         with progress() as bar:
@@ -109,7 +109,7 @@ def demo(
         write_json(json, "demo", {**content, "models": rows})
 
 
-def _jobs(models: list[str], graph: str | None, hidden: int | None) -> list[Job]:
+def _jobs(models: list[str], graph: str | None, hidden: int | None) -> list[ModelsOfGraph]:
     """The models, grouped by the graph that they are trained on, in the order given."""
     grouped: dict[tuple[str, bool], list[tuple[str, int]]] = {}
     for model in models:
@@ -118,10 +118,10 @@ def _jobs(models: list[str], graph: str | None, hidden: int | None) -> list[Job]
         key = (graph or own or "arxiv", graph is None)
         width = None if authors is None else authors.hidden
         grouped.setdefault(key, []).append((model, hidden or width or _WIDTH))
-    return [Job(source, own, tuple(cases)) for (source, own), cases in grouped.items()]
+    return [ModelsOfGraph(source, own, tuple(cases)) for (source, own), cases in grouped.items()]
 
 
-def _length(model: str, job: Job) -> int:
+def _length(model: str, job: ModelsOfGraph) -> int:
     """Epochs of a model, such that all of them take a few minutes on two cores."""
     if job.own and job.source == "cora":
         return _CORA_EPOCHS
@@ -130,7 +130,7 @@ def _length(model: str, job: Job) -> int:
     return _ATTENTION_EPOCHS if recipe(_MODELS.get(model, model)).attention else _EPOCHS
 
 
-def _train(task: Task, job: Job, epochs: int | None) -> list[dict[str, Any]]:
+def _train(task: LearningTask, job: ModelsOfGraph, epochs: int | None) -> list[dict[str, Any]]:
     rows = []
     lengths = {model: epochs or _length(model, job) for model, _ in job.cases}
     with (

@@ -41,6 +41,13 @@ class Sized(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A value that says no more than that it was stored, such as that features were met before."""
+
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CacheInfo:
     """State of the cache of recognised tensors.
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from onehop import config, native, thresholds
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import CACHE, Mark
 from onehop.graph.lending import lend, read_address
 from onehop.integrations import session
 from onehop.integrations.contexts import saving_is_watched
@@ -27,13 +27,6 @@ from onehop.integrations.contexts import saving_is_watched
 # One over the share of the cache that features may have, so that their aggregates do not push out the graphs.
 _LARGEST_SHARE = 8
 _AGGREGATES, _MET, _TRAINED = (f"constant features, {what}" for what in ("aggregated", "met", "trained on"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """A note that features were met, or trained on."""
-
-    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +88,7 @@ def trained_on(x: Tensor) -> bool:
 def note_training(x: Tensor) -> None:
     """Notes that a backward pass goes through a layer of these features."""
     if CACHE.find(x, _TRAINED) is None:
-        CACHE.store(x, _TRAINED, _Mark())
+        CACHE.store(x, _TRAINED, Mark())
 
 
 def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor | None:
@@ -133,7 +126,7 @@ def _met_before(x: Tensor) -> bool:
     """Return whether these features, as they are, were met before; marks them if not."""
     if trained_on(x) or CACHE.find(x, _MET) is not None:
         return True
-    CACHE.store(x, _MET, _Mark())
+    CACHE.store(x, _MET, Mark())
     return False
 
 

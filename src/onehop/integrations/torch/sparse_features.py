@@ -20,7 +20,7 @@ from onehop import config, native, thresholds
 from onehop.backends import run
 from onehop.calls import Aggregate
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import CACHE, Mark
 from onehop.graph.lending import read_address
 from onehop.integrations import session
 from onehop.integrations.contexts import saving_is_watched
@@ -32,13 +32,6 @@ _SAMPLE = 1 << 12
 # One over the share of the cache that features may have.
 _LARGEST_SHARE = 8
 _TRAINED, _GRAPH = "sparse features, trained on", "sparse features, their graph"
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """A note on features: they were trained on, or have too many entries other than 0."""
-
-    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +96,7 @@ def may_apply(x: Tensor) -> bool:
 def note_training(x: Tensor) -> None:
     """Notes that a backward pass goes through a linear step of these features."""
     if CACHE.find(x, _TRAINED) is None:
-        CACHE.store(x, _TRAINED, _Mark())
+        CACHE.store(x, _TRAINED, Mark())
 
 
 def apply(x: Tensor) -> bool:
@@ -117,24 +110,24 @@ def find(x: Tensor) -> SparseFeatures | None:
     if found is None or found.contents == _contents(x):
         return found
     # Written to past the version counter: what was noted is of other features.
-    CACHE.store(x, _GRAPH, _Mark())
+    CACHE.store(x, _GRAPH, Mark())
     return None
 
 
 def _features(x: Tensor) -> SparseFeatures | None:
-    known: SparseFeatures | _Mark | None = CACHE.find(x, _GRAPH)
+    known: SparseFeatures | Mark | None = CACHE.find(x, _GRAPH)
     if known is None and (thresholds.now.meetings <= 1 or CACHE.find(x, _TRAINED) is not None):
         known = _made(x)
         CACHE.store(x, _GRAPH, known)
     return known if isinstance(known, SparseFeatures) else None
 
 
-def _made(x: Tensor) -> "SparseFeatures | _Mark":
+def _made(x: Tensor) -> "SparseFeatures | Mark":
     # Inference mode would make tensors that are of no use outside.
     with torch.inference_mode(False), torch.no_grad():
         per_row = torch.count_nonzero(x, 1)
         if int(per_row.sum()) * _ONE_IN >= x.numel():
-            return _Mark()
+            return Mark()
         rowptr = torch.zeros(x.size(0) + 1, dtype=torch.int64, device="cpu")
         torch.cumsum(per_row, 0, out=rowptr[1:])
         rows, columns = torch.nonzero(x, as_tuple=True)

@@ -14,7 +14,7 @@ from onehop.graph.reorder import ordered_csr
 from onehop.kernels.cpu import generated
 from onehop.kernels.cpu.layout import thread_count
 from onehop.kernels.cpu.ordered_weights import in_graph_order
-from onehop.kernels.cpu.prepared import PlanCase
+from onehop.kernels.cpu.prepared import PlanKey
 from onehop.native import CPU, DTYPE_CODES, address, empty, extension
 from onehop.plans import CpuPlan
 from onehop.plans.cpu import MOST_NARROW_SOURCES
@@ -75,9 +75,9 @@ class PreparedAggregate:
         return Aggregate, call.transposed, call.mean, call.widen, x.shape[1], heads, x.dtype
 
     @staticmethod
-    def case(call: Aggregate) -> PlanCase:
+    def case(call: Aggregate) -> PlanKey:
         """A head's columns decide."""
-        return PlanCase("sum", call.transposed, call.x.size(1) // _heads(call.weight), call.x.dtype)
+        return PlanKey("sum", call.transposed, call.x.size(1) // _heads(call.weight), call.x.dtype)
 
     def run(self, call: Aggregate) -> Tensor:
         """[rows, F]."""

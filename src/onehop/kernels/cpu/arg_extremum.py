@@ -8,7 +8,7 @@ from torch import Tensor
 from onehop.calls import ArgExtremum, ArgExtremumGrad
 from onehop.graph import Graph
 from onehop.kernels.cpu.layout import address, rows, thread_count
-from onehop.kernels.cpu.prepared import PlanCase
+from onehop.kernels.cpu.prepared import PlanKey
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
@@ -36,9 +36,9 @@ class PreparedArgExtremum:
         return ArgExtremum, call.reduce, call.last, call.x.shape[1], _heads(call), call.x.dtype
 
     @staticmethod
-    def case(call: ArgExtremum) -> PlanCase:
+    def case(call: ArgExtremum) -> PlanKey:
         """A head's columns decide."""
-        return PlanCase("extremum", False, call.x.size(1) // _heads(call), call.x.dtype)
+        return PlanKey("extremum", False, call.x.size(1) // _heads(call), call.x.dtype)
 
     def run(self, call: ArgExtremum) -> tuple[Tensor, Tensor]:
         """[rows, F], and the winners' places in the order of ``csr.col``, int32."""
@@ -76,10 +76,10 @@ class PreparedArgExtremumGrad:
         return ArgExtremumGrad, grad.call.x.shape[1], _heads(grad.call), grad.call.x.dtype
 
     @staticmethod
-    def case(grad: ArgExtremumGrad) -> PlanCase:
+    def case(grad: ArgExtremumGrad) -> PlanKey:
         """A head's columns decide."""
         x = grad.call.x
-        return PlanCase("extremum_grad", False, x.size(1) // _heads(grad.call), x.dtype)
+        return PlanKey("extremum_grad", False, x.size(1) // _heads(grad.call), x.dtype)
 
     def run(self, grad: ArgExtremumGrad) -> tuple[Tensor, Tensor]:
         """[num_src, F], and a tensor of the weight's shape; empty tensors where not wanted."""

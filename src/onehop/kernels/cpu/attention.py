@@ -11,7 +11,7 @@ from onehop.calls import Aggregate, Attention, AttentionGrad, accumulator
 from onehop.graph import Graph
 from onehop.kernels.cpu.aggregate import PreparedAggregate
 from onehop.kernels.cpu.layout import thread_count
-from onehop.kernels.cpu.prepared import PlanCase
+from onehop.kernels.cpu.prepared import PlanKey
 from onehop.native import CPU, DTYPE_CODES, address, empty, extension
 from onehop.plans import CpuPlan
 
@@ -38,9 +38,9 @@ class PreparedAttention:
         return Attention, call.rule, *call.value.shape[1:], *call.query.shape[2:], call.value.dtype
 
     @staticmethod
-    def case(call: Attention) -> PlanCase:
+    def case(call: Attention) -> PlanKey:
         """The columns of all heads decide."""
-        return PlanCase("attention", False, call.heads * call.value.size(2), call.value.dtype)
+        return PlanKey("attention", False, call.heads * call.value.size(2), call.value.dtype)
 
     def run(self, call: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """The output, acc [rows, 2, H] for the gradient, and acc [E, H], the weights, or an empty tensor."""
@@ -89,7 +89,7 @@ class PreparedAttentionGrad:
         return AttentionGrad, call.rule, *widths, call.value.dtype, weighed
 
     @staticmethod
-    def case(grad: AttentionGrad) -> PlanCase:
+    def case(grad: AttentionGrad) -> PlanKey:
         """The columns of all heads decide."""
         return PreparedAttention.case(grad.call)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from onehop.calls import EdgeSoftmax, EdgeSoftmaxGrad
 from onehop.graph import Graph
 from onehop.kernels.cpu.layout import address, thread_count
-from onehop.kernels.cpu.prepared import PlanCase
+from onehop.kernels.cpu.prepared import PlanKey
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
@@ -27,9 +27,9 @@ class PreparedEdgeSoftmax:
         return EdgeSoftmax, call.scores.shape[1], call.scores.dtype
 
     @staticmethod
-    def case(call: EdgeSoftmax) -> PlanCase:
+    def case(call: EdgeSoftmax) -> PlanKey:
         """The heads decide."""
-        return PlanCase("edge_softmax", False, call.scores.size(1), call.scores.dtype)
+        return PlanKey("edge_softmax", False, call.scores.size(1), call.scores.dtype)
 
     def run(self, call: EdgeSoftmax) -> Tensor:
         """[E, H]."""
@@ -57,9 +57,9 @@ class PreparedEdgeSoftmaxGrad:
         return EdgeSoftmaxGrad, call.softmax.shape[1], call.softmax.dtype
 
     @staticmethod
-    def case(call: EdgeSoftmaxGrad) -> PlanCase:
+    def case(call: EdgeSoftmaxGrad) -> PlanKey:
         """The heads decide."""
-        return PlanCase("edge_softmax", False, call.softmax.size(1), call.softmax.dtype)
+        return PlanKey("edge_softmax", False, call.softmax.size(1), call.softmax.dtype)
 
     def run(self, call: EdgeSoftmaxGrad) -> Tensor:
         """[E, H]."""

@@ -12,7 +12,7 @@ from onehop.graph.reorder import ordered_csr
 from onehop.kernels.cpu.aggregate import aggregate_call
 from onehop.kernels.cpu.layout import address, edge_stride, rows, thread_count
 from onehop.kernels.cpu.ordered_weights import in_graph_order
-from onehop.kernels.cpu.prepared import PlanCase
+from onehop.kernels.cpu.prepared import PlanKey
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
@@ -45,9 +45,9 @@ class PreparedExtremum:
         return Extremum, call.reduce, call.adds, call.widen, call.x.shape[1], call.x.dtype
 
     @staticmethod
-    def case(call: Extremum) -> PlanCase:
+    def case(call: Extremum) -> PlanKey:
         """The columns decide."""
-        return PlanCase("extremum", False, call.x.size(1), call.x.dtype)
+        return PlanKey("extremum", False, call.x.size(1), call.x.dtype)
 
     def run(self, call: Extremum) -> tuple[Tensor, Tensor]:
         """[rows, F], and acc [rows, F] or an empty tensor."""
@@ -99,9 +99,9 @@ class PreparedExtremumGrad:
         return ExtremumGrad, *grad.wanted, weighed, grad.call.adds, x.shape[1], x.dtype, grad.extremum.dtype
 
     @staticmethod
-    def case(grad: ExtremumGrad) -> PlanCase:
+    def case(grad: ExtremumGrad) -> PlanKey:
         """The columns decide."""
-        return PlanCase("extremum_grad", grad.wanted[0], grad.call.x.size(1), grad.call.x.dtype)
+        return PlanKey("extremum_grad", grad.wanted[0], grad.call.x.size(1), grad.call.x.dtype)
 
     def run(self, grad: ExtremumGrad) -> tuple[Tensor, Tensor]:
         """Acc [num_src, F] and acc [E]; empty tensors where not wanted."""

@@ -7,7 +7,7 @@ from torch import Tensor
 from onehop.calls import Fusedmm
 from onehop.graph import Graph
 from onehop.kernels.cpu.layout import address, rows, thread_count
-from onehop.kernels.cpu.prepared import PlanCase
+from onehop.kernels.cpu.prepared import PlanKey
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
@@ -36,9 +36,9 @@ class PreparedFusedmm:
         return Fusedmm, call.rule, call.src.shape[1], call.src.dtype
 
     @staticmethod
-    def case(call: Fusedmm) -> PlanCase:
+    def case(call: Fusedmm) -> PlanKey:
         """The columns decide."""
-        return PlanCase("sddmm", False, call.src.size(1), call.src.dtype)
+        return PlanKey("sddmm", False, call.src.size(1), call.src.dtype)
 
     def run(self, call: Fusedmm) -> Tensor:
         """[rows, F]."""

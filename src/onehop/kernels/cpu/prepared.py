@@ -13,7 +13,7 @@ from onehop.graph import Graph
 from onehop.plans import CpuPlan
 
 
-class PlanCase(NamedTuple):
+class PlanKey(NamedTuple):
     """The key by which a plan is chosen, besides the graph.
 
     Attributes:
@@ -40,7 +40,7 @@ class Prepared(Protocol):
         ...
 
     @staticmethod
-    def case(call: Any) -> PlanCase:
+    def case(call: Any) -> PlanKey:
         """The case by which the plan of a call is chosen."""
         ...
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from onehop.calls import Sddmm, accumulator
 from onehop.graph import Graph
 from onehop.kernels.cpu.layout import address, thread_count
-from onehop.kernels.cpu.prepared import PlanCase
+from onehop.kernels.cpu.prepared import PlanKey
 from onehop.native import DTYPE_CODES, empty, extension
 from onehop.plans import CpuPlan
 
@@ -38,9 +38,9 @@ class PreparedSddmm:
         return Sddmm, call.mean, call.widen, *call.src.shape[1:], call.src.dtype
 
     @staticmethod
-    def case(call: Sddmm) -> PlanCase:
+    def case(call: Sddmm) -> PlanKey:
         """A head's columns decide."""
-        return PlanCase("sddmm", False, call.src.size(2), call.src.dtype)
+        return PlanKey("sddmm", False, call.src.size(2), call.src.dtype)
 
     def run(self, call: Sddmm) -> Tensor:
         """[E, H], in the caller's edge order."""
