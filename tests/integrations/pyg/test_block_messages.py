@@ -10,6 +10,8 @@ from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
+from onehop.integrations.pyg.rowwise import task
+from onehop.integrations.pyg.rowwise.tracing import few_edges
 from tests.integrations.pyg import small_blocks
 
 WIDTH = 6
@@ -141,15 +143,20 @@ class Scaled(gnn.MessagePassing):
         return self.propagate(edge_index, x=x, table=table)
 
     def message(self, x_j: Tensor, table: Tensor) -> Tensor:
-        return x_j.tanh() * table.sum()
+        rows = table.size(0)
+        return (x_j @ table.t()).view(-1, rows, 1).transpose(1, 2).reshape(-1, rows)
 
 
 @pytest.mark.parametrize("rows", [2, 3, 5, 7, 11, 13, 14, 22])
-def test_a_table_may_have_as_many_rows_as_a_trace_has_edges(rows, edge_index, took_fast_path):
-    layer, x, table = Scaled("sum"), torch.randn(20, WIDTH), torch.randn(rows, 1)
+def test_a_table_may_have_as_many_rows_as_a_trace_has_edges(rows, edge_index, took_fast_path, monkeypatch):
+    layer, x, table = Scaled("sum"), torch.randn(20, WIDTH), torch.randn(rows, WIDTH)
     expected = layer(x, edge_index, table)
+    known: list[set[int]] = []
+    monkeypatch.setattr(task, "few_edges", lambda sizes: known.append(sizes) or few_edges(sizes))
     with onehop.patch():
         assert took_fast_path(layer, x, edge_index, table) == [None]
+        # No size of a tensor that the message sees may be taken for the number of edges.
+        assert known[0] == {rows, WIDTH}
         torch.testing.assert_close(layer(x, edge_index, table), expected, rtol=1e-5, atol=1e-5)
 
 
