@@ -27,6 +27,7 @@ _NEEDLESS = (
     "Trying to backward through the graph a second time",  # edges times width that PyG keeps, and we do not
     _WRITTEN,  # likewise
     "Expected use_count of t1",  # swap_tensors, while what PyG keeps holds the tensor
+    "_apply(): Couldn't swap",  # the same, of a module's parameters
     "Inference tensors cannot be saved for backward",  # cached=True, and the first call in inference mode
     "Cannot set version_counter for inference tensor",  # an EdgeIndex in inference mode
 )
