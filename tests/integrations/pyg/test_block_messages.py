@@ -1,8 +1,5 @@
 """Messages in blocks that move dimensions about, and second derivatives of what runs in blocks."""
 
-import itertools
-import types
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,9 +10,7 @@ import onehop
 from onehop.integrations.pyg.rowwise import task
 from onehop.integrations.pyg.rowwise.tracing import few_edges
 from tests.integrations.pyg import small_blocks
-
-WIDTH = 6
-_numbers = itertools.count()
+from tests.integrations.pyg.own_messages import WIDTH, assert_pygs_numbers
 
 
 @pytest.fixture(autouse=True)
@@ -72,36 +67,9 @@ APART = [in_front, in_front_and_summed, behind, between, turned, turned_twice, s
 MIXING = [mean_over_edges, mean_over_edges_turned, mean_over_edges_between]
 
 
-def layer_of(message: Callable[..., Tensor]) -> gnn.MessagePassing:
-    # PyG looks the function up by its own name, and renders one propagate for all classes of one name.
-    function = types.FunctionType(message.__code__, message.__globals__, "message")
-    function.__annotations__ = dict(message.__annotations__)
-
-    class Mine(gnn.MessagePassing):
-        message = function
-
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            return self.propagate(edge_index, x=x)
-
-    Mine.__name__ = f"Moving{next(_numbers)}"
-    return Mine("sum")
-
-
 @pytest.mark.parametrize("message", APART + MIXING, ids=lambda message: message.__name__)
 def test_messages_that_move_dimensions_give_pygs_numbers(message, edge_index, took_fast_path, gradients_of):
-    layer = layer_of(message)
-    x = torch.randn(20, WIDTH, generator=torch.Generator().manual_seed(0))
-
-    def call(model: torch.nn.Module, x: Tensor) -> Tensor:
-        return model(x, edge_index)
-
-    expected = gradients_of(layer, call, x=x)
-    with onehop.patch():
-        found = gradients_of(layer, call, x=x)
-        (reason,) = took_fast_path(layer, x, edge_index)
-    assert (reason is None) == (message in APART), reason
-    for key, tensor in expected.items():
-        torch.testing.assert_close(found[key], tensor, rtol=1e-4, atol=1e-5)
+    assert_pygs_numbers(message, message in APART, edge_index, took_fast_path, gradients_of)
 
 
 LAYERS = {

@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import onehop
 from tests.integrations.pyg import small_blocks
-from tests.integrations.pyg.test_block_messages import WIDTH, layer_of
+from tests.integrations.pyg.own_messages import WIDTH, assert_pygs_numbers
 
 COLUMNS = torch.tensor([5, 0, 3])
 ROWS = torch.arange(90).flip(0)
@@ -354,17 +353,4 @@ def squeezed_without_a_dimension(self, x_j: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("message", APART + MIXING, ids=lambda message: message.__name__)
 def test_numbers_are_pygs(message, edge_index, took_fast_path, gradients_of):
-    layer = layer_of(message)
-    x = torch.randn(20, WIDTH, generator=torch.Generator().manual_seed(0))
-
-    def call(model: torch.nn.Module, x: Tensor) -> Tensor:
-        return model(x, edge_index)
-
-    expected = gradients_of(layer, call, x=x)
-    with onehop.patch():
-        found = gradients_of(layer, call, x=x)
-        (reason,) = took_fast_path(layer, x, edge_index)
-    assert (reason is None) == (message in APART), reason
-    assert found.keys() == expected.keys()
-    for key, tensor in expected.items():
-        torch.testing.assert_close(found[key], tensor, rtol=1e-4, atol=1e-5)
+    assert_pygs_numbers(message, message in APART, edge_index, took_fast_path, gradients_of)
