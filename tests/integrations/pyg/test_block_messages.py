@@ -1,6 +1,5 @@
 """Messages in blocks that move dimensions about, and second derivatives of what runs in blocks."""
 
-
 import pytest
 import torch
 from torch import Tensor
