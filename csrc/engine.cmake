@@ -48,6 +48,7 @@ function(onehop_add_engine target)
                                   ${onehop_csrc}/kernels/edge_softmax.cpp
                                   ${onehop_csrc}/kernels/extremum.cpp ${onehop_csrc}/kernels/limits.cpp
                                   ${onehop_csrc}/kernels/fusedmm.cpp ${onehop_csrc}/kernels/mersenne.cpp
+                                  ${onehop_csrc}/kernels/message.cpp
                                   ${onehop_csrc}/kernels/rows.cpp
                                   ${onehop_csrc}/kernels/sddmm.cpp ${onehop_csrc}/kernels/table.cpp)
     set(parts ${library})

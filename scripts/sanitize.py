@@ -34,6 +34,7 @@ TESTS = (
     "tests/ops/test_dropout.py",
     "tests/ops/test_edge_softmax.py",
     "tests/ops/test_fusedmm.py",
+    "tests/ops/test_message.py",
     "tests/ops/test_processes.py",
     "tests/ops/test_sddmm.py",
     "tests/ops/test_semiring.py",

@@ -42,6 +42,7 @@ void bind_dropout(nanobind::module_& m);
 void bind_edge_softmax(nanobind::module_& m);
 void bind_generated(nanobind::module_& m);
 void bind_fusedmm(nanobind::module_& m);
+void bind_message(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
 void bind_reorder(nanobind::module_& m);
 void bind_sddmm(nanobind::module_& m);

@@ -117,6 +117,7 @@ NB_MODULE(_native, m) {
   bind_edge_softmax(m);
   bind_generated(m);
   bind_fusedmm(m);
+  bind_message(m);
   bind_rows(m);
   bind_sddmm(m);
   bind_reorder(m);

@@ -56,6 +56,7 @@ const KernelTable& ONEHOP_JOIN(table_of_, ONEHOP_ISA)() {
       .attend_grad_src = attend_grad_src,
       .stream_read = stream_read,
       .gather_rows = gather_rows,
+      .message = message,
   };
   return table;
 }

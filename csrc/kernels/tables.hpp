@@ -14,6 +14,7 @@ void arg_extremum_grad_source(const ArgExtremumGradArgs& args);
 void arg_extremum_grad_weight(const ArgExtremumGradArgs& args);
 void sddmm(const SddmmArgs& args);
 void fusedmm(const FusedmmArgs& args);
+void message(const MessageArgs& args);
 void copy_rows(const RowsArgs& args);
 void add_rows(const RowsArgs& args);
 void keep(const KeepArgs& args);

@@ -291,3 +291,28 @@ def bound_kept_memory() -> None: ...
 def kept_memory_exceeded() -> bool: ...
 def resident_bytes() -> int: ...
 def peak_resident_bytes() -> int: ...
+
+class MessageCode:
+    def __init__(
+        self,
+        operands: Sequence[tuple[int, int, int]],
+        steps: Sequence[tuple[int, int, int, int, int, float, float]],
+        results: Sequence[tuple[int, int, int, int, int]],
+        tile: int,
+        memory: int,
+        slot_width: int,
+        total_width: int,
+        /,
+    ) -> None: ...
+
+def message(
+    code: MessageCode,
+    csr: Csr,
+    dtype: int,
+    threads: int,
+    prefetch: int,
+    edges_per_item: int,
+    inputs: Sequence[tuple[int, int]],
+    outputs: Sequence[tuple[int, int]],
+    /,
+) -> None: ...

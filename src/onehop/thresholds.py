@@ -45,6 +45,7 @@ class Thresholds:
             blocks: its tensors fit in the cache too, and analysing the message costs about a millisecond.
             Measured with ResGatedGraphConv of width 64, forward and backward: 13 % slower than PyG at 10 MB,
             12 % faster at 26 MB.
+        compiled_edges: Edges from which on a message that can be compiled is; fewer run in blocks.
         block_bytes: Bytes of the largest intermediate tensor of a message in a block. A handful of such
             tensors is alive at once. Measured on 2 cores with 32 MiB of last-level cache, GINEConv and
             ResGatedGraphConv of width 64, forward and backward: 4 MiB takes 4 to 20 % longer, 1 MiB 5 to 7 %,
@@ -75,6 +76,7 @@ class Thresholds:
     few_edges: int = 1 << 12
     few_work: int = 1 << 17
     cached_bytes: int = 16 << 20
+    compiled_edges: int = 0
     block_bytes: int = 2 << 20
     block_edges: int = 64
     tuned_work: int = 1 << 20
@@ -101,6 +103,7 @@ NONE = Thresholds(
     few_edges=0,
     few_work=0,
     cached_bytes=0,
+    compiled_edges=0,
     block_bytes=0,
     block_edges=8,
     tuned_work=0,

@@ -5,7 +5,7 @@ import torch
 
 import onehop
 from onehop.bench import variants
-from onehop.bench.models import measure, measure_model, measure_peaks
+from onehop.bench.models import ModelResult, measure, measure_model, measure_peaks
 from onehop.bench.training import Training
 from onehop.bench.variants import ONEHOP, PYG, Variant
 from onehop.errors import ArgumentError
@@ -96,7 +96,8 @@ def test_variants_are_entered_around_epochs_and_left():
 
 
 def test_measure_goes_over_its_cases():
-    results = measure(task(), [("gcn", 4), ("gin", 8)], [PYG], 1, lambda _: None)
+    results: list[ModelResult] = []
+    measure(task(), [("gcn", 4), ("gin", 8)], [PYG], 1, results.append)
     assert [(r.model, r.hidden) for r in results] == [("gcn", 4), ("gin", 8)]
     assert results[0].to_dict()["losses"]["pyg-edge_index"] == results[0].losses["pyg-edge_index"]
 

@@ -49,9 +49,10 @@ def test_times_need_a_round():
         Times(())
 
 
-def test_ratio_has_the_medians_and_the_spread_over_rounds():
-    ratio = Ratio.of(Times((2.0, 4.0, 9.0)), Times((1.0, 2.0, 3.0)))
-    assert ratio == Ratio(median=2.0, lower_quartile=2.0, upper_quartile=2.5)
+def test_ratio_has_the_median_and_the_spread_of_the_ratios_of_rounds():
+    ratio = Ratio.of(Times((2.0, 6.0, 9.0)), Times((1.0, 3.0, 2.0)))
+    assert ratio == Ratio(median=2.0, lower_quartile=2.0, upper_quartile=3.25)
+    assert Ratio.of(Times((1.0, 5.0, 3.0)), Times((1.0, 2.0, 2.0))).median == 1.5
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ BOUNDS = {
     "gatv2 backward": (40, 9, 0),
     "GCNConv forward": (45, 14, 25),
     "SAGEConv forward": (50, 15, 39),
-    "GATConv forward": (64, 20, 38),
-    "GATv2Conv forward": (60, 20, 36),
+    "GATConv forward": (64, 21, 38),
+    "GATv2Conv forward": (60, 21, 36),
     "ResGatedGraphConv forward": (11, 6, 11),
 }
 

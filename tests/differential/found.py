@@ -2,6 +2,7 @@
 
 from tests.differential.calls import Call, Checkpoint, Transform
 from tests.differential.gradients import Backward, Gradient, Train
+from tests.differential.lives import Change
 from tests.differential.program import Features, Graph, Layer, Model, Program
 from tests.differential.writes import (
     CopyFeatures,
@@ -231,5 +232,43 @@ FOUND: dict[str, Program] = {
     # No gradient comes back for one that never came.
     "attention weights alone have a gradient": Program(
         steps=(Call(attention=True), Gradient()), models=_of("TransformerConv"), dtype="float32"
+    ),
+    # What comes out is no view, which autograd would refuse after a write.
+    "one batch is written to after a reentrant checkpoint": Program(
+        steps=(Checkpoint(reentrant=True), WriteOutput(how="times two quietly")),
+        models=_of("Plain"),
+        features=(Features(grad="leaf", batch=1),),
+    ),
+    "one batch after a linear step, which is a view without the patch too": Program(
+        steps=(Checkpoint(reentrant=True), WriteOutput(how="times two quietly")),
+        models=_of("SGConv"),
+        features=(Features(grad="leaf", batch=1),),
+    ),
+    # PyG stumbles over the edges of the first layer, and over the weights of the second.
+    "an EdgeIndex in inference mode, and a layer that refuses weights": Program(
+        steps=(Call(weighted=True, context="inference"),),
+        models=(Model(layers=(Layer("Plain"), Layer("FAConv"))),),
+        graphs=(Graph(form="EdgeIndex", weight="plain"),),
+    ),
+    # PyG's graph holds the parameters, whatever becomes of them.
+    "parameters of a message are frozen before a backward pass": Program(
+        steps=(Call(), Change(how="freeze"), Backward()),
+        models=(Model(layers=(Layer(), Layer("GINEConv"))),),
+        graphs=(Graph(edges=120, weight="strided", seed=824),),
+        dtype="float16",
+    ),
+    # Such an EdgeIndex has no version.
+    "an EdgeIndex gets self loops in inference mode": Program(
+        steps=(Call(context="inference"),),
+        models=_of("SimpleConv", combine_root="self_loop"),
+        graphs=(Graph(edges=120, form="EdgeIndex"),),
+        nodes=40,
+        tight=False,
+    ),
+    # Inside a transform, a sparse matrix does not say how many entries it has.
+    "a sparse matrix and a turned flow inside a transform": Program(
+        steps=(Transform(),),
+        models=_of("SAGEConv", flow="target_to_source"),
+        graphs=(Graph(form="csr"),),
     ),
 }

@@ -177,7 +177,9 @@ def _graph(choose: Chooser, nodes: int, seed: int) -> Graph:
         edges=choose.of((1, 5, 12, 12, 40, 120)),
         dtype="int32" if choose.happens(0.03) else "int64",
         layout=choose.of(_EDGE_LAYOUTS),
-        form=choose.weighted([(0.9, "tensor"), (0.06, "EdgeIndex"), (0.02, "csr"), (0.02, "coo")]),
+        form=choose.weighted(
+            [(0.8, "tensor"), (0.06, "EdgeIndex"), (0.08, "csr"), (0.02, "csc"), (0.04, "coo")]
+        ),
         weight=choose.of(_WEIGHTS),
         seed=choose.below(1000),
     )
@@ -301,7 +303,11 @@ def _write_weights(choose: Chooser) -> Any:
 
 
 def _write_edges(choose: Chooser) -> Any:
-    return writes.WriteEdges(_mostly_0(choose), choose.of((*writes.EDGE_WRITES, *writes.HIDDEN_EDGE_WRITES)))
+    return writes.WriteEdges(
+        _mostly_0(choose),
+        choose.of((*writes.EDGE_WRITES, *writes.HIDDEN_EDGE_WRITES)),
+        choose.of(tuple(writes.MATRIX_WRITES)),
+    )
 
 
 def _write_parameters(choose: Chooser) -> Any:

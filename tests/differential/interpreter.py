@@ -31,7 +31,7 @@ def run(program: Program, patched: bool, shaken: int | None = None) -> list[Obse
                 world = build(program, onehop.patch if patched else None)
             except Exception as error:
                 # PyG refuses some combinations of options; then there is nothing to run.
-                return [Observation("build", type(error).__name__, str(error), {}, frozenset(), "")]
+                return [Observation("build", type(error).__name__, str(error), False, {}, frozenset(), "")]
             if shaken is not None:
                 _shake(world, shaken)
             seen = [observe(world, "start", None)]
@@ -48,11 +48,14 @@ def _step(world: World, step: object) -> Observation:
     try:
         step.run(world)  # type: ignore[attr-defined]
     except Exception as raised:  # what is raised is compared
-        error = raised.with_traceback(None)
+        error = raised
         # How far a backward pass came before it raised is nothing that anybody promises.
         for _, leaf in world.leaves():
             leaf.grad = None
-    return observe(world, repr(step), error)
+    observed = observe(world, repr(step), error)
+    if error is not None:
+        error.with_traceback(None)  # its frames hold tensors
+    return observed
 
 
 @contextlib.contextmanager

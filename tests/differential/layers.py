@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import BatchNorm1d, Linear, Module, ReLU, Sequential
+from torch.nn import BatchNorm1d, Linear, Module, Parameter, ReLU, Sequential, functional
 from torch_geometric import nn as pyg
 
 from tests.differential.tensors import ATTRIBUTES, RELATIONS
@@ -26,6 +26,38 @@ class Gated(pyg.MessagePassing):
 
     def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
         return torch.sigmoid(x_i) * x_j
+
+
+class Composed(pyg.MessagePassing):
+    """A user's own layer, with a message of several operations on both ends and on features of edges."""
+
+    def __init__(
+        self, inp: int, out: int, aggr: str = "sum", style: str = "heads", flow: str = "source_to_target"
+    ) -> None:
+        super().__init__(aggr=aggr, flow=flow)
+        self.lin = Linear(inp, 4)
+        self.edge = Linear(ATTRIBUTES, 4, bias=False)
+        self.pair = Linear(8, 4)
+        self.scale = Parameter(torch.linspace(0.5, 1.5, 4))
+        self.last = Linear(4, out)
+        self.style = style
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        return self.last(self.propagate(edge_index, x=self.lin(x), edge_attr=edge_attr))
+
+    def message(self, x_i: Tensor, x_j: Tensor, edge_attr: Tensor) -> Tensor:
+        if self.style == "heads":
+            score = (x_i.view(-1, 2, 2) * x_j.view(-1, 2, 2)).sum(-1, keepdim=True)
+            return (functional.leaky_relu(score, 0.2) * x_j.view(-1, 2, 2)).view(-1, 4)
+        if self.style == "edges":
+            return functional.silu(self.edge(edge_attr) + x_i) * self.scale - x_j.abs()
+        if self.style == "pair":
+            return functional.elu(self.pair(torch.cat([x_i, x_j], -1))) * edge_attr[:, :1].tanh()
+        if self.style == "in place":
+            out = x_i - x_j
+            out *= 2
+            return out.add_(1).sigmoid_() * self.scale.exp()
+        return functional.softplus(x_j) / (1 + x_i.pow(2)) + edge_attr.mean(-1, keepdim=True)
 
 
 class Plain(pyg.MessagePassing):
@@ -170,7 +202,7 @@ KINDS: dict[str, Kind] = {
     ),
     "GINEConv": Kind(
         lambda inp, out, **options: pyg.GINEConv(Linear(inp, out), edge_dim=ATTRIBUTES, **options),
-        {"train_eps": _BOOL},
+        {"train_eps": _BOOL, "aggr": ("add", "mean", "max"), **_FLOW},
         "attr",
         pair=True,
     ),
@@ -251,7 +283,9 @@ KINDS: dict[str, Kind] = {
     ),
     "PNAConv": Kind(_pna, {"towers": (1,), "edge_dim": (None, ATTRIBUTES)}, "attention"),
     "ResGatedGraphConv": Kind(
-        pyg.ResGatedGraphConv, {"edge_dim": (None, ATTRIBUTES), "root_weight": _NOBOOL}, "attention"
+        pyg.ResGatedGraphConv,
+        {"edge_dim": (None, ATTRIBUTES), "root_weight": _NOBOOL, "aggr": ("add", "mean"), **_BIAS, **_FLOW},
+        "attention",
     ),
     "GENConv": Kind(
         pyg.GENConv,
@@ -270,10 +304,15 @@ KINDS: dict[str, Kind] = {
         {"num_bases": (None, 2), "aggr": ("mean", "sum", "max"), "root_weight": _NOBOOL},
         "type",
     ),
-    "FiLMConv": Kind(pyg.FiLMConv),
+    "FastRGCNConv": Kind(
+        lambda inp, out, **options: pyg.FastRGCNConv(inp, out, RELATIONS, **options),
+        {"num_bases": (None, 2), "aggr": ("mean", "sum"), "root_weight": _NOBOOL},
+        "type",
+    ),
+    "FiLMConv": Kind(pyg.FiLMConv, {"aggr": ("mean", "sum", "max"), **_FLOW}),
     "CGConv": Kind(
         lambda inp, out, **options: pyg.CGConv(inp, ATTRIBUTES, **options),
-        {"aggr": ("sum", "mean"), "batch_norm": _BOOL},
+        {**_AGGR, "batch_norm": _BOOL, **_BIAS, **_FLOW},
         "attr",
         keeps_width=True,
     ),
@@ -296,6 +335,11 @@ KINDS: dict[str, Kind] = {
     "GIN": Kind(_basic(pyg.GIN), _BASIC),
     "GAT": Kind(_basic(pyg.GAT), {**_BASIC, "v2": _BOOL, "heads": (1, 2)}),
     "Gated": Kind(Gated, {**_AGGR, **_FLOW}),
+    "Composed": Kind(
+        Composed,
+        {**_AGGR, "style": ("heads", "edges", "pair", "in place", "quotient"), **_FLOW},
+        "attr",
+    ),
     "Plain": Kind(Plain, {**_AGGR, **_FLOW}, keeps_width=True),
     # Not max and min: PyG needs what they gave for their gradient.
     "Updating": Kind(Updating, {"aggr": ("sum", "mean")}, keeps_width=True),

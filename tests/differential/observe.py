@@ -1,14 +1,19 @@
 """What can be seen of a running program from outside, noted after every step."""
 
 import hashlib
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
-from tests.differential.world import World, tensors_in, version_of
+import onehop
+from tests.differential.world import World, is_recorded, tensors_in, version_of
+
+_ONEHOP, _TORCH = (Path(package.__path__[0]) for package in (onehop, torch))
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Observation:
         step: What was done.
         error: The type of the exception that the step raised, or None.
         message: Its text.
+        ours: Whether onehop's code raised it, and not PyG's.
         tensors: Every tensor that the program can reach, by name.
         shared: Pairs of names whose tensors share memory.
         chance: A digest of the state of torch's generator.
@@ -40,6 +46,7 @@ class Observation:
     step: str
     error: str | None
     message: str
+    ours: bool
     tensors: dict[str, Seen]
     shared: frozenset[tuple[str, str]]
     chance: str
@@ -55,10 +62,18 @@ def observe(world: World, step: str, error: Exception | None) -> Observation:
         step,
         None if error is None else type(error).__name__,
         "" if error is None else str(error),
+        error is not None and _is_ours(error),
         {name: _seen(tensor, born) for name, (tensor, born) in named.items()},
         _shared({name: tensor for name, (tensor, _) in named.items()}),
         hashlib.blake2b(state, digest_size=8).hexdigest(),
     )
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether the line of Python that an error comes from, torch's own set aside, is onehop's."""
+    files = [Path(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    outside = [file for file in files if _TORCH not in file.parents]
+    return bool(outside) and _ONEHOP in outside[-1].parents
 
 
 def _reachable(world: World) -> list[tuple[str, tuple[Tensor, int]]]:
@@ -68,7 +83,7 @@ def _reachable(world: World) -> list[tuple[str, tuple[Tensor, int]]]:
         found.append((f"output {i}", (out, born)))
         # After a batched gradient, what torch retained stands for a batch that is no more.
         batched = torch._C._functorch.is_legacy_batchedtensor
-        if out.grad_fn is not None and out.retains_grad and out.grad is not None and not batched(out.grad):
+        if is_recorded(out) and out.retains_grad and out.grad is not None and not batched(out.grad):
             found.append((f"gradient of output {i}", (out.grad, version_of(out.grad))))
     for i, nodes in enumerate(world.nodes):
         found.append((f"features {i}", (nodes.x, 0)))
@@ -76,6 +91,8 @@ def _reachable(world: World) -> list[tuple[str, tuple[Tensor, int]]]:
         if edges.index.layout is torch.strided:
             index = edges.index.as_tensor() if isinstance(edges.index, EdgeIndex) else edges.index
             found.append((f"edges {i}", (index, 0)))
+        if edges.values is not None:
+            found.append((f"values {i}", (edges.values, 0)))
         if edges.weight is not None:
             found.append((f"edge weights {i}", (edges.weight, 0)))
     for i, model in enumerate(world.models):
@@ -98,8 +115,9 @@ def _seen(tensor: Tensor, born: int) -> Seen:
         "shape": tuple(tensor.shape),
         "type": type(tensor).__name__,
         "requires_grad": tensor.requires_grad,
-        "is_leaf": tensor.is_leaf,
+        "is_leaf": not is_recorded(tensor),
         "is_inference": tensor.is_inference(),
+        "is_view": tensor._is_view(),
         "writes": version_of(tensor) - born,
         "is_contiguous": tensor.is_contiguous(),
     }

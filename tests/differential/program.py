@@ -28,10 +28,11 @@ class Graph(Spec):
     Attributes:
         kind: How the edges are chosen.
         edges: How many, where the kind leaves it open.
-        dtype: "int64", or "int32" where they are a plain tensor.
+        dtype: "int64", or "int32" where they are a plain tensor, CSR or CSC.
         layout: How the [2, E] tensor lies in memory.
-        form: The type of the edges: a tensor, an ``EdgeIndex``, or a sparse matrix.
-        weight: What the weights are: none, or constant, or in need of a gradient, or a view.
+        form: The type of the edges: a tensor, an ``EdgeIndex``, or a sparse matrix ("csr", "csc", "coo").
+        weight: What the weights, or the values of a matrix, are: none, or constant, or in need of a gradient,
+            or a view.
         seed: Of the edges, weights and attributes.
     """
 

@@ -14,6 +14,9 @@ ATTRIBUTES = 2
 RELATIONS = 3
 """Types of edges."""
 
+MATRICES = ("csr", "csc", "coo")
+"""Forms of graphs that are sparse matrices."""
+
 
 @dataclass
 class Edges:
@@ -27,6 +30,7 @@ class Edges:
         type: [E].
         held: Tensors that ``index`` and ``weight`` are views of, kept so that programs may write to them.
         computed: Whether layers get weights that are computed from ``weight``, anew each time.
+        values: [E], what a sparse matrix was made of; None where ``index`` is none.
     """
 
     index: Tensor
@@ -36,6 +40,14 @@ class Edges:
     type: Tensor
     held: tuple[Tensor, ...]
     computed: bool = False
+    values: Tensor | None = None
+
+    def adjacency(self) -> Tensor:
+        """The edges as layers get them: a matrix of values that need a gradient is made anew each time."""
+        values = self.values
+        if values is None or not (values.requires_grad or self.computed):
+            return self.index
+        return with_values(self.index, values * 1.5 if self.computed else values)
 
     def weights(self) -> Tensor | None:
         """What layers get."""
@@ -129,13 +141,47 @@ def make_edges(graph: Graph, nodes: int, dtype: torch.dtype) -> Edges:
     weight, leaf, held = _weight(graph.weight, numbers.to(dtype))
     if graph.form == "EdgeIndex":
         index = EdgeIndex(index.contiguous(), sparse_size=(nodes, nodes))
-    elif graph.form in ("csr", "coo"):
-        values = torch.ones(count, dtype=dtype) if weight is None else weight.detach()
-        index = torch.sparse_coo_tensor(pairs.flip(0).long(), values, (nodes, nodes)).coalesce()
-        index = index.to_sparse_csr() if graph.form == "csr" else index
-        weight, leaf, held = None, None, None
+    elif graph.form in MATRICES:
+        return _matrix(graph, pairs, nodes, numbers.to(dtype), attr, kinds)
     computed = graph.weight == "computed" and weight is not None
     return Edges(index, weight, leaf, attr, kinds, (base,) if held is None else (base, held), computed)
+
+
+def with_values(matrix: Tensor, values: Tensor) -> Tensor:
+    """A matrix with the index arrays of another one."""
+    if matrix.layout is torch.sparse_coo:
+        return torch.sparse_coo_tensor(matrix._indices(), values, matrix.shape, is_coalesced=True)
+    if matrix.layout is torch.sparse_csr:
+        return torch.sparse_csr_tensor(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)
+    return torch.sparse_csc_tensor(matrix.ccol_indices(), matrix.row_indices(), values, matrix.shape)
+
+
+def _matrix(graph: Graph, pairs: Tensor, nodes: int, numbers: Tensor, attr: Tensor, kinds: Tensor) -> Edges:
+    """A sparse matrix of the edges, each once; its values are of the kinds that weights are of."""
+    at = pairs.flip(0).long().unique(dim=1).contiguous() if pairs.size(1) else pairs.long()
+    entries = torch.sparse_coo_tensor(at, numbers[: at.size(1)], (nodes, nodes), is_coalesced=True)
+    made = entries if graph.form == "coo" else getattr(entries, f"to_sparse_{graph.form}")()
+    values, leaf, held = _weight(graph.weight, made.values().clone())
+    if values is None or values.dim() != 1:
+        values = torch.ones(at.size(1), dtype=numbers.dtype)
+    count = (slice(at.size(1)),)
+    index = with_values(made, values.detach())
+    if graph.dtype == "int32" and graph.form != "coo":
+        arrays = (index.crow_indices, index.col_indices)
+        if graph.form == "csc":
+            arrays = (index.ccol_indices, index.row_indices)
+        make = torch.sparse_csr_tensor if graph.form == "csr" else torch.sparse_csc_tensor
+        index = make(arrays[0]().int(), arrays[1]().int(), values.detach(), index.shape)
+    return Edges(
+        index,
+        None,
+        leaf,
+        attr[count],
+        kinds[count],
+        (values,) if held is None else (values, held),
+        graph.weight == "computed" and leaf is not None,
+        values,
+    )
 
 
 def _weight(kind: str, numbers: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:

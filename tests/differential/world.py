@@ -119,7 +119,7 @@ class World:
         """
         outputs = [out for out, _ in self.outputs]
         if recorded:
-            outputs = [out for out in outputs if out.grad_fn is not None] or outputs
+            outputs = [out for out in outputs if is_recorded(out)] or outputs
         return outputs[-1 - age % len(outputs)] if outputs else None
 
     def keep(self, out: Any) -> None:
@@ -134,13 +134,13 @@ class World:
 
     def forget_recorded(self) -> None:
         """Forgets the outputs that could be differentiated."""
-        self.outputs = [(out, born) for out, born in self.outputs if out.grad_fn is None]
+        self.outputs = [(out, born) for out, born in self.outputs if not is_recorded(out)]
 
     def edges_of(self, number: int, weighted: bool) -> dict[str, Any]:
         """A graph, as models take it."""
         graph = self.graph(number)
         weight = graph.weights() if weighted else None
-        index = graph.index
+        index = graph.adjacency()
         if self.handle is None and index.dtype is torch.int32:
             # torch 2.13 differentiates scatter_add wrongly where the indices are of 32 bits.
             index = index.long()
@@ -165,6 +165,14 @@ def version_of(tensor: Tensor) -> int:
         return tensor._version
     except RuntimeError:  # inference tensors, and tensors whose data are one, have none
         return 0
+
+
+def is_recorded(tensor: Tensor) -> bool:
+    """Whether an operation made a tensor that can be differentiated."""
+    try:
+        return tensor.grad_fn is not None
+    except RuntimeError:  # a view of a custom function, whose base was written to
+        return True
 
 
 def tensors_in(value: Any) -> list[Tensor]:

@@ -1,5 +1,6 @@
 """Steps that write to tensors: outputs, features, weights, edges, parameters."""
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,7 +34,13 @@ def _dlpack(tensor: Tensor) -> None:
 
 
 def _swap(tensor: Tensor) -> None:
-    torch.utils.swap_tensors(tensor, (tensor.detach() * 2.0).requires_grad_(tensor.requires_grad))
+    _exchange(tensor, (tensor.detach() * 2.0).requires_grad_(tensor.requires_grad))
+
+
+def _exchange(tensor: Tensor, other: Tensor) -> None:
+    # Torch refuses while anything else holds one of them, as frames of a checkpointed pass do for a while.
+    gc.collect()
+    torch.utils.swap_tensors(tensor, other)
 
 
 def _part(tensor: Tensor) -> None:
@@ -155,6 +162,11 @@ class WriteWeights(Spec):
     def run(self, world: World) -> None:
         """Writes."""
         edges = world.graph(self.graph)
+        if edges.values is not None:
+            # A product with a matrix keeps it, and some of ours keep no values.
+            world.forget_recorded()
+            _write(world, edges.values, self.how)
+            return
         written = edges.held[-1] if self.base and len(edges.held) > 1 else edges.weight
         if written is not None:
             _write(world, written, self.how)
@@ -166,7 +178,7 @@ def _other_targets(index: Tensor) -> Tensor:
 
 
 def _swap_edges(index: Tensor) -> None:
-    torch.utils.swap_tensors(index, _other_targets(index))
+    _exchange(index, _other_targets(index))
 
 
 def _column(index: Tensor) -> None:
@@ -196,6 +208,15 @@ EDGE_WRITES: dict[str, Callable[[Tensor], object]] = {
 
 SEEN_EDGE_WRITES = ("copy", "column", "row", "flip", "zero", "out of range", "negative")
 
+MATRIX_WRITES: dict[str, Callable[[Tensor], object]] = {
+    "values": lambda matrix: matrix.values().mul_(2.0),
+    "one value": lambda matrix: matrix.values()[:1].fill_(3.0),
+    "columns": lambda matrix: matrix.col_indices().copy_(matrix.col_indices().flip(0)),
+    "columns past the counter": lambda matrix: matrix.col_indices().data.copy_(matrix.col_indices().flip(0)),
+}
+"""Writes through a CSR matrix."""
+
+
 HIDDEN_EDGE_WRITES: dict[str, Callable[[Tensor], object]] = {
     "data": lambda index: index.data.copy_(_other_targets(index)),
     "storage": _storage_of_edges,
@@ -210,10 +231,12 @@ class WriteEdges(Spec):
     Attributes:
         graph: Of which graph.
         how: A key of ``EDGE_WRITES`` or ``HIDDEN_EDGE_WRITES``.
+        matrix: A key of ``MATRIX_WRITES``, for edges that are a CSR matrix.
     """
 
     graph: int = 0
     how: str = "copy"
+    matrix: str = "values"
 
     def run(self, world: World) -> None:
         """Writes."""
@@ -222,6 +245,9 @@ class WriteEdges(Spec):
             (EDGE_WRITES | HIDDEN_EDGE_WRITES)[self.how](index)
             if self.how not in SEEN_EDGE_WRITES:
                 world.forget_recorded()
+        elif index.layout is torch.sparse_csr:
+            MATRIX_WRITES[self.matrix](index)
+            world.forget_recorded()
 
 
 @dataclass(frozen=True, repr=False)

@@ -53,7 +53,8 @@ def test_backward_reads_the_transposed_order(graph: Graph, edges: Tensor, x: Ten
     assert torch.equal(grads[0], grads[2])
 
 
-def test_kept_from_the_second_sighting_on(graph: Graph, x: Tensor) -> None:
+def test_kept_from_the_second_sighting_on(graph: Graph, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
     weight = weights(graph)
     aggregate(graph, x, weight)
     assert cache_info().bytes == 0

@@ -424,6 +424,97 @@ void check_fusedmm(const std::string& isa, const std::vector<Graph>& graphs) {
   }
 }
 
+// A message of a program: m = (row + col) * edge + edge times a matrix, summed over rows and over all edges, written
+// for each edge, and its outer product with edge. Numbers are small, so that all is exact.
+template <class T>
+void check_message(const std::string& isa, const std::vector<Graph>& graphs) {
+  using namespace onehop;
+  if constexpr (sizeof(T) >= 4) {
+    Group group(isa + " " + Kind<T>::kName, "message");
+    for_settings(graphs, [&](const Setting& s) {
+      if (s.out_is_acc || s.width > 63) return;
+      Random random{static_cast<uint64_t>(s.width)};
+      const Graph& g = s.graph;
+      const int64_t w = s.width, tile = s.weighted ? 16 : 5;
+      const auto row = features<T>(random, g.rows, w, 1), col = features<T>(random, g.cols, w, 2);
+      const auto edge = features<T>(random, g.edges(), w, 0), matrix = features<T>(random, w, w, 0);
+      const auto place_size = (tile * w + kWholeRow - 1) / kWholeRow * kWholeRow;
+      const bool whole = w % kWholeRow == 0;
+      const auto place = [&](int64_t number) { return number * place_size; };
+      const MessageOperand operands[] = {{RowOf::row, w, whole ? -1 : place(0)},
+                                         {RowOf::col, w, whole ? -1 : place(1)},
+                                         {RowOf::edge, w, whole ? -1 : place(2)},
+                                         {RowOf::matrix, w * w, -1}};
+      const MessageStep steps[] = {{MessageOp::add, 0, 1, w, place(3), 0, 0},
+                                   {MessageOp::multiply, 4, 2, w, place(4), 0, 0},
+                                   {MessageOp::product, 2, 3, w, place(5), 0, 0},
+                                   {MessageOp::add, 5, 6, w, place(3), 0, 0}};
+      const MessageResult results[] = {{Sink::row_sum, 7, 0, w, 0},
+                                       {Sink::edge, 7, 0, w, 0},
+                                       {Sink::total, 7, 0, w, 0},
+                                       {Sink::outer, 2, 7, w * w, w}};
+      const auto& work = g.csr->work(s.edges_per_item);
+      const auto groups = message_groups(static_cast<int64_t>(work.items.size()), w + w * w);
+      Matrix<T> sums(g.rows, w, 0), messages(g.edges(), w, 0), total(1, w, 0), outer(w, w, 0);
+      std::vector<T> slots(static_cast<size_t>(work.slots * w)), memory(static_cast<size_t>(s.threads * place(6))),
+          totals(static_cast<size_t>(groups * (w + w * w)));
+      const MessageArray inputs[] = {{const_cast<T*>(row.data.data()), row.stride},
+                                     {const_cast<T*>(col.data.data()), col.stride},
+                                     {const_cast<T*>(edge.data.data()), edge.stride},
+                                     {const_cast<T*>(matrix.data.data()), matrix.stride}};
+      const MessageArray outputs[] = {{sums.data.data(), sums.stride},
+                                      {messages.data.data(), messages.stride},
+                                      {total.data.data(), total.stride},
+                                      {outer.data.data(), outer.stride}};
+      kernels().message({g.csr.get(),
+                         &work,
+                         Kind<T>::kCode,
+                         s.threads,
+                         16,
+                         tile,
+                         place(6),
+                         w,
+                         w + w * w,
+                         4,
+                         4,
+                         4,
+                         operands,
+                         steps,
+                         results,
+                         inputs,
+                         outputs,
+                         memory.data(),
+                         slots.data(),
+                         totals.data()});
+      Matrix<double> want_sums(g.rows, w, 0), want_total(1, w, 0), want_outer(w, w, 0);
+      std::vector<double> message(static_cast<size_t>(w));
+      for (int64_t e = 0; e < g.edges(); ++e) {
+        const int64_t r = g.row[static_cast<size_t>(e)], source = g.col[static_cast<size_t>(e)];
+        for (int64_t c = 0; c < w; ++c) {
+          double& m = message[static_cast<size_t>(c)];
+          m = (row.value(r, c) + col.value(source, c)) * edge.value(e, c);
+          for (int64_t k = 0; k < w; ++k) m += edge.value(e, k) * matrix.value(k, c);
+          want_sums.at(r, c) += m;
+          want_total.at(0, c) += m;
+          group.compare(s.text() + ", edges", e * w + c, messages.value(e, c), m, Kind<T>::kRounding);
+        }
+        for (int64_t k = 0; k < w; ++k) {
+          for (int64_t c = 0; c < w; ++c) want_outer.at(k, c) += edge.value(e, k) * message[static_cast<size_t>(c)];
+        }
+      }
+      const auto compare = [&](const char* what, const Matrix<T>& got, const Matrix<double>& want) {
+        for (int64_t i = 0; i < want.rows * w; ++i) {
+          group.compare(s.text() + what, i, got.value(i / w, i % w), want.data[static_cast<size_t>(i)],
+                        Kind<T>::kRounding);
+        }
+      };
+      compare(", rows", sums, want_sums);
+      compare(", total", total, want_total);
+      compare(", outer", outer, want_outer);
+    });
+  }
+}
+
 // Powers of e are not exact: some roundings of the accumulator are allowed, and the last one of the output.
 template <class T>
 void check_edge_softmax(const std::string& isa, const std::vector<Graph>& graphs) {
@@ -523,6 +614,7 @@ void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
   check_extremum_grad<T>(isa, graphs);
   check_sddmm<T>(isa, graphs);
   check_fusedmm<T>(isa, graphs);
+  check_message<T>(isa, graphs);
   check_edge_softmax<T>(isa, graphs);
   check_attention<T>(isa, graphs);
 }

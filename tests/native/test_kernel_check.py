@@ -37,7 +37,7 @@ def check(command: list[str | Path], isas: set[str], dtypes: tuple[str, ...], **
     expected |= {
         (isa, "float32", name)
         for isa in isas
-        for name in ("stream_read", "gather_rows", "exponential", "dropout")
+        for name in ("stream_read", "gather_rows", "exponential", "dropout", "message")
     }
     assert expected <= passed
     assert "FAIL" not in done.stdout

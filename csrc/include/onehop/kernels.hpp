@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "onehop/csr.hpp"
+#include "onehop/message.hpp"
 
 namespace onehop {
 
@@ -284,6 +285,7 @@ struct KernelTable {
   // Adds up rows of x, each of row_floats floats (a multiple of 16), chosen by index.
   float (*gather_rows)(const float* x, int64_t row_floats, const int32_t* index, int64_t count, int prefetch,
                        int threads);
+  void (*message)(const MessageArgs&);
 };
 
 // The table in use: the best the processor has, or what select_isa asked for.

@@ -88,14 +88,11 @@ def measure(
     variants: Sequence[Variant],
     rounds: int,
     done: Callable[[ModelResult], None],
-) -> list[ModelResult]:
-    """Measures models, each at a width, on one graph; ``done`` is called after each."""
-    results = []
+) -> None:
+    """Measures models, each at a width, on one graph; ``done`` is called with each result."""
     workload = Workload(task.name, task.edge_index, task.x.size(0))
     for model, width in cases:
-        results.append(measure_model(task, workload, model, width, variants, rounds))
-        done(results[-1])
-    return results
+        done(measure_model(task, workload, model, width, variants, rounds))
 
 
 def measure_model(

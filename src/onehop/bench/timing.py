@@ -62,7 +62,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The ratio of two callables' times: medians, and the quartiles over the rounds."""
+    """The ratio of two callables' times: the median and the quartiles of the ratios of the rounds."""
 
     median: float
     lower_quartile: float
@@ -70,9 +70,9 @@ class Ratio:
 
     @classmethod
     def of(cls, slow: Times, fast: Times) -> "Ratio":
-        """``slow / fast``; the spread compares the times of the same round."""
+        """``slow / fast``, each time over the time of the same round."""
         rounds = [a / b for a, b in zip(slow.seconds, fast.seconds, strict=False)]
-        return cls(slow.median_s / fast.median_s, quantile(rounds, 0.25), quantile(rounds, 0.75))
+        return cls(*(quantile(rounds, part) for part in (0.5, 0.25, 0.75)))
 
 
 def interleave(

@@ -127,17 +127,19 @@ def bench_models(
 
             def done(result: models.ModelResult, task: LearningTask = task) -> None:
                 models.measure_peaks(task, result)
+                results.append(result)
+                # After each model: a run of an hour that is interrupted keeps what it has measured.
+                if json is not None:
+                    write_json(json, "bench models", {"results": [r.to_dict() for r in results]})
                 bar.describe(f"{result.graph}, {result.model} {result.hidden} done")
                 bar.advance()
 
-            results += models.measure(task, job.cases, ways, rounds, done)
+            models.measure(task, job.cases, ways, rounds, done)
     console.print(report.models_table(results))
     if any(r.breakdown is not None for r in results):
         console.print(report.parts_table(results))
     for note in report.notes(results):
         console.print(note)
-    if json is not None:
-        write_json(json, "bench models", {"results": [r.to_dict() for r in results]})
     if plot is not None:
         plots.plot_models(results, machine_line(), plot)
     if parts_plot is not None:

@@ -75,6 +75,7 @@ class _Key(NamedTuple):
         storage: The id of the tensor's storage.
         owner: The id of the tensor or, for a view, of its base: every ``t[0]`` is a new object. It
             distinguishes ``t`` from ``t.data``, which share a storage and have separate version counters.
+            0 where any tensor with this part of the storage is meant.
         view: The part of the storage that the tensor is, and its base.
         rest: The caller's part of the key.
     """
@@ -94,9 +95,10 @@ class _Entry:
         tensor: Tensor,
         contents: Tensor | None,
         value: Sized,
+        counts_writes: bool,
     ) -> None:
         self.storage = storage
-        self.version = tensor._version
+        self.version = tensor._version if counts_writes else None
         self.address = read_address(tensor)
         self.sample = _sample(tensor)
         self.contents = contents
@@ -112,7 +114,7 @@ class _Entry:
             address, sample = read_address(tensor), _sample(tensor)
         return (
             self.storage() is tensor.untyped_storage()
-            and self.version == tensor._version
+            and (self.version is None or self.version == tensor._version)
             and self.address == address
             and self.sample == sample
             and not (
@@ -151,15 +153,22 @@ class IdentityCache:
         # Reentrant: dropping a value may free a tensor, whose callback drops another entry.
         self._lock = threading.RLock()
 
-    def find(self, tensor: Tensor, rest: Hashable) -> Any | None:
-        """The value stored for this tensor and ``rest``; None if nothing was, or the tensor has changed."""
+    def find(self, tensor: Tensor, rest: Hashable, any_owner: bool = False) -> Any | None:
+        """The value stored for this tensor and ``rest``; None if nothing was, or the tensor has changed.
+
+        Args:
+            tensor: The tensor.
+            rest: The caller's part of the key.
+            any_owner: Whether the value was stored with ``any_owner``.
+        """
         # Every call of a patched layer comes here: the usual tensor is asked without further calls.
         kept = tensor if tensor.is_cpu and not is_shared(tensor) else original(tensor)
         if kept.is_inference():
             return None
         base = kept._base
         view = (int(kept.storage_offset()), kept.shape, kept.stride(), kept.dtype)
-        key = _Key(id(kept.untyped_storage()), id(kept if base is None else base), view, rest)
+        owner = 0 if any_owner else id(kept if base is None else base)
+        key = _Key(id(kept.untyped_storage()), owner, view, rest)
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -177,17 +186,26 @@ class IdentityCache:
                 self._enforce_limit()
             return entry.value
 
-    def store(self, tensor: Tensor, rest: Hashable, value: Sized) -> None:
+    def store(self, tensor: Tensor, rest: Hashable, value: Sized, any_owner: bool = False) -> None:
         """Keeps ``value`` for this tensor, as long as the tensor lives unchanged and the bound allows.
 
         The value must not hold the tensor, or neither would ever be freed.
+
+        Args:
+            tensor: The tensor.
+            rest: The caller's part of the key.
+            value: What is kept.
+            any_owner: Whether the value is for every tensor that is the same part of the same storage, such
+                as the index arrays of two sparse matrices. Each has a version counter of its own, so that
+                none is looked at: whoever finds the value has to find out what was written.
         """
         tensor = original(tensor)
         if tensor.is_inference():
             return
         base = tensor._base
         view = (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
-        key = _Key(id(tensor.untyped_storage()), id(tensor if base is None else base), view, rest)
+        owner = 0 if any_owner else id(tensor if base is None else base)
+        key = _Key(id(tensor.untyped_storage()), owner, view, rest)
         contents = tensor.detach().clone() if config.full_check() else None
         itself = weakref.ref(self)
 
@@ -196,7 +214,8 @@ class IdentityCache:
             if cache is not None:
                 cache._forget(key, dead)
 
-        entry = _Entry(weakref.ref(tensor.untyped_storage(), forget), tensor, contents, value)
+        dead = weakref.ref(tensor.untyped_storage(), forget)
+        entry = _Entry(dead, tensor, contents, value, counts_writes=not any_owner)
         with self._lock:
             self._drop(key)
             self._entries[key] = entry

@@ -32,6 +32,7 @@ class LayerReport:
         reduce: "sum", "mean", "max" or "min".
         backend: Who ran it.
         plan: How.
+        program: What a compiled message does, a line a step; empty for all else.
     """
 
     name: str
@@ -42,6 +43,7 @@ class LayerReport:
     reduce: str
     backend: str
     plan: str
+    program: str
 
     @property
     def fast(self) -> bool:
@@ -55,22 +57,28 @@ class Explanation:
 
     Attributes:
         layers: The rows, in the order in which the layers ran, and then those that never reached the patch.
+        verbose: Whether the programs of compiled messages are printed below the table.
     """
 
     layers: tuple[LayerReport, ...]
+    verbose: bool = False
 
     def __str__(self) -> str:
-        """The table."""
+        """The table, and the programs if they are asked for."""
         if not self.layers:
             return "The model has no layers of PyG or DGL."
         rows = [(row.name or "(model)", row.kind, str(row.calls), _path(row)) for row in self.layers]
         widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(3)]
         lines = [_line(row, widths) for row in (_HEADINGS, *rows)]
         lines.insert(1, "-" * max(len(line) for line in lines))
+        if self.verbose:
+            for row in self.layers:
+                if row.program:
+                    lines += ["", f"{row.name or '(model)'}, each message:", *row.program.splitlines()]
         return "\n".join(lines)
 
 
-def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
+def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
     """Runs a copy of the model once, without gradients, and reports how each layer went.
 
     The model itself is not touched, nor is torch's random state. Works with and without a patch in place;
@@ -81,7 +89,8 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
     Args:
         model: A module with layers of PyG or DGL.
         *inputs: What to call it with.
-        **kwargs: Likewise.
+        verbose: Whether to print the programs of compiled messages too.
+        **kwargs: What else to call it with.
 
     Raises:
         ArgumentError: ``model`` is not a ``torch.nn.Module``.
@@ -105,7 +114,7 @@ def explain(model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Explanation:
             heard = {id(call.layer) for call in calls}
             silent = [(m, silence(m)) for m in duplicate.modules() if id(m) not in heard]
             calls.extend(reports.Call(module, reason) for module, reason in silent if reason is not None)
-    return Explanation(tuple(_rows(calls, names)))
+    return Explanation(tuple(_rows(calls, names)), verbose)
 
 
 class _InProgram(torch.nn.Module):
@@ -151,7 +160,8 @@ def _rows(calls: list[reports.Call], names: dict[int, str]) -> Iterable[LayerRep
     counted: dict[tuple[Any, ...], int] = {}
     for call in calls:
         name = names.get(id(call.layer), "(made while running)")
-        key = (name, type(call.layer).__name__, call.reason, call.form, call.reduce, call.backend, call.plan)
+        how = call.form, call.reduce, call.backend, call.plan, call.program
+        key = (name, type(call.layer).__name__, call.reason, *how)
         counted[key] = counted.get(key, 0) + 1
     for (name, kind, *rest), number in counted.items():
         yield LayerReport(name, kind, number, *rest)

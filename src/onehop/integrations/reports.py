@@ -25,6 +25,7 @@ class Call:
         reduce: "sum", "mean", "max" or "min".
         backend: Who ran it.
         plan: How.
+        program: What a compiled message does, a line a step; empty for all else.
     """
 
     layer: Any
@@ -33,6 +34,7 @@ class Call:
     reduce: str = ""
     backend: str = ""
     plan: str = ""
+    program: str = ""
 
 
 def recording() -> bool:

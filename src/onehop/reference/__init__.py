@@ -9,6 +9,7 @@ from onehop.reference.attention import attention, gat, gatv2
 from onehop.reference.dropout import dropout, dropout_mask
 from onehop.reference.edge_softmax import edge_softmax
 from onehop.reference.fusedmm import fusedmm
+from onehop.reference.message import message
 from onehop.reference.sddmm import sddmm
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "fusedmm",
     "gat",
     "gatv2",
+    "message",
     "sddmm",
 ]

@@ -24,6 +24,16 @@ def _unpatched_afterwards() -> Iterator[None]:
     assert onehop.patched() == ()
 
 
+@pytest.fixture
+def in_doubles() -> Iterator[None]:
+    """Tensors and parameters of float64, with the same numbers in every run."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(0)
+    yield
+    torch.set_default_dtype(default)
+
+
 def make_edges(num_src: int, num_dst: int, edges: int, seed: int = 0) -> Tensor:
     """Random edges with repeated ones, self loops, and a last node without edges."""
     generator = torch.Generator().manual_seed(seed)
@@ -44,6 +54,18 @@ def edges() -> Callable[..., Tensor]:
 def edge_index() -> Tensor:
     """[2, 90] over 20 nodes."""
     return make_edges(20, 20, 90)
+
+
+@pytest.fixture
+def at(edge_index) -> Tensor:
+    """[2, E]: rows and columns of the edges' transposed adjacency, each entry once, in order."""
+    return edge_index.flip(0).unique(dim=1).contiguous()
+
+
+@pytest.fixture
+def values(at) -> Tensor:
+    """[E]: values at these places."""
+    return torch.rand(at.size(1), generator=torch.Generator().manual_seed(5), dtype=torch.float64) + 0.1
 
 
 @pytest.fixture

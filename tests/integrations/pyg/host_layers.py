@@ -88,10 +88,10 @@ is made by [running PyG's tests](../howto/run-pygs-tests.md); this one with torc
 and torch {torch}.
 
 - **fast**: the whole propagation is one operator of onehop.
-- **tiered**: it is several, or the layer's own message in blocks of rows, or PyG computes the weights.
+- **tiered**: it is several, or the layer's own message, compiled or in blocks, or PyG computes the weights.
 - **delegated**: PyG's own code runs, untouched, for the reason given.
 
-The graphs of these tests have a few edges. Otherwise, what runs in blocks leaves such graphs to PyG.
+The graphs of these tests have a few edges. Otherwise, a layer's own message leaves such graphs to PyG.
 [Patching](../patching.md) lists the conditions. The numbers in the last column are explained below the table.
 
 | layer | path | what runs | PyG's own code runs where |

@@ -16,6 +16,7 @@ import pytest
 
 TIERED = (
     "its message in blocks",
+    "its message, compiled",
     "source * weight for each head, weights by PyG",
     "source * softmax of scores for each head",
     "source * tanh of scores * weight",

@@ -153,9 +153,10 @@ def test_gradients_of_layers(name, way):
 
 
 @ways
+@pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
 @pytest.mark.parametrize("name", test_rowwise_convs.CONVS)
-def test_gradients_of_layers_in_blocks(name, way, monkeypatch):
-    small_blocks.force(monkeypatch)
+def test_gradients_of_layers_in_blocks(name, way, compiled, monkeypatch):
+    small_blocks.force(monkeypatch, compiled=compiled)
     compare_gradients(block_layer(name), way)
 
 
@@ -171,9 +172,10 @@ def test_jacobians_and_hessians(name, took_fast_path):
     compare_whole(fast_layer(name, *SMALL), took_fast_path)
 
 
+@pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
 @pytest.mark.parametrize("name", BLOCKS)
-def test_jacobians_and_hessians_in_blocks(name, took_fast_path, monkeypatch):
-    small_blocks.force(monkeypatch)
+def test_jacobians_and_hessians_in_blocks(name, compiled, took_fast_path, monkeypatch):
+    small_blocks.force(monkeypatch, compiled=compiled)
     compare_whole(block_layer(name, *SMALL), took_fast_path)
 
 

@@ -12,9 +12,9 @@ from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.own_messages import WIDTH, assert_pygs_numbers
 
 
-@pytest.fixture(autouse=True)
-def _blocks(monkeypatch):
-    small_blocks.force(monkeypatch)
+@pytest.fixture(autouse=True, params=[False, True], ids=["blocks", "compiled"])
+def _blocks(request, monkeypatch):
+    small_blocks.force(monkeypatch, compiled=request.param)
 
 
 def in_front(self, x_j: Tensor) -> Tensor:

@@ -41,8 +41,11 @@ class Unused(gnn.MessagePassing):
         return (x_i * x_j).tanh()
 
 
-def test_second_derivatives_beside_an_operand_that_is_not_used(edge_index, monkeypatch, took_fast_path):
-    small_blocks.force(monkeypatch)
+@pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
+def test_second_derivatives_beside_an_operand_that_is_not_used(
+    compiled, edge_index, monkeypatch, took_fast_path
+):
+    small_blocks.force(monkeypatch, compiled=compiled)
     layer = Unused("sum")
     x, more = (torch.randn(20, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
 

@@ -34,9 +34,9 @@ def mixing(message: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return message
 
 
-@pytest.fixture(autouse=True)
-def _blocks(monkeypatch):
-    small_blocks.force(monkeypatch)
+@pytest.fixture(autouse=True, params=[False, True], ids=["blocks", "compiled"])
+def _blocks(request, monkeypatch):
+    small_blocks.force(monkeypatch, compiled=request.param)
 
 
 def _numbers(x_j: Tensor) -> Tensor:

@@ -18,9 +18,9 @@ DEGREES = torch.tensor([3, 2, 4, 5, 1, 2, 1, 0, 2])
 SCALERS = ["identity", "amplification", "attenuation", "linear", "inverse_linear"]
 
 
-@pytest.fixture(autouse=True)
-def _blocks(monkeypatch):
-    small_blocks.force(monkeypatch)
+@pytest.fixture(autouse=True, params=[False, True], ids=["blocks", "compiled"])
+def _blocks(request, monkeypatch):
+    small_blocks.force(monkeypatch, compiled=request.param)
 
 
 def mlp(width: int, out: int = 4) -> torch.nn.Module:

@@ -31,9 +31,10 @@ class Largest(TorchDispatchMode):
         return result
 
 
+@pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
 @pytest.mark.parametrize("aggr", ["sum", "mean", "max", ["std", "softmax"]], ids=str)
-def test_the_largest_tensor_is_a_blocks(aggr, monkeypatch):
-    small_blocks.force(monkeypatch, BLOCK)
+def test_the_largest_tensor_is_a_blocks(aggr, compiled, monkeypatch):
+    small_blocks.force(monkeypatch, BLOCK, compiled)
     edges, x = make_edges(NODES, NODES, EDGES), torch.randn(NODES, WIDTH, requires_grad=True)
     edge_attr = torch.randn(EDGES, 2)
     out_width = WIDTH * (2 if isinstance(aggr, list) else 1)

@@ -12,7 +12,7 @@ from onehop.integrations.pyg.conditions import FITS_CACHE, TOO_SMALL
 WIDTH = 8
 # By the sentence that the first call ends with.
 LAYERS = {
-    TOO_SMALL: lambda: gnn.SAGEConv(WIDTH, 4),
+    TOO_SMALL: lambda: gnn.GATConv(WIDTH, 4),
     FITS_CACHE: lambda: gnn.ResGatedGraphConv(WIDTH, 4),
 }
 

@@ -1,4 +1,4 @@
-"""Graphs that are too small to pay: PyG's own code runs, by the sizes alone and so every time."""
+"""Graphs that are too small to pay: PyG's own steps run, by the sizes alone and so every time."""
 
 import logging
 
@@ -24,6 +24,12 @@ LAYERS = {
     "GATv2": lambda: gnn.GATv2Conv(WIDTH, 4, heads=2),
     "Transformer": lambda: gnn.TransformerConv(WIDTH, 4, heads=2),
 }
+ATTENTION = ("GAT", "GATv2", "Transformer")
+
+
+def reason_of(kind: str) -> str | None:
+    """Attention stays with PyG, and sums take PyG's steps without its questions."""
+    return TOO_SMALL if kind in ATTENTION else None
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +52,7 @@ def test_every_call_gives_the_bits_of_pyg_and_keeps_nothing(kind, x, edge_index,
     with onehop.patch():
         for _ in range(4):
             assert torch.equal(layer(x, edge_index), expected)
-            assert set(took_fast_path(layer, x, edge_index)) == {TOO_SMALL}
+            assert set(took_fast_path(layer, x, edge_index)) == {reason_of(kind)}
     assert onehop.cache_info().entries == 0
 
 
@@ -77,7 +83,7 @@ def test_checkpointing_goes_the_same_way_twice(kind, x, edge_index, took_fast_pa
 
     with onehop.patch():
         for _ in range(3):
-            assert set(took_fast_path(step)) == {TOO_SMALL}
+            assert set(took_fast_path(step)) == {reason_of(kind)}
 
 
 @pytest.mark.parametrize("add_self_loops", [True, False])
@@ -113,7 +119,8 @@ def test_gcn_leaves_degrees_that_16_bits_cannot_count_to_pyg(dtype, x, edge_inde
     layer = gnn.GCNConv(WIDTH, WIDTH).to(dtype)
     expected = layer(x.to(dtype), edge_index)
     with onehop.patch():
-        assert took_fast_path(layer, x.to(dtype), edge_index) == [TOO_SMALL]
+        assert took_fast_path(layer, x.to(dtype), edge_index) == [None]
+        assert onehop.cache_info().entries == 0
         assert torch.equal(layer(x.to(dtype), edge_index), expected)
 
 
@@ -147,8 +154,85 @@ def test_a_machine_gets_small_graphs_too(x, edge_index):
 
 
 def test_the_log_has_one_line(x, edge_index, caplog):
-    layer = LAYERS["SAGE"]()
+    layer = LAYERS["GAT"]()
     with onehop.patch(), caplog.at_level(logging.INFO, logger="onehop"):
         for _ in range(3):
             layer(x, edge_index)
     assert [TOO_SMALL in record.message for record in caplog.records if record.name == "onehop"] == [True]
+
+
+SUMS = {
+    "sum": lambda **options: gnn.SimpleConv("sum", **options),
+    "mean": lambda **options: gnn.SimpleConv("mean", **options),
+    "difference": lambda **options: gnn.LEConv(WIDTH, 3, **options),
+    "chebyshev": lambda **options: gnn.ChebConv(WIDTH, 3, K=3, **options),
+    "normalised": lambda **options: gnn.SSGConv(WIDTH, 3, alpha=0.1, K=2, **options),
+}
+
+
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", SUMS)
+def test_sums_and_their_gradients_have_the_bits_of_pyg(kind, weighted, flow, x, edge_index, took_fast_path):
+    torch.manual_seed(0)
+    layer, leaf = SUMS[kind](flow=flow), x.clone().requires_grad_()
+    weight = torch.rand(EDGES).requires_grad_() if weighted else None
+    leaves = [each for each in (leaf, weight, *layer.parameters()) if each is not None]
+
+    def passed() -> list[Tensor | None]:
+        out = layer(leaf, edge_index, weight)
+        return [out, *torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)]
+
+    expected = passed()
+    with onehop.patch():
+        assert set(took_fast_path(passed)) == {None}
+        for ours, theirs in zip(passed(), expected, strict=True):
+            assert (ours is None) == (theirs is None)
+            assert ours is None or torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean"])
+@pytest.mark.parametrize("rows", [None, 30])
+def test_destinations_of_their_own(aggr, rows, x, edge_index, took_fast_path):
+    layer = gnn.SAGEConv((WIDTH, WIDTH), 4, aggr=aggr)
+    pair = (x, None if rows is None else torch.randn(rows, WIDTH))
+    size = (NODES, 30)
+    expected = layer(pair, edge_index, size)
+    with onehop.patch():
+        assert took_fast_path(layer, pair, edge_index, size) == [None]
+        assert torch.equal(layer(pair, edge_index, size), expected)
+
+
+def test_explain_says_that_no_graph_is_made(x, edge_index):
+    assert "no graph is made" in str(onehop.explain(LAYERS["SAGE"](), x, edge_index))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("wrong", ["source", "target", "negative", "rows"])
+@pytest.mark.parametrize("kind", ["sum", "mean", "difference"])
+def test_errors_are_those_of_pyg(kind, wrong, dtype, x, edge_index):
+    layer, edges = SUMS[kind](), edge_index.to(dtype)
+    if wrong == "rows":
+        edges = edges[:1]
+    else:
+        edges[int(wrong == "target"), 7] = -1 if wrong == "negative" else NODES
+    with pytest.raises((IndexError, RuntimeError, ValueError)) as theirs:
+        layer(x, edges)
+    with onehop.patch(), pytest.raises(type(theirs.value)) as ours:
+        layer(x, edges)
+    assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("case", ["max", "three dimensions", "int32"])
+def test_what_else_is_small_stays_with_pyg(case, x, edge_index, took_fast_path):
+    layer = gnn.SimpleConv("max" if case == "max" else "sum")
+    x = x.expand(2, -1, -1) if case == "three dimensions" else x
+    edge_index = edge_index.int() if case == "int32" else edge_index
+    expected = layer(x, edge_index)
+    with onehop.patch():
+        assert took_fast_path(layer, x, edge_index) == [TOO_SMALL]
+        assert torch.equal(layer(x, edge_index), expected)
+        # A sum after it is not taken for it.
+        assert took_fast_path(gnn.SimpleConv("sum"), x.reshape(-1, WIDTH)[:NODES], edge_index.long()) == [
+            None
+        ]

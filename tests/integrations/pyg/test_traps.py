@@ -285,11 +285,11 @@ def test_further_operands_go_pygs_way(edge_index, took_fast_path):
 # torch says once in a process that sparse matrices are new and not checked.
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
-def test_sparse_matrices_go_pygs_way(edge_index, took_fast_path):
+def test_sparse_matrices(edge_index, took_fast_path):
     conv, x = gnn.GCNConv(4, 4), torch.randn(20, 4)
     adjacency = to_torch_csr_tensor(edge_index.unique(dim=1), size=(20, 20)).t().to_sparse_csr()
     _, reasons = same(lambda: conv(x, adjacency), took_fast_path)
-    assert reasons == ["edge_index is a sparse matrix, for which PyG has its own code"]
+    assert reasons == [None]
 
 
 # torch says once in a process that sparse matrices are new and not checked.

@@ -78,9 +78,10 @@ class AsksForSizes(gnn.MessagePassing):
         return inputs * size_i + 100 * size_j + 10_000 * dim_size
 
 
+@pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
 @pytest.mark.parametrize("aggr", ["sum", "max"])
-def test_an_update_knows_both_sizes(aggr, monkeypatch, took_fast_path):
-    small_blocks.force(monkeypatch)
+def test_an_update_knows_both_sizes(aggr, compiled, monkeypatch, took_fast_path):
+    small_blocks.force(monkeypatch, compiled=compiled)
     layer, edge_index = AsksForSizes(aggr=aggr), make_edges(20, 13, 90)
     sides = torch.randn(20, 6), torch.randn(13, 6)
     assert_as_pygs(lambda: layer(sides, edge_index))

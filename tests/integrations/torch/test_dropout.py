@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 import onehop
 from onehop import thresholds
 from onehop.integrations import session
-from onehop.integrations.pyg import attention as pyg_attention
+from onehop.integrations.pyg import attention_operands
 
 OPERATOR = sys.modules["onehop.ops.dropout"]
 X = torch.randn(300, 20, generator=torch.Generator().manual_seed(7))
@@ -274,6 +274,6 @@ def test_masks_of_attention_are_those_of_torch(drawn, setting, p):
     torch.manual_seed(1)
     with onehop.patch(dropout=setting), thresholds.lifted():
         assert session.now.settings.dropout is setting
-        found = pyg_attention._drawn(Layer(), Edges(), X[:, :4]), torch.get_rng_state()
+        found = attention_operands.dropout_factors(Layer(), Edges(), X[:, :4]), torch.get_rng_state()
     assert all(map(same, found, expected))
     assert len(drawn) == (setting and p < 1)

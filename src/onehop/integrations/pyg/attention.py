@@ -7,24 +7,28 @@ the flow.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 from torch.nn.functional import dropout, leaky_relu
 
 from onehop.graph import Graph
-from onehop.integrations import session
-from onehop.integrations.contexts import autocasts, in_older_vmap, is_wrapped, wraps
+from onehop.integrations.contexts import autocasts
+from onehop.integrations.pyg import attention_typed
+from onehop.integrations.pyg.attention_operands import (
+    alike_reason,
+    dropout_factors,
+    dtypes_reason,
+    is_feature,
+    pair_of,
+)
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
-from onehop.integrations.pyg.conditions import FLOATS, LEFT_TO_PYG, OUT_OF_RANGE, backend_reason, fits
+from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, fits
 from onehop.integrations.pyg.edge_features import edge_score, projected
 from onehop.integrations.pyg.pending import Pending, unasked
 from onehop.ops import attention, edge_softmax, gat, gatv2, sddmm
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.dropout import factors, serves
 
 # Behind the form that ``explain`` shows, by whether the weights are asked for.
 _WEIGHTS = ("", ", with weights")
@@ -54,7 +58,7 @@ def _copied(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 def _of_pending(call: Propagation) -> AttentionTask | str:
     """GAT and GATv2: the source's features times the weights of the heads."""
-    x = _pair(call, "x")
+    x = pair_of(call, "x")
     if isinstance(x, str):
         return x
     source = x[0]
@@ -71,7 +75,7 @@ def _of_pending(call: Propagation) -> AttentionTask | str:
         if isinstance(fused, AttentionTask):
             return fused
         weights = weights.compute()
-    if not _is_feature(call, weights, 2) or weights.shape != (call.edges.size(1), source.size(1)):
+    if not is_feature(call, weights, 2) or weights.shape != (call.num_edges, source.size(1)):
         return "the weights are not one number an edge and head"
 
     def run() -> Tensor:
@@ -96,20 +100,20 @@ def _fused_gat(
         of_target = of_source.new_zeros(graph.num_dst, heads)
     dtype = of_source.dtype
     for score, rows in ((of_source, graph.num_src), (of_target, graph.num_dst)):
-        if not _is_feature(call, score, 2) or score.shape != (rows, heads) or score.dtype is not dtype:
+        if not is_feature(call, score, 2) or score.shape != (rows, heads) or score.dtype is not dtype:
             return None
     # Under autocast the scores are wider than the features, and widen the messages.
     if torch.promote_types(source.dtype, dtype) is not dtype:
         return None
     attributes = operands["edge_attr"]
-    extra = None if attributes is None else edge_score(layer, attributes, call.edges.size(1), of_source)
+    extra = None if attributes is None else edge_score(layer, attributes, call.num_edges, of_source)
     if isinstance(extra, str):
         return None
 
     def run() -> Tensor:
         operands = (graph, source.to(dtype), of_source, of_target, layer.negative_slope)
         score = None if extra is None else extra()
-        mask = _drawn(layer, graph, of_source) if layer.training and layer.dropout else None
+        mask = dropout_factors(layer, graph, of_source) if layer.training and layer.dropout else None
         if not pending.asked:
             return gat(*operands, edge_score=score, edge_mask=mask, backend=call.backend)
         out, weights = gat(
@@ -142,7 +146,7 @@ def _fused_gatv2(
         return None
     dtype = layer.att.dtype
     attributes = pending.operands["edge_attr"]
-    edge = None if attributes is None else projected(layer, attributes, call.edges.size(1), layer.att)
+    edge = None if attributes is None else projected(layer, attributes, call.num_edges, layer.att)
     if isinstance(edge, str):
         return None
 
@@ -151,7 +155,7 @@ def _fused_gatv2(
         ends = (wide, wide if target is source else target.to(dtype))
         operands = (graph, *ends, layer.att[0], layer.negative_slope)
         features = None if edge is None else edge()
-        mask = _drawn(layer, graph, wide) if layer.training and layer.dropout else None
+        mask = dropout_factors(layer, graph, wide) if layer.training and layer.dropout else None
         if not pending.asked:
             return gatv2(*operands, edge=features, edge_mask=mask, backend=call.backend)
         out, weights = gatv2(
@@ -167,7 +171,7 @@ def _fused_gatv2(
 def _transformer(call: Propagation) -> AttentionTask | str:
     layer = call.layer
     query, key, value = (call.operands[name] for name in ("query", "key", "value"))
-    reason = _dtypes_reason(call, 3, query, key, value)
+    reason = dtypes_reason(call, 3, query, key, value)
     if reason is not None:
         return reason
     if call.reduce != "sum":
@@ -178,7 +182,7 @@ def _transformer(call: Propagation) -> AttentionTask | str:
             return LEFT_TO_PYG
     if layer.node_dim != 0 or key.shape[1:] != (layer.heads, layer.out_channels):
         return LEFT_TO_PYG
-    edge = projected(layer, call.operands["edge_attr"], call.edges.size(1), key, widen_vectors=False)
+    edge = projected(layer, call.operands["edge_attr"], call.num_edges, key, widen_vectors=False)
     if isinstance(edge, str):
         return edge
     if layer.lin_edge is not None and edge is None:
@@ -191,7 +195,7 @@ def _transformer(call: Propagation) -> AttentionTask | str:
     def run() -> Tensor:
         operands = (graph, query, key, value, 1 / math.sqrt(layer.out_channels))
         features = None if edge is None else edge()
-        mask = _drawn(layer, graph, key) if layer.training and layer.dropout else None
+        mask = dropout_factors(layer, graph, key) if layer.training and layer.dropout else None
         if not asked:
             return attention(*operands, edge=features, edge_mask=mask, backend=call.backend)
         out, weights = attention(
@@ -206,7 +210,7 @@ def _transformer(call: Propagation) -> AttentionTask | str:
 
 def _agnn(call: Propagation) -> AttentionTask | str:
     layer, x, direction = call.layer, call.operands["x"], call.operands["x_norm"]
-    reason = _dtypes_reason(call, 2, x, direction, layer.beta)
+    reason = dtypes_reason(call, 2, x, direction, layer.beta)
     if reason is not None:
         return reason
     graph = _square(call, x)
@@ -228,7 +232,7 @@ def _supergat(call: Propagation) -> AttentionTask | str:
     parameters = [att for att in (layer.att_l, layer.att_r) if att is not None]
     # Under autocast the features are narrower than these, which widen the messages.
     dtype = torch.promote_types(x.dtype, parameters[0].dtype) if parameters else x.dtype
-    reason = _dtypes_reason(call, 3, x) or _alike_reason(x, dtype, parameters)
+    reason = dtypes_reason(call, 3, x) or alike_reason(x, dtype, parameters)
     if reason is not None:
         return reason
     graph = _square(call, x)
@@ -243,8 +247,8 @@ def _supergat(call: Propagation) -> AttentionTask | str:
         score = sddmm(graph, wide, wide, backend=call.backend)
         if layer.attention_type == "MX":
             of_source, of_target = (wide * layer.att_l).sum(-1), (wide * layer.att_r).sum(-1)
-            ends = of_source.index_select(0, call.edges[sending]) + of_target.index_select(
-                0, call.edges[1 - sending]
+            ends = of_source.index_select(0, call.ends(sending)) + of_target.index_select(
+                0, call.ends(1 - sending)
             )
             score = ends * score.sigmoid()
         else:
@@ -258,22 +262,22 @@ def _supergat(call: Propagation) -> AttentionTask | str:
 
 def _fa(call: Propagation) -> AttentionTask | str:
     layer, x, edge_weight = call.layer, call.operands["x"], call.operands["edge_weight"]
-    ends = _pair(call, "alpha", dims=2)
+    ends = pair_of(call, "alpha", dims=2)
     if isinstance(ends, str):
         return ends
     of_source, of_target = ends
-    if not _is_feature(call, x, 2) or of_source is None or of_target is None or layer.node_dim not in (-2, 0):
+    if not is_feature(call, x, 2) or of_source is None or of_target is None or layer.node_dim not in (-2, 0):
         return LEFT_TO_PYG
     graph = _square(call, x)
     if isinstance(graph, str):
         return graph
-    edges = call.edges.size(1)
-    if not _is_feature(call, edge_weight, 1) or edge_weight.size(0) != edges or of_source.size(1) != 1:
+    edges = call.num_edges
+    if not is_feature(call, edge_weight, 1) or edge_weight.size(0) != edges or of_source.size(1) != 1:
         return LEFT_TO_PYG
 
     def run() -> Tensor:
-        at_source = of_source.index_select(0, call.edges[call.sending])
-        at_target = of_target.index_select(0, call.edges[1 - call.sending])
+        at_source = of_source.index_select(0, call.ends(call.sending))
+        at_target = of_target.index_select(0, call.ends(1 - call.sending))
         layer._alpha = (at_source + at_target).tanh().squeeze(-1)
         weight = dropout(layer._alpha, p=layer.dropout, training=layer.training) * edge_weight
         return reduce_rows(graph, x, weight=weight, reduce=call.reduce, backend=call.backend)
@@ -287,31 +291,10 @@ _RECIPES: dict[str, Callable[[Propagation], AttentionTask | str]] = {
     "agnn": _agnn,
     "supergat": _supergat,
     "fa": _fa,
+    "han": attention_typed.han,
+    "hgt": attention_typed.hgt,
 }
 _FUSED = {"gat": _fused_gat, "gatv2": _fused_gatv2}
-
-
-def _pair(call: Propagation, name: str, dims: int = 3) -> tuple[Tensor | None, Tensor | None] | str:
-    """The features of sources and destinations; notes their numbers of rows as PyG does."""
-    operand = call.operands[name]
-    if type(operand) is not tuple or len(operand) != 2:
-        return f"{name} is not a pair"
-    for end, tensor in enumerate(operand):
-        if tensor is None:
-            continue
-        if not _is_feature(call, tensor, dims):
-            return f"the operands {name} {_unfit(call, dims)}"
-        reason = backend_reason(tensor, call.backend) if call.backend or not tensor.is_cpu else None
-        if reason is not None:
-            return reason
-        known = call.sizes[end]
-        if known is None:
-            call.sizes[end] = tensor.size(0)
-        elif known != tensor.size(0):
-            return LEFT_TO_PYG
-    if call.sending == 1 and None not in call.sizes and call.sizes[0] != call.sizes[1]:
-        return "bipartite features meet flow='target_to_source'"
-    return operand
 
 
 def _square(call: Propagation, x: Tensor) -> Graph | str:
@@ -321,63 +304,11 @@ def _square(call: Propagation, x: Tensor) -> Graph | str:
     return call.graph(x.size(0)) or OUT_OF_RANGE
 
 
-def _is_feature(call: Propagation, tensor: Any, dims: int) -> bool:
-    return (
-        (type(tensor) is Tensor or type(tensor) is Parameter)
-        and tensor.dtype in FLOATS
-        and ((tensor.is_cpu and call.edges.is_cpu) or tensor.device == call.edges.device)
-        and tensor.layout is torch.strided
-        and tensor.dim() == dims
-        and not is_wrapped(tensor)
-        and not (in_older_vmap() and wraps(tensor))
-    )
-
-
-def _dtypes_reason(call: Propagation, dims: int, x: Any, *others: Any) -> str | None:
-    """Return why scores of these features cannot be computed here; None if they can."""
-    if not _is_feature(call, x, dims):
-        return f"the features {_unfit(call, dims)}"
-    reason = backend_reason(x, call.backend)
-    if reason is not None:
-        return reason
-    if autocasts(x) and not x.is_cpu:
-        return "autocast decides on the dtypes of its scores"
-    reason = _alike_reason(x, x.dtype, others)
-    if reason is not None:
-        return reason
-    if dims == 2 and call.layer.node_dim not in (-2, 0):
-        return "node_dim is not the first of two dimensions"
-    return None
-
-
-def _alike_reason(x: Tensor, dtype: torch.dtype, others: Sequence[Any]) -> str | None:
-    if any(not isinstance(other, Tensor) or other.dtype is not dtype for other in others):
-        return "its features and parameters differ in dtype"
-    if any(other.device != x.device for other in others):
-        return "its features and parameters are on different devices, which PyG is left to report"
-    return None
-
-
-def _unfit(call: Propagation, dims: int) -> str:
-    where = call.edges.device
-    return f"are no dense floating-point tensors of {dims} dimensions on {where}, where edge_index is"
-
-
 def _can_fuse(call: Propagation, pending: Pending, names: set[str]) -> bool:
     return (
         call.reduce == "sum"
         and pending.edge_index is call.edge_index
         and pending.operands.keys() == names
-        and call.edges.size(1) > 0
+        and call.num_edges > 0
         and (call.edges.is_cpu or not autocasts(call.edges))
     )
-
-
-def _drawn(layer: Any, graph: Graph, like: Tensor) -> Tensor:
-    """[E, H]: the factors of PyG's dropout, drawn as PyG would draw them now."""
-    shape, p = (graph.num_edges, like.size(1)), layer.dropout
-    if session.now.settings.dropout:
-        mask = like.new_empty(shape)
-        if serves(mask, p):
-            return factors(mask, p)
-    return dropout(like.new_ones(shape), p=p, training=True)

@@ -21,21 +21,29 @@ class Propagation:
         layer: The layer.
         reduce: How it reduces messages.
         edge_index: As it was given.
-        edges: [2, E], its tensor.
+        edges: [2, E], its tensor; or the sparse matrix that was given.
+        num_edges: E.
         sizes: Rows of the two ends, as far as they are known; recipes fill it in as PyG does.
         operands: What else was given, by name.
         sending: The row of ``edges``, and the entry of a pair, that messages come from.
         backend: Who is to run it, by name; empty means the first that takes the tensors.
+        known: The edges of a sparse matrix; None where they are a tensor.
     """
 
     layer: Any
     reduce: str
     edge_index: Any
     edges: Tensor
+    num_edges: int
     sizes: list[int | None]
     operands: dict[str, Any]
     sending: int
     backend: str
+    known: Graph | None = None
+
+    def ends(self, row: int) -> Tensor:
+        """[E]: the sources (row 0) or the destinations (row 1) of the edges, as PyG numbers rows."""
+        return (self.edges if self.known is None else self.known.edge_index())[row]
 
     def graph(self, num_src: int) -> Graph | None:
         """The graph of these edges; None if a node number is out of range."""
@@ -45,6 +53,8 @@ class Propagation:
             num_dst = self.sizes[self.sending]
         if type(num_dst) is not int:
             return None
+        if self.known is not None:
+            return self.known if (num_src, num_dst) == (self.known.num_src, self.known.num_dst) else None
         return graph_of(self.edges, num_src, num_dst, self.sending == 0)
 
 

@@ -33,7 +33,8 @@ from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 from onehop import thresholds
 from onehop.backends import refusal
 from onehop.integrations import session
-from onehop.integrations.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
+from onehop.integrations.contexts import WRAPPED, context_reason, in_older_vmap, is_wrapped, wraps
+from onehop.integrations.pyg.matrices import LAYOUTS
 from onehop.integrations.pyg.recognise import AttentionForm, Form, message_forms
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
@@ -132,7 +133,7 @@ class ClassRecord:
 
 def class_reason(kind: Any) -> Form | AttentionForm | str:
     """Return the form of the messages of a class; or why it has no fast path."""
-    if _is_left_out(kind):
+    if is_left_out(kind):
         return _LEFT_OUT
     form = message_forms().get(kind.message)
     if form is None:
@@ -150,7 +151,7 @@ def class_reason(kind: Any) -> Form | AttentionForm | str:
 
 def block_class_reason(kind: Any) -> str | None:
     """Return why the messages of a class cannot run in blocks; None if the class is not in the way."""
-    if _is_left_out(kind):
+    if is_left_out(kind):
         return _LEFT_OUT
     for name in _OURS_ASSUMES:
         # An update of its own runs as it is, on the reduced messages.
@@ -162,7 +163,8 @@ def block_class_reason(kind: Any) -> str | None:
 _LEFT_OUT = "patch(only=...) leaves its class out"
 
 
-def _is_left_out(kind: Any) -> bool:
+def is_left_out(kind: Any) -> bool:
+    """Return whether ``patch(only=...)`` names neither a class nor one that it derives from."""
     layers = session.now.layers
     return layers is not None and layers.isdisjoint(base.__name__ for base in kind.__mro__)
 
@@ -240,29 +242,46 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
     would save other tensors the second time.
 
     Args:
-        edge_index: [2, E].
-        operand: The features that are gathered, or a pair of which the first are.
+        edge_index: [2, E], or a sparse matrix.
+        operand: The features that are gathered, or a pair of which the first are; None where they are not
+            made yet.
         columns: How many columns are aggregated, where they may be fewer than those of the features; None
             means those of the features.
         attends: Whether messages are weighed by attention, on which PyG spends several times as long.
     """
+    if type(edge_index) is not Tensor:
+        return False
+    # Layers of small graphs pay for each of these questions: what takes least is asked first.
     bounds = thresholds.now
-    # Layers of small graphs pay for each of these questions, so that shapes are asked for once.
-    if type(edge_index) is not Tensor or edge_index.layout is not torch.strided:
-        return False
-    shape = edge_index.shape
-    if len(shape) != 2:
-        return False
-    edges = shape[1] * (_ATTENTION_COST if attends else 1)
+    plain = edge_index.layout is torch.strided
+    ends = edge_index.numel() if plain else 2 * number_of_edges(edge_index)
     # Who asks for a machine or a backend wants every aggregation there.
-    if edges >= bounds.few_edges or session.now.settings.backend:
+    if ends >= 2 * bounds.few_edges or session.now.settings.backend:
         return False
+    cost = _ATTENTION_COST if attends else 1
+    if type(operand) is Tensor and cost * ends * operand.numel() < bounds.few_work:
+        return True  # were there but one node
+    edges = ends // 2 * cost
+    if edges >= bounds.few_edges or edge_index.dim() != 2:
+        return False
+    if operand is None:
+        return columns is not None and edges * columns < bounds.few_work
     pair = type(operand) is tuple or type(operand) is list
     x = operand[0] if pair and operand else operand
     if not isinstance(x, Tensor) or x.dim() < 2:
         return False
-    width = x.numel() // (x.size(0) or 1)
+    width = x.numel() // (len(x) or 1)
     return edges * (width if columns is None else min(width, columns)) < bounds.few_work
+
+
+def number_of_edges(edge_index: Tensor) -> int:
+    """The number of edges of [2, E], or of a sparse matrix."""
+    if edge_index.layout is torch.strided or edge_index.layout not in LAYOUTS:
+        return edge_index.size(-1)
+    # A transform's own tensors know no number of entries, nor do others inside it; both are refused later.
+    if is_wrapped(edge_index) or context_reason() is not None:
+        return edge_index.size(-1)
+    return edge_index._nnz()
 
 
 def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tensor, list[int | None]] | str:
@@ -283,8 +302,10 @@ def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tenso
     elif type(edge_index) is EdgeIndex:
         if fuses and layer.SUPPORTS_FUSED_EDGE_INDEX and edge_index.is_sorted_by_col:
             return "edge_index is an EdgeIndex, for which this layer has its own code"
-        # What is written to an EdgeIndex does not raise the version of the tensor inside.
-        data = edge_index.as_tensor() if edge_index._version == 0 else edge_index.as_tensor().clone()
+        # What is written to an EdgeIndex does not raise the version of the tensor inside. One that was made
+        # in inference mode has no version, and is never recognised.
+        unwritten = edge_index.is_inference() or edge_index._version == 0
+        data = edge_index.as_tensor() if unwritten else edge_index.as_tensor().clone()
         sizes = [edge_index.num_rows, edge_index.num_cols]
     else:
         return f"edge_index is of type {type(edge_index).__name__}"

@@ -37,12 +37,17 @@ class Derived:
         return sum(each.nbytes for each in (*self.tensors, self.scale) if each is not None)
 
 
-def can_remember(edge_index: Any) -> bool:
-    """Return whether tensors that are made from this edge_index may be remembered."""
+def can_remember(edge_index: Any, least: int | None = None) -> bool:
+    """Return whether tensors that are made from this edge_index may be remembered.
+
+    Args:
+        edge_index: What is to be recognised.
+        least: The fewest numbers in it; None means as many as it is worth it for, since few edges are
+            rewritten as fast as they are recognised (:func:`.conditions.is_too_small`).
+    """
     return (
         type(edge_index) is Tensor
-        # Few edges are rewritten as fast as they are recognised: see conditions.is_too_small.
-        and edge_index.numel() >= 2 * thresholds.now.few_edges
+        and edge_index.numel() >= (2 * thresholds.now.few_edges if least is None else least)
         and context_reason() is None
         and edge_index.layout is torch.strided
         and not edge_index.is_meta

@@ -15,10 +15,12 @@ from onehop.integrations.pyg import (
     hook,
     pending,
     self_loops,
+    typed_edges,
 )
 from onehop.integrations.pyg.programs import linear_layers, traced
 from onehop.integrations.pyg.recognise import (
     GCN_NORM_MODULES,
+    JOINED_EDGES,
     SELF_LOOP_NAMES,
     classes_returning_weights,
     edge_updates,
@@ -105,9 +107,17 @@ class Pyg:
 
 def _rows() -> list[Row]:
     rows = [hook.template_row()]
-    makers = {"gcn_norm": gcn_norm.remembering, **self_loops.REMEMBERING}
+    makers = {
+        "gcn_norm": gcn_norm.remembering,
+        "construct_bipartite_edge_index": typed_edges.remembering_join,
+        **self_loops.REMEMBERING,
+    }
     made: dict[Callable[..., Any], Callable[..., Any]] = {}
-    for name, attribute in (*((name, "gcn_norm") for name in GCN_NORM_MODULES), *SELF_LOOP_NAMES):
+    for name, attribute in (
+        *((name, "gcn_norm") for name in GCN_NORM_MODULES),
+        *SELF_LOOP_NAMES,
+        JOINED_EDGES,
+    ):
         module = importlib.import_module(name)
         theirs = getattr(module, attribute)
         # One for all modules, as theirs is: TorchScript knows functions by their names.

@@ -3,6 +3,7 @@
 Without edge weights both the edges with self loops and the weights are kept, and with them the numbers
 ``deg ** -1/2`` whose products the weights are, so that the aggregation needs no weight for each edge.
 With edge weights, which may need gradients, the edges alone are kept and the weights are computed every time.
+Normalised sparse matrices are kept by :mod:`onehop.integrations.pyg.derived_matrices`.
 """
 
 from collections.abc import Callable
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.integrations.contexts import compiling
+from onehop.integrations.contexts import compiling, context_reason
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
+from onehop.integrations.pyg.derived_matrices import derived
 from onehop.integrations.pyg.graphs import note_scales
+from onehop.integrations.pyg.matrices import is_matrix
 from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.rows import stand_in
 
@@ -67,6 +70,14 @@ def _normalise(
 ) -> Any:
     if compiling():
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
+    if is_matrix(edge_index) and context_reason() is None and edge_index.shape == (num_nodes, num_nodes):
+        made = derived(
+            edge_index,
+            ("gcn_norm", improved, add_self_loops),
+            lambda: theirs(edge_index, None, num_nodes, improved, add_self_loops)[0],
+        )
+        if made is not None:
+            return made, None
     if not can_remember(edge_index):
         parts = None if type(edge_index) is Tensor else parts_for(edge_index)
         if parts is not None:

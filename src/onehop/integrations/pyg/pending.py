@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop import thresholds
 from onehop.integrations import contexts
+from onehop.integrations.pyg.conditions import is_too_small
 from onehop.integrations.pyg.recognise import edge_updates
 from onehop.integrations.rows import stand_in
 
@@ -91,6 +93,13 @@ def noting(theirs: Function, traced: Function) -> Function:
 
 def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     asked = args[place] if len(args) > place else kwargs.get(_ASKED_BY)
+    edge_index = args[1] if len(args) > 1 else kwargs.get("edge_index")
+    if (
+        type(edge_index) is Tensor
+        and edge_index.numel() < thresholds.now.few_edges
+        and is_too_small(edge_index, None, layer.heads * layer.out_channels, attends=True)
+    ):
+        return theirs(layer, *args, **kwargs)
     before = _running.set((layer, asked is not None))
     try:
         result = theirs(layer, *args, **kwargs)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
 from onehop import thresholds
 from onehop.backends import backend_for
@@ -33,17 +34,23 @@ from onehop.integrations.pyg.conditions import (
     weight_of,
 )
 from onehop.integrations.pyg.graphs import graph_of, scales_of
+from onehop.integrations.pyg.matrices import is_matrix
+from onehop.integrations.pyg.matrix_operands import message_edges, operands_over
 from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.placement import backend_of
 from onehop.integrations.pyg.processes import parts_for
-from onehop.integrations.pyg.recognise import AttentionForm, Form
+from onehop.integrations.pyg.recognise import OVER_MATRIX, AttentionForm, Form
+from onehop.integrations.pyg.rowwise.compiled import CompiledTask
 from onehop.integrations.pyg.rowwise.task import BlockTask, fits_cache, in_blocks_instead
+from onehop.integrations.pyg.small import SmallTask
 from onehop.integrations.rows import stand_in
 from onehop.ops.aggregate import reduce_rows
+from onehop.ops.arg_extremum import arg_extremum
 
 Propagate = Callable[..., Any]
 
 _SIZE = {"size"}
+_SUMS = (SumAggregation, MeanAggregation)
 
 
 def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
@@ -55,11 +62,16 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     """
     # Here and not in a module's table: it holds classes, and must die with the class that holds the function.
     records: dict[type, ClassRecord] = {}
-    ours, is_compiling, state = _propagate, torch.compiler.is_compiling, contexts
+    ours, stays, settle = _propagate, _stays_with_pyg, settled
+    is_compiling, state = torch.compiler.is_compiling, contexts
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
         if is_compiling() or state.as_program:
             return traced(theirs, self, edge_index, args, kwargs)
+        record = records.get(type(self))
+        # PyG's own code runs whatever the context, and costs what it costs without the patch.
+        if record is not None and record.noted and stays(record, self, edge_index, kwargs):
+            return theirs(self, edge_index, *args, **(settle(kwargs) if "alpha" in kwargs else kwargs))
         return ours(theirs, records, self, edge_index, args, kwargs)
 
     wrapped = stand_in(theirs, propagate)
@@ -78,15 +90,6 @@ def _propagate(
 ) -> Any:
     kind = type(layer)
     record = records.get(kind)
-    # PyG's own code runs whatever the context, and costs what it costs without the patch.
-    if (
-        record is not None
-        and record.noted
-        and reports.listener is None
-        and type(edge_index) is Tensor
-        and _stays_with_pyg(record, layer, edge_index, kwargs)
-    ):
-        return theirs(layer, edge_index, *args, **settled(kwargs))
     context = context_reason()
     # Wrappers may be held somewhere when the patch is gone, as on single instances.
     if not session.now.pyg:
@@ -97,7 +100,7 @@ def _propagate(
         parts = parts_for(edge_index)
         if parts is not None:
             return parts.propagate_part(record, layer, edge_index, args, kwargs)
-    task: Task | AttentionTask | BlockTask | str
+    task: Task | SmallTask | AttentionTask | BlockTask | CompiledTask | str
     task = context or _prepare(record, layer, edge_index, args, kwargs)
     if isinstance(task, str):
         kwargs = settled(kwargs)
@@ -108,14 +111,28 @@ def _propagate(
         if task in (TOO_SMALL, FITS_CACHE, record.block_reason):
             record.noted.add(task)
         return theirs(layer, edge_index, *args, **kwargs)
+    if isinstance(task, SmallTask):
+        if reports.listener is not None:
+            reports.record(task.described(layer))
+        try:
+            return task.run()
+        except (IndexError, RuntimeError):
+            # PyG comes to the same error, and has words of its own for it.
+            return theirs(layer, edge_index, *args, **kwargs)
     begin(task, layer)
     return task.run()
 
 
-def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
+def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> bool:
     """Return whether the class or the size leaves a layer to PyG, as the log says; the layer is not asked."""
+    if reports.listener is not None or type(edge_index) is not Tensor:
+        return False
     noted = record.noted
-    if TOO_SMALL in noted and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends):
+    if (
+        TOO_SMALL in noted
+        and (record.attends or type(layer.__dict__["_modules"].get("aggr_module")) not in _SUMS)
+        and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
+    ):
         return True
     if record.selection is not session.now.layers:
         return False
@@ -126,7 +143,9 @@ def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Tensor, kwargs:
     return FITS_CACHE in noted and fits_cache(edge_index, kwargs)
 
 
-def begin(task: "Task | AttentionTask | BlockTask", layer: Any, order: str | None = None) -> None:
+def begin(
+    task: "Task | AttentionTask | BlockTask | CompiledTask", layer: Any, order: str | None = None
+) -> None:
     """Notes that a task is about to run: for ``explain``, and for the policy of memory.
 
     Args:
@@ -155,6 +174,7 @@ class Task:
         scale: [N], to multiply sources and destinations by, or None.
         subtrahend: [num_dst, F], what every message has subtracted, or None.
         backend: Who runs it, by name; empty means the best there is.
+        first: Whether the gradient of a max or min goes to the first of the edges that tie.
     """
 
     form: Form
@@ -165,6 +185,7 @@ class Task:
     scale: Tensor | None = None
     subtrahend: Tensor | None = None
     backend: str = ""
+    first: bool = False
 
     def is_constant(self) -> bool:
         """Return whether the result may be kept, for the features need no gradient."""
@@ -195,6 +216,9 @@ class Task:
         elif session.now.settings.tune == "auto" and x.is_cpu and self.backend in ("", "cpu"):
             backward = x.requires_grad and torch.is_grad_enabled()
             tuning.saw(self.graph, self.reduce, x.size(1), x.dtype, backward)
+        if self.first:
+            found = arg_extremum(self.graph, x, self.weight, self.reduce)
+            return found.masked_fill((self.graph.in_degrees == 0).unsqueeze(1), 0)
         out = reduce_rows(
             self.graph,
             x,
@@ -205,7 +229,8 @@ class Task:
             backend=self.backend,
         )
         if batched:
-            return out.transpose(0, 1).contiguous()
+            # A copy even of one batch: autograd refuses writes to views that PyG's results are not.
+            return out.transpose(0, 1).clone(memory_format=torch.contiguous_format)
         if self.subtrahend is None:
             return out
         # The sum of w * (a - b) over a row is the sum of w * a, less b times the sum of w.
@@ -277,9 +302,10 @@ def task_over(graph: Graph, layer: Any, x: Tensor, weight: Tensor | None, scale:
 
 def _prepare(
     record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Task | AttentionTask | str:
+) -> Task | SmallTask | AttentionTask | str:
     """The task, or the sentence why there is none. O(1), but for an edge_index seen for the first time."""
-    if record.first and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends):
+    small = record.first and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
+    if small and record.attends:
         return TOO_SMALL
     reason = record.reason or layer_reason(layer, record.fuses)
     if reason is not None:
@@ -287,10 +313,17 @@ def _prepare(
     reduce, reason = reduction_of(layer)
     if reason is not None:
         return reason
+    if small and (reduce not in ("sum", "mean") or is_matrix(edge_index)):
+        return TOO_SMALL
     form = record.form
     assert form is not None
     if args or (kwargs.keys() != record.names and kwargs.keys() - _SIZE != record.names):
         return OTHER_OPERANDS
+    # Asked here first, for every call comes by.
+    if type(edge_index) is Tensor and edge_index.layout is not torch.strided and is_matrix(edge_index):
+        if isinstance(form, AttentionForm):
+            return _attending_over_matrix(layer, form, reduce, edge_index, kwargs)
+        return _over_matrix(layer, form, reduce, edge_index, kwargs)
     edges = edges_of(layer, edge_index, kwargs.get("size"), record.fuses)
     if isinstance(edges, str):
         return edges
@@ -298,7 +331,15 @@ def _prepare(
     forwards = layer.flow == "source_to_target"
     if isinstance(form, AttentionForm):
         call = Propagation(
-            layer, reduce, edge_index, data, sizes, kwargs, 0 if forwards else 1, session.now.backend
+            layer,
+            reduce,
+            edge_index,
+            data,
+            data.size(1),
+            sizes,
+            kwargs,
+            0 if forwards else 1,
+            session.now.backend,
         )
         return prepare_attention(form.kind, call)
     x = source_of(layer, kwargs[form.source], sizes, forwards)
@@ -325,6 +366,11 @@ def _prepare(
     num_dst = sizes[receiving]
     if num_dst is None:
         num_dst = sizes[1 - receiving]
+    if small:
+        if x.dim() != 2 or data.dtype is not torch.int64 or type(num_dst) is not int:
+            return TOO_SMALL
+        ends = data.unbind(0)
+        return SmallTask(form, reduce, ends[1 - receiving], ends[receiving], num_dst, x, weight, subtrahend)
     num_src = x.size(-2)
     graph = graph_of(data, num_src, num_dst, forwards) if type(num_dst) is int else None
     if graph is None:
@@ -335,3 +381,48 @@ def _prepare(
         if scale is not None:
             weight = None
     return Task(form, reduce, graph, x, weight, scale, subtrahend, backend)
+
+
+def _over_matrix(layer: Any, form: Form, reduce: str, matrix: Tensor, kwargs: dict[str, Any]) -> Task | str:
+    """The task over a sparse matrix, or the sentence why there is none."""
+    found = operands_over(layer, form, reduce, matrix, kwargs)
+    if isinstance(found, str):
+        return found
+    subtrahend = None
+    if form.subtract is not None:
+        subtrahend = kwargs[form.subtract]
+        reason = difference_reason(layer, subtrahend, found.x, reduce, found.sizes, forwards=True)
+        if reason is not None:
+            return reason
+    backend = session.now.backend if not session.now.machine else backend_of(layer, found.x, reduce)
+    if backend or subtrahend is not None:
+        reason = placement_reason(backend, found.x, found.x, found.weight, subtrahend)
+        if reason is not None:
+            return reason
+    shown = OVER_MATRIX if form.weight is None and found.weight is not None else form
+    return Task(
+        shown,
+        reduce,
+        found.graph,
+        found.x,
+        found.weight,
+        found.scale,
+        subtrahend,
+        backend,
+        found.first,
+    )
+
+
+def _attending_over_matrix(
+    layer: Any, form: AttentionForm, reduce: str, matrix: Tensor, kwargs: dict[str, Any]
+) -> AttentionTask | str:
+    """The task of attention over a sparse matrix, or the sentence why there is none."""
+    graph = message_edges(layer, matrix)
+    if isinstance(graph, str):
+        return graph
+    if "edge_weight" in kwargs and kwargs["edge_weight"] is None:
+        kwargs = {**kwargs, "edge_weight": matrix.values()}
+    sizes: list[int | None] = [matrix.size(1), matrix.size(0)]
+    edges = graph.num_edges
+    call = Propagation(layer, reduce, matrix, matrix, edges, sizes, kwargs, 0, session.now.backend, graph)
+    return prepare_attention(form.kind, call)

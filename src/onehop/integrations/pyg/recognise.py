@@ -43,6 +43,7 @@ class Form:
 COPY = Form("source")
 MAYBE_WEIGHTED = Form("source * weight", weight="edge_weight")
 WEIGHTED = Form("source * weight", weight="edge_weight", weight_required=True)
+OVER_MATRIX = Form("source * weight", weight="values")
 CHEBYSHEV = Form("source * weight", weight="norm", weight_required=True)
 SPARSE_LINEAR = Form("source * weight", source="weight", weight="edge_weight")
 DIFFERENCE = Form("(source - destination) * weight", source="a", weight="edge_weight", subtract="b")
@@ -65,7 +66,7 @@ class AttentionForm:
     @property
     def first(self) -> str:
         """An operand with features of the sources, of the width that is aggregated."""
-        return "key" if "key" in self.operands else "x"
+        return next(name for name in ("key", "k", "x") if name in self.operands)
 
     @property
     def names(self) -> frozenset[str]:
@@ -78,6 +79,8 @@ TRANSFORMER = AttentionForm("transformer", ("query", "key", "value", "edge_attr"
 AGNN = AttentionForm("agnn", ("x", "x_norm"))
 FA = AttentionForm("fa", ("x", "alpha", "edge_weight"))
 SUPERGAT = AttentionForm("supergat", ("x",), needs=("get_attention",))
+HAN = AttentionForm("han", ("x", "alpha"))
+HGT = AttentionForm("hgt", ("k", "q", "v", "edge_attr"))
 
 _CONV = "torch_geometric.nn.conv"
 _MODELS = "torch_geometric.nn.models"
@@ -114,6 +117,8 @@ _TABLE: tuple[tuple[str, str, Form | AttentionForm], ...] = (
     (f"{_CONV}.agnn_conv", "AGNNConv", AGNN),
     (f"{_CONV}.fa_conv", "FAConv", FA),
     (f"{_CONV}.supergat_conv", "SuperGATConv", SUPERGAT),
+    (f"{_CONV}.han_conv", "HANConv", HAN),
+    (f"{_CONV}.hgt_conv", "HGTConv", HGT),
 )
 
 # Layers of PyG whose messages treat each edge on its own, and so run in blocks.
@@ -134,6 +139,7 @@ IN_BLOCKS = (
     "PNAConv",
     "PPFConv",
     "PointNetConv",
+    "FastRGCNConv",
     "RGCNConv",
     "ResGatedGraphConv",
 )
@@ -168,6 +174,9 @@ SELF_LOOP_NAMES = (
     ),
 )
 
+# The module whose layer joins the edges of all types on every call, and the function that does it.
+JOINED_EDGES = (f"{_CONV}.hgt_conv", "construct_bipartite_edge_index")
+
 # Layers whose forward returns attention weights on demand, and computes them all the same without.
 _RETURNING_WEIGHTS = (
     (f"{_CONV}.gat_conv", "GATConv"),
@@ -191,6 +200,15 @@ def known_layers() -> tuple[str, ...]:
 def message_forms() -> dict[Callable[..., Any], Form | AttentionForm]:
     """The table, by function object."""
     return {_class(module, name).message: form for module, name, form in _TABLE}
+
+
+@functools.cache
+def fused_functions() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """The products with a sparse matrix that stand for messages in PyG, by the message function."""
+    kinds = [_class(module, name) for module, name, form in _TABLE if isinstance(form, Form)]
+    return {
+        kind.message: kind.message_and_aggregate for kind in kinds if "message_and_aggregate" in vars(kind)
+    }
 
 
 @functools.cache

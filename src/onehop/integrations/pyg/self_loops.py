@@ -1,7 +1,7 @@
 """Self loops added and removed, remembered, for the layers that do it on every call.
 
 Edge attributes, which may need gradients, are rewritten every time by PyG; the edges that come with them are
-those remembered, so that their graph is found again.
+those remembered, so that their graph is found again. Sparse matrices are kept with their values.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,10 @@ import torch
 from torch import Tensor
 
 from onehop.integrations import contexts
+from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
+from onehop.integrations.pyg.derived_matrices import derived
+from onehop.integrations.pyg.matrices import is_matrix
 from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.rows import stand_in
 
@@ -53,6 +56,10 @@ def _rewrite(
     if torch.compiler.is_compiling() or contexts.as_program:
         return theirs(edge_index, edge_attr, *rest)
     if not can_remember(edge_index):
+        if is_matrix(edge_index) and edge_attr is None and context_reason() is None and _is_plain(*rest):
+            made = derived(edge_index, (name, *rest), lambda: theirs(edge_index, None, *rest)[0])
+            if made is not None:
+                return made, None
         parts = None if type(edge_index) is Tensor else parts_for(edge_index)
         if parts is not None:
             return parts.rewritten_loops(name, edge_index, edge_attr)
@@ -64,3 +71,8 @@ def _rewrite(
             edges, _ = theirs(edge_index, None, *rest)
         found = remember(edge_index, (name, num_nodes), (edges,))
     return found[0], attributes
+
+
+def _is_plain(fill_value: Any = None, num_nodes: Any = None) -> bool:
+    """Return whether the fill value says by itself what it is, as a tensor does not."""
+    return fill_value is None or isinstance(fill_value, int | float | str)

@@ -10,13 +10,18 @@ place and taken back in any order. ``torch.dropout``, the same function by anoth
 from typing import Any, cast
 
 import torch
+import torch.compiler.config
 from torch import Tensor
 from torch.jit import _builtins
 
 from onehop.integrations.rows import Row
 from onehop.ops.dropout import dropped, factors, serves
+from onehop.ops.dropout_in_programs import applies, dropout as in_program
 
 _theirs, _theirs_in_place = torch.dropout, torch.dropout_
+_TAG = "cache_key_tag"
+# Older releases of torch have none, and their programs keep torch's dropout.
+_has_tag = hasattr(torch.compiler.config, _TAG)
 
 
 class _Covered(Row):
@@ -28,19 +33,35 @@ class _Covered(Row):
             delattr(self.owner, self.attribute)
 
 
+class _Tagged(Row):
+    """A row of a setting, which is looked up by other means than the attributes of its module."""
+
+    def restore(self) -> None:
+        """Puts theirs back, unless somebody has set something else."""
+        if getattr(self.owner, self.attribute) == self.ours:
+            setattr(self.owner, self.attribute, self.theirs)
+
+
 def rows() -> list[Row]:
     """The table's rows."""
     # torch._VF is an instance that passes for a module.
     owner = cast(Any, torch._VF)
-    return [
+    rows: list[Row] = [
         _Covered(owner, "dropout", _dropout, _theirs),
         _Covered(owner, "dropout_", _dropout_in_place, _theirs_in_place),
     ]
+    if _has_tag:
+        # Programs that torch keeps on disk are known by their source, which is the same without the patch.
+        theirs = torch.compiler.config.cache_key_tag
+        rows.append(_Tagged(torch.compiler.config, _TAG, f"{theirs}+onehop", theirs))
+    return rows
 
 
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
     if train and serves(input, p):
         return dropped(input, p)
+    if train and _has_tag and applies(input, p):
+        return in_program(input, p)
     return _theirs(input, p, train)
 
 

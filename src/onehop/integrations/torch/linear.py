@@ -43,16 +43,18 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
             and type(weight) in _PLAIN
         ):
             bounds, numbers = thresholds.now, input.numel()
-            large = weight.dim() == _ROWS_AND_COLUMNS and (
-                numbers * weight.size(0) >= bounds.product_work or numbers >= bounds.sparse_numbers
-            )
-            added = None if bias is _OMITTED else bias
-            if large and not others and context_reason() is None and _suits(input, weight, added):
-                return linear_step(input, weight, added, fastest=True)
+            # More than the work, but asked for in less time than a size.
+            if numbers * weight.numel() >= bounds.product_work or numbers >= bounds.sparse_numbers:
+                large = weight.dim() == _ROWS_AND_COLUMNS and (
+                    numbers * weight.size(0) >= bounds.product_work or numbers >= bounds.sparse_numbers
+                )
+                added = None if bias is _OMITTED else bias
+                if large and not others and context_reason() is None and _suits(input, weight, added):
+                    return linear_step(input, weight, added, fastest=True)
         # Theirs gets what it was given, an omitted bias included, for subclasses and tracers see it.
         if bias is _OMITTED:
             return theirs(input, weight, **others)
-        return theirs(input, weight, bias, **others)
+        return theirs(input, weight, bias, **others) if others else theirs(input, weight, bias)
 
     linear.__doc__ = theirs.__doc__
     linear.__module__, linear.__qualname__ = F.__name__, "linear"

@@ -9,12 +9,13 @@ from torch import Tensor
 from onehop import native, processor, thresholds
 from onehop.native import CPU, DTYPE_CODES, address, extension
 
-_MASK_BITS = 64
+MASK_BITS = 64
+"""Elements of a word of a mask."""
 
 
 def empty_mask(elements: int) -> Tensor:
     """[ceil(elements / 64)], int64, uninitialised: a bit an element, the lowest first."""
-    return torch.empty((elements + _MASK_BITS - 1) // _MASK_BITS, dtype=torch.int64, device=CPU)
+    return torch.empty((elements + MASK_BITS - 1) // MASK_BITS, dtype=torch.int64, device=CPU)
 
 
 def draw(state: Tensor, p: float, x: Tensor | None, out: Tensor, mask: Tensor | None) -> bool:

@@ -8,9 +8,17 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from torch_geometric.nn import GCNConv, GraphConv, SAGEConv, SGConv, TAGConv
+from torch_geometric.nn import (
+    FastRGCNConv,
+    GCNConv,
+    GraphConv,
+    RGCNConv,
+    SAGEConv,
+    SGConv,
+    TAGConv,
+)
 
-from onehop.integrations.pyg.associations import gcn, hops, rooted
+from onehop.integrations.pyg.associations import gcn, hops, relational, rooted
 from onehop.integrations.rows import Row
 
 __all__ = ["rows"]
@@ -32,5 +40,7 @@ def rows(
         GraphConv: functools.partial(rooted.associating_graph_conv, traced=rooted_traced),
         SGConv: hops.associating_sg,
         TAGConv: hops.associating_tag,
+        RGCNConv: relational.associating,
+        FastRGCNConv: relational.associating,
     }
     return [Row(kind, "forward", make(kind.forward), kind.forward) for kind, make in makers.items()]

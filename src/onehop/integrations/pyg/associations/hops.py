@@ -14,7 +14,7 @@ from onehop.integrations.contexts import autocast_dtype, compiling
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
-from onehop.integrations.pyg.conditions import is_too_small
+from onehop.integrations.pyg.conditions import is_too_small, number_of_edges
 from onehop.integrations.rows import stand_in
 
 
@@ -50,7 +50,7 @@ def _sg(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
     task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
     if not order.linear(task):
         return None
-    out = order.multiplied_first(x, lin.weight, None, edge_weight, edge_index.size(-1))
+    out = order.multiplied_first(x, lin.weight, None, edge_weight, number_of_edges(edge_index))
     if not order.is_finite(out):
         return None
     for _ in range(layer.K):
@@ -72,7 +72,7 @@ def _tag(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None
     task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
     if not order.linear(task):
         return None
-    out = order.multiplied_first(x, lins[-1].weight, lins[-1].bias, edge_weight, edge_index.size(-1))
+    out = order.multiplied_first(x, lins[-1].weight, lins[-1].bias, edge_weight, number_of_edges(edge_index))
     if not order.is_finite(out):
         return None
     for lin in reversed(lins[:-1]):
@@ -91,4 +91,4 @@ def _pays(lins: list[Any], x: Any, edge_index: Any, edge_weight: Any) -> bool:
     ):
         return False
     aggregating, multiplying = order.columns(x, lins[0].weight)
-    return multiplying < aggregating and not order.kept(x, edge_weight, edge_index.size(-1))
+    return multiplying < aggregating and not order.kept(x, edge_weight, number_of_edges(edge_index))

@@ -99,10 +99,10 @@ def _both(
     task = propagate.task_of(layer, edge_index, {"x": ends, **operands})
     if not order.linear(task):
         return None
-    multiplied = None
+    multiplied, edges = None, task.graph.num_edges
     aggregating, multiplying = order.columns(ends[0], lin.weight)
-    if multiplying < aggregating and not order.kept(ends[0], factor, edge_index.size(-1)):
-        made = order.multiplied_first(ends[0], lin.weight, None, factor, edge_index.size(-1))
+    if multiplying < aggregating and not order.kept(ends[0], factor, edges):
+        made = order.multiplied_first(ends[0], lin.weight, None, factor, edges)
         multiplied = made if order.is_finite(made) else None
     if multiplied is None:
         propagate.begin(task, layer)

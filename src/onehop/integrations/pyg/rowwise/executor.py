@@ -1,7 +1,7 @@
 """A message and its reduction, block by block, forward and, recomputed, backward."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -216,9 +216,23 @@ def _gradients(
         torch.zeros(t.shape, dtype=_accumulator(t.dtype), device=t.device) if needed else None
         for t, needed in zip(tensors, needs, strict=True)
     ]
-    for block in run.blocks:
-        _add_gradients(run, block, operands, parameters, needs, grad, gradients)
+    wanted = zip(parameters, needs[len(operands) :], strict=True)
+    with _learned([each for each, needed in wanted if needed and not each.requires_grad]):
+        for block in run.blocks:
+            _add_gradients(run, block, operands, parameters, needs, grad, gradients)
     return tuple(g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True) if g is not None)
+
+
+@contextmanager
+def _learned(frozen: list[Tensor]) -> Iterator[None]:
+    """Gives gradients to parameters that were frozen after the forward pass, as PyG's graph does."""
+    for each in frozen:
+        each.requires_grad_()
+    try:
+        yield
+    finally:
+        for each in frozen:
+            each.requires_grad_(False)
 
 
 def _add_gradients(

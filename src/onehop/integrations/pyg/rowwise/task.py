@@ -26,9 +26,13 @@ from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of
 from onehop.integrations.pyg.rowwise.arguments import Argument, Arguments, Kind, arguments_of, with_sizes
 from onehop.integrations.pyg.rowwise.blocks import blocks_of
+from onehop.integrations.pyg.rowwise.compiled import CompiledTask, compiled
 from onehop.integrations.pyg.rowwise.executor import BlockRun, under_autocast
 from onehop.integrations.pyg.rowwise.snapshot import Snapshot
 from onehop.integrations.pyg.rowwise.tracing import Permission, Refused, few_edges, trace
+from onehop.messages import End
+
+_ENDS = {Kind.SOURCE: End.SOURCE, Kind.TARGET: End.TARGET, Kind.EDGE: End.EDGE}
 
 _SIZES = ("size_i", "size_j", "dim_size")
 
@@ -43,6 +47,7 @@ class BlockTask:
         operands: The tensors behind the message's arguments.
         parameters: What else needs a gradient.
         update: What the layer's ``update`` gets besides the reduced messages.
+        refusal: Why the message is not compiled.
     """
 
     blocks: BlockRun
@@ -50,6 +55,7 @@ class BlockTask:
     operands: list[Tensor]
     parameters: list[Tensor]
     update: dict[str, Any]
+    refusal: str
 
     @property
     def x(self) -> Tensor:
@@ -68,7 +74,7 @@ class BlockTask:
     def described(self, layer: Any) -> reports.Call:
         """The row of ``explain``."""
         blocks = self.blocks.blocks
-        plan = f"{len(blocks.each)} of about {blocks.block_edges} edges each"
+        plan = f"{len(blocks.each)} of about {blocks.block_edges} edges each, for {self.refusal}"
         return reports.Call(layer, None, "its message in blocks", name_of(layer.aggr_module), "cpu", plan)
 
 
@@ -79,11 +85,12 @@ def in_blocks_instead(
     edge_index: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> BlockTask | str:
-    """A propagation in blocks, for a layer that the first tier has refused; or why not.
+) -> BlockTask | CompiledTask | str:
+    """A propagation with the layer's own message, for one that the first tier has refused; or why not.
 
-    Blocks stand in where the message is not one that the first tier knows, or the aggregation is not. What
-    else the first tier has against a layer counts here too.
+    It is compiled if it can be, and runs in blocks otherwise. This tier stands in where the message is not
+    one that the first tier knows, or the aggregation is not. What else the first tier has against a layer
+    counts here too.
 
     Args:
         refusal: What the first tier says.
@@ -128,7 +135,7 @@ def fits_cache(edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
 
 def _prepare(
     layer: Any, fuses: bool, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> BlockTask | str:
+) -> BlockTask | CompiledTask | str:
     if args:
         return "propagate gets operands without a name"
     edges = edges_of(layer, edge_index, kwargs.get("size"), fuses)
@@ -157,15 +164,24 @@ def _prepare(
     each = with_sizes(arguments, *counts)
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
     with under_autocast(autocast):
-        permission = _permission(layer, message, snapshot, each, arguments.operands, data, forwards)
-    if isinstance(permission, str):
-        return permission
+        traced = _traced(layer, message, snapshot, each, arguments.operands, data, forwards)
+    if isinstance(traced, str):
+        return traced
+    permission, given = traced
     linear = linear_reduction(layer.aggr_module)
+    rows = {id(given[a.name]): (_ENDS[a.kind], a.at) for a in each if a.kind in _ENDS and a.at is not None}
+    wholes = {id(given[a.name]): a.at for a in each if a.kind is Kind.WHOLE and a.at is not None}
+    reduce = REDUCTIONS.get(type(layer.aggr_module))
+    program = compiled(permission.watched, rows, wholes, arguments.operands, graph, reduce)
+    if not isinstance(program, str):
+        assert reduce is not None
+        names = {(_ENDS[a.kind], a.at): a.name for a in each if a.kind in _ENDS and a.at is not None}
+        return CompiledTask(program, layer, graph, reduce, arguments.operands, update, names)
     blocks = blocks_of(data, graph, _block_edges(permission.row_bytes), linear is not None)
     run = BlockRun(snapshot.layer, message, each, graph, blocks, linear, autocast)
     learned = [p for p in layer.aggr_module.parameters() if p.requires_grad]
     parameters = list({id(p): p for p in (*permission.parameters, *learned)}.values())
-    return BlockTask(run, layer, arguments.operands, parameters, update)
+    return BlockTask(run, layer, arguments.operands, parameters, update, program)
 
 
 def _counts(sizes: list[int | None], forwards: bool) -> tuple[int, int] | None:
@@ -200,7 +216,7 @@ def _update_arguments(layer: Any, kwargs: dict[str, Any], counts: tuple[int, int
     return given
 
 
-def _permission(
+def _traced(
     layer: Any,
     message: Any,
     snapshot: Snapshot,
@@ -208,8 +224,11 @@ def _permission(
     operands: list[Tensor],
     data: Tensor,
     forwards: bool,
-) -> Permission | str:
-    """Traces the message, and returns that it may run in blocks, or why not."""
+) -> tuple[Permission, dict[str, Any]] | str:
+    """Traces the message, and returns that it treats each edge on its own, or why not.
+
+    With the permission come the arguments of the first run.
+    """
     whole = {a.at for a in each if a.kind is Kind.WHOLE}
     sizes = {size for at, t in enumerate(operands) for size in t.shape[0 if at in whole else 1 :]}
     sizes |= {size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape}
@@ -237,7 +256,7 @@ def _permission(
         return "node_dim is not the first dimension of its messages"
     if permission.dtype not in FLOATS:
         return "its messages are not floating-point numbers of 16, 32 or 64 bits"
-    return permission
+    return permission, runs[0][1]
 
 
 def _block_edges(row_bytes: int) -> int:

@@ -8,7 +8,7 @@ happen; conditions on the data are refused, and so are random numbers and writes
 own. Nothing of this is remembered: a layer that has changed is looked at as it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,10 +38,29 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Watched:
+    """The operations of a message on a few edges.
+
+    Attributes:
+        calls: Its operations: which, the arguments with and without a name, and the result. All tensors in
+            them are alive, so that their ids are theirs.
+        out: What it returned.
+        place: Says where the edges are in a tensor; None: nowhere.
+        met: Lists all tensors that were met.
+    """
+
+    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]]
+    out: Tensor
+    place: Callable[[Tensor], Place | None]
+    met: Callable[[], Iterable[Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
 class Permission:
     """Facts that a trace of a message has shown.
 
     Attributes:
+        watched: What it did with the edges of the first run.
         parameters: Tensors that require a gradient and that the message uses besides its operands.
         row_bytes: Bytes an edge of the largest tensor that it makes.
         width: Entries an edge of the messages.
@@ -49,6 +68,7 @@ class Permission:
         dtype: Of the messages.
     """
 
+    watched: Watched
     parameters: list[Tensor]
     row_bytes: int
     width: int
@@ -94,7 +114,7 @@ def trace(message: Callable[..., Any], runs: list[tuple[int, dict[str, Any], lis
         if parameter._backward_hooks:
             raise Refused("its message uses a parameter on which a hook is registered")
     largest = max(first.largest, out.nbytes // first.edges)
-    return Permission(parameters, largest, out.numel() // first.edges, out.dim(), out.dtype)
+    return Permission(first.watched(), parameters, largest, out.numel() // first.edges, out.dim(), out.dtype)
 
 
 @dataclass(slots=True)
@@ -133,6 +153,7 @@ class _Watch(TorchDispatchMode):
     steps: list[_Step] = field(default_factory=list)
     outer: list[Tensor] = field(default_factory=list)
     largest: int = 0
+    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -151,6 +172,10 @@ class _Watch(TorchDispatchMode):
         if not out.is_floating_point():
             raise Refused("its messages are not floating-point numbers")
         self.out = out
+
+    def watched(self) -> Watched:
+        """The message's operations."""
+        return Watched(self.calls, self.out, self._place, self._met.values)
 
     def _place(self, tensor: Tensor) -> Place | None:
         return self._places.get(id(tensor))
@@ -174,6 +199,7 @@ class _Watch(TorchDispatchMode):
         outside = [t for t in tensors if id(t) not in self._made and self._place(t) is None]
         self.steps.append(_Step(operation, [self._place(t) for t in tensors], [*values, *outside], place))
         result = operation(*args, **kwargs)
+        self.calls.append((operation, args, kwargs, result))
         for out in tree_leaves(result):
             if isinstance(out, Tensor):
                 self._note(out, place)

@@ -1,0 +1,114 @@
+"""Layers over typed edges, forward and backward: PyG, and the same with ``onehop.patch()``.
+
+    python benchmarks/layers/bench_typed.py [--layers rgcn-5,hgt] [--graph arxiv] [--edges 200000]
+                                            [--rounds 5] [--threads N] [--json FILE]
+
+RGCNConv has the edges of a graph, of 5 and of 50 types; the other layers, of which PyG's own makes a matrix
+or several rows for each edge, random edges of 5 types. Both ways take turns, after their
+results were compared; a ratio is PyG's time over the patched one's, with its quartiles over the rounds.
+"""
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import onehop
+from onehop.bench import command, graphs
+from onehop.bench.stamp import machine_line
+from onehop.bench.timing import Ratio, in_turns, measure_once
+
+WIDTH, HEADS = 64, 4
+EDGES, EDGES_A_NODE, TYPES = 200_000, 10, 5
+LAYERS = ("rgcn-5", "rgcn-50", "fast-rgcn", "han", "hgt")
+# Relative to the largest entry: sums over hubs of float32 differ in their last digits with their order.
+TOLERANCE = 1e-3
+
+
+def one_pass(name: str, graph: str, edges: int) -> Callable[[], list[Tensor]]:
+    """A forward and backward pass of a layer; it returns the output and all gradients."""
+    from torch_geometric import nn
+
+    torch.manual_seed(0)
+    if name.startswith("rgcn"):
+        workload, types = graphs.workload(graph), int(name.split("-")[1])
+        edge_index, nodes = workload.edge_index, workload.num_nodes
+    else:
+        nodes, types = edges // EDGES_A_NODE, TYPES
+        edge_index = torch.randint(nodes, (2, edges))
+    edge_type = torch.randint(types, (edge_index.size(1),))
+    x = torch.randn(nodes, WIDTH, requires_grad=True)
+    if name in ("han", "hgt"):
+        kinds = [("node", f"type {i}", "node") for i in range(types)]
+        of_types = {kind: edge_index[:, edge_type == i].contiguous() for i, kind in enumerate(kinds)}
+        make = nn.HANConv if name == "han" else nn.HGTConv
+        layer: Any = make(WIDTH, WIDTH, (["node"], kinds), heads=HEADS)
+        operands: tuple[Any, ...] = ({"node": x}, of_types)
+    else:
+        layer = (nn.FastRGCNConv if name == "fast-rgcn" else nn.RGCNConv)(WIDTH, WIDTH, types)
+        operands = (x, edge_index, edge_type)
+    learned = [x, *layer.parameters()]
+
+    def once() -> list[Tensor]:
+        out = layer(*operands)
+        out = out["node"] if isinstance(out, dict) else out
+        found = torch.autograd.grad(out.square().mean(), learned, allow_unused=True)
+        return [out.detach(), *(each for each in found if each is not None)]
+
+    return once
+
+
+def measure(name: str, options: Any) -> dict[str, Any]:
+    """One layer."""
+    once = one_pass(name, options.graph, options.edges)
+    patch = onehop.patch()
+
+    def turn(patched: bool) -> float:
+        with contextlib.nullcontext() if patched else patch.paused():
+            return measure_once(once)
+
+    with patch.paused():
+        expected = once()
+    pairs = zip(once(), expected, strict=True)
+    difference = max(float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) for a, b in pairs)
+    times = in_turns({way: partial(turn, way) for way in (False, True)}, options.rounds)
+    patch.remove()
+    ratio = Ratio.of(times[False], times[True])
+    return {
+        "layer": name,
+        "pyg_s": times[False].median_s,
+        "onehop_s": times[True].median_s,
+        "ratio": vars(ratio),
+        "difference": difference,
+        "wrong": not difference <= TOLERANCE,
+    }
+
+
+def main() -> None:
+    """Prints a line a layer."""
+    parser = command.parser(__doc__, rounds=5, threads=True)
+    parser.add_argument("--layers", type=command.names, default=",".join(LAYERS))
+    parser.add_argument("--graph", default="arxiv", help="of RGCNConv (arxiv)")
+    parser.add_argument("--edges", type=int, default=EDGES, help=f"of the other layers ({EDGES})")
+    options = command.read(parser)
+    if unknown := [name for name in options.layers if name not in LAYERS]:
+        raise SystemExit(f"--layers: unknown {', '.join(unknown)}; there are {', '.join(LAYERS)}.")
+    print(machine_line())
+    rows = []
+    for name in options.layers:
+        rows.append(row := measure(name, options))
+        ratio, wrong = row["ratio"], " WRONG" if row["wrong"] else ""
+        print(
+            f"{name:10} PyG {row['pyg_s'] * 1e3:7.1f} ms, onehop {row['onehop_s'] * 1e3:7.1f} ms, "
+            f"{ratio['median']:.2f}x ({ratio['lower_quartile']:.2f} to {ratio['upper_quartile']:.2f}), "
+            f"difference {row['difference']:.1e}{wrong}",
+            flush=True,
+        )
+        command.write(options, "bench typed", {"results": rows})
+
+
+if __name__ == "__main__":
+    main()

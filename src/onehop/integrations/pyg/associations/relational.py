@@ -1,0 +1,187 @@
+"""RGCNConv and FastRGCNConv: one aggregation over the edges of all relations, then their products.
+
+RGCNConv makes the edges of each relation anew at every call and multiplies all nodes by each relation's
+matrix; FastRGCNConv gathers a matrix for every edge. Both compute the same sums: of each relation's mean (or
+sum) over a destination's neighbours, times its matrix. Here the edges are ordered by their relations once,
+and only those pairs of a relation and a destination are multiplied that have edges.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch_geometric
+from torch import Tensor
+from torch_geometric.nn import FastRGCNConv, RGCNConv
+
+from onehop import thresholds
+from onehop.errors import ArgumentError
+from onehop.graph.identity import CACHE
+from onehop.graph.lending import original
+from onehop.graph.relations import Relations, divide
+from onehop.integrations import memory, reports, session
+from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
+from onehop.integrations.pyg.associations import order
+from onehop.integrations.pyg.conditions import is_left_out, is_too_small, layer_reason, reduction_of
+from onehop.integrations.pyg.propagate import record_of
+from onehop.integrations.rows import stand_in
+from onehop.ops.aggregate import reduce_rows
+
+_DTYPES = (torch.float32, torch.float64)
+_PLAIN = (Tensor, torch.nn.Parameter)
+_FORM = "sum over relations of (aggregate of sources) W"
+
+
+class _Key(NamedTuple):
+    """The key of relations: the inputs besides edges and types."""
+
+    num_relations: int
+    size: tuple[int, int]
+    rows_of_each: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _OfTypes:
+    """A note on the types of edges: the number of the graph that was made of them."""
+
+    number: int
+    nbytes: int = 0
+
+
+def associating(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``forward`` of RGCNConv or FastRGCNConv, over all relations at once."""
+    ours, in_program = _forward, compiling
+
+    def forward(self, x, edge_index, edge_type=None):  # type: ignore[no-untyped-def]
+        out = None if in_program() else ours(self, x, edge_index, edge_type)
+        return theirs(self, x, edge_index, edge_type) if out is None else out
+
+    return stand_in(theirs, forward)
+
+
+def _forward(layer: Any, x: Any, edge_index: Any, edge_type: Any) -> Tensor | None:
+    """The layer's result; None where PyG's code is to run."""
+    if context_reason() is not None or not session.now.settings.associate or not _is_plain(layer):
+        return None
+    reduce, reason = reduction_of(layer)
+    if reason is not None or reduce not in ("sum", "mean"):
+        return None
+    operands = _operands(layer, x)
+    if operands is None or not _are_edges(edge_index, edge_type):
+        return None
+    features, own, size = operands
+    if is_too_small(edge_index, None, layer.weight.size(-1)) or edge_index.size(1) == 0:
+        return None
+    relations = _relations_of(edge_index, edge_type, _Key(layer.num_relations, size, features is None))
+    if relations is None:
+        return None
+    weight = layer.weight
+    if layer.num_bases is not None:
+        weight = (layer.comp @ weight.view(layer.num_bases, -1)).view(
+            layer.num_relations, layer.in_channels_l, layer.out_channels
+        )
+    if features is None:
+        made = reduce_rows(relations.pairs, weight.reshape(-1, layer.out_channels), reduce=reduce)
+    else:
+        if features.nbytes >= thresholds.now.policy_bytes:
+            memory.gained(layer, features, relations.pairs)
+        aggregated = reduce_rows(relations.pairs, features, reduce=reduce)
+        # FastRGCNConv multiplies first, and infinities would meet elsewhere.
+        if isinstance(layer, FastRGCNConv) and not order.is_finite(aggregated):
+            return None
+        parts = zip(aggregated.split(relations.counts), weight.unbind(), strict=True)
+        made = torch.cat([rows @ matrix for rows, matrix in parts])
+    if reports.recording():
+        reports.record(reports.Call(layer, None, _FORM, reduce, "cpu", f"{layer.num_relations} relations"))
+    out = reduce_rows(relations.ends, made, reduce="sum")
+    if layer.root is not None:
+        out = out + (layer.root if own is None else own @ layer.root)
+    return out if layer.bias is None else out + layer.bias
+
+
+def _is_plain(layer: Any) -> bool:
+    """Return whether the layer is PyG's, as it is set up now."""
+    kind = type(layer)
+    theirs = FastRGCNConv if issubclass(kind, FastRGCNConv) else RGCNConv
+    record = record_of(layer)
+    return (
+        record is not None
+        and kind.message is theirs.message
+        and kind.aggregate is theirs.aggregate
+        and kind.update is theirs.update
+        and not is_left_out(kind)
+        and layer_reason(layer, fuses=theirs is RGCNConv) is None
+        and layer.num_blocks is None
+        and layer.flow == "source_to_target"
+        and not (session.now.backend or session.now.machine)
+        # With pyg-lib, RGCNConv takes the mean over all relations: that is PyG's to compute.
+        and not torch_geometric.typing.WITH_SEGMM
+        and layer.weight.dtype in _DTYPES
+        and layer.weight.is_cpu
+        and not layer.weight.is_inference()
+        and not wraps(*layer.parameters())
+        and not autocasts(layer.weight)
+    )
+
+
+def _operands(layer: Any, x: Any) -> tuple[Tensor | None, Tensor | None, tuple[int, int]] | None:
+    """The sources' and the destinations' own features, and the numbers of both; None if PyG's code runs.
+
+    Features of None are those of one-hot vectors: rows of the matrices themselves.
+    """
+    if x is None:
+        nodes = layer.in_channels_l
+        return None, None, (nodes, nodes)
+    pair = x if type(x) is tuple else (x, x)
+    dtype = layer.weight.dtype
+    # RGCNConv adds to zeros of torch's default dtype.
+    if len(pair) != 2 or torch.promote_types(dtype, torch.get_default_dtype()) is not dtype:
+        return None
+    for each in pair:
+        if type(each) not in _PLAIN or each.dtype is not dtype or each.dim() != 2 or wraps(each):
+            return None
+        if each.layout is not torch.strided or not each.is_cpu:
+            return None
+    source, own = pair
+    if source.size(1) != layer.in_channels_l or (
+        layer.root is not None and own.size(1) != layer.root.size(0)
+    ):
+        return None
+    return source, own, (source.size(0), own.size(0))
+
+
+def _are_edges(edge_index: Any, edge_type: Any) -> bool:
+    """Return whether edges and their types are plain tensors, which can be recognised."""
+    return (
+        all(
+            type(each) is Tensor
+            and each.dtype is torch.int64
+            and each.layout is torch.strided
+            and each.is_cpu
+            and not each.is_inference()
+            and not wraps(each)
+            for each in (edge_index, edge_type)
+        )
+        and edge_index.dim() == 2
+        and edge_index.size(0) == 2
+        and edge_type.shape == edge_index.shape[1:]
+    )
+
+
+def _relations_of(edge_index: Tensor, edge_type: Tensor, key: _Key) -> Relations | None:
+    """The edges in the order of their relations, found or made; None if PyG is to report what is wrong."""
+    found: Relations | None = CACHE.find(edge_index, key)
+    of_types: _OfTypes | None = CACHE.find(edge_type, key)
+    if found is not None and of_types is not None and of_types.number == found.pairs.number:
+        return found
+    edges = edge_index if original(edge_index) is edge_index else edge_index.clone()
+    try:
+        # Tensors made in inference mode could not be used outside it, where they will be found again.
+        with torch.inference_mode(False), torch.no_grad():
+            relations = divide(edges, edge_type, key.num_relations, key.size, key.rows_of_each)
+    except ArgumentError:
+        return None
+    CACHE.store(edge_index, key, relations)
+    CACHE.store(edge_type, key, _OfTypes(relations.pairs.number))
+    return relations

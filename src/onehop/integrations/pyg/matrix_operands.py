@@ -1,0 +1,191 @@
+"""Operands of ``propagate`` over a sparse matrix, as PyG understands them.
+
+A layer that has a fused path of PyG's own (``message_and_aggregate``) multiplies by the matrix there: every
+message is the source's features times the matrix's value, and nothing else that the layer was given counts.
+The gradient of a max or min then goes to the first of the edges that tie. Every other layer runs its message,
+with the values for its weight where it was given none.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.integrations import session
+from onehop.integrations.contexts import autocasts
+from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, source_of, weight_of
+from onehop.integrations.pyg.derived_matrices import scale_of
+from onehop.integrations.pyg.matrices import Structure, matrix_reason, structure_of
+from onehop.integrations.pyg.recognise import Form, fused_functions
+from onehop.ops.arg_extremum import MOST_EDGES
+
+# Torch adds up and multiplies by matrices in no other dtypes.
+_EXACT = (torch.float32, torch.float64)
+_MATRIX = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixOperands:
+    """The operands of an aggregation over the edges of a sparse matrix.
+
+    Attributes:
+        graph: The edges.
+        x: [num_src, F], the features.
+        sizes: Numbers of sources and of destinations.
+        weight: [E], the values or what was given in their place; None where every one is 1.
+        scale: [N], numbers whose products over the ends of the edges the weight is, in its place; or None.
+        first: Whether the gradient of a max or min goes to the first of the edges that tie.
+    """
+
+    graph: Graph
+    x: Tensor
+    sizes: list[int | None]
+    weight: Tensor | None
+    scale: Tensor | None
+    first: bool
+
+
+def operands_over(
+    layer: Any, form: Form, reduce: str, matrix: Tensor, kwargs: dict[str, Any]
+) -> MatrixOperands | str:
+    """The operands of a layer over a sparse matrix; or why it has no fast path.
+
+    Args:
+        layer: The layer.
+        form: What its messages are.
+        reduce: How they are reduced.
+        matrix: [num_dst, num_src].
+        kwargs: What ``propagate`` gets besides.
+    """
+    fused = layer.fuse
+    reason = matrix_reason(matrix) or _layer_reason(layer, matrix, fused)
+    if reason is not None:
+        return reason
+    sizes: list[int | None] = [matrix.size(1), matrix.size(0)]
+    x = source_of(layer, kwargs[form.source], sizes, forwards=True)
+    if isinstance(x, str):
+        return x
+    if not x.is_cpu or (fused and autocasts(x)):
+        return LEFT_TO_PYG
+    values = matrix.values()
+    if fused:
+        reason = _fused_reason(x, matrix, values, reduce)
+    if reason is not None:
+        return reason
+    structure = structure_of(matrix)
+    graph = structure.graph(matrix)
+    if graph is None:
+        return OUT_OF_RANGE
+    differentiates = torch.is_grad_enabled()
+    if differentiates and values.requires_grad:
+        if matrix.layout is torch.sparse_csc:
+            return "torch gives no gradients to the values of a CSC matrix"
+        if not structure.has_distinct_entries(graph):
+            return "torch gives gradients to values of distinct, ascending columns in every row"
+    if not fused:
+        return _of_message(form, graph, x, sizes, values, kwargs)
+    first = reduce in ("max", "min") and differentiates and (x.requires_grad or values.requires_grad)
+    if first:
+        reason = _first_reason(graph, x, values)
+        if reason is not None:
+            return reason
+    weight, scale = _factors(structure, values, reduce, x.dtype)
+    if weight is not None and matrix.layout is torch.sparse_coo:
+        # As in PyG, whose CSR of it is another: PyG itself raises the version of a COO matrix that was saved.
+        weight = weight.clone()
+    return MatrixOperands(graph, x, sizes, weight, scale, first)
+
+
+def message_edges(layer: Any, matrix: Tensor) -> Graph | str:
+    """The edges of a matrix for a layer that runs its message on each; or why they have no fast path."""
+    reason = matrix_reason(matrix) or _layer_reason(layer, matrix, fused=False)
+    if reason is not None:
+        return reason
+    return structure_of(matrix).graph(matrix) or OUT_OF_RANGE
+
+
+def _layer_reason(layer: Any, matrix: Tensor, fused: bool) -> str | None:
+    """Return why the layer is left to PyG whatever its other operands; None if it is not."""
+    if layer.flow != "source_to_target":
+        return LEFT_TO_PYG
+    if not fused:
+        # PyG knows no ends of the edges of such a matrix.
+        return LEFT_TO_PYG if matrix.layout is torch.sparse_csc else None
+    kind = type(layer)
+    if kind.message_and_aggregate is not fused_functions().get(kind.message):
+        return "its class overrides message_and_aggregate"
+    if "message_and_aggregate" in layer.__dict__:
+        return "this instance overrides message_and_aggregate"
+    return None
+
+
+def _fused_reason(x: Tensor, matrix: Tensor, values: Tensor, reduce: str) -> str | None:
+    """Return why PyG's product with a matrix is left to PyG; None if it is not."""
+    if x.dim() != _MATRIX or values.dtype is not x.dtype:
+        return LEFT_TO_PYG
+    # A mean over CSC is a sum in PyG, and then divided.
+    is_sum = reduce == "sum" or (reduce == "mean" and matrix.layout is torch.sparse_csc)
+    if is_sum and x.dtype not in _EXACT:
+        return LEFT_TO_PYG
+    return None
+
+
+def _first_reason(graph: Graph, x: Tensor, values: Tensor) -> str | None:
+    """Return why the first of the edges that tie cannot be found as torch does; None if it can."""
+    if x.dtype not in _EXACT:
+        return (
+            "the gradient of a max or min over a sparse matrix goes to one edge, in float32 and float64 alone"
+        )
+    if graph.num_edges > MOST_EDGES or session.now.settings.backend not in ("", "cpu"):
+        return (
+            "the gradient of a max or min over a sparse matrix goes to one edge, on the CPU's kernels alone"
+        )
+    if not (_is_finite(x) and _is_finite(values)):
+        return (
+            "the gradient of a max or min over a sparse matrix goes to one edge, and a feature is not finite"
+        )
+    return None
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return math.isfinite(float(tensor.detach().abs().sum()))
+
+
+def _of_message(
+    form: Form,
+    graph: Graph,
+    x: Tensor,
+    sizes: list[int | None],
+    values: Tensor,
+    kwargs: dict[str, Any],
+) -> MatrixOperands | str:
+    """The operands of a layer that runs its message on every edge."""
+    weight = None
+    if form.weight is not None:
+        given = kwargs[form.weight]
+        # PyG collects values for arguments of this name alone.
+        if given is None and form.weight == "edge_weight":
+            given = values
+        weight, reason = weight_of(form, {form.weight: given}, graph.num_edges)
+        if reason is not None:
+            return reason
+        if weight is not None and not weight.is_cpu:
+            return LEFT_TO_PYG
+    return MatrixOperands(graph, x, sizes, weight, None, first=False)
+
+
+def _factors(
+    structure: Structure, values: Tensor, reduce: str, dtype: torch.dtype
+) -> tuple[Tensor | None, Tensor | None]:
+    """The weight and the scale that stand for a matrix's values."""
+    if values.requires_grad:
+        return values, None
+    scale = scale_of(values, structure, dtype) if reduce in ("sum", "mean") else None
+    if scale is not None:
+        return None, scale
+    if structure.are_ones(values):
+        return None, None
+    return values, None

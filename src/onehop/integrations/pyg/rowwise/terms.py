@@ -1,0 +1,145 @@
+"""Terms: the tensors that a compiled message reads, as they follow from the operands of ``propagate``.
+
+What depends on one end alone and is multiplied by a matrix is multiplied for nodes, once, and not for edges.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.messages import End
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Columns of an operand of ``propagate``, each row laid out flat.
+
+    Attributes:
+        end: Whose rows they are.
+        at: Which operand.
+        start: The first column.
+        width: How many.
+    """
+
+    end: End
+    at: int
+    start: int
+    width: int
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal columns."""
+        return self.end, self.at, self.start, self.width
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeProduct:
+    """Products of columns of nodes with matrices, added up.
+
+    Attributes:
+        end: Of the nodes.
+        parts: Columns, or another product, each with its matrix [columns, width].
+        bias: [width], added to every row; None adds nothing.
+        width: Columns of the result.
+    """
+
+    end: End
+    parts: "tuple[tuple[Columns | NodeProduct, Tensor], ...]"
+    bias: Tensor | None
+    width: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fixed:
+    """A tensor that is the same for all edges.
+
+    Attributes:
+        end: A row, or a matrix.
+        tensor: What is expanded to
+        shape: this shape, and laid out flat if it is a row.
+        whole: The operand of ``propagate`` that it is, if it is one.
+    """
+
+    end: End
+    tensor: Tensor
+    shape: tuple[int, ...]
+    whole: int | None = None
+
+    @property
+    def width(self) -> int:
+        """Count of the numbers."""
+        return torch.Size(self.shape).numel()
+
+
+Term = Columns | NodeProduct | Fixed
+
+
+def names_of(terms: list[Term], arguments: dict[tuple[End, int], str]) -> list[str]:
+    """Names of terms in an explanation, each different.
+
+    Args:
+        terms: The terms.
+        arguments: Names of the message's arguments, by their ends and operands.
+    """
+    names = [_name_of(term, arguments) for term in terms]
+    return [
+        f"({name}){names[:at].count(name) + 1}" if names.count(name) > 1 else name
+        for at, name in enumerate(names)
+    ]
+
+
+def _name_of(term: Term, arguments: dict[tuple[End, int], str]) -> str:
+    if isinstance(term, Fixed):
+        return "matrix" if term.end is End.MATRIX else "constant"
+    if isinstance(term, Columns):
+        return arguments[term.end, term.at]
+    return " + ".join(f"{_name_of(part, arguments)} W" for part, _ in term.parts)
+
+
+def tensors_of(terms: list[Term], operands: list[Tensor], graph: Graph) -> list[Tensor]:
+    """The tensors behind terms, differentiable.
+
+    Args:
+        terms: The terms.
+        operands: Of ``propagate``.
+        graph: Over which edges.
+    """
+    meets: dict[End, Tensor | None] = {}
+
+    def met(end: End) -> Tensor | None:
+        """[nodes, 1]: which nodes have an edge; None if all have."""
+        if end not in meets:
+            degrees = graph.in_degrees if end is End.TARGET else graph.out_degrees
+            has_edges = degrees > 0
+            meets[end] = None if bool(has_edges.all()) else has_edges.view(-1, 1)
+        return meets[end]
+
+    return [_tensor_of(term, operands, met) for term in terms]
+
+
+def _tensor_of(term: Term, operands: list[Tensor], met: Callable[[End], Tensor | None]) -> Tensor:
+    if isinstance(term, Fixed):
+        tensor = term.tensor if term.whole is None else operands[term.whole]
+        if tensor.dim() > len(term.shape):
+            tensor = tensor.squeeze(0)
+        tensor = tensor.expand(term.shape)
+        return tensor if term.end is End.MATRIX else tensor.reshape(-1)
+    if isinstance(term, Columns):
+        operand = operands[term.at]
+        flat = operand.reshape(operand.size(0), -1) if operand.dim() != 2 else operand
+        return flat if term.width == flat.size(1) else flat[:, term.start : term.start + term.width]
+    out: Tensor | None = None
+    for part, matrix in term.parts:
+        rows = _tensor_of(part, operands, met)
+        if isinstance(part, Columns):
+            # A row that no edge reads counts for nothing, not even where it is infinite.
+            mask = met(term.end)
+            rows = rows if mask is None else torch.where(mask, rows, 0.0)
+        if out is not None:
+            out = torch.addmm(out, rows, matrix)
+        else:
+            out = rows @ matrix if term.bias is None else torch.addmm(term.bias, rows, matrix)
+    assert out is not None
+    return out

@@ -1,0 +1,111 @@
+"""Dropout as an operator of compiled programs: torch's own numbers, and a bit an element for backward.
+
+Inductor would draw numbers of a stream of its own, one element at a time. In a program these operators draw
+those that the layer draws eagerly, and leave torch's generator where that would.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._guards import TracingContext
+from torch.utils._python_dispatch import _disable_current_modes
+
+from onehop import native
+from onehop.kernels.cpu import dropout as kernels
+from onehop.native import DTYPE_CODES
+from onehop.ops.library import LIBRARY
+from onehop.ops.torch_stream import agrees, draw_from, draw_with_torch
+
+# Two calls draw two masks, and a backward pass must not draw another: compilers neither merge nor repeat
+# what has this tag.
+LIBRARY.define("dropout(Tensor x, float p) -> (Tensor, Tensor)", tags=(torch.Tag.nondeterministic_seeded,))
+LIBRARY.define("dropout_grad(Tensor grad, Tensor kept, float p) -> Tensor")
+
+
+def applies(x: Tensor, p: float) -> bool:
+    """Return whether a program is traced, in which :func:`dropout` can stand for torch's, in training."""
+    if TracingContext.try_get() is None or type(p) is not float or not 0 < p < 1:
+        return False
+    if not x.is_cpu or x.dtype not in DTYPE_CODES or x.layout is not torch.strided:
+        return False
+    if not x.is_contiguous():
+        return False
+    # Numbers are drawn to see, and not by what is traced.
+    with _disable_current_modes():
+        return agrees()
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """``x`` with some elements 0 and the others divided by 1 - p, in a program.
+
+    Args:
+        x: Any shape, float32, float64, bfloat16 or float16, contiguous, on the CPU. Differentiable.
+        p: The probability of 0, between 0 and 1.
+    """
+    out: Tensor = torch.ops.onehop.dropout(x, p)[0]
+    return out
+
+
+@torch.library.impl(LIBRARY, "dropout", "CPU")
+def _drawn(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    x, source = x.contiguous(), torch.default_generator
+    out, kept = native.empty(x.shape, x.dtype), kernels.empty_mask(x.numel())
+    if x.numel() and not draw_from(source, p, x, out, kept):
+        factors = torch.empty_like(x)
+        draw_with_torch(source, p, factors)
+        return x * factors, _bits(factors, kept)
+    return out, kept
+
+
+def _bits(factors: Tensor, kept: Tensor) -> Tensor:
+    """The mask of factors, written to ``kept``: 1 where a factor is not 0."""
+    packed = np.packbits((factors != 0).flatten().numpy(), bitorder="little")
+    kept.zero_().view(torch.uint8)[: len(packed)] = torch.from_numpy(packed)
+    return kept
+
+
+def _like_drawn(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    words = (x.numel() + kernels.MASK_BITS - 1) // kernels.MASK_BITS
+    return x.new_empty(x.shape), x.new_empty((words,), dtype=torch.int64)
+
+
+@torch.library.impl(LIBRARY, "dropout_grad", "CPU")
+def _multiplied(grad: Tensor, kept: Tensor, p: float) -> Tensor:
+    grad = grad.contiguous()
+    out = native.empty(grad.shape, grad.dtype)
+    if grad.numel():
+        kernels.apply(p, grad, out, kept)
+    return out
+
+
+def _like_multiplied(grad: Tensor, kept: Tensor, p: float) -> Tensor:
+    return grad.new_empty(grad.shape)
+
+
+def _keep_mask(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+    ctx.p = inputs[1]
+    ctx.mark_non_differentiable(output[1])
+
+
+def _backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor, None]:
+    return torch.ops.onehop.dropout_grad(grad, ctx.saved_tensors[0], ctx.p), None
+
+
+def _keep_operands(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(inputs[1])
+    ctx.p = inputs[2]
+
+
+def _backward_of_grad(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    return torch.ops.onehop.dropout_grad(grad, ctx.saved_tensors[0], ctx.p), None, None
+
+
+torch.library.register_fake("onehop::dropout", _like_drawn, lib=LIBRARY)
+torch.library.register_fake("onehop::dropout_grad", _like_multiplied, lib=LIBRARY)
+torch.library.register_autograd("onehop::dropout", _backward, setup_context=_keep_mask, lib=LIBRARY)
+torch.library.register_autograd(
+    "onehop::dropout_grad", _backward_of_grad, setup_context=_keep_operands, lib=LIBRARY
+)

@@ -1,0 +1,80 @@
+"""Naive programs of messages: every edge's rows gathered, computed by torch, and reduced."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from onehop.messages import End, Program
+
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    "add": lambda a, b, p, q: a + b,
+    "subtract": lambda a, b, p, q: a - b,
+    "multiply": lambda a, b, p, q: a * b,
+    "divide": lambda a, b, p, q: a / b,
+    "product": lambda a, b, p, q: a @ b,
+    "shift": lambda a, p, q: a + p,
+    "scale": lambda a, p, q: a * p,
+    "invert": lambda a, p, q: p / a,
+    "negate": lambda a, p, q: -a,
+    "absolute": lambda a, p, q: a.abs(),
+    "relu": lambda a, p, q: a.relu(),
+    "leaky_relu": lambda a, p, q: functional.leaky_relu(a, p),
+    "sigmoid": lambda a, p, q: a.sigmoid(),
+    "tanh": lambda a, p, q: a.tanh(),
+    "softplus": functional.softplus,
+    "elu": lambda a, p, q: functional.elu(a, p),
+    "exp": lambda a, p, q: a.exp(),
+    "log": lambda a, p, q: a.log(),
+    "sqrt": lambda a, p, q: a.sqrt(),
+    "clamp": lambda a, p, q: a.clamp(p, q),
+}
+
+
+def message(
+    edge_index: Tensor, num_dst: int, program: Program, operands: Sequence[Tensor], reduce: str
+) -> Tensor:
+    """The messages of all edges, reduced over each destination.
+
+    Args:
+        edge_index: [2, E], sources above destinations.
+        num_dst: Number of destinations.
+        program: The message.
+        operands: For each of the program's: [num_src, width], [num_dst, width] or [E, width]; [width] of a
+            fixed row; [rows, columns] of a matrix.
+        reduce: "sum", "mean", "max" or "min"; gradients of the last two as :func:`.aggregate` says.
+
+    Returns:
+        [num_dst, width of the message].
+    """
+    source, target = edge_index[0].long(), edge_index[1].long()
+    edges = source.numel()
+    values: list[Any] = []
+    for operand, tensor in zip(program.operands, operands, strict=True):
+        if operand.end is End.SOURCE:
+            values.append(tensor.index_select(0, source))
+        elif operand.end is End.TARGET:
+            values.append(tensor.index_select(0, target))
+        elif operand.end is End.FIXED:
+            values.append(tensor.expand(edges, -1))
+        else:
+            values.append(tensor)
+    for step in program.steps:
+        inputs = [values[value] for value in step.inputs]
+        if step.operation == "spread":
+            values.append(inputs[0].repeat_interleave(step.width // inputs[0].size(1), 1))
+        elif step.operation == "collect":
+            values.append(inputs[0].unflatten(1, (step.width, inputs[0].size(1) // step.width)).sum(2))
+        else:
+            values.append(_FUNCTIONS[step.operation](*inputs, *step.numbers))
+    rows: Tensor = values[program.result]
+    zeros = rows.new_zeros(num_dst, program.width)
+    if reduce in ("max", "min"):
+        index = target.view(-1, 1).expand_as(rows)
+        return zeros.scatter_reduce(0, index, rows, reduce=f"a{reduce}", include_self=False)
+    out = zeros.index_add(0, target, rows)
+    if reduce == "mean":
+        out = out / torch.bincount(target, minlength=num_dst).clamp(min=1).to(out.dtype).view(-1, 1)
+    return out

@@ -1,0 +1,28 @@
+"""The benchmark of typed edges, at its smallest."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "layers" / "bench_typed.py"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_every_layer_is_printed_and_written(tmp_path: Path) -> None:
+    file = tmp_path / "typed.json"
+    done = run("--layers", "fast-rgcn,han,hgt", "--edges", "600", "--rounds", "1", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["results"]
+    assert [row["layer"] for row in rows] == ["fast-rgcn", "han", "hgt"]
+    assert not any(row["wrong"] for row in rows)
+    assert "hgt" in done.stdout
+
+
+def test_an_unknown_layer_is_named() -> None:
+    done = run("--layers", "nothing")
+    assert done.returncode == 1
+    assert "unknown nothing; there are rgcn-5, " in done.stderr

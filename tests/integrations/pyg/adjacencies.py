@@ -1,0 +1,71 @@
+"""Sparse matrices for tests of the patch, and comparisons of what comes out."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.integrations.pyg.test_convs import CASES, NODES
+
+LAYOUTS = ("csr", "csc", "coo", "uncoalesced")
+
+WARNINGS = ("ignore:Sparse:UserWarning", "ignore:Converting sparse tensor to CSR format:UserWarning")
+"""Torch says once in a process what it thinks of sparse matrices, and PyG what of their layouts."""
+
+
+def entries(edge_index: Tensor) -> Tensor:
+    """[2, E]: rows and columns of the transposed adjacency, each entry once, in order."""
+    return edge_index.flip(0).unique(dim=1).contiguous()
+
+
+def matrix(
+    layout: str,
+    at: Tensor,
+    values: Tensor,
+    shape: tuple[int, int] = (NODES, NODES),
+    index: torch.dtype = torch.int64,
+) -> Tensor:
+    """A sparse matrix, with gradients to the values; the values of CSC are in the order of CSC."""
+    at = at.clone()
+    if layout == "uncoalesced":
+        again = torch.cat([at, at[:, :5]], 1)
+        return torch.sparse_coo_tensor(again, torch.cat([values, values[:5]]), shape)
+    if layout == "coo":
+        return torch.sparse_coo_tensor(at, values, shape, is_coalesced=True)
+    if layout == "csc":
+        at = at[:, at[1].argsort(stable=True)].flip(0)
+    rowptr = torch.zeros(shape[layout == "csc"] + 1, dtype=torch.int64)
+    rowptr[1:] = torch.bincount(at[0], minlength=shape[layout == "csc"]).cumsum(0)
+    make = torch.sparse_csr_tensor if layout == "csr" else torch.sparse_csc_tensor
+    return make(rowptr.to(index), at[1].to(index), values, shape)
+
+
+def outcome(run: Callable[[], Any]) -> Any:
+    """What a function returns, or the error that it raises."""
+    try:
+        return run()
+    except Exception as error:  # what PyG raises is compared
+        return type(error), str(error)
+
+
+def assert_same(found: Any, expected: Any, rtol: float = 1e-10, atol: float = 1e-11) -> None:
+    if isinstance(expected, tuple):
+        assert found == expected
+        return
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        assert found[key].layout is value.layout, key
+        torch.testing.assert_close(
+            found[key],
+            value,
+            rtol=rtol,
+            atol=atol,
+            equal_nan=True,
+            msg=lambda m, key=key: f"{key}: {m}",
+        )
+
+
+def model_of(name: str, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return CASES[name].make().to(dtype)

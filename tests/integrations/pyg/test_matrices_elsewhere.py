@@ -1,0 +1,113 @@
+"""Sparse matrices where more than a result is asked for: attention weights, reports, other backends."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric import nn as gnn
+
+import onehop
+from onehop.integrations import reports
+from onehop.machines import pim
+from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, matrix, model_of, outcome
+from tests.integrations.pyg.test_convs import CASES, NODES, WIDTH, case_call, operands_of
+
+pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
+
+
+@pytest.mark.parametrize("layout", ["csr", "coo"])
+@pytest.mark.parametrize("name", ["GAT", "GAT without loops", "GAT dropout", "GATv2", "Transformer dropout"])
+def test_attention_weights_that_are_asked_for(name, layout, at, values):
+    model, x = model_of(name), torch.randn(NODES, WIDTH).double()
+    adjacency = matrix(layout, at, values)
+
+    def run() -> Any:
+        torch.manual_seed(2)
+        out, (index, weights) = model(x, adjacency, return_attention_weights=True)
+        return {"out": out.detach(), "weights": weights.detach(), "values": index.values().detach()}
+
+    expected = run()
+    with onehop.patch():
+        assert_same(run(), expected)
+        assert_same(run(), expected)
+
+
+@pytest.mark.parametrize("name", ["SuperGAT MX", "SuperGAT SD", "GAT dropout", "GATv2 dropout", "FA"])
+def test_attention_in_evaluation(name, at, values, gradients_of, took_fast_path):
+    model, operands = model_of(name).eval(), operands_of(CASES[name], torch.float64)
+    call = case_call(CASES[name], matrix("csr", at, values))
+    expected = gradients_of(model, call, **operands)
+    with onehop.patch():
+        assert_same(gradients_of(model, call, **operands), expected)
+        assert took_fast_path(call, model, **operands) == [None]
+
+
+def test_explain_shows_the_values(at, values):
+    conv, x = gnn.SAGEConv(WIDTH, 4, aggr="sum").double(), torch.randn(NODES, WIDTH).double()
+    with reports.recorded() as calls, onehop.patch():
+        conv(x, matrix("csr", at, values))
+        conv(x, matrix("csr", at, torch.ones_like(values)))
+    assert [call.form.split(",")[0] for call in calls] == ["source * weight", "source"]
+    shown = str(onehop.explain(conv, x, matrix("csr", at, values)))
+    assert "source * weight" in shown
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max"])
+@pytest.mark.parametrize("ones", [True, False])
+def test_other_backends(ones, aggr, at, values, gradients_of):
+    adjacency = matrix("csr", at, torch.ones_like(values) if ones else values)
+    model = gnn.SAGEConv(WIDTH, 4, aggr=aggr).double()
+    x = torch.randn(NODES, WIDTH).double()
+    expected = gradients_of(model, lambda m, x: m(x, adjacency), x=x)
+    for given in ({"backend": "reference"}, {"backend": "cpu"}):
+        with onehop.patch(**given):
+            assert_same(gradients_of(model, lambda m, x: m(x, adjacency), x=x), expected)
+
+
+def test_a_machine_runs_sums_over_a_matrix(at, values):
+    conv, x = gnn.SAGEConv(WIDTH, 4, aggr="sum"), torch.randn(NODES, WIDTH)
+    adjacency = matrix("csr", at, values.float())
+    expected = conv(x, adjacency)
+    with onehop.patch(machine=pim.Machine()) as handle:
+        torch.testing.assert_close(conv(x, adjacency), expected)
+    assert handle.report.total_ns > 0
+
+
+def test_small_matrices_are_left_to_pyg(at, values, took_fast_path, monkeypatch):
+    monkeypatch.setattr("onehop.thresholds.now", onehop.thresholds.ORDINARY)
+    conv, x = gnn.SAGEConv(WIDTH, 4).double(), torch.randn(NODES, WIDTH).double()
+    adjacency = matrix("csr", at, values)
+    with onehop.patch():
+        for _ in range(2):
+            assert took_fast_path(conv, x, adjacency) == [
+                "its graph has so few edges that PyG's own code is as fast"
+            ]
+
+
+class Summing(gnn.MessagePassing):
+    """A user's layer with the default message, which PyG does not fuse."""
+
+    def forward(self, x: Tensor, adjacency: Tensor) -> Tensor:
+        return self.propagate(adjacency, x=x)
+
+
+def test_a_users_layer_ignores_the_values_as_in_pyg(at, values, took_fast_path):
+    layer, x = Summing(aggr="sum"), torch.randn(NODES, WIDTH).double()
+    adjacency = matrix("csr", at, values)
+    expected = layer(x, adjacency)
+    with onehop.patch():
+        torch.testing.assert_close(layer(x, adjacency), expected)
+        assert took_fast_path(layer, x, adjacency) == [None]
+        of_csc = outcome(lambda: layer(x, matrix("csc", at, values)))
+    assert of_csc == outcome(lambda: layer(x, matrix("csc", at, values)))
+
+
+def test_layers_in_blocks_are_left_to_pyg(at, values, took_fast_path):
+    conv, x = gnn.ResGatedGraphConv(WIDTH, 4).double(), torch.randn(NODES, WIDTH).double()
+    adjacency = matrix("csr", at, values)
+    expected = conv(x, adjacency)
+    with onehop.patch():
+        assert torch.equal(conv(x, adjacency), expected)
+        reason = "edge_index is a sparse matrix, for which PyG has its own code"
+        assert took_fast_path(conv, x, adjacency) == [reason]

@@ -1,0 +1,308 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from onehop import Graph, native, reference
+from onehop.kernels.cpu import message as kernel
+from onehop.messages import End, Operand, Program, Step, backward_sweeps, forward_sweep
+from onehop.messages.program import OPERATIONS
+from onehop.ops.message import fits, reduce_messages
+from onehop.plans import CpuPlan
+from tests.messages.random_programs import operands_for, random_program
+from tests.ops.comparison import compare
+from tests.ops.hostile_graphs import HOSTILE
+
+WIDTHS = [1, 3, 4, 16, 17, 48, 64, 90]
+REDUCES = ["sum", "mean", "max", "min"]
+UNARY = [o for o in OPERATIONS[OPERATIONS.index("shift") : -1] if not o.endswith("_grad")]
+NUMBERS = {
+    "shift": (0.3, 0.0), "scale": (-1.7, 0.0), "invert": (2.0, 0.0), "leaky_relu": (0.2, 0.0),
+    "softplus": (1.5, 20.0), "elu": (0.7, 0.0), "clamp": (-0.5, 0.8),
+}  # fmt: skip
+SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 1e-30, -1e-30, 50.0, -50.0, 1e30, -1e30]
+
+
+def graph_of(name):
+    edge_index, num_src, num_dst = HOSTILE[name]
+    return edge_index, Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+
+
+def check(name, program, reduce="sum", dtype=torch.float64, seed=0):
+    edge_index, graph = graph_of(name)
+    operands = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges, seed, dtype)
+    names = [f"operand {at} ({o.end.value})" for at, o in enumerate(program.operands)]
+    compare(
+        lambda **kw: reduce_messages(graph, program, list(kw.values()), reduce),
+        lambda **kw: reference.message(edge_index, graph.num_dst, program, list(kw.values()), reduce),
+        dict(zip(names, operands, strict=True)),
+        names,
+        # Of sums over the edges of a hub, of products of a few numbers each.
+        magnitude=100.0 * max(graph.num_edges, 1),
+    )
+
+
+def unary(name, width=16):
+    return Program(
+        (Operand(End.SOURCE, width),), (Step(name, (0,), width, NUMBERS.get(name, (0.0, 0.0))),), 1
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, 10**6), st.sampled_from(WIDTHS), st.sampled_from(sorted(HOSTILE)), st.sampled_from(REDUCES)
+)
+def test_random_programs(seed, width, name, reduce):
+    program = random_program(seed, width)
+    assert fits(program)
+    check(name, program, reduce, seed=seed)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("seed", range(5))
+def test_single_precision(seed, width):
+    check("random", random_program(seed, width), dtype=torch.float32)
+
+
+@pytest.mark.parametrize("edges_per_item", [1, 7, 4096])
+@pytest.mark.parametrize("isa", native.extension.available_isas())
+def test_cut_rows_on_every_instruction_set(isa, edges_per_item):
+    edge_index, graph = graph_of("one_hub")
+    program = Program(
+        (Operand(End.SOURCE, 21), Operand(End.TARGET, 21), Operand(End.EDGE, 3), Operand(End.MATRIX, 63),
+         Operand(End.FIXED, 21)),
+        (Step("add", (0, 1), 21), Step("product", (2, 3), 21), Step("multiply", (5, 6), 21),
+         Step("add", (7, 4), 21), Step("softplus", (8,), 21, (1.0, 20.0))),
+        9,
+    )  # fmt: skip
+    operands = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)
+    leaves = [t.clone().requires_grad_() for t in operands]
+    exact = reference.message(edge_index, graph.num_dst, program, leaves, "sum")
+    grad = torch.randn(exact.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = torch.autograd.grad(exact, leaves, grad)
+    tensors = [*operands, grad]
+    sweeps = backward_sweeps(program, (True,) * 5, "sum")
+    plan = CpuPlan(edges_per_item=edges_per_item)
+    before = native.extension.selected_isa()
+    try:
+        native.extension.select_isa(isa)
+        (out,) = kernel.run(graph, forward_sweep(program, "sum"), operands, plan)
+        found = {}
+        for sweep in sweeps:
+            inputs = [tensors[i.at].t() if i.turned else tensors[i.at] for i in sweep.inputs]
+            results = kernel.run(graph, sweep, inputs, plan)
+            found.update({r.of: t for r, t in zip(sweep.results, results, strict=True)})
+    finally:
+        native.extension.select_isa(before)
+    torch.testing.assert_close(out, exact.detach(), rtol=1e-11, atol=1e-11)
+    assert sorted(found) == [0, 1, 2, 3, 4]
+    for at, exact_grad in enumerate(expected):
+        torch.testing.assert_close(found[at].view_as(exact_grad), exact_grad, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("isa", native.extension.available_isas())
+def test_special_numbers(isa, name, dtype):
+    # One edge each, so that nothing is added up: NaN, infinities and accuracy are those of torch.
+    few = [s * 2.0**e for s in (1, -1) for e in range(-20, 7)] + [0.3, -0.3, 2.5, -2.5, 20.1, 13.4, 13.3]
+    x = torch.tensor([SPECIAL + few], dtype=torch.float64).to(dtype)
+    x = torch.nn.functional.pad(x, (0, -x.size(1) % 16), value=0.7)
+    program = unary(name, x.size(1))
+    graph = Graph.from_edge_index(torch.tensor([[0], [0]]))
+    before = native.extension.selected_isa()
+    try:
+        native.extension.select_isa(isa)
+        ours = x.clone().requires_grad_()
+        out = reduce_messages(graph, program, [ours], "sum")
+        (grad,) = torch.autograd.grad(out, ours, torch.full_like(out, 0.5))
+    finally:
+        native.extension.select_isa(before)
+    theirs = x.clone().requires_grad_()
+    exact = reference.message(torch.zeros(2, 1), 1, program, [theirs], "sum")
+    (exact_grad,) = torch.autograd.grad(exact, theirs, torch.full_like(exact, 0.5))
+    tolerance = {"rtol": 8 * torch.finfo(dtype).eps, "atol": 1e-37}
+    torch.testing.assert_close(out.detach(), exact.detach(), equal_nan=True, **tolerance)
+    # torch's own gradients cancel: 1 - tanh squared, for one.
+    torch.testing.assert_close(
+        grad, exact_grad, equal_nan=True, rtol=tolerance["rtol"], atol=2 * torch.finfo(dtype).eps
+    )
+
+
+@pytest.mark.parametrize("edges_per_item", [1, 7, 4096])
+@pytest.mark.parametrize("reduce", ["max", "min"])
+@pytest.mark.parametrize("isa", native.extension.available_isas())
+def test_extrema_of_cut_rows(isa, reduce, edges_per_item):
+    edge_index, graph = graph_of("one_hub")
+    program = Program((Operand(End.SOURCE, 21), Operand(End.TARGET, 21)), (Step("subtract", (0, 1), 21),), 2)
+    operands = operands_for(program, 60, 60, graph.num_edges)
+    operands[0][3, 5] = math.nan
+    before = native.extension.selected_isa()
+    try:
+        native.extension.select_isa(isa)
+        (out,) = kernel.run(
+            graph, forward_sweep(program, reduce), operands, CpuPlan(edges_per_item=edges_per_item)
+        )
+    finally:
+        native.extension.select_isa(before)
+    exact = reference.message(edge_index, 60, program, operands, reduce)
+    torch.testing.assert_close(out, exact, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+@pytest.mark.parametrize("numbers", ["ties", "zeros", "nan", "infinities"])
+def test_gradients_of_extrema(numbers, reduce):
+    # Messages that tie, with each other and with the zeros that torch starts from, and NaN.
+    edge_index, graph = graph_of("random")
+    program = Program(
+        (Operand(End.SOURCE, 5), Operand(End.TARGET, 5)),
+        (Step("add", (0, 1), 5), Step("relu", (2,), 5)),
+        3 if numbers == "zeros" else 2,
+    )
+    operands = [t.round() for t in operands_for(program, 40, 40, graph.num_edges)]
+    if numbers in ("nan", "infinities"):
+        operands[0][7, 1:3] = math.nan if numbers == "nan" else math.inf
+    results = []
+    for function in (
+        lambda *t: reduce_messages(graph, program, t, reduce),
+        lambda *t: reference.message(edge_index, 40, program, t, reduce),
+    ):
+        leaves = [t.clone().requires_grad_() for t in operands]
+        out = function(*leaves)
+        grad = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out)
+        results.append([out.detach(), *torch.autograd.grad(out, leaves, grad)])
+    for ours, exact in zip(*results, strict=True):
+        torch.testing.assert_close(ours, exact, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [1, 6, 16, 23, 40])
+@pytest.mark.parametrize("isa", native.extension.available_isas())
+def test_both_sweeps_find_the_same_extrema(isa, width, dtype):
+    # Edges are at other places of their tiles in the two sweeps, and their messages have the same bits.
+    _, graph = graph_of("random")
+    program = Program(
+        (
+            Operand(End.SOURCE, width),
+            Operand(End.TARGET, width),
+            Operand(End.EDGE, 7),
+            Operand(End.MATRIX, 7 * width),
+        ),
+        (
+            Step("product", (2, 3), width),
+            Step("multiply", (4, 1), width),
+            Step("softplus", (5,), width, (1.0, 20.0)),
+            Step("collect", (6,), 1),
+            Step("spread", (7,), width),
+            Step("add", (8, 6), width),
+            Step("add", (9, 0), width),
+        ),
+        10,
+    )
+    operands = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges, dtype=dtype)
+    x = operands[0].requires_grad_()
+    before = native.extension.selected_isa()
+    try:
+        native.extension.select_isa(isa)
+        out = reduce_messages(graph, program, operands, "max")
+        (grad,) = torch.autograd.grad(out, x, torch.ones_like(out))
+    finally:
+        native.extension.select_isa(before)
+    # Each row with edges gives 1 to its sources, in parts.
+    rows = int((graph.in_degrees > 0).sum())
+    torch.testing.assert_close(grad.sum(0), torch.full((width,), float(rows), dtype=dtype))
+
+
+def test_gradients_of_gradients():
+    _, graph = graph_of("random")
+    program = random_program(3, 4)
+    operands = [
+        t.requires_grad_() for t in operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)
+    ]
+    for reduce in REDUCES:
+        assert torch.autograd.gradgradcheck(
+            lambda *t, reduce=reduce: reduce_messages(graph, program, t, reduce), operands, fast_mode=True
+        )
+
+
+def test_batch_of_gradients():
+    _, graph = graph_of("random")
+    program = random_program(5, 4)
+    x = [t.requires_grad_() for t in operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)]
+    out = reduce_messages(graph, program, x, "mean")
+    grads = torch.randn(3, *out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    batched = torch.autograd.grad(out, x, grads, is_grads_batched=True, retain_graph=True, allow_unused=True)
+    for member in range(3):
+        single = torch.autograd.grad(out, x, grads[member], retain_graph=True, allow_unused=True)
+        for one, many in zip(single, batched, strict=True):
+            assert torch.equal(one, many[member])
+
+
+def test_only_what_is_wanted():
+    _, graph = graph_of("random")
+    program = Program((Operand(End.SOURCE, 3), Operand(End.TARGET, 3)), (Step("multiply", (0, 1), 3),), 2)
+    a, b = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)
+    out = reduce_messages(graph, program, [a, b.requires_grad_()], "sum")
+    out.sum().backward()
+    assert b.grad is not None
+    assert a.grad is None
+    (sweep,) = backward_sweeps(program, (False, True), "sum")
+    assert not sweep.transposed
+    assert not reduce_messages(graph, program, [a, b.detach()], "sum").requires_grad
+
+
+def test_strided_operands():
+    edge_index, graph = graph_of("random")
+    program = Program(
+        (Operand(End.SOURCE, 16), Operand(End.TARGET, 5)),
+        (Step("collect", (0,), 1), Step("spread", (2,), 5), Step("multiply", (3, 1), 5)),
+        4,
+    )
+    wide = torch.randn(40, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for operands in (
+        [wide[:, 7:23], wide[:, 30:35]],
+        [wide.t()[:16].t(), torch.flip(wide, [1])[:, ::3][:, :5]],
+    ):
+        out = reduce_messages(graph, program, operands, "sum")
+        torch.testing.assert_close(out, reference.message(edge_index, 40, program, operands, "sum"))
+
+
+def test_same_bits_whatever_the_threads():
+    _, graph = graph_of("one_hub")
+    program = random_program(11, 17)
+    operands = [
+        t.requires_grad_() for t in operands_for(program, 60, 60, graph.num_edges, dtype=torch.float32)
+    ]
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            out = reduce_messages(graph, program, operands, "sum")
+            found.append([out, *torch.autograd.grad(out, operands, torch.ones_like(out), allow_unused=True)])
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_too_long_a_program():
+    steps = tuple(Step("tanh", (at,), 4) for at in range(300))
+    assert not fits(Program((Operand(End.SOURCE, 4),), steps, 300))
+
+
+def test_the_program_in_words():
+    program = Program(
+        (Operand(End.SOURCE, 4), Operand(End.EDGE, 2), Operand(End.MATRIX, 8)),
+        (Step("product", (1, 2), 4), Step("add", (0, 3), 4), Step("leaky_relu", (4,), 4, (0.2, 0.0))),
+        5,
+    )
+    assert program.text(["x_j", "edge_attr", "W"]).splitlines() == [
+        "x_j: rows of 4",
+        "edge_attr: rows of 2",
+        "W: a matrix of 8",
+        "v0 = product(edge_attr, W): rows of 4",
+        "v1 = add(x_j, v0): rows of 4",
+        "v2 = leaky_relu(v1, 0.2): rows of 4",
+        "message: v2",
+    ]
