@@ -26,12 +26,18 @@ LIBRARY.define("dropout_grad(Tensor grad, Tensor kept, float p) -> Tensor")
 
 def applies(x: Tensor, p: float) -> bool:
     """Return whether a program is traced, in which :func:`dropout` can stand for torch's, in training."""
-    if TracingContext.try_get() is None or type(p) is not float or not 0 < p < 1:
+    line_by_line = torch.compiler.is_dynamo_compiling()
+    if not line_by_line and TracingContext.try_get() is None:
+        return False
+    if type(p) is not float or not 0 < p < 1:
         return False
     if not x.is_cpu or x.dtype not in DTYPE_CODES or x.layout is not torch.strided:
         return False
     if not x.is_contiguous():
         return False
+    if line_by_line:
+        # Dynamo reads this function itself, and cannot read how numbers are compared. The operator does it.
+        return True
     # Numbers are drawn to see, and not by what is traced.
     with _disable_current_modes():
         return agrees()
@@ -52,7 +58,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
 def _drawn(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
     x, source = x.contiguous(), torch.default_generator
     out, kept = native.empty(x.shape, x.dtype), kernels.empty_mask(x.numel())
-    if x.numel() and not draw_from(source, p, x, out, kept):
+    if x.numel() and not (agrees() and draw_from(source, p, x, out, kept)):
         factors = torch.empty_like(x)
         draw_with_torch(source, p, factors)
         return x * factors, _bits(factors, kept)

@@ -173,3 +173,37 @@ def test_a_gradient_can_be_differentiated():
     (first,) = torch.autograd.grad(out, x, grad, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), grad)
     assert torch.equal(second, (out != 0) * 2.0)
+
+
+@pytest.mark.parametrize("case", ["served", "transposed", "p of 1", "evaluation"])
+def test_a_program_that_reads_dropout_line_by_line(case, monkeypatch):
+    """Dynamo lists torch's functions at first use, which may be under a patch, and reads others itself."""
+    known = dict(torch._dynamo.trace_rules.get_torch_obj_rule_map())
+    del known[F.dropout]
+    monkeypatch.setattr(torch._dynamo.trace_rules, "get_torch_obj_rule_map", lambda: known)
+    counter = Counting()
+
+    def function(x: Tensor) -> Tensor:
+        return F.dropout(x.t() if case == "transposed" else x, _P.get(case, 0.5), case != "evaluation")
+
+    x = torch.randn(6, 8)
+    expected = trained(function, x)
+    with onehop.patch():
+        ours = trained(torch.compile(function, fullgraph=True, backend=counter), x)
+    assert counter.count("onehop.dropout.default") == (case == "served")
+    if case != "transposed":
+        assert_equal(ours[: 3 if case == "served" else 2], expected[: 3 if case == "served" else 2])
+
+
+def test_a_stream_that_is_not_ours_is_drawn_by_torch(monkeypatch):
+    x = torch.randn(70)
+    torch.manual_seed(3)
+    out, kept = torch.ops.onehop.dropout(x, 0.4)
+    monkeypatch.setattr(dropout_in_programs, "agrees", lambda: False)
+    monkeypatch.setattr(dropout_in_programs, "draw_from", lambda *_: pytest.fail("drawn by ours"))
+    torch.manual_seed(3)
+    by_torch, bits = torch.ops.onehop.dropout(x, 0.4)
+    assert torch.equal(by_torch, out)
+    assert torch.equal(
+        torch.ops.onehop.dropout_grad(x, kept, 0.4), torch.ops.onehop.dropout_grad(x, bits, 0.4)
+    )
