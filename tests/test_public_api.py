@@ -1,8 +1,16 @@
 """The names that users may rely on: a change here is a change of the interface."""
 
+import ast
+import importlib
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 
 import onehop
+
+# What the file itself imports.
+_OF_THE_FILE = {"Any", "TYPE_CHECKING"}
 
 NAMES = {
     "ArgumentError",
@@ -40,13 +48,36 @@ NAMES = {
 def public_names() -> set[str]:
     return {
         name
-        for name, value in vars(onehop).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
+        for name in dir(onehop)
+        if not name.startswith("_") and not inspect.ismodule(getattr(onehop, name))
     }
 
 
 def test_public_names_are_these() -> None:
-    assert public_names() == NAMES
+    assert public_names() - _OF_THE_FILE == NAMES
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(Path(onehop.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imported = [node for node in block.body if isinstance(node, ast.ImportFrom) and node.module != "onehop"]
+    assert {alias.asname for node in imported for alias in node.names} == NAMES
+    for node in imported:
+        for alias in node.names:
+            home = importlib.import_module(str(node.module))
+            assert getattr(onehop, alias.name) is getattr(home, alias.name), alias.name
+
+
+def test_names_are_imported_when_they_are_used() -> None:
+    told = (
+        "import sys, onehop; assert 'torch' not in sys.modules; onehop.Graph; assert 'torch' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", told], check=True)
+
+
+def test_submodules_are_there_without_an_import() -> None:
+    told = "import onehop; onehop.files.read, onehop.machines.pim; assert not hasattr(onehop, 'nothing')"
+    subprocess.run([sys.executable, "-c", told], check=True)
 
 
 def test_every_public_name_has_a_docstring() -> None:

@@ -1,36 +1,73 @@
-"""Neighbour aggregation for graph neural networks, as fast as memory allows."""
+"""Neighbour aggregation for graph neural networks, as fast as memory allows.
 
-from onehop import files as files
-from onehop.errors import (
-    ArgumentError as ArgumentError,
-    BackendError as BackendError,
-    ConfigurationError as ConfigurationError,
-    FileFormatError as FileFormatError,
-    IndexRangeError as IndexRangeError,
-    MachineMemoryError as MachineMemoryError,
-    OnehopError as OnehopError,
-)
-from onehop.graph import Graph as Graph
-from onehop.graph.identity import CacheInfo as CacheInfo, cache_info as cache_info, clear_cache as clear_cache
-from onehop.integrations.explain import Explanation as Explanation, explain as explain
-from onehop.integrations.patch import (
-    Patch as Patch,
-    accelerate as accelerate,
-    autotune as autotune,
-    patch as patch,
-    patched as patched,
-    unpatch as unpatch,
-)
-from onehop.ops import (
-    aggregate as aggregate,
-    attention as attention,
-    dropout as dropout,
-    edge_softmax as edge_softmax,
-    fusedmm as fusedmm,
-    gat as gat,
-    gatv2 as gatv2,
-    sddmm as sddmm,
-)
-from onehop.tuner import TuningResult as TuningResult, tune as tune
+Names are imported when they are first used, so that the command line answers before torch is there.
+"""
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onehop import files as files
+    from onehop.errors import (
+        ArgumentError as ArgumentError,
+        BackendError as BackendError,
+        ConfigurationError as ConfigurationError,
+        FileFormatError as FileFormatError,
+        IndexRangeError as IndexRangeError,
+        MachineMemoryError as MachineMemoryError,
+        OnehopError as OnehopError,
+    )
+    from onehop.graph import Graph as Graph
+    from onehop.graph.identity import (
+        CacheInfo as CacheInfo,
+        cache_info as cache_info,
+        clear_cache as clear_cache,
+    )
+    from onehop.integrations.explain import explain as explain
+    from onehop.integrations.explanation import Explanation as Explanation
+    from onehop.integrations.patch import (
+        Patch as Patch,
+        accelerate as accelerate,
+        autotune as autotune,
+        patch as patch,
+        patched as patched,
+        unpatch as unpatch,
+    )
+    from onehop.ops.aggregate import aggregate as aggregate
+    from onehop.ops.attention import attention as attention, gat as gat, gatv2 as gatv2
+    from onehop.ops.dropout import dropout as dropout
+    from onehop.ops.edge_softmax import edge_softmax as edge_softmax
+    from onehop.ops.fusedmm import fusedmm as fusedmm
+    from onehop.ops.sddmm import sddmm as sddmm
+    from onehop.tuner import TuningResult as TuningResult, tune as tune
 
 __version__ = "0.1.0"
+
+_NAMES = {
+    "onehop.errors": "ArgumentError BackendError ConfigurationError FileFormatError IndexRangeError "
+    "MachineMemoryError OnehopError",
+    "onehop.graph": "Graph",
+    "onehop.graph.identity": "CacheInfo cache_info clear_cache",
+    "onehop.integrations.explain": "explain",
+    "onehop.integrations.explanation": "Explanation",
+    "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
+    "onehop.ops": "aggregate attention dropout edge_softmax fusedmm gat gatv2 sddmm",
+    "onehop.tuner": "TuningResult tune",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, or a submodule, which is there without an import of its own."""
+    if name in _HOMES:
+        value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return value
+    if not name.startswith("_") and importlib.util.find_spec(f"onehop.{name}") is not None:
+        return importlib.import_module(f"onehop.{name}")
+    raise AttributeError(f"module 'onehop' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the names there are, used before or not."""
+    return sorted({*globals(), *_HOMES})

@@ -3,7 +3,9 @@ import sys
 
 import pytest
 
-from tests.cli.running import onehop
+import onehop
+from onehop.cli.app import VERBS
+from tests.cli.running import onehop as onehop_
 
 BAD = {
     "verb": (["fly"], "fly"),
@@ -33,7 +35,7 @@ BAD = {
 
 @pytest.mark.parametrize(("arguments", "sentence"), BAD.values(), ids=BAD)
 def test_bad_requests_end_with_a_sentence_and_code_2(arguments, sentence):
-    result = onehop(*arguments)
+    result = onehop_(*arguments)
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert "Traceback" not in result.output
@@ -42,14 +44,14 @@ def test_bad_requests_end_with_a_sentence_and_code_2(arguments, sentence):
 def test_a_damaged_file_ends_with_a_sentence(tmp_path):
     path = tmp_path / "damaged.npz"
     path.write_bytes(b"PK nothing")
-    result = onehop("demo", "--graph", path)
+    result = onehop_("demo", "--graph", path)
     assert result.exit_code == 2
     assert len(result.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("verb", [(), ("demo",), ("info",), ("bench",), ("bench", "ops")], ids=" ".join)
 def test_help_is_there(verb):
-    result = onehop(*verb, "--help")
+    result = onehop_(*verb, "--help")
     assert result.exit_code == 0
     assert "Usage: " in result.stdout
 
@@ -73,6 +75,35 @@ def test_importing_onehop_imports_nothing_of_the_command_line():
         "onehop.cli",
         "onehop.bench",
     ]
-    code = f"import sys, onehop; print([name for name in {heavy} if name in sys.modules])"
+    used = "onehop.Graph, onehop.aggregate, onehop.patch"
+    code = f"import sys, onehop; {used}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_help_and_version_import_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from onehop.cli.app import app\n"
+        "for option in ('--help', '--version'):\n"
+        "    assert CliRunner().invoke(app, [option]).exit_code == 0\n"
+        "print([name for name in ('torch', 'numpy', 'matplotlib', 'rich') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_version():
+    assert onehop_("--version").stdout == f"onehop {onehop.__version__}\n"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_list_of_verbs_says_what_each_verb_says(verb):
+    told = " ".join(onehop_(verb, "--help").stdout.split())
+    assert VERBS[verb].rstrip(".") in told
+
+
+@pytest.mark.parametrize("group", [(), ("bench",), ("simulate",)], ids=" ".join)
+def test_no_line_of_help_is_cut_off(group):
+    assert "..." not in onehop_(*group, "--help").stdout.partition("Commands")[2]

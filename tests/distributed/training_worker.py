@@ -78,7 +78,7 @@ def main() -> None:
             graph.reset_traffic()
             losses[name] = train(name, graph.edge_index, x, y, True)
             sent[name] = graph.traffic.sent_bytes
-        explanation = str(onehop.explain(MODELS["gcn"]().double(), x, graph.edge_index))
+        explanation = str(onehop.explain(MODELS["gcn"]().double(), x, graph.edge_index, verbose=True))
         refusals = []
         for layer, operands in (
             (GINEConv(torch.nn.Linear(FEATURES, 3), edge_dim=2).double(), {"edge_attr": torch.ones(1, 2)}),

@@ -1,17 +1,50 @@
-"""The verbs, and what becomes of errors."""
+"""The verbs, each imported when it is called, and what becomes of errors."""
 
-from typing import Any
+import importlib
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from onehop.cli import bench, demo, info, simulate, tune
+import onehop
 from onehop.cli.exit_codes import BAD_REQUEST, INTERRUPTED
+from onehop.cli.groups import Whole
 from onehop.errors import OnehopError
 
+# Their help, as --help shows it: their modules, which import torch, would take seconds to say it.
+VERBS = {
+    "run": "Runs an unedited script under the patch, and then says what each class of its layers did.",
+    "explain": "Runs an unedited script under the patch, and then says how its layers ran.",
+    "demo": "Trains plain PyG models with PyG alone and with onehop.patch().",
+    "info": "Versions, instruction set, threads, memory, caches, backends, settings and packages.",
+    "tune": "Finds the fastest plans for a graph on this machine and keeps them.",
+    "bench": "Measures against peers in the same process, in turns, results checked first.",
+    "simulate": "Runs a graph on a simulated machine: the true result, and where time and energy go.",
+}
+_MODULES = {"explain": "run"}
 
-class Sentences(TyperGroup):
-    """Prints errors that users can mend as one sentence; any other is a defect, and shows itself."""
+
+class Verbs(Whole):
+    """Imports a verb when it is called; prints errors that users can mend as one sentence.
+
+    Any other error is a defect, and shows itself.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the verbs."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a verb's command; None if there is no such verb."""
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"onehop.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        command = typer.main.get_command(_application(cmd_name, module))
+        command.name = cmd_name
+        return command
+
+    def helps(self, ctx: Any) -> list[tuple[str, str]]:
+        """Return each verb with its help."""
+        return list(VERBS.items())
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
@@ -30,16 +63,35 @@ class Sentences(TyperGroup):
         raise typer.Exit(BAD_REQUEST)
 
 
+def _application(verb: str, module: Any) -> typer.Typer:
+    """A verb's own Typer application: a group of commands has one, and for one command it is made."""
+    group: typer.Typer | None = getattr(module, "app", None)
+    if group is not None:
+        return group
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(context_settings=getattr(module, "SETTINGS", None))(getattr(module, verb))
+    return single
+
+
 app = typer.Typer(
-    cls=Sentences,
+    cls=Verbs,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Neighbour aggregation for graph neural networks, as fast as memory allows.",
 )
-app.command()(demo.demo)
-app.add_typer(bench.app, name="bench")
-app.command()(info.info)
-app.add_typer(simulate.app, name="simulate")
-app.command()(tune.tune)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"onehop {onehop.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Holds the options that stand before every verb."""

@@ -15,9 +15,12 @@ from onehop.bench.results import write_json
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask
 from onehop.cli.console import output, progress
+from onehop.cli.groups import Whole
 from onehop.cli.options import Json, Plot, Rounds, Threads, set_threads
 
 app = typer.Typer(
+    cls=Whole,
+    add_completion=False,
     help="Measures against peers in the same process, in turns, results checked first.",
     no_args_is_help=True,
     rich_markup_mode=None,

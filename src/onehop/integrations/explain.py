@@ -4,7 +4,6 @@ import contextlib
 import copy
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,69 +12,10 @@ from onehop import config
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
 from onehop.integrations.contexts import as_in_program
+from onehop.integrations.explanation import Explanation, LayerReport
 from onehop.integrations.patch import patch, patched, silence
 
 _COMPILED = "_orig_mod"
-_HEADINGS = ("layer", "class", "calls", "fast path")
-
-
-@dataclass(frozen=True, slots=True)
-class LayerReport:
-    """A row of the explanation.
-
-    Attributes:
-        name: Its name in the model; empty for the model itself.
-        kind: Its class.
-        calls: How many propagations went this way.
-        reason: Why the framework's own code ran; None if the fast path did.
-        form: What the fast path computed.
-        reduce: "sum", "mean", "max" or "min".
-        backend: Who ran it.
-        plan: How.
-        program: What a compiled message does, a line a step; empty for all else.
-    """
-
-    name: str
-    kind: str
-    calls: int
-    reason: str | None
-    form: str
-    reduce: str
-    backend: str
-    plan: str
-    program: str
-
-    @property
-    def fast(self) -> bool:
-        """Return whether it took the fast path."""
-        return self.reason is None
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A row for every layer, and every way it went; prints as a table.
-
-    Attributes:
-        layers: The rows, in the order in which the layers ran, and then those that never reached the patch.
-        verbose: Whether the programs of compiled messages are printed below the table.
-    """
-
-    layers: tuple[LayerReport, ...]
-    verbose: bool = False
-
-    def __str__(self) -> str:
-        """The table, and the programs if they are asked for."""
-        if not self.layers:
-            return "The model has no layers of PyG or DGL."
-        rows = [(row.name or "(model)", row.kind, str(row.calls), _path(row)) for row in self.layers]
-        widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(3)]
-        lines = [_line(row, widths) for row in (_HEADINGS, *rows)]
-        lines.insert(1, "-" * max(len(line) for line in lines))
-        if self.verbose:
-            for row in self.layers:
-                if row.program:
-                    lines += ["", f"{row.name or '(model)'}, each message:", *row.program.splitlines()]
-        return "\n".join(lines)
 
 
 def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
@@ -89,7 +29,7 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
     Args:
         model: A module with layers of PyG or DGL.
         *inputs: What to call it with.
-        verbose: Whether to print the programs of compiled messages too.
+        verbose: Whether to print plans and the programs of compiled messages too, and sentences in full.
         **kwargs: What else to call it with.
 
     Raises:
@@ -161,18 +101,7 @@ def _rows(calls: list[reports.Call], names: dict[int, str]) -> Iterable[LayerRep
     for call in calls:
         name = names.get(id(call.layer), "(made while running)")
         how = call.form, call.reduce, call.backend, call.plan, call.program
-        key = (name, type(call.layer).__name__, call.reason, *how)
+        key = (name, type(call.layer).__name__, call.reason, *how, reports.framework_of(call.layer))
         counted[key] = counted.get(key, 0) + 1
     for (name, kind, *rest), number in counted.items():
         yield LayerReport(name, kind, number, *rest)
-
-
-def _path(row: LayerReport) -> str:
-    if row.reason is not None:
-        return f"no: {row.reason}"
-    return f"{row.reduce} of {row.form}, on {row.backend}, {row.plan}"
-
-
-def _line(cells: tuple[str, ...], widths: list[int]) -> str:
-    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-    return "  ".join([*padded, cells[-1]])

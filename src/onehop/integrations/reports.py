@@ -4,14 +4,23 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from onehop.integrations import session
 
 LOGGER = logging.getLogger("onehop")
+IN_BLOCKS = "its message in blocks"
 
-listener: "list[Call] | None" = None
-"""Collects what patched layers do, while :func:`recorded` is at work."""
+
+class Listener(Protocol):
+    """What hears of every propagation: a list, or what adds them up."""
+
+    def append(self, call: "Call", /) -> None:
+        """Takes one."""
+
+
+listener: Listener | None = None
+"""Hears what patched layers do, while :func:`recorded` or :func:`heard_by` is at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,12 @@ class Call:
     backend: str = ""
     plan: str = ""
     program: str = ""
+
+
+def framework_of(layer: Any) -> str:
+    """Return "DGL" or "PyG": whose layer it is, or whose layers its class extends."""
+    modules = (kind.__module__.split(".") for kind in type(layer).__mro__)
+    return "DGL" if any("dgl" in module for module in modules) else "PyG"
 
 
 def recording() -> bool:
@@ -68,10 +83,17 @@ def log(kind: type, reason: str) -> None:
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Call]]:
     """Collects what the patched layers do inside the block; refusals are not logged meanwhile."""
-    global listener
-    outer, listener = listener, []
-    calls = listener
-    try:
+    calls: list[Call] = []
+    with heard_by(calls):
         yield calls
+
+
+@contextlib.contextmanager
+def heard_by(hearer: Listener) -> Iterator[None]:
+    """Tells ``hearer`` what the patched layers do inside the block; refusals are not logged meanwhile."""
+    global listener
+    outer, listener = listener, hearer
+    try:
+        yield
     finally:
         listener = outer

@@ -286,7 +286,7 @@ def test_the_program_is_explained():
     x, edges = inputs_of(0)["x"], make_edges(NODES, NODES, EDGES)
     layer = gnn.CGConv(WIDTH).double()
     told = str(onehop.explain(layer, x, edges, verbose=True))
-    assert "(model), each message:" in told
+    assert "each message:" in told
     assert "(x_i W)1: rows of 6" in told
     assert "sigmoid(v0)" in told
     assert "each message" not in str(onehop.explain(layer, x, edges))

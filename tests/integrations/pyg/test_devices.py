@@ -84,7 +84,7 @@ def test_a_patched_model_trains_on_the_gpu_kernels(name, x, edge_index):
     with onehop.patch(backend="triton"):
         found = step(model, x, edge_index)
         assert backends_of(model, x, edge_index) == {"triton"}
-        assert "TritonPlan(" in str(onehop.explain(model, x, edge_index))
+        assert "TritonPlan(" in str(onehop.explain(model, x, edge_index, verbose=True))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -114,10 +114,10 @@ def test_explain_tells_what_a_gpu_plan_was_chosen_by(x, edge_index, own_cache, m
     try:
         onehop.tune(graph, WIDTH, device="cuda", backward=False, budget_s=1e6)
         with onehop.patch(backend="triton", associate=False):
-            told = str(onehop.explain(layer, x, edge_index))
+            told = str(onehop.explain(layer, x, edge_index, verbose=True))
     finally:
         gpu_tuned.forget()
-    assert "on triton, TritonPlan(" in told
+    assert "on triton: TritonPlan(" in told
     assert "num_warps=8" in told
     assert f"tuned at width {WIDTH}, measured 1 ms, default plan 2 ms" in told
 
@@ -147,7 +147,7 @@ def test_a_backend_that_refuses_leaves_the_layer_to_pyg(x, edge_index, monkeypat
     expected = model(x, edge_index)
     with onehop.patch(backend="triton"):
         torch.testing.assert_close(model(x, edge_index), expected)
-        told = str(onehop.explain(model, x, edge_index))
+        told = str(onehop.explain(model, x, edge_index, verbose=True))
     assert "features of torch.float32 on cpu have no backend: needs" in told
 
 
@@ -186,7 +186,7 @@ def test_operands_on_two_devices_are_left_to_pyg(name, x, edge_index):
 def test_a_device_without_a_backend_is_named(x, edge_index):
     layer = gnn.SAGEConv(WIDTH, 4).to("meta")
     with onehop.patch():
-        told = str(onehop.explain(layer, x.to("meta"), edge_index.to("meta")))
+        told = str(onehop.explain(layer, x.to("meta"), edge_index.to("meta"), verbose=True))
     assert "on meta have no backend: cpu runs on CPU tensors, not on meta; triton" in told
 
 

@@ -4,6 +4,8 @@ from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
+from onehop.integrations.explanation import Explanation, LayerReport
+from onehop.integrations.reports import IN_BLOCKS
 
 
 class Net(torch.nn.Module):
@@ -49,11 +51,46 @@ def test_every_layer_has_its_row(net, edge_index):
 @pytest.mark.usefixtures("ordinary_bounds")
 def test_it_prints_as_a_table(net, edge_index):
     lines = str(onehop.explain(net, torch.randn(20, 4), edge_index)).splitlines()
-    assert lines[0].split() == ["layer", "class", "calls", "fast", "path"]
+    assert lines[0].split() == ["layer", "class", "calls", "path"]
     assert len(lines) == 2 + 5
     assert lines[2].startswith("first")
-    assert "no: its edges times their width" in lines[4]
-    assert "sum of GAT, fused, on cpu" in lines[5]
+    assert "PyG's: its edges times their width" in lines[4]
+    assert lines[5].endswith("fast: sum of GAT, fused")
+
+
+def test_no_line_is_longer_than_100_columns_but_in_full(net, edge_index):
+    explained = onehop.explain(net, torch.randn(20, 4), edge_index)
+    assert max(map(len, str(explained).splitlines())) <= 100
+    assert "CpuPlan(" not in str(explained)
+    full = str(onehop.explain(net, torch.randn(20, 4), edge_index, verbose=True))
+    assert "first, on cpu: CpuPlan(" in full
+    assert all(row.told in full for row in explained.layers)
+
+
+def test_long_names_are_cut_off():
+    row = LayerReport("blocks." * 9, "GCNConv", 1, "x" * 200, "", "", "", "", "")
+    (line,) = str(Explanation((row,))).splitlines()[2:]
+    assert len(line) == 100
+    assert line.startswith("blocks.blocks.blocks.blocks…")
+    assert line.endswith("x…")
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_notebooks_show_html_with_nothing_cut_off(verbose):
+    rows = (
+        LayerReport("first", "<b>Odd</b>", 1, "y" * 200, "", "", "", "", ""),
+        LayerReport("second", "GCNConv", 2, None, "source", "sum", "cpu", "CpuPlan()", "a\n< b"),
+        LayerReport("third", "EdgeConv", 2, None, IN_BLOCKS, "max", "cpu", "3 of about 8 edges each", ""),
+        LayerReport("fourth", "GraphConv", 1, "of its reason", "", "", "", "", "", "DGL"),
+    )
+    shown = Explanation(rows, verbose)._repr_html_()
+    assert "&lt;b&gt;Odd&lt;/b&gt;" in shown
+    assert "y" * 200 in shown
+    assert "fast: sum of source" in shown
+    assert "in blocks: max, 3 of about 8 edges each" in shown
+    assert "DGL&#x27;s: of its reason" in shown
+    assert ("CpuPlan()" in shown) == ("&lt; b" in shown) == verbose
+    assert "no layers" in Explanation(())._repr_html_()
 
 
 def test_nothing_of_the_model_or_torch_changes(net, edge_index):

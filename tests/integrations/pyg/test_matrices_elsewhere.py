@@ -49,7 +49,7 @@ def test_explain_shows_the_values(at, values):
         conv(x, matrix("csr", at, values))
         conv(x, matrix("csr", at, torch.ones_like(values)))
     assert [call.form.split(",")[0] for call in calls] == ["source * weight", "source"]
-    shown = str(onehop.explain(conv, x, matrix("csr", at, values)))
+    shown = str(onehop.explain(conv, x, matrix("csr", at, values), verbose=True))
     assert "source * weight" in shown
 
 

@@ -302,6 +302,6 @@ def test_explain_shows_what_a_plan_was_chosen_by(edges):
     case = tuned.case_of(graph, "sum", False, 8, torch.float32)
     plan = CpuPlan(edges_per_item=77)
     tuned.install([tuned.Tuned(case, plan, 1e-3, 2e-3, 3e-3, 4e-3, tried=12)])
-    text = str(onehop.explain(layer, torch.randn(20, 8), edge_index))
+    text = str(onehop.explain(layer, torch.randn(20, 8), edge_index, verbose=True))
     assert "edges_per_item=77" in text
     assert "predicted 1 ms, measured 2 ms, default plan 3 ms, torch CSR 4 ms (of 12 plans measured)" in text

@@ -2,20 +2,23 @@
 
 import typer
 
+from onehop.cli.groups import Whole
 from onehop.cli.simulate import dram
 from onehop.cli.simulate.ndp import ndp
 from onehop.cli.simulate.pim import pim
 
 app = typer.Typer(
+    cls=Whole,
+    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Run a graph on a simulated machine: the true result, and where time and energy go.",
+    help="Runs a graph on a simulated machine: the true result, and where time and energy go.",
 )
 
 
 @app.callback()
 def simulate() -> None:
-    """Run a graph on a simulated machine: the true result, and where time and energy go."""
+    """Runs a graph on a simulated machine: the true result, and where time and energy go."""
 
 
 app.command()(ndp)

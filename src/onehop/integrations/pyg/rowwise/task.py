@@ -75,7 +75,7 @@ class BlockTask:
         """The row of ``explain``."""
         blocks = self.blocks.blocks
         plan = f"{len(blocks.each)} of about {blocks.block_edges} edges each, for {self.refusal}"
-        return reports.Call(layer, None, "its message in blocks", name_of(layer.aggr_module), "cpu", plan)
+        return reports.Call(layer, None, reports.IN_BLOCKS, name_of(layer.aggr_module), "cpu", plan)
 
 
 def in_blocks_instead(

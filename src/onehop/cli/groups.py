@@ -1,0 +1,23 @@
+"""Groups of commands whose help is never cut off."""
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+
+class Whole(TyperGroup):
+    """Lists its commands with the first sentence of each one's help, on as many lines as it needs."""
+
+    def helps(self, ctx: Any) -> list[tuple[str, str]]:
+        """Return each command with its help."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        return [(name, _first_paragraph(each.help)) for name, each in commands if each is not None]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the list."""
+        with formatter.section("Commands"):
+            formatter.write_dl(self.helps(ctx))
+
+
+def _first_paragraph(text: str | None) -> str:
+    return " ".join((text or "").split("\n\n")[0].split())

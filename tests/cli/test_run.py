@@ -1,0 +1,216 @@
+"""``onehop run`` and ``onehop explain``: other people's scripts, as they stand."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+
+import onehop
+from onehop.cli.watching import Sampler, Tally, _forward_codes, watched
+from onehop.integrations import reports
+
+SCRIPT = '''
+"""A script of somebody's own."""
+import sys
+
+import torch
+from torch_geometric.nn import GCNConv, MessagePassing, SAGEConv
+
+from beside import EDGES
+
+
+class Own(MessagePassing):
+    def forward(self, x, edge_index):
+        return x
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.odd, self.own = GCNConv(8, 8), SAGEConv(8, 2, aggr="lstm"), Own()
+
+    def forward(self, x, edge_index):
+        return self.own(self.odd(self.first(x, edge_index), edge_index), edge_index)
+
+
+if __name__ == "__main__":
+    net = Net()
+    edges = torch.stack([torch.arange(EDGES) % 7, (torch.arange(EDGES) // 3).clamp(max=49)])
+    for _ in range(int(sys.argv[1])):
+        net(torch.ones(50, 8), edges).sum().backward()
+    print("argv", sys.argv[1:], __file__.rpartition("/")[2])
+    if "fail" in sys.argv:
+        raise ValueError("its own error")
+    if "exit" in sys.argv:
+        sys.exit(7)
+    if "sentence" in sys.argv:
+        sys.exit("a last word")
+    if "interrupt" in sys.argv:
+        raise KeyboardInterrupt
+'''
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "theirs.py").write_text(SCRIPT)
+    (tmp_path / "beside.py").write_text("EDGES = 90\n")
+    return tmp_path
+
+
+def command(folder, *arguments, env=None):
+    return subprocess.run(
+        [sys.executable, "-m", "onehop", *arguments], cwd=folder, capture_output=True, text=True, env=env
+    )
+
+
+def test_a_script_runs_as_it_does_alone_and_its_layers_are_listed(folder):
+    done = command(folder, "run", "--report", "out/report.json", "theirs.py", "3", "--report", "mine")
+    assert done.returncode == 0, done.stderr
+    assert "argv ['3', '--report', 'mine'] theirs.py" in done.stdout
+    report = json.loads((folder / "out" / "report.json").read_text())
+    rows = {row["class"]: row for row in report["layers"]}
+    assert rows.keys() == {"GCNConv", "SAGEConv", "Own"}
+    assert (rows["GCNConv"]["path"], rows["GCNConv"]["calls"], rows["GCNConv"]["reason"]) == ("fast", 3, None)
+    assert (rows["SAGEConv"]["path"], rows["SAGEConv"]["calls"]) == ("PyG's", 3)
+    assert "LSTMAggregation" in rows["SAGEConv"]["reason"]
+    assert (rows["Own"]["calls"], rows["Own"]["reason"]) == (0, "it propagated nothing")
+    assert report["seconds"] > 0
+    assert report["peak_bytes"] > 1 << 20
+    assert "LSTMAggregation" in done.stdout
+
+
+def test_a_module_runs_too(folder):
+    done = command(folder, "run", "-m", "theirs", "1")
+    assert done.returncode == 0, done.stderr
+    assert "argv ['1'] theirs.py" in done.stdout
+    assert "GCNConv" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "told"),
+    [("fail", 1, "ValueError: its own error"), ("exit", 7, ""), ("sentence", 1, "a last word")],
+)
+def test_the_exit_code_and_the_traceback_are_the_scripts_own(folder, ending, code, told):
+    done = command(folder, "run", "theirs.py", "1", ending)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert "GCNConv" in done.stdout
+    assert "onehop" not in done.stderr
+    assert "runpy" not in done.stderr
+
+
+def test_an_interrupted_script_has_its_table(folder):
+    done = command(folder, "run", "theirs.py", "1", "interrupt")
+    assert done.returncode == 128 + signal.SIGINT
+    assert "GCNConv" in done.stdout
+
+
+def test_a_script_that_does_not_compile(folder):
+    (folder / "broken.py").write_text("def\n")
+    done = command(folder, "run", "broken.py")
+    assert done.returncode == 1
+    assert "SyntaxError" in done.stderr
+    assert "onehop" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("nowhere.py",), "nowhere.py: no such script"),
+        (("-m", "nowhere"), "nowhere: no such module"),
+        (("--fast", "theirs.py"), "--fast"),
+        (("--only", "Nonsense", "theirs.py", "1"), "Nonsense"),
+    ],
+)
+def test_bad_requests(folder, arguments, sentence):
+    done = command(folder, "run", *arguments)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_reach_the_patch(folder):
+    (folder / "asks.py").write_text(
+        "from onehop.integrations.session import now\nprint(now.settings.dropout, now.settings.reuse)\n"
+    )
+    assert "False True" in command(folder, "run", "--no-dropout", "asks.py").stdout
+    assert "True False" in command(folder, "run", "--no-reuse", "asks.py").stdout
+
+
+def test_a_forbidden_patch_is_said(folder, monkeypatch):
+    monkeypatch.setenv("ONEHOP_DISABLE", "1")
+    done = command(folder, "run", "theirs.py", "1")
+    assert done.returncode == 0
+    assert "without the patch, which ONEHOP_DISABLE=1 forbids" in " ".join(done.stdout.split())
+
+
+def test_explain_tells_plans_and_reasons(folder):
+    done = command(folder, "explain", "theirs.py", "2")
+    assert done.returncode == 0, done.stderr
+    assert "GCNConv, 2 calls, fast: sum of" in done.stdout
+    assert "SAGEConv, 2 calls, PyG's: its aggregation is LSTMAggregation" in done.stdout
+
+
+class Waiting(SAGEConv):
+    """A layer whose forward ends when it has been seen."""
+
+    sampler: Sampler
+
+    def forward(self, x, edge_index):
+        while self.known and not self.sampler.within["Waiting"]:
+            time.sleep(0.001)
+        self.known = True
+        return super().forward(x, edge_index)
+
+    known = False
+
+
+def test_shares_are_those_of_the_samples():
+    edge_index = torch.randint(0, 20, (2, 60))
+    layer, tally = Waiting(4, 4), Tally()
+    with onehop.patch(), reports.heard_by(tally), Sampler(tally) as sampler:
+        Waiting.sampler = sampler
+        # The first call is not known before it propagates.
+        for each in (layer, layer, GATConv(4, 4), GCNConv(4, 4)):
+            each(torch.ones(20, 4), edge_index)
+        outside = sampler.samples + 2
+        while sampler.samples < outside:
+            time.sleep(0.001)
+    first, *others = watched(tally, sampler)
+    assert first.row.kind == "Waiting"
+    assert first.row.calls == 2
+    assert first.share is not None
+    assert 0 < first.share < 1
+    assert {each.row.kind for each in others} == {"GATConv", "GCNConv"}
+
+
+def test_attention_that_shares_its_wrapper_is_told_apart():
+    edge_index = torch.randint(0, 20, (2, 60))
+    tally = Tally()
+    with onehop.patch(), reports.heard_by(tally):
+        for kind in (GATConv, GCNConv, SAGEConv):
+            kind(4, 4)(torch.ones(20, 4), edge_index)
+        codes = _forward_codes(tally.heard())
+        assert codes[SAGEConv.forward.__wrapped__.__code__] == "SAGEConv"
+        assert codes[GATConv.forward.__wrapped__.__code__] == "GATConv"
+
+
+def test_rows_of_other_threads_are_counted():
+    tally, layer = Tally(), GCNConv(4, 4)
+    edge_index = torch.randint(0, 20, (2, 60))
+    with onehop.patch(), reports.heard_by(tally):
+        threads = [
+            threading.Thread(target=lambda: [layer(torch.ones(20, 4), edge_index) for _ in range(20)])
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sum(row.calls for row in tally.rows()) == 80
