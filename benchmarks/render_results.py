@@ -1,13 +1,14 @@
-"""Puts what was measured into README.md, between its markers, and draws docs/images/results.png.
+"""Puts what was measured into README.md and docs/results.md, between their markers, and draws the pictures.
 
 Reads benchmarks/results/{ops,models,limits}.json, as `onehop bench ops|models|limits --json FILE` writes
 them, layers.json from benchmarks/layers/bench_layers.py (`make bench`), and published_models.json, as
-`onehop bench models --json FILE` writes it (`make bench-models`). Until the last is there, the section of
-published models is left out.
+`onehop bench models --json FILE` writes it (`make bench-models`). messages.json, typed.json and small.json
+are what the scripts beside bench_layers.py write; until they are there, their sections are left out.
 """
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ from matplotlib.figure import Figure
 
 from onehop.bench.floors import PARTS
 from onehop.bench.plots import plot_parts
+from onehop.bench.timing import geometric_mean
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = "published_models"
+# As fast as PyG, within what repeated measurements differ by.
+EVEN = 0.97
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 PYG, OURS = "pyg-edge_index", "onehop"
 # From M. Okabe, K. Ito, "Color Universal Design", 2008.
@@ -205,39 +209,116 @@ def limits_sentence(document: Document) -> str:
     )
 
 
+def compiled_table(document: Document) -> str:
+    """A line for every layer whose message is compiled: time and memory beside PyG and beside blocks."""
+    lines = [
+        [
+            result["graph"],
+            result["layer"],
+            milliseconds(seconds["pyg"]),
+            milliseconds(seconds["onehop"]),
+            ratio(seconds["pyg"] / seconds["onehop"]),
+            ratio(seconds["pyg"] / seconds["blocks"]),
+            f"1/{result['peak_bytes']['pyg'] / result['peak_bytes']['onehop']:.1f}",
+        ]
+        for result in document["results"]
+        for seconds in [result["seconds"]]
+        if not result["wrong"]
+    ]
+    headings = ["graph", "layer", "PyG, ms", "with onehop, ms", "over PyG", "in blocks, over PyG"]
+    return rows([*headings, "peak memory, of PyG's"], lines, left=2)
+
+
+def typed_table(document: Document) -> str:
+    """A line for every layer of typed edges."""
+    lines = [
+        [
+            result["layer"],
+            milliseconds(result["pyg_s"]),
+            milliseconds(result["onehop_s"]),
+            f"{ratio(spread['median'])} ({ratio(spread['lower_quartile'])} to "
+            f"{ratio(spread['upper_quartile'])})",
+        ]
+        for result in document["results"]
+        for spread in [result["ratio"]]
+        if not result["wrong"]
+    ]
+    return rows(["layer", "PyG, ms", "with onehop, ms", "over PyG (quartiles)"], lines, left=1)
+
+
+def small_table(document: Document) -> str:
+    """A line for every size: how the layers of small graphs fare."""
+    lines = []
+    for edges in dict.fromkeys(case["edges"] for case in document["cases"]):
+        cases = [case for case in document["cases"] if case["edges"] == edges]
+        least = min(cases, key=lambda case: case["ratio"])
+        reached = sum(case["ratio"] >= EVEN for case in cases)
+        lines.append(
+            [
+                f"{edges:,}",
+                str(len(cases)),
+                ratio(geometric_mean([case["ratio"] for case in cases])),
+                f"{100 * reached / len(cases):.0f} %",
+                f"{ratio(least['ratio'])} ({least['layer']}, {least['edge_index']}, {least['pass']})",
+            ]
+        )
+    return rows(["edges", "cases", "over PyG", f"at least {EVEN}x", "least"], lines, left=0)
+
+
 def published_section(document: Document) -> list[str]:
-    """What the published models reach, and where their time goes."""
+    """What the published models reach."""
     return [
         machine(document["stamp"]),
         "One training epoch of models as their authors train them, with batch normalisation and dropout, the "
         "losses of the first epochs equal to PyG's ([the models](docs/howto/benchmark.md)):",
         models_table(document),
         "![Speed-up of an epoch over PyG](docs/images/published.png)",
-        "Where the patched epoch goes, and how many times each part's floor that is. The floor is the time "
-        "of its bytes at the speed of a gather, of its products in the fastest library, and of one read and "
-        "one write for every other step:",
-        parts_table(document),
-        "![The parts of an epoch beside their floors](docs/images/parts.png)",
     ]
 
 
-def section(
-    ops: Document, models: Document, limits: Document, layers: Document, published: Document | None = None
-) -> str:
-    """Everything that goes between the markers."""
+def parts_section(document: Document) -> list[str]:
+    """Where the time of the published models goes."""
+    return [
+        "## Where a patched epoch goes",
+        "Each part, its share of the epoch, and how many times its floor it is. The floor is the time "
+        "of its bytes at the speed of a gather, of its products in the fastest library, and of one read and "
+        "one write for every other step:",
+        parts_table(document),
+        "![The parts of an epoch beside their floors](images/parts.png)",
+    ]
+
+
+def section(documents: Mapping[str, Document]) -> str:
+    """Everything that goes between the markers of docs/results.md."""
+    published, models, limits = documents.get(PUBLISHED), documents["models"], documents["limits"]
+    parts = [*(parts_section(published) if published else ())]
+    parts += [
+        "## Two-layer models",
+        machine(models["stamp"]),
+        "One training epoch (forward, backward, Adam) of unchanged two-layer PyG models:",
+        models_table(models),
+        "![Speed-up of an epoch over PyG](images/results.png)",
+        "## Layers",
+        machine(documents["layers"]["stamp"]),
+        "One layer, forward and backward (attention: 4 heads of 32; the others: width 64). The roof is "
+        "the gather of random rows of the same length, for the bytes that attention moves if no row is "
+        "found in a cache:",
+        layers_table(documents["layers"]),
+    ]
+    for name, words, table in (
+        ("messages", "Layers whose message is [compiled](patching.md#any-message), width 64", compiled_table),
+        ("typed", "Layers of typed edges, and of several types of nodes", typed_table),
+        ("small", "Small graphs, forward and with its backward pass, width 32, geometric means", small_table),
+    ):
+        if name in documents:
+            parts += [machine(documents[name]["stamp"]), f"{words}:", table(documents[name])]
     return "\n\n".join(
         [
-            *(published_section(published) if published else ()),
-            machine(models["stamp"]),
-            "One training epoch (forward, backward, Adam) of unchanged two-layer PyG models:",
-            models_table(models),
-            "![Speed-up of an epoch over PyG](docs/images/results.png)",
-            "One layer, forward and backward (attention: 4 heads of 32; the others: width 64). The roof is "
-            "the gather of random rows of the same length, for the bytes that attention moves if no row is "
-            "found in a cache:",
-            layers_table(layers),
+            *parts,
+            "## Operators",
+            machine(documents["ops"]["stamp"]),
             "One operator: the peer's time over onehop's, geometric means over graphs and widths:",
-            ops_table(ops),
+            ops_table(documents["ops"]),
             limits_sentence(limits),
         ]
     )
@@ -250,7 +331,7 @@ def replace_between(text: str, content: str) -> str:
         SystemExit: A marker is missing.
     """
     if BEGIN not in text or END not in text:
-        raise SystemExit(f"README.md has no {BEGIN} and {END} to write between.")
+        raise SystemExit(f"a document has no {BEGIN} and {END} to write between.")
     before, rest = text.split(BEGIN, 1)
     return f"{before}{BEGIN}\n{content}\n{END}{rest.split(END, 1)[1]}"
 
@@ -309,16 +390,21 @@ def draw_each(document: Document, path: Path) -> None:
 def main(root: Path = ROOT) -> None:
     """Reads, draws, writes."""
     folder, images = root / "benchmarks" / "results", root / "docs" / "images"
-    ops, models, limits, layers = (read(folder, name) for name in ("ops", "models", "limits", "layers"))
-    published = read(folder, PUBLISHED) if (folder / f"{PUBLISHED}.json").exists() else None
-    draw(models, images / "results.png")
+    documents = {name: read(folder, name) for name in ("ops", "models", "limits", "layers")}
+    for name in (PUBLISHED, "messages", "typed", "small"):
+        if (folder / f"{name}.json").exists():
+            documents[name] = read(folder, name)
+    draw(documents["models"], images / "results.png")
+    published = documents.get(PUBLISHED)
+    contents = {root / "docs" / "results.md": section(documents)}
     if published:
         draw_each(published, images / "published.png")
         plot_parts(published["results"], machine_line(published["stamp"]), images / "parts.png")
-    readme = root / "README.md"
-    content = section(ops, models, limits, layers, published)
-    readme.write_text(replace_between(readme.read_text(), content))
-    sys.stdout.write(f"wrote {readme} and docs/images/results.png\n")
+        contents[root / "README.md"] = "\n\n".join(published_section(published))
+    texts = {path: replace_between(path.read_text(), content) for path, content in contents.items()}
+    for path, text in texts.items():
+        path.write_text(text)
+        sys.stdout.write(f"wrote {path}\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The script that puts measured figures into README.md."""
+"""The script that puts measured figures into README.md and docs/results.md."""
 
 import importlib.util
 import json
@@ -127,15 +127,17 @@ def project(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     for name, document in DOCUMENTS.items():
         (folder / f"{name}.json").write_text(json.dumps(document))
-    (tmp_path / "README.md").write_text(
-        "before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n"
-    )
+    (tmp_path / "docs").mkdir()
+    for document in ("README.md", "docs/results.md"):
+        (tmp_path / document).write_text(
+            "before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n"
+        )
     return tmp_path
 
 
 def test_figures_stand_between_the_markers(script: Any, project: Path) -> None:
     script.main(project)
-    text = (project / "README.md").read_text()
+    text = (project / "docs" / "results.md").read_text()
     assert text.startswith("before\n<!-- results: begin -->\n")
     assert text.endswith("\n<!-- results: end -->\nafter\n")
     assert "old" not in text
@@ -151,30 +153,96 @@ def test_figures_stand_between_the_markers(script: Any, project: Path) -> None:
     assert (project / "docs" / "images" / "results.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_published_models_come_first_once_they_are_measured(script: Any, project: Path) -> None:
+def test_published_models_stand_in_the_readme_once_they_are_measured(script: Any, project: Path) -> None:
+    before = (project / "README.md").read_text()
     script.main(project)
-    assert "as their authors train them" not in (project / "README.md").read_text()
+    assert (project / "README.md").read_text() == before
     assert not (project / "docs" / "images" / "parts.png").exists()
     path = project / "benchmarks" / "results" / "published_models.json"
     path.write_text(json.dumps(PUBLISHED))
     script.main(project)
-    text = (project / "README.md").read_text()
-    assert text.index("as their authors train them") < text.index("two-layer PyG models")
-    assert "| twin:arxiv | ogb-gcn | 256 | 8000 | 800 | 10.0x (13.2x to 15.4x) | 12000 | 2000 |" in text
+    first, rest = (project / "README.md").read_text(), (project / "docs" / "results.md").read_text()
+    assert "two-layer PyG models" not in first
+    assert "| twin:arxiv | ogb-gcn | 256 | 8000 | 800 | 10.0x (13.2x to 15.4x) | 12000 | 2000 |" in first
     assert (
         "| twin:arxiv | ogb-gcn | 1.45x | 200 ms, 25 %, 2.00x | 400 ms, 50 %, 1.00x | 50.0 ms, 6 % | "
         "150 ms, 19 %, 3.00x |"
-    ) in text
-    assert "loader-sage" not in text
+    ) in rest
+    assert "loader-sage" not in first + rest
     for name in ("published", "parts", "results"):
         assert (project / "docs" / "images" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+MORE = {
+    "messages": {
+        "stamp": STAMP,
+        "results": [
+            {
+                "graph": "arxiv",
+                "layer": "gine",
+                "seconds": {"pyg": 1.0, "onehop": 0.25, "blocks": 0.5},
+                "peak_bytes": {"pyg": 1e9, "onehop": 5e8, "blocks": 6e8},
+                "wrong": False,
+            },
+            {
+                "graph": "arxiv",
+                "layer": "film",
+                "seconds": {"pyg": 1.0, "onehop": 0.5, "blocks": 0.5},
+                "peak_bytes": {"pyg": 1e9, "onehop": 5e8, "blocks": 6e8},
+                "wrong": True,
+            },
+        ],
+    },
+    "typed": {
+        "stamp": STAMP,
+        "results": [
+            {
+                "layer": "rgcn",
+                "pyg_s": 1.0,
+                "onehop_s": 0.5,
+                "ratio": {"median": 2.0, **SPREAD},
+                "wrong": False,
+            },
+            {
+                "layer": "hgt",
+                "pyg_s": 1.0,
+                "onehop_s": 0.5,
+                "ratio": {"median": 3.0, **SPREAD},
+                "wrong": True,
+            },
+        ],
+    },
+    "small": {
+        "stamp": STAMP,
+        "cases": [
+            {"layer": "GCN", "edges": 60, "edge_index": "fresh", "pass": "forward", "ratio": 0.5},
+            {"layer": "GAT", "edges": 60, "edge_index": "repeated", "pass": "forward", "ratio": 2.0},
+            {"layer": "GCN", "edges": 30000, "edge_index": "fresh", "pass": "forward", "ratio": 4.0},
+        ],
+    },
+}
+
+
+def test_further_tables_stand_there_once_they_are_measured(script: Any, project: Path) -> None:
+    script.main(project)
+    assert "compiled" not in (project / "docs" / "results.md").read_text()
+    for name, document in MORE.items():
+        (project / "benchmarks" / "results" / f"{name}.json").write_text(json.dumps(document))
+    script.main(project)
+    text = (project / "docs" / "results.md").read_text()
+    assert "| arxiv | gine | 1000 | 250 | 4.00x | 2.00x | 1/2.0 |" in text
+    assert "| rgcn | 1000 | 500 | 2.00x (13.2x to 15.4x) |" in text
+    assert "| 60 | 2 | 1.00x | 50 % | 0.50x (GCN, fresh, forward) |" in text
+    assert "| 30,000 | 1 | 4.00x | 100 % | 4.00x (GCN, fresh, forward) |" in text
+    assert "film" not in text
+    assert "hgt" not in text
+
+
 def test_twice_is_as_once(script: Any, project: Path) -> None:
     script.main(project)
-    once = (project / "README.md").read_text()
+    once = (project / "docs" / "results.md").read_text()
     script.main(project)
-    assert (project / "README.md").read_text() == once
+    assert (project / "docs" / "results.md").read_text() == once
 
 
 def test_what_was_not_measured_is_asked_for(script: Any, project: Path) -> None:
@@ -183,13 +251,14 @@ def test_what_was_not_measured_is_asked_for(script: Any, project: Path) -> None:
         script.main(project)
 
 
-def test_a_readme_without_markers_is_left_alone(script: Any, project: Path) -> None:
-    (project / "README.md").write_text("nothing here\n")
+def test_a_document_without_markers_is_left_alone(script: Any, project: Path) -> None:
+    (project / "docs" / "results.md").write_text("nothing here\n")
     with pytest.raises(SystemExit, match="results: begin"):
         script.main(project)
-    assert (project / "README.md").read_text() == "nothing here\n"
+    assert (project / "docs" / "results.md").read_text() == "nothing here\n"
 
 
-def test_the_projects_readme_has_the_markers(script: Any) -> None:
-    text = (ROOT / "README.md").read_text()
+@pytest.mark.parametrize("document", ["README.md", "docs/results.md"])
+def test_the_projects_documents_have_the_markers(script: Any, document: str) -> None:
+    text = (ROOT / document).read_text()
     assert text.count(script.BEGIN) == text.count(script.END) == 1
