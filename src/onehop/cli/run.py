@@ -43,7 +43,7 @@ KeepMemory = Annotated[bool | None, typer.Option(help="Keep freed memory in the 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What came of a script.
+    """The outcome of a script.
 
     Attributes:
         code: Its exit code.

@@ -1,4 +1,4 @@
-"""What a script's layers did while it ran: how each went, how often, and for what share of the time."""
+"""The layers of a script that runs: the path of each class, its calls, and its share of the time."""
 
 import gc
 import sys

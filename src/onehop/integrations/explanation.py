@@ -1,4 +1,4 @@
-"""What :func:`onehop.explain` returns: a row for each layer, as a table in text and in HTML."""
+"""The result of :func:`onehop.explain`: a row for each layer, as a table in text and in HTML."""
 
 import html
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ IN_BLOCKS = "its message in blocks"
 
 
 class Listener(Protocol):
-    """What hears of every propagation: a list, or what adds them up."""
+    """Hears of every propagation: a list, or an object that adds them up."""
 
     def append(self, call: "Call", /) -> None:
         """Takes one."""
