@@ -654,3 +654,14 @@ def test_wrappers_held_somewhere_are_harmless_without_the_patch(x, edge_index):
     with onehop.patch():
         forward = gnn.GATConv.forward
     close(forward(conv, x, edge_index), expected)
+
+
+def test_parameters_of_another_dtype_are_left_to_pyg(took_fast_path, edge_index):
+    conv, x = gnn.AGNNConv().double(), torch.randn(20, 8)
+    expected = conv(x, edge_index)
+    with onehop.patch():
+        out = conv(x, edge_index)
+        (reason,) = took_fast_path(conv, x, edge_index)
+    assert out.dtype is expected.dtype
+    torch.testing.assert_close(out, expected)
+    assert reason == "its features and parameters differ in dtype"

@@ -208,6 +208,21 @@ def test_loops_are_kept_for_what_they_weigh(at, values):
     torch.testing.assert_close(first.diagonal() + 4, second.diagonal())
 
 
+def test_loops_are_made_once(at, values, monkeypatch):
+    adjacency, made = matrix("csr", at, values), []
+
+    def counting(*args: object) -> object:
+        made.append(args)
+        return real(*args)
+
+    real = derived_matrices._made
+    monkeypatch.setattr(derived_matrices, "_made", counting)
+    with onehop.patch():
+        for _ in range(3):
+            gat_conv.add_self_loops(adjacency, None, 1.0, NODES)
+    assert len(made) == 1
+
+
 def test_an_unchanged_matrix_is_normalised_without_a_look_at_its_edges(at, values, monkeypatch):
     adjacency, x = matrix("csr", at, values), torch.randn(NODES, WIDTH).double()
     conv = gnn.GCNConv(WIDTH, 4).double()

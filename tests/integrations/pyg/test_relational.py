@@ -251,3 +251,15 @@ def test_meta_as_default_device(edge_index, edge_type):
     with onehop.patch(), torch.device("meta"):
         ours = layer(x, edge_index, edge_type)
     torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pair", [False, True])
+def test_features_of_another_dtype_are_left_to_pyg(kind, pair, edge_index, edge_type):
+    layer, x = kind(WIDTH, OUT, RELATIONS), torch.randn(NODES, WIDTH, dtype=torch.float32)
+    given = (torch.randn(NODES, WIDTH), x) if pair else x
+    with pytest.raises(RuntimeError) as theirs:
+        layer(given, edge_index, edge_type)
+    with onehop.patch(), pytest.raises(RuntimeError) as ours:
+        layer(given, edge_index, edge_type)
+    assert str(ours.value) == str(theirs.value)
