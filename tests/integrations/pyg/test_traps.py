@@ -567,7 +567,7 @@ def test_every_mini_batch_has_its_own_edges():
     assert onehop.cache_info().entries == 0
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.filterwarnings("ignore:.*sparse adjacency")
 @pytest.mark.parametrize("matrix", [False, True])
 def test_a_named_backend_that_refuses_is_not_called(matrix, edge_index, took_fast_path, monkeypatch):
