@@ -37,13 +37,22 @@ class Derived:
         return sum(each.nbytes for each in (*self.tensors, self.scale) if each is not None)
 
 
+def are_few(edge_index: Any) -> bool:
+    """Return whether edges, in a plain tensor, are so few that they are rewritten as fast as recognised."""
+    return (
+        type(edge_index) is Tensor
+        and edge_index.layout is torch.strided
+        and edge_index.numel() < 2 * thresholds.now.few_edges
+    )
+
+
 def can_remember(edge_index: Any, least: int | None = None) -> bool:
     """Return whether tensors that are made from this edge_index may be remembered.
 
     Args:
         edge_index: What is to be recognised.
         least: The fewest numbers in it; None means as many as it is worth it for, since few edges are
-            rewritten as fast as they are recognised (:func:`.conditions.is_too_small`).
+            rewritten as fast as they are recognised (:func:`.sizes.is_too_small`).
     """
     return (
         type(edge_index) is Tensor

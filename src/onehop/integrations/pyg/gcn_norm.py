@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.integrations.contexts import compiling, context_reason
-from onehop.integrations.pyg.derived import can_remember, remember, remembered
+from onehop.integrations import contexts
+from onehop.integrations.contexts import context_reason
+from onehop.integrations.pyg.derived import are_few, can_remember, remember, remembered
 from onehop.integrations.pyg.derived_matrices import derived
 from onehop.integrations.pyg.graphs import note_scales
 from onehop.integrations.pyg.matrices import is_matrix
@@ -68,7 +69,7 @@ def _normalise(
     flow: str,
     dtype: Any,
 ) -> Any:
-    if compiling():
+    if torch.compiler.is_compiling() or contexts.as_program or are_few(edge_index):
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
     if is_matrix(edge_index) and context_reason() is None and edge_index.shape == (num_nodes, num_nodes):
         made = derived(

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
 from onehop import thresholds
 from onehop.backends import backend_for
@@ -26,7 +25,6 @@ from onehop.integrations.pyg.conditions import (
     ClassRecord,
     difference_reason,
     edges_of,
-    is_too_small,
     layer_reason,
     placement_reason,
     reduction_of,
@@ -42,7 +40,8 @@ from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.pyg.recognise import OVER_MATRIX, AttentionForm, Form
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
 from onehop.integrations.pyg.rowwise.task import BlockTask, fits_cache, in_blocks_instead
-from onehop.integrations.pyg.small import SmallTask
+from onehop.integrations.pyg.sizes import is_too_small
+from onehop.integrations.pyg.small import propagated
 from onehop.integrations.rows import stand_in
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.arg_extremum import arg_extremum
@@ -50,7 +49,8 @@ from onehop.ops.arg_extremum import arg_extremum
 Propagate = Callable[..., Any]
 
 _SIZE = {"size"}
-_SUMS = (SumAggregation, MeanAggregation)
+_ENDS = 2
+_FEW = "few edges: no graph is made"
 
 
 def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
@@ -100,7 +100,11 @@ def _propagate(
         parts = parts_for(edge_index)
         if parts is not None:
             return parts.propagate_part(record, layer, edge_index, args, kwargs)
-    task: Task | SmallTask | AttentionTask | BlockTask | CompiledTask | str
+    if context is None and not args:
+        out = _over_few(record, layer, edge_index, kwargs)
+        if out is not None:
+            return out
+    task: Task | AttentionTask | BlockTask | CompiledTask | str
     task = context or _prepare(record, layer, edge_index, args, kwargs)
     if isinstance(task, str):
         kwargs = settled(kwargs)
@@ -111,16 +115,40 @@ def _propagate(
         if task in (TOO_SMALL, FITS_CACHE, record.block_reason):
             record.noted.add(task)
         return theirs(layer, edge_index, *args, **kwargs)
-    if isinstance(task, SmallTask):
-        if reports.listener is not None:
-            reports.record(task.described(layer))
-        try:
-            return task.run()
-        except (IndexError, RuntimeError):
-            # PyG comes to the same error, and has words of its own for it.
-            return theirs(layer, edge_index, *args, **kwargs)
     begin(task, layer)
     return task.run()
+
+
+def _over_few(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Tensor | None:
+    """The result over few edges, by PyG's steps; None where they are more, or something is in the way."""
+    if (
+        record.arguments is None
+        or not is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
+        or edge_index.dtype is not torch.int64
+        or edge_index.layout is not torch.strided
+        or edge_index.shape[0] != _ENDS
+        or (kwargs.keys() != record.names and kwargs.keys() - _SIZE != record.names)
+        or layer_reason(layer, record.fuses) is not None
+    ):
+        return None
+    reduce, reason = reduction_of(layer)
+    # On GPUs, PyG has two ways to a maximum.
+    if reason is not None or not (edge_index.is_cpu or reduce in ("sum", "mean")):
+        return None
+    if record.attends:
+        kwargs = settled(kwargs)
+    out = propagated(layer, record.arguments, reduce, edge_index, kwargs)
+    if out is not None and reports.listener is not None:
+        reports.record(reports.Call(layer, None, _shown(record.form, kwargs), reduce, "torch", _FEW))
+    return out
+
+
+def _shown(form: Form | AttentionForm | None, kwargs: dict[str, Any]) -> str:
+    """The messages over few edges, as ``explain`` shows them."""
+    if not isinstance(form, Form):
+        return "attention, by PyG"
+    weighted = form.weight is not None and kwargs[form.weight] is not None
+    return form.name if weighted else form.name.removesuffix(" * weight")
 
 
 def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> bool:
@@ -130,7 +158,7 @@ def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Any, kwargs: di
     noted = record.noted
     if (
         TOO_SMALL in noted
-        and (record.attends or type(layer.__dict__["_modules"].get("aggr_module")) not in _SUMS)
+        and edge_index.layout is not torch.strided
         and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
     ):
         return True
@@ -302,18 +330,15 @@ def task_over(graph: Graph, layer: Any, x: Tensor, weight: Tensor | None, scale:
 
 def _prepare(
     record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Task | SmallTask | AttentionTask | str:
+) -> Task | AttentionTask | str:
     """The task, or the sentence why there is none. O(1), but for an edge_index seen for the first time."""
-    small = record.first and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
-    if small and record.attends:
-        return TOO_SMALL
     reason = record.reason or layer_reason(layer, record.fuses)
     if reason is not None:
         return reason
     reduce, reason = reduction_of(layer)
     if reason is not None:
         return reason
-    if small and (reduce not in ("sum", "mean") or is_matrix(edge_index)):
+    if is_too_small(edge_index, kwargs.get(record.first), attends=record.attends):
         return TOO_SMALL
     form = record.form
     assert form is not None
@@ -366,11 +391,6 @@ def _prepare(
     num_dst = sizes[receiving]
     if num_dst is None:
         num_dst = sizes[1 - receiving]
-    if small:
-        if x.dim() != 2 or data.dtype is not torch.int64 or type(num_dst) is not int:
-            return TOO_SMALL
-        ends = data.unbind(0)
-        return SmallTask(form, reduce, ends[1 - receiving], ends[receiving], num_dst, x, weight, subtrahend)
     num_src = x.size(-2)
     graph = graph_of(data, num_src, num_dst, forwards) if type(num_dst) is int else None
     if graph is None:
