@@ -18,6 +18,7 @@ Nothing here reads the data. Whatever PyG would complain about is refused withou
 PyG's error appears.
 """
 
+import inspect
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -33,8 +34,8 @@ from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 from onehop.backends import refusal
 from onehop.integrations import session
 from onehop.integrations.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
-from onehop.integrations.pyg.recognise import AttentionForm, Form, message_forms
-from onehop.integrations.pyg.small import Arguments, arguments_of
+from onehop.integrations.pyg.recognise import AttentionForm, Form, block_messages, message_forms
+from onehop.integrations.pyg.steps import Arguments, arguments_of
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
@@ -89,8 +90,8 @@ class ClassRecord:
         fuses: Whether the class has a fused path of PyG's own.
         attends: Messages are weighed by attention.
         first: The operand of ``propagate`` with the sources' features; empty without a form.
-        names: The operands that ``propagate`` gets in the first tier, but for ``size``.
-        arguments: The arguments of its message function, where few edges may be propagated here.
+        names: The operands that ``propagate`` gets, but for ``size``.
+        arguments: The arguments of its message function, where PyG's steps may run without PyG's questions.
         noted: The refusals of layers of the class that were noted: they are not noted again.
         selection: The layers that the patch takes, as it was when the class was looked at.
     """
@@ -118,13 +119,13 @@ class ClassRecord:
         found = class_reason(kind)
         self.form: Form | AttentionForm | None = None if isinstance(found, str) else found
         self.reason = found if isinstance(found, str) else None
-        self.names = frozenset() if self.form is None else self.form.names
+        self.names = _operands(kind) if self.form is None else self.form.names
         self.first = "" if self.form is None else self.form.first
         self.attends = isinstance(self.form, AttentionForm)
-        self.arguments: Arguments | None = (
-            None if self.form is None else arguments_of(kind.message, self.names)
-        )
         self.block_reason = block_class_reason(kind)
+        self.arguments: Arguments | None = None
+        if self.form is not None or (self.block_reason is None and _is_of_pyg(kind)):
+            self.arguments = arguments_of(kind.message, self.names)
         self.noted: set[str] = set()
 
     def holds(self, kind: Any) -> bool:
@@ -163,6 +164,16 @@ def block_class_reason(kind: Any) -> str | None:
         if name != "update" and getattr(kind, name) is not getattr(MessagePassing, name):
             return f"its class overrides {name}"
     return None
+
+
+def _is_of_pyg(kind: Any) -> bool:
+    """Return whether the message of a class is one of PyG's that treat each edge on its own."""
+    return kind.message in block_messages() and kind.update is MessagePassing.update
+
+
+def _operands(kind: Any) -> frozenset[str]:
+    """The operands of the ``propagate`` that PyG renders for a class."""
+    return frozenset(inspect.signature(kind.propagate).parameters) - {"self", "edge_index", "size"}
 
 
 _LEFT_OUT = "patch(only=...) leaves its class out"

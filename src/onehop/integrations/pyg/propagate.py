@@ -41,7 +41,7 @@ from onehop.integrations.pyg.recognise import OVER_MATRIX, AttentionForm, Form
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
 from onehop.integrations.pyg.rowwise.task import BlockTask, fits_cache, in_blocks_instead
 from onehop.integrations.pyg.sizes import is_too_small
-from onehop.integrations.pyg.small import propagated
+from onehop.integrations.pyg.small import as_pyg, over_few
 from onehop.integrations.rows import stand_in
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.arg_extremum import arg_extremum
@@ -49,8 +49,6 @@ from onehop.ops.arg_extremum import arg_extremum
 Propagate = Callable[..., Any]
 
 _SIZE = {"size"}
-_ENDS = 2
-_FEW = "few edges: no graph is made"
 
 
 def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
@@ -62,7 +60,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     """
     # Here and not in a module's table: it holds classes, and must die with the class that holds the function.
     records: dict[type, ClassRecord] = {}
-    ours, stays, settle = _propagate, _stays_with_pyg, settled
+    ours, stays, refused = _propagate, _stays_with_pyg, _refused
     is_compiling, state = torch.compiler.is_compiling, contexts
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
@@ -71,7 +69,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
         record = records.get(type(self))
         # PyG's own code runs whatever the context, and costs what it costs without the patch.
         if record is not None and record.noted and stays(record, self, edge_index, kwargs):
-            return theirs(self, edge_index, *args, **(settle(kwargs) if "alpha" in kwargs else kwargs))
+            return refused(theirs, record, self, edge_index, args, kwargs)
         return ours(theirs, records, self, edge_index, args, kwargs)
 
     wrapped = stand_in(theirs, propagate)
@@ -101,7 +99,7 @@ def _propagate(
         if parts is not None:
             return parts.propagate_part(record, layer, edge_index, args, kwargs)
     if context is None and not args:
-        out = _over_few(record, layer, edge_index, kwargs)
+        out = over_few(record, layer, edge_index, kwargs)
         if out is not None:
             return out
     task: Task | AttentionTask | BlockTask | CompiledTask | str
@@ -114,41 +112,24 @@ def _propagate(
         reports.refuse(layer, task)
         if task in (TOO_SMALL, FITS_CACHE, record.block_reason):
             record.noted.add(task)
+        if task is FITS_CACHE:
+            return _refused(theirs, record, layer, edge_index, args, kwargs)
         return theirs(layer, edge_index, *args, **kwargs)
     begin(task, layer)
     return task.run()
 
 
-def _over_few(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Tensor | None:
-    """The result over few edges, by PyG's steps; None where they are more, or something is in the way."""
-    if (
-        record.arguments is None
-        or not is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
-        or edge_index.dtype is not torch.int64
-        or edge_index.layout is not torch.strided
-        or edge_index.shape[0] != _ENDS
-        or (kwargs.keys() != record.names and kwargs.keys() - _SIZE != record.names)
-        or layer_reason(layer, record.fuses) is not None
-    ):
-        return None
-    reduce, reason = reduction_of(layer)
-    # On GPUs, PyG has two ways to a maximum.
-    if reason is not None or not (edge_index.is_cpu or reduce in ("sum", "mean")):
-        return None
-    if record.attends:
-        kwargs = settled(kwargs)
-    out = propagated(layer, record.arguments, reduce, edge_index, kwargs)
-    if out is not None and reports.listener is not None:
-        reports.record(reports.Call(layer, None, _shown(record.form, kwargs), reduce, "torch", _FEW))
-    return out
-
-
-def _shown(form: Form | AttentionForm | None, kwargs: dict[str, Any]) -> str:
-    """The messages over few edges, as ``explain`` shows them."""
-    if not isinstance(form, Form):
-        return "attention, by PyG"
-    weighted = form.weight is not None and kwargs[form.weight] is not None
-    return form.name if weighted else form.name.removesuffix(" * weight")
+def _refused(
+    theirs: Propagate,
+    record: ClassRecord,
+    layer: Any,
+    edge_index: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """What PyG computes, where the class or the size is in the way of anything faster."""
+    out = None if args else as_pyg(record, layer, edge_index, kwargs)
+    return theirs(layer, edge_index, *args, **settled(kwargs)) if out is None else out
 
 
 def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> bool:

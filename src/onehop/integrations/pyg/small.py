@@ -1,119 +1,79 @@
-"""Propagation over few edges: PyG's own steps in torch, without what PyG asks on the way.
+"""Propagations that PyG's own steps serve best: over few edges, and of messages that fit in the cache."""
 
-To make and recognise a graph takes longer than its sums, and at 60 edges PyG's questions take as long again
-as its steps. The steps are PyG's, in PyG's order, around the layer's own message function, which is one of
-PyG's: so outputs and gradients agree bit for bit.
-"""
+from typing import Any
 
-import inspect
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
+import torch
 from torch import Tensor
-from torch.nn import Parameter
 
-_PLAIN = (Tensor, Parameter)
-_TARGETS = frozenset(("index", "edge_index_i"))
-_ADDED = _TARGETS | {"ptr", "size_i", "dim_size"}
+from onehop.integrations import reports
+from onehop.integrations.contexts import context_reason
+from onehop.integrations.pyg.conditions import ClassRecord, layer_reason, reduction_of
+from onehop.integrations.pyg.pending import settled
+from onehop.integrations.pyg.recognise import AttentionForm, Form
+from onehop.integrations.pyg.sizes import is_too_small
+from onehop.integrations.pyg.steps import propagated
 
-
-class Arguments(NamedTuple):
-    """The arguments of a message function, by name.
-
-    Attributes:
-        gathered: Rows of an operand of ``propagate``: the argument, the operand, and the end of the edges, 0
-            for the sources and 1 for the destinations.
-        passed: Operands as they are.
-        added: What PyG adds by itself.
-    """
-
-    gathered: tuple[tuple[str, str, int], ...]
-    passed: tuple[str, ...]
-    added: tuple[str, ...]
+_SIZE = {"size"}
+_ENDS = 2
+_FEW = "few edges: no graph is made"
 
 
-def arguments_of(message: Callable[..., Any], operands: frozenset[str]) -> Arguments | None:
-    """The arguments of a message function; None if PyG adds some that are not known here."""
-    names = list(inspect.signature(message).parameters)[1:]
-    passed = tuple(name for name in names if name in operands)
-    added = tuple(name for name in names if name in _ADDED)
-    gathered = tuple(
-        (name, name[:-2], int(name.endswith("_i")))
-        for name in names
-        if name[:-2] in operands and name[-2:] in ("_i", "_j") and name not in passed
-    )
-    known = len(gathered) + len(passed) + len(added) == len(names)
-    return Arguments(gathered, passed, added) if known else None
-
-
-def propagated(
-    layer: Any, arguments: Arguments, reduce: str, edge_index: Tensor, operands: dict[str, Any]
-) -> Tensor | None:
-    """The result of ``propagate``; None, before any message was made, if PyG is to say what does not fit.
+def over_few(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Tensor | None:
+    """The result of ``propagate`` over few edges; None where they are more, or something is in the way.
 
     Args:
-        layer: The layer, on which there are no hooks.
-        arguments: Those of its message function.
-        reduce: "sum", "mean", "max" or "min".
-        edge_index: [2, E], int64.
-        operands: What ``propagate`` gets, by name.
+        record: What is known of the layer's class, as it is now.
+        layer: The layer.
+        edge_index: What ``propagate`` was called with, and
+        kwargs: what else.
     """
-    dim, sizes = layer.node_dim, operands.get("size")
-    sizes = [None, None] if sizes is None else list(sizes)
-    # Of a pair of operands PyG takes the first for the sources, whatever the flow; of edges it does not.
-    source, target = (0, 1) if layer.flow == "source_to_target" else (1, 0)
-    ends = edge_index.unbind(0)
-    index = ends[target]
-    given = {name: operands[name] for name in arguments.passed}
-    try:
-        for name, operand, end in arguments.gathered:
-            value, row = operands[operand], target if end else source
-            if type(value) is tuple or type(value) is list:
-                first, second = value
-                if not (_fits(first, sizes, 0, dim) and _fits(second, sizes, 1, dim)):
-                    return None
-                value = second if end else first
-            elif not _fits(value, sizes, row, dim):
-                return None
-            given[name] = None if value is None else value.index_select(dim, ends[row])
-    except (IndexError, RuntimeError, ValueError):
+    if record.form is None or not is_too_small(edge_index, kwargs.get(record.first), attends=record.attends):
         return None
-    num_dst = sizes[source] if sizes[target] is None else sizes[target]
-    if type(num_dst) is not int:
+    reduce, reason = reduction_of(layer)
+    if reason is not None:
         return None
-    for name in arguments.added:
-        given[name] = index if name in _TARGETS else None if name == "ptr" else num_dst
-    messages = layer.message(**given)
-    try:
-        return _reduced(messages, index, num_dst, reduce, dim)
-    except (IndexError, RuntimeError):
-        # PyG comes to the same error, and has words of its own for it.
-        return layer.aggregate(messages, index, ptr=None, dim_size=num_dst)  # type: ignore[no-any-return]
+    out = _by_steps(record, layer, reduce, edge_index, kwargs)
+    if out is not None and reports.listener is not None:
+        reports.record(reports.Call(layer, None, _shown(record.form, kwargs), reduce, "torch", _FEW))
+    return out
 
 
-def _fits(value: Any, sizes: list[Any], end: int, dim: int) -> bool:
-    """Notes how many rows an end has; False if that is known to be another number, or nobody knows."""
-    if value is None:
-        return True
-    if type(value) not in _PLAIN:
-        return False
-    rows, known = value.shape[dim], sizes[end]
-    if known is None:
-        sizes[end] = rows
-    return known is None or known == rows
+def as_pyg(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Tensor | None:
+    """The result of a ``propagate`` that was refused for its size; None where PyG's own is to run.
+
+    Args:
+        record: What is known of the layer's class.
+        layer: The layer.
+        edge_index: What ``propagate`` was called with, and
+        kwargs: what else.
+    """
+    if record.block_reason is not None or context_reason() is not None or not record.holds(type(layer)):
+        return None
+    reduce, _ = reduction_of(layer)
+    return _by_steps(record, layer, reduce, edge_index, kwargs)
 
 
-def _reduced(messages: Tensor, index: Tensor, num_dst: int, reduce: str, dim: int) -> Tensor:
-    """PyG's ``scatter``."""
-    shape = messages.shape
-    before = dim if dim >= 0 else dim + len(shape)
-    out = messages.new_zeros((*shape[:before], num_dst, *shape[before + 1 :]))
-    broadcast = (*(1,) * before, -1, *(1,) * (len(shape) - before - 1))
-    each = index.view(broadcast).expand_as(messages)
-    if reduce == "sum":
-        return out.scatter_add_(before, each, messages)
-    if reduce == "mean":
-        count = messages.new_zeros(num_dst)
-        count.scatter_add_(0, index, messages.new_ones(shape[before]))
-        return out.scatter_add_(before, each, messages) / count.clamp(min=1).view(broadcast)
-    return out.scatter_reduce_(before, each, messages, reduce=f"a{reduce}", include_self=False)
+def _by_steps(
+    record: ClassRecord, layer: Any, reduce: str, edge_index: Any, kwargs: dict[str, Any]
+) -> Tensor | None:
+    if (
+        record.arguments is None
+        or type(edge_index) is not Tensor
+        or edge_index.dtype is not torch.int64
+        or edge_index.layout is not torch.strided
+        or edge_index.shape[0] != _ENDS
+        or (kwargs.keys() != record.names and kwargs.keys() - _SIZE != record.names)
+        or layer_reason(layer, record.fuses) is not None
+    ):
+        return None
+    if record.attends:
+        kwargs = settled(kwargs)
+    return propagated(layer, record.arguments, reduce, edge_index, kwargs)
+
+
+def _shown(form: Form | AttentionForm, kwargs: dict[str, Any]) -> str:
+    """The messages over few edges, as ``explain`` shows them."""
+    if not isinstance(form, Form):
+        return "attention, by PyG"
+    weighted = form.weight is not None and kwargs[form.weight] is not None
+    return form.name if weighted else form.name.removesuffix(" * weight")
