@@ -37,15 +37,6 @@ class Derived:
         return sum(each.nbytes for each in (*self.tensors, self.scale) if each is not None)
 
 
-def are_few(edge_index: Any) -> bool:
-    """Return whether edges, in a plain tensor, are so few that they are rewritten as fast as recognised."""
-    return (
-        type(edge_index) is Tensor
-        and edge_index.layout is torch.strided
-        and edge_index.numel() < 2 * thresholds.now.few_edges
-    )
-
-
 def can_remember(edge_index: Any, least: int | None = None) -> bool:
     """Return whether tensors that are made from this edge_index may be remembered.
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop import thresholds
 from onehop.integrations import contexts
 from onehop.integrations.pyg.recognise import edge_updates
 from onehop.integrations.pyg.sizes import is_too_small
@@ -93,7 +94,11 @@ def noting(theirs: Function, traced: Function) -> Function:
 def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     asked = args[place] if len(args) > place else kwargs.get(_ASKED_BY)
     edge_index = args[1] if len(args) > 1 else kwargs.get("edge_index")
-    if is_too_small(edge_index, None, layer.heads * layer.out_channels, attends=True):
+    if (
+        type(edge_index) is Tensor
+        and edge_index.numel() < thresholds.now.few_edges
+        and is_too_small(edge_index, None, layer.heads * layer.out_channels, attends=True)
+    ):
         return theirs(layer, *args, **kwargs)
     before = _running.set((layer, asked is not None))
     try:

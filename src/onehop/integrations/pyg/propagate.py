@@ -98,12 +98,17 @@ def _propagate(
         parts = parts_for(edge_index)
         if parts is not None:
             return parts.propagate_part(record, layer, edge_index, args, kwargs)
-    if context is None and not args:
+    small = (
+        record.form is not None
+        and context is None
+        and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
+    )
+    if small and not args:
         out = over_few(record, layer, edge_index, kwargs)
         if out is not None:
             return out
     task: Task | AttentionTask | BlockTask | CompiledTask | str
-    task = context or _prepare(record, layer, edge_index, args, kwargs)
+    task = context or _prepare(record, layer, edge_index, args, kwargs, small)
     if isinstance(task, str):
         kwargs = settled(kwargs)
         if context is None:
@@ -310,7 +315,12 @@ def task_over(graph: Graph, layer: Any, x: Tensor, weight: Tensor | None, scale:
 
 
 def _prepare(
-    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    record: ClassRecord,
+    layer: Any,
+    edge_index: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    small: bool = False,
 ) -> Task | AttentionTask | str:
     """The task, or the sentence why there is none. O(1), but for an edge_index seen for the first time."""
     reason = record.reason or layer_reason(layer, record.fuses)
@@ -319,7 +329,7 @@ def _prepare(
     reduce, reason = reduction_of(layer)
     if reason is not None:
         return reason
-    if is_too_small(edge_index, kwargs.get(record.first), attends=record.attends):
+    if small:
         return TOO_SMALL
     form = record.form
     assert form is not None

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from onehop.integrations import contexts
 from onehop.integrations.contexts import context_reason
-from onehop.integrations.pyg.derived import are_few, can_remember, remember, remembered
+from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.derived_matrices import derived
 from onehop.integrations.pyg.matrices import is_matrix
 from onehop.integrations.pyg.processes import parts_for
@@ -53,9 +53,11 @@ def _rewrite(
     theirs: Rewrite, name: str, edge_index: Any, edge_attr: Any, fill_value: Any = None, num_nodes: Any = None
 ) -> Any:
     rest = () if name == "remove_self_loops" else (fill_value, num_nodes)
-    if torch.compiler.is_compiling() or contexts.as_program or are_few(edge_index):
+    if torch.compiler.is_compiling() or contexts.as_program:
         return theirs(edge_index, edge_attr, *rest)
     if not can_remember(edge_index):
+        if type(edge_index) is Tensor and edge_index.layout is torch.strided:
+            return theirs(edge_index, edge_attr, *rest)
         if is_matrix(edge_index) and edge_attr is None and context_reason() is None and _is_plain(*rest):
             made = derived(edge_index, (name, *rest), lambda: theirs(edge_index, None, *rest)[0])
             if made is not None:

@@ -10,7 +10,6 @@ from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg.conditions import ClassRecord, layer_reason, reduction_of
 from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.recognise import AttentionForm, Form
-from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.steps import propagated
 
 _SIZE = {"size"}
@@ -19,7 +18,7 @@ _FEW = "few edges: no graph is made"
 
 
 def over_few(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Tensor | None:
-    """The result of ``propagate`` over few edges; None where they are more, or something is in the way.
+    """The result of ``propagate`` over few edges; None where something is in the way.
 
     Args:
         record: What is known of the layer's class, as it is now.
@@ -27,13 +26,11 @@ def over_few(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str,
         edge_index: What ``propagate`` was called with, and
         kwargs: what else.
     """
-    if record.form is None or not is_too_small(edge_index, kwargs.get(record.first), attends=record.attends):
-        return None
     reduce, reason = reduction_of(layer)
     if reason is not None:
         return None
     out = _by_steps(record, layer, reduce, edge_index, kwargs)
-    if out is not None and reports.listener is not None:
+    if out is not None and record.form is not None and reports.listener is not None:
         reports.record(reports.Call(layer, None, _shown(record.form, kwargs), reduce, "torch", _FEW))
     return out
 
