@@ -9,7 +9,7 @@ from onehop.integrations import reports
 from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg.conditions import ClassRecord, layer_reason, reduction_of
 from onehop.integrations.pyg.pending import settled
-from onehop.integrations.pyg.recognise import AttentionForm, Form
+from onehop.integrations.pyg.recognise import Form
 from onehop.integrations.pyg.steps import propagated
 
 _SIZE = {"size"}
@@ -30,8 +30,8 @@ def over_few(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str,
     if reason is not None:
         return None
     out = _by_steps(record, layer, reduce, edge_index, kwargs)
-    if out is not None and record.form is not None and reports.listener is not None:
-        reports.record(reports.Call(layer, None, _shown(record.form, kwargs), reduce, "torch", _FEW))
+    if out is not None and reports.listener is not None:
+        reports.record(reports.Call(layer, None, _shown(record, kwargs), reduce, "torch", _FEW))
     return out
 
 
@@ -68,8 +68,9 @@ def _by_steps(
     return propagated(layer, record.arguments, reduce, edge_index, kwargs)
 
 
-def _shown(form: Form | AttentionForm, kwargs: dict[str, Any]) -> str:
+def _shown(record: ClassRecord, kwargs: dict[str, Any]) -> str:
     """The messages over few edges, as ``explain`` shows them."""
+    form = record.form
     if not isinstance(form, Form):
         return "attention, by PyG"
     weighted = form.weight is not None and kwargs[form.weight] is not None

@@ -66,7 +66,9 @@ def propagated(
     source, target = (0, 1) if layer.flow == "source_to_target" else (1, 0)
     ends = edge_index.unbind(0)
     index = ends[target]
-    given = {name: operands[name] for name in arguments.passed}
+    given: dict[str, Any] = {}
+    for name in arguments.passed:
+        given[name] = operands[name]
     try:
         for name, operand, end in arguments.gathered:
             value, row = operands[operand], target if end else source
