@@ -22,10 +22,10 @@ BOUNDS = {
     "gatv2 forward": (20, 9, 0),
     "gatv2 backward": (40, 9, 0),
     "GCNConv forward": (45, 14, 25),
-    "SAGEConv forward": (50, 15, 39),
-    "GATConv forward": (64, 21, 38),
-    "GATv2Conv forward": (60, 21, 36),
-    "ResGatedGraphConv forward": (11, 6, 11),
+    "SAGEConv forward": (50, 16, 39),
+    "GATConv forward": (64, 22, 38),
+    "GATv2Conv forward": (60, 22, 36),
+    "ResGatedGraphConv forward": (20, 7, 20),
 }
 
 

@@ -13,7 +13,7 @@ _is_batched = torch._C._functorch.is_legacy_batchedtensor
 # By one name each, for every call of a patched layer asks.
 _transforms_are_active = torch._C._are_functorch_transforms_active
 _length_of_modes = torch._C._len_torch_dispatch_stack
-_tracing_state = torch._C._get_tracing_state
+_is_tracing = torch._C._is_tracing
 
 
 as_program = False
@@ -47,7 +47,7 @@ def context_reason() -> str | None:
         return "a torch dispatch mode is at work"
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation is at work"
-    if _tracing_state() is not None:
+    if _is_tracing():
         return "torch.jit.trace is at work"
     return None
 

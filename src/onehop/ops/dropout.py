@@ -71,7 +71,7 @@ def dropout(
 
 def serves(x: Tensor, p: float) -> bool:
     """Return whether the fast path takes a tensor now, in training; the context is looked at first."""
-    if _is_compiling() or type(p) is not float or not 0 < p < 1:
+    if type(p) is not float or not 0 < p < 1 or _is_compiling():
         return False
     if not isinstance(x, Tensor) or x.dtype not in DTYPE_CODES:
         return False

@@ -26,10 +26,10 @@ LIBRARY.define("dropout_grad(Tensor grad, Tensor kept, float p) -> Tensor")
 
 def applies(x: Tensor, p: float) -> bool:
     """Return whether a program is traced, in which :func:`dropout` can stand for torch's, in training."""
+    if type(p) is not float or not 0 < p < 1:
+        return False
     line_by_line = torch.compiler.is_dynamo_compiling()
     if not line_by_line and TracingContext.try_get() is None:
-        return False
-    if type(p) is not float or not 0 < p < 1:
         return False
     if not x.is_cpu or x.dtype not in DTYPE_CODES or x.layout is not torch.strided:
         return False

@@ -3,7 +3,7 @@
 A layer aggregates in one step (the first tier) unless one of these holds, from the top of the page down:
 
 1. the context of the call (:func:`onehop.integrations.contexts.context_reason`);
-2. the size of its graph: :func:`is_too_small`;
+2. the size of its graph: :func:`onehop.integrations.pyg.sizes.is_too_small`;
 3. its class: :func:`class_reason`, decided once for a class, until somebody replaces a function of it;
 4. the layer as it is set up now: :func:`layer_reason`;
 5. its aggregation: :func:`reduction_of`;
@@ -18,7 +18,8 @@ Nothing here reads the data. Whatever PyG would complain about is refused withou
 PyG's error appears.
 """
 
-from operator import attrgetter
+import inspect
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import torch
@@ -30,12 +31,11 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
-from onehop import thresholds
 from onehop.backends import refusal
 from onehop.integrations import session
-from onehop.integrations.contexts import WRAPPED, context_reason, in_older_vmap, is_wrapped, wraps
-from onehop.integrations.pyg.matrices import LAYOUTS
-from onehop.integrations.pyg.recognise import AttentionForm, Form, message_forms
+from onehop.integrations.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
+from onehop.integrations.pyg.recognise import AttentionForm, Form, block_messages, message_forms
+from onehop.integrations.pyg.steps import Arguments, arguments_of
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
@@ -57,7 +57,7 @@ REDUCTIONS: dict[type, str] = {
 _OURS_ASSUMES = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
 _functions = attrgetter("message", *_OURS_ASSUMES)
 _INSTANCE_OVERRIDES = ("message", *_OURS_ASSUMES, "collect", "get_attention")
-_HOOKS = (
+_MESSAGE_HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
     "_message_forward_pre_hooks",
@@ -68,6 +68,7 @@ _HOOKS = (
     "_message_and_aggregate_forward_hooks",
 )
 MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_module_hooks = itemgetter(*MODULE_HOOKS)
 _global_hooks = attrgetter(
     "_global_forward_hooks",
     "_global_forward_pre_hooks",
@@ -89,7 +90,8 @@ class ClassRecord:
         fuses: Whether the class has a fused path of PyG's own.
         attends: Messages are weighed by attention.
         first: The operand of ``propagate`` with the sources' features; empty without a form.
-        names: The operands that ``propagate`` gets in the first tier, but for ``size``.
+        names: The operands that ``propagate`` gets, but for ``size``.
+        arguments: The arguments of its message function, where PyG's steps may run without PyG's questions.
         noted: The refusals of layers of the class that were noted: they are not noted again.
         selection: The layers that the patch takes, as it was when the class was looked at.
     """
@@ -97,6 +99,7 @@ class ClassRecord:
     __slots__ = (
         "_functions",
         "_get_attention",
+        "arguments",
         "attends",
         "block_reason",
         "first",
@@ -116,10 +119,13 @@ class ClassRecord:
         found = class_reason(kind)
         self.form: Form | AttentionForm | None = None if isinstance(found, str) else found
         self.reason = found if isinstance(found, str) else None
-        self.names = frozenset() if self.form is None else self.form.names
+        self.names = _operands(kind) if self.form is None else self.form.names
         self.first = "" if self.form is None else self.form.first
         self.attends = isinstance(self.form, AttentionForm)
         self.block_reason = block_class_reason(kind)
+        self.arguments: Arguments | None = None
+        if self.form is not None or (self.block_reason is None and _is_of_pyg(kind)):
+            self.arguments = arguments_of(kind.message, self.names)
         self.noted: set[str] = set()
 
     def holds(self, kind: Any) -> bool:
@@ -160,6 +166,16 @@ def block_class_reason(kind: Any) -> str | None:
     return None
 
 
+def _is_of_pyg(kind: Any) -> bool:
+    """Return whether the message of a class is one of PyG's that treat each edge on its own."""
+    return kind.message in block_messages() and kind.update is MessagePassing.update
+
+
+def _operands(kind: Any) -> frozenset[str]:
+    """The operands of the ``propagate`` that PyG renders for a class."""
+    return frozenset(inspect.signature(kind.propagate).parameters) - {"self", "edge_index", "size"}
+
+
 _LEFT_OUT = "patch(only=...) leaves its class out"
 
 
@@ -181,9 +197,8 @@ def layer_reason(layer: Any, fuses: bool) -> str | None:
         return "decomposed_layers is not 1"
     if not state.keys().isdisjoint(_INSTANCE_OVERRIDES):
         return f"this instance overrides {next(name for name in _INSTANCE_OVERRIDES if name in state)}"
-    for name in _HOOKS:
-        if state.get(name):
-            return "message passing hooks are registered on it"
+    if any(map(state.get, _MESSAGE_HOOKS)):
+        return "message passing hooks are registered on it"
     if fuses and not state["fuse"] and isinstance(state["aggr"], str) and state["aggr"] in FUSE_AGGRS:
         return "its fuse switch is off"
     return None
@@ -196,9 +211,8 @@ def reduction_of(layer: Any) -> tuple[str, str | None]:
     if reduce is None:
         return "", f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
     state = module.__dict__
-    for name in MODULE_HOOKS:
-        if state[name]:
-            return "", "hooks are registered on its aggregation module"
+    if any(_module_hooks(state)):
+        return "", "hooks are registered on its aggregation module"
     if "forward" in state or "reduce" in state:
         return "", "its aggregation module is overridden"
     if any(_global_hooks(torch_module)):
@@ -228,60 +242,6 @@ def has_global_hooks() -> bool:
 
 
 # The operands of one call
-
-
-# An edge of attention costs PyG about as much as this many edges of a sum.
-_ATTENTION_COST = 4
-
-
-def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, attends: bool = False) -> bool:
-    """Return whether a graph is so small that to make and recognise it takes longer than PyG's own code.
-
-    The sizes alone decide. A graph that is met again would pay, but whether it was met before is changed by
-    every forward pass: the second pass would give other bits than the first, and activation checkpointing
-    would save other tensors the second time.
-
-    Args:
-        edge_index: [2, E], or a sparse matrix.
-        operand: The features that are gathered, or a pair of which the first are; None where they are not
-            made yet.
-        columns: How many columns are aggregated, where they may be fewer than those of the features; None
-            means those of the features.
-        attends: Whether messages are weighed by attention, on which PyG spends several times as long.
-    """
-    if type(edge_index) is not Tensor:
-        return False
-    # Layers of small graphs pay for each of these questions: what takes least is asked first.
-    bounds = thresholds.now
-    plain = edge_index.layout is torch.strided
-    ends = edge_index.numel() if plain else 2 * number_of_edges(edge_index)
-    # Who asks for a machine or a backend wants every aggregation there.
-    if ends >= 2 * bounds.few_edges or session.now.settings.backend:
-        return False
-    cost = _ATTENTION_COST if attends else 1
-    if type(operand) is Tensor and cost * ends * operand.numel() < bounds.few_work:
-        return True  # were there but one node
-    edges = ends // 2 * cost
-    if edges >= bounds.few_edges or edge_index.dim() != 2:
-        return False
-    if operand is None:
-        return columns is not None and edges * columns < bounds.few_work
-    pair = type(operand) is tuple or type(operand) is list
-    x = operand[0] if pair and operand else operand
-    if not isinstance(x, Tensor) or x.dim() < 2:
-        return False
-    width = x.numel() // (len(x) or 1)
-    return edges * (width if columns is None else min(width, columns)) < bounds.few_work
-
-
-def number_of_edges(edge_index: Tensor) -> int:
-    """The number of edges of [2, E], or of a sparse matrix."""
-    if edge_index.layout is torch.strided or edge_index.layout not in LAYOUTS:
-        return edge_index.size(-1)
-    # A transform's own tensors know no number of entries, nor do others inside it; both are refused later.
-    if is_wrapped(edge_index) or context_reason() is not None:
-        return edge_index.size(-1)
-    return edge_index._nnz()
 
 
 def edges_of(layer: Any, edge_index: Any, size: Any, fuses: bool) -> tuple[Tensor, list[int | None]] | str:

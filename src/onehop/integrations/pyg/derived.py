@@ -43,7 +43,7 @@ def can_remember(edge_index: Any, least: int | None = None) -> bool:
     Args:
         edge_index: What is to be recognised.
         least: The fewest numbers in it; None means as many as it is worth it for, since few edges are
-            rewritten as fast as they are recognised (:func:`.conditions.is_too_small`).
+            rewritten as fast as they are recognised (:func:`.sizes.is_too_small`).
     """
     return (
         type(edge_index) is Tensor

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.integrations.contexts import compiling, context_reason
+from onehop.integrations import contexts
+from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.derived_matrices import derived
 from onehop.integrations.pyg.graphs import note_scales
@@ -68,9 +69,15 @@ def _normalise(
     flow: str,
     dtype: Any,
 ) -> Any:
-    if compiling():
+    if torch.compiler.is_compiling() or contexts.as_program:
         return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
-    if is_matrix(edge_index) and context_reason() is None and edge_index.shape == (num_nodes, num_nodes):
+    is_plain = type(edge_index) is Tensor and edge_index.layout is torch.strided
+    if (
+        not is_plain
+        and is_matrix(edge_index)
+        and context_reason() is None
+        and edge_index.shape == (num_nodes, num_nodes)
+    ):
         made = derived(
             edge_index,
             ("gcn_norm", improved, add_self_loops),

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from onehop import thresholds
 from onehop.integrations import contexts
-from onehop.integrations.pyg.conditions import is_too_small
 from onehop.integrations.pyg.recognise import edge_updates
+from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.rows import stand_in
 
 Function = Callable[..., Any]
@@ -123,36 +123,35 @@ def wrap_edge_updater(theirs: Function, traced: Function) -> Function:
         theirs: PyG's.
         traced: What runs while a program is traced, with the arguments of :func:`_edge_updater`.
     """
-    ours, is_compiling, state = _edge_updater, torch.compiler.is_compiling, contexts
+    ours, is_compiling, state, running = _edge_updater, torch.compiler.is_compiling, contexts, _running
 
     def edge_updater(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
         if is_compiling() or state.as_program:
             return traced(theirs, self, edge_index, args, kwargs)
-        return ours(theirs, self, edge_index, args, kwargs)
+        layer, asked = running.get()
+        if layer is not self or args:
+            return theirs(self, edge_index, *args, **kwargs)
+        return ours(theirs, self, edge_index, asked, kwargs)
 
     wrapped = stand_in(theirs, edge_updater)
     wrapped.onehop_theirs = theirs  # type: ignore[attr-defined]
     return wrapped
 
 
-def _edge_updater(
-    theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    running, asked = _running.get()
-    if running is layer and not args:
-        kind, state = edge_updates().get(type(layer).edge_update), layer.__dict__
-        if (
-            kind is not None
-            # Into an adjacency matrix, PyG writes the weights itself.
-            and not (asked and not _is_plain(edge_index))
-            and hasattr(type(layer).propagate, "onehop_theirs")
-            and "propagate" not in state
-            and "edge_update" not in state
-            and not state["_edge_update_forward_pre_hooks"]
-            and not state["_edge_update_forward_hooks"]
-        ):
-            return Pending(kind, theirs, layer, edge_index, kwargs, asked)
-    return theirs(layer, edge_index, *args, **kwargs)
+def _edge_updater(theirs: Function, layer: Any, edge_index: Any, asked: bool, kwargs: dict[str, Any]) -> Any:
+    kind, state = edge_updates().get(type(layer).edge_update), layer.__dict__
+    if (
+        kind is not None
+        # Into an adjacency matrix, PyG writes the weights itself.
+        and not (asked and not _is_plain(edge_index))
+        and hasattr(type(layer).propagate, "onehop_theirs")
+        and "propagate" not in state
+        and "edge_update" not in state
+        and not state["_edge_update_forward_pre_hooks"]
+        and not state["_edge_update_forward_hooks"]
+    ):
+        return Pending(kind, theirs, layer, edge_index, kwargs, asked)
+    return theirs(layer, edge_index, **kwargs)
 
 
 def _is_plain(edge_index: Any) -> bool:

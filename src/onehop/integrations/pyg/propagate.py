@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
 from onehop import thresholds
 from onehop.backends import backend_for
@@ -26,7 +25,6 @@ from onehop.integrations.pyg.conditions import (
     ClassRecord,
     difference_reason,
     edges_of,
-    is_too_small,
     layer_reason,
     placement_reason,
     reduction_of,
@@ -42,7 +40,8 @@ from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.pyg.recognise import OVER_MATRIX, AttentionForm, Form
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
 from onehop.integrations.pyg.rowwise.task import BlockTask, fits_cache, in_blocks_instead
-from onehop.integrations.pyg.small import SmallTask
+from onehop.integrations.pyg.sizes import is_too_small
+from onehop.integrations.pyg.small import as_pyg, over_few
 from onehop.integrations.rows import stand_in
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.arg_extremum import arg_extremum
@@ -50,7 +49,6 @@ from onehop.ops.arg_extremum import arg_extremum
 Propagate = Callable[..., Any]
 
 _SIZE = {"size"}
-_SUMS = (SumAggregation, MeanAggregation)
 
 
 def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
@@ -62,7 +60,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     """
     # Here and not in a module's table: it holds classes, and must die with the class that holds the function.
     records: dict[type, ClassRecord] = {}
-    ours, stays, settle = _propagate, _stays_with_pyg, settled
+    ours, stays, refused = _propagate, _stays_with_pyg, _refused
     is_compiling, state = torch.compiler.is_compiling, contexts
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
@@ -71,7 +69,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
         record = records.get(type(self))
         # PyG's own code runs whatever the context, and costs what it costs without the patch.
         if record is not None and record.noted and stays(record, self, edge_index, kwargs):
-            return theirs(self, edge_index, *args, **(settle(kwargs) if "alpha" in kwargs else kwargs))
+            return refused(theirs, record, self, edge_index, args, kwargs)
         return ours(theirs, records, self, edge_index, args, kwargs)
 
     wrapped = stand_in(theirs, propagate)
@@ -100,8 +98,17 @@ def _propagate(
         parts = parts_for(edge_index)
         if parts is not None:
             return parts.propagate_part(record, layer, edge_index, args, kwargs)
-    task: Task | SmallTask | AttentionTask | BlockTask | CompiledTask | str
-    task = context or _prepare(record, layer, edge_index, args, kwargs)
+    small = (
+        record.form is not None
+        and context is None
+        and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
+    )
+    if small and not args:
+        out = over_few(record, layer, edge_index, kwargs)
+        if out is not None:
+            return out
+    task: Task | AttentionTask | BlockTask | CompiledTask | str
+    task = context or _prepare(record, layer, edge_index, args, kwargs, small)
     if isinstance(task, str):
         kwargs = settled(kwargs)
         if context is None:
@@ -110,17 +117,24 @@ def _propagate(
         reports.refuse(layer, task)
         if task in (TOO_SMALL, FITS_CACHE, record.block_reason):
             record.noted.add(task)
+        if task is FITS_CACHE:
+            return _refused(theirs, record, layer, edge_index, args, kwargs)
         return theirs(layer, edge_index, *args, **kwargs)
-    if isinstance(task, SmallTask):
-        if reports.listener is not None:
-            reports.record(task.described(layer))
-        try:
-            return task.run()
-        except (IndexError, RuntimeError):
-            # PyG comes to the same error, and has words of its own for it.
-            return theirs(layer, edge_index, *args, **kwargs)
     begin(task, layer)
     return task.run()
+
+
+def _refused(
+    theirs: Propagate,
+    record: ClassRecord,
+    layer: Any,
+    edge_index: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """What PyG computes, where the class or the size is in the way of anything faster."""
+    out = None if args else as_pyg(record, layer, edge_index, kwargs)
+    return theirs(layer, edge_index, *args, **settled(kwargs)) if out is None else out
 
 
 def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> bool:
@@ -130,7 +144,7 @@ def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Any, kwargs: di
     noted = record.noted
     if (
         TOO_SMALL in noted
-        and (record.attends or type(layer.__dict__["_modules"].get("aggr_module")) not in _SUMS)
+        and edge_index.layout is not torch.strided
         and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
     ):
         return True
@@ -301,19 +315,21 @@ def task_over(graph: Graph, layer: Any, x: Tensor, weight: Tensor | None, scale:
 
 
 def _prepare(
-    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Task | SmallTask | AttentionTask | str:
+    record: ClassRecord,
+    layer: Any,
+    edge_index: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    small: bool = False,
+) -> Task | AttentionTask | str:
     """The task, or the sentence why there is none. O(1), but for an edge_index seen for the first time."""
-    small = record.first and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
-    if small and record.attends:
-        return TOO_SMALL
     reason = record.reason or layer_reason(layer, record.fuses)
     if reason is not None:
         return reason
     reduce, reason = reduction_of(layer)
     if reason is not None:
         return reason
-    if small and (reduce not in ("sum", "mean") or is_matrix(edge_index)):
+    if small:
         return TOO_SMALL
     form = record.form
     assert form is not None
@@ -366,11 +382,6 @@ def _prepare(
     num_dst = sizes[receiving]
     if num_dst is None:
         num_dst = sizes[1 - receiving]
-    if small:
-        if x.dim() != 2 or data.dtype is not torch.int64 or type(num_dst) is not int:
-            return TOO_SMALL
-        ends = data.unbind(0)
-        return SmallTask(form, reduce, ends[1 - receiving], ends[receiving], num_dst, x, weight, subtrahend)
     num_src = x.size(-2)
     graph = graph_of(data, num_src, num_dst, forwards) if type(num_dst) is int else None
     if graph is None:

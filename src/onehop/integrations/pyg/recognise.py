@@ -203,6 +203,13 @@ def message_forms() -> dict[Callable[..., Any], Form | AttentionForm]:
 
 
 @functools.cache
+def block_messages() -> frozenset[Callable[..., Any]]:
+    """The message functions of PyG that run in blocks."""
+    layers = importlib.import_module("torch_geometric.nn")
+    return frozenset(getattr(layers, name).message for name in IN_BLOCKS)
+
+
+@functools.cache
 def fused_functions() -> dict[Callable[..., Any], Callable[..., Any]]:
     """The products with a sparse matrix that stand for messages in PyG, by the message function."""
     kinds = [_class(module, name) for module, name, form in _TABLE if isinstance(form, Form)]

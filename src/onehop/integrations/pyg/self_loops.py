@@ -56,6 +56,8 @@ def _rewrite(
     if torch.compiler.is_compiling() or contexts.as_program:
         return theirs(edge_index, edge_attr, *rest)
     if not can_remember(edge_index):
+        if type(edge_index) is Tensor and edge_index.layout is torch.strided:
+            return theirs(edge_index, edge_attr, *rest)
         if is_matrix(edge_index) and edge_attr is None and context_reason() is None and _is_plain(*rest):
             made = derived(edge_index, (name, *rest), lambda: theirs(edge_index, None, *rest)[0])
             if made is not None:

@@ -1,65 +1,77 @@
-"""Sums over graphs of few edges: PyG's own steps in torch, without what PyG asks on the way.
+"""Propagations that PyG's own steps serve best: over few edges, and of messages that fit in the cache."""
 
-To make and recognise a graph takes longer than its sums. The steps are PyG's, in PyG's order, so that outputs
-and gradients agree bit for bit; at 60 edges PyG's questions take as long again as the steps.
-"""
-
-from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onehop.integrations import reports
+from onehop.integrations.contexts import context_reason
+from onehop.integrations.pyg.conditions import ClassRecord, layer_reason, reduction_of
+from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.recognise import Form
+from onehop.integrations.pyg.steps import propagated
+
+_SIZE = {"size"}
+_ENDS = 2
+_FEW = "few edges: no graph is made"
 
 
-@dataclass(frozen=True, slots=True)
-class SmallTask:
-    """One propagation over few edges, ready to run.
+def over_few(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Tensor | None:
+    """The result of ``propagate`` over few edges; None where something is in the way.
 
-    Attributes:
-        form: What the messages are.
-        reduce: "sum" or "mean".
-        source: [E], int64: the node that each message comes from.
-        target: [E], int64: the node that it goes to.
-        num_dst: Number of destinations.
-        x: [num_src, F].
-        weight: [E] or None.
-        subtrahend: [num_dst, F], what every message has subtracted, or None.
+    Args:
+        record: What is known of the layer's class, as it is now.
+        layer: The layer.
+        edge_index: What ``propagate`` was called with, and
+        kwargs: what else.
     """
+    reduce, reason = reduction_of(layer)
+    if reason is not None:
+        return None
+    out = _by_steps(record, layer, reduce, edge_index, kwargs)
+    if out is not None and reports.listener is not None:
+        reports.record(reports.Call(layer, None, _shown(record, kwargs), reduce, "torch", _FEW))
+    return out
 
-    form: Form
-    reduce: str
-    source: Tensor
-    target: Tensor
-    num_dst: int
-    x: Tensor
-    weight: Tensor | None
-    subtrahend: Tensor | None
 
-    def run(self) -> Tensor:
-        """The aggregated messages: [num_dst, F].
+def as_pyg(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Tensor | None:
+    """The result of a ``propagate`` that was refused for its size; None where PyG's own is to run.
 
-        Raises:
-            IndexError: A node number is out of range, which PyG is to report.
-            RuntimeError: Likewise.
-        """
-        target = self.target
-        messages = self.x.index_select(0, self.source)
-        if self.subtrahend is not None:
-            messages = messages - self.subtrahend.index_select(0, target)
-        if self.weight is not None:
-            messages = self.weight.unsqueeze(1) * messages
-        count = None
-        if self.reduce == "mean":
-            count = messages.new_zeros(self.num_dst)
-            count.scatter_add_(0, target, messages.new_ones(target.size(0)))
-            count = count.clamp(min=1).unsqueeze(1)
-        out = messages.new_zeros(self.num_dst, messages.size(1))
-        out = out.scatter_add_(0, target.unsqueeze(1).expand_as(messages), messages)
-        return out if count is None else out / count
+    Args:
+        record: What is known of the layer's class.
+        layer: The layer.
+        edge_index: What ``propagate`` was called with, and
+        kwargs: what else.
+    """
+    if record.block_reason is not None or context_reason() is not None or not record.holds(type(layer)):
+        return None
+    reduce, _ = reduction_of(layer)
+    return _by_steps(record, layer, reduce, edge_index, kwargs)
 
-    def described(self, layer: Any) -> reports.Call:
-        """The row of ``explain``."""
-        form = self.form.name if self.weight is not None else self.form.name.removesuffix(" * weight")
-        return reports.Call(layer, None, form, self.reduce, "torch", "few edges: no graph is made")
+
+def _by_steps(
+    record: ClassRecord, layer: Any, reduce: str, edge_index: Any, kwargs: dict[str, Any]
+) -> Tensor | None:
+    if (
+        record.arguments is None
+        or type(edge_index) is not Tensor
+        or edge_index.dtype is not torch.int64
+        or edge_index.layout is not torch.strided
+        or edge_index.shape[0] != _ENDS
+        or (kwargs.keys() != record.names and kwargs.keys() - _SIZE != record.names)
+        or layer_reason(layer, record.fuses) is not None
+    ):
+        return None
+    if record.attends:
+        kwargs = settled(kwargs)
+    return propagated(layer, record.arguments, reduce, edge_index, kwargs)
+
+
+def _shown(record: ClassRecord, kwargs: dict[str, Any]) -> str:
+    """The messages over few edges, as ``explain`` shows them."""
+    form = record.form
+    if not isinstance(form, Form):
+        return "attention, by PyG"
+    weighted = form.weight is not None and kwargs[form.weight] is not None
+    return form.name if weighted else form.name.removesuffix(" * weight")

@@ -32,16 +32,11 @@ def row() -> Row:
 @functools.cache  # TorchScript knows it by its id, so that it must never be freed
 def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """A function that passes for ``theirs``, which is built in or somebody else's replacement of it."""
-    is_compiling, tracing_state = torch.compiler.is_compiling, torch._C._get_tracing_state
+    is_compiling, is_tracing = torch.compiler.is_compiling, torch._C._is_tracing
 
     def linear(input, weight, bias=_OMITTED, **others):  # type: ignore[no-untyped-def]
         # Most products are small, and notice what is asked about them: their sizes come first.
-        if (
-            not is_compiling()
-            and tracing_state() is None
-            and type(input) is Tensor
-            and type(weight) in _PLAIN
-        ):
+        if not is_compiling() and not is_tracing() and type(input) is Tensor and type(weight) in _PLAIN:
             bounds, numbers = thresholds.now, input.numel()
             # More than the work, but asked for in less time than a size.
             if numbers * weight.numel() >= bounds.product_work or numbers >= bounds.sparse_numbers:

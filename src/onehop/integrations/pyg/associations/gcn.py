@@ -20,10 +20,11 @@ from onehop.integrations.contexts import autocast_dtype, compiling
 from onehop.integrations.pyg import propagate, reuse
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
-from onehop.integrations.pyg.conditions import FLOATS, is_too_small
+from onehop.integrations.pyg.conditions import FLOATS
 from onehop.integrations.pyg.derived import Derived
 from onehop.integrations.pyg.gcn_norm import Unweighted, without_weight
 from onehop.integrations.pyg.graphs import COUNTING, Symmetric, SymmetricKey, make_symmetric
+from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.rows import stand_in
 
 _ROWS_DIM = -2

@@ -14,7 +14,7 @@ from onehop.integrations.contexts import autocast_dtype, compiling
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
-from onehop.integrations.pyg.conditions import is_too_small, number_of_edges
+from onehop.integrations.pyg.sizes import is_too_small, number_of_edges
 from onehop.integrations.rows import stand_in
 
 

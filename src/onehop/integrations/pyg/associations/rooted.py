@@ -15,11 +15,12 @@ from torch_geometric.nn import GraphConv, SAGEConv
 
 from onehop import thresholds
 from onehop.graph import Graph
-from onehop.integrations.contexts import autocast_dtype, compiling
+from onehop.integrations import contexts
+from onehop.integrations.contexts import autocast_dtype
 from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import prefix_product, product
-from onehop.integrations.pyg.conditions import is_too_small
+from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.rows import stand_in
 
 # With more of the rows to multiply, there is little to save.
@@ -33,16 +34,18 @@ def associating_sage(theirs: Callable[..., Any], traced: Callable[..., Any]) -> 
         theirs: PyG's.
         traced: What runs while a program is traced; None from it means PyG's own.
     """
-    both, message, normalise, in_program = _both, SAGEConv.message, F.normalize, compiling
+    both, message, normalise, small = _both, SAGEConv.message, F.normalize, is_too_small
+    is_compiling, state = torch.compiler.is_compiling, contexts
 
     def forward(self, x, edge_index, size=None):  # type: ignore[no-untyped-def]
         out = None
-        if not self.project and type(self).message is message:
-            root = self.lin_r if self.root_weight else None
-            if in_program():
+        if is_compiling() or state.as_program:
+            if not self.project and type(self).message is message:
+                root = self.lin_r if self.root_weight else None
                 out = traced(self, "lin_l", root, x, edge_index, size, None)
-            else:
-                out = both(self, "lin_l", root, x, edge_index, {"size": size}, None)
+        elif not small(edge_index, x) and not self.project and type(self).message is message:
+            root = self.lin_r if self.root_weight else None
+            out = both(self, "lin_l", root, x, edge_index, {"size": size}, None)
         if out is None:
             return theirs(self, x, edge_index, size)
         return normalise(out, p=2.0, dim=-1) if self.normalize else out
@@ -57,16 +60,17 @@ def associating_graph_conv(theirs: Callable[..., Any], traced: Callable[..., Any
         theirs: PyG's.
         traced: What runs while a program is traced; None from it means PyG's own.
     """
-    both, message, in_program = _both, GraphConv.message, compiling
+    both, message, small = _both, GraphConv.message, is_too_small
+    is_compiling, state = torch.compiler.is_compiling, contexts
 
     def forward(self, x, edge_index, edge_weight=None, size=None):  # type: ignore[no-untyped-def]
         out = None
-        if type(self).message is message:
-            if in_program():
+        if is_compiling() or state.as_program:
+            if type(self).message is message:
                 out = traced(self, "lin_rel", self.lin_root, x, edge_index, size, edge_weight)
-            else:
-                operands = {"edge_weight": edge_weight, "size": size}
-                out = both(self, "lin_rel", self.lin_root, x, edge_index, operands, edge_weight)
+        elif not small(edge_index, x) and type(self).message is message:
+            operands = {"edge_weight": edge_weight, "size": size}
+            out = both(self, "lin_rel", self.lin_root, x, edge_index, operands, edge_weight)
         return theirs(self, x, edge_index, edge_weight, size) if out is None else out
 
     return stand_in(theirs, forward)
@@ -85,8 +89,6 @@ def _both(
 
     None where the layer's linear step has to stay in its module.
     """
-    if is_too_small(edge_index, x):
-        return None
     ends = (x, x) if type(x) is Tensor else x
     lin = layer._modules.get(name)
     if (

@@ -120,15 +120,20 @@ def fits_cache(edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
         edge_index: What ``propagate`` was called with, and
         kwargs: what else.
     """
-    if edge_index.layout is not torch.strided or edge_index.dim() != 2:
+    shape, bound = edge_index.shape, thresholds.now.cached_bytes
+    if edge_index.layout is not torch.strided or len(shape) != 2:
         return False
-    edges, bound = edge_index.size(1), thresholds.now.cached_bytes
+    edges = shape[1]
     for operand in kwargs.values():
         # A loop and plain types, for this is all that a layer of a small graph pays.
         for each in operand if type(operand) is tuple or type(operand) is list else (operand,):
-            if not isinstance(each, Tensor) or not each.dim():
-                continue
-            if edges * (each.nbytes // (each.size(0) or 1)) >= bound:
+            # Mostly it is small however few its rows are, which then need not be asked for.
+            if (
+                isinstance(each, Tensor)
+                and edges * each.nbytes >= bound
+                and each.dim()
+                and edges * (each.nbytes // (each.shape[0] or 1)) >= bound
+            ):
                 return False
     return bound > 0
 

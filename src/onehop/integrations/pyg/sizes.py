@@ -1,0 +1,70 @@
+"""Sizes below which PyG's own steps take less time than a graph and what recognises it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop import thresholds
+from onehop.integrations import session
+from onehop.integrations.contexts import context_reason, is_wrapped
+from onehop.integrations.pyg.matrices import LAYOUTS
+
+# An edge of attention costs PyG about as much as this many edges of a sum.
+_ATTENTION_COST = 4
+_MATRIX = 2
+
+
+def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, attends: bool = False) -> bool:
+    """Return whether a graph is so small that to make and recognise it takes longer than PyG's own code.
+
+    The sizes alone decide. A graph that is met again would pay, but whether it was met before is changed by
+    every forward pass: the second pass would give other bits than the first, and activation checkpointing
+    would save other tensors the second time.
+
+    Args:
+        edge_index: [2, E], or a sparse matrix.
+        operand: The features that are gathered, or a pair of which the first are; None where they are not
+            made yet.
+        columns: How many columns are aggregated, where they may be fewer than those of the features; None
+            means those of the features.
+        attends: Whether messages are weighed by attention, on which PyG spends several times as long, and
+            which has heads behind its nodes; other features have batches before them.
+    """
+    if type(edge_index) is not Tensor:
+        return False
+    # Layers of small graphs pay for each of these questions; a shape is read in the time of one size.
+    bounds, shape = thresholds.now, edge_index.shape
+    if len(shape) != _MATRIX:
+        return False
+    edges = shape[1] if edge_index.layout is torch.strided else number_of_edges(edge_index)
+    # Who asks for a machine or a backend wants every aggregation there.
+    if edges >= bounds.few_edges or session.now.settings.backend:
+        return False
+    if attends:
+        edges *= _ATTENTION_COST
+        if edges >= bounds.few_edges:
+            return False
+    if operand is None:
+        return columns is not None and edges * columns < bounds.few_work
+    pair = type(operand) is tuple or type(operand) is list
+    x = operand[0] if pair and operand else operand
+    if not isinstance(x, Tensor):
+        return False
+    shape = x.shape
+    if len(shape) < _MATRIX:
+        return False
+    width = shape[-1]
+    if len(shape) > _MATRIX:
+        width = x.numel() // (shape[0 if attends else -2] or 1)
+    return edges * (width if columns is None else min(width, columns)) < bounds.few_work
+
+
+def number_of_edges(edge_index: Tensor) -> int:
+    """The number of edges of [2, E], or of a sparse matrix."""
+    if edge_index.layout is torch.strided or edge_index.layout not in LAYOUTS:
+        return edge_index.size(-1)
+    # A transform's own tensors know no number of entries, nor do others inside it; both are refused later.
+    if is_wrapped(edge_index) or context_reason() is not None:
+        return edge_index.size(-1)
+    return edge_index._nnz()
