@@ -171,12 +171,10 @@ def _prepare(
     linear = linear_reduction(layer.aggr_module)
     rows = {id(given[a.name]): (_ENDS[a.kind], a.at) for a in each if a.kind in _ENDS and a.at is not None}
     wholes = {id(given[a.name]): a.at for a in each if a.kind is Kind.WHOLE and a.at is not None}
-    reduce = REDUCTIONS.get(type(layer.aggr_module))
-    program = compiled(permission.watched, rows, wholes, arguments.operands, graph, reduce)
+    program = compiled(permission.watched, rows, wholes, arguments.operands, graph, layer.aggr_module)
     if not isinstance(program, str):
-        assert reduce is not None
         names = {(_ENDS[a.kind], a.at): a.name for a in each if a.kind in _ENDS and a.at is not None}
-        return CompiledTask(program, layer, graph, reduce, arguments.operands, update, names)
+        return CompiledTask(program[0], layer, graph, program[1], arguments.operands, update, names)
     blocks = blocks_of(data, graph, _block_edges(permission.row_bytes), linear is not None)
     run = BlockRun(snapshot.layer, message, each, graph, blocks, linear, autocast)
     learned = [p for p in layer.aggr_module.parameters() if p.requires_grad]

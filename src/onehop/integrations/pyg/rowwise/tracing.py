@@ -47,12 +47,14 @@ class Watched:
         out: What it returned.
         place: Says where the edges are in a tensor; None: nowhere.
         met: Lists all tensors that were met.
+        unrecorded: The ids of those that were made while no gradients were recorded, though they were before.
     """
 
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]]
     out: Tensor
     place: Callable[[Tensor], Place | None]
     met: Callable[[], Iterable[Tensor]]
+    unrecorded: set[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class _Watch(TorchDispatchMode):
         # Of all tensors met, which must stay alive so that their ids stay theirs.
         self._met: dict[int, Tensor] = {id(tensor): tensor for tensor in self.operands}
         self._made: set[int] = set()
+        self._records = torch.is_grad_enabled()
+        self._unrecorded: set[int] = set()
         self._foreign = {tensor.untyped_storage()._cdata for tensor in self.operands}
 
     def finish(self, out: Any) -> None:
@@ -175,7 +179,7 @@ class _Watch(TorchDispatchMode):
 
     def watched(self) -> Watched:
         """The message's operations."""
-        return Watched(self.calls, self.out, self._place, self._met.values)
+        return Watched(self.calls, self.out, self._place, self._met.values, self._unrecorded)
 
     def _place(self, tensor: Tensor) -> Place | None:
         return self._places.get(id(tensor))
@@ -214,6 +218,8 @@ class _Watch(TorchDispatchMode):
     def _note(self, out: Tensor, place: Place | None) -> None:
         self._met[id(out)] = out
         self._made.add(id(out))
+        if self._records and not torch.is_grad_enabled():
+            self._unrecorded.add(id(out))
         if place is None:
             return
         if out.numel() == 0:
