@@ -9,7 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.integrations.pyg.rowwise.reader import Joined, NotCompiled, Reader, Reading, Row, Stacked, Unread
+from onehop.integrations.pyg.rowwise.reader import (
+    Joined,
+    NotCompiled,
+    Reader,
+    Reading,
+    Row,
+    Stacked,
+    Unread,
+    Zeros,
+)
 from onehop.messages import APART
 
 
@@ -50,6 +59,9 @@ def _multiple(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
 def _quotient(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     a, b, shape = bound["self"], bound["other"], tuple(result.shape[1:])
     if _is_number(b):
+        drawn = reader.divided(reader.broadcast(a, shape), b)
+        if drawn is not None:
+            return drawn
         if not 1e-30 < abs(b) < 1e30:
             raise NotCompiled(f"divides by {b}")
         return reader.emit("scale", reader.broadcast(a, shape), p=1 / b)
@@ -216,12 +228,43 @@ def _apart(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Unread:
     return reader.emit(APART, row)
 
 
+def _zeros(reader: Reader, bound: dict[str, Any], result: Any) -> Zeros:
+    return Zeros("uses new_zeros")
+
+
+def _dropped(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    return reader.drawn(tuple(result.shape[1:]), bound.get("p", 0.5))
+
+
+def _added_up(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    if not reader.of_destinations(result) or not reader.are_zeros(bound["self"]):
+        raise NotCompiled("adds up over destinations on top of something")
+    return reader.emit("row_sum", reader.row(bound["src"]))
+
+
+def _largest(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    if not reader.of_destinations(result) or not reader.are_zeros(bound["self"]):
+        raise NotCompiled("uses scatter_reduce_")
+    row = reader.row(bound["src"])
+    if torch.is_grad_enabled() and not reader.is_apart(row):
+        raise NotCompiled("takes a largest over destinations through which a gradient passes")
+    return reader.emit("row_max", row)
+
+
+def _taken(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Unread:
+    """For every edge, the row of its destination."""
+    if not reader.of_destinations(bound["self"]):
+        return Unread("takes rows by number")
+    return reader.row(bound["self"])
+
+
 READINGS: dict[tuple[str, str], Reading] = {
     ("add", "Tensor"): _sum,
     ("sub", "Tensor"): _difference,
     ("rsub", "Scalar"): _reversed_difference,
     ("mul", "Tensor"): _multiple,
     ("div", "Tensor"): _quotient,
+    ("div", "Scalar"): _quotient,
     **{
         (name, "*"): _unary(ours)
         for name, ours in (
@@ -255,6 +298,12 @@ READINGS: dict[tuple[str, str], Reading] = {
     ("repeat", "*"): _repeated,
     ("select", "int"): _selected,
     ("detach", "*"): _apart,
+    ("new_zeros", "*"): _zeros,
+    ("bernoulli", "float"): _dropped,
+    ("scatter_add", "default"): _added_up,
+    ("scatter_reduce", "two"): _largest,
+    ("index_select", "default"): _taken,
+    ("index", "Tensor"): _taken,
     ("mm", "*"): _product,
     ("addmm", "*"): _product_and_sum,
     ("slice", "Tensor"): _sliced,

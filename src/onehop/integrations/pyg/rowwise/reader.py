@@ -10,15 +10,17 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from onehop.integrations.pyg.rowwise.edge_dims import Place
-from onehop.integrations.pyg.rowwise.terms import Columns, Fixed, NodeProduct, Term
+from onehop.integrations.pyg.rowwise.terms import Columns, Drawn, Fixed, NodeProduct, Term
 from onehop.integrations.pyg.rowwise.tracing import Watched
-from onehop.messages import APART, End, Operand, Program, Step
+from onehop.messages import APART, OF_ROWS, End, Operand, Program, Step
 
 # Numbers of the largest matrix that a tile's rows are multiplied by: larger ones do not stay in the caches.
 _MOST_IN_MATRIX = 1 << 14
 
 # Parts of a message that are computed apart from each other; there is a run over the edges for each.
 _MOST_PARTS = 16
+
+_NUMBERS = "uses numbers of nodes, or what is made from no operand"
 
 Reading = Callable[["Reader", dict[str, Any], Any], Any]
 """Takes the reader, an operation's arguments by name and torch's own result, and returns what that is."""
@@ -84,6 +86,11 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
+class Zeros(Unread):
+    """A tensor of zeros, for something to be added up in."""
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Columns of a message.
 
@@ -103,10 +110,14 @@ class Read:
     Attributes:
         parts: Side by side, the message.
         shape: Of a message.
+        draws: What is drawn for it, in order, whether the message needs it or not.
+        stays: Whether it reduces something over destinations, or draws something, which blocks cannot.
     """
 
     parts: tuple[Part, ...]
     shape: tuple[int, ...]
+    draws: tuple[Drawn, ...]
+    stays: bool
 
 
 class Reader:
@@ -146,7 +157,9 @@ class Reader:
         pieces = [row for each in rows for row in (each.rows if isinstance(each, Joined) else (each,))]
         if len(pieces) > _MOST_PARTS:
             raise NotCompiled(f"has {len(pieces)} parts")
-        return Read(tuple(self._part(row.value) for row in pieces), found.shape)
+        draws = tuple(term for term in self._terms if isinstance(term, Drawn))
+        stays = bool(draws) or any(step.operation in OF_ROWS for step in self._steps)
+        return Read(tuple(self._part(row.value) for row in pieces), found.shape, draws, stays)
 
     def _part(self, result: int) -> Part:
         """The program of a value, with the operands and steps that it needs."""
@@ -164,7 +177,7 @@ class Reader:
             tuple(replace(step, inputs=tuple(numbers[v] for v in step.inputs)) for step in steps),
             numbers[result],
         )
-        if not any(operand.end in (End.SOURCE, End.TARGET, End.EDGE) for operand in program.operands):
+        if not any(t.end not in (End.FIXED, End.MATRIX) and not isinstance(t, Drawn) for t in terms):
             raise NotCompiled("reads no rows of nodes or edges")
         return Part(program, terms)
 
@@ -179,7 +192,7 @@ class Reader:
         """Notes what an operation made."""
         name = operation._schema.name.removeprefix("aten::")
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        touched = any(self._watched.place(tensor) is not None for tensor in tensors)
+        touched = any(self._is_known(tensor) for tensor in tensors)
         writes = operation._schema.is_mutable
         if not touched:
             made_rows = any(self.has_rows(leaf) for leaf in tree_leaves(result) if isinstance(leaf, Tensor))
@@ -193,6 +206,9 @@ class Reader:
             name = name.removesuffix("_")
         bound = dict(zip((a.name for a in operation._schema.arguments), args, strict=False), **kwargs)
         outs = result if isinstance(result, list | tuple) else [result]
+        if any(map(self._watched.destinations.are_numbers, outs)):
+            self._made.update((id(out), Unread(_NUMBERS)) for out in outs)
+            return
         reading = readings.get((name, operation._overloadname)) or readings.get((name, "*"))
         if reading is None:
             if writes:
@@ -204,7 +220,8 @@ class Reader:
             if isinstance(row, Unread):
                 self._made[id(out)] = row
                 continue
-            fits = self._watched.place(out) == Place(0) and tuple(out.shape[1:]) == row.shape
+            of_rows = self._watched.destinations.have_rows(out)
+            fits = (of_rows or self._watched.place(out) == Place(0)) and tuple(out.shape[1:]) == row.shape
             if not fits or out.dtype is not self._dtype:
                 raise NotCompiled(f"uses {name} in a way that is not known")
             if id(out) in self._watched.unrecorded:
@@ -214,6 +231,9 @@ class Reader:
     def has_rows(self, tensor: Tensor) -> bool:
         """Return whether a tensor has something for every edge."""
         return self._watched.place(tensor) is not None
+
+    def _is_known(self, tensor: Tensor) -> bool:
+        return self.has_rows(tensor) or self._watched.destinations.have_rows(tensor)
 
     def _check_own(self, written: Tensor, name: str) -> None:
         storage = written.untyped_storage()._cdata
@@ -233,7 +253,7 @@ class Reader:
             return found
         origin = self._origins.get(id(tensor))
         if origin is None:
-            raise NotCompiled("uses numbers of nodes, or what is made from no operand")
+            raise NotCompiled(_NUMBERS)
         if tensor.dtype is not self._dtype:
             raise NotCompiled(f"reads numbers of {tensor.dtype}")
         shape = tuple(tensor.shape[1:])
@@ -273,6 +293,31 @@ class Reader:
             raise NotCompiled("computes with an operand that is the same for all edges")
         return Fixed(end, tensor, shape, whole)
 
+    def are_zeros(self, tensor: Tensor) -> bool:
+        """Return whether nothing has been written to a tensor of zeros."""
+        return isinstance(self._made.get(id(tensor)), Zeros)
+
+    def of_destinations(self, tensor: Tensor) -> bool:
+        """Return whether a tensor has a row for every destination."""
+        return self._watched.destinations.have_rows(tensor)
+
+    def is_apart(self, row: Row) -> bool:
+        """Return whether no gradient passes through the last step to a row."""
+        return row.value >= 0 and self._steps[row.value].operation == APART
+
+    def drawn(self, shape: tuple[int, ...], kept: float) -> Row:
+        """Numbers that are drawn for every edge: 1 with the probability ``kept``, else 0."""
+        self._terms.append(Drawn(math.prod(shape), kept, divided=False))
+        return Row(shape, -len(self._terms))
+
+    def divided(self, row: Row, by: float) -> Row | None:
+        """Drawn numbers, divided as dropout divides them; None if that is not what is done."""
+        term = self._terms[-1 - row.value] if row.value < 0 else None
+        if not isinstance(term, Drawn) or term.divided or by != term.kept:
+            return None
+        self._terms[-1 - row.value] = replace(term, divided=True)
+        return row
+
     # Steps
 
     def emit(self, operation: str, *inputs: Row, p: float = 0.0, q: float = 0.0) -> Row:
@@ -289,7 +334,7 @@ class Reader:
 
     def broadcast(self, operand: Any, shape: tuple[int, ...]) -> Row:
         """An operand's rows, of the shape of the result's."""
-        if not self.has_rows(operand):
+        if not self._is_known(operand):
             if operand.dim() > len(shape) and operand.size(0) == 1:
                 operand_shape = operand.shape[1:]
             else:

@@ -10,7 +10,7 @@ from torch import Tensor
 from onehop.graph import Graph
 from onehop.integrations.pyg.rowwise.aggregators import Rows
 from onehop.integrations.pyg.rowwise.reader import Part, Read
-from onehop.integrations.pyg.rowwise.terms import Fixed, tensors_of
+from onehop.integrations.pyg.rowwise.terms import Drawn, Fixed, drawn, tensors_of
 from onehop.messages import APART, EXTREMA, End, Operand, Step
 from onehop.ops.message import reduce_messages
 
@@ -28,9 +28,11 @@ class CompiledRows(Rows):
     def __init__(self, graph: Graph, message: Read, names: Sequence[str], operands: list[Tensor]) -> None:
         super().__init__(graph, 1 + len(message.shape))
         self._message = message
-        terms = list({id(term): term for part in message.parts for term in part.terms}.values())
+        each = {id(term): term for part in message.parts for term in part.terms}
+        terms = [term for term in each.values() if not isinstance(term, Drawn)]
         found = tensors_of(terms, operands, graph)
         self._tensors = {id(term): tensor for term, tensor in zip(terms, found, strict=True)}
+        self._tensors |= {id(term): drawn(term, graph, found[0].dtype) for term in message.draws}
         self._reduced = dict(zip(names, self._run(message.parts, tuple(names)), strict=True)) if names else {}
 
     def reduced(self, reduce: str) -> Tensor:
@@ -51,7 +53,7 @@ class CompiledRows(Rows):
         of_parts = []
         for part in parts:
             for term in part.terms:
-                if id(term) not in self._tensors:
+                if id(term) not in self._tensors and isinstance(term, Fixed):
                     (self._tensors[id(term)],) = tensors_of([term], [], self.graph)
             tensors = [self._tensors[id(term)] for term in part.terms]
             of_parts.append(reduce_messages(self.graph, part.program, tensors, names))
