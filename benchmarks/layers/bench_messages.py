@@ -29,7 +29,7 @@ from onehop.bench.timing import measure_once
 
 WAYS = ("pyg", "blocks", "compiled")
 WIDTH, NARROW = 64, 16
-LAYERS = ("gine", "gine-narrow", "resgated", "cg", "cg-narrow", "film", "edge-sum")
+LAYERS = ("gine", "gine-narrow", "resgated", "cg", "cg-narrow", "film", "edge-sum", "pna", "gen")
 # Relative to the largest entry: sums over hubs of float32 differ in their last digits with their order.
 TOLERANCE = 1e-3
 
@@ -39,6 +39,8 @@ def layer_of(name: str) -> tuple[torch.nn.Module, int]:
     from torch.nn import Linear, ReLU, Sequential
     from torch_geometric import nn
 
+    degrees = torch.ones(30, dtype=torch.int64)
+    aggregators, scalers = ["mean", "min", "max", "std"], ["identity", "amplification", "attenuation"]
     perceptron = Sequential(Linear(2 * WIDTH, WIDTH), ReLU(), Linear(WIDTH, WIDTH))
     layers: dict[str, tuple[Callable[[], torch.nn.Module], int]] = {
         "gine": (lambda: nn.GINEConv(Linear(WIDTH, WIDTH)), WIDTH),
@@ -47,6 +49,8 @@ def layer_of(name: str) -> tuple[torch.nn.Module, int]:
         "cg": (lambda: nn.CGConv(WIDTH), 0),
         "cg-narrow": (lambda: nn.CGConv(WIDTH, dim=NARROW), NARROW),
         "film": (lambda: nn.FiLMConv(WIDTH, WIDTH), 0),
+        "pna": (lambda: nn.PNAConv(WIDTH, WIDTH, aggregators, scalers, degrees), 0),
+        "gen": (lambda: nn.GENConv(WIDTH, WIDTH), 0),
         "edge-sum": (lambda: nn.EdgeConv(perceptron, aggr="sum"), 0),
     }
     make, edge_width = layers[name]

@@ -44,6 +44,12 @@ class _Making:
         """Numbers between 0 and 1, or so: results stay of moderate size."""
         return self.emit("sigmoid", value)
 
+    def softmax(self, value: int) -> int:
+        """Over the edges of each destination."""
+        largest = self.emit("row_max", value)
+        raised = self.emit("exp", self.emit("subtract", value, largest))
+        return self.emit("divide", raised, self.emit("shift", self.emit("row_sum", raised), p=1e-16))
+
     def program(self) -> Program:
         rows = []
         for at, operand in enumerate(self.operands):
@@ -68,7 +74,7 @@ class _Making:
 
     def _step(self, rows: list[int]) -> int:
         a, b = self.choice.choice(rows), self.choice.choice(rows)
-        kind = self.choice.randrange(6)
+        kind = self.choice.randrange(8)
         if kind == 0:
             return self.emit(self.choice.choice(["add", "subtract", "multiply"]), a, b)
         if kind == 1:
@@ -81,6 +87,10 @@ class _Making:
         if kind == 4:
             name = self.choice.choice(list(_WITH_NUMBERS))
             return self.emit(name, a, p=_WITH_NUMBERS[name][0], q=_WITH_NUMBERS[name][1])
+        if kind == 6:
+            return self.softmax(a)
+        if kind == 7:
+            return self.emit(self.choice.choice(["row_sum", "row_max", "detach"]), self.narrow(a))
         if self.heads > 1 and b % 2:
             return self.emit("spread", self.emit("collect", a, width=self.heads))
         return self.emit(self.choice.choice(_ANY), a)

@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from onehop import Graph, native, reference
 from onehop.kernels.cpu import message as kernel
-from onehop.messages import End, Operand, Program, Step, backward_sweeps, forward_sweep
+from onehop.messages import End, Operand, Program, Step, backward_sweeps, forward_sweeps
 from onehop.messages.program import OPERATIONS
 from onehop.ops.message import fits, reduce_messages
 from onehop.plans import CpuPlan
@@ -15,7 +15,7 @@ from tests.ops.comparison import compare
 from tests.ops.hostile_graphs import HOSTILE
 
 WIDTHS = [1, 3, 4, 16, 17, 48, 64, 90]
-REDUCES = ["sum", "mean", "max", "min"]
+REDUCES = ["sum", "mean", "squares", "max", "min"]
 UNARY = [o for o in OPERATIONS[OPERATIONS.index("shift") : -1] if not o.endswith("_grad")]
 NUMBERS = {
     "shift": (0.3, 0.0), "scale": (-1.7, 0.0), "invert": (2.0, 0.0), "leaky_relu": (0.2, 0.0),
@@ -29,17 +29,20 @@ def graph_of(name):
     return edge_index, Graph.from_edge_index(edge_index, size=(num_src, num_dst))
 
 
-def check(name, program, reduce="sum", dtype=torch.float64, seed=0):
+def check(name, program, reductions=("sum",), dtype=torch.float64, seed=0):
     edge_index, graph = graph_of(name)
     operands = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges, seed, dtype)
+    sums = sum(step.operation == "row_sum" for step in program.steps)
     names = [f"operand {at} ({o.end.value})" for at, o in enumerate(program.operands)]
     compare(
-        lambda **kw: reduce_messages(graph, program, list(kw.values()), reduce),
-        lambda **kw: reference.message(edge_index, graph.num_dst, program, list(kw.values()), reduce),
+        lambda **kw: torch.cat(reduce_messages(graph, program, list(kw.values()), reductions), 1),
+        lambda **kw: torch.cat(
+            reference.message(edge_index, graph.num_dst, program, list(kw.values()), reductions), 1
+        ),
         dict(zip(names, operands, strict=True)),
         names,
-        # Of sums over the edges of a hub, of products of a few numbers each.
-        magnitude=100.0 * max(graph.num_edges, 1),
+        # Of sums over the edges of a hub, of products of a few numbers each; some of these are such sums.
+        magnitude=100.0 * max(graph.num_edges, 1) ** (1 + sums),
     )
 
 
@@ -51,12 +54,15 @@ def unary(name, width=16):
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.integers(0, 10**6), st.sampled_from(WIDTHS), st.sampled_from(sorted(HOSTILE)), st.sampled_from(REDUCES)
+    st.integers(0, 10**6),
+    st.sampled_from(WIDTHS),
+    st.sampled_from(sorted(HOSTILE)),
+    st.lists(st.sampled_from(REDUCES), min_size=1, max_size=5),
 )
-def test_random_programs(seed, width, name, reduce):
+def test_random_programs(seed, width, name, reductions):
     program = random_program(seed, width)
-    assert fits(program)
-    check(name, program, reduce, seed=seed)
+    assert fits(program, tuple(reductions))
+    check(name, program, tuple(reductions), seed=seed)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -78,16 +84,16 @@ def test_cut_rows_on_every_instruction_set(isa, edges_per_item):
     )  # fmt: skip
     operands = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)
     leaves = [t.clone().requires_grad_() for t in operands]
-    exact = reference.message(edge_index, graph.num_dst, program, leaves, "sum")
+    exact = reference.message(edge_index, graph.num_dst, program, leaves, ("sum",))[0]
     grad = torch.randn(exact.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     expected = torch.autograd.grad(exact, leaves, grad)
     tensors = [*operands, grad]
-    sweeps = backward_sweeps(program, (True,) * 5, "sum")
+    sweeps = backward_sweeps(program, (True,) * 5, ("sum",))
     plan = CpuPlan(edges_per_item=edges_per_item)
     before = native.extension.selected_isa()
     try:
         native.extension.select_isa(isa)
-        (out,) = kernel.run(graph, forward_sweep(program, "sum"), operands, plan)
+        (out,) = kernel.run(graph, forward_sweeps(program, ("sum",))[0], operands, plan)
         found = {}
         for sweep in sweeps:
             inputs = [tensors[i.at].t() if i.turned else tensors[i.at] for i in sweep.inputs]
@@ -115,12 +121,12 @@ def test_special_numbers(isa, name, dtype):
     try:
         native.extension.select_isa(isa)
         ours = x.clone().requires_grad_()
-        out = reduce_messages(graph, program, [ours], "sum")
+        out = reduce_messages(graph, program, [ours], ("sum",))[0]
         (grad,) = torch.autograd.grad(out, ours, torch.full_like(out, 0.5))
     finally:
         native.extension.select_isa(before)
     theirs = x.clone().requires_grad_()
-    exact = reference.message(torch.zeros(2, 1), 1, program, [theirs], "sum")
+    exact = reference.message(torch.zeros(2, 1), 1, program, [theirs], ("sum",))[0]
     (exact_grad,) = torch.autograd.grad(exact, theirs, torch.full_like(exact, 0.5))
     tolerance = {"rtol": 8 * torch.finfo(dtype).eps, "atol": 1e-37}
     torch.testing.assert_close(out.detach(), exact.detach(), equal_nan=True, **tolerance)
@@ -142,11 +148,11 @@ def test_extrema_of_cut_rows(isa, reduce, edges_per_item):
     try:
         native.extension.select_isa(isa)
         (out,) = kernel.run(
-            graph, forward_sweep(program, reduce), operands, CpuPlan(edges_per_item=edges_per_item)
+            graph, forward_sweeps(program, (reduce,))[0], operands, CpuPlan(edges_per_item=edges_per_item)
         )
     finally:
         native.extension.select_isa(before)
-    exact = reference.message(edge_index, 60, program, operands, reduce)
+    exact = reference.message(edge_index, 60, program, operands, (reduce,))[0]
     torch.testing.assert_close(out, exact, rtol=0, atol=0, equal_nan=True)
 
 
@@ -165,8 +171,8 @@ def test_gradients_of_extrema(numbers, reduce):
         operands[0][7, 1:3] = math.nan if numbers == "nan" else math.inf
     results = []
     for function in (
-        lambda *t: reduce_messages(graph, program, t, reduce),
-        lambda *t: reference.message(edge_index, 40, program, t, reduce),
+        lambda *t: reduce_messages(graph, program, t, (reduce,))[0],
+        lambda *t: reference.message(edge_index, 40, program, t, (reduce,))[0],
     ):
         leaves = [t.clone().requires_grad_() for t in operands]
         out = function(*leaves)
@@ -205,7 +211,7 @@ def test_both_sweeps_find_the_same_extrema(isa, width, dtype):
     before = native.extension.selected_isa()
     try:
         native.extension.select_isa(isa)
-        out = reduce_messages(graph, program, operands, "max")
+        out = reduce_messages(graph, program, operands, ("max",))[0]
         (grad,) = torch.autograd.grad(out, x, torch.ones_like(out))
     finally:
         native.extension.select_isa(before)
@@ -222,7 +228,9 @@ def test_gradients_of_gradients():
     ]
     for reduce in REDUCES:
         assert torch.autograd.gradgradcheck(
-            lambda *t, reduce=reduce: reduce_messages(graph, program, t, reduce), operands, fast_mode=True
+            lambda *t, reduce=reduce: reduce_messages(graph, program, t, (reduce,))[0],
+            operands,
+            fast_mode=True,
         )
 
 
@@ -230,7 +238,7 @@ def test_batch_of_gradients():
     _, graph = graph_of("random")
     program = random_program(5, 4)
     x = [t.requires_grad_() for t in operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)]
-    out = reduce_messages(graph, program, x, "mean")
+    out = reduce_messages(graph, program, x, ("mean",))[0]
     grads = torch.randn(3, *out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     batched = torch.autograd.grad(out, x, grads, is_grads_batched=True, retain_graph=True, allow_unused=True)
     for member in range(3):
@@ -243,13 +251,13 @@ def test_only_what_is_wanted():
     _, graph = graph_of("random")
     program = Program((Operand(End.SOURCE, 3), Operand(End.TARGET, 3)), (Step("multiply", (0, 1), 3),), 2)
     a, b = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)
-    out = reduce_messages(graph, program, [a, b.requires_grad_()], "sum")
+    out = reduce_messages(graph, program, [a, b.requires_grad_()], ("sum",))[0]
     out.sum().backward()
     assert b.grad is not None
     assert a.grad is None
-    (sweep,) = backward_sweeps(program, (False, True), "sum")
+    (sweep,) = backward_sweeps(program, (False, True), ("sum",))
     assert not sweep.transposed
-    assert not reduce_messages(graph, program, [a, b.detach()], "sum").requires_grad
+    assert not reduce_messages(graph, program, [a, b.detach()], ("sum",))[0].requires_grad
 
 
 def test_strided_operands():
@@ -264,8 +272,8 @@ def test_strided_operands():
         [wide[:, 7:23], wide[:, 30:35]],
         [wide.t()[:16].t(), torch.flip(wide, [1])[:, ::3][:, :5]],
     ):
-        out = reduce_messages(graph, program, operands, "sum")
-        torch.testing.assert_close(out, reference.message(edge_index, 40, program, operands, "sum"))
+        out = reduce_messages(graph, program, operands, ("sum",))[0]
+        torch.testing.assert_close(out, reference.message(edge_index, 40, program, operands, ("sum",))[0])
 
 
 def test_same_bits_whatever_the_threads():
@@ -278,7 +286,7 @@ def test_same_bits_whatever_the_threads():
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            out = reduce_messages(graph, program, operands, "sum")
+            out = reduce_messages(graph, program, operands, ("sum",))[0]
             found.append([out, *torch.autograd.grad(out, operands, torch.ones_like(out), allow_unused=True)])
     finally:
         torch.set_num_threads(before)
@@ -288,7 +296,7 @@ def test_same_bits_whatever_the_threads():
 
 def test_too_long_a_program():
     steps = tuple(Step("tanh", (at,), 4) for at in range(300))
-    assert not fits(Program((Operand(End.SOURCE, 4),), steps, 300))
+    assert not fits(Program((Operand(End.SOURCE, 4),), steps, 300), ("sum",))
 
 
 def test_the_program_in_words():

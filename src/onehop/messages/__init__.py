@@ -1,9 +1,14 @@
 """Messages as programs over the rows of an edge: what they are, and how they are differentiated."""
 
-from onehop.messages.adjoint import Result, Sink, Sweep, backward_sweeps, forward_sweep, ties_sweep
-from onehop.messages.program import End, Operand, Program, Step
+from onehop.messages.adjoint import EXTREMA, backward_sweeps, forward_sweeps, ties_sweep
+from onehop.messages.program import APART, OF_ROWS, REDUCTIONS, End, Operand, Program, Step
+from onehop.messages.sweeps import Result, Sink, Sweep
 
 __all__ = [
+    "APART",
+    "EXTREMA",
+    "OF_ROWS",
+    "REDUCTIONS",
     "End",
     "Operand",
     "Program",
@@ -12,6 +17,6 @@ __all__ = [
     "Step",
     "Sweep",
     "backward_sweeps",
-    "forward_sweep",
+    "forward_sweeps",
     "ties_sweep",
 ]

@@ -1,125 +1,71 @@
-"""Sweeps over the edges: a program forward, and its reverse.
+"""Sweeps of a program: forward, and its reverse.
 
-Backward recomputes the message and runs its steps the other way. One sweep over the graph adds up what
+Backward recomputes the message and runs its steps the other way. A sweep over the graph adds up what
 belongs to destinations and to all edges, and writes what belongs to each edge; one over the transposed graph
-adds up what belongs to sources. Both are programs again, with the gradient of the destination's row as one
-more operand.
+adds up what belongs to sources. Both are programs again, with the gradients of the destination's row as more
+operands. The reverse of a sum over a row is a sum over a row: another sweep, before these.
 """
 
-import enum
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from onehop.messages.program import End, Operand, Program, Step
+from onehop.messages.program import APART, OF_ROWS, End, Operand, Program, Step
+from onehop.messages.sweeps import Input, Line, Result, Sink, Sweep
 
+_SINKS = {
+    "sum": Sink.ROW_SUM,
+    "mean": Sink.ROW_SUM,
+    "squares": Sink.ROW_SUM,
+    "max": Sink.ROW_MAX,
+    "min": Sink.ROW_MIN,
+}
 
-class Sink(enum.Enum):
-    """Destination of a value; the numbers are those of onehop::Sink in csrc/include/onehop/message.hpp."""
-
-    ROW_SUM = 0
-    """It is added up over each row of the graph."""
-    EDGE = 1
-    """It is written for each edge."""
-    TOTAL = 2
-    """It is added up over all edges."""
-    OUTER = 3
-    """Its products with each number of another value are added up over all edges."""
-    ROW_MAX = 4
-    """The largest over each row of the graph is taken; NaN wins."""
-    ROW_MIN = 5
-    """Likewise, the smallest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A result of a sweep.
-
-    Attributes:
-        sink: What becomes of the value.
-        value: The value.
-        other: The second value of an outer product; 0 otherwise.
-        width: Numbers of the result for a row, an edge, or for all.
-        of: The operand of the program that it is a gradient of; -1 for the message itself.
-    """
-
-    sink: Sink
-    value: int
-    other: int
-    width: int
-    of: int
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """The tensor behind an operand of a sweep.
-
-    Attributes:
-        at: Which operand of the program; the gradient counts as the one after the last, and the largest or
-            smallest messages as the one after that.
-        turned: Whether it is the transposed matrix.
-    """
-
-    at: int
-    turned: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """A run over all edges.
-
-    Attributes:
-        operands: What it reads.
-        inputs: The tensors behind these.
-        steps: What it does.
-        results: What comes out.
-        transposed: Whether rows are sources.
-    """
-
-    operands: tuple[Operand, ...]
-    inputs: tuple[Input, ...]
-    steps: tuple[Step, ...]
-    results: tuple[Result, ...]
-    transposed: bool
-
-
-_SINKS = {"sum": Sink.ROW_SUM, "mean": Sink.ROW_SUM, "max": Sink.ROW_MAX, "min": Sink.ROW_MIN}
+EXTREMA = ("max", "min")
+"""Reductions whose gradient goes to the messages that reach them."""
 
 
 @functools.lru_cache(maxsize=256)
-def forward_sweep(program: Program, reduce: str) -> Sweep:
-    """The sweep that reduces the messages of each row; for "mean", it adds them up."""
-    inputs = tuple(Input(at) for at in range(len(program.operands)))
-    result = Result(_SINKS[reduce], program.result, 0, program.width, -1)
-    return _needed(Sweep(program.operands, inputs, program.steps, (result,), False))
+def forward_sweeps(program: Program, reductions: tuple[str, ...]) -> tuple[Sweep, ...]:
+    """The sweeps that reduce the messages of each row, the last one all of them at once.
 
-
-@functools.lru_cache(maxsize=256)
-def ties_sweep(program: Program) -> Sweep:
-    """The sweep that counts, for each row, the messages that reach its largest or smallest."""
-    reverse = _Reverse(program, (), extremal=True)
-    operands, inputs = _operands_of(program)
-    result = Result(Sink.ROW_SUM, reverse.reaches, 0, program.width, -1)
-    return _needed(Sweep(operands, inputs, tuple(reverse.steps), (result,), False))
-
-
-def _operands_of(program: Program) -> tuple[tuple[Operand, ...], tuple[Input, ...]]:
-    """Operands that sweeps of a backward pass may read, and the tensors behind these."""
-    count = len(program.operands)
-    matrices = [at for at, operand in enumerate(program.operands) if operand.end is End.MATRIX]
-    of_rows = Operand(End.TARGET, program.width)
-    operands = (*program.operands, of_rows, of_rows, *(program.operands[at] for at in matrices))
-    return operands, (*(Input(at) for at in range(count + 2)), *(Input(at, turned=True) for at in matrices))
-
-
-@functools.lru_cache(maxsize=256)
-def backward_sweeps(program: Program, wanted: tuple[bool, ...], reduce: str) -> tuple[Sweep, ...]:
-    """The sweeps that give the gradients of the operands that are wanted; one, two or none.
-
-    A matrix that several steps multiply by has several results, to be added up. The gradient that they read
-    is, for "mean", divided by the number of edges of each row; for "max" and "min", by the number of ties.
+    For "mean" and "squares" they are added up, or their squares are.
     """
-    reverse = _Reverse(program, wanted, extremal=reduce in ("max", "min"))
-    operands, inputs = _operands_of(program)
+    count, message = len(program.operands), program.result
+    steps = list(program.steps)
+    values = []
+    for reduce in reductions:
+        values.append(message)
+        if reduce == "squares":
+            steps.append(Step("multiply", (message, message), program.width))
+            values[-1] = count + len(steps) - 1
+    results = [
+        Result(_SINKS[reduce], value, 0, program.width, -1)
+        for reduce, value in zip(reductions, values, strict=True)
+    ]
+    line = Line(program.operands, (Input(at) for at in range(count)), steps, count)
+    return line.cut({False: results})
+
+
+@functools.lru_cache(maxsize=256)
+def ties_sweep(program: Program, reductions: tuple[str, ...]) -> Sweep:
+    """The sweep that counts, for each row, the messages that reach each of its extrema."""
+    reverse = _Reverse(program, (), reductions)
+    results = [Result(Sink.ROW_SUM, value, 0, program.width, -1) for value in reverse.reaches]
+    (sweep,) = reverse.line().cut({False: results})
+    return sweep
+
+
+@functools.lru_cache(maxsize=256)
+def backward_sweeps(
+    program: Program, wanted: tuple[bool, ...], reductions: tuple[str, ...]
+) -> tuple[Sweep, ...]:
+    """The sweeps that give the gradients of the operands that are wanted, in order.
+
+    A matrix that several steps multiply by has several results, to be added up. The gradients that they read
+    are, for "mean" and "squares", divided by the number of edges of each row, for "squares" also doubled;
+    for "max" and "min" they are divided by the number of ties.
+    """
+    reverse = _Reverse(program, wanted, reductions)
     found: dict[bool, list[Result]] = {False: [], True: []}
     for at, operand in enumerate(program.operands):
         if not wanted[at]:
@@ -132,54 +78,76 @@ def backward_sweeps(program: Program, wanted: tuple[bool, ...], reduce: str) -> 
             sink = {End.EDGE: Sink.EDGE, End.FIXED: Sink.TOTAL}.get(operand.end, Sink.ROW_SUM)
             result = Result(sink, reverse.gradient[at], 0, operand.width, at)
             found[operand.end is End.SOURCE].append(result)
-    return tuple(
-        _needed(Sweep(operands, inputs, tuple(reverse.steps), tuple(results), transposed))
-        for transposed, results in found.items()
-        if results
-    )
+    return reverse.line().cut(found)
 
 
 class _Reverse:
     """The steps of a program and those of its reverse.
 
+    Operands: those of the program, then the tensors that :class:`.Input` numbers, then transposed matrices.
+
     Attributes:
-        steps: All of them; the operands of the program come before, then the gradient, the extremum, and the
-            transposed matrices.
+        steps: All of them, but for the program's own steps over rows, whose results are operands here.
         gradient: For values, the value that is their gradient.
         outer: For matrices, pairs of values whose outer product is their gradient.
-        reaches: 1 where a message is the extremum of its row, 0 elsewhere; -1 without extrema.
+        reaches: For every reduction that is an extremum, 1 where a message reaches it and 0 elsewhere.
     """
 
-    def __init__(self, program: Program, wanted: tuple[bool, ...], extremal: bool) -> None:
+    def __init__(self, program: Program, wanted: tuple[bool, ...], reductions: tuple[str, ...]) -> None:
         own = len(program.operands)
-        operands, _ = _operands_of(program)
+        extrema = [reduce for reduce in reductions if reduce in EXTREMA]
+        given = [program.width_of(value) for value in program.of_rows]
+        given += [program.width] * (len(reductions) + len(extrema))
         matrices = [at for at, operand in enumerate(program.operands) if operand.end is End.MATRIX]
-        self._turned = {at: own + 2 + number for number, at in enumerate(matrices)}
-        self._shift = len(operands) - own
-        self._own = own
-        self._widths = [operand.width for operand in operands]
+        operands = [*program.operands, *(Operand(End.TARGET, width) for width in given)]
+        self._first = len(operands)
+        self._inputs = [*(Input(at) for at in range(self._first)), *(Input(at, True) for at in matrices)]
+        self._turned = {at: self._first + number for number, at in enumerate(matrices)}
+        self._operands = [*operands, *(program.operands[at] for at in matrices)]
+        self._widths = [operand.width for operand in self._operands]
         self.steps: list[Step] = []
         self._known: dict[Step, int] = {}
         self.gradient: dict[int, int] = {}
         self.outer: dict[int, list[tuple[int, int]]] = {}
-        needs = list(wanted) + [False] * (len(operands) - len(wanted))
+        needs = [*wanted, *[False] * (len(self._operands) - len(wanted))]
+        moved = list(range(own))
+        # Values of the program's steps here, each with the step as it is here.
+        steps: list[tuple[int, Step]] = []
         for step in program.steps:
-            inputs = tuple(self._moved(value) for value in step.inputs)
-            self._append(replace(step, inputs=inputs))
-            needs.append(any(needs[value] for value in inputs))
-        result, pulled = self._moved(program.result), own
-        self.reaches = -1
-        if extremal:
-            self.reaches = self._emit("equal", result, own + 1)
-            pulled = self._emit("multiply", self.reaches, own)
-        self.gradient[result] = pulled
-        for number in reversed(range(len(program.steps))):
-            value = own + self._shift + number
+            step = replace(step, inputs=tuple(moved[value] for value in step.inputs))
+            if step.operation in OF_ROWS:
+                moved.append(own + sum(s.operation in OF_ROWS for _, s in steps))
+            else:
+                moved.append(self._append(step))
+            if moved[-1] == len(needs):
+                needs.append(False)
+            through = step.operation not in (APART, "row_max")
+            needs[moved[-1]] = through and any(needs[value] for value in step.inputs)
+            steps.append((moved[-1], step))
+        self._needs = needs
+        self.reaches: list[int] = []
+        self._begin(moved[program.result], reductions, own + len(program.of_rows))
+        for value, step in reversed(steps):
             if needs[value] and value in self.gradient:
-                self._go_back(self.steps[number], value, self.gradient[value], needs)
+                self._go_back(step, value, self.gradient[value])
 
-    def _moved(self, value: int) -> int:
-        return value if value < self._own else value + self._shift
+    def line(self) -> Line:
+        """All steps, to be cut into sweeps."""
+        return Line(self._operands, self._inputs, self.steps, self._first)
+
+    def _begin(self, message: int, reductions: tuple[str, ...], first: int) -> None:
+        """Gives the message its gradient: the operands from ``first`` on are those of the reductions."""
+        total = -1
+        for number, reduce in enumerate(reductions):
+            pulled = first + number
+            if reduce == "squares":
+                pulled = self._emit("multiply", message, pulled)
+            elif reduce in EXTREMA:
+                extremum = first + len(reductions) + len(self.reaches)
+                self.reaches.append(self._emit("equal", message, extremum))
+                pulled = self._emit("multiply", self.reaches[-1], pulled)
+            total = pulled if total < 0 else self._emit("add", total, pulled)
+        self.gradient[message] = total
 
     def _append(self, step: Step) -> int:
         # A step of the program stays, even if it is there already: they are numbered alike.
@@ -193,81 +161,57 @@ class _Reverse:
         found = self._known.get(step)
         return self._append(step) if found is None else found
 
-    def _add(self, value: int, gradient: int, needs: list[bool]) -> None:
-        if not needs[value]:
+    def _add(self, value: int, gradient: int) -> None:
+        if not self._needs[value]:
             return
         before = self.gradient.get(value)
         self.gradient[value] = gradient if before is None else self._emit("add", before, gradient)
 
-    def _go_back(self, step: Step, y: int, g: int, needs: list[bool]) -> None:
+    def _go_back(self, step: Step, y: int, g: int) -> None:
         """Adds what the gradient ``g`` of a step's result ``y`` makes of those of its inputs."""
         a, *others = step.inputs
         b = others[0] if others else a
         p, q = step.numbers
-        emit = self._emit
+        emit, needs = self._emit, self._needs
         name = step.operation
         if name == "product":
             if needs[b]:
                 self.outer.setdefault(b, []).append((a, g))
             if needs[a]:
-                self._add(a, emit("product", g, self._turned[b], width=self._widths[a]), needs)
+                self._add(a, emit("product", g, self._turned[b], width=self._widths[a]))
+        elif name == "row_sum":
+            self._add(a, emit("row_sum", g))
         elif name in ("add", "subtract"):
-            self._add(a, g, needs)
+            self._add(a, g)
             if needs[b]:
-                self._add(b, g if name == "add" else emit("negate", g), needs)
+                self._add(b, g if name == "add" else emit("negate", g))
         elif name == "multiply":
             if needs[a]:
-                self._add(a, emit("multiply", g, b), needs)
+                self._add(a, emit("multiply", g, b))
             if needs[b]:
-                self._add(b, emit("multiply", g, a), needs)
+                self._add(b, emit("multiply", g, a))
         elif name == "divide":
             over = emit("divide", g, b)
-            self._add(a, over, needs)
+            self._add(a, over)
             if needs[b]:
-                self._add(b, emit("negate", emit("multiply", over, y)), needs)
+                self._add(b, emit("negate", emit("multiply", over, y)))
         elif name in ("spread", "collect"):
             other = "collect" if name == "spread" else "spread"
-            self._add(a, emit(other, g, width=self._widths[a]), needs)
+            self._add(a, emit(other, g, width=self._widths[a]))
         elif name == "shift":
-            self._add(a, g, needs)
+            self._add(a, g)
         elif name == "scale":
-            self._add(a, emit("scale", g, p=p), needs)
+            self._add(a, emit("scale", g, p=p))
         elif name == "invert":
-            self._add(a, emit("negate", emit("divide", emit("multiply", g, y), a)), needs)
+            self._add(a, emit("negate", emit("divide", emit("multiply", g, y), a)))
         elif name == "negate":
-            self._add(a, emit("negate", g), needs)
+            self._add(a, emit("negate", g))
         elif name == "exp":
-            self._add(a, emit("multiply", g, y), needs)
+            self._add(a, emit("multiply", g, y))
         elif name == "log":
-            self._add(a, emit("divide", g, a), needs)
+            self._add(a, emit("divide", g, a))
         elif name == "sqrt":
-            self._add(a, emit("divide", emit("scale", g, p=0.5), y), needs)
+            self._add(a, emit("divide", emit("scale", g, p=0.5), y))
         else:
             of = y if name in ("relu", "sigmoid", "tanh") else a
-            self._add(a, emit(f"{name}_grad", g, of, p=p, q=q), needs)
-
-
-def _needed(sweep: Sweep) -> Sweep:
-    """The sweep without the operands and steps that no result needs."""
-    own = len(sweep.operands)
-    used = {value for result in sweep.results for value in _values_of(result)}
-    for number in reversed(range(len(sweep.steps))):
-        if own + number in used:
-            used.update(sweep.steps[number].inputs)
-    places = {value: place for place, value in enumerate(sorted(used))}
-    kept = [value for value in places if value < own]
-    steps = (sweep.steps[value - own] for value in places if value >= own)
-    return replace(
-        sweep,
-        operands=tuple(sweep.operands[value] for value in kept),
-        inputs=tuple(sweep.inputs[value] for value in kept),
-        steps=tuple(replace(s, inputs=tuple(places[value] for value in s.inputs)) for s in steps),
-        results=tuple(
-            replace(r, value=places[r.value], other=places[r.other] if r.sink is Sink.OUTER else 0)
-            for r in sweep.results
-        ),
-    )
-
-
-def _values_of(result: Result) -> tuple[int, ...]:
-    return (result.value, result.other) if result.sink is Sink.OUTER else (result.value,)
+            self._add(a, emit(f"{name}_grad", g, of, p=p, q=q))

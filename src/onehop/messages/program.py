@@ -16,6 +16,16 @@ OPERATIONS = (
 )  # fmt: skip
 """What a step may do, as onehop::MessageOp in csrc/include/onehop/message.hpp says, and in its order."""
 
+OF_ROWS = ("row_sum", "row_max")
+"""Steps that reduce a value over the edges of each destination; every edge gets what its destination has.
+No gradient passes through "row_max"."""
+
+APART = "detach"
+"""The step that gives the same numbers, through which no gradient passes."""
+
+REDUCTIONS = ("sum", "mean", "squares", "max", "min")
+"""What messages are reduced by; "squares" is the mean of their squares."""
+
 
 class End(enum.Enum):
     """The origin of an edge's row of an operand."""
@@ -50,7 +60,7 @@ class Step:
     """One step.
 
     Attributes:
-        operation: One of :data:`OPERATIONS`.
+        operation: One of :data:`OPERATIONS` or :data:`OF_ROWS`, or :data:`APART`.
         inputs: The values that it takes; a matrix comes second.
         width: Numbers of a row of its result.
         numbers: p and q of the operation; 0 where it has none.
@@ -85,6 +95,12 @@ class Program:
     def width(self) -> int:
         """Numbers of a message."""
         return self.width_of(self.result)
+
+    @property
+    def of_rows(self) -> tuple[int, ...]:
+        """The values that are reductions over the edges of a destination."""
+        count = len(self.operands)
+        return tuple(count + number for number, s in enumerate(self.steps) if s.operation in OF_ROWS)
 
     def text(self, names: Sequence[str]) -> str:
         """The program, one value a line, the operands by these names."""

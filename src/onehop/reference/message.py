@@ -30,13 +30,14 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "log": lambda a, p, q: a.log(),
     "sqrt": lambda a, p, q: a.sqrt(),
     "clamp": lambda a, p, q: a.clamp(p, q),
+    "detach": lambda a, p, q: a.detach(),
 }
 
 
 def message(
-    edge_index: Tensor, num_dst: int, program: Program, operands: Sequence[Tensor], reduce: str
-) -> Tensor:
-    """The messages of all edges, reduced over each destination.
+    edge_index: Tensor, num_dst: int, program: Program, operands: Sequence[Tensor], reductions: Sequence[str]
+) -> tuple[Tensor, ...]:
+    """The messages of all edges, reduced over each destination in several ways.
 
     Args:
         edge_index: [2, E], sources above destinations.
@@ -44,10 +45,11 @@ def message(
         program: The message.
         operands: For each of the program's: [num_src, width], [num_dst, width] or [E, width]; [width] of a
             fixed row; [rows, columns] of a matrix.
-        reduce: "sum", "mean", "max" or "min"; gradients of the last two as :func:`.aggregate` says.
+        reductions: Some of "sum", "mean", "squares" (the mean of the squares), "max" and "min"; gradients of
+            the last two as :func:`.aggregate` says.
 
     Returns:
-        [num_dst, width of the message].
+        For each reduction, [num_dst, width of the message].
     """
     source, target = edge_index[0].long(), edge_index[1].long()
     edges = source.numel()
@@ -67,14 +69,21 @@ def message(
             values.append(inputs[0].repeat_interleave(step.width // inputs[0].size(1), 1))
         elif step.operation == "collect":
             values.append(inputs[0].unflatten(1, (step.width, inputs[0].size(1) // step.width)).sum(2))
+        elif step.operation == "row_sum":
+            values.append(_reduced(inputs[0], target, num_dst, "sum").index_select(0, target))
+        elif step.operation == "row_max":
+            values.append(_reduced(inputs[0].detach(), target, num_dst, "max").index_select(0, target))
         else:
             values.append(_FUNCTIONS[step.operation](*inputs, *step.numbers))
-    rows: Tensor = values[program.result]
-    zeros = rows.new_zeros(num_dst, program.width)
+    return tuple(_reduced(values[program.result], target, num_dst, reduce) for reduce in reductions)
+
+
+def _reduced(rows: Tensor, target: Tensor, num_dst: int, reduce: str) -> Tensor:
+    zeros = rows.new_zeros(num_dst, rows.size(1))
     if reduce in ("max", "min"):
         index = target.view(-1, 1).expand_as(rows)
         return zeros.scatter_reduce(0, index, rows, reduce=f"a{reduce}", include_self=False)
-    out = zeros.index_add(0, target, rows)
-    if reduce == "mean":
-        out = out / torch.bincount(target, minlength=num_dst).clamp(min=1).to(out.dtype).view(-1, 1)
-    return out
+    out = zeros.index_add(0, target, rows * rows if reduce == "squares" else rows)
+    if reduce == "sum":
+        return out
+    return out / torch.bincount(target, minlength=num_dst).clamp(min=1).to(out.dtype).view(-1, 1)

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
-from onehop.integrations.pyg.rowwise import task
+from onehop.integrations.pyg.rowwise import trials
 from onehop.integrations.pyg.rowwise.tracing import few_edges
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.own_messages import WIDTH, assert_pygs_numbers
@@ -119,7 +119,7 @@ def test_a_table_may_have_as_many_rows_as_a_trace_has_edges(rows, edge_index, to
     layer, x, table = Scaled("sum"), torch.randn(20, WIDTH), torch.randn(rows, WIDTH)
     expected = layer(x, edge_index, table)
     known: list[set[int]] = []
-    monkeypatch.setattr(task, "few_edges", lambda sizes: known.append(sizes) or few_edges(sizes))
+    monkeypatch.setattr(trials, "few_edges", lambda sizes: known.append(sizes) or few_edges(sizes))
     with onehop.patch():
         assert took_fast_path(layer, x, edge_index, table) == [None]
         # No size of a tensor that the message sees may be taken for the number of edges.

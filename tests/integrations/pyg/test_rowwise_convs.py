@@ -157,6 +157,9 @@ def test_odd_widths_hubs_empty_rows_and_other_orders(width, aggr, gradients_of, 
     edges = edges[:, edges[1] > 1]
     model = gnn.GINEConv(torch.nn.Linear(width * 1, 4), aggr=aggr)
     operands = {"x": torch.randn(NODES, width), "edge_attr": torch.randn(edges.size(1), width)}
+    if aggr == "std":
+        # Its gradient is a difference of large numbers, whose last digits PyG's order of sums decides.
+        model, operands = model.double(), {name: tensor.double() for name, tensor in operands.items()}
     call = lambda m, x, edge_attr: m(x, edges, edge_attr)  # noqa: E731
     compare(model, call, gradients_of, took_fast_path, operands)
     order = edges[1].argsort(stable=True)
@@ -271,7 +274,8 @@ def test_without_gradients_and_in_inference_mode(took_fast_path):
                 assert took_fast_path(model, x, edges) == [None]
 
 
-def test_explain_tells_of_the_blocks():
+def test_explain_tells_of_the_blocks(monkeypatch):
+    small_blocks.force(monkeypatch)
     (row,) = onehop.explain(
         pna(["mean", "std"]), torch.randn(NODES, WIDTH), make_edges(NODES, NODES, EDGES)
     ).layers

@@ -85,9 +85,11 @@ def _unfit(call: Propagation, dims: int) -> str:
 
 def dropout_factors(layer: Any, graph: Graph, like: Tensor) -> Tensor:
     """[E, H]: the factors of PyG's dropout, drawn as PyG would draw them now."""
-    shape, p = (graph.num_edges, like.size(1)), layer.dropout
-    if session.now.settings.dropout:
-        mask = like.new_empty(shape)
-        if serves(mask, p):
-            return factors(mask, p)
-    return dropout(like.new_ones(shape), p=p, training=True)
+    return filled_with_factors(like.new_empty((graph.num_edges, like.size(1))), layer.dropout)
+
+
+def filled_with_factors(out: Tensor, p: float) -> Tensor:
+    """The factors of dropout for numbers that lie as those of ``out`` do, which may be overwritten."""
+    if session.now.settings.dropout and serves(out, p):
+        return factors(out, p)
+    return dropout(torch.ones_like(out), p=p, training=True)

@@ -54,7 +54,45 @@ def name_of(module: Any) -> str:
     return kind.__name__.removesuffix("Aggregation").lower()
 
 
-class BlockRows:
+class Rows:
+    """Messages, as their reductions over the rows of a graph show them.
+
+    Args:
+        graph: The graph.
+        dims: Dimensions of the messages, that of the edges among them.
+    """
+
+    def __init__(self, graph: Graph, dims: int) -> None:
+        self.graph = graph
+        self.dims = dims
+
+    def reduce(self, module: Any, semi: bool | None = None) -> Tensor:
+        """Reduces the messages as an aggregation module does: [rows, ...].
+
+        Args:
+            module: The module.
+            semi: Whether half a gradient is asked for; None leaves it to the module.
+        """
+        return _ROWS[type(module)](self, module, semi)
+
+    def reduced(self, reduce: str) -> Tensor:
+        """Sum, mean, max or min over each row."""
+        raise NotImplementedError
+
+    def mean_of_squares(self, constant: bool) -> Tensor:
+        """The mean of the squares over each row; no gradient passes through it if it is constant."""
+        raise NotImplementedError
+
+    def softmax(self, module: Any) -> Tensor:
+        """Their sum over each row, weighted by a softmax of their own."""
+        raise NotImplementedError
+
+    def per_row(self, numbers: Tensor) -> Tensor:
+        """One number a row, to multiply the result by."""
+        return numbers.view(-1, *[1] * (self.dims - 1))
+
+
+class BlockRows(Rows):
     """The messages of a block and its rows; remembers what several reductions share.
 
     Args:
@@ -64,25 +102,42 @@ class BlockRows:
     """
 
     def __init__(self, graph: Graph, messages: Tensor, node_dim: int) -> None:
-        self.graph = graph
+        super().__init__(graph, messages.dim())
         self.messages = messages
         self.node_dim = node_dim
         self._mean: Tensor | None = None
         self._turned: Graph | None = None
 
-    def reduce(self, module: Any, semi: bool | None = None) -> Tensor:
-        """Reduces the messages as an aggregation module does: [rows, ...]."""
-        return _ROWS[type(module)](self, module, semi)
-
-    def reduced(self, reduce: str, messages: Tensor | None = None) -> Tensor:
+    def reduced(self, reduce: str) -> Tensor:
         """Sum, mean, max or min over each row."""
-        return aggregate(self.graph, self.messages if messages is None else messages, reduce=reduce)
-
-    def mean(self) -> Tensor:
-        """The mean over each row."""
+        if reduce != "mean":
+            return self.of(self.messages, reduce)
         if self._mean is None:
-            self._mean = self.reduced("mean")
+            self._mean = self.of(self.messages, "mean")
         return self._mean
+
+    def mean_of_squares(self, constant: bool) -> Tensor:
+        """The mean of the squares over each row; no gradient passes through it if it is constant."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
+            return self.of(self.messages * self.messages, "mean")
+
+    def softmax(self, module: Any) -> Tensor:
+        """Their sum over each row, weighted by a softmax of their own."""
+        t, x = module.t, self.messages
+        if module.channels != 1:
+            module.assert_two_dimensional_input(x, self.node_dim)
+            t = t.view(-1, module.channels)
+        scores = x if isinstance(t, int | float) and t == 1 else x * t
+        constant = module.semi_grad and not module.learn
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
+            largest = self.of(scores.detach(), "max")
+            raised = (scores - self.spread(largest)).exp()
+            alpha = raised / self.spread(self.of(raised, "sum") + 1e-16)
+        return self.of(x * alpha, "sum")
+
+    def of(self, numbers: Tensor, reduce: str) -> Tensor:
+        """Sum, mean, max or min of one number for each of the messages'."""
+        return aggregate(self.graph, numbers, reduce=reduce)
 
     def spread(self, rows: Tensor) -> Tensor:
         """For every edge, its row."""
@@ -90,40 +145,50 @@ class BlockRows:
             self._turned = self.graph.transpose()
         return aggregate(self._turned, rows)
 
-    def per_row(self, numbers: Tensor) -> Tensor:
-        """One number a row, to multiply the result by."""
-        return numbers.view(-1, *[1] * (self.messages.dim() - 1))
+
+def simple_parts(module: Any) -> tuple[set[str], list[Any]] | None:
+    """Reductions of :data:`onehop.messages.REDUCTIONS` that a module is made of; None if these do not do.
+
+    With them come the modules in it that weight messages by a softmax of their own.
+    """
+    kind = type(module)
+    if kind in REDUCTIONS:
+        return {REDUCTIONS[kind]}, []
+    if kind is aggr.VarAggregation or kind is aggr.StdAggregation:
+        return {"mean", "squares"}, []
+    if kind is aggr.SoftmaxAggregation:
+        return set(), [module]
+    if kind is aggr.DegreeScalerAggregation:
+        return simple_parts(module.aggr)
+    if kind is not aggr.MultiAggregation:
+        return None
+    names: set[str] = set()
+    weighted: list[Any] = []
+    for one in module.aggrs:
+        found = simple_parts(one)
+        if found is None:
+            return None
+        names |= found[0]
+        weighted += found[1]
+    return names, weighted
 
 
-def _basic(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
-    reduce = REDUCTIONS[type(module)]
-    return rows.mean() if reduce == "mean" else rows.reduced(reduce)
+def _basic(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+    return rows.reduced(REDUCTIONS[type(module)])
 
 
-def _var(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
-    mean = rows.mean()
-    with torch.set_grad_enabled(torch.is_grad_enabled() and not (module.semi_grad if semi is None else semi)):
-        mean_of_squares = rows.reduced("mean", rows.messages * rows.messages)
-    return mean_of_squares - mean * mean
+def _var(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+    mean = rows.reduced("mean")
+    return rows.mean_of_squares(module.semi_grad if semi is None else semi) - mean * mean
 
 
-def _std(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
+def _std(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     out = _var(rows, module.var_aggr, semi).clamp(min=1e-5).sqrt()
     return out.masked_fill(out <= math.sqrt(1e-5), 0.0)
 
 
-def _softmax(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
-    t, x = module.t, rows.messages
-    if module.channels != 1:
-        module.assert_two_dimensional_input(x, rows.node_dim)
-        t = t.view(-1, module.channels)
-    scores = x if isinstance(t, int | float) and t == 1 else x * t
-    constant = module.semi_grad and not module.learn
-    with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
-        largest = rows.reduced("max", scores.detach())
-        raised = (scores - rows.spread(largest)).exp()
-        alpha = raised / rows.spread(rows.reduced("sum", raised) + 1e-16)
-    return rows.reduced("sum", x * alpha)
+def _softmax(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+    return rows.softmax(module)
 
 
 def _powermean(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
@@ -132,11 +197,11 @@ def _powermean(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
         module.assert_two_dimensional_input(x, rows.node_dim)
         p = p.view(-1, module.channels)
     if isinstance(p, int | float) and p == 1:
-        return rows.mean()
+        return rows.reduced("mean")
     # PyG 2.6 has the limits fixed.
     least, most = getattr(module, "min_value", 0), getattr(module, "max_value", 100)
     powers = x.clamp(min=least, max=most).pow(p)
-    means = rows.reduced("mean", powers)
+    means = rows.of(powers, "mean")
     return means.clamp(min=least, max=most).pow(1.0 / p)
 
 
@@ -148,8 +213,8 @@ def _theirs(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     return out
 
 
-def _several(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
-    if module.fused_aggr is None or rows.messages.dim() != 2:
+def _several(rows: Rows, module: Any, semi: bool | None) -> Tensor:
+    if module.fused_aggr is None or rows.dims != 2:
         outs = [rows.reduce(one) for one in module.aggrs]
     else:
         # PyG fuses some of them, and then one of them that asks for half a gradient decides for all of these.
@@ -162,7 +227,7 @@ def _several(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     return combined
 
 
-def _scaled(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
+def _scaled(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     out = rows.reduce(module.aggr)
     degrees = rows.per_row(rows.graph.in_degrees.to(out.dtype))
     outs = [out if name == "identity" else out * _scale(name, degrees, module) for name in module.scaler]
@@ -182,7 +247,7 @@ def _scale(name: str, degrees: Tensor, module: Any) -> Tensor:
     return scale
 
 
-_ROWS: dict[type, Callable[[BlockRows, Any, bool | None], Tensor]] = {
+_ROWS: dict[type, Callable[[Any, Any, bool | None], Tensor]] = {
     **dict.fromkeys(REDUCTIONS, _basic),
     aggr.VarAggregation: _var,
     aggr.StdAggregation: _std,

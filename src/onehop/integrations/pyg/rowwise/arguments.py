@@ -15,7 +15,7 @@ from onehop.integrations.pyg.conditions import LEFT_TO_PYG, fits
 
 _EDGE_NUMBERS = ("index", "edge_index_i", "edge_index_j")
 _SIZES = ("size_i", "size_j", "dim_size")
-_UNKNOWN = ("edge_index", "adj_t", "ptr", "size")
+_UNKNOWN = ("edge_index", "adj_t", "size")
 
 
 class Kind(enum.Enum):
@@ -70,7 +70,12 @@ class Arguments:
 
 
 def arguments_of(
-    layer: Any, message: Callable[..., Any], kwargs: dict[str, Any], sizes: list[int | None], edges: int
+    layer: Any,
+    message: Callable[..., Any],
+    kwargs: dict[str, Any],
+    sizes: list[int | None],
+    edges: int,
+    plain: bool,
 ) -> Arguments | str:
     """The arguments that PyG would collect for ``message``, or the sentence why onehop does not.
 
@@ -80,13 +85,17 @@ def arguments_of(
         kwargs: What ``propagate`` was called with.
         sizes: Numbers of nodes that are known; those of lifted operands are noted in it.
         edges: How many edges there are.
+        plain: Whether the edges are a plain tensor, for which PyG passes None as ``ptr``.
     """
     found = Arguments([], [], sizes)
     for name, parameter in list(inspect.signature(message).parameters.items())[1:]:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             return f"its message takes {parameter}, and onehop collects named arguments alone"
-        if name in _UNKNOWN:
-            return f"its message asks for {name}"
+        if name in _UNKNOWN or (name == "ptr" and not plain):
+            return asks_for(name)
+        if name == "ptr":
+            found.each.append(Argument(name, Kind.VALUE))
+            continue
         if name in _EDGE_NUMBERS:
             kind = Kind.SOURCE_NUMBER if name == "edge_index_j" else Kind.TARGET_NUMBER
             found.each.append(Argument(name, kind))
@@ -105,6 +114,11 @@ def arguments_of(
             if reason is not None:
                 return reason
     return found
+
+
+def asks_for(name: str) -> str:
+    """The sentence that refuses a message for an argument that it asks for."""
+    return f"its message asks for {name}"
 
 
 def with_sizes(arguments: Arguments, num_src: int, num_dst: int) -> list[Argument]:

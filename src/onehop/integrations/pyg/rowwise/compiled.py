@@ -9,11 +9,14 @@ from torch import Tensor
 from onehop import thresholds
 from onehop.graph import Graph
 from onehop.integrations import reports
-from onehop.integrations.pyg.rowwise.reading import NotCompiled, Read, read
-from onehop.integrations.pyg.rowwise.terms import names_of, tensors_of
+from onehop.integrations.pyg.rowwise.aggregators import name_of, simple_parts
+from onehop.integrations.pyg.rowwise.reader import NotCompiled, Read
+from onehop.integrations.pyg.rowwise.reading import read
+from onehop.integrations.pyg.rowwise.reduced import CompiledRows, weighted, weights_reason
+from onehop.integrations.pyg.rowwise.terms import names_of
 from onehop.integrations.pyg.rowwise.tracing import Watched
 from onehop.messages import End
-from onehop.ops.message import DTYPES, fits, reduce_messages
+from onehop.ops.message import DTYPES, fits
 
 
 @dataclass(slots=True)
@@ -24,7 +27,7 @@ class CompiledTask:
         message: The message.
         layer: The layer.
         graph: Over which edges.
-        reduce: "sum", "mean", "max" or "min".
+        names: The reductions that the layer's aggregation is made of.
         operands: The tensors behind the message's arguments.
         update: What the layer's ``update`` gets besides the reduced messages.
         arguments: Names of the message's arguments, by their ends and operands.
@@ -33,7 +36,7 @@ class CompiledTask:
     message: Read
     layer: Any
     graph: Graph
-    reduce: str
+    names: tuple[str, ...]
     operands: list[Tensor]
     update: dict[str, Any]
     arguments: dict[tuple[End, int], str]
@@ -45,23 +48,16 @@ class CompiledTask:
 
     def run(self) -> Any:
         """Return the result of ``propagate``."""
-        message = self.message
-        tensors = tensors_of(message.terms, self.operands, self.graph)
-        out = reduce_messages(self.graph, message.program, tensors, self.reduce)
-        if len(message.shape) != 1:
-            shape = (out.size(0), *message.shape)
-            # No view, which autograd would treat otherwise. A backward pass that reads maxima gets its own.
-            kept = self.reduce in ("max", "min")
-            out = out.view(shape).clone() if kept else torch.ops.aten._unsafe_view(out, shape)
-        return self.layer.update(out, **self.update)
+        rows = CompiledRows(self.graph, self.message, self.names, self.operands)
+        return self.layer.update(rows.reduce(self.layer.aggr_module), **self.update)
 
     def described(self, layer: Any) -> reports.Call:
         """The row of ``explain``."""
-        program = self.message.program
-        steps = len(program.steps)
+        steps = sum(len(part.program.steps) for part in self.message.parts)
         plan = f"{steps} step{'' if steps == 1 else 's'} on tiles of edges"
-        text = program.text(names_of(self.message.terms, self.arguments))
-        return reports.Call(layer, None, "its message, compiled", self.reduce, "cpu", plan, text)
+        texts = [part.program.text(names_of(part.terms, self.arguments)) for part in self.message.parts]
+        reduce = name_of(layer.aggr_module)
+        return reports.Call(layer, None, "its message, compiled", reduce, "cpu", plan, "\n".join(texts))
 
 
 def compiled(
@@ -70,8 +66,8 @@ def compiled(
     wholes: dict[int, int],
     operands: list[Tensor],
     graph: Graph,
-    reduce: str | None,
-) -> Read | str:
+    module: Any,
+) -> tuple[Read, tuple[str, ...]] | str:
     """Compiles a message that treats each edge on its own; or says why it runs in blocks.
 
     Args:
@@ -80,10 +76,14 @@ def compiled(
         wholes: Likewise.
         operands: The tensors behind its arguments.
         graph: Over which edges.
-        reduce: "sum", "mean", "max" or "min" if the reduction is no more than that; None for any other.
+        module: The aggregation.
+
+    Returns:
+        The message, and the reductions that the aggregation is made of.
     """
-    if reduce is None:
-        return "its reduction is none of sum, mean, max and min alone"
+    reductions = simple_parts(module)
+    if reductions is None:
+        return f"its reduction, {name_of(module)}, is not made of sums, means, extrema and softmax"
     if graph.num_edges < thresholds.now.compiled_edges:
         return "there are few edges"
     if torch.is_autocast_enabled("cpu"):
@@ -98,4 +98,14 @@ def compiled(
         found = read(watched, rows, wholes, constant, hoists)
     except NotCompiled as why:
         return f"its message {why}"
-    return found if fits(found.program) else "its message has too many steps"
+    names, softmaxes = reductions
+    ordered = tuple(sorted(names))
+    for softmax in softmaxes:
+        reason = weights_reason(found, softmax, watched.out.dtype)
+        if reason is not None:
+            return reason
+    for part in found.parts:
+        short = not names or fits(part.program, ordered)
+        if not short or not all(fits(weighted(part, each).program, ("sum",)) for each in softmaxes):
+            return "its message has too many steps"
+    return found, ordered

@@ -13,7 +13,6 @@ from onehop.graph import Graph
 from onehop.integrations import reports
 from onehop.integrations.pyg.conditions import (
     FITS_CACHE,
-    FLOATS,
     LEFT_TO_PYG,
     OUT_OF_RANGE,
     REDUCTIONS,
@@ -24,12 +23,18 @@ from onehop.integrations.pyg.conditions import (
 )
 from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of
-from onehop.integrations.pyg.rowwise.arguments import Argument, Arguments, Kind, arguments_of, with_sizes
+from onehop.integrations.pyg.rowwise.arguments import Arguments, Kind, arguments_of, asks_for, with_sizes
 from onehop.integrations.pyg.rowwise.blocks import blocks_of
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask, compiled
 from onehop.integrations.pyg.rowwise.executor import BlockRun, under_autocast
 from onehop.integrations.pyg.rowwise.snapshot import Snapshot
-from onehop.integrations.pyg.rowwise.tracing import Permission, Refused, few_edges, trace
+from onehop.integrations.pyg.rowwise.trials import (
+    Traced,
+    Trial,
+    may_stay_inside,
+    traced_alone,
+    traced_inside,
+)
 from onehop.messages import End
 
 _ENDS = {Kind.SOURCE: End.SOURCE, Kind.TARGET: End.TARGET, Kind.EDGE: End.EDGE}
@@ -150,7 +155,9 @@ def _prepare(
     if not data.is_cpu:
         return "edge_index is not on the CPU, where alone messages run in blocks"
     message = type(layer).message
-    arguments = arguments_of(layer, message, kwargs, sizes, data.size(1))
+    arguments = arguments_of(
+        layer, message, kwargs, sizes, data.size(1), data is edge_index and type(data) is Tensor
+    )
     if isinstance(arguments, str):
         return arguments
     forwards = layer.flow == "source_to_target"
@@ -168,25 +175,42 @@ def _prepare(
     snapshot = Snapshot(layer)
     each = with_sizes(arguments, *counts)
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    trial = Trial(layer, message, snapshot, each, arguments.operands, data, forwards)
+    names = {(_ENDS[a.kind], a.at): a.name for a in each if a.kind in _ENDS and a.at is not None}
+
+    def compiles(traced: Traced) -> CompiledTask | str:
+        permission, given = traced
+        rows = {
+            id(given[a.name]): (_ENDS[a.kind], a.at) for a in each if a.kind in _ENDS and a.at is not None
+        }
+        wholes = {id(given[a.name]): a.at for a in each if a.kind is Kind.WHOLE and a.at is not None}
+        found = compiled(permission.watched, rows, wholes, arguments.operands, graph, layer.aggr_module)
+        if isinstance(found, str):
+            return found
+        return CompiledTask(found[0], layer, graph, found[1], arguments.operands, update, names)
+
+    if may_stay_inside(each):
+        with under_autocast(autocast):
+            traced = traced_inside(trial)
+        task = traced if isinstance(traced, str) else compiles(traced)
+        if not isinstance(task, str):
+            return task
+        if any(a.name == "ptr" for a in each):
+            return f"{asks_for('ptr')}, and is not compiled: {task}"
     with under_autocast(autocast):
-        traced = _traced(layer, message, snapshot, each, arguments.operands, data, forwards)
+        traced = traced_alone(trial)
     if isinstance(traced, str):
         return traced
-    permission, given = traced
+    task = compiles(traced)
+    if not isinstance(task, str):
+        return task
+    permission, _ = traced
     linear = linear_reduction(layer.aggr_module)
-    rows = {id(given[a.name]): (_ENDS[a.kind], a.at) for a in each if a.kind in _ENDS and a.at is not None}
-    wholes = {id(given[a.name]): a.at for a in each if a.kind is Kind.WHOLE and a.at is not None}
-    reduce = REDUCTIONS.get(type(layer.aggr_module))
-    program = compiled(permission.watched, rows, wholes, arguments.operands, graph, reduce)
-    if not isinstance(program, str):
-        assert reduce is not None
-        names = {(_ENDS[a.kind], a.at): a.name for a in each if a.kind in _ENDS and a.at is not None}
-        return CompiledTask(program, layer, graph, reduce, arguments.operands, update, names)
     blocks = blocks_of(data, graph, _block_edges(permission.row_bytes), linear is not None)
     run = BlockRun(snapshot.layer, message, each, graph, blocks, linear, autocast)
     learned = [p for p in layer.aggr_module.parameters() if p.requires_grad]
     parameters = list({id(p): p for p in (*permission.parameters, *learned)}.values())
-    return BlockTask(run, layer, arguments.operands, parameters, update, program)
+    return BlockTask(run, layer, arguments.operands, parameters, update, task)
 
 
 def _counts(sizes: list[int | None], forwards: bool) -> tuple[int, int] | None:
@@ -221,86 +245,7 @@ def _update_arguments(layer: Any, kwargs: dict[str, Any], counts: tuple[int, int
     return given
 
 
-def _traced(
-    layer: Any,
-    message: Any,
-    snapshot: Snapshot,
-    each: list[Argument],
-    operands: list[Tensor],
-    data: Tensor,
-    forwards: bool,
-) -> tuple[Permission, dict[str, Any]] | str:
-    """Traces the message, and returns that it treats each edge on its own, or why not.
-
-    With the permission come the arguments of the first run.
-    """
-    whole = {a.at for a in each if a.kind is Kind.WHOLE}
-    sizes = {size for at, t in enumerate(operands) for size in t.shape[0 if at in whole else 1 :]}
-    sizes |= {size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape}
-    if data.size(1) == 0:
-        return "there are no edges"
-    few = few_edges(sizes)
-    if few is None:
-        return "no number of edges can be told apart from its sizes"
-    recording = torch.is_grad_enabled()
-    with torch.inference_mode(False), torch.set_grad_enabled(recording):
-        constant = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in operands]
-        runs = [(n, *_example(each, constant, _edges_again(data, n, forwards))) for n in few]
-        try:
-            permission = trace(lambda **given: message(snapshot.layer, **given), runs)
-        except Refused as why:
-            return str(why)
-        except Exception as error:  # the message is a user's: what it raises on a few edges, PyG shall report
-            return f"its message fails on a few of the edges ({type(error).__name__}: {error})"
-        finally:
-            stored = snapshot.stored()
-    if stored is not None:
-        return f"its message stores something on the layer ({stored})"
-    out_dims, dim = permission.dims, layer.node_dim
-    if not -out_dims <= dim < out_dims or dim % out_dims != 0:
-        return "node_dim is not the first dimension of its messages"
-    if permission.dtype not in FLOATS:
-        return "its messages are not floating-point numbers of 16, 32 or 64 bits"
-    return permission, runs[0][1]
-
-
 def _block_edges(row_bytes: int) -> int:
     """Number of edges of a block where an edge's largest row has so many bytes."""
     bounds = thresholds.now
     return max(bounds.block_bytes // max(row_bytes, 1), bounds.block_edges)
-
-
-def _edges_again(data: Tensor, number: int, forwards: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Numbers, sources and destinations of so many edges: the first ones, over again where they run out."""
-    chosen = torch.arange(number, device="cpu") % data.size(1)
-    sources, targets = (
-        data[:, chosen].long().unbind() if forwards else data[:, chosen].long().flip(0).unbind()
-    )
-    return chosen, sources, targets
-
-
-def _example(
-    each: list[Argument], operands: list[Tensor], edges: tuple[Tensor, Tensor, Tensor]
-) -> tuple[dict[str, Any], list[Tensor]]:
-    """The message's arguments for these edges, and those of them that have a row for each."""
-    numbers, sources, targets = edges
-    given: dict[str, Any] = {}
-    rows = []
-    for argument in each:
-        kind = argument.kind
-        if kind is Kind.VALUE:
-            given[argument.name] = argument.value
-            continue
-        ends = sources if kind in (Kind.SOURCE, Kind.SOURCE_NUMBER) else targets
-        if argument.at is None:
-            value = ends.clone()
-        elif kind is Kind.WHOLE:
-            given[argument.name] = operands[argument.at]
-            continue
-        else:
-            operand = operands[argument.at]
-            chosen = operand.index_select(0, numbers if kind is Kind.EDGE else ends)
-            value = chosen.detach().clone().requires_grad_(operand.requires_grad)
-        given[argument.name] = value
-        rows.append(value)
-    return given, rows

@@ -3,13 +3,14 @@
 What depends on one end alone and is multiplied by a matrix is multiplied for nodes, once, and not for edges.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from onehop.graph import Graph
+from onehop.integrations.pyg.attention_operands import filled_with_factors
 from onehop.messages import End
 
 
@@ -73,7 +74,27 @@ class Fixed:
         return torch.Size(self.shape).numel()
 
 
-Term = Columns | NodeProduct | Fixed
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """Numbers that are drawn for every edge.
+
+    Attributes:
+        width: How many an edge.
+        kept: The probability of 1; the others are 0.
+        divided: Whether they are divided by this probability.
+    """
+
+    width: int
+    kept: float
+    divided: bool
+
+    @property
+    def end(self) -> End:
+        """The edge's."""
+        return End.EDGE
+
+
+Term = Columns | NodeProduct | Fixed | Drawn
 
 
 def names_of(terms: list[Term], arguments: dict[tuple[End, int], str]) -> list[str]:
@@ -95,14 +116,28 @@ def _name_of(term: Term, arguments: dict[tuple[End, int], str]) -> str:
         return "matrix" if term.end is End.MATRIX else "constant"
     if isinstance(term, Columns):
         return arguments[term.end, term.at]
+    if isinstance(term, Drawn):
+        return "dropout"
     return " + ".join(f"{_name_of(part, arguments)} W" for part, _ in term.parts)
 
 
-def tensors_of(terms: list[Term], operands: list[Tensor], graph: Graph) -> list[Tensor]:
+def drawn(term: Drawn, graph: Graph, dtype: torch.dtype) -> Tensor:
+    """[E, width]: the numbers that torch's dropout draws now, in its order."""
+    out = torch.empty(graph.num_edges, term.width, dtype=dtype, device="cpu")
+    dropped = 1 - term.kept
+    if term.divided and 1 - dropped == term.kept:
+        return filled_with_factors(out, dropped)
+    out.bernoulli_(term.kept)
+    return out.div_(term.kept) if term.divided else out
+
+
+def tensors_of(
+    terms: Sequence[Columns | NodeProduct | Fixed], operands: list[Tensor], graph: Graph
+) -> list[Tensor]:
     """The tensors behind terms, differentiable.
 
     Args:
-        terms: The terms.
+        terms: The terms, none of them drawn.
         operands: Of ``propagate``.
         graph: Over which edges.
     """
@@ -119,7 +154,9 @@ def tensors_of(terms: list[Term], operands: list[Tensor], graph: Graph) -> list[
     return [_tensor_of(term, operands, met) for term in terms]
 
 
-def _tensor_of(term: Term, operands: list[Tensor], met: Callable[[End], Tensor | None]) -> Tensor:
+def _tensor_of(
+    term: Columns | NodeProduct | Fixed, operands: list[Tensor], met: Callable[[End], Tensor | None]
+) -> Tensor:
     if isinstance(term, Fixed):
         tensor = term.tensor if term.whole is None else operands[term.whole]
         if tensor.dim() > len(term.shape):

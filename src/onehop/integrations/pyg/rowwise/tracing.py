@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from onehop.integrations.pyg.rowwise.destinations import Destinations
 from onehop.integrations.pyg.rowwise.edge_dims import MAKERS, SIZED, Mixes, Place, place_of_made, rule_of
 
 # Numbers of edges to try: primes, of which two are taken that divide none of the sizes at hand.
@@ -46,13 +47,17 @@ class Watched:
             them are alive, so that their ids are theirs.
         out: What it returned.
         place: Says where the edges are in a tensor; None: nowhere.
+        destinations: What there is of destinations.
         met: Lists all tensors that were met.
+        unrecorded: The ids of those that were made while no gradients were recorded, though they were before.
     """
 
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]]
     out: Tensor
     place: Callable[[Tensor], Place | None]
+    destinations: Destinations
     met: Callable[[], Iterable[Tensor]]
+    unrecorded: set[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,33 +81,53 @@ class Permission:
     dtype: torch.dtype
 
 
-def few_edges(sizes: set[int]) -> tuple[int, int] | None:
-    """Two numbers of edges that divide none of the sizes; None if there are none among those to try."""
-    found = [n for n in _FEW if not any(size and size % n == 0 for size in sizes)]
-    return (found[0], found[1]) if len(found) > 1 else None
+def few_edges(sizes: set[int]) -> list[int]:
+    """Numbers of edges that divide none of the sizes, among those to try."""
+    return [n for n in _FEW if not any(size and size % n == 0 for size in sizes)]
 
 
-def trace(message: Callable[..., Any], runs: list[tuple[int, dict[str, Any], list[Tensor]]]) -> Permission:
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run on a few edges.
+
+    Attributes:
+        edges: How many.
+        arguments: Of the message.
+        rows: Those of them that have a row for every edge, in dimension 0.
+        numbers: Those of these that are the number of the edge's destination, and stand for it in reductions
+            that stay inside a destination; empty where such reductions are not allowed.
+        destinations: How many destinations the message is told of; None where it is not.
+        draws: Whether dropout is allowed; nothing is drawn for it.
+    """
+
+    edges: int
+    arguments: dict[str, Any]
+    rows: list[Tensor]
+    numbers: list[Tensor]
+    destinations: int | None
+    draws: bool
+
+
+def trace(message: Callable[..., Any], runs: list[Run]) -> Permission:
     """Watches a message.
 
     Args:
         message: To be called with keywords.
-        runs: For each of two runs, how many edges, the message's arguments, and those of them that have a row
-            for every edge, in dimension 0.
+        runs: Two runs.
 
     Raises:
         Refused: It does not treat each edge on its own, or that could not be found out.
     """
     watches = []
-    for edges, arguments, rows in runs:
-        watch = _Watch(edges, rows, [v for v in arguments.values() if isinstance(v, Tensor)])
+    for run in runs:
+        watch = _Watch(run)
         with _Guard(), watch:
-            out = message(**arguments)
+            out = message(**run.arguments)
         watch.finish(out)
         watches.append(watch)
     first, second = watches
     if len(first.steps) != len(second.steps) or not all(
-        _agree(*steps, first.edges, second.edges) for steps in zip(first.steps, second.steps, strict=True)
+        _agree(*steps, first.run, second.run) for steps in zip(first.steps, second.steps, strict=True)
     ):
         raise Refused("its message depends on the number of edges")
     out = first.out
@@ -113,8 +138,9 @@ def trace(message: Callable[..., Any], runs: list[tuple[int, dict[str, Any], lis
             raise Refused("its message uses a tensor with a history of its own, which is no operand")
         if parameter._backward_hooks:
             raise Refused("its message uses a parameter on which a hook is registered")
-    largest = max(first.largest, out.nbytes // first.edges)
-    return Permission(first.watched(), parameters, largest, out.numel() // first.edges, out.dim(), out.dtype)
+    edges = first.run.edges
+    largest = max(first.largest, out.nbytes // edges)
+    return Permission(first.watched(), parameters, largest, out.numel() // edges, out.dim(), out.dtype)
 
 
 @dataclass(slots=True)
@@ -147,9 +173,7 @@ class _Guard(TorchFunctionMode):
 
 @dataclass(eq=False)
 class _Watch(TorchDispatchMode):
-    edges: int
-    rows: list[Tensor]
-    operands: list[Tensor]
+    run: Run
     steps: list[_Step] = field(default_factory=list)
     outer: list[Tensor] = field(default_factory=list)
     largest: int = 0
@@ -157,11 +181,16 @@ class _Watch(TorchDispatchMode):
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._places: dict[int, Place] = {id(tensor): Place(0) for tensor in self.rows}
+        operands = [value for value in self.run.arguments.values() if isinstance(value, Tensor)]
+        self._edges = self.run.edges
+        self._destinations = Destinations(self.run.numbers, self.run.destinations)
+        self._places: dict[int, Place] = {id(tensor): Place(0) for tensor in self.run.rows}
         # Of all tensors met, which must stay alive so that their ids stay theirs.
-        self._met: dict[int, Tensor] = {id(tensor): tensor for tensor in self.operands}
+        self._met: dict[int, Tensor] = {id(tensor): tensor for tensor in operands}
         self._made: set[int] = set()
-        self._foreign = {tensor.untyped_storage()._cdata for tensor in self.operands}
+        self._records = torch.is_grad_enabled()
+        self._unrecorded: set[int] = set()
+        self._foreign = {tensor.untyped_storage()._cdata for tensor in operands}
 
     def finish(self, out: Any) -> None:
         """Looks at the message itself."""
@@ -175,7 +204,8 @@ class _Watch(TorchDispatchMode):
 
     def watched(self) -> Watched:
         """The message's operations."""
-        return Watched(self.calls, self.out, self._place, self._met.values)
+        place, destinations = self._place, self._destinations
+        return Watched(self.calls, self.out, place, destinations, self._met.values, self._unrecorded)
 
     def _place(self, tensor: Tensor) -> Place | None:
         return self._places.get(id(tensor))
@@ -188,22 +218,46 @@ class _Watch(TorchDispatchMode):
         name = schema.name.removeprefix("aten::")
         leaves = tree_leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if torch.Tag.nondeterministic_seeded in operation.tags:
+        drawn = torch.Tag.nondeterministic_seeded in operation.tags
+        if drawn and not (self.run.draws and self._drops(operation, args, kwargs)):
             raise Refused(f"its message draws random numbers ({name})")
         for tensor in tensors:
             self._meet(tensor)
         if schema.is_mutable:
             self._check_write(schema, args, name)
-        place = self._result_place(operation, name, args, kwargs, tensors)
+        bound = dict(zip((a.name for a in schema.arguments), args, strict=False), **kwargs)
+        try:
+            rule = self._destinations.rule(operation, name, bound, tensors)
+        except Mixes as why:
+            raise Refused(f"its message mixes edges in {name}: {why}") from None
+        if drawn:
+            place = self._place(args[0])
+        else:
+            place = None if rule else self._result_place(operation, name, args, bound, tensors)
         values = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
         outside = [t for t in tensors if id(t) not in self._made and self._place(t) is None]
-        self.steps.append(_Step(operation, [self._place(t) for t in tensors], [*values, *outside], place))
-        result = operation(*args, **kwargs)
+        places = [self._place(t) for t in tensors]
+        # What is drawn is 1: no generator moves on.
+        result = args[0].fill_(1) if drawn else operation(*args, **kwargs)
+        if rule:
+            try:
+                place = rule(result, self._place)
+            except Mixes as why:
+                raise Refused(f"its message mixes edges in {name}: {why}") from None
+        self._destinations.follow(name, bound, result)
+        self.steps.append(_Step(operation, places, [*values, *outside], place))
         self.calls.append((operation, args, kwargs, result))
         for out in tree_leaves(result):
             if isinstance(out, Tensor):
                 self._note(out, place)
         return result
+
+    def _drops(self, operation: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Return whether an operation draws what torch's dropout draws for a tensor of edges."""
+        if operation is not torch.ops.aten.bernoulli_.float or kwargs.get("generator") is not None:
+            return False
+        own = id(args[0]) in self._made and self._place(args[0]) == Place(0)
+        return own and args[0].is_contiguous()
 
     def _meet(self, tensor: Tensor) -> None:
         if id(tensor) not in self._met:
@@ -214,14 +268,16 @@ class _Watch(TorchDispatchMode):
     def _note(self, out: Tensor, place: Place | None) -> None:
         self._met[id(out)] = out
         self._made.add(id(out))
+        if self._records and not torch.is_grad_enabled():
+            self._unrecorded.add(id(out))
         if place is None:
             return
         if out.numel() == 0:
             return
-        if out.dim() <= place.dim or out.size(place.dim) != self.edges * place.inner:
+        if out.dim() <= place.dim or out.size(place.dim) != self._edges * place.inner:
             raise Refused(f"its message makes a tensor of shape {tuple(out.shape)}, with edges out of place")
         self._places[id(out)] = place
-        self.largest = max(self.largest, out.nbytes // self.edges)
+        self.largest = max(self.largest, out.nbytes // self._edges)
 
     def _check_write(self, schema: Any, args: Any, name: str) -> None:
         for argument, value in zip(schema.arguments, args, strict=False):
@@ -235,13 +291,12 @@ class _Watch(TorchDispatchMode):
                 )
 
     def _result_place(
-        self, operation: Any, name: str, args: Any, kwargs: dict[str, Any], tensors: list[Tensor]
+        self, operation: Any, name: str, args: Any, bound: dict[str, Any], tensors: list[Tensor]
     ) -> Place | None:
-        bound = dict(zip((a.name for a in operation._schema.arguments), args, strict=False), **kwargs)
         touched = any(id(tensor) in self._places for tensor in tensors)
         try:
             if name in MAKERS or (name == "expand" and not touched):
-                return place_of_made(args, bound, self._place, self.edges)
+                return place_of_made(args, bound, self._place, self._edges)
             if not touched:
                 return None
             if name in _READS_VALUES:
@@ -249,13 +304,13 @@ class _Watch(TorchDispatchMode):
             rule = rule_of(operation)
             if rule is None:
                 raise Refused(f"its message uses {name}, which onehop does not know to keep edges apart")
-            return rule(args, bound, self._place, self.edges)
+            return rule(args, bound, self._place, self._edges)
         except Mixes as why:
             reason = f": {why}" if str(why) else ""
             raise Refused(f"its message mixes edges in {name}{reason}") from None
 
 
-def _agree(one: _Step, other: _Step, edges: int, other_edges: int) -> bool:
+def _agree(one: _Step, other: _Step, first: Run, second: Run) -> bool:
     if (one.operation, one.places, one.result) != (other.operation, other.places, other.result):
         return False
     sized = one.operation._schema.name.removeprefix("aten::") in SIZED
@@ -268,8 +323,12 @@ def _agree(one: _Step, other: _Step, edges: int, other_edges: int) -> bool:
         elif type(left) is not type(right):
             return False
         elif left != right and not (left != left and right != right):
-            counts = sized and type(left) is int and not left % edges and not right % other_edges
-            if not counts or left // edges != right // other_edges:
+            if not sized or type(left) is not int:
+                return False
+            counts = not left % first.edges and not right % second.edges
+            if (left, right) != (first.destinations, second.destinations) and (
+                not counts or left // first.edges != right // second.edges
+            ):
                 return False
     return True
 

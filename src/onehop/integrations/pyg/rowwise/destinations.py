@@ -1,0 +1,102 @@
+"""Numbers of destinations in a message, and what it reduces over destinations with them.
+
+A softmax over a destination's edges is made of such steps: a reduction by ``index``, and taking the result's
+rows by ``index`` again. Both stay inside a destination.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.integrations.pyg.rowwise.edge_dims import Mixes, Place, Places
+
+_MOVES = frozenset({"view", "_unsafe_view", "reshape", "expand", "unsqueeze", "alias", "detach", "clone"})
+_SAME = frozenset({"detach", "alias", "clone"})
+_MIXED = "it mixes edges with what was reduced over destinations"
+
+
+class Destinations:
+    """Tensors of numbers of destinations, and tensors with a row for every destination.
+
+    Args:
+        numbers: The tensors that hold the number of every edge's destination.
+        count: How many destinations there are; None where the message is not told.
+    """
+
+    def __init__(self, numbers: list[Tensor], count: int | None) -> None:
+        self.count = count
+        self._numbers = {id(tensor) for tensor in numbers}
+        self._rows: set[int] = set()
+
+    def are_numbers(self, tensor: Any) -> bool:
+        """Return whether each edge's entries of a tensor are the number of its destination."""
+        return id(tensor) in self._numbers
+
+    def have_rows(self, tensor: Any) -> bool:
+        """Return whether a tensor has a row for every destination, of what its edges have."""
+        return id(tensor) in self._rows
+
+    def rule(
+        self, operation: Any, name: str, bound: dict[str, Any], tensors: list[Tensor]
+    ) -> Callable[[Any, Places], Place | None] | None:
+        """The rule of an operation on such tensors; None for all others.
+
+        It takes the operation's result, notes what that is, and says where the edges are in it.
+
+        Raises:
+            Mixes: The operation does not stay inside a destination.
+        """
+        if name in ("scatter_add_", "scatter_reduce_") and self.are_numbers(bound["index"]):
+            return self._reduces(name, bound)
+        if any(map(self.have_rows, tensors)):
+            if name in ("index_select", "index"):
+                return self._takes(name, bound)
+            return self._computes(operation, name, tensors)
+        return None
+
+    def follow(self, name: str, bound: dict[str, Any], result: Any) -> None:
+        """Notes numbers of destinations in another shape."""
+        if name in _MOVES and self.are_numbers(bound["self"]):
+            self._numbers.add(id(result))
+
+    def _reduces(self, name: str, bound: dict[str, Any]) -> Callable[[Any, Places], Place | None]:
+        known = name == "scatter_add_" or (bound["reduce"] == "amax" and bound.get("include_self") is False)
+        if not known or bound["dim"] != 0:
+            raise Mixes("it reduces over destinations in a way that is not known")
+        shape = (self.count, *bound["src"].shape[1:])
+        if bound["index"].shape != bound["src"].shape or bound["self"].shape != shape:
+            raise Mixes("it reduces over destinations in a way that is not known")
+
+        def note(result: Any, places: Places) -> Place | None:
+            if places(bound["src"]) != Place(0) or places(bound["self"]) is not None:
+                raise Mixes(_MIXED)
+            self._rows.add(id(result))
+            return None
+
+        return note
+
+    def _takes(self, name: str, bound: dict[str, Any]) -> Callable[[Any, Places], Place | None]:
+        index = bound["index"] if name == "index_select" else (*bound["indices"], None)[0]
+        if not self.are_numbers(index) or index.dim() != 1 or not self.have_rows(bound["self"]):
+            raise Mixes(_MIXED)
+        if bound.get("dim", 0) != 0 or len(bound.get("indices", [0])) != 1:
+            raise Mixes(_MIXED)
+        return lambda result, places: Place(0)
+
+    def _computes(
+        self, operation: Any, name: str, tensors: list[Tensor]
+    ) -> Callable[[Any, Places], Place | None]:
+        if torch.Tag.pointwise not in operation.tags and name not in _SAME:
+            raise Mixes(_MIXED)
+        if not all(self.have_rows(tensor) or tensor.dim() == 0 for tensor in tensors):
+            raise Mixes(_MIXED)
+
+        def note(result: Any, places: Places) -> Place | None:
+            if not isinstance(result, Tensor) or result.dim() == 0 or result.size(0) != self.count:
+                raise Mixes(_MIXED)
+            self._rows.add(id(result))
+            return None
+
+        return note

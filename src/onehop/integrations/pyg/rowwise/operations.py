@@ -1,0 +1,312 @@
+"""Operations of torch, and what they mean in a program.
+
+Each takes the reader, its arguments by name and torch's own result, and returns what that is.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.integrations.pyg.rowwise.reader import (
+    Joined,
+    NotCompiled,
+    Reader,
+    Reading,
+    Row,
+    Stacked,
+    Unread,
+    Zeros,
+)
+from onehop.messages import APART
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _sum(reader: Reader, bound: dict[str, Any], result: Any, sign: float = 1.0) -> Row:
+    a, b, alpha = bound["self"], bound["other"], bound.get("alpha", 1)
+    shape = tuple(result.shape[1:])
+    if _is_number(b):
+        return reader.emit("shift", reader.broadcast(a, shape), p=sign * alpha * b)
+    if not isinstance(b, Tensor):
+        raise NotCompiled("adds what is no number")
+    left, right = reader.broadcast(a, shape), reader.broadcast(b, shape)
+    if alpha != 1:
+        right = reader.emit("scale", right, p=alpha)
+    return reader.emit("add" if sign > 0 else "subtract", left, right)
+
+
+def _difference(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    return _sum(reader, bound, result, -1.0)
+
+
+def _reversed_difference(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    if not _is_number(bound["other"]) or bound.get("alpha", 1) != 1:
+        raise NotCompiled("subtracts what is no number")
+    return reader.emit("shift", reader.emit("negate", reader.row(bound["self"])), p=bound["other"])
+
+
+def _multiple(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    a, b, shape = bound["self"], bound["other"], tuple(result.shape[1:])
+    if _is_number(b):
+        return reader.emit("scale", reader.broadcast(a, shape), p=b)
+    return reader.emit("multiply", reader.broadcast(a, shape), reader.broadcast(b, shape))
+
+
+def _quotient(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    a, b, shape = bound["self"], bound["other"], tuple(result.shape[1:])
+    if _is_number(b):
+        drawn = reader.divided(reader.broadcast(a, shape), b)
+        if drawn is not None:
+            return drawn
+        if not 1e-30 < abs(b) < 1e30:
+            raise NotCompiled(f"divides by {b}")
+        return reader.emit("scale", reader.broadcast(a, shape), p=1 / b)
+    return reader.emit("divide", reader.broadcast(a, shape), reader.broadcast(b, shape))
+
+
+def _unary(operation: str) -> Reading:
+    return lambda reader, bound, result: reader.emit(operation, reader.row(bound["self"]))
+
+
+def _with_numbers(operation: str, first: tuple[str, float], second: tuple[str, float] = ("", 0.0)) -> Reading:
+    def reading(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+        found = []
+        for name, default in (first, second):
+            number = bound.get(name)
+            number = default if number is None else number
+            if not _is_number(number):
+                raise NotCompiled(f"uses {operation} with what is no number")
+            found.append(float(number))
+        return reader.emit(operation, reader.row(bound["self"]), p=found[0], q=found[1])
+
+    return reading
+
+
+def _elu(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    if bound.get("scale", 1) != 1 or bound.get("input_scale", 1) != 1:
+        raise NotCompiled("uses elu with scales")
+    return reader.emit("elu", reader.row(bound["self"]), p=bound.get("alpha", 1))
+
+
+def _silu(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    row = reader.row(bound["self"])
+    return reader.emit("multiply", row, reader.emit("sigmoid", row))
+
+
+def _reciprocal(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    return reader.emit("invert", reader.row(bound["self"]), p=1.0)
+
+
+def _power(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    row = reader.row(bound["self"])
+    if bound["exponent"] != 2:
+        raise NotCompiled(f"uses pow with the exponent {bound['exponent']}")
+    return reader.emit("multiply", row, row)
+
+
+def _same(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined | Stacked:
+    """The same numbers in a row of another shape."""
+    if bound.get("memory_format") not in (None, torch.contiguous_format, torch.preserve_format):
+        raise NotCompiled("uses another layout of memory")
+    found = reader.either(bound["self"])
+    shape = tuple(result.shape[1:])
+    if isinstance(found, Row):
+        return Row(shape, found.value)
+    if shape != found.shape:
+        raise NotCompiled("uses a concatenation other than in a product")
+    return found
+
+
+def _expanded(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    return reader.broadcast(bound["self"], tuple(result.shape[1:]))
+
+
+def _collected(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    row, dims = reader.row(bound["self"]), bound.get("dim")
+    if dims is None or bound.get("dtype") is not None:
+        raise NotCompiled("sums over all there is, or in another dtype")
+    count = len(row.shape)
+    last = sorted({d % (count + 1) - 1 for d in dims})
+    if not last or last != list(range(last[0], count)):
+        raise NotCompiled("sums over a dimension that is not among the last")
+    return reader.reshaped(row, "collect", tuple(result.shape[1:]))
+
+
+def _averaged(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    row = reader.row(bound["self"])
+    total = _collected(reader, bound, result)
+    return reader.emit("scale", total, p=total.width / row.width)
+
+
+def _joined(reader: Reader, bound: dict[str, Any], result: Any) -> Joined | Stacked:
+    tensors = bound["tensors"]
+    if bound.get("dim", 0) % result.dim() != result.dim() - 1 or result.dim() > 3:
+        raise NotCompiled("concatenates other than row by row")
+    if result.dim() == 2:
+        return _side_by_side([reader.either(tensor) for tensor in tensors])
+    stacks = [reader.slices(tensor) for tensor in tensors]
+    return Stacked(tuple(_side_by_side(list(rows)) for rows in zip(*stacks, strict=True)))
+
+
+def _side_by_side(parts: list[Any]) -> Joined:
+    rows = [row for part in parts for row in (part.rows if isinstance(part, Joined) else (part,))]
+    if any(len(row.shape) != 1 for row in rows):
+        raise NotCompiled("concatenates other than row by row")
+    return Joined(tuple(rows))
+
+
+def _stacked(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Stacked:
+    rows = [reader.row(tensor) for tensor in bound["tensors"]]
+    if bound.get("dim", 0) % result.dim() != 1:
+        raise NotCompiled("stacks other than row by row")
+    if len(rows) == 1:
+        return Row((1, *rows[0].shape), rows[0].value)
+    return Stacked(tuple(rows))
+
+
+def _repeated(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Stacked:
+    first, *times = bound["repeats"][-len(result.shape) :]
+    row, shape = reader.row(bound["self"]), tuple(result.shape[1:])
+    if row.shape == shape:
+        return row
+    if first != 1 or len(row.shape) != len(shape) or row.shape[0] != 1 or any(n != 1 for n in times[1:]):
+        raise NotCompiled("repeats other than whole rows")
+    return Stacked((Row(row.shape[1:], row.value),) * times[0])
+
+
+def _selected(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined:
+    source = bound["self"]
+    if bound["dim"] % source.dim() != 1:
+        raise NotCompiled("takes columns of what is no operand")
+    index: int = bound["index"]
+    return reader.slices(source)[index]
+
+
+def _product(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    return reader.product(bound["self"], bound["mat2"], None)
+
+
+def _product_and_sum(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    bias = bound["self"]
+    if bound.get("alpha", 1) != 1 or bound.get("beta", 1) != 1 or reader.has_rows(bias) or bias.dim() != 1:
+        raise NotCompiled("uses addmm with factors, or with rows")
+    return reader.product(bound["mat1"], bound["mat2"], bias)
+
+
+def _sliced(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined | Stacked:
+    source, dim = bound["self"], bound.get("dim", 0) % bound["self"].dim()
+    if dim == 0:
+        return reader.either(source)  # of all edges, as the trace has seen
+    row = reader.row(source)
+    if dim != 1 or bound.get("step", 1) != 1 or len(row.shape) != 1:
+        raise NotCompiled("takes columns of what is no operand")
+    start, _, _ = slice(bound.get("start"), bound.get("end")).indices(row.width)
+    return reader.columns(row, start, (result.size(1),))
+
+
+def _split(reader: Reader, bound: dict[str, Any], result: Any) -> list[Row]:
+    source = bound["self"]
+    row = reader.row(source)
+    if bound.get("dim", 0) % source.dim() != 1 or len(row.shape) != 1:
+        raise NotCompiled("takes columns of what is no operand")
+    found, start = [], 0
+    for piece in result:
+        found.append(reader.columns(row, start, (piece.size(1),)))
+        start += piece.size(1)
+    return found
+
+
+def _apart(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Unread:
+    try:
+        row = reader.row(bound["self"])
+    except NotCompiled:
+        return Unread("uses detach")
+    return reader.emit(APART, row)
+
+
+def _zeros(reader: Reader, bound: dict[str, Any], result: Any) -> Zeros:
+    return Zeros("uses new_zeros")
+
+
+def _dropped(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    return reader.drawn(tuple(result.shape[1:]), bound.get("p", 0.5))
+
+
+def _added_up(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    if not reader.of_destinations(result) or not reader.are_zeros(bound["self"]):
+        raise NotCompiled("adds up over destinations on top of something")
+    return reader.emit("row_sum", reader.row(bound["src"]))
+
+
+def _largest(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    if not reader.of_destinations(result) or not reader.are_zeros(bound["self"]):
+        raise NotCompiled("uses scatter_reduce_")
+    row = reader.row(bound["src"])
+    if torch.is_grad_enabled() and not reader.is_apart(row):
+        raise NotCompiled("takes a largest over destinations through which a gradient passes")
+    return reader.emit("row_max", row)
+
+
+def _taken(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Unread:
+    """For every edge, the row of its destination."""
+    if not reader.of_destinations(bound["self"]):
+        return Unread("takes rows by number")
+    return reader.row(bound["self"])
+
+
+READINGS: dict[tuple[str, str], Reading] = {
+    ("add", "Tensor"): _sum,
+    ("sub", "Tensor"): _difference,
+    ("rsub", "Scalar"): _reversed_difference,
+    ("mul", "Tensor"): _multiple,
+    ("div", "Tensor"): _quotient,
+    ("div", "Scalar"): _quotient,
+    **{
+        (name, "*"): _unary(ours)
+        for name, ours in (
+            ("neg", "negate"), ("abs", "absolute"), ("relu", "relu"), ("sigmoid", "sigmoid"),
+            ("tanh", "tanh"), ("exp", "exp"), ("log", "log"), ("sqrt", "sqrt"),
+        )
+    },
+    ("leaky_relu", "*"): _with_numbers("leaky_relu", ("negative_slope", 0.01)),
+    ("softplus", "*"): _with_numbers("softplus", ("beta", 1.0), ("threshold", 20.0)),
+    ("clamp", "default"): _with_numbers("clamp", ("min", -math.inf), ("max", math.inf)),
+    ("clamp_min", "default"): _with_numbers("clamp", ("min", -math.inf), ("", math.inf)),
+    ("clamp_max", "default"): _with_numbers("clamp", ("", -math.inf), ("max", math.inf)),
+    ("reciprocal", "*"): _reciprocal,
+    ("elu", "*"): _elu,
+    ("silu", "*"): _silu,
+    ("pow", "Tensor_Scalar"): _power,
+    **dict.fromkeys(
+        [
+            (name, "*")
+            for name in (
+                "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "alias", "clone", "contiguous",
+            )
+        ],
+        _same,
+    ),
+    ("expand", "*"): _expanded,
+    ("sum", "dim_IntList"): _collected,
+    ("mean", "dim"): _averaged,
+    ("cat", "*"): _joined,
+    ("stack", "*"): _stacked,
+    ("repeat", "*"): _repeated,
+    ("select", "int"): _selected,
+    ("detach", "*"): _apart,
+    ("new_zeros", "*"): _zeros,
+    ("bernoulli", "float"): _dropped,
+    ("scatter_add", "default"): _added_up,
+    ("scatter_reduce", "two"): _largest,
+    ("index_select", "default"): _taken,
+    ("index", "Tensor"): _taken,
+    ("mm", "*"): _product,
+    ("addmm", "*"): _product_and_sum,
+    ("slice", "Tensor"): _sliced,
+    ("split", "*"): _split,
+    ("split_with_sizes", "*"): _split,
+}  # fmt: skip

@@ -1,0 +1,412 @@
+"""The reader of a message: what its tensors are, and the steps that lead to them."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from onehop.integrations.pyg.rowwise.edge_dims import Place
+from onehop.integrations.pyg.rowwise.terms import Columns, Drawn, Fixed, NodeProduct, Term
+from onehop.integrations.pyg.rowwise.tracing import Watched
+from onehop.messages import APART, OF_ROWS, End, Operand, Program, Step
+
+# Numbers of the largest matrix that a tile's rows are multiplied by: larger ones do not stay in the caches.
+_MOST_IN_MATRIX = 1 << 14
+
+# Parts of a message that are computed apart from each other; there is a run over the edges for each.
+_MOST_PARTS = 16
+
+_NUMBERS = "uses numbers of nodes, or what is made from no operand"
+
+Reading = Callable[["Reader", dict[str, Any], Any], Any]
+"""Takes the reader, an operation's arguments by name and torch's own result, and returns what that is."""
+
+
+class NotCompiled(Exception):
+    """The message is no program of ours. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A tensor with a row for every edge.
+
+    Attributes:
+        shape: Of the row.
+        value: Its number: of a step from 0 on, of an operand from -1 downwards.
+    """
+
+    shape: tuple[int, ...]
+    value: int
+
+    @property
+    def width(self) -> int:
+        """Numbers of the row."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Rows side by side, which only a product with a matrix takes apart again."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the row."""
+        return (sum(row.width for row in self.rows),)
+
+
+@dataclass(frozen=True, slots=True)
+class Stacked:
+    """Rows one above another, all of one shape: what is done to each is done apart from the others."""
+
+    rows: tuple[Row | Joined, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the row."""
+        return (len(self.rows), *self.rows[0].shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A tensor of no known reading; nothing is lost while nothing of the message is made from it.
+
+    Hooks on saved tensors, such as those of activation checkpointing, call operations too.
+
+    Attributes:
+        why: What to say if something is.
+    """
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Zeros(Unread):
+    """A tensor of zeros, for something to be added up in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Columns of a message.
+
+    Attributes:
+        program: What they are.
+        terms: What its operands are.
+    """
+
+    program: Program
+    terms: list[Term]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A message that was read.
+
+    Attributes:
+        parts: Side by side, the message.
+        shape: Of a message.
+        draws: What is drawn for it, in order, whether the message needs it or not.
+        stays: Whether it reduces something over destinations, or draws something, which blocks cannot.
+    """
+
+    parts: tuple[Part, ...]
+    shape: tuple[int, ...]
+    draws: tuple[Drawn, ...]
+    stays: bool
+
+
+class Reader:
+    """The reader.
+
+    Args:
+        watched: What the message did with a few edges.
+        rows: As in :func:`.reading.read`.
+        wholes: Likewise.
+        constant: Likewise.
+        hoists: Likewise.
+    """
+
+    def __init__(
+        self,
+        watched: Watched,
+        rows: dict[int, tuple[End, int]],
+        wholes: dict[int, int],
+        constant: bool,
+        hoists: frozenset[End],
+    ) -> None:
+        self._watched = watched
+        self._constant = constant
+        self._dtype = watched.out.dtype
+        self._wholes = wholes
+        self._hoists = hoists
+        self._origins = rows
+        self._terms: list[Term] = []
+        self._known: dict[tuple[object, ...], int] = {}
+        self._steps: list[Step] = []
+        self._made: dict[int, Row | Joined | Stacked | Unread] = {}
+
+    def finished(self) -> Read:
+        """The programs whose results are the message."""
+        found = self.either(self._watched.out)
+        rows = found.rows if isinstance(found, Stacked) else (found,)
+        pieces = [row for each in rows for row in (each.rows if isinstance(each, Joined) else (each,))]
+        if len(pieces) > _MOST_PARTS:
+            raise NotCompiled(f"has {len(pieces)} parts")
+        draws = tuple(term for term in self._terms if isinstance(term, Drawn))
+        stays = bool(draws) or any(step.operation in OF_ROWS for step in self._steps)
+        return Read(tuple(self._part(row.value) for row in pieces), found.shape, draws, stays)
+
+    def _part(self, result: int) -> Part:
+        """The program of a value, with the operands and steps that it needs."""
+        needed = {result}
+        for number in reversed(range(len(self._steps))):
+            if number in needed:
+                needed.update(self._steps[number].inputs)
+        kept = sorted((value for value in needed if value < 0), reverse=True)
+        made = sorted(value for value in needed if value >= 0)
+        numbers = {value: number for number, value in enumerate([*kept, *made])}
+        steps = (self._steps[value] for value in made)
+        terms = [self._terms[-1 - value] for value in kept]
+        program = Program(
+            tuple(Operand(term.end, term.width) for term in terms),
+            tuple(replace(step, inputs=tuple(numbers[v] for v in step.inputs)) for step in steps),
+            numbers[result],
+        )
+        if not any(t.end not in (End.FIXED, End.MATRIX) and not isinstance(t, Drawn) for t in terms):
+            raise NotCompiled("reads no rows of nodes or edges")
+        return Part(program, terms)
+
+    def follow(
+        self,
+        readings: dict[tuple[str, str], Reading],
+        operation: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+    ) -> None:
+        """Notes what an operation made."""
+        name = operation._schema.name.removeprefix("aten::")
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        touched = any(self._is_known(tensor) for tensor in tensors)
+        writes = operation._schema.is_mutable
+        if not touched:
+            made_rows = any(self.has_rows(leaf) for leaf in tree_leaves(result) if isinstance(leaf, Tensor))
+            if writes or made_rows:
+                raise NotCompiled(f"uses {name}")
+            return
+        if writes:
+            if not name.endswith("_"):
+                raise NotCompiled(f"writes where it is told to ({name})")
+            self._check_own(args[0], name)
+            name = name.removesuffix("_")
+        bound = dict(zip((a.name for a in operation._schema.arguments), args, strict=False), **kwargs)
+        outs = result if isinstance(result, list | tuple) else [result]
+        if any(map(self._watched.destinations.are_numbers, outs)):
+            self._made.update((id(out), Unread(_NUMBERS)) for out in outs)
+            return
+        reading = readings.get((name, operation._overloadname)) or readings.get((name, "*"))
+        if reading is None:
+            if writes:
+                raise NotCompiled(f"uses {name}_")
+            self._made.update((id(out), Unread(f"uses {name}")) for out in outs)
+            return
+        found = reading(self, bound, result)
+        for row, out in zip(found if isinstance(found, list) else [found], outs, strict=True):
+            if isinstance(row, Unread):
+                self._made[id(out)] = row
+                continue
+            of_rows = self._watched.destinations.have_rows(out)
+            fits = (of_rows or self._watched.place(out) == Place(0)) and tuple(out.shape[1:]) == row.shape
+            if not fits or out.dtype is not self._dtype:
+                raise NotCompiled(f"uses {name} in a way that is not known")
+            if id(out) in self._watched.unrecorded:
+                row = self.emit(APART, row) if isinstance(row, Row) else Unread(f"uses {name} in no_grad")
+            self._made[id(out)] = row
+
+    def has_rows(self, tensor: Tensor) -> bool:
+        """Return whether a tensor has something for every edge."""
+        return self._watched.place(tensor) is not None
+
+    def _is_known(self, tensor: Tensor) -> bool:
+        return self.has_rows(tensor) or self._watched.destinations.have_rows(tensor)
+
+    def _check_own(self, written: Tensor, name: str) -> None:
+        storage = written.untyped_storage()._cdata
+        for other in self._watched.met():
+            shared = other is not written and other.untyped_storage()._cdata == storage
+            if shared and id(other) in self._made:
+                raise NotCompiled(f"writes to a tensor that has views ({name})")
+
+    # Operands
+
+    def either(self, tensor: Any) -> Row | Joined | Stacked:
+        """The rows of a tensor that has one for every edge."""
+        found = self._made.get(id(tensor))
+        if isinstance(found, Unread):
+            raise NotCompiled(found.why)
+        if found is not None:
+            return found
+        origin = self._origins.get(id(tensor))
+        if origin is None:
+            raise NotCompiled(_NUMBERS)
+        if tensor.dtype is not self._dtype:
+            raise NotCompiled(f"reads numbers of {tensor.dtype}")
+        shape = tuple(tensor.shape[1:])
+        width = math.prod(shape)
+        if not width:
+            raise NotCompiled("has rows without columns")
+        row = Row(shape, self._operand(Columns(origin[0], origin[1], 0, width)))
+        self._made[id(tensor)] = row
+        return row
+
+    def row(self, tensor: Any) -> Row:
+        """The rows of a tensor, computed or read."""
+        found = self.either(tensor)
+        if not isinstance(found, Row):
+            raise NotCompiled("uses a concatenation other than in a product")
+        return found
+
+    def _operand(self, term: Term) -> int:
+        key = term.key() if isinstance(term, Columns) else (id(term),)
+        if key not in self._known:
+            self._terms.append(term)
+            self._known[key] = -len(self._terms)
+        return self._known[key]
+
+    def _fixed(self, tensor: Tensor, end: End, shape: tuple[int, ...]) -> int:
+        key = (id(tensor), end, shape)
+        if key not in self._known:
+            self._known[key] = self._operand(self._fixed_term(tensor, end, shape))
+        return self._known[key]
+
+    def _fixed_term(self, tensor: Tensor, end: End, shape: tuple[int, ...]) -> Fixed:
+        if tensor.dtype is not self._dtype:
+            raise NotCompiled(f"reads numbers of {tensor.dtype}")
+        whole = self._wholes.get(id(tensor))
+        if whole is None and tensor.requires_grad and not self._constant:
+            # What the trace made of an operand leads to a copy of it.
+            raise NotCompiled("computes with an operand that is the same for all edges")
+        return Fixed(end, tensor, shape, whole)
+
+    def are_zeros(self, tensor: Tensor) -> bool:
+        """Return whether nothing has been written to a tensor of zeros."""
+        return isinstance(self._made.get(id(tensor)), Zeros)
+
+    def of_destinations(self, tensor: Tensor) -> bool:
+        """Return whether a tensor has a row for every destination."""
+        return self._watched.destinations.have_rows(tensor)
+
+    def is_apart(self, row: Row) -> bool:
+        """Return whether no gradient passes through the last step to a row."""
+        return row.value >= 0 and self._steps[row.value].operation == APART
+
+    def drawn(self, shape: tuple[int, ...], kept: float) -> Row:
+        """Numbers that are drawn for every edge: 1 with the probability ``kept``, else 0."""
+        self._terms.append(Drawn(math.prod(shape), kept, divided=False))
+        return Row(shape, -len(self._terms))
+
+    def divided(self, row: Row, by: float) -> Row | None:
+        """Drawn numbers, divided as dropout divides them; None if that is not what is done."""
+        term = self._terms[-1 - row.value] if row.value < 0 else None
+        if not isinstance(term, Drawn) or term.divided or by != term.kept:
+            return None
+        self._terms[-1 - row.value] = replace(term, divided=True)
+        return row
+
+    # Steps
+
+    def emit(self, operation: str, *inputs: Row, p: float = 0.0, q: float = 0.0) -> Row:
+        """A step whose result has the shape of the first input."""
+        shape = inputs[0].shape
+        step = Step(operation, tuple(row.value for row in inputs), math.prod(shape), (float(p), float(q)))
+        self._steps.append(step)
+        return Row(shape, len(self._steps) - 1)
+
+    def reshaped(self, row: Row, operation: str, shape: tuple[int, ...]) -> Row:
+        """A step that spreads or collects."""
+        self._steps.append(Step(operation, (row.value,), math.prod(shape)))
+        return Row(shape, len(self._steps) - 1)
+
+    def broadcast(self, operand: Any, shape: tuple[int, ...]) -> Row:
+        """An operand's rows, of the shape of the result's."""
+        if not self._is_known(operand):
+            if operand.dim() > len(shape) and operand.size(0) == 1:
+                operand_shape = operand.shape[1:]
+            else:
+                operand_shape = operand.shape
+            if torch.broadcast_shapes(operand_shape, shape) != shape:
+                raise NotCompiled("broadcasts its rows to those of a larger tensor")
+            return Row(shape, self._fixed(operand, End.FIXED, shape))
+        row = self.row(operand)
+        if row.shape == shape:
+            return row
+        padded = (1,) * (len(shape) - len(row.shape)) + row.shape
+        kept = next((at for at in range(len(shape)) if padded[at] != shape[at]), len(shape))
+        if any(size != 1 for size in padded[kept:]) or len(padded) != len(shape):
+            raise NotCompiled("broadcasts a dimension that is not among the last")
+        if math.prod(shape) == row.width:
+            return Row(shape, row.value)
+        return self.reshaped(row, "spread", shape)
+
+    def product(self, left: Tensor, matrix: Tensor, bias: Tensor | None) -> Row:
+        """Rows times a matrix, [columns, width]: for nodes where it can be, in the tile otherwise."""
+        found = self.either(left)
+        rows = found.rows if isinstance(found, Joined) else (self.row(left),)
+        if self.has_rows(matrix) or any(len(row.shape) != 1 for row in rows):
+            raise NotCompiled("multiplies rows with each other, or several rows of an edge")
+        width = matrix.size(1)
+        if not width:
+            raise NotCompiled("has rows without columns")
+        of_nodes: dict[End, list[tuple[Columns | NodeProduct, Tensor]]] = {}
+        parts: list[Row] = []
+        start = 0
+        for row in rows:
+            term = self._terms[-1 - row.value] if row.value < 0 else None
+            piece = matrix if len(rows) == 1 else matrix[start : start + row.width]
+            start += row.width
+            if isinstance(term, Columns | NodeProduct) and term.end in self._hoists:
+                self._fixed_term(piece, End.MATRIX, tuple(piece.shape))
+                of_nodes.setdefault(term.end, []).append((term, piece))
+                continue
+            if piece.numel() > _MOST_IN_MATRIX:
+                raise NotCompiled(f"multiplies edges by a matrix of {piece.size(0)} x {piece.size(1)}")
+            number = self._operand(self._fixed_term(piece, End.MATRIX, tuple(piece.shape)))
+            self._steps.append(Step("product", (row.value, number), width))
+            parts.append(Row((width,), len(self._steps) - 1))
+        if bias is not None:
+            self._fixed_term(bias, End.FIXED, (width,))
+        for end, factors in sorted(of_nodes.items(), key=lambda item: item[0] is not End.TARGET):
+            parts.append(Row((width,), self._operand(NodeProduct(end, tuple(factors), bias, width))))
+            bias = None
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.emit("add", total, part)
+        return total if bias is None else self.emit("add", total, self.broadcast(bias, (width,)))
+
+    def columns(self, row: Row, start: int, shape: tuple[int, ...]) -> Row:
+        """Columns of an operand, from one on, as a row of this shape."""
+        term = self._terms[-1 - row.value] if row.value < 0 else None
+        width = math.prod(shape)
+        if not isinstance(term, Columns):
+            raise NotCompiled("takes columns of what is no operand")
+        if not width:
+            raise NotCompiled("has rows without columns")
+        return Row(shape, self._operand(Columns(term.end, term.at, term.start + start, width)))
+
+    def slices(self, tensor: Any) -> tuple[Row | Joined, ...]:
+        """What is stacked along the first dimension of an edge's row."""
+        found = self.either(tensor)
+        if isinstance(found, Stacked):
+            return found.rows
+        row = self.row(tensor)
+        if not row.shape:
+            raise NotCompiled("takes a number apart")
+        count, inner = row.shape[0], row.shape[1:]
+        if count == 1:
+            return (Row(inner, row.value),)
+        return tuple(self.columns(row, at * math.prod(inner), inner) for at in range(count))

@@ -1,0 +1,140 @@
+"""Trials of a message on a few edges, before it runs on all: its arguments for them, and what comes out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.integrations.pyg.conditions import FLOATS
+from onehop.integrations.pyg.rowwise.arguments import Argument, Kind
+from onehop.integrations.pyg.rowwise.snapshot import Snapshot
+from onehop.integrations.pyg.rowwise.tracing import Permission, Refused, Run, few_edges, trace
+
+_COUNTS = ("size_i", "dim_size")
+
+Traced = tuple[Permission, dict[str, Any]]
+"""The permission, and the arguments of the first run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A message that is to be tried.
+
+    Attributes:
+        layer: The layer.
+        message: Its function.
+        snapshot: What it runs on.
+        each: Its arguments.
+        operands: The tensors behind these.
+        data: [2, E]: the edges.
+        forwards: Whether their sources come first.
+    """
+
+    layer: Any
+    message: Callable[..., Any]
+    snapshot: Snapshot
+    each: list[Argument]
+    operands: list[Tensor]
+    data: Tensor
+    forwards: bool
+
+
+def may_stay_inside(each: list[Argument]) -> bool:
+    """Return whether a message can reduce something over each destination: it asks for their numbers."""
+    return any(argument.kind is Kind.TARGET_NUMBER for argument in each)
+
+
+def traced_alone(trial: Trial) -> Traced | str:
+    """Traces a message, and returns that it treats each edge on its own, or why not."""
+    few = _few_edges(trial)
+    if isinstance(few, str):
+        return few
+    return _traced(trial, [(edges, None) for edges in few[:2]])
+
+
+def traced_inside(trial: Trial) -> Traced | str:
+    """Traces a message, and returns that it stays inside each destination, or why not.
+
+    It is told of a few destinations, other ones than those of the edges: whatever it makes of their number
+    and numbers, but to reduce over them, shows.
+    """
+    few = _few_edges(trial)
+    if isinstance(few, str):
+        return few
+    if len(few) < 4:
+        return "no number of destinations can be told apart from its sizes"
+    return _traced(trial, [(few[0], few[2]), (few[1], few[3])])
+
+
+def _few_edges(trial: Trial) -> list[int] | str:
+    """Numbers of edges to try; no less than two."""
+    whole = {a.at for a in trial.each if a.kind is Kind.WHOLE}
+    sizes = {size for at, t in enumerate(trial.operands) for size in t.shape[0 if at in whole else 1 :]}
+    layer = trial.layer
+    sizes |= {size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape}
+    if trial.data.size(1) == 0:
+        return "there are no edges"
+    few = few_edges(sizes)
+    return few if len(few) > 1 else "no number of edges can be told apart from its sizes"
+
+
+def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
+    """Traces with so many edges; if it may reduce over destinations, it is told of so many of them."""
+    layer, snapshot = trial.layer, trial.snapshot
+    with torch.inference_mode(False), torch.set_grad_enabled(torch.is_grad_enabled()):
+        operands = [t.detach().requires_grad_(t.requires_grad) for t in trial.operands]
+        runs = [_run(trial, operands, *each) for each in counts]
+        try:
+            permission = trace(lambda **given: trial.message(snapshot.layer, **given), runs)
+        except Refused as why:
+            return str(why)
+        except Exception as error:  # the message is a user's: what it raises on a few edges, PyG shall report
+            return f"its message fails on a few of the edges ({type(error).__name__}: {error})"
+        finally:
+            stored = snapshot.stored()
+    if stored is not None:
+        return f"its message stores something on the layer ({stored})"
+    out_dims, dim = permission.dims, layer.node_dim
+    if not -out_dims <= dim < out_dims or dim % out_dims != 0:
+        return "node_dim is not the first dimension of its messages"
+    if permission.dtype not in FLOATS:
+        return "its messages are not floating-point numbers of 16, 32 or 64 bits"
+    return permission, runs[0].arguments
+
+
+def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | None) -> Run:
+    """The message's arguments for so many edges."""
+    chosen, sources, targets = _edges_again(trial.data, edges, trial.forwards)
+    run = Run(edges, {}, [], [], destinations, draws=destinations is not None)
+    for argument in trial.each:
+        kind = argument.kind
+        value: Any
+        if kind is Kind.VALUE:
+            told = argument.name in _COUNTS and destinations is not None
+            value = destinations if told else argument.value
+        elif kind is Kind.WHOLE and argument.at is not None:
+            value = operands[argument.at]
+        elif argument.at is None:
+            value = (sources if kind is Kind.SOURCE_NUMBER else targets).clone()
+            if kind is Kind.TARGET_NUMBER and destinations is not None:
+                value = torch.arange(0, 2 * edges, 2, device="cpu") % destinations
+                run.numbers.append(value)
+            run.rows.append(value)
+        else:
+            ends = chosen if kind is Kind.EDGE else sources if kind is Kind.SOURCE else targets
+            operand = operands[argument.at]
+            value = operand.index_select(0, ends).detach().clone().requires_grad_(operand.requires_grad)
+            run.rows.append(value)
+        run.arguments[argument.name] = value
+    return run
+
+
+def _edges_again(data: Tensor, number: int, forwards: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Numbers, sources and destinations of so many edges: the first ones, over again where they run out."""
+    chosen = torch.arange(number, device="cpu") % data.size(1)
+    sources, targets = (
+        data[:, chosen].long().unbind() if forwards else data[:, chosen].long().flip(0).unbind()
+    )
+    return chosen, sources, targets
