@@ -27,9 +27,10 @@ EDGES = (60, 1_500, 10_000, 30_000)
 EDGES_A_NODE = 4
 HEADS = 4
 TOLERANCE = 1e-4
-# A turn lasts about so long, after so many calls that are not counted.
+# A turn lasts about so long, after so many calls that are not counted: Python has specialised its code for
+# the way that ran before, and needs some calls to do so for the other.
 TURN_S = 5e-3
-WARM = 3
+WARM = 30
 
 
 def layers(width: int) -> dict[str, Callable[[], torch.nn.Module]]:
