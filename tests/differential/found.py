@@ -271,4 +271,13 @@ FOUND: dict[str, Program] = {
         models=_of("SAGEConv", flow="target_to_source"),
         graphs=(Graph(form="csr"),),
     ),
+    # Checkpoints detach what is saved, in their second pass, while the message is traced.
+    **{
+        f"a message of several operands is traced under a checkpoint, {aggr}": Program(
+            steps=(Checkpoint(), Gradient()),
+            models=_of("FiLMConv", aggr=aggr),
+            graphs=(Graph(edges=120),),
+        )
+        for aggr in ("mean", "max")
+    },
 }

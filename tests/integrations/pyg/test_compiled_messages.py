@@ -307,20 +307,24 @@ def test_the_program_is_explained():
     assert "each message" not in str(onehop.explain(layer, x, edges))
 
 
-def test_activation_checkpointing(gradients_of):
-    # Its hooks on saved tensors detach them, while the message is traced.
+@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.parametrize("name", ["CG", "FiLM"])
+def test_activation_checkpointing(name, use_reentrant, gradients_of):
+    # Its hooks on saved tensors detach them in the second pass, while the message is traced.
     edges, inputs = make_edges(NODES, NODES, EDGES), inputs_of(DIM)
-    layer = gnn.CGConv(WIDTH, dim=DIM).double()
+    layer = (gnn.CGConv(WIDTH, dim=DIM) if name == "CG" else gnn.FiLMConv(WIDTH, WIDTH)).double()
+    if name == "FiLM":
+        del inputs["edge_attr"]
 
-    def call(model, x, edge_attr):
-        return checkpoint(model, x, edges, edge_attr, use_reentrant=False)
+    def call(model, x, **edge_attr):
+        return checkpoint(model, x, edges, *edge_attr.values(), use_reentrant=use_reentrant)
 
     expected = gradients_of(layer, call, **inputs)
     with onehop.patch(), reports.recorded() as calls:
         found = gradients_of(layer, call, **inputs)
-    assert [c.form for c in calls] == ["its message, compiled"] * 2
-    for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=1e-10, atol=1e-11)
+    assert {c.form for c in calls} == {"its message, compiled"}
+    for each, tensor in expected.items():
+        torch.testing.assert_close(found[each], tensor, rtol=1e-10, atol=1e-11)
 
 
 def test_nothing_of_edges_times_width_is_kept():

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from onehop.integrations.pyg.conditions import FLOATS
 from onehop.integrations.pyg.rowwise.arguments import Argument, Kind
@@ -83,7 +84,12 @@ def _few_edges(trial: Trial) -> list[int] | str:
 def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
     """Traces with so many edges; if it may reduce over destinations, it is told of so many of them."""
     layer, snapshot = trial.layer, trial.snapshot
-    with torch.inference_mode(False), torch.set_grad_enabled(torch.is_grad_enabled()):
+    with (
+        torch.inference_mode(False),
+        torch.set_grad_enabled(torch.is_grad_enabled()),
+        # Checkpoints have hooks here, others in their second pass than in the first: a trial is not theirs.
+        saved_tensors_hooks(_itself, _itself),
+    ):
         operands = [t.detach().requires_grad_(t.requires_grad) for t in trial.operands]
         runs = [_run(trial, operands, *each) for each in counts]
         try:
@@ -102,6 +108,10 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
     if permission.dtype not in FLOATS:
         return "its messages are not floating-point numbers of 16, 32 or 64 bits"
     return permission, runs[0].arguments
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | None) -> Run:
