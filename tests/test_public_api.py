@@ -10,7 +10,7 @@ from pathlib import Path
 import onehop
 
 # What the file itself imports.
-_OF_THE_FILE = {"Any", "TYPE_CHECKING"}
+_OF_THE_FILE = {"Any", "Path", "TYPE_CHECKING"}
 
 NAMES = {
     "ArgumentError",
@@ -48,8 +48,8 @@ NAMES = {
 def public_names() -> set[str]:
     return {
         name
-        for name in dir(onehop)
-        if not name.startswith("_") and not inspect.ismodule(getattr(onehop, name))
+        for name, value in vars(onehop).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
     }
 
 
@@ -59,7 +59,7 @@ def test_public_names_are_these() -> None:
 
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse(Path(onehop.__file__).read_text())
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     imported = [node for node in block.body if isinstance(node, ast.ImportFrom) and node.module != "onehop"]
     assert {alias.asname for node in imported for alias in node.names} == NAMES
     for node in imported:
@@ -68,15 +68,16 @@ def test_type_checkers_see_the_same_names() -> None:
             assert getattr(onehop, alias.name) is getattr(home, alias.name), alias.name
 
 
-def test_names_are_imported_when_they_are_used() -> None:
-    told = (
-        "import sys, onehop; assert 'torch' not in sys.modules; onehop.Graph; assert 'torch' in sys.modules"
-    )
+def test_operators_are_registered_by_the_import() -> None:
+    told = "import onehop, torch; torch.ops.onehop.aggregate; onehop.files.read, onehop.plans"
     subprocess.run([sys.executable, "-c", told], check=True)
 
 
-def test_submodules_are_there_without_an_import() -> None:
-    told = "import onehop; onehop.files.read, onehop.plans; assert not hasattr(onehop, 'nothing')"
+def test_the_command_imports_names_when_they_are_used() -> None:
+    told = (
+        "import sys; sys.argv[0] = '/somewhere/bin/onehop'; import onehop; "
+        "assert 'torch' not in sys.modules; assert onehop.Graph.__name__ == 'Graph'; assert not hasattr(onehop, 'nothing')"
+    )
     subprocess.run([sys.executable, "-c", told], check=True)
 
 

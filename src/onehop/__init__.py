@@ -1,10 +1,8 @@
-"""Neighbour aggregation for graph neural networks, as fast as memory allows.
-
-Names are imported when they are first used, so that the command line answers before torch is there.
-"""
+"""Neighbour aggregation for graph neural networks, as fast as memory allows."""
 
 import importlib
-import importlib.util
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,16 +56,20 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
+def _is_command() -> bool:
+    """Return whether this process is the command onehop, which answers ``--help`` before torch is there."""
+    return sys.orig_argv[1:3] == ["-m", "onehop"] or Path(sys.argv[0]).name == "onehop"
+
+
 def __getattr__(name: str) -> Any:
-    """Return a public name, or a submodule, which is there without an import of its own."""
-    if name in _HOMES:
-        value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-        return value
-    if not name.startswith("_") and importlib.util.find_spec(f"onehop.{name}") is not None:
-        return importlib.import_module(f"onehop.{name}")
-    raise AttributeError(f"module 'onehop' has no attribute {name!r}")
+    """Return a public name that has not been imported yet, as in the command."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'onehop' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
 
 
-def __dir__() -> list[str]:
-    """Return the names there are, used before or not."""
-    return sorted({*globals(), *_HOMES})
+if not _is_command():
+    # torch's operators among them, which programs that are loaded from files call.
+    for _name in _HOMES:
+        __getattr__(_name)

@@ -84,6 +84,7 @@ def test_importing_onehop_imports_nothing_of_the_command_line():
 def test_help_and_version_import_nothing_heavy():
     code = (
         "import sys\n"
+        "sys.argv[0] = 'onehop'\n"
         "from typer.testing import CliRunner\n"
         "from onehop.cli.app import app\n"
         "for option in ('--help', '--version'):\n"

@@ -132,7 +132,7 @@ def _refused(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """What PyG computes, where the class or the size is in the way of anything faster."""
+    """Return PyG's result, where the class or the size is in the way of anything faster."""
     out = None if args else as_pyg(record, layer, edge_index, kwargs)
     return theirs(layer, edge_index, *args, **settled(kwargs)) if out is None else out
 

@@ -399,7 +399,7 @@ class Reader:
         return Row(shape, self._operand(Columns(term.end, term.at, term.start + start, width)))
 
     def slices(self, tensor: Any) -> tuple[Row | Joined, ...]:
-        """What is stacked along the first dimension of an edge's row."""
+        """The slices of an edge's row along its first dimension."""
         found = self.either(tensor)
         if isinstance(found, Stacked):
             return found.rows
