@@ -76,7 +76,8 @@ def test_operators_are_registered_by_the_import() -> None:
 def test_the_command_imports_names_when_they_are_used() -> None:
     told = (
         "import sys; sys.argv[0] = '/somewhere/bin/onehop'; import onehop; "
-        "assert 'torch' not in sys.modules; assert onehop.Graph.__name__ == 'Graph'; assert not hasattr(onehop, 'nothing')"
+        "assert 'torch' not in sys.modules; onehop.files.read; "
+        "assert onehop.Graph.__name__ == 'Graph'; assert not hasattr(onehop, 'nothing')"
     )
     subprocess.run([sys.executable, "-c", told], check=True)
 

@@ -62,7 +62,9 @@ def _is_command() -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name that has not been imported yet, as in the command."""
+    """Return a public name, or the readers of files, that have not been imported yet, as in the command."""
+    if name == "files":
+        return importlib.import_module("onehop.files")
     if name not in _HOMES:
         raise AttributeError(f"module 'onehop' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
@@ -71,5 +73,5 @@ def __getattr__(name: str) -> Any:
 
 if not _is_command():
     # torch's operators among them, which programs that are loaded from files call.
-    for _name in _HOMES:
+    for _name in (*_HOMES, "files"):
         __getattr__(_name)
