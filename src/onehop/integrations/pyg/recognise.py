@@ -144,6 +144,9 @@ IN_BLOCKS = (
     "ResGatedGraphConv",
 )
 
+# A layer of PyG whose message reduces over destinations, and so runs compiled or not at all.
+_COMPILED = ("PointTransformerConv",)
+
 # Every module of PyG that holds a name bound to gcn_norm.
 GCN_NORM_MODULES = (
     f"{_CONV}.gcn_conv",
@@ -192,8 +195,8 @@ _EDGE_UPDATES = (
 
 
 def known_layers() -> tuple[str, ...]:
-    """The names of the classes that have a fast path: by their message functions, or in blocks."""
-    return tuple(name for _, name, _ in _TABLE) + IN_BLOCKS
+    """The names of the classes that have a fast path: by their message functions, compiled, or in blocks."""
+    return tuple(name for _, name, _ in _TABLE) + IN_BLOCKS + _COMPILED
 
 
 @functools.cache
