@@ -111,6 +111,7 @@ def test_an_error_inside_the_block_still_restores():
 
 
 def test_paused_restores_and_comes_back():
+    gc.collect()  # classes of other tests, which would go meanwhile
     before = snapshot()
     handle = onehop.patch()
     with handle.paused():
