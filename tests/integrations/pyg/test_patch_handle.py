@@ -21,6 +21,7 @@ from onehop.native import extension
 
 def snapshot() -> dict[str, object]:
     """Every attribute that the patch could touch."""
+    gc.collect()  # classes of other tests, which would be gone in the next one
     kept: dict[str, object] = {}
     for kind in layer_classes():
         for name in ("propagate", "_jinja_propagate", "_orig_propagate", "_set_jittable_templates"):
@@ -111,7 +112,6 @@ def test_an_error_inside_the_block_still_restores():
 
 
 def test_paused_restores_and_comes_back():
-    gc.collect()  # classes of other tests, which would go meanwhile
     before = snapshot()
     handle = onehop.patch()
     with handle.paused():
