@@ -19,9 +19,14 @@ from onehop.integrations.pyg.recognise import GCN_NORM_MODULES
 from onehop.native import extension
 
 
+@pytest.fixture(autouse=True)
+def _no_classes_of_other_tests() -> None:
+    """Takes away layers' classes that nobody holds: they would go meanwhile."""
+    gc.collect()
+
+
 def snapshot() -> dict[str, object]:
     """Every attribute that the patch could touch."""
-    gc.collect()  # classes of other tests, which would be gone in the next one
     kept: dict[str, object] = {}
     for kind in layer_classes():
         for name in ("propagate", "_jinja_propagate", "_orig_propagate", "_set_jittable_templates"):
