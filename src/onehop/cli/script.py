@@ -43,7 +43,6 @@ class Script:
             if path.is_dir() and (path / "__main__.py").is_file():
                 return path / "__main__.py"
             raise ArgumentError(f"{self.name}: no such script. For a module, write -m before its name.")
-        sys.path.insert(0, "")
         for name in (f"{self.name}.__main__", self.name):
             try:
                 found = importlib.util.find_spec(name)
@@ -99,6 +98,8 @@ def script(name: str, is_module: bool, arguments: Sequence[str]) -> Script:
     Raises:
         ArgumentError: It is not.
     """
+    if is_module:
+        sys.path.insert(0, "")  # as python -m does: it is looked for here, too
     found = Script(name, is_module, tuple(arguments))
     _ = found.source
     return found

@@ -10,7 +10,7 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop.integrations import reports
-from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg import compiled_layers, small_blocks
 from tests.integrations.pyg.conftest import make_edges
 from tests.integrations.pyg.own_messages import layer_of
 
@@ -50,21 +50,10 @@ LAYERS: dict[str, tuple[Callable[[], torch.nn.Module], int, int]] = {
 }
 
 
-def assert_as_pygs(layer, inputs, edges, gradients_of, reduced=None):
-    def call(model, **operands):
-        return model(operands["x"], edges, *([operands["edge_attr"]] if "edge_attr" in operands else []))
-
-    expected = gradients_of(layer, call, **inputs)
-    with onehop.patch():
-        found = gradients_of(layer, call, **inputs)
-        (row,) = onehop.explain(layer, inputs["x"], edges, *list(inputs.values())[1:]).layers
-    assert row.form == "its message, compiled", row
-    assert found.keys() == expected.keys()
-    for name, tensor in expected.items():
-        torch.testing.assert_close(
-            found[name], tensor, rtol=1e-10, atol=1e-11, msg=lambda m, n=name: f"{n}: {m}"
-        )
-    return row
+def assert_as_pygs(layer, inputs, edges, gradients_of):
+    return compiled_layers.assert_as_pygs(
+        layer, compiled_layers.call_over(edges), inputs, gradients_of, rtol=1e-10
+    )
 
 
 def inputs_of(edge_width: int, nodes: int = NODES, edges: int = EDGES) -> dict[str, Tensor]:

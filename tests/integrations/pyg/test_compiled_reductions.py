@@ -9,7 +9,7 @@ from torch_geometric import nn as gnn
 from torch_geometric.nn import aggr
 
 import onehop
-from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg import compiled_layers, small_blocks
 from tests.integrations.pyg.conftest import make_edges
 
 NODES, EDGES, WIDTH, DIM = 20, 120, 6, 3
@@ -76,20 +76,7 @@ def inputs_of(edge_width: int) -> dict[str, Tensor]:
 
 def assert_as_pygs(layer, inputs, gradients_of, edges=None):
     edges = make_edges(NODES, NODES, EDGES) if edges is None else edges
-
-    def call(model, **operands):
-        return model(operands["x"], edges, *list(operands.values())[1:])
-
-    expected = gradients_of(layer, call, **inputs)
-    with onehop.patch():
-        found = gradients_of(layer, call, **inputs)
-        (row,) = onehop.explain(layer, inputs["x"], edges, *list(inputs.values())[1:]).layers
-    assert row.form == "its message, compiled", row
-    assert found.keys() == expected.keys()
-    for name, tensor in expected.items():
-        torch.testing.assert_close(
-            found[name], tensor, rtol=1e-9, atol=1e-10, equal_nan=True, msg=lambda m, n=name: f"{n}: {m}"
-        )
+    compiled_layers.assert_as_pygs(layer, compiled_layers.call_over(edges), inputs, gradients_of)
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -13,6 +13,7 @@ from torch_geometric.utils import scatter, softmax
 
 import onehop
 from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg.compiled_layers import assert_as_pygs, call_over
 from tests.integrations.pyg.conftest import make_edges
 from tests.integrations.pyg.own_messages import layer_of
 
@@ -71,26 +72,11 @@ def call_of(others):
     return call
 
 
-def assert_as_pygs(layer, operands, others, gradients_of, call=None):
-    call = call or call_of(others)
-    expected = gradients_of(layer, call, **operands)
-    with onehop.patch():
-        found = gradients_of(layer, call, **operands)
-        with onehop.integrations.reports.recorded() as calls:
-            call(layer, **operands)
-    assert [each.form for each in calls] == ["its message, compiled"], calls
-    assert found.keys() == expected.keys()
-    for name, tensor in expected.items():
-        torch.testing.assert_close(
-            found[name], tensor, rtol=1e-9, atol=1e-10, equal_nan=True, msg=lambda m, n=name: f"{n}: {m}"
-        )
-
-
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers(name, gradients_of):
     make, operands, others = LAYERS[name]
     torch.manual_seed(0)
-    assert_as_pygs(make().double(), operands, others, gradients_of)
+    assert_as_pygs(make().double(), call_of(others), operands, gradients_of)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 1e3, 0.0])
@@ -101,7 +87,7 @@ def test_extreme_numbers(name, number, gradients_of):
     x = operands["x"].clone()
     x[3, 1:4] = number
     x[-1] = number
-    assert_as_pygs(make().double(), {**operands, "x": x}, others, gradients_of)
+    assert_as_pygs(make().double(), call_of(others), {**operands, "x": x}, gradients_of)
 
 
 # Messages of [E, WIDTH], each with its own turn of phrase.
@@ -153,7 +139,7 @@ def test_messages(message, flow, gradients_of):
         states.append(torch.get_rng_state())
         return out
 
-    assert_as_pygs(layer, {"x": numbers(NODES, WIDTH)}, {}, gradients_of, call)
+    assert_as_pygs(layer, call, {"x": numbers(NODES, WIDTH)}, gradients_of)
     # The generator is afterwards where PyG leaves it.
     assert torch.equal(states[0], states[1])
 
@@ -171,13 +157,7 @@ def test_gradients_of_gradients(message):
 def test_one_edge_a_destination_and_repeated_edges(gradients_of):
     nodes = torch.arange(NODES - 1)
     for edges in (torch.stack([nodes, nodes.roll(3)]), torch.stack([nodes, nodes * 0 + 4]).repeat(1, 3)):
-        assert_as_pygs(
-            layer_of(plain),
-            {"x": numbers(NODES, WIDTH)},
-            {},
-            gradients_of,
-            lambda model, x, edges=edges: model(x, edges),
-        )
+        assert_as_pygs(layer_of(plain), call_over(edges), {"x": numbers(NODES, WIDTH)}, gradients_of)
 
 
 def _without_a_size(self, x_i: Tensor, x_j: Tensor, index: Tensor, ptr: OptTensor) -> Tensor:
@@ -244,13 +224,7 @@ def test_small_numbers_of_nodes_are_told_apart(gradients_of):
     for nodes in (7, 11, 13, 17, 19):
         generator = torch.Generator().manual_seed(nodes)
         edges = torch.randint(0, nodes, (2, nodes), generator=generator)
-        assert_as_pygs(
-            layer_of(plain),
-            {"x": numbers(nodes, WIDTH)},
-            {},
-            gradients_of,
-            lambda model, x, edges=edges: model(x, edges),
-        )
+        assert_as_pygs(layer_of(plain), call_over(edges), {"x": numbers(nodes, WIDTH)}, gradients_of)
 
 
 def test_nothing_of_edges_times_width_is_kept():

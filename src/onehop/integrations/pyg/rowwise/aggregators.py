@@ -14,7 +14,6 @@ from torch_geometric.nn import aggr
 
 from onehop.graph import Graph
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, REDUCTIONS
-from onehop.integrations.pyg.rowwise.scaling import side_by_side
 from onehop.ops.aggregate import aggregate
 
 _SCALERS = {"identity", "amplification", "attenuation", "linear", "inverse_linear"}
@@ -231,9 +230,8 @@ def _several(rows: Rows, module: Any, semi: bool | None) -> Tensor:
 def _scaled(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     out = rows.reduce(module.aggr)
     degrees = rows.per_row(rows.graph.in_degrees.to(out.dtype))
-    return side_by_side(
-        out, [None if name == "identity" else _scale(name, degrees, module) for name in module.scaler]
-    )
+    outs = [out if name == "identity" else out * _scale(name, degrees, module) for name in module.scaler]
+    return torch.cat(outs, dim=-1) if len(outs) > 1 else outs[0]
 
 
 def _scale(name: str, degrees: Tensor, module: Any) -> Tensor:
