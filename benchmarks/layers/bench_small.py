@@ -4,9 +4,10 @@
                                             [--rounds 15] [--threads N] [--json FILE]
 
 An ``edge_index`` is "fresh" where every call gets a new copy of it, as mini-batches do, and "repeated" where
-all calls share one. Both ways take turns; a ratio is PyG's median time over the patched one's, and its
-quartiles are those of the rounds. Results are compared before anything is timed. The last layers listed are
-refused by the patch, so that they measure what a refusal costs.
+all calls share one. Both ways take turns; a ratio is the median of the rounds' ratios, PyG's time over the
+patched one's. PyG has two turns a round: the second over the first is a control, which tells how far from 1
+two measurements of the same code lie. Results are compared before anything is timed. The last layers listed
+are refused by the patch, so that they measure what a refusal costs.
 """
 
 import contextlib
@@ -108,8 +109,11 @@ def one_pass(
     return once
 
 
-def measured(once: Callable[[], Tensor], rounds: int) -> Ratio:
-    """PyG's time over the patched one. Entering and leaving the patch is outside what is timed."""
+def measured(once: Callable[[], Tensor], rounds: int) -> tuple[Ratio, Ratio]:
+    """PyG's time over the patched one, and over PyG's own in another turn.
+
+    Entering and leaving the patch is outside what is timed.
+    """
     expected = once()
     with onehop.patch():
         torch.testing.assert_close(once(), expected, rtol=TOLERANCE, atol=TOLERANCE)
@@ -120,8 +124,9 @@ def measured(once: Callable[[], Tensor], rounds: int) -> Ratio:
             measure_once(once, WARM)
             return measure_once(once, repeats)
 
-    times = in_turns({way: partial(turn, way) for way in (False, True)}, rounds)
-    return Ratio.of(times[False], times[True])
+    ways = {"PyG": partial(turn, False), "patched": partial(turn, True), "control": partial(turn, False)}
+    times = in_turns(ways, rounds)
+    return Ratio.of(times["PyG"], times["patched"]), Ratio.of(times["PyG"], times["control"])
 
 
 def cases(options: Any) -> Iterator[dict[str, Any]]:
@@ -135,7 +140,7 @@ def cases(options: Any) -> Iterator[dict[str, Any]]:
             for fresh in (True, False):
                 for backward in (False, True):
                     once = one_pass(known[name], edges, options.width, fresh, backward)
-                    ratio = measured(once, options.rounds)
+                    ratio, control = measured(once, options.rounds)
                     yield {
                         "layer": name,
                         "edges": edges,
@@ -143,6 +148,7 @@ def cases(options: Any) -> Iterator[dict[str, Any]]:
                         "pass": "forward and backward" if backward else "forward",
                         "ratio": ratio.median,
                         "quartiles": [ratio.lower_quartile, ratio.upper_quartile],
+                        "control": control.median,
                     }
 
 
@@ -160,7 +166,7 @@ def main() -> None:
         low, high = case["quartiles"]
         print(
             f"{case['layer']:20} {case['edges']:6} {case['edge_index']:9} {case['pass']:21} "
-            f"{case['ratio']:6.2f}  ({low:.2f} to {high:.2f})",
+            f"{case['ratio']:6.2f}  ({low:.2f} to {high:.2f})  control {case['control']:.2f}",
             flush=True,
         )
     for edges in options.edges:

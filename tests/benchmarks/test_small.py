@@ -19,7 +19,7 @@ def test_every_case_is_printed_and_written(tmp_path: Path) -> None:
     cases = json.loads(file.read_text())["cases"]
     assert len(cases) == 2 * 2 * 2
     assert {case["layer"] for case in cases} == {"GCN", "Cheb"}
-    assert all(case["ratio"] > 0 for case in cases)
+    assert all(case["ratio"] > 0 and case["control"] > 0 for case in cases)
     assert "60 edges: least" in done.stdout
 
 
