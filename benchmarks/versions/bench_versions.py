@@ -1,7 +1,7 @@
 """Two versions of onehop beside each other and beside PyG: epochs of models and calls of operators, in turns.
 
-    python benchmarks/versions/bench_versions.py --other ../before/.venv/bin/python [--graphs arxiv,reddit-mini]
-            [--cases gcn:32,sum:128] [--rounds 7] [--threads N] [--no-pyg] [--json FILE]
+    python benchmarks/versions/bench_versions.py --other ../before/.venv/bin/python [--no-pyg]
+            [--graphs arxiv,reddit-mini] [--cases gcn:32,sum:128] [--rounds 7] [--threads N] [--json FILE]
 
 ``--other`` is the Python of an environment in which the other version is installed. Every version works in a
 process of its own, which waits while the others have their turns, so that a slow moment of the machine meets
@@ -14,7 +14,6 @@ the results, must agree. Only what every version has is called.
 import contextlib
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -33,10 +32,11 @@ MODELS = Path(__file__).resolve().parents[2] / "src" / "onehop" / "bench" / "pla
 CASES = {
     "arxiv": "gcn:32,gcn:128,sage:32,sage:128,gin:32,gin:128,gat:128,gatv2:128,transformer:128,"
     "sum:32,sum:128,weighted:32,weighted:128,sum+grad:32,sum+grad:128",
+    "cora": "gcn:32,gat:32,sum:32",
     "reddit-mini": "sage-sum:32,sage:32,gin:32,sum:32,sum:128,weighted:32,weighted:128",
 }
 CLASSES = 40
-FEATURES = {"arxiv": 128, "reddit-mini": 3}
+FEATURES = {"arxiv": 128, "reddit-mini": 3, "cora": 64}
 TOLERANCE = 1e-3
 # A turn lasts at least so long; before it, one call that is not counted.
 TURN_S = 0.2
@@ -165,7 +165,9 @@ def measured(versions: dict[str, Version], rounds: int, **case: Any) -> dict[str
 
     values = {name: version.load(**case) for name, version in versions.items()}
     for name, found in values.items():
-        torch.testing.assert_close(found, values["this"], rtol=TOLERANCE, atol=TOLERANCE, msg=f"{case}: {name}")
+        torch.testing.assert_close(
+            found, values["this"], rtol=TOLERANCE, atol=TOLERANCE, msg=f"{case}: {name}"
+        )
     times = in_turns({name: version.turn for name, version in versions.items()}, rounds)
     ratios = {name: Ratio.of(times[name], times["this"]) for name in versions if name != "this"}
     return {
@@ -184,7 +186,7 @@ def main() -> None:
 
     parser = command.parser(__doc__, rounds=7, threads=True)
     parser.add_argument("--other", required=True, help="the Python of the other version's environment")
-    parser.add_argument("--graphs", type=command.names, default=list(CASES))
+    parser.add_argument("--graphs", type=command.names, default=["arxiv", "reddit-mini"])
     parser.add_argument("--cases", help="names and widths, separated by commas; all by default")
     parser.add_argument("--no-pyg", action="store_true", help="leave PyG out, which takes most of the time")
     options = command.read(parser)
@@ -197,7 +199,7 @@ def main() -> None:
         for version in versions.values():
             stack.callback(version.close)
         for graph in options.graphs:
-            edges = os.path.join(folder, f"{graph}.pt")
+            edges = str(Path(folder) / f"{graph}.pt")
             torch.save(graphs.workload(graph).edge_index, edges)
             for case in command.names(options.cases or CASES[graph]):
                 result = measured(
