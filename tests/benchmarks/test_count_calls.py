@@ -23,8 +23,8 @@ BOUNDS = {
     "gatv2 backward": (40, 9, 0),
     "GCNConv forward": (45, 14, 25),
     "SAGEConv forward": (50, 16, 39),
-    "GATConv forward": (64, 22, 38),
-    "GATv2Conv forward": (60, 22, 36),
+    "GATConv forward": (64, 23, 38),
+    "GATv2Conv forward": (60, 23, 36),
     "ResGatedGraphConv forward": (20, 7, 20),
 }
 

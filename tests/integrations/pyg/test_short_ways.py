@@ -115,7 +115,7 @@ def test_the_second_call_goes_straight_to_pyg(edge_index, took_fast_path, monkey
     expected = layer(x, edge_index)
     with onehop.patch():
         assert took_fast_path(layer, x, edge_index) == [FITS_CACHE]
-        monkeypatch.setattr(propagate, "_prepare", lambda *_: pytest.fail("it was prepared again"))
+        monkeypatch.setattr(propagate, "prepare", lambda *_: pytest.fail("it was prepared again"))
         assert torch.equal(layer(x, edge_index), expected)
 
 

@@ -17,7 +17,7 @@ from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.integrations.contexts import autocast_dtype, compiling
-from onehop.integrations.pyg import propagate, reuse
+from onehop.integrations.pyg import reuse, tasks
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.conditions import FLOATS
@@ -79,11 +79,11 @@ def _forward(
     if before < after or (may_keep and reuse.trained_on(x) and not order.nearly_zero(x)):
         summed = task.run()
         if order.is_finite(summed):
-            propagate.begin(task, layer, "before")
+            tasks.begin(task, layer, "before")
             if autocast_dtype(summed) is None:
                 return product(summed, lin.weight, layer.bias)
             return _widened(product(summed, lin.weight, None), task, layer.bias)
-    propagate.begin(task, layer)
+    tasks.begin(task, layer)
     task.x = product(x, lin.weight, None, reuse.note_training if may_keep else None)
     out = task.run()
     return out if layer.bias is None else out + layer.bias
@@ -133,7 +133,7 @@ def _task(
         or session.now.settings.backend
     ):
         edges, weight = _edges(layer, x, edge_index, edge_weight)
-        return propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
+        return tasks.task_of(layer, edges, {"x": x, "edge_weight": weight})
     if symmetric:
         # Most calls: from the edges to the graph at once, without a weight for each edge.
         forwards = layer.flow == "source_to_target"
@@ -142,7 +142,7 @@ def _task(
         if found is None:
             found = make_symmetric(edge_index, of_edges)
         if found is not None:
-            return propagate.task_over(found.graph, layer, x, None, found.scale)
+            return tasks.task_over(found.graph, layer, x, None, found.scale)
     # The graph of the normalised edges is known by the edge_index, and needs no copy of them.
     key = Unweighted(x.size(0), layer.improved, layer.add_self_loops, layer.flow, x.dtype)
     known: Derived | None = CACHE.find(edge_index, key)
@@ -150,10 +150,10 @@ def _task(
     if known is not None and graph is not None:
         made = known.tensors[1]
         weight = None if known.scale is not None or made is None else lend(made)
-        return propagate.task_over(graph, layer, x, weight, known.scale)
+        return tasks.task_over(graph, layer, x, weight, known.scale)
     # Few edges too, which gcn_norm does not remember: what is aggregated here is wide.
     edges, weight = without_weight(gcn_norm.__wrapped__, edge_index, key)
-    task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
+    task = tasks.task_of(layer, edges, {"x": x, "edge_weight": weight})
     known = CACHE.find(edge_index, key)
     if known is not None and order.linear(task):
         known.graph = weakref.ref(task.graph)

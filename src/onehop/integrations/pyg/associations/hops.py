@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.nn import SGConv, TAGConv
 
 from onehop.integrations.contexts import autocast_dtype, compiling
-from onehop.integrations.pyg import propagate
+from onehop.integrations.pyg import tasks
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.sizes import is_too_small, number_of_edges
@@ -47,14 +47,14 @@ def _sg(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
     if not _pays([lin], x, edge_index, edge_weight):
         return None
     edges, weight = order.normalised(layer, x, edge_index, edge_weight, layer.add_self_loops)
-    task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
+    task = tasks.task_of(layer, edges, {"x": x, "edge_weight": weight})
     if not order.linear(task):
         return None
     out = order.multiplied_first(x, lin.weight, None, edge_weight, number_of_edges(edge_index))
     if not order.is_finite(out):
         return None
     for _ in range(layer.K):
-        propagate.begin(task, layer, "after")
+        tasks.begin(task, layer, "after")
         task.x = out
         out = task.run()
     return out if lin.bias is None else out + lin.bias
@@ -69,14 +69,14 @@ def _tag(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None
     edges, weight = edge_index, edge_weight
     if layer.normalize:
         edges, weight = order.normalised(layer, x, edge_index, edge_weight, add_self_loops=False)
-    task = propagate.task_of(layer, edges, {"x": x, "edge_weight": weight})
+    task = tasks.task_of(layer, edges, {"x": x, "edge_weight": weight})
     if not order.linear(task):
         return None
     out = order.multiplied_first(x, lins[-1].weight, lins[-1].bias, edge_weight, number_of_edges(edge_index))
     if not order.is_finite(out):
         return None
     for lin in reversed(lins[:-1]):
-        propagate.begin(task, layer, "after")
+        tasks.begin(task, layer, "after")
         task.x = out
         out = product(x, lin.weight, task.run())
     return out if layer.bias is None else out + layer.bias

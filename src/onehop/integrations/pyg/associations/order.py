@@ -20,8 +20,8 @@ from onehop.integrations.contexts import (
     wraps,
 )
 from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.aggregation_task import Task
 from onehop.integrations.pyg.associations.product import product
+from onehop.integrations.pyg.tasks import Task
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import may_choose as may_choose_library
 

@@ -24,8 +24,8 @@ from onehop.integrations import memory, reports, session
 from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.conditions import is_left_out, layer_reason, reduction_of
-from onehop.integrations.pyg.propagate import record_of
 from onehop.integrations.pyg.sizes import is_too_small
+from onehop.integrations.pyg.tasks import record_of
 from onehop.integrations.rows import stand_in
 from onehop.ops.aggregate import reduce_rows
 

@@ -17,7 +17,7 @@ from onehop import thresholds
 from onehop.graph import Graph
 from onehop.integrations import contexts
 from onehop.integrations.contexts import autocast_dtype
-from onehop.integrations.pyg import propagate
+from onehop.integrations.pyg import tasks
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import prefix_product, product
 from onehop.integrations.pyg.sizes import is_too_small
@@ -98,7 +98,7 @@ def _both(
         or not order.may_choose(lin, ends[0])
     ):
         return None
-    task = propagate.task_of(layer, edge_index, {"x": ends, **operands})
+    task = tasks.task_of(layer, edge_index, {"x": ends, **operands})
     if not order.linear(task):
         return None
     multiplied, edges = None, task.graph.num_edges
@@ -107,14 +107,14 @@ def _both(
         made = order.multiplied_first(ends[0], lin.weight, None, factor, edges)
         multiplied = made if order.is_finite(made) else None
     if multiplied is None:
-        propagate.begin(task, layer)
+        tasks.begin(task, layer)
         summed, own = task.run(), ends[1]
         if _joins(root, own, summed):
             # One step for both products: the second is added to the first where that lies.
             rows = _rows_before_leaves(task.graph)
             return prefix_product(own, root.weight, summed[:rows], lin.weight, lin.bias)
         return _plus_root(product(summed, lin.weight, lin.bias), own, root)
-    propagate.begin(task, layer, "after")
+    tasks.begin(task, layer, "after")
     task.x = multiplied
     out: Tensor = task.run()
     dtype = autocast_dtype(ends[0])

@@ -15,10 +15,10 @@ from onehop.calls import Aggregate
 from onehop.graph import Graph
 from onehop.graph.handle import GraphInProgram, held
 from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.aggregation_task import Task
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import may_run_elsewhere, product
 from onehop.integrations.pyg.recognise import MAYBE_WEIGHTED
+from onehop.integrations.pyg.tasks import Task
 from onehop.integrations.torch.products import over_rows, times
 from onehop.ops.aggregate import AGGREGATE
 from onehop.ops.library import LIBRARY
