@@ -157,7 +157,7 @@ def test_a_small_matrix_is_left_to_pyg_with_one_line_in_the_log(x, at, took_fast
         with caplog.at_level(logging.INFO, logger="onehop"):
             layer(x, entries)
             with monkeypatch.context() as patches:
-                patches.setattr(propagate, "_prepare", lambda *_: pytest.fail("it was prepared again"))
+                patches.setattr(propagate, "prepare", lambda *_: pytest.fail("it was prepared again"))
                 assert torch.equal(layer(x, entries), expected)
         assert took_fast_path(layer, x, entries) == [TOO_SMALL]
     assert [TOO_SMALL in record.message for record in caplog.records if record.name == "onehop"] == [True]
