@@ -15,6 +15,7 @@
 #include "onehop/kernels.hpp"
 #include "onehop/parallel.hpp"
 #include "onehop/process_memory.hpp"
+#include "onehop/tensor_memory.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -172,12 +173,10 @@ NB_MODULE(_native, m) {
     result["mapped"] = info.mapped;
     return result;
   });
-  m.def("keep_freed_memory", &onehop::keep_freed_memory, "most_bytes"_a);
+  m.def("keep_tensor_memory", &onehop::keep_tensor_memory);
   m.def("pause_keeping", &onehop::pause_keeping);
-  m.def("give_back_memory", &onehop::give_back_memory);
+  m.def("is_from_pool", [](uintptr_t data) { return onehop::is_from_pool(reinterpret_cast<const void*>(data)); });
   m.def("trim_memory", &onehop::trim_memory);
-  m.def("bound_kept_memory", &onehop::bound_kept_memory);
-  m.def("kept_memory_exceeded", &onehop::kept_memory_exceeded);
   m.def("resident_bytes", &onehop::resident_bytes);
   m.def("peak_resident_bytes", &onehop::peak_resident_bytes);
 }

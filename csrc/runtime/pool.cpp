@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "onehop/block.hpp"
-#include "onehop/process_memory.hpp"
 #include "poison.hpp"
 
 namespace onehop {
@@ -21,13 +20,23 @@ constexpr int64_t kSmallest = int64_t{1} << 20;
 constexpr int64_t kLargest = int64_t{1} << 60;
 // A kept block may exceed the requested size by this share (1/8), so that it remains usable for other sizes.
 constexpr int64_t kSlack = 8;
-// What the C library keeps is checked when such a block is taken: programs without them have little to release.
-constexpr int64_t kLarge = int64_t{16} << 20;
 
 struct Pool {
   std::mutex mutex;
   std::multimap<int64_t, void*> kept;  // by capacity
   PoolInfo info{0, 0, int64_t{8} << 30, 0, 0};
+  int64_t most_bytes = 0;  // that were in use at once
+
+  void use(int64_t capacity) {
+    info.in_use_bytes += capacity;
+    most_bytes = std::max(most_bytes, info.in_use_bytes);
+  }
+
+  // Room for a new block: the pool's blocks together are never more than were in use at once.
+  void make_room(int64_t bytes) {
+    const int64_t in_use = info.in_use_bytes + bytes;
+    shrink_to(std::max(most_bytes, in_use) - in_use);
+  }
 
   void* reuse(int64_t bytes, int64_t* capacity) {
     auto found = kept.lower_bound(bytes);
@@ -93,14 +102,14 @@ void* pool_take(int64_t bytes, int64_t* capacity) {
   if (bytes > kLargest) return nullptr;
   const int64_t wanted = round_up(bytes, kHugePage);
   Pool& p = pool();
-  if (wanted >= kLarge) bound_kept_memory();
   {
     const std::lock_guard<std::mutex> lock(p.mutex);
     if (void* data = p.reuse(wanted, capacity)) {
-      p.info.in_use_bytes += *capacity;
+      p.use(*capacity);
       own(data, bytes, *capacity);
       return data;
     }
+    p.make_room(wanted);
   }
   void* data = map_aligned(wanted);
   if (data == nullptr) {  // the kept blocks may occupy the memory
@@ -111,7 +120,7 @@ void* pool_take(int64_t bytes, int64_t* capacity) {
   *capacity = wanted;
   own(data, bytes, wanted);
   const std::lock_guard<std::mutex> lock(p.mutex);
-  p.info.in_use_bytes += wanted;
+  p.use(wanted);
   p.info.mapped += 1;
   return data;
 }

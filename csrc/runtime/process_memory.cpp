@@ -5,7 +5,6 @@
 #include <unistd.h>
 #endif
 
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 
@@ -43,64 +42,9 @@ int64_t peak_resident_bytes() { return -1; }
 #endif
 
 #if defined(__GLIBC__)
-
-namespace {
-
-std::atomic<bool> keeps{false};
-std::atomic<bool> exceeded{false};
-std::atomic<int64_t> allowed_bytes{0};
-
-// glibc's adaptive threshold ends at 32 MiB, and it trims at twice that; see mallopt(3).
-constexpr int kMaxThreshold = 32 << 20;
-constexpr int kDefaultMappings = 65536;
-
-}  // namespace
-
-// By default glibc maps every block over a threshold separately and unmaps it when freed: each large tensor then
-// faults all its pages in again. Without mappings and trimming they stay.
-bool keep_freed_memory(int64_t most_bytes) {
-  allowed_bytes = most_bytes;
-  exceeded = false;
-  bool done = mallopt(M_MMAP_MAX, 0) == 1;
-  done = mallopt(M_TRIM_THRESHOLD, -1) == 1 && done;
-  keeps = done;
-  return done;
-}
-
-void pause_keeping() {
-  keeps = false;
-  mallopt(M_MMAP_MAX, kDefaultMappings);
-  mallopt(M_MMAP_THRESHOLD, kMaxThreshold);
-}
-
-void give_back_memory() {
-  pause_keeping();
-  mallopt(M_TRIM_THRESHOLD, 2 * kMaxThreshold);
-  trim_memory();
-}
-
 void trim_memory() { malloc_trim(0); }
-
-// Blocks that fit no later request accumulate: of many sizes, and aligned ones as torch requests them, for which
-// glibc before 2.38 needs a free block larger than the one that was freed.
-void bound_kept_memory() {
-  if (keeps && resident_bytes() > allowed_bytes) {
-    exceeded = true;
-    trim_memory();
-  }
-}
-
-bool kept_memory_exceeded() { return exceeded.exchange(false); }
-
 #else
-
-bool keep_freed_memory(int64_t) { return false; }
-void pause_keeping() {}
-void give_back_memory() {}
 void trim_memory() {}
-void bound_kept_memory() {}
-bool kept_memory_exceeded() { return false; }
-
 #endif
 
 }  // namespace onehop

@@ -1,127 +1,64 @@
-"""The C library's memory policy: freed memory stays in the process once layers gain from that.
+"""Memory of torch's tensors: the pages of a large one that is freed wait for the next, once layers gain from that.
 
-Each large tensor that is made and freed costs the system's pages, given back and faulted in anew. Memory that
-is kept costs nothing, but stays with the process, its peak included. So nothing is kept before a layer that
-gains has come round again, which is a step of training: what the process held at its peak until then, with
-the policy that it had, and the messages that the fast path has no need of, bound what is kept afterwards.
-Whenever more is resident, what is free is given back, and now and then, ever more rarely, steps are measured
-anew.
+A large tensor that is made and freed costs the system's pages, given back and faulted in anew. From the first
+layer on that takes a fast path, torch takes large tensors from the pool of onehop's own outputs, as its caching
+allocator does on GPUs. The pool never holds more than was in use at once, so that a program's peak stays what
+it was.
 
-Leaving a patch pauses the policy, and what was kept waits for the next patch; ``unpatch()`` gives it back.
-Programs whose layers all run their framework's own code keep the policy that they had.
+Leaving a patch pauses that, and what was kept waits for the next patch; ``unpatch()`` gives it back. Programs
+whose layers all run their framework's own code keep the memory that they had.
 """
 
-import weakref
-from dataclasses import dataclass, replace
-from typing import Any
-
+import torch
 from torch import Tensor
 
 from onehop import native, thresholds
-from onehop.graph import Graph
 from onehop.integrations import session
 
-_STEPS = 2
-"""Steps that are measured first. From the second on, sums of constant features are kept."""
+_PROBE_BYTES = 4 << 20
+"""Size of a tensor that shows whether torch's tensors come from the pool; see tensor_memory.cpp for the least."""
 
-_ABOVE_PEAK = 20
-"""What is kept may exceed the peak by this part of it, for free blocks do not fit every request."""
+_keeping = False
+"""Whether torch takes tensors from the pool now."""
 
-_MESSAGES_OF_PEAK = 2
-"""Messages that are not made count up to this part of the peak."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Policy:
-    """Knowledge of the process, which outlives a patch.
-
-    Attributes:
-        kept: Whether the C library keeps freed memory; None if it is paused, and goes on with the next gain.
-        most_bytes: The bound of what is resident; 0 until it was measured.
-        steps: Steps to measure, this one included.
-        patience: How often the bound may be exceeded before steps are measured anew.
-        exceeded: How often it was.
-        before_bytes: The peak when the measurement began.
-        messages_bytes: The largest messages that the fast path did not make.
-        layer: The layer whose return ends a step; None before the first.
-    """
-
-    kept: bool | None = False
-    most_bytes: int = 0
-    steps: int = _STEPS
-    patience: int = 1
-    exceeded: int = 0
-    before_bytes: int = 0
-    messages_bytes: int = 0
-    layer: weakref.ref[Any] | None = None
+_possible = True
+"""Whether torch's tensors can come from the pool in this process; True until that was found to be wrong."""
 
 
-_policy = _Policy()
-
-
-def gained(layer: Any, x: Tensor, graph: Graph) -> None:
-    """Notes that a layer takes the fast path: the policy is for large features on the CPU.
+def gained(x: Tensor) -> None:
+    """Notes that a layer takes the fast path: large features on the CPU are what the pool is for.
 
     Args:
-        layer: The layer.
-        x: Its features.
-        graph: Over which edges.
+        x: The layer's features.
     """
-    global _policy
-    if not session.now.settings.keep_memory or not x.is_cpu or x.nbytes < thresholds.now.policy_bytes:
+    global _keeping, _possible
+    if _keeping or not _possible or x.nbytes < thresholds.now.policy_bytes or not x.is_cpu:
         return
     with session.lock:
-        if session.now.settings.keep_memory:
-            messages = graph.num_edges * (x.nbytes // max(graph.num_src, 1))
-            if messages > _policy.messages_bytes:
-                _policy = replace(_policy, messages_bytes=messages)
-            _policy = _after_gain(_policy, layer)
+        if session.now.settings.keep_memory and not _keeping:
+            _keeping = _possible = native.extension.keep_tensor_memory() and _is_used()
+            if not _possible:
+                native.extension.pause_keeping()
 
 
-def _after_gain(policy: _Policy, layer: Any) -> _Policy:
-    extension = native.extension
-    if policy.kept is None:
-        extension.keep_freed_memory(policy.most_bytes)
-        return replace(policy, kept=True)
-    if policy.kept:
-        extension.bound_kept_memory()
-        if not extension.kept_memory_exceeded():
-            return policy
-        exceeded = policy.exceeded + 1
-        if exceeded < policy.patience:
-            return replace(policy, exceeded=exceeded)
-        extension.give_back_memory()
-        again = 4 * policy.patience
-        policy = replace(policy, kept=False, steps=_STEPS, patience=again, exceeded=0, layer=None)
-    if policy.layer is None:
-        return replace(policy, layer=weakref.ref(layer), before_bytes=extension.peak_resident_bytes())
-    if policy.layer() not in (layer, None):
-        return policy
-    if policy.steps > 1:
-        return replace(policy, steps=policy.steps - 1, layer=weakref.ref(layer))
-    most, peak = policy.most_bytes, extension.peak_resident_bytes()
-    # A peak from before may be one of memory that was kept.
-    if most == 0 or peak > policy.before_bytes:
-        above = max(peak // _ABOVE_PEAK, min(peak // _MESSAGES_OF_PEAK, policy.messages_bytes))
-        most = max(most, peak + above)
-    # Where the system does not say what is resident, there is no bound, and nothing is kept.
-    kept = peak > 0 and extension.keep_freed_memory(most)
-    return replace(policy, kept=kept, most_bytes=most, layer=weakref.ref(layer))
+def _is_used() -> bool:
+    probe = torch.empty(_PROBE_BYTES, dtype=torch.uint8, device="cpu")
+    return native.extension.is_from_pool(probe.data_ptr())
 
 
 def pause() -> None:
-    """Restores the C library's policy for what comes; what was kept stays, for the next patch."""
-    global _policy
-    if _policy.kept:
+    """Has torch allocate as it did before; what was kept stays, for the next patch."""
+    global _keeping
+    if _keeping:
         with session.lock:
             native.extension.pause_keeping()
-            _policy = replace(_policy, kept=None)
+            _keeping = False
 
 
 def give_back() -> None:
-    """Restores the C library's policy, and gives back what was kept."""
-    global _policy
+    """Has torch allocate as it did before, and gives back what was kept."""
+    global _possible
     with session.lock:
-        if _policy.kept is not False:
-            native.extension.give_back_memory()
-        _policy = _Policy()
+        pause()
+        _possible = True
+        native.extension.pool_clear()

@@ -72,7 +72,7 @@ class Reduction:
         graph = self.structure.graph
         width = self.x.numel() // max(graph.num_src, 1)
         backward = torch.is_grad_enabled() and self.x.requires_grad
-        memory.gained(running.layer(), self.x, graph)
+        memory.gained(self.x)
         tuning.saw(graph, self.reduce, width, self.x.dtype, backward)
         if self.reduce in _OF_EMPTY and needs_grad(self.x, self.weight):
             out = arg_extremum(graph, self.x, self.weight, self.reduce, self.last)

@@ -158,7 +158,7 @@ def begin(
         form = call.form if order is None else f"{call.form}, {order} its linear step"
         reports.record(replace(call, form=form))
     if task.x.nbytes >= thresholds.now.policy_bytes:
-        memory.gained(layer, task.x, task.graph)
+        memory.gained(task.x)
 
 
 def record_of(layer: Any) -> ClassRecord | None:

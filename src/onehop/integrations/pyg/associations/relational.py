@@ -86,7 +86,7 @@ def _forward(layer: Any, x: Any, edge_index: Any, edge_type: Any) -> Tensor | No
         made = reduce_rows(relations.pairs, weight.reshape(-1, layer.out_channels), reduce=reduce)
     else:
         if features.nbytes >= thresholds.now.policy_bytes:
-            memory.gained(layer, features, relations.pairs)
+            memory.gained(features)
         aggregated = reduce_rows(relations.pairs, features, reduce=reduce)
         # FastRGCNConv multiplies first, and infinities would meet elsewhere.
         if isinstance(layer, FastRGCNConv) and not order.is_finite(aggregated):

@@ -107,7 +107,7 @@ def _find(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool, loops:
 def _handle(graph: Graph, edge_index: Tensor) -> Tensor:
     """A handle of a graph that runs in a program, for the policy of memory too."""
     # The layer and its features are not at hand: large graphs have large features.
-    memory.gained(graph, edge_index, graph)
+    memory.gained(edge_index)
     return handle_of(graph)
 
 
