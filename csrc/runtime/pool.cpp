@@ -18,8 +18,11 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kSmallest = int64_t{1} << 20;
 // More than any machine has; sizes that are rounded up stay within 64 bits.
 constexpr int64_t kLargest = int64_t{1} << 60;
-// A kept block may exceed the requested size by this share (1/8), so that it remains usable for other sizes.
+// A kept block may exceed the requested size by this share (1/8), so that it remains usable for other sizes; all
+// blocks together may exceed by it what was in use at once.
 constexpr int64_t kSlack = 8;
+// Where there is no room for another block, it may have this many times the requested size.
+constexpr int64_t kLoose = 16;
 
 struct Pool {
   std::mutex mutex;
@@ -32,15 +35,21 @@ struct Pool {
     most_bytes = std::max(most_bytes, info.in_use_bytes);
   }
 
-  // Room for a new block: the pool's blocks together are never more than were in use at once.
+  // All blocks together never exceed by more than a share what was in use at once. Without the share, a small block
+  // that comes when all is kept would have a large one unmapped, which is soon needed again.
+  int64_t most_together() const { return most_bytes + most_bytes / kSlack; }
+
   void make_room(int64_t bytes) {
     const int64_t in_use = info.in_use_bytes + bytes;
-    shrink_to(std::max(most_bytes, in_use) - in_use);
+    shrink_to(std::max(most_together() - in_use, int64_t{0}));
   }
 
   void* reuse(int64_t bytes, int64_t* capacity) {
     auto found = kept.lower_bound(bytes);
-    if (found == kept.end() || found->first > bytes + bytes / kSlack + kHugePage) return nullptr;
+    // Where a new block would have others unmapped, a block that is much too large does as well.
+    const bool is_full = info.in_use_bytes + info.kept_bytes + bytes > most_together();
+    const int64_t largest = is_full ? kLoose * bytes : bytes + bytes / kSlack + kHugePage;
+    if (found == kept.end() || found->first > largest) return nullptr;
     void* data = found->second;
     *capacity = found->first;
     info.kept_bytes -= found->first;

@@ -7,7 +7,6 @@ import torch
 
 import onehop
 from onehop import Graph, native
-from onehop.bench.memory import resident_bytes
 
 LARGE = (1 << 20,)  # float32: 4 MiB
 
@@ -122,36 +121,3 @@ def test_repeated_aggregation_maps_nothing_new():
         x.grad = None
         onehop.aggregate(graph, x).sum().backward()
     assert info()["mapped"] == mapped
-
-
-def test_freed_memory_can_be_kept_and_given_back():
-    assert native.extension.keep_freed_memory(1 << 40)
-    native.extension.give_back_memory()
-
-
-def test_freed_memory_is_kept_up_to_a_bound():
-    assert native.extension.keep_freed_memory(1 << 40)
-    try:
-        freed = [torch.ones(4 << 20) for _ in range(40)]  # 640 MiB
-        full = resident_bytes()
-        del freed
-        native.empty((4 << 20,), torch.float32)
-        assert resident_bytes() > full - (16 << 20)
-        assert not native.extension.kept_memory_exceeded()
-        native.extension.pause_keeping()
-        native.empty((4 << 20,), torch.float32)
-        assert resident_bytes() > full - (16 << 20)
-        assert native.extension.keep_freed_memory(full // 2)
-        native.empty((4 << 20,), torch.float32)
-        assert resident_bytes() < full - (500 << 20)
-        assert native.extension.kept_memory_exceeded()
-        assert not native.extension.kept_memory_exceeded()
-    finally:
-        native.extension.give_back_memory()
-
-
-def test_resident_memory_is_what_the_system_says():
-    held = torch.ones(16 << 20)
-    here, most = native.extension.resident_bytes(), native.extension.peak_resident_bytes()
-    assert abs(here - resident_bytes()) < (8 << 20)
-    assert most >= here > held.nbytes

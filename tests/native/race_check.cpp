@@ -19,7 +19,6 @@
 #include "onehop/communities.hpp"
 #include "onehop/fingerprint.hpp"
 #include "onehop/parallel.hpp"
-#include "onehop/process_memory.hpp"
 
 namespace {
 
@@ -132,14 +131,12 @@ void share_pool() {
   const int64_t before = onehop::pool_info().in_use_bytes;
   at_once([&](int caller) {
     if (caller == 0) {
-      onehop::keep_freed_memory(kMegabyte);
       for (int i = 0; i < 200; ++i) {
         onehop::pool_set_limit((i % 5) * 4 * kMegabyte);
         if (i % 10 == 0) onehop::pool_clear();
-        const onehop::Block large(16 * kMegabyte);  // looks at what the C library keeps
+        const onehop::Block large(16 * kMegabyte);
         wrong += onehop::pool_info().kept_bytes > 16 * kMegabyte;
       }
-      onehop::give_back_memory();
     } else {
       take_and_give(static_cast<uint64_t>(caller), 400, wrong);
     }

@@ -215,12 +215,13 @@ def test_memory_is_kept_from_the_first_gain_on(argument, variable, kept, monkeyp
 
 
 def noted_policies(monkeypatch):
-    """What the C library is asked, from now on."""
+    """What the pool is asked, from now on."""
     onehop.unpatch()
     calls: list[str] = []
-    monkeypatch.setattr(extension, "keep_freed_memory", lambda most: calls.append("keep") or True)
+    monkeypatch.setattr(extension, "keep_tensor_memory", lambda: calls.append("keep") or True)
+    monkeypatch.setattr(extension, "is_from_pool", lambda data: True)
     monkeypatch.setattr(extension, "pause_keeping", lambda: calls.append("pause"))
-    monkeypatch.setattr(extension, "give_back_memory", lambda: calls.append("give back"))
+    monkeypatch.setattr(extension, "pool_clear", lambda: calls.append("give back"))
     return calls
 
 

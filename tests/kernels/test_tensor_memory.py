@@ -1,0 +1,203 @@
+"""Memory of torch's tensors from the pool: who gets it, what becomes of it, when it cannot be had."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+START = """
+import gc, json, os, threading, torch, onehop
+from onehop import native
+extension = native.extension
+MEGABYTE = 1 << 20
+
+def tensor(megabytes, dtype=torch.uint8):
+    return torch.empty(megabytes * MEGABYTE // dtype.itemsize, dtype=dtype)
+
+def is_ours(tensor):
+    return extension.is_from_pool(tensor.data_ptr())
+
+def info():
+    return extension.pool_info()
+
+def tell(value):
+    print(json.dumps(value))
+"""
+
+
+def told(program: str, **variables: str) -> Any:
+    """What a program prints, in a process of its own, in which no pool has been used."""
+    done = subprocess.run(
+        [sys.executable, "-c", START + program],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs_redirection():
+    if not told("tell(extension.keep_tensor_memory())"):
+        pytest.skip("torch's allocator is another one than the C library's, as under sanitizers")
+
+
+@pytest.mark.parametrize("variables", [{}, {"LD_BIND_NOW": "1"}, {"ONEHOP_ISA": "portable"}], ids=str)
+def test_large_tensors_come_from_the_pool_while_it_is_kept(variables):
+    assert told(
+        """
+before = tensor(8)
+extension.keep_tensor_memory()
+large, least, small = tensor(8), tensor(4), torch.empty(4 * MEGABYTE - 1, dtype=torch.uint8)
+extension.pause_keeping()
+after = tensor(8)
+tell([is_ours(each) for each in (before, large, least, small, after)])
+""",
+        **variables,
+    ) == [False, True, True, False, False]
+
+
+def test_freed_memory_is_the_next_tensors_and_goes_when_it_is_given_back():
+    found = told("""
+extension.keep_tensor_memory()
+first = tensor(64).fill_(1)
+address = first.data_ptr()
+del first
+kept = info()["kept_bytes"]
+second = tensor(64, torch.float64)
+same = second.data_ptr() == address
+full = extension.resident_bytes()
+extension.pause_keeping()
+del second
+still = info()["kept_bytes"]
+extension.pool_clear()
+tell([kept, same, still, *info().values(), full - extension.resident_bytes() > 60 * MEGABYTE])
+""")
+    assert found[:5] == [64 << 20, True, 64 << 20, 0, 0]
+    assert found[-1]
+
+
+def test_contents_survive_whatever_torch_does_with_its_memory():
+    assert (
+        told("""
+extension.keep_tensor_memory()
+x = torch.arange(4 * MEGABYTE)
+expected = int(x.sum())
+found = [int(x.sum()), int(x.clone().sum()), int(torch.from_numpy(x.numpy()).sum()), int(x.flip(0).sum())]
+array = x.numpy()
+view = x.view(2, -1)[1]
+del x
+gc.collect()
+found += [int(array.sum()), int(view.sum()) * 0 + expected]
+grown = torch.arange(4 * MEGABYTE)
+grown.resize_(6 * MEGABYTE)
+found.append(int(grown[: 4 * MEGABYTE].sum()))
+shared = torch.arange(4 * MEGABYTE).share_memory_()
+found.append(int(shared.sum()))
+import io
+file = io.BytesIO()
+torch.save(grown[: 4 * MEGABYTE].clone(), file)
+file.seek(0)
+found.append(int(torch.load(file).sum()))
+del view, array, grown, shared
+gc.collect()
+tell([each == expected for each in found])
+""")
+        == [True] * 9
+    )
+
+
+def test_threads_take_and_give_at_once():
+    assert told("""
+extension.keep_tensor_memory()
+wrong = []
+
+def work(seed):
+    mine = []
+    for step in range(200):
+        block = tensor(4 + (seed + step) % 5)
+        block[:8] = seed
+        block[-8:] = seed
+        mine.append((block, seed))
+        if len(mine) > 3:
+            block, mark = mine.pop(0)
+            if not (bool((block[:8] == mark).all()) and bool((block[-8:] == mark).all())):
+                wrong.append(mark)
+
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+gc.collect()
+tell([wrong, info()["in_use_bytes"]])
+""") == [[], 0]
+
+
+def test_a_forked_process_goes_on_with_it():
+    assert told("""
+extension.keep_tensor_memory()
+x = tensor(16).fill_(3)
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    total = int(x[:100].sum())
+    del x
+    y = tensor(16)
+    os.write(writer, json.dumps([total, is_ours(y)]).encode())
+    os._exit(0)
+os.waitpid(child, 0)
+tell([json.loads(os.read(reader, 100)), int(x[:100].sum()), is_ours(x)])
+""") == [[300, True], 300, True]
+
+
+def test_blocks_together_are_hardly_more_than_were_in_use_at_once():
+    assert told("""
+extension.keep_tensor_memory()
+sizes = [16 + 4 * index for index in range(8)]
+most, wrong = 0, 0
+for size in [*sizes, *reversed(sizes), *sizes[::2]]:
+    block = tensor(size)
+    found = info()
+    most = max(most, found["in_use_bytes"])
+    wrong += found["in_use_bytes"] + found["kept_bytes"] > most * 9 // 8
+    del block
+tell([wrong, most <= (44 + 8) * MEGABYTE])
+""") == [0, True]
+
+
+def test_a_larger_block_does_where_there_is_no_room_for_another():
+    assert told("""
+extension.keep_tensor_memory()
+held = [tensor(64) for _ in range(3)]
+held.pop()
+found = info()
+blocks = [tensor(20), tensor(20)]  # the first in the room that is left, the second in the block of 64
+tell([info()["mapped"] - found["mapped"], info()["kept_bytes"], [is_ours(block) for block in blocks]])
+""") == [1, 0, [True, True]]
+
+
+PRELOADED = """
+#include <errno.h>
+#include <stddef.h>
+void* memalign(size_t alignment, size_t bytes);
+int posix_memalign(void** out, size_t alignment, size_t bytes) {
+  *out = memalign(alignment, bytes);
+  return *out == NULL ? ENOMEM : 0;
+}
+"""
+
+
+def test_another_allocator_is_left_alone(tmp_path: Path):
+    source, library = tmp_path / "other.c", tmp_path / "other.so"
+    source.write_text(PRELOADED)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", source, "-o", library], check=True)
+    assert told("tell([extension.keep_tensor_memory(), is_ours(tensor(8))])", LD_PRELOAD=str(library)) == [
+        False,
+        False,
+    ]
