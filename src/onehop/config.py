@@ -8,7 +8,7 @@ variable                  meaning                                               
 ``ONEHOP_POOL_BYTES``     bytes of freed outputs kept for reuse                          a quarter of memory,
                                                                                          at most 8 GiB
 ``ONEHOP_CACHE_BYTES``    bytes of graphs and derived tensors that the patch keeps       a quarter of memory
-``ONEHOP_KEEP_MEMORY``    ``0``: ``patch()`` keeps the C library's memory policy         ``1``
+``ONEHOP_KEEP_MEMORY``    ``0``: torch's tensors take no memory from the pool         ``1``
 ``ONEHOP_REUSE``          ``0``: the patch computes aggregates of constant features      ``1``
                           every time
 ``ONEHOP_ASSOCIATE``      ``0``: patched layers keep the order of linear step and        ``1``
@@ -48,7 +48,7 @@ def graph_cache_bytes() -> int:
 
 
 def keep_memory() -> bool:
-    """Return whether ``patch()`` keeps freed memory in the process."""
+    """Return whether torch's large tensors take their memory from the pool while patched."""
     return _flag("ONEHOP_KEEP_MEMORY", default=True)
 
 

@@ -25,7 +25,7 @@ class Thresholds:
             caches.
         pooled_bytes: Size from which on an output comes from the memory pool; below, torch's allocator
             recycles as well as the pool would.
-        policy_bytes: Size of features from which on the C library is asked to keep freed memory.
+        policy_bytes: Size of features from which on torch's tensors come from the pool.
         serial_work: Edges times width below which the default plan has one thread. A cautious choice: at five
             times as many (10,556 edges, width 16) two threads took three quarters of the time of one.
         wide_edges: Edges above which numbers of edges have 64 bits.

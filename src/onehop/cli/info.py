@@ -69,7 +69,7 @@ def _memory(console: Console, found: dict[str, Any]) -> None:
         "kept in the process while patched" if keeps else "goes back to the system as the C library decides"
     )
     if not (found["c_library"] or "").startswith("glibc"):
-        policy = "goes back to the system as the C library decides: only glibc has the controls to keep it"
+        policy = "goes back to the system as the C library decides: only with glibc can it be kept"
     _row(table, "freed memory", f"{policy} (ONEHOP_KEEP_MEMORY, patch(keep_memory=...))")
     for name, value in found["cache"].items():
         is_size = name.endswith("bytes") and isinstance(value, int)

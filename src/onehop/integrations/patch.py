@@ -112,11 +112,11 @@ def patch(
         only: Names of layer classes, such as "GCNConv"; their subclasses count too. "pyg" and "dgl" stand
             for these frameworks alone, and go with names of their layers; "dgl" imports DGL. "torch" adds
             torch's own functions to what is named. None means all.
-        keep_memory: Whether the C library keeps freed memory in the process, instead of giving it back to the
-            system and faulting it in anew for each large tensor. It begins after two steps of a layer with
-            large features on a fast path, and keeps about what the process held at its peak until then. At
-            first the environment variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes). Without effect
-            outside glibc.
+        keep_memory: Whether torch's CPU tensors of 4 MiB or more take their memory from the pool of onehop's
+            outputs, instead of having it mapped and faulted in anew for each of them. It begins with the
+            first layer on a fast path that has large features; the pool holds little more than was in use at
+            once. At first the environment variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes). Without
+            effect where torch's allocator is not glibc's.
         reuse: Whether PyG's layers keep aggregates of features that need no gradient, and give them back
             while the features are unchanged, as in the first layer of full-batch training. At first
             ``ONEHOP_REUSE`` decides (default: yes). With a machine nothing is kept, so that every aggregation
@@ -204,7 +204,7 @@ def _check_runner(selection: Selection, machine: Machine | None, backend: str | 
 
 
 def unpatch() -> None:
-    """Puts back everything that :func:`patch` replaced, and the C library's memory policy.
+    """Puts back everything that :func:`patch` replaced; torch allocates as before.
 
     Memory that was kept goes back to the system. Leaving a patch's block keeps it for the next one.
     Tuning that is half done ends, too; what it found is kept.

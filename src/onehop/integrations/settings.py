@@ -13,7 +13,7 @@ class Settings:
     """The choices of a patch.
 
     Attributes:
-        keep_memory: Whether the C library keeps freed memory.
+        keep_memory: Whether torch's large tensors take their memory from the pool.
         reuse: Whether aggregates of constant features are kept.
         associate: Whether layers take the cheaper order of linear step and aggregation.
         tune: "auto" or "never".
