@@ -74,6 +74,7 @@ void add_outer(const Rows<T>& a, const Rows<T>& b, int64_t edges, T* out) {
       for (int64_t edge = 0; edge < edges; ++edge) out[column] += a[edge][k] * b[edge][column];
     }
   }
+}
 
 }  // namespace ONEHOP_ISA
 }  // namespace onehop
