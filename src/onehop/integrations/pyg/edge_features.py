@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.dense import Linear
 
+from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks
 from onehop.integrations.contexts import autocast_dtype
-from onehop.integrations.pyg.conditions import LEFT_TO_PYG, MODULE_HOOKS, has_global_hooks
+from onehop.integrations.pyg.conditions import LEFT_TO_PYG
 
 Projection = Tensor | tuple[Tensor, Tensor]
 

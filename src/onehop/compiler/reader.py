@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from onehop.integrations.pyg.rowwise.edge_dims import Place
-from onehop.integrations.pyg.rowwise.terms import Columns, Drawn, Fixed, NodeProduct, Term
-from onehop.integrations.pyg.rowwise.tracing import Watched
+from onehop.compiler.edge_dims import Place
+from onehop.compiler.terms import Columns, Drawn, Fixed, NodeProduct, Term
+from onehop.compiler.tracing import Watched
 from onehop.messages import APART, OF_ROWS, End, Operand, Program, Step
 
 # Numbers of the largest matrix that a tile's rows are multiplied by: larger ones do not stay in the caches.
@@ -110,12 +110,14 @@ class Read:
     Attributes:
         parts: Side by side, the message.
         shape: Of a message.
+        dtype: Of a message.
         draws: What is drawn for it, in order, whether the message needs it or not.
         stays: Whether it reduces something over destinations, or draws something, which blocks cannot.
     """
 
     parts: tuple[Part, ...]
     shape: tuple[int, ...]
+    dtype: torch.dtype
     draws: tuple[Drawn, ...]
     stays: bool
 
@@ -159,7 +161,7 @@ class Reader:
             raise NotCompiled(f"has {len(pieces)} parts")
         draws = tuple(term for term in self._terms if isinstance(term, Drawn))
         stays = bool(draws) or any(step.operation in OF_ROWS for step in self._steps)
-        return Read(tuple(self._part(row.value) for row in pieces), found.shape, draws, stays)
+        return Read(tuple(self._part(row.value) for row in pieces), found.shape, self._dtype, draws, stays)
 
     def _part(self, result: int) -> Part:
         """The program of a value, with the operands and steps that it needs."""

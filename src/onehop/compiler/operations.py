@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.integrations.pyg.rowwise.reader import (
+from onehop.compiler.reader import (
     Joined,
     NotCompiled,
     Reader,
