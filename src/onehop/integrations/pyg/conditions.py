@@ -117,7 +117,9 @@ class ClassRecord:
         self.attends = isinstance(self.form, AttentionForm)
         self.block_reason = block_class_reason(kind)
         self.arguments: Arguments | None = None
-        if self.form is not None or (self.block_reason is None and _is_of_pyg(kind)):
+        steps = self.form is not None or (self.block_reason is None and _is_of_pyg(kind))
+        # PyG's steps end with its own update.
+        if steps and kind.update is MessagePassing.update:
             self.arguments = arguments_of(kind.message, self.names)
         self.noted: set[str] = set()
 
@@ -137,8 +139,9 @@ def class_reason(kind: Any) -> Form | AttentionForm | str:
     form = message_forms().get(kind.message)
     if form is None:
         return "its message function is its own, and onehop knows only those of PyG"
+    own = form.needs if isinstance(form, AttentionForm) else ()
     for name in _OURS_ASSUMES:
-        if getattr(kind, name) is not getattr(MessagePassing, name):
+        if name not in own and getattr(kind, name) is not getattr(MessagePassing, name):
             return f"its class overrides {name}"
     if isinstance(form, AttentionForm):
         owner = next(base for base in kind.__mro__ if vars(base).get("message") is kind.message)
@@ -161,7 +164,7 @@ def block_class_reason(kind: Any) -> str | None:
 
 def _is_of_pyg(kind: Any) -> bool:
     """Return whether the message of a class is one of PyG's that treat each edge on its own."""
-    return kind.message in block_messages() and kind.update is MessagePassing.update
+    return kind.message in block_messages()
 
 
 def _operands(kind: Any) -> frozenset[str]:
