@@ -126,8 +126,10 @@ def _score_of_features(
         return LEFT_TO_PYG
 
     def score() -> Tensor:
-        narrow = given @ (linear.weight.t() @ layer.e)
-        return narrow if _is_finite(narrow) else linear(given) @ layer.e
+        out: Tensor = given @ (linear.weight.t() @ layer.e)
+        if not _is_finite(out):
+            out = linear(given) @ layer.e
+        return out
 
     return score
 
