@@ -128,6 +128,17 @@ class OfTypes(torch.nn.Module):
         return self.conv(x, edge_index, node_type, edge_type, edge_attr)
 
 
+class OfHyperedges(torch.nn.Module):
+    """HypergraphConv, with a hyperedge for each node, which has its features."""
+
+    def __init__(self, inp: int, out: int, **options: Any) -> None:
+        super().__init__()
+        self.conv = pyg.HypergraphConv(inp, out, **options)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv(x, edge_index, hyperedge_attr=x, num_edges=x.size(0))
+
+
 @dataclass(frozen=True)
 class Kind:
     """A class of layers.
@@ -357,6 +368,11 @@ KINDS: dict[str, Kind] = {
         lambda inp, out, **options: _rgat(inp, out, edge_dim=ATTRIBUTES, **options),
         {**_HEADS, **_BIAS, "num_blocks": (None, 1)},
         "type and attr",
+    ),
+    "HypergraphConv": Kind(OfHyperedges, _BIAS),
+    "HypergraphConv attention": Kind(
+        lambda inp, out, **options: OfHyperedges(inp, out, use_attention=True, **options),
+        {**_HEADS, **_BIAS, "attention_mode": ("node", "edge")},
     ),
     "HEATConv": Kind(OfTypes, {**_HEADS, **_BIAS, "root_weight": _NOBOOL, **_FLOW}, "type and attr"),
     "PointTransformerConv": Kind(OfPoints, {"add_self_loops": _NOBOOL, "aggr": ("sum", "max")}),

@@ -118,8 +118,9 @@ class ClassRecord:
         self.block_reason = block_class_reason(kind)
         self.arguments: Arguments | None = None
         steps = self.form is not None or (self.block_reason is None and _is_of_pyg(kind))
-        # PyG's steps end with its own update.
-        if steps and kind.update is MessagePassing.update:
+        # PyG's steps end with its own functions.
+        ends = (kind.aggregate, kind.update) == (MessagePassing.aggregate, MessagePassing.update)
+        if steps and ends:
             self.arguments = arguments_of(kind.message, self.names)
         self.noted: set[str] = set()
 

@@ -51,7 +51,7 @@ DIFFERENCE = Form("(source - destination) * weight", source="a", weight="edge_we
 
 @dataclass(frozen=True, slots=True)
 class AttentionForm:
-    """Attention that a message function computes, or ends.
+    """Attention that a message function computes, or ends; or another recipe of a layer's own.
 
     Attributes:
         kind: Which; a recipe of ``attention.py`` has the same name.
@@ -81,6 +81,7 @@ FA = AttentionForm("fa", ("x", "alpha", "edge_weight"))
 SUPERGAT = AttentionForm("supergat", ("x",), needs=("get_attention",))
 HAN = AttentionForm("han", ("x", "alpha"))
 HGT = AttentionForm("hgt", ("k", "q", "v", "edge_attr"))
+EG = AttentionForm("eg", ("x", "symnorm_weight"), needs=("aggregate",))
 RGAT = AttentionForm("rgat", ("x", "edge_type", "edge_attr"), needs=("update",))
 
 _CONV = "torch_geometric.nn.conv"
@@ -120,6 +121,7 @@ _TABLE: tuple[tuple[str, str, Form | AttentionForm], ...] = (
     (f"{_CONV}.supergat_conv", "SuperGATConv", SUPERGAT),
     (f"{_CONV}.han_conv", "HANConv", HAN),
     (f"{_CONV}.hgt_conv", "HGTConv", HGT),
+    (f"{_CONV}.eg_conv", "EGConv", EG),
     (f"{_CONV}.rgat_conv", "RGATConv", RGAT),
 )
 
