@@ -251,11 +251,61 @@ def test_sizes_that_might_be_taken_for_numbers_of_edges():
     torch.testing.assert_close(ours, rows.new_zeros(NODES, 11).index_add(0, target, rows))
 
 
+def test_nothing_of_edges_times_width_is_kept():
+    edge_index = edges_between(NODES, NODES, 1000)
+    graph = Graph.from_edge_index(edge_index, num_nodes=NODES)
+    x, sizes = numbers(NODES, 16).requires_grad_(), []
+
+    def note(tensor):
+        sizes.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        onehop.message(graph, lambda x_i, x_j: (x_i * x_j).sigmoid() * x_j, x=x).sum().backward()
+    assert 0 < max(sizes) <= NODES * 16
+
+
+def test_inference_and_frozen_operands():
+    graph = Graph.from_edge_index(edges_between(NODES, NODES), num_nodes=NODES)
+    x = numbers(NODES, WIDTH)
+    expected = onehop.message(graph, lambda x_i, x_j: x_i - x_j, "max", x=x)
+    assert not expected.requires_grad
+    with torch.inference_mode():
+        torch.testing.assert_close(onehop.message(graph, lambda x_i, x_j: x_i - x_j, "max", x=x), expected)
+
+
+def test_a_module_may_change_between_forward_and_backward(compiled):
+    graph = Graph.from_edge_index(edges_between(NODES, NODES), num_nodes=NODES)
+
+    class Turned(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = 2.0
+
+        def forward(self, x_j):
+            return x_j.tanh() * self.factor
+
+    module_, x = Turned(), numbers(NODES, WIDTH).requires_grad_()
+    (expected,) = torch.autograd.grad(onehop.message(graph, module_, x=x).sum(), x)
+    out = onehop.message(graph, module_, x=x).sum()
+    module_.factor = 5.0
+    torch.testing.assert_close(torch.autograd.grad(out, x)[0], expected)
+
+
 GRAPH = Graph.from_edge_index(torch.tensor([[0, 1, 2, 2], [0, 0, 1, 1]]), size=(3, 2))
 X, Y = torch.ones(3, 4), torch.ones(2, 4)
 HISTORY = torch.ones(4, requires_grad=True) * 2
 HOOKED = torch.nn.Linear(4, 4)
 HOOKED.register_forward_hook(lambda *_: None)
+
+
+class Keeping(torch.nn.Module):
+    def forward(self, x_j):
+        self.kept = x_j
+        return x_j
+
+
+KEEPING = Keeping()
 BAD = {
     "graph is an edge_index": (
         (torch.zeros(2, 3), lambda x_j: x_j),
@@ -303,6 +353,15 @@ BAD = {
         {"x": X},
         "fn: .* history of its own, which is no operand",
     ),
+    "number of edges": (
+        (GRAPH, lambda x_j: x_j * len(x_j)),
+        {"x": X},
+        "fn: its message depends on the number of edges",
+    ),
+    "values": ((GRAPH, lambda x_j: x_j if x_j.sum() > 0 else -x_j), {"x": X}, "fn: its message .* in sum"),
+    "module that stores": ((GRAPH, Keeping()), {"x": X}, r"fn: .* stores something .*\(kept\)"),
+    "method that stores": ((GRAPH, Keeping().forward), {"x": X}, r"fn: .* stores something .*\(kept\)"),
+    "function that stores": ((GRAPH, lambda x_j: KEEPING(x_j)), {"x": X}, r"fn: .* stores something"),
     "hooks": ((GRAPH, lambda x_j: HOOKED(x_j)), {"x": X}, "fn: hooks are registered on a module"),
 }
 

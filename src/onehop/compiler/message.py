@@ -72,25 +72,27 @@ def message(
     reason = "torch.compile is at work" if torch.compiler.is_compiling() else context_reason()
     if reason is not None:
         raise ArgumentError(f"fn: it cannot be watched while {reason}; call onehop.message outside.")
-    modules, held = _held_by(fn)
+    named = _named_by(fn)
+    owners = [each for each in named if isinstance(each, Module)]
+    modules = [module for owner in owners for module in owner.modules()]
     reason = modules_reason(modules)
     if reason is not None:
         raise ArgumentError(f"fn: {reason}.")
     arguments, tensors = arguments_of(graph, fn, operands)
     each = with_sizes(arguments, graph.num_src, graph.num_dst)
-    snapshot = Snapshot(fn) if isinstance(fn, Module) else None
-    code = FunctionCode(fn if snapshot is None else snapshot.layer, reductions)
+    snapshots = [Snapshot(owner) for owner in owners]
+    code = FunctionCode(snapshots[0].layer if isinstance(fn, Module) else fn, reductions)
     if not graph.num_edges:
         return _over_no_edges(graph, code, each, tensors)
     trial = Trial(
         code.message,
         each,
         tensors,
-        frozenset(size for tensor in held for size in tensor.shape),
+        frozenset(size for tensor in _tensors_in(named) for size in tensor.shape),
         partial(_first_edges, graph),
         graph.num_edges,
         0,
-        _nothing if snapshot is None else snapshot.stored,
+        partial(_stored, snapshots),
     )
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
     names = tuple(sorted({part for one in reductions for part in PARTS[one]}))
@@ -207,23 +209,29 @@ def _over_no_edges(graph: Graph, code: FunctionCode, each: list[Argument], tenso
     )
 
 
-def _held_by(fn: Callable[..., Any]) -> tuple[list[Module], list[Tensor]]:
-    """All modules of a module, or those that a function names; and the tensors in them, or beside them."""
-    named: list[Any] = [fn]
-    if inspect.isfunction(fn):
-        known = inspect.getclosurevars(fn)
-        named = [*known.nonlocals.values(), *known.globals.values(), *(fn.__defaults__ or ())]
-    modules = [module for each in named if isinstance(each, Module) for module in each.modules()]
+def _named_by(fn: Callable[..., Any]) -> list[Any]:
+    """Everything that a function names from outside, what it is a method of, or the module that it is."""
+    if not inspect.ismethod(fn) and not inspect.isfunction(fn):
+        return [fn]
+    known = inspect.getclosurevars(fn)
+    owner = [fn.__self__] if inspect.ismethod(fn) else []
+    return [*owner, *known.nonlocals.values(), *known.globals.values(), *(fn.__defaults__ or ())]
+
+
+def _tensors_in(named: list[Any]) -> list[Tensor]:
+    """The tensors among these, and in modules among them."""
     tensors = [each for each in named if isinstance(each, Tensor)]
-    for module in modules:
-        tensors += [*module.parameters(recurse=False), *module.buffers(recurse=False)]
-    return modules, tensors
+    for each in named:
+        if isinstance(each, Module):
+            tensors += [*each.parameters(), *each.buffers()]
+    return tensors
+
+
+def _stored(snapshots: list[Snapshot]) -> str | None:
+    """The name of something that was stored on a module since; None if nothing was."""
+    return next(filter(None, [snapshot.stored() for snapshot in snapshots]), None)
 
 
 def _factors(out: Tensor, p: float) -> Tensor:
     """Fills a tensor with the factors of torch's dropout."""
     return factors(out, p) if serves(out, p) else dropout(torch.ones_like(out), p=p, training=True)
-
-
-def _nothing() -> None:
-    """Return that nothing was stored."""
