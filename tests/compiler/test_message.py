@@ -373,7 +373,23 @@ def test_what_is_wrong_is_said(name):
         onehop.message(*args, **operands)
 
 
-def test_transforms_and_programs_are_refused():
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated names
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # and looks at this one
+def test_a_compiled_program_is_cut_there():
+    x = numbers(3, 4).requires_grad_()
+
+    def call(x):
+        return onehop.message(GRAPH, lambda x_j: x_j.tanh() * 2, x=x + 1) * 3
+
+    expected = call(x)
+    found = torch.compile(call, backend="eager")(x)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(found.sum(), x)[0], torch.autograd.grad(expected.sum(), x)[0]
+    )
+
+
+def test_transforms_are_refused():
     with pytest.raises(ArgumentError, match="while a functorch transform"):
         torch.func.grad(lambda x: onehop.message(GRAPH, lambda x_j: x_j, x=x).sum())(X)
 

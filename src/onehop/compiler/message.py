@@ -63,13 +63,23 @@ def message(
     Raises:
         ArgumentError: An operand does not fit, or ``fn`` cannot run so; the text says why.
     """
+    if torch.compiler.is_compiling():
+        # The program goes on after it: what watches operations cannot be traced itself.
+        return torch.compiler.disable(_message)(graph, fn, reduce, operands)  # type: ignore[no-any-return]
+    return _message(graph, fn, reduce, operands)
+
+
+def _message(
+    graph: Graph, fn: Callable[..., Tensor], reduce: str | Sequence[str], operands: dict[str, Any]
+) -> Tensor:
+    """As :func:`message`."""
     if not isinstance(graph, Graph):
         raise ArgumentError(
             f"graph: expected an onehop.Graph, got {type(graph).__name__}; "
             f"make one with Graph.from_edge_index."
         )
     reductions = _reductions_of(reduce)
-    reason = "torch.compile is at work" if torch.compiler.is_compiling() else context_reason()
+    reason = context_reason()
     if reason is not None:
         raise ArgumentError(f"fn: it cannot be watched while {reason}; call onehop.message outside.")
     named = _named_by(fn)
