@@ -37,6 +37,7 @@ NAMES = {
     "fusedmm",
     "gat",
     "gatv2",
+    "message",
     "patch",
     "patched",
     "sddmm",

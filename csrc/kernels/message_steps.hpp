@@ -53,11 +53,26 @@ ONEHOP_INLINE void for_pairs(const Rows<T>& a, const Rows<T>& b, int64_t edges, 
 }
 
 template <class T>
-void spread(const Rows<T>& a, int64_t edges, int64_t width, T* out) {
+ONEHOP_INLINE void copy_numbers(const T* from, int64_t count, T* out) {
+  constexpr int kLanes = kFullLanes<T>;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store<T, kLanes>(out + i, load<T, kLanes>(from + i));
+  for (; i < count; ++i) out[i] = from[i];
+}
+
+// Each `block` numbers of a, over and over, side by side.
+template <class T>
+void spread(const Rows<T>& a, int64_t edges, int64_t width, int64_t block, T* out) {
   constexpr int kLanes = kFullLanes<T>;
   const int64_t times = width / a.width;
   for (int64_t edge = 0; edge < edges; ++edge) {
     const T* from = a[edge];
+    if (block > 1) {
+      for (int64_t k = 0; k < a.width; k += block) {
+        for (int64_t i = 0; i < times; ++i, out += block) copy_numbers(from + k, block, out);
+      }
+      continue;
+    }
     for (int64_t k = 0; k < a.width; ++k, out += times) {
       int64_t i = 0;
       for (; i + kLanes <= times; i += kLanes) store<T, kLanes>(out + i, splat<T, kLanes>(from[k]));
@@ -66,12 +81,36 @@ void spread(const Rows<T>& a, int64_t edges, int64_t width, T* out) {
   }
 }
 
+// The sum of `count` times `block` numbers, number by number.
 template <class T>
-void collect(const Rows<T>& a, int64_t edges, int64_t width, T* out) {
+ONEHOP_INLINE void sum_of_blocks(const T* from, int64_t count, int64_t block, T* out) {
+  constexpr int kLanes = kFullLanes<T>;
+  int64_t i = 0;
+  for (; i + kLanes <= block; i += kLanes) {
+    Vector<T, kLanes> sums{};
+    for (int64_t k = 0; k < count; ++k) sums += load<T, kLanes>(from + k * block + i);
+    store<T, kLanes>(out + i, sums);
+  }
+  for (; i < block; ++i) {
+    T sum = 0;
+    for (int64_t k = 0; k < count; ++k) sum += from[k * block + i];
+    out[i] = sum;
+  }
+}
+
+// Sums of so many consecutive blocks of `block` numbers of a.
+template <class T>
+void collect(const Rows<T>& a, int64_t edges, int64_t width, int64_t block, T* out) {
   constexpr int kLanes = kFullLanes<T>;
   const int64_t count = a.width / width;
   for (int64_t edge = 0; edge < edges; ++edge) {
     const T* from = a[edge];
+    if (block > 1) {
+      for (int64_t k = 0; k < width; k += block, from += count * block, out += block) {
+        sum_of_blocks(from, count, block, out);
+      }
+      continue;
+    }
     for (int64_t k = 0; k < width; ++k, from += count) {
       Vector<T, kLanes> sums{};
       int64_t i = 0;
@@ -140,9 +179,9 @@ void run_step(const MessageStep& step, const Rows<T>* values, int64_t edges, T* 
   const auto pairs = [&](const auto& body) { for_pairs(a, b, edges, out, body); };
   switch (step.op) {
     case MessageOp::spread:
-      return spread(a, edges, step.width, out);
+      return spread(a, edges, step.width, static_cast<int64_t>(p), out);
     case MessageOp::collect:
-      return collect(a, edges, step.width, out);
+      return collect(a, edges, step.width, static_cast<int64_t>(p), out);
     case MessageOp::product:
       return product(a, b.flat, edges, step.width, out);
     case MessageOp::add:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onehop import files as files
+    from onehop.compiler.message import message as message
     from onehop.errors import (
         ArgumentError as ArgumentError,
         BackendError as BackendError,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
+    "onehop.compiler.message": "message",
     "onehop.errors": "ArgumentError BackendError ConfigurationError FileFormatError IndexRangeError "
     "MachineMemoryError OnehopError",
     "onehop.graph": "Graph",

@@ -105,6 +105,40 @@ class GCNOfTheTutorial(pyg.MessagePassing):
         return norm.view(-1, 1) * x_j
 
 
+class OfPoints(torch.nn.Module):
+    """PointTransformerConv, with the features as positions."""
+
+    def __init__(self, inp: int, out: int, **options: Any) -> None:
+        super().__init__()
+        self.conv = pyg.PointTransformerConv(inp, out, pos_nn=Linear(inp, out), **options)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv(x, x, edge_index)
+
+
+class OfTypes(torch.nn.Module):
+    """HEATConv, with nodes of two types by turns."""
+
+    def __init__(self, inp: int, out: int, **options: Any) -> None:
+        super().__init__()
+        self.conv = pyg.HEATConv(inp, out, 2, RELATIONS, 3, ATTRIBUTES, 4, **options)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor, edge_attr: Tensor) -> Tensor:
+        node_type = torch.arange(x.size(0)) % 2
+        return self.conv(x, edge_index, node_type, edge_type, edge_attr)
+
+
+class OfHyperedges(torch.nn.Module):
+    """HypergraphConv, with a hyperedge for each node, which has its features."""
+
+    def __init__(self, inp: int, out: int, **options: Any) -> None:
+        super().__init__()
+        self.conv = pyg.HypergraphConv(inp, out, **options)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv(x, edge_index, hyperedge_attr=x, num_edges=x.size(0))
+
+
 @dataclass(frozen=True)
 class Kind:
     """A class of layers.
@@ -112,8 +146,9 @@ class Kind:
     Attributes:
         make: Makes one, from the columns that come in and go out, and the options.
         choices: What each option may be; the first is what shrinking leads to.
-        takes: What it is called with beside features and edges: "weight", "attr", "type", "first" (the
-            features that came into the model), or "attention" (edge attributes, if ``edge_dim`` is given).
+        takes: What it is called with beside features and edges: "weight", "attr", "type", "type and attr",
+            "first" (the features that came into the model), or "attention" (edge attributes, if ``edge_dim``
+            is given).
         keeps_width: Whether as many columns go out as come in.
         pair: Whether it takes a pair of features.
         lazy: Whether it takes -1 for the columns that come in.
@@ -150,6 +185,12 @@ def _gin(inp: int, out: int, deep: bool = False, norm: bool = False, **options: 
 def _pna(inp: int, out: int, **options: Any) -> Module:
     degrees = torch.tensor([1, 3, 2, 1])
     return pyg.PNAConv(inp, out, ["mean", "max", "std"], ["identity", "amplification"], degrees, **options)
+
+
+def _rgat(inp: int, out: int, **options: Any) -> Module:
+    layer = pyg.RGATConv(inp, out, RELATIONS, **options)
+    torch.nn.init.constant_(layer.l2, 0.5)  # which PyG leaves as the memory was
+    return layer
 
 
 def _basic(kind: type) -> Callable[..., Module]:
@@ -309,6 +350,32 @@ KINDS: dict[str, Kind] = {
         {"num_bases": (None, 2), "aggr": ("mean", "sum"), "root_weight": _NOBOOL},
         "type",
     ),
+    "RGATConv": Kind(
+        _rgat,
+        {
+            "num_bases": (None, 2),
+            "mod": (None, "additive", "scaled", "f-additive", "f-scaled"),
+            "aggr": ("sum", "mean", "max"),
+            "attention_mechanism": ("across-relation", "within-relation"),
+            "attention_mode": ("additive-self-attention", "multiplicative-self-attention"),
+            "heads": (1, 2),
+            "concat": _NOBOOL,
+            **_FLOW,
+        },
+        "type",
+    ),
+    "RGATConv attr": Kind(
+        lambda inp, out, **options: _rgat(inp, out, edge_dim=ATTRIBUTES, **options),
+        {**_HEADS, **_BIAS, "num_blocks": (None, 1)},
+        "type and attr",
+    ),
+    "HypergraphConv": Kind(OfHyperedges, _BIAS),
+    "HypergraphConv attention": Kind(
+        lambda inp, out, **options: OfHyperedges(inp, out, use_attention=True, **options),
+        {**_HEADS, **_BIAS, "attention_mode": ("node", "edge")},
+    ),
+    "HEATConv": Kind(OfTypes, {**_HEADS, **_BIAS, "root_weight": _NOBOOL, **_FLOW}, "type and attr"),
+    "PointTransformerConv": Kind(OfPoints, {"add_self_loops": _NOBOOL, "aggr": ("sum", "max")}),
     "FiLMConv": Kind(pyg.FiLMConv, {"aggr": ("mean", "sum", "max"), **_FLOW}),
     "CGConv": Kind(
         lambda inp, out, **options: pyg.CGConv(inp, ATTRIBUTES, **options),

@@ -60,6 +60,8 @@ def _apply(
         return layer(x, index, edge_attr=edges["attr"], **more)
     if takes == "type":
         return layer(x, index, edges["type"], **more)
+    if takes == "type and attr":
+        return layer(x, index, edges["type"], edge_attr=edges["attr"], **more)
     if takes == "first":
         return layer(x, first, index, edges["weight"], **more)
     return layer(x, index, **more)

@@ -40,6 +40,10 @@ class _Making:
         self.steps.append(Step(operation, inputs, width or self.width, (p, q)))
         return len(self.operands) + len(self.steps) - 1
 
+    def block(self, width: int) -> float:
+        """How many numbers of so many go together; 0 means one."""
+        return float(self.choice.choice([0, *(d for d in range(1, width + 1) if width % d == 0)]))
+
     def narrow(self, value: int) -> int:
         """Numbers between 0 and 1, or so: results stay of moderate size."""
         return self.emit("sigmoid", value)
@@ -59,7 +63,7 @@ class _Making:
                                                  and self.operands[at + 1].end is End.MATRIX):  # fmt: skip
                 rows.append(at)
             else:
-                rows.append(self.emit("spread", at))
+                rows.append(self.emit("spread", at, p=self.block(operand.width)))
         read = len(rows)
         for _ in range(self.choice.randint(0, 7)):
             rows.append(self._step(rows))
@@ -69,7 +73,7 @@ class _Making:
             if number < read or self.choice.random() < 0.7:
                 result = self.emit(self.choice.choice(["add", "subtract", "multiply"]), result, value)
         if self.choice.random() < 0.2:
-            result = self.emit("collect", result, width=self.heads)
+            result = self.emit("collect", result, width=self.heads, p=self.block(self.heads))
         return Program(tuple(self.operands), tuple(self.steps), result)
 
     def _step(self, rows: list[int]) -> int:
@@ -92,7 +96,8 @@ class _Making:
         if kind == 7:
             return self.emit(self.choice.choice(["row_sum", "row_max", "detach"]), self.narrow(a))
         if self.heads > 1 and b % 2:
-            return self.emit("spread", self.emit("collect", a, width=self.heads))
+            collected = self.emit("collect", a, width=self.heads, p=self.block(self.heads))
+            return self.emit("spread", collected, p=self.block(self.heads))
         return self.emit(self.choice.choice(_ANY), a)
 
 

@@ -25,8 +25,8 @@ enum class RowOf : int { row, col, edge, fixed, matrix };
 
 // What a step does with rows a and b (and a gradient g in place of a), and numbers p and q.
 enum class MessageOp : int {
-  spread,           // each number of a, over and over, side by side
-  collect,          // sums of so many consecutive numbers of a
+  spread,           // each p numbers of a, over and over, side by side; p = 0 is p = 1
+  collect,          // sums of so many consecutive p numbers of a, number by number; likewise
   product,          // a times the matrix b
   add,              // a + b
   subtract,         // a - b

@@ -202,4 +202,4 @@ def _of_generated(entry: tuned.Tuned[CpuPlan], width: int) -> str:
 
 
 def _operation(reduce: str) -> str:
-    return "sum" if reduce in ("sum", "mean") else "extremum"
+    return "extremum" if reduce in ("max", "min") else "sum"

@@ -197,7 +197,7 @@ class _Reverse:
                 self._add(b, emit("negate", emit("multiply", over, y)))
         elif name in ("spread", "collect"):
             other = "collect" if name == "spread" else "spread"
-            self._add(a, emit(other, g, width=self._widths[a]))
+            self._add(a, emit(other, g, width=self._widths[a], p=p))
         elif name == "shift":
             self._add(a, g)
         elif name == "scale":

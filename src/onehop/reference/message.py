@@ -66,9 +66,9 @@ def message(
     for step in program.steps:
         inputs = [values[value] for value in step.inputs]
         if step.operation == "spread":
-            values.append(inputs[0].repeat_interleave(step.width // inputs[0].size(1), 1))
+            values.append(_spread(inputs[0], step.width, int(step.numbers[0]) or 1))
         elif step.operation == "collect":
-            values.append(inputs[0].unflatten(1, (step.width, inputs[0].size(1) // step.width)).sum(2))
+            values.append(_collected(inputs[0], step.width, int(step.numbers[0]) or 1))
         elif step.operation == "row_sum":
             values.append(_reduced(inputs[0], target, num_dst, "sum").index_select(0, target))
         elif step.operation == "row_max":
@@ -76,6 +76,19 @@ def message(
         else:
             values.append(_FUNCTIONS[step.operation](*inputs, *step.numbers))
     return tuple(_reduced(values[program.result], target, num_dst, reduce) for reduce in reductions)
+
+
+def _spread(rows: Tensor, width: int, block: int) -> Tensor:
+    """Each ``block`` numbers, over and over."""
+    times = width // rows.size(1)
+    each = rows.reshape(len(rows), rows.size(1) // block, 1, block)
+    return each.expand(-1, -1, times, -1).flatten(1)
+
+
+def _collected(rows: Tensor, width: int, block: int) -> Tensor:
+    """The sums of so many consecutive ``block`` numbers."""
+    count = rows.size(1) // width
+    return rows.reshape(len(rows), width // block, count, block).sum(2).flatten(1)
 
 
 def _reduced(rows: Tensor, target: Tensor, num_dst: int, reduce: str) -> Tensor:

@@ -6,8 +6,8 @@ from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
-from onehop.integrations.pyg.rowwise import trials
-from onehop.integrations.pyg.rowwise.tracing import few_edges
+from onehop.compiler import trials
+from onehop.compiler.tracing import few_edges
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.own_messages import WIDTH, assert_pygs_numbers
 

@@ -142,6 +142,16 @@ def by_mean_of_heads(self, x_j: Tensor) -> Tensor:
     return (x_j.view(-1, 2, 3) - x_j.view(-1, 2, 3).mean(-1, keepdim=True)).view(-1, 6)
 
 
+def one_row_for_all_heads(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+    return (x_i.view(-1, 3, 2) * x_j[:, :2].unsqueeze(1)).view(-1, 6)
+
+
+def in_the_middle(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+    wide = x_i.view(-1, 2, 1, 3) * x_j[:, :4].view(-1, 1, 4, 1) + x_j[:, 3:].view(-1, 1, 1, 3)
+    of_heads = wide.sum((1, 3)).tanh()  # [edges, 4]
+    return (wide - wide.mean(2, keepdim=True) * of_heads.view(-1, 1, 4, 1)).sum(2).view(-1, 6)
+
+
 def by_columns(self, x_j: Tensor) -> Tensor:
     first, second = x_j.chunk(2, dim=1)
     return first.sigmoid() * second + x_j[:, 1:4]
@@ -181,6 +191,8 @@ COMPILED = (
     without_gradients,
     by_heads,
     by_mean_of_heads,
+    one_row_for_all_heads,
+    in_the_middle,
     by_columns,
     in_place,
     with_a_parameter,
@@ -218,10 +230,6 @@ def _concatenated(self, x_i: Tensor, x_j: Tensor) -> Tensor:
     return torch.cat([x_i, x_j], 1).tanh()
 
 
-def _one_row_for_all_heads(self, x_i: Tensor, x_j: Tensor) -> Tensor:
-    return (x_i.view(-1, 3, 2) * x_j[:, :2].unsqueeze(1)).view(-1, 6)
-
-
 def _numbers_of_nodes(self, x_j: Tensor, index: Tensor) -> Tensor:
     return x_j * index.view(-1, 1)
 
@@ -248,7 +256,6 @@ def _a_softmax(self, x_j: Tensor) -> Tensor:
 IN_BLOCKS = {
     _through_a_view: "has views",
     _concatenated: "uses a concatenation other than in a product",
-    _one_row_for_all_heads: "broadcasts a dimension that is not among the last",
     _numbers_of_nodes: "uses numbers of nodes",
     _another_dtype: "uses _to_copy",
     _too_large_a_matrix: "multiplies edges by a matrix of 6 x 5000",

@@ -55,6 +55,16 @@ LAYERS: dict[str, tuple[Callable[[], torch.nn.Module], dict[str, Tensor], dict[s
         {"x": numbers(NODES, WIDTH), "pos": numbers(NODES, 3)},
         {},
     ),
+    "HEAT": (
+        lambda: gnn.HEATConv(WIDTH, 4, 3, 2, 5, DIM, 2, heads=3),
+        {"x": numbers(NODES, WIDTH), "edge_attr": numbers(EDGES, DIM)},
+        {"node_type": types(NODES, 3), "edge_type": types(EDGES, 2)},
+    ),
+    "HEAT one head, mean": (
+        lambda: gnn.HEATConv(WIDTH, 4, 3, 2, 5, DIM, 2, concat=False, root_weight=False),
+        {"x": numbers(NODES, WIDTH), "edge_attr": numbers(EDGES, DIM)},
+        {"node_type": types(NODES, 3), "edge_type": types(EDGES, 2)},
+    ),
     "General additive": (lambda: general("additive"), {"x": numbers(NODES, WIDTH)}, {}),
     "General dot product": (
         lambda: general("dot_product", in_edge_channels=DIM, directed_msg=False),

@@ -404,8 +404,9 @@ def test_known_layers_are_all_tested():
         for case in CASES.values()
         for module in _layers(case.make())
     }
-    # Of several types of nodes: test_heterogeneous_attention.py. With a softmax: test_compiled_softmax.py.
-    others = {"HANConv", "HGTConv", "PointTransformerConv"}
+    # In test_several_reductions.py, test_heterogeneous_attention.py, test_relational_attention.py and
+    # test_compiled_softmax.py.
+    others = {"EGConv", "HANConv", "HEATConv", "HGTConv", "PointTransformerConv", "RGATConv"}
     assert named | set(IN_BLOCKS) | others == set(known_layers())
 
 

@@ -6,9 +6,9 @@ from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
-from onehop.integrations.pyg.rowwise import trials
-from onehop.integrations.pyg.rowwise.edge_dims import Mixes, Place, _matmul
-from onehop.integrations.pyg.rowwise.tracing import Run, few_edges, trace
+from onehop.compiler import trials
+from onehop.compiler.edge_dims import Mixes, Place, _matmul
+from onehop.compiler.tracing import Run, few_edges, trace
 from tests.integrations.pyg import small_blocks
 
 FEW = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)

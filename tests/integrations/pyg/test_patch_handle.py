@@ -149,9 +149,9 @@ def test_only_selects_layers_and_can_be_changed(edge_index, took_fast_path):
 
 def test_unknown_name_in_only():
     with pytest.raises(
-        onehop.ArgumentError, match=r"only: Nonsense, RGATConv has no fast path; there are .*GCNConv"
+        onehop.ArgumentError, match=r"only: MeshCNNConv, Nonsense has no fast path; there are .*GCNConv"
     ):
-        onehop.patch(only=["GCNConv", "Nonsense", "RGATConv"])
+        onehop.patch(only=["GCNConv", "Nonsense", "MeshCNNConv"])
     assert onehop.patched() == ()
 
 

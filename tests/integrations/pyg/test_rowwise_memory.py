@@ -8,9 +8,9 @@ from torch.utils._pytree import tree_leaves
 from torch_geometric import nn as gnn
 
 import onehop
+from onehop.compiler.blocks import blocks_of
 from onehop.graph import Graph
 from onehop.integrations.pyg import propagate
-from onehop.integrations.pyg.rowwise.blocks import blocks_of
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
 

@@ -15,7 +15,7 @@ from torch.nn.functional import dropout, leaky_relu
 
 from onehop.graph import Graph
 from onehop.integrations.contexts import autocasts
-from onehop.integrations.pyg import attention_typed
+from onehop.integrations.pyg import attention_relational, attention_typed, several_reductions
 from onehop.integrations.pyg.attention_operands import (
     alike_reason,
     dropout_factors,
@@ -293,6 +293,8 @@ _RECIPES: dict[str, Callable[[Propagation], AttentionTask | str]] = {
     "fa": _fa,
     "han": attention_typed.han,
     "hgt": attention_typed.hgt,
+    "eg": several_reductions.eg,
+    "rgat": attention_relational.rgat,
 }
 _FUSED = {"gat": _fused_gat, "gatv2": _fused_gatv2}
 

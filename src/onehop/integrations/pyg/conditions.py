@@ -25,13 +25,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Parameter
-from torch.nn.modules import module as torch_module
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
 from onehop.backends import refusal
+from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks, modules_reason
 from onehop.integrations import session
 from onehop.integrations.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 from onehop.integrations.pyg.recognise import AttentionForm, Form, block_messages, message_forms
@@ -67,14 +67,7 @@ _MESSAGE_HOOKS = (
     "_message_and_aggregate_forward_pre_hooks",
     "_message_and_aggregate_forward_hooks",
 )
-MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _module_hooks = itemgetter(*MODULE_HOOKS)
-_global_hooks = attrgetter(
-    "_global_forward_hooks",
-    "_global_forward_pre_hooks",
-    "_global_backward_hooks",
-    "_global_backward_pre_hooks",
-)
 
 
 # The class
@@ -124,7 +117,10 @@ class ClassRecord:
         self.attends = isinstance(self.form, AttentionForm)
         self.block_reason = block_class_reason(kind)
         self.arguments: Arguments | None = None
-        if self.form is not None or (self.block_reason is None and _is_of_pyg(kind)):
+        steps = self.form is not None or (self.block_reason is None and _is_of_pyg(kind))
+        # PyG's steps end with its own functions.
+        ends = (kind.aggregate, kind.update) == (MessagePassing.aggregate, MessagePassing.update)
+        if steps and ends:
             self.arguments = arguments_of(kind.message, self.names)
         self.noted: set[str] = set()
 
@@ -144,8 +140,9 @@ def class_reason(kind: Any) -> Form | AttentionForm | str:
     form = message_forms().get(kind.message)
     if form is None:
         return "its message function is its own, and onehop knows only those of PyG"
+    own = form.needs if isinstance(form, AttentionForm) else ()
     for name in _OURS_ASSUMES:
-        if getattr(kind, name) is not getattr(MessagePassing, name):
+        if name not in own and getattr(kind, name) is not getattr(MessagePassing, name):
             return f"its class overrides {name}"
     if isinstance(form, AttentionForm):
         owner = next(base for base in kind.__mro__ if vars(base).get("message") is kind.message)
@@ -168,7 +165,7 @@ def block_class_reason(kind: Any) -> str | None:
 
 def _is_of_pyg(kind: Any) -> bool:
     """Return whether the message of a class is one of PyG's that treat each edge on its own."""
-    return kind.message in block_messages() and kind.update is MessagePassing.update
+    return kind.message in block_messages()
 
 
 def _operands(kind: Any) -> frozenset[str]:
@@ -215,30 +212,14 @@ def reduction_of(layer: Any) -> tuple[str, str | None]:
         return "", "hooks are registered on its aggregation module"
     if "forward" in state or "reduce" in state:
         return "", "its aggregation module is overridden"
-    if any(_global_hooks(torch_module)):
+    if has_global_hooks():
         return "", "global module hooks are registered"
     return reduce, None
 
 
 def module_reason(layer: Any) -> str | None:
     """Return why the modules in a layer keep it from running in blocks; None if they do not."""
-    for module in layer.modules():
-        if module is layer:
-            continue
-        if isinstance(module, torch.jit.ScriptModule) or type(module).__module__.startswith("torch._dynamo"):
-            return "a module in it is compiled"
-        state = module.__dict__
-        for name in MODULE_HOOKS:
-            if state[name]:
-                return "hooks are registered on a module in it"
-        if "forward" in state:
-            return "the forward of a module in it is overridden"
-    return "global module hooks are registered" if has_global_hooks() else None
-
-
-def has_global_hooks() -> bool:
-    """Return whether torch has hooks for every module."""
-    return any(_global_hooks(torch_module))
+    return modules_reason(module for module in layer.modules() if module is not layer)
 
 
 # The operands of one call

@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.dense import Linear
 
+from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks
 from onehop.integrations.contexts import autocast_dtype
-from onehop.integrations.pyg.conditions import LEFT_TO_PYG, MODULE_HOOKS, has_global_hooks
+from onehop.integrations.pyg.conditions import LEFT_TO_PYG
 
 Projection = Tensor | tuple[Tensor, Tensor]
 
@@ -76,7 +77,7 @@ def projected(
     if given.dim() != 2 or given.size(0) != edges:
         return LEFT_TO_PYG
     heads, width = layer.heads, layer.out_channels
-    if not _is_plain(linear):
+    if not is_plain(linear):
         return lambda: linear(given).view(-1, heads, width).to(dtype)
     weight: Any = linear.weight
     if weight.shape != (heads * width, given.size(1)) or not _fits(weight, dtype, lowers):
@@ -93,7 +94,7 @@ def _fits(tensor: Tensor, dtype: torch.dtype, lowers: bool) -> bool:
     return tensor.dtype is dtype or (lowers and autocast_dtype(tensor) is not None)
 
 
-def _is_plain(linear: Any) -> bool:
+def is_plain(linear: Any) -> bool:
     """Return whether it is a product with ``weight`` and nothing else."""
     if type(linear) is not Linear or linear.bias is not None or type(linear.weight) is not Parameter:
         return False

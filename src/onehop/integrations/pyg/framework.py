@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch_geometric
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import HypergraphConv, MessagePassing
 from torch_geometric.nn.conv import gcn_conv
 
 from onehop.errors import ConfigurationError
@@ -13,6 +13,7 @@ from onehop.integrations.pyg import (
     associations,
     gcn_norm,
     hook,
+    hyperedges,
     pending,
     self_loops,
     typed_edges,
@@ -128,5 +129,8 @@ def _rows() -> list[Row]:
     rows.extend(
         Row(kind, "forward", pending.noting(kind.forward, traced.attention_forward), kind.forward)
         for kind in classes_returning_weights()
+    )
+    rows.append(
+        Row(HypergraphConv, "forward", hyperedges.attending(HypergraphConv.forward), HypergraphConv.forward)
     )
     return rows

@@ -51,12 +51,12 @@ DIFFERENCE = Form("(source - destination) * weight", source="a", weight="edge_we
 
 @dataclass(frozen=True, slots=True)
 class AttentionForm:
-    """Attention that a message function computes, or ends.
+    """Attention that a message function computes, or ends; or another recipe of a layer's own.
 
     Attributes:
         kind: Which; a recipe of ``attention.py`` has the same name.
         operands: What ``propagate`` gets.
-        needs: Functions that a subclass must not have replaced, beside those that none may.
+        needs: Functions of its own that a subclass must not have replaced, beside those that no class may.
     """
 
     kind: str
@@ -81,6 +81,8 @@ FA = AttentionForm("fa", ("x", "alpha", "edge_weight"))
 SUPERGAT = AttentionForm("supergat", ("x",), needs=("get_attention",))
 HAN = AttentionForm("han", ("x", "alpha"))
 HGT = AttentionForm("hgt", ("k", "q", "v", "edge_attr"))
+EG = AttentionForm("eg", ("x", "symnorm_weight"), needs=("aggregate",))
+RGAT = AttentionForm("rgat", ("x", "edge_type", "edge_attr"), needs=("update",))
 
 _CONV = "torch_geometric.nn.conv"
 _MODELS = "torch_geometric.nn.models"
@@ -119,6 +121,8 @@ _TABLE: tuple[tuple[str, str, Form | AttentionForm], ...] = (
     (f"{_CONV}.supergat_conv", "SuperGATConv", SUPERGAT),
     (f"{_CONV}.han_conv", "HANConv", HAN),
     (f"{_CONV}.hgt_conv", "HGTConv", HGT),
+    (f"{_CONV}.eg_conv", "EGConv", EG),
+    (f"{_CONV}.rgat_conv", "RGATConv", RGAT),
 )
 
 # Layers of PyG whose messages treat each edge on its own, and so run in blocks.
@@ -144,8 +148,8 @@ IN_BLOCKS = (
     "ResGatedGraphConv",
 )
 
-# A layer of PyG whose message reduces over destinations, and so runs compiled or not at all.
-_COMPILED = ("PointTransformerConv",)
+# Layers of PyG whose messages reduce over destinations, and so run compiled or not at all.
+_COMPILED = ("HEATConv", "PointTransformerConv")
 
 # Every module of PyG that holds a name bound to gcn_norm.
 GCN_NORM_MODULES = (

@@ -1,1 +1,1 @@
-"""Any message: layers whose messages treat each edge on its own, run in blocks of whole destination rows."""
+"""Any message of a layer that treats each edge on its own, compiled or in blocks of whole rows."""

@@ -4,7 +4,6 @@ A block holds whole destination rows, so what a module makes of each is what it 
 The formulas are those of PyG's modules, on onehop's reductions.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +11,9 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import aggr
 
-from onehop.graph import Graph
+from onehop.compiler.reader import Read
+from onehop.compiler.rows import PARTS, BlockRows, Rows, statistic
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, REDUCTIONS
-from onehop.ops.aggregate import aggregate
 
 _SCALERS = {"identity", "amplification", "attenuation", "linear", "inverse_linear"}
 # Ways to combine several aggregations that treat each row on its own.
@@ -54,96 +53,15 @@ def name_of(module: Any) -> str:
     return kind.__name__.removesuffix("Aggregation").lower()
 
 
-class Rows:
-    """Messages, as their reductions over the rows of a graph show them.
+def reduce(rows: Rows, module: Any, semi: bool | None = None) -> Tensor:
+    """Reduces messages as an aggregation module does: [rows, ...].
 
     Args:
-        graph: The graph.
-        dims: Dimensions of the messages, that of the edges among them.
+        rows: The messages.
+        module: The module.
+        semi: Whether half a gradient is asked for; None leaves it to the module.
     """
-
-    def __init__(self, graph: Graph, dims: int) -> None:
-        self.graph = graph
-        self.dims = dims
-
-    def reduce(self, module: Any, semi: bool | None = None) -> Tensor:
-        """Reduces the messages as an aggregation module does: [rows, ...].
-
-        Args:
-            module: The module.
-            semi: Whether half a gradient is asked for; None leaves it to the module.
-        """
-        return _ROWS[type(module)](self, module, semi)
-
-    def reduced(self, reduce: str) -> Tensor:
-        """Sum, mean, max or min over each row."""
-        raise NotImplementedError
-
-    def mean_of_squares(self, constant: bool) -> Tensor:
-        """The mean of the squares over each row; no gradient passes through it if it is constant."""
-        raise NotImplementedError
-
-    def softmax(self, module: Any) -> Tensor:
-        """Their sum over each row, weighted by a softmax of their own."""
-        raise NotImplementedError
-
-    def per_row(self, numbers: Tensor) -> Tensor:
-        """One number a row, to multiply the result by."""
-        return numbers.view(-1, *[1] * (self.dims - 1))
-
-
-class BlockRows(Rows):
-    """The messages of a block and its rows; remembers what several reductions share.
-
-    Args:
-        graph: Of the block: its sources are the block's edges.
-        messages: [edges, ...].
-        node_dim: As the layer has it.
-    """
-
-    def __init__(self, graph: Graph, messages: Tensor, node_dim: int) -> None:
-        super().__init__(graph, messages.dim())
-        self.messages = messages
-        self.node_dim = node_dim
-        self._mean: Tensor | None = None
-        self._turned: Graph | None = None
-
-    def reduced(self, reduce: str) -> Tensor:
-        """Sum, mean, max or min over each row."""
-        if reduce != "mean":
-            return self.of(self.messages, reduce)
-        if self._mean is None:
-            self._mean = self.of(self.messages, "mean")
-        return self._mean
-
-    def mean_of_squares(self, constant: bool) -> Tensor:
-        """The mean of the squares over each row; no gradient passes through it if it is constant."""
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
-            return self.of(self.messages * self.messages, "mean")
-
-    def softmax(self, module: Any) -> Tensor:
-        """Their sum over each row, weighted by a softmax of their own."""
-        t, x = module.t, self.messages
-        if module.channels != 1:
-            module.assert_two_dimensional_input(x, self.node_dim)
-            t = t.view(-1, module.channels)
-        scores = x if isinstance(t, int | float) and t == 1 else x * t
-        constant = module.semi_grad and not module.learn
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
-            largest = self.of(scores.detach(), "max")
-            raised = (scores - self.spread(largest)).exp()
-            alpha = raised / self.spread(self.of(raised, "sum") + 1e-16)
-        return self.of(x * alpha, "sum")
-
-    def of(self, numbers: Tensor, reduce: str) -> Tensor:
-        """Sum, mean, max or min of one number for each of the messages'."""
-        return aggregate(self.graph, numbers, reduce=reduce)
-
-    def spread(self, rows: Tensor) -> Tensor:
-        """For every edge, its row."""
-        if self._turned is None:
-            self._turned = self.graph.transpose()
-        return aggregate(self._turned, rows)
+    return _ROWS[type(module)](rows, module, semi)
 
 
 def simple_parts(module: Any) -> tuple[set[str], list[Any]] | None:
@@ -155,7 +73,7 @@ def simple_parts(module: Any) -> tuple[set[str], list[Any]] | None:
     if kind in REDUCTIONS:
         return {REDUCTIONS[kind]}, []
     if kind is aggr.VarAggregation or kind is aggr.StdAggregation:
-        return {"mean", "squares"}, []
+        return set(PARTS["var"]), []
     if kind is aggr.SoftmaxAggregation:
         return set(), [module]
     if kind is aggr.DegreeScalerAggregation:
@@ -173,28 +91,45 @@ def simple_parts(module: Any) -> tuple[set[str], list[Any]] | None:
     return names, weighted
 
 
+def weights_reason(message: Read, module: Any) -> str | None:
+    """Return why a softmax of messages is not compiled; None if it is."""
+    t = module.t
+    if not isinstance(t, Tensor):
+        return None if isinstance(t, int | float) else "its softmax has a factor of a type that is not known"
+    if t.dtype is not message.dtype or t.dim() != 1 or not t.is_cpu:
+        return "its softmax has a factor of another kind than its messages"
+    if t.numel() != 1 and (len(message.parts) != 1 or message.shape != (t.numel(),)):
+        return "its softmax has more factors than one"
+    return None
+
+
 def _basic(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     return rows.reduced(REDUCTIONS[type(module)])
 
 
 def _var(rows: Rows, module: Any, semi: bool | None) -> Tensor:
-    mean = rows.reduced("mean")
-    return rows.mean_of_squares(module.semi_grad if semi is None else semi) - mean * mean
+    return statistic(rows, "var", module.semi_grad if semi is None else semi)
 
 
 def _std(rows: Rows, module: Any, semi: bool | None) -> Tensor:
-    out = _var(rows, module.var_aggr, semi).clamp(min=1e-5).sqrt()
-    return out.masked_fill(out <= math.sqrt(1e-5), 0.0)
+    return statistic(rows, "std", module.var_aggr.semi_grad if semi is None else semi)
 
 
 def _softmax(rows: Rows, module: Any, semi: bool | None) -> Tensor:
-    return rows.softmax(module)
+    if module.channels != 1 and isinstance(rows, BlockRows):
+        module.assert_two_dimensional_input(rows.messages, 0)
+    return rows.softmax(module.t, is_constant(module))
+
+
+def is_constant(module: Any) -> bool:
+    """Return whether no gradient passes through the weights of a SoftmaxAggregation."""
+    return bool(module.semi_grad and not module.learn)
 
 
 def _powermean(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     p, x = module.p, rows.messages
     if module.channels != 1:
-        module.assert_two_dimensional_input(x, rows.node_dim)
+        module.assert_two_dimensional_input(x, 0)
         p = p.view(-1, module.channels)
     if isinstance(p, int | float) and p == 1:
         return rows.reduced("mean")
@@ -209,18 +144,18 @@ def _theirs(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
     """PyG's own module, on the block's rows."""
     degrees = rows.graph.in_degrees
     index = torch.repeat_interleave(degrees, output_size=rows.graph.num_edges)
-    out: Tensor = module(rows.messages, index, dim_size=rows.graph.num_dst, dim=rows.node_dim)
+    out: Tensor = module(rows.messages, index, dim_size=rows.graph.num_dst, dim=0)
     return out
 
 
 def _several(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     if module.fused_aggr is None or rows.dims != 2:
-        outs = [rows.reduce(one) for one in module.aggrs]
+        outs = [reduce(rows, one) for one in module.aggrs]
     else:
         # PyG fuses some of them, and then one of them that asks for half a gradient decides for all of these.
         half = module.fused_aggr.semi_grad
         outs = [
-            rows.reduce(one, half if fused else None)
+            reduce(rows, one, half if fused else None)
             for one, fused in zip(module.aggrs, module.is_fused_aggr, strict=True)
         ]
     combined: Tensor = module.combine(outs)
@@ -228,7 +163,7 @@ def _several(rows: Rows, module: Any, semi: bool | None) -> Tensor:
 
 
 def _scaled(rows: Rows, module: Any, semi: bool | None) -> Tensor:
-    out = rows.reduce(module.aggr)
+    out = reduce(rows, module.aggr)
     degrees = rows.per_row(rows.graph.in_degrees.to(out.dtype))
     outs = [out if name == "identity" else out * _scale(name, degrees, module) for name in module.scaler]
     return torch.cat(outs, dim=-1) if len(outs) > 1 else outs[0]

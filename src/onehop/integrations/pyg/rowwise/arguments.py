@@ -1,6 +1,5 @@
-"""Arguments of a message: rows of nodes, rows of edges, and others."""
+"""Arguments of a layer's message, as PyG collects them."""
 
-import enum
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,48 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from onehop.compiler.arguments import EDGE_NUMBERS, SIZES, Argument, Kind, numbered, position
+from onehop.compiler.ways import asks_for
 from onehop.integrations.contexts import WRAPPED, wraps
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, fits
 
-_EDGE_NUMBERS = ("index", "edge_index_i", "edge_index_j")
-_SIZES = ("size_i", "size_j", "dim_size")
 _UNKNOWN = ("edge_index", "adj_t", "size")
-
-
-class Kind(enum.Enum):
-    """The origin of an edge's row of an argument."""
-
-    SOURCE = enum.auto()
-    """From the node that sends."""
-    TARGET = enum.auto()
-    """From the node that receives."""
-    EDGE = enum.auto()
-    """From the edge, by its number."""
-    WHOLE = enum.auto()
-    """A tensor that is the same for all edges."""
-    SOURCE_NUMBER = enum.auto()
-    """The number of the node that sends."""
-    TARGET_NUMBER = enum.auto()
-    """The number of the node that receives."""
-    VALUE = enum.auto()
-    """No tensor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One argument of a message.
-
-    Attributes:
-        name: Its name.
-        kind: Where its rows come from.
-        at: Which of the operands it is taken from; None where it is from none.
-        value: What it is, if it is no tensor.
-    """
-
-    name: str
-    kind: Kind
-    at: int | None = None
-    value: Any = None
 
 
 @dataclass(slots=True)
@@ -96,10 +59,9 @@ def arguments_of(
         if name == "ptr":
             found.each.append(Argument(name, Kind.VALUE))
             continue
-        if name in _EDGE_NUMBERS:
-            kind = Kind.SOURCE_NUMBER if name == "edge_index_j" else Kind.TARGET_NUMBER
-            found.each.append(Argument(name, kind))
-        elif name in _SIZES:
+        if name in EDGE_NUMBERS:
+            found.each.append(numbered(name))
+        elif name in SIZES:
             # Known only when all operands have been looked at.
             found.each.append(Argument(name, Kind.VALUE))
         elif name.endswith(("_i", "_j")):
@@ -114,17 +76,6 @@ def arguments_of(
             if reason is not None:
                 return reason
     return found
-
-
-def asks_for(name: str) -> str:
-    """The sentence that refuses a message for an argument that it asks for."""
-    return f"its message asks for {name}"
-
-
-def with_sizes(arguments: Arguments, num_src: int, num_dst: int) -> list[Argument]:
-    """The arguments, with the numbers of nodes that they ask for filled in."""
-    known = {"size_i": num_dst, "dim_size": num_dst, "size_j": num_src}
-    return [Argument(a.name, a.kind, None, known[a.name]) if a.name in known else a for a in arguments.each]
 
 
 def _lift(layer: Any, name: str, operand: Any, found: Arguments) -> str | None:
@@ -151,7 +102,7 @@ def _lift(layer: Any, name: str, operand: Any, found: Arguments) -> str | None:
         found.each.append(Argument(name, Kind.VALUE))
         return None
     kind = Kind.SOURCE if sends else Kind.TARGET
-    found.each.append(Argument(name, kind, _position(operand, found.operands)))
+    found.each.append(Argument(name, kind, position(operand, found.operands)))
     return None
 
 
@@ -176,7 +127,7 @@ def _take(name: str, value: Any, edges: int, found: Arguments) -> str | None:
     if reason is not None:
         return reason
     kind = Kind.EDGE if value.dim() > 0 and value.size(0) == edges else Kind.WHOLE
-    found.each.append(Argument(name, kind, _position(value, found.operands)))
+    found.each.append(Argument(name, kind, position(value, found.operands)))
     return None
 
 
@@ -190,11 +141,3 @@ def _unfit(tensor: Tensor) -> str | None:
     if wraps(tensor):
         return WRAPPED
     return None
-
-
-def _position(tensor: Tensor, operands: list[Tensor]) -> int:
-    for at, known in enumerate(operands):
-        if known is tensor:
-            return at
-    operands.append(tensor)
-    return len(operands) - 1

@@ -1,7 +1,9 @@
 """The second tier of the fast path: a propagation in blocks, or the sentence why there is none."""
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,6 +11,14 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
 from onehop import thresholds
+from onehop.compiler.arguments import ENDS, SIZES, Kind, with_sizes
+from onehop.compiler.blocks import blocks_of, edges_of_a_block
+from onehop.compiler.executor import BlockRun
+from onehop.compiler.reader import Read
+from onehop.compiler.rows import BlockRows
+from onehop.compiler.snapshot import Snapshot
+from onehop.compiler.trials import Trial
+from onehop.compiler.ways import way_of
 from onehop.graph import Graph
 from onehop.integrations import reports
 from onehop.integrations.pyg.conditions import (
@@ -22,24 +32,36 @@ from onehop.integrations.pyg.conditions import (
     module_reason,
 )
 from onehop.integrations.pyg.graphs import graph_of
-from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of
-from onehop.integrations.pyg.rowwise.arguments import Arguments, Kind, arguments_of, asks_for, with_sizes
-from onehop.integrations.pyg.rowwise.blocks import blocks_of
-from onehop.integrations.pyg.rowwise.compiled import CompiledTask, compiled
-from onehop.integrations.pyg.rowwise.executor import BlockRun, under_autocast
-from onehop.integrations.pyg.rowwise.snapshot import Snapshot
-from onehop.integrations.pyg.rowwise.trials import (
-    Traced,
-    Trial,
-    may_stay_inside,
-    traced_alone,
-    traced_inside,
-)
-from onehop.messages import End
+from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of, reduce
+from onehop.integrations.pyg.rowwise.arguments import Arguments, arguments_of
+from onehop.integrations.pyg.rowwise.compiled import CompiledTask, refusal_of
 
-_ENDS = {Kind.SOURCE: End.SOURCE, Kind.TARGET: End.TARGET, Kind.EDGE: End.EDGE}
 
-_SIZES = ("size_i", "size_j", "dim_size")
+@dataclass(frozen=True, slots=True)
+class LayerCode:
+    """A layer's message and its aggregation, as code.
+
+    Attributes:
+        layer: A copy of the layer.
+        function: The message.
+    """
+
+    layer: Any
+    function: Callable[..., Tensor]
+
+    def message(self, **given: Any) -> Tensor:
+        """The messages of edges."""
+        return self.function(self.layer, **given)
+
+    def reduce(self, rows: BlockRows) -> Tensor:
+        """The messages, reduced over rows."""
+        return reduce(rows, self.layer.aggr_module)
+
+    def renamed(self, others: dict[int, Tensor]) -> tuple["LayerCode", set[int]]:
+        """The same with other tensors in place of parameters."""
+        copied = Snapshot(self.layer)
+        found = copied.renamed(others)
+        return LayerCode(copied.layer, self.function), found
 
 
 @dataclass(slots=True)
@@ -173,44 +195,40 @@ def _prepare(
     if graph is None:
         return OUT_OF_RANGE
     snapshot = Snapshot(layer)
-    each = with_sizes(arguments, *counts)
+    each = with_sizes(arguments.each, *counts)
+    operands = arguments.operands
+    module = layer.aggr_module
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-    trial = Trial(layer, message, snapshot, each, arguments.operands, data, forwards)
-    names = {(_ENDS[a.kind], a.at): a.name for a in each if a.kind in _ENDS and a.at is not None}
+    own = frozenset(size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape)
+    trial = Trial(
+        partial(message, snapshot.layer),
+        each,
+        operands,
+        own,
+        partial(_first_edges, data, forwards),
+        data.size(1),
+        layer.node_dim,
+        snapshot.stored,
+    )
+    way = way_of(trial, graph, autocast, partial(refusal_of, module=module))
+    if isinstance(way, str):
+        return way
+    if isinstance(way, Read):
+        names = {(ENDS[a.kind], a.at): a.name for a in each if a.kind in ENDS and a.at is not None}
+        return CompiledTask(way, layer, graph, operands, update, names)
+    linear = linear_reduction(module)
+    blocks = blocks_of(data, graph, edges_of_a_block(way.permission.row_bytes), linear is not None)
+    run = BlockRun(LayerCode(snapshot.layer, message), each, graph, blocks, linear, autocast)
+    learned = [p for p in module.parameters() if p.requires_grad]
+    parameters = list({id(p): p for p in (*way.permission.parameters, *learned)}.values())
+    return BlockTask(run, layer, operands, parameters, update, way.refusal)
 
-    def compiles(traced: Traced) -> CompiledTask | str:
-        permission, given = traced
-        rows = {
-            id(given[a.name]): (_ENDS[a.kind], a.at) for a in each if a.kind in _ENDS and a.at is not None
-        }
-        wholes = {id(given[a.name]): a.at for a in each if a.kind is Kind.WHOLE and a.at is not None}
-        found = compiled(permission.watched, rows, wholes, arguments.operands, graph, layer.aggr_module)
-        if isinstance(found, str):
-            return found
-        return CompiledTask(found[0], layer, graph, found[1], arguments.operands, update, names)
 
-    if may_stay_inside(each):
-        with under_autocast(autocast):
-            traced = traced_inside(trial)
-        task = traced if isinstance(traced, str) else compiles(traced)
-        if not isinstance(task, str):
-            return task
-        if any(a.name == "ptr" for a in each):
-            return f"{asks_for('ptr')}, and is not compiled: {task}"
-    with under_autocast(autocast):
-        traced = traced_alone(trial)
-    if isinstance(traced, str):
-        return traced
-    task = compiles(traced)
-    if not isinstance(task, str):
-        return task
-    permission, _ = traced
-    linear = linear_reduction(layer.aggr_module)
-    blocks = blocks_of(data, graph, _block_edges(permission.row_bytes), linear is not None)
-    run = BlockRun(snapshot.layer, message, each, graph, blocks, linear, autocast)
-    learned = [p for p in layer.aggr_module.parameters() if p.requires_grad]
-    parameters = list({id(p): p for p in (*permission.parameters, *learned)}.values())
-    return BlockTask(run, layer, arguments.operands, parameters, update, task)
+def _first_edges(data: Tensor, forwards: bool, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Numbers, sources and destinations of so many edges."""
+    first = data[:, :count].long()
+    source, target = first.unbind() if forwards else first.flip(0).unbind()
+    return torch.arange(count, device="cpu"), source, target
 
 
 def _counts(sizes: list[int | None], forwards: bool) -> tuple[int, int] | None:
@@ -239,13 +257,7 @@ def _update_arguments(layer: Any, kwargs: dict[str, Any], counts: tuple[int, int
         value = known.get(name, parameter.default)
         if value is parameter.empty or name in ("size", "edge_index", "index", "ptr"):
             return f"its update asks for {name}"
-        if name.endswith(("_i", "_j")) and name not in _SIZES:
+        if name.endswith(("_i", "_j")) and name not in SIZES:
             return f"its update asks for {name}"
         given[name] = value
     return given
-
-
-def _block_edges(row_bytes: int) -> int:
-    """Number of edges of a block where an edge's largest row has so many bytes."""
-    bounds = thresholds.now
-    return max(bounds.block_bytes // max(row_bytes, 1), bounds.block_edges)

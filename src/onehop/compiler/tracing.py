@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from onehop.integrations.pyg.rowwise.destinations import Destinations
-from onehop.integrations.pyg.rowwise.edge_dims import MAKERS, SIZED, Mixes, Place, place_of_made, rule_of
+from onehop.compiler.destinations import Destinations
+from onehop.compiler.edge_dims import MAKERS, SIZED, Mixes, Place, place_of_made, rule_of
 
 # Numbers of edges to try: primes, of which two are taken that divide none of the sizes at hand.
 _FEW = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
@@ -67,6 +67,7 @@ class Permission:
     Attributes:
         watched: What it did with the edges of the first run.
         parameters: Tensors that require a gradient and that the message uses besides its operands.
+        sizes: Of all tensors that it uses besides its operands.
         row_bytes: Bytes an edge of the largest tensor that it makes.
         width: Entries an edge of the messages.
         dims: Dimensions of the messages.
@@ -75,6 +76,7 @@ class Permission:
 
     watched: Watched
     parameters: list[Tensor]
+    sizes: set[int]
     row_bytes: int
     width: int
     dims: int
@@ -140,7 +142,8 @@ def trace(message: Callable[..., Any], runs: list[Run]) -> Permission:
             raise Refused("its message uses a parameter on which a hook is registered")
     edges = first.run.edges
     largest = max(first.largest, out.nbytes // edges)
-    return Permission(first.watched(), parameters, largest, out.numel() // edges, out.dim(), out.dtype)
+    sizes = {size for tensor in first.outer for size in tensor.shape}
+    return Permission(first.watched(), parameters, sizes, largest, out.numel() // edges, out.dim(), out.dtype)
 
 
 @dataclass(slots=True)

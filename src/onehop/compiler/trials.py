@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from onehop.integrations.pyg.conditions import FLOATS
-from onehop.integrations.pyg.rowwise.arguments import Argument, Kind
-from onehop.integrations.pyg.rowwise.snapshot import Snapshot
-from onehop.integrations.pyg.rowwise.tracing import Permission, Refused, Run, few_edges, trace
+from onehop.compiler.arguments import Argument, Kind
+from onehop.compiler.tracing import Permission, Refused, Run, few_edges, trace
+from onehop.ops.checks import FLOATS
 
 _COUNTS = ("size_i", "dim_size")
 
@@ -24,22 +23,24 @@ class Trial:
     """A message that is to be tried.
 
     Attributes:
-        layer: The layer.
-        message: Its function.
-        snapshot: What it runs on.
+        message: To be called with keywords.
         each: Its arguments.
         operands: The tensors behind these.
-        data: [2, E]: the edges.
-        forwards: Whether their sources come first.
+        sizes: Of the tensors that it may use besides.
+        some: The numbers, sources and destinations, int64, of the first edges, so many of them.
+        edges: How many there are.
+        node_dim: The dimension of messages that is to be the first one.
+        stored: Names what was stored where the message keeps its parameters; None if nothing was.
     """
 
-    layer: Any
     message: Callable[..., Any]
-    snapshot: Snapshot
     each: list[Argument]
     operands: list[Tensor]
-    data: Tensor
-    forwards: bool
+    sizes: frozenset[int]
+    some: Callable[[int], tuple[Tensor, Tensor, Tensor]]
+    edges: int
+    node_dim: int
+    stored: Callable[[], str | None]
 
 
 def may_stay_inside(each: list[Argument]) -> bool:
@@ -49,10 +50,7 @@ def may_stay_inside(each: list[Argument]) -> bool:
 
 def traced_alone(trial: Trial) -> Traced | str:
     """Traces a message, and returns that it treats each edge on its own, or why not."""
-    few = _few_edges(trial)
-    if isinstance(few, str):
-        return few
-    return _traced(trial, [(edges, None) for edges in few[:2]])
+    return _tried(trial, lambda few: [(edges, None) for edges in few[:2]])
 
 
 def traced_inside(trial: Trial) -> Traced | str:
@@ -61,29 +59,38 @@ def traced_inside(trial: Trial) -> Traced | str:
     It is told of a few destinations, other ones than those of the edges: whatever it makes of their number
     and numbers, but to reduce over them, shows.
     """
-    few = _few_edges(trial)
-    if isinstance(few, str):
-        return few
-    if len(few) < 4:
-        return "no number of destinations can be told apart from its sizes"
-    return _traced(trial, [(few[0], few[2]), (few[1], few[3])])
+
+    def counts(few: list[int]) -> list[tuple[int, int | None]] | str:
+        if len(few) < 4:
+            return "no number of destinations can be told apart from its sizes"
+        return [(few[0], few[2]), (few[1], few[3])]
+
+    return _tried(trial, counts)
 
 
-def _few_edges(trial: Trial) -> list[int] | str:
-    """Numbers of edges to try; no less than two."""
+def _tried(trial: Trial, counts: Callable[[list[int]], list[tuple[int, int | None]] | str]) -> Traced | str:
+    """Traces a message with numbers of edges that are no size of what it meets."""
+    if trial.edges == 0:
+        return "there are no edges"
     whole = {a.at for a in trial.each if a.kind is Kind.WHOLE}
     sizes = {size for at, t in enumerate(trial.operands) for size in t.shape[0 if at in whole else 1 :]}
-    layer = trial.layer
-    sizes |= {size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape}
-    if trial.data.size(1) == 0:
-        return "there are no edges"
-    few = few_edges(sizes)
-    return few if len(few) > 1 else "no number of edges can be told apart from its sizes"
+    sizes |= trial.sizes
+    while True:
+        few = few_edges(sizes)
+        if len(few) < 2:
+            return "no number of edges can be told apart from its sizes"
+        chosen = counts(few)
+        found = chosen if isinstance(chosen, str) else _traced(trial, chosen)
+        if isinstance(found, str):
+            return found
+        met = found[0].sizes - sizes
+        if counts(few_edges(sizes | met)) == chosen:
+            return found
+        sizes |= met
 
 
 def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
     """Traces with so many edges; if it may reduce over destinations, it is told of so many of them."""
-    layer, snapshot = trial.layer, trial.snapshot
     with (
         torch.inference_mode(False),
         torch.set_grad_enabled(torch.is_grad_enabled()),
@@ -93,16 +100,16 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
         operands = [t.detach().requires_grad_(t.requires_grad) for t in trial.operands]
         runs = [_run(trial, operands, *each) for each in counts]
         try:
-            permission = trace(lambda **given: trial.message(snapshot.layer, **given), runs)
+            permission = trace(trial.message, runs)
         except Refused as why:
             return str(why)
-        except Exception as error:  # the message is a user's: what it raises on a few edges, PyG shall report
+        except Exception as error:  # the message is a user's, and shall report itself what it raises
             return f"its message fails on a few of the edges ({type(error).__name__}: {error})"
         finally:
-            stored = snapshot.stored()
+            stored = trial.stored()
     if stored is not None:
         return f"its message stores something on the layer ({stored})"
-    out_dims, dim = permission.dims, layer.node_dim
+    out_dims, dim = permission.dims, trial.node_dim
     if not -out_dims <= dim < out_dims or dim % out_dims != 0:
         return "node_dim is not the first dimension of its messages"
     if permission.dtype not in FLOATS:
@@ -116,7 +123,9 @@ def _itself(tensor: Tensor) -> Tensor:
 
 def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | None) -> Run:
     """The message's arguments for so many edges."""
-    chosen, sources, targets = _edges_again(trial.data, edges, trial.forwards)
+    # The first ones, over again where they run out.
+    chosen = torch.arange(edges, device="cpu") % trial.edges
+    chosen, sources, targets = (each[chosen] for each in trial.some(min(edges, trial.edges)))
     run = Run(edges, {}, [], [], destinations, draws=destinations is not None)
     for argument in trial.each:
         kind = argument.kind
@@ -139,12 +148,3 @@ def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | N
             run.rows.append(value)
         run.arguments[argument.name] = value
     return run
-
-
-def _edges_again(data: Tensor, number: int, forwards: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Numbers, sources and destinations of so many edges: the first ones, over again where they run out."""
-    chosen = torch.arange(number, device="cpu") % data.size(1)
-    sources, targets = (
-        data[:, chosen].long().unbind() if forwards else data[:, chosen].long().flip(0).unbind()
-    )
-    return chosen, sources, targets

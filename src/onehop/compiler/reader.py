@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from onehop.integrations.pyg.rowwise.edge_dims import Place
-from onehop.integrations.pyg.rowwise.terms import Columns, Drawn, Fixed, NodeProduct, Term
-from onehop.integrations.pyg.rowwise.tracing import Watched
+from onehop.compiler.edge_dims import Place
+from onehop.compiler.terms import Columns, Drawn, Fixed, NodeProduct, Term
+from onehop.compiler.tracing import Watched
 from onehop.messages import APART, OF_ROWS, End, Operand, Program, Step
 
 # Numbers of the largest matrix that a tile's rows are multiplied by: larger ones do not stay in the caches.
@@ -110,12 +110,14 @@ class Read:
     Attributes:
         parts: Side by side, the message.
         shape: Of a message.
+        dtype: Of a message.
         draws: What is drawn for it, in order, whether the message needs it or not.
         stays: Whether it reduces something over destinations, or draws something, which blocks cannot.
     """
 
     parts: tuple[Part, ...]
     shape: tuple[int, ...]
+    dtype: torch.dtype
     draws: tuple[Drawn, ...]
     stays: bool
 
@@ -159,7 +161,7 @@ class Reader:
             raise NotCompiled(f"has {len(pieces)} parts")
         draws = tuple(term for term in self._terms if isinstance(term, Drawn))
         stays = bool(draws) or any(step.operation in OF_ROWS for step in self._steps)
-        return Read(tuple(self._part(row.value) for row in pieces), found.shape, draws, stays)
+        return Read(tuple(self._part(row.value) for row in pieces), found.shape, self._dtype, draws, stays)
 
     def _part(self, result: int) -> Part:
         """The program of a value, with the operands and steps that it needs."""
@@ -327,9 +329,35 @@ class Reader:
         self._steps.append(step)
         return Row(shape, len(self._steps) - 1)
 
-    def reshaped(self, row: Row, operation: str, shape: tuple[int, ...]) -> Row:
-        """A step that spreads or collects."""
-        self._steps.append(Step(operation, (row.value,), math.prod(shape)))
+    def spread(self, row: Row, shape: tuple[int, ...]) -> Row:
+        """A row whose dimensions of size 1 are as large as those of ``shape``, which has as many."""
+        found = row
+        for at, size in enumerate(shape):
+            if found.shape[at] == size:
+                continue
+            # All of one run of dimensions at once; the numbers behind them are repeated as a block.
+            end = next((d for d in range(at, len(shape)) if found.shape[d] != 1), len(shape))
+            wider = (*found.shape[:at], *shape[at:end], *found.shape[end:])
+            found = self._moved(found, "spread", wider, math.prod(found.shape[end:]))
+        return found
+
+    def collected(self, row: Row, dims: set[int]) -> Row:
+        """The sums of a row over dimensions, each of which has size 1 then."""
+        found, end = row, len(row.shape)
+        while dims:
+            # The last run of dimensions.
+            end = max(d for d in dims if d < end) + 1
+            start = next(d + 1 for d in range(end - 1, -2, -1) if d not in dims)
+            narrower = (*found.shape[:start], *(1,) * (end - start), *found.shape[end:])
+            found = self._moved(found, "collect", narrower, math.prod(found.shape[end:]))
+            dims = dims - set(range(start, end))
+        return found
+
+    def _moved(self, row: Row, operation: str, shape: tuple[int, ...], block: int) -> Row:
+        if math.prod(shape) == row.width:
+            return Row(shape, row.value)
+        numbers = (float(block) if block > 1 else 0.0, 0.0)
+        self._steps.append(Step(operation, (row.value,), math.prod(shape), numbers))
         return Row(shape, len(self._steps) - 1)
 
     def broadcast(self, operand: Any, shape: tuple[int, ...]) -> Row:
@@ -346,12 +374,9 @@ class Reader:
         if row.shape == shape:
             return row
         padded = (1,) * (len(shape) - len(row.shape)) + row.shape
-        kept = next((at for at in range(len(shape)) if padded[at] != shape[at]), len(shape))
-        if any(size != 1 for size in padded[kept:]) or len(padded) != len(shape):
-            raise NotCompiled("broadcasts a dimension that is not among the last")
-        if math.prod(shape) == row.width:
-            return Row(shape, row.value)
-        return self.reshaped(row, "spread", shape)
+        if torch.broadcast_shapes(padded, shape) != shape:
+            raise NotCompiled("broadcasts its rows to those of a larger tensor")
+        return self.spread(Row(padded, row.value), shape)
 
     def product(self, left: Tensor, matrix: Tensor, bias: Tensor | None) -> Row:
         """Rows times a matrix, [columns, width]: for nodes where it can be, in the tile otherwise."""

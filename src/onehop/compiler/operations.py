@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.integrations.pyg.rowwise.reader import (
+from onehop.compiler.reader import (
     Joined,
     NotCompiled,
     Reader,
@@ -130,10 +130,8 @@ def _collected(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     if dims is None or bound.get("dtype") is not None:
         raise NotCompiled("sums over all there is, or in another dtype")
     count = len(row.shape)
-    last = sorted({d % (count + 1) - 1 for d in dims})
-    if not last or last != list(range(last[0], count)):
-        raise NotCompiled("sums over a dimension that is not among the last")
-    return reader.reshaped(row, "collect", tuple(result.shape[1:]))
+    found = reader.collected(row, {d % (count + 1) - 1 for d in dims})
+    return Row(tuple(result.shape[1:]), found.value)
 
 
 def _averaged(reader: Reader, bound: dict[str, Any], result: Any) -> Row:

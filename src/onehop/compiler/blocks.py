@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onehop import thresholds
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE
 
@@ -67,9 +68,20 @@ def blocks_of(edge_index: Tensor, graph: Graph, block_edges: int, cut: bool) -> 
     rest = ("blocks", graph.number, block_edges, cut)
     found: EdgeBlocks | None = CACHE.find(edge_index, rest)
     if found is None:
-        found = EdgeBlocks(tuple(_blocks(graph, block_edges, cut)), block_edges)
+        found = cut_into_blocks(graph, block_edges, cut)
         CACHE.store(edge_index, rest, found)
     return found
+
+
+def cut_into_blocks(graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
+    """The blocks of a graph with edges; arguments as of :func:`blocks_of`."""
+    return EdgeBlocks(tuple(_blocks(graph, block_edges, cut)), block_edges)
+
+
+def edges_of_a_block(row_bytes: int) -> int:
+    """Number of edges of a block where an edge's largest row has so many bytes."""
+    bounds = thresholds.now
+    return max(bounds.block_bytes // max(row_bytes, 1), bounds.block_edges)
 
 
 def whole_block(graph: Graph) -> Block:

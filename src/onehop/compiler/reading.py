@@ -4,9 +4,9 @@ Every operation that the message led to has its meaning here, or the message is 
 the same for all edges, whatever they were made from, are taken as they are.
 """
 
-from onehop.integrations.pyg.rowwise.operations import READINGS
-from onehop.integrations.pyg.rowwise.reader import Read, Reader
-from onehop.integrations.pyg.rowwise.tracing import Watched
+from onehop.compiler.operations import READINGS
+from onehop.compiler.reader import Read, Reader
+from onehop.compiler.tracing import Watched
 from onehop.messages import End
 
 

@@ -1,21 +1,36 @@
 """A message and its reduction, block by block, forward and, recomputed, backward."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
+from onehop.compiler.arguments import Argument, Kind
+from onehop.compiler.blocks import Block, EdgeBlocks, whole_block
+from onehop.compiler.rows import BlockRows
 from onehop.graph import Graph
-from onehop.integrations.pyg.rowwise.aggregators import BlockRows
-from onehop.integrations.pyg.rowwise.arguments import Argument, Kind
-from onehop.integrations.pyg.rowwise.blocks import Block, EdgeBlocks, whole_block
-from onehop.integrations.pyg.rowwise.snapshot import Snapshot
 from onehop.kernels.cpu.rows import add_rows, take_rows
 from onehop.ops.batching import for_each
+
+
+class Code(Protocol):
+    """A message and its reduction, as code that runs again in the backward pass."""
+
+    def message(self, **given: Any) -> Tensor:
+        """The messages of edges: [edges, ...], from the rows of their arguments."""
+        ...
+
+    def reduce(self, rows: BlockRows) -> Tensor:
+        """The messages, reduced over rows: [rows, ...]."""
+        ...
+
+    def renamed(self, others: dict[int, Tensor]) -> tuple[Self, set[int]]:
+        """The same code with other tensors in place of some, by their ids, and the ids of those."""
+        ...
 
 
 @dataclass(slots=True)
@@ -23,17 +38,15 @@ class BlockRun:
     """One propagation in blocks.
 
     Attributes:
-        layer: The copy of the layer that the message runs on.
-        message: Its function.
+        code: What to run.
         arguments: What the message gets.
         graph: Over which edges.
         blocks: Of the graph.
-        linear: "sum" or "mean" if the reduction is no more than that; None for any other aggregation module.
+        linear: "sum" or "mean" if the reduction is no more than that; None for any other.
         autocast: The dtype of autocast, backward too; None without.
     """
 
-    layer: Any
-    message: Callable[..., Tensor]
+    code: Code
     arguments: list[Argument]
     graph: Graph
     blocks: EdgeBlocks
@@ -72,9 +85,8 @@ class BlockRun:
     ) -> tuple[Tensor, list[tuple[Argument, Tensor]]]:
         """The reduced messages of one block, and the rows of operands that need a gradient."""
         messages, leaves = self.messages(block, operands, needs)
-        rows = BlockRows(block.graph, messages, self.layer.node_dim)
         with under_autocast(self.autocast):
-            return rows.reduce(self.layer.aggr_module), leaves
+            return self.code.reduce(BlockRows(block.graph, messages)), leaves
 
     def messages(
         self, block: Block, operands: list[Tensor], needs: tuple[bool, ...] | None
@@ -91,7 +103,7 @@ class BlockRun:
                 leaves.append((argument, value))
             given[argument.name] = value
         with under_autocast(self.autocast):
-            return self.message(self.layer, **given), leaves
+            return self.code.message(**given), leaves
 
 
 def under_autocast(dtype: torch.dtype | None) -> AbstractContextManager[Any]:
@@ -288,15 +300,13 @@ def _differentiable(
     # count for that too.
     inputs = [t.view_as(t) if needed else t for t, needed in zip(operands, needs, strict=False)]
     others = {id(p): p.view_as(p) for p in parameters if p.requires_grad}
-    copied = Snapshot(run.layer)
-    found = copied.renamed(others)
+    code, found = run.code.renamed(others)
     renamed = [others[id(p)] if id(p) in found else p for p in parameters]
     block = whole_block(run.graph)
     chosen = Choice(run.graph, block)
     given = {argument.name: chosen.rows(argument, inputs) for argument in run.arguments}
     with under_autocast(run.autocast):
-        rows = BlockRows(block.graph, run.message(copied.layer, **given), run.layer.node_dim)
-        out = rows.reduce(copied.layer.aggr_module)
+        out = code.reduce(BlockRows(block.graph, code.message(**given)))
     tensors = [*inputs, *renamed]
     wanted = [t for t, needed in zip(tensors, needs, strict=True) if needed]
     gradients = iter(torch.autograd.grad(out, wanted, grad, create_graph=True, allow_unused=True))

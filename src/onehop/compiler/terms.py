@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from onehop.graph import Graph
-from onehop.integrations.pyg.attention_operands import filled_with_factors
 from onehop.messages import End
 
 
@@ -121,12 +120,16 @@ def _name_of(term: Term, arguments: dict[tuple[End, int], str]) -> str:
     return " + ".join(f"{_name_of(part, arguments)} W" for part, _ in term.parts)
 
 
-def drawn(term: Drawn, graph: Graph, dtype: torch.dtype) -> Tensor:
+Draw = Callable[[Tensor, float], Tensor]
+"""Fills a tensor with the factors that dropout of this probability draws for such a tensor."""
+
+
+def drawn(term: Drawn, graph: Graph, dtype: torch.dtype, draw: Draw) -> Tensor:
     """[E, width]: the numbers that torch's dropout draws now, in its order."""
     out = torch.empty(graph.num_edges, term.width, dtype=dtype, device="cpu")
     dropped = 1 - term.kept
     if term.divided and 1 - dropped == term.kept:
-        return filled_with_factors(out, dropped)
+        return draw(out, dropped)
     out.bernoulli_(term.kept)
     return out.div_(term.kept) if term.divided else out
 

@@ -1,0 +1,1 @@
+"""Messages as functions of torch: watched on a few edges, and compiled to programs or run in blocks."""

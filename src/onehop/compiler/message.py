@@ -1,0 +1,247 @@
+"""A user's own message over the edges of a graph: ``onehop.message``."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.functional import dropout
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+
+from onehop.compiler.arguments import Argument, with_sizes
+from onehop.compiler.blocks import EdgeBlocks, cut_into_blocks, edges_of_a_block, whole_block
+from onehop.compiler.executor import BlockRun, Choice
+from onehop.compiler.modules import modules_reason
+from onehop.compiler.operands import arguments_of
+from onehop.compiler.reader import Read
+from onehop.compiler.rows import PARTS, BlockRows, CompiledRows, Rows, statistic
+from onehop.compiler.snapshot import Snapshot
+from onehop.compiler.trials import Trial
+from onehop.compiler.ways import InBlocks, is_short, way_of
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.ops.contexts import context_reason
+from onehop.ops.dropout import factors, serves
+
+_NAMES = {"add": "sum", **{name: name for name in PARTS}}
+
+
+def message(
+    graph: Graph, fn: Callable[..., Tensor], /, reduce: str | Sequence[str] = "sum", **operands: Any
+) -> Tensor:
+    """Computes a function of every edge's rows and reduces it over each destination.
+
+    ``out[i] = reduce over the edges e = (j -> i) of fn(rows of i, of j and of e)``
+
+    The function is watched on a few edges and becomes a program over tiles of edges, of which nothing of size
+    edges times width is made. Where it has steps that programs have not, it runs in blocks of edges, again in
+    the backward pass.
+
+    Args:
+        graph: The graph, with edges on the CPU.
+        fn: The message, of the edges' rows, one in dimension 0 of each, to [edges, ...]; a module too. Its
+            parameters say by their names what they are: ``x_j`` and ``x_i`` have the rows of the operand
+            ``x`` at the edge's source and destination; ``index`` has the number of its destination,
+            ``size_i`` the number of destinations, and ``ptr`` is None, for ``softmax`` of PyG; any other is
+            the operand of that name. It shall treat each edge on its own, but for sums and softmaxes over
+            ``index``, and not depend on anything that changes.
+        reduce: "sum" ("add"), "mean", "max", "min", "var" or "std"; of a list of these, the results are side
+            by side along the last dimension.
+        **operands: For ``x_i`` and ``x_j``, ``x``: a tensor with a row for every node, or a pair (sources,
+            destinations). Others: tensors [E, ...], in the caller's edge order; [1, ...] or without
+            dimensions, the same for all edges; and what is no tensor. Differentiable, as are leaves, such as
+            parameters of modules, that ``fn`` uses besides.
+
+    Returns:
+        [num_dst, ...], the shape of a message; 0 for destinations without edges.
+
+    Raises:
+        ArgumentError: An operand does not fit, or ``fn`` cannot run so; the text says why.
+    """
+    if torch.compiler.is_compiling():
+        # The program goes on after it: what watches operations cannot be traced itself.
+        return torch.compiler.disable(_message)(graph, fn, reduce, operands)  # type: ignore[no-any-return]
+    return _message(graph, fn, reduce, operands)
+
+
+def _message(
+    graph: Graph, fn: Callable[..., Tensor], reduce: str | Sequence[str], operands: dict[str, Any]
+) -> Tensor:
+    """As :func:`message`."""
+    if not isinstance(graph, Graph):
+        raise ArgumentError(
+            f"graph: expected an onehop.Graph, got {type(graph).__name__}; "
+            f"make one with Graph.from_edge_index."
+        )
+    reductions = _reductions_of(reduce)
+    reason = context_reason()
+    if reason is not None:
+        raise ArgumentError(f"fn: it cannot be watched while {reason}; call onehop.message outside.")
+    named = _named_by(fn)
+    owners = [each for each in named if isinstance(each, Module)]
+    modules = [module for owner in owners for module in owner.modules()]
+    reason = modules_reason(modules)
+    if reason is not None:
+        raise ArgumentError(f"fn: {reason}.")
+    arguments, tensors = arguments_of(graph, fn, operands)
+    each = with_sizes(arguments, graph.num_src, graph.num_dst)
+    snapshots = [Snapshot(owner) for owner in owners]
+    code = FunctionCode(snapshots[0].layer if isinstance(fn, Module) else fn, reductions)
+    if not graph.num_edges:
+        return _over_no_edges(graph, code, each, tensors)
+    trial = Trial(
+        code.message,
+        each,
+        tensors,
+        frozenset(size for tensor in _tensors_in(named) for size in tensor.shape),
+        partial(_first_edges, graph),
+        graph.num_edges,
+        0,
+        partial(_stored, snapshots),
+    )
+    autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    names = tuple(sorted({part for one in reductions for part in PARTS[one]}))
+    way = way_of(trial, graph, autocast, partial(_refusal_of, names=names))
+    if isinstance(way, str):
+        raise ArgumentError(f"fn: {way}.")
+    if isinstance(way, Read):
+        return _reduced(CompiledRows(graph, way, names, tensors, _factors), reductions)
+    return _in_blocks(graph, code, each, tensors, way, autocast)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCode:
+    """A function and its reductions, as code.
+
+    Attributes:
+        fn: The function.
+        reductions: Some of :data:`.rows.PARTS`.
+        others: What stands for leaves that it uses, by their ids.
+    """
+
+    fn: Callable[..., Tensor]
+    reductions: tuple[str, ...]
+    others: tuple[tuple[int, Tensor], ...] = ()
+
+    def message(self, **given: Any) -> Tensor:
+        """The messages of edges."""
+        if not self.others:
+            return self.fn(**given)
+        with _Renamed(dict(self.others)):
+            return self.fn(**given)
+
+    def reduce(self, rows: BlockRows) -> Tensor:
+        """The messages, reduced over rows."""
+        return _reduced(rows, self.reductions)
+
+    def renamed(self, others: dict[int, Tensor]) -> tuple["FunctionCode", set[int]]:
+        """The same with other tensors in place of leaves."""
+        return FunctionCode(self.fn, self.reductions, tuple(others.items())), set(others)
+
+
+class _Renamed(TorchFunctionMode):
+    """Puts other tensors in place of some wherever they are used."""
+
+    def __init__(self, others: dict[int, Tensor]) -> None:
+        super().__init__()
+        self._others = others
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        args, kwargs = tree_map_only(
+            Tensor, lambda tensor: self._others.get(id(tensor), tensor), (args, kwargs or {})
+        )
+        return function(*args, **kwargs)
+
+
+def _reductions_of(reduce: Any) -> tuple[str, ...]:
+    given = [reduce] if isinstance(reduce, str) else reduce
+    if not isinstance(given, list | tuple) or not given or not all(_is_known(one) for one in given):
+        raise ArgumentError(
+            f"reduce: expected one of {', '.join(PARTS)}, or a list of these, got {reduce!r}."
+        )
+    return tuple(_NAMES[one] for one in given)
+
+
+def _is_known(one: Any) -> bool:
+    return isinstance(one, str) and one in _NAMES
+
+
+def _reduced(rows: Rows, reductions: tuple[str, ...]) -> Tensor:
+    found = [statistic(rows, reduce) for reduce in reductions]
+    return found[0] if len(found) == 1 else torch.cat(found, -1)
+
+
+def _refusal_of(read: Read, names: tuple[str, ...]) -> str | None:
+    return None if is_short(read, names) else "its message has too many steps"
+
+
+def _first_edges(graph: Graph, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Numbers, sources and destinations of so many edges, in the graph's order."""
+    places = torch.arange(count, device="cpu")
+    numbers = places if graph.perm is None else graph.perm[:count].long()
+    targets = torch.searchsorted(graph.rowptr.long(), places, right=True) - 1
+    return numbers, graph.col[:count].long(), targets
+
+
+def _in_blocks(
+    graph: Graph,
+    code: FunctionCode,
+    each: list[Argument],
+    tensors: list[Tensor],
+    way: InBlocks,
+    autocast: torch.dtype | None,
+) -> Tensor:
+    only = code.reductions[0] if len(code.reductions) == 1 else ""
+    linear = only if only in ("sum", "mean") else None
+    key = ("message blocks", edges_of_a_block(way.permission.row_bytes), linear is not None)
+    with graph.lock:
+        blocks: EdgeBlocks | None = graph.derived.get(key)
+        if blocks is None:
+            blocks = graph.derived[key] = cut_into_blocks(graph, key[1], key[2])
+    return BlockRun(code, each, graph, blocks, linear, autocast)(tensors, way.permission.parameters)
+
+
+def _over_no_edges(graph: Graph, code: FunctionCode, each: list[Argument], tensors: list[Tensor]) -> Tensor:
+    """The result without edges, whose shape the function says for no rows."""
+    block = whole_block(graph)
+    chosen = Choice(graph, block)
+    return code.reduce(
+        BlockRows(
+            block.graph, code.message(**{argument.name: chosen.rows(argument, tensors) for argument in each})
+        )
+    )
+
+
+def _named_by(fn: Callable[..., Any]) -> list[Any]:
+    """Everything that a function names from outside, what it is a method of, or the module that it is."""
+    if not inspect.ismethod(fn) and not inspect.isfunction(fn):
+        return [fn]
+    known = inspect.getclosurevars(fn)
+    owner = [fn.__self__] if inspect.ismethod(fn) else []
+    return [*owner, *known.nonlocals.values(), *known.globals.values(), *(fn.__defaults__ or ())]
+
+
+def _tensors_in(named: list[Any]) -> list[Tensor]:
+    """The tensors among these, and in modules among them."""
+    tensors = [each for each in named if isinstance(each, Tensor)]
+    for each in named:
+        if isinstance(each, Module):
+            tensors += [*each.parameters(), *each.buffers()]
+    return tensors
+
+
+def _stored(snapshots: list[Snapshot]) -> str | None:
+    """The name of something that was stored on a module since; None if nothing was."""
+    return next(filter(None, [snapshot.stored() for snapshot in snapshots]), None)
+
+
+def _factors(out: Tensor, p: float) -> Tensor:
+    """Fills a tensor with the factors of torch's dropout."""
+    return factors(out, p) if serves(out, p) else dropout(torch.ones_like(out), p=p, training=True)

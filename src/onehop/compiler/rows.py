@@ -1,0 +1,206 @@
+"""Messages, as their reductions over the rows of a graph show them: of a block, or compiled."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from onehop.compiler.reader import Part, Read
+from onehop.compiler.terms import Draw, Drawn, Fixed, drawn, tensors_of
+from onehop.graph import Graph
+from onehop.messages import APART, EXTREMA, End, Operand, Step
+from onehop.ops.aggregate import aggregate
+from onehop.ops.message import reduce_messages
+
+PARTS = {
+    **{reduce: (reduce,) for reduce in ("sum", "mean", "max", "min")},
+    "var": ("mean", "squares"),
+    "std": ("mean", "squares"),
+}
+"""What reductions are made of, in terms of :data:`onehop.messages.REDUCTIONS`."""
+
+
+class Rows:
+    """Messages, as their reductions over the rows of a graph show them.
+
+    Args:
+        graph: The graph.
+        dims: Dimensions of the messages, that of the edges among them.
+    """
+
+    def __init__(self, graph: Graph, dims: int) -> None:
+        self.graph = graph
+        self.dims = dims
+
+    def reduced(self, reduce: str) -> Tensor:
+        """Sum, mean, max or min over each row."""
+        raise NotImplementedError
+
+    def mean_of_squares(self, constant: bool) -> Tensor:
+        """The mean of the squares over each row; no gradient passes through it if it is constant."""
+        raise NotImplementedError
+
+    def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
+        """Their sum over each row, weighted by a softmax of their own.
+
+        Args:
+            factor: What messages are multiplied by to be scores: a number, or [1] or [width].
+            constant: Whether no gradient passes through the weights.
+        """
+        raise NotImplementedError
+
+    def per_row(self, numbers: Tensor) -> Tensor:
+        """One number a row, to multiply the result by."""
+        return numbers.view(-1, *[1] * (self.dims - 1))
+
+
+def statistic(rows: Rows, reduce: str, constant: bool = False) -> Tensor:
+    """One of :data:`PARTS` over each row: [rows, ...], with PyG's formulas for "var" and "std".
+
+    Args:
+        rows: The messages.
+        reduce: Which.
+        constant: Whether no gradient passes through the mean of squares.
+    """
+    if reduce == "var":
+        mean = rows.reduced("mean")
+        return rows.mean_of_squares(constant) - mean * mean
+    if reduce == "std":
+        out = statistic(rows, "var", constant).clamp(min=1e-5).sqrt()
+        return out.masked_fill(out <= math.sqrt(1e-5), 0.0)
+    return rows.reduced(reduce)
+
+
+class BlockRows(Rows):
+    """The messages of a block and its rows; remembers what several reductions share.
+
+    Args:
+        graph: Of the block: its sources are the block's edges.
+        messages: [edges, ...].
+    """
+
+    def __init__(self, graph: Graph, messages: Tensor) -> None:
+        super().__init__(graph, messages.dim())
+        self.messages = messages
+        self._mean: Tensor | None = None
+        self._turned: Graph | None = None
+
+    def reduced(self, reduce: str) -> Tensor:
+        """Sum, mean, max or min over each row."""
+        if reduce != "mean":
+            return self.of(self.messages, reduce)
+        if self._mean is None:
+            self._mean = self.of(self.messages, "mean")
+        return self._mean
+
+    def mean_of_squares(self, constant: bool) -> Tensor:
+        """The mean of the squares over each row; no gradient passes through it if it is constant."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
+            return self.of(self.messages * self.messages, "mean")
+
+    def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
+        """Their sum over each row, weighted by a softmax of their own."""
+        x = self.messages
+        scores = x if isinstance(factor, int | float) and factor == 1 else x * factor
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
+            largest = self.of(scores.detach(), "max")
+            raised = (scores - self.spread(largest)).exp()
+            alpha = raised / self.spread(self.of(raised, "sum") + 1e-16)
+        return self.of(x * alpha, "sum")
+
+    def of(self, numbers: Tensor, reduce: str) -> Tensor:
+        """Sum, mean, max or min of one number for each of the messages'."""
+        return aggregate(self.graph, numbers, reduce=reduce)
+
+    def spread(self, rows: Tensor) -> Tensor:
+        """For every edge, its row."""
+        if self._turned is None:
+            self._turned = self.graph.transpose()
+        return aggregate(self._turned, rows)
+
+
+class CompiledRows(Rows):
+    """Compiled messages; all simple reductions of them are made at once.
+
+    Args:
+        graph: Over which edges.
+        message: The message.
+        names: Reductions that will be asked for.
+        operands: The tensors behind the message's arguments.
+        draw: How dropout draws.
+    """
+
+    def __init__(
+        self, graph: Graph, message: Read, names: Sequence[str], operands: list[Tensor], draw: Draw
+    ) -> None:
+        super().__init__(graph, 1 + len(message.shape))
+        self._message = message
+        each = {id(term): term for part in message.parts for term in part.terms}
+        terms = [term for term in each.values() if not isinstance(term, Drawn)]
+        found = tensors_of(terms, operands, graph)
+        self._tensors = {id(term): tensor for term, tensor in zip(terms, found, strict=True)}
+        self._tensors |= {id(term): drawn(term, graph, found[0].dtype, draw) for term in message.draws}
+        self._reduced = dict(zip(names, self._run(message.parts, tuple(names)), strict=True)) if names else {}
+
+    def reduced(self, reduce: str) -> Tensor:
+        """Sum, mean, max or min over each row."""
+        return self._reduced[reduce]
+
+    def mean_of_squares(self, constant: bool) -> Tensor:
+        """The mean of the squares over each row; no gradient passes through it if it is constant."""
+        found = self._reduced["squares"]
+        return found.detach() if constant else found
+
+    def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
+        """Their sum over each row, weighted by a softmax of their own."""
+        (out,) = self._run([weighted(part, factor, constant) for part in self._message.parts], ("sum",))
+        return out
+
+    def _run(self, parts: Sequence[Part], names: tuple[str, ...]) -> list[Tensor]:
+        of_parts = []
+        for part in parts:
+            for term in part.terms:
+                if id(term) not in self._tensors and isinstance(term, Fixed):
+                    (self._tensors[id(term)],) = tensors_of([term], [], self.graph)
+            tensors = [self._tensors[id(term)] for term in part.terms]
+            of_parts.append(reduce_messages(self.graph, part.program, tensors, names))
+        columns = zip(*of_parts, strict=True)
+        return [self._shaped(name, pieces) for name, pieces in zip(names, columns, strict=True)]
+
+    def _shaped(self, name: str, pieces: Sequence[Tensor]) -> Tensor:
+        out = pieces[0] if len(pieces) == 1 else torch.cat(list(pieces), 1)
+        if self.dims == 2:
+            return out
+        shape = (out.size(0), *self._message.shape)
+        # No view, which autograd would treat otherwise. A backward pass that reads maxima gets its own.
+        return out.view(shape).clone() if name in EXTREMA else torch.ops.aten._unsafe_view(out, shape)
+
+
+def weighted(part: Part, factor: Tensor | float, constant: bool) -> Part:
+    """The part of a message times its softmax over each destination; arguments as of :meth:`Rows.softmax`."""
+    count, width, x = len(part.program.operands), part.program.width, part.program.result
+    operands, terms, steps = list(part.program.operands), list(part.terms), list(part.program.steps)
+    if isinstance(factor, Tensor):
+        # One more operand, so that the results of steps move on by one.
+        operands.append(Operand(End.FIXED, width))
+        terms.append(Fixed(End.FIXED, factor, (width,)))
+        steps = [replace(s, inputs=tuple(v + (v >= count) for v in s.inputs)) for s in steps]
+        x += x >= count
+
+    def emit(operation: str, *inputs: int, p: float = 0.0) -> int:
+        steps.append(Step(operation, inputs, width, (p, 0.0)))
+        return len(operands) + len(steps) - 1
+
+    scores = x
+    if isinstance(factor, Tensor):
+        scores = emit("multiply", x, count)
+    elif factor != 1:
+        scores = emit("scale", x, p=factor)
+    raised = emit("exp", emit("subtract", scores, emit("row_max", scores)))
+    alpha = emit("divide", raised, emit("shift", emit("row_sum", raised), p=1e-16))
+    if constant:
+        alpha = emit(APART, alpha)
+    result = emit("multiply", x, alpha)
+    return Part(replace(part.program, operands=tuple(operands), steps=tuple(steps), result=result), terms)
