@@ -22,8 +22,8 @@ from onehop.integrations.contexts import autocasts, compiling, context_reason, w
 from onehop.integrations.pyg.conditions import is_left_out, layer_reason
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.graphs import graph_of
-from onehop.integrations.pyg.tasks import record_of
 from onehop.integrations.pyg.sizes import is_too_small
+from onehop.integrations.pyg.tasks import record_of
 from onehop.integrations.rows import stand_in
 from onehop.ops import edge_softmax
 
