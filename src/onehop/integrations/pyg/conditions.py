@@ -236,6 +236,11 @@ def module_reason(layer: Any) -> str | None:
     return "global module hooks are registered" if has_global_hooks() else None
 
 
+def has_hooks(module: Any) -> bool:
+    """Return whether a module has hooks of its own."""
+    return any(_module_hooks(module.__dict__))
+
+
 def has_global_hooks() -> bool:
     """Return whether torch has hooks for every module."""
     return any(_global_hooks(torch_module))

@@ -5,17 +5,19 @@ from collections.abc import Callable
 from typing import Any
 
 import torch_geometric
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import HeteroLinear, HGTConv, MessagePassing
 from torch_geometric.nn.conv import gcn_conv
 
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
     gcn_norm,
+    hgt,
     hook,
     pending,
     self_loops,
     typed_edges,
+    typed_products,
 )
 from onehop.integrations.pyg.programs import linear_layers, traced
 from onehop.integrations.pyg.recognise import (
@@ -129,4 +131,7 @@ def _rows() -> list[Row]:
         Row(kind, "forward", pending.noting(kind.forward, traced.attention_forward), kind.forward)
         for kind in classes_returning_weights()
     )
+    rows.append(Row(HGTConv, "forward", hgt.over_all_types(HGTConv.forward), HGTConv.forward))
+    naive = HeteroLinear.forward_naive
+    rows.append(Row(HeteroLinear, "forward_naive", typed_products.put_together(naive), naive))
     return rows
