@@ -11,6 +11,7 @@ from torch_geometric.nn.conv import gcn_conv
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
+    direct,
     gcn_norm,
     hgt,
     hook,
@@ -132,6 +133,7 @@ def _rows() -> list[Row]:
         for kind in classes_returning_weights()
     )
     rows.append(Row(HGTConv, "forward", hgt.over_all_types(HGTConv.forward), HGTConv.forward))
+    rows.extend(direct.rows())
     naive = HeteroLinear.forward_naive
     rows.append(Row(HeteroLinear, "forward_naive", typed_products.put_together(naive), naive))
     return rows
