@@ -15,6 +15,7 @@ from torch.nn import Parameter
 from onehop.integrations import session
 from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
 from onehop.integrations.pyg.conditions import is_left_out
+from onehop.integrations.pyg.grouped import grouped_product
 from onehop.integrations.rows import stand_in
 
 _PLAIN = (Tensor, Parameter)
@@ -59,5 +60,4 @@ def _products(layer: Any, x: Any, type_ptr: Any) -> Tensor | None:
     # Types that are not in order make pointers that do not ascend, and rows that PyG does not write.
     if starts[0] != 0 or starts[-1] != x.size(0) or min(counts) < 0 or len(counts) != weight.size(0):
         return None
-    of_types = zip(x.split(counts), weight.unbind(), strict=True)
-    return torch.cat([rows @ matrix for rows, matrix in of_types])
+    return grouped_product(x, weight, counts)
