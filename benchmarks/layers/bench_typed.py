@@ -1,10 +1,11 @@
 """Layers over typed edges, forward and backward: PyG, and the same with ``onehop.patch()``.
 
     python benchmarks/layers/bench_typed.py [--layers rgcn-5,hgt] [--graph arxiv] [--edges 200000]
-                                            [--rounds 5] [--threads N] [--json FILE]
+                                            [--relations 50] [--rounds 5] [--threads N] [--json FILE]
 
-RGCNConv has the edges of a graph, of 5 and of 50 types; the other layers, of which PyG's own makes a matrix
-or several rows for each edge, random edges of 5 types. Both ways take turns, after their
+RGCNConv has the edges of a graph, of 5 and of 50 types; the layers of which PyG's own makes a matrix
+or several rows for each edge, random edges of 5 types. HeteroConv and to_hetero have many relations of 5,000
+edges each among 10 types of nodes, and a layer of its own for each. Both ways take turns, after their
 results were compared; a ratio is PyG's time over the patched one's, with its quartiles over the rounds.
 """
 
@@ -23,7 +24,9 @@ from onehop.bench.timing import Ratio, in_turns, measure_once
 
 WIDTH, HEADS = 64, 4
 EDGES, EDGES_A_NODE, TYPES = 200_000, 10, 5
-LAYERS = ("rgcn-5", "rgcn-50", "fast-rgcn", "han", "hgt")
+RELATIONS, NODE_TYPES, EDGES_A_RELATION, NODES_A_TYPE = 50, 10, 5_000, 2_000
+INSIDE = ("hetero-sage", "hetero-gat", "to-hetero-sage", "to-hetero-gat")
+LAYERS = ("rgcn-5", "rgcn-50", "fast-rgcn", "han", "hgt", *INSIDE)
 # Relative to the largest entry: sums over hubs of float32 differ in their last digits with their order.
 TOLERANCE = 1e-3
 
@@ -61,9 +64,44 @@ def one_pass(name: str, graph: str, edges: int) -> Callable[[], list[Tensor]]:
     return once
 
 
+def one_pass_of_relations(name: str, relations: int) -> Callable[[], list[Tensor]]:
+    """A forward and backward pass of a layer for each relation; it returns all outputs and gradients."""
+    from torch_geometric import nn
+
+    torch.manual_seed(0)
+    types = [f"type{i}" for i in range(NODE_TYPES)]
+    # Numbers that follow one another reach every type of destinations.
+    kinds = [(types[i % 10], f"relation{i}", types[(3 * i + i // 10) % 10]) for i in range(relations)]
+    x = {each: torch.randn(NODES_A_TYPE, WIDTH, requires_grad=True) for each in types}
+    edges = {kind: torch.randint(NODES_A_TYPE, (2, EDGES_A_RELATION)) for kind in kinds}
+
+    def make() -> torch.nn.Module:
+        if name.endswith("sage"):
+            return nn.SAGEConv(WIDTH, WIDTH)
+        return nn.GATConv((WIDTH, WIDTH), WIDTH // HEADS, heads=HEADS, add_self_loops=False)
+
+    model: Any
+    if name.startswith("to-hetero"):
+        model = nn.to_hetero(nn.Sequential("x, edges", [(make(), "x, edges -> x")]), (types, kinds))
+    else:
+        model = nn.HeteroConv({kind: make() for kind in kinds})
+    learned = [*x.values(), *model.parameters()]
+
+    def once() -> list[Tensor]:
+        outs = [out for out in model(x, edges).values() if out is not None]
+        loss = torch.stack([out.square().mean() for out in outs]).sum()
+        found = torch.autograd.grad(loss, learned, allow_unused=True)
+        return [*(out.detach() for out in outs), *(each for each in found if each is not None)]
+
+    return once
+
+
 def measure(name: str, options: Any) -> dict[str, Any]:
     """One layer."""
-    once = one_pass(name, options.graph, options.edges)
+    if name in INSIDE:
+        once = one_pass_of_relations(name, options.relations)
+    else:
+        once = one_pass(name, options.graph, options.edges)
     patch = onehop.patch()
 
     def turn(patched: bool) -> float:
@@ -93,6 +131,7 @@ def main() -> None:
     parser.add_argument("--layers", type=command.names, default=",".join(LAYERS))
     parser.add_argument("--graph", default="arxiv", help="of RGCNConv (arxiv)")
     parser.add_argument("--edges", type=int, default=EDGES, help=f"of the other layers ({EDGES})")
+    parser.add_argument("--relations", type=int, default=RELATIONS, help=f"of many layers ({RELATIONS})")
     options = command.read(parser)
     if unknown := [name for name in options.layers if name not in LAYERS]:
         raise SystemExit(f"--layers: unknown {', '.join(unknown)}; there are {', '.join(LAYERS)}.")
@@ -102,7 +141,7 @@ def main() -> None:
         rows.append(row := measure(name, options))
         ratio, wrong = row["ratio"], " WRONG" if row["wrong"] else ""
         print(
-            f"{name:10} PyG {row['pyg_s'] * 1e3:7.1f} ms, onehop {row['onehop_s'] * 1e3:7.1f} ms, "
+            f"{name:14} PyG {row['pyg_s'] * 1e3:7.1f} ms, onehop {row['onehop_s'] * 1e3:7.1f} ms, "
             f"{ratio['median']:.2f}x ({ratio['lower_quartile']:.2f} to {ratio['upper_quartile']:.2f}), "
             f"difference {row['difference']:.1e}{wrong}",
             flush=True,

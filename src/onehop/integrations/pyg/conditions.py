@@ -222,6 +222,11 @@ def module_reason(layer: Any) -> str | None:
     return modules_reason(module for module in layer.modules() if module is not layer)
 
 
+def has_hooks(module: Any) -> bool:
+    """Return whether a module has hooks of its own."""
+    return any(_module_hooks(module.__dict__))
+
+
 # The operands of one call
 
 

@@ -5,18 +5,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch_geometric
-from torch_geometric.nn import HypergraphConv, MessagePassing
+from torch_geometric.nn import HeteroLinear, HGTConv, HypergraphConv, MessagePassing
 from torch_geometric.nn.conv import gcn_conv
 
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
+    direct,
     gcn_norm,
+    hgt,
     hook,
     hyperedges,
     pending,
     self_loops,
     typed_edges,
+    typed_products,
 )
 from onehop.integrations.pyg.programs import linear_layers, traced
 from onehop.integrations.pyg.recognise import (
@@ -133,4 +136,8 @@ def _rows() -> list[Row]:
     rows.append(
         Row(HypergraphConv, "forward", hyperedges.attending(HypergraphConv.forward), HypergraphConv.forward)
     )
+    rows.append(Row(HGTConv, "forward", hgt.over_all_types(HGTConv.forward), HGTConv.forward))
+    rows.extend(direct.rows())
+    naive = HeteroLinear.forward_naive
+    rows.append(Row(HeteroLinear, "forward_naive", typed_products.put_together(naive), naive))
     return rows

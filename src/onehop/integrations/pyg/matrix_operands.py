@@ -70,24 +70,34 @@ def operands_over(
         return x
     if not x.is_cpu or (fused and autocasts(x)):
         return LEFT_TO_PYG
-    values = matrix.values()
     if fused:
-        reason = _fused_reason(x, matrix, values, reduce)
+        return product_operands(matrix, x, sizes, reduce)
+    values = matrix.values()
+    edges = _edges_of(matrix, values)
+    if isinstance(edges, str):
+        return edges
+    return _of_message(form, edges[1], x, sizes, values, kwargs)
+
+
+def product_operands(matrix: Tensor, x: Tensor, sizes: list[int | None], reduce: str) -> MatrixOperands | str:
+    """The operands of PyG's product with a matrix (``spmm``); or why it has no fast path.
+
+    Args:
+        matrix: [num_dst, num_src], for which :func:`.matrix_reason` has nothing to say.
+        x: [num_src, F], on the CPU.
+        sizes: Numbers of sources and of destinations.
+        reduce: "sum", "mean", "max" or "min".
+    """
+    values = matrix.values()
+    reason = _fused_reason(x, matrix, values, reduce)
     if reason is not None:
         return reason
-    structure = structure_of(matrix)
-    graph = structure.graph(matrix)
-    if graph is None:
-        return OUT_OF_RANGE
-    differentiates = torch.is_grad_enabled()
-    if differentiates and values.requires_grad:
-        if matrix.layout is torch.sparse_csc:
-            return "torch gives no gradients to the values of a CSC matrix"
-        if not structure.has_distinct_entries(graph):
-            return "torch gives gradients to values of distinct, ascending columns in every row"
-    if not fused:
-        return _of_message(form, graph, x, sizes, values, kwargs)
-    first = reduce in ("max", "min") and differentiates and (x.requires_grad or values.requires_grad)
+    edges = _edges_of(matrix, values)
+    if isinstance(edges, str):
+        return edges
+    structure, graph = edges
+    differentiates = torch.is_grad_enabled() and (x.requires_grad or values.requires_grad)
+    first = reduce in ("max", "min") and differentiates
     if first:
         reason = _first_reason(graph, x, values)
         if reason is not None:
@@ -97,6 +107,20 @@ def operands_over(
         # As in PyG, whose CSR of it is another: PyG itself raises the version of a COO matrix that was saved.
         weight = weight.clone()
     return MatrixOperands(graph, x, sizes, weight, scale, first)
+
+
+def _edges_of(matrix: Tensor, values: Tensor) -> tuple[Structure, Graph] | str:
+    """The edges of a matrix; or why they have no fast path."""
+    structure = structure_of(matrix)
+    graph = structure.graph(matrix)
+    if graph is None:
+        return OUT_OF_RANGE
+    if torch.is_grad_enabled() and values.requires_grad:
+        if matrix.layout is torch.sparse_csc:
+            return "torch gives no gradients to the values of a CSC matrix"
+        if not structure.has_distinct_entries(graph):
+            return "torch gives gradients to values of distinct, ascending columns in every row"
+    return structure, graph
 
 
 def message_edges(layer: Any, matrix: Tensor) -> Graph | str:

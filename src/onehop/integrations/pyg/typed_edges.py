@@ -41,7 +41,7 @@ class _Joined:
 
 def remembering_join(theirs: Join) -> Join:
     """PyG's ``construct_bipartite_edge_index`` with a memory."""
-    ours, in_program = _join, compiling
+    ours, in_program = join, compiling
 
     def construct_bipartite_edge_index(  # type: ignore[no-untyped-def]
         edge_index_dict, src_offset_dict, dst_offset_dict, edge_attr_dict=None, num_nodes=None
@@ -59,14 +59,22 @@ def remembering_join(theirs: Join) -> Join:
     return stand_in(theirs, construct_bipartite_edge_index)
 
 
-def _join(
+def join(
     theirs: Join,
     edge_index_dict: dict[Any, Any],
     src_offset_dict: dict[Any, int],
     dst_offset_dict: dict[Any, int],
     num_nodes: int | None,
 ) -> tuple[Tensor, Callable[[Any], Tensor]] | None:
-    """The joint edges from memory, and what makes their attributes; None if PyG's code is to run."""
+    """The joint edges from memory, and what makes their attributes; None if PyG's code is to run.
+
+    Args:
+        theirs: PyG's function, and what it gets:
+        edge_index_dict: Edges by type,
+        src_offset_dict: the first row of each type's sources,
+        dst_offset_dict: that of each type of destinations, and
+        num_nodes: how many rows there are.
+    """
     types = list(src_offset_dict)
     edges = [edge_index_dict[each] for each in types]
     if not edges or not all(can_remember(each, least=0) and each.dim() == 2 for each in edges):

@@ -24,6 +24,7 @@ from onehop.integrations import memory, reports, session
 from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.conditions import is_left_out, layer_reason, reduction_of
+from onehop.integrations.pyg.grouped import grouped_product
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.tasks import record_of
 from onehop.integrations.rows import stand_in
@@ -91,8 +92,7 @@ def _forward(layer: Any, x: Any, edge_index: Any, edge_type: Any) -> Tensor | No
         # FastRGCNConv multiplies first, and infinities would meet elsewhere.
         if isinstance(layer, FastRGCNConv) and not order.is_finite(aggregated):
             return None
-        parts = zip(aggregated.split(relations.counts), weight.unbind(), strict=True)
-        made = torch.cat([rows @ matrix for rows, matrix in parts])
+        made = grouped_product(aggregated, weight, relations.counts)
     if reports.recording():
         reports.record(reports.Call(layer, None, _FORM, reduce, "cpu", f"{layer.num_relations} relations"))
     out = reduce_rows(relations.ends, made, reduce="sum")

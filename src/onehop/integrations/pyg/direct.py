@@ -1,0 +1,168 @@
+"""PyG's functions that models call themselves, without a layer: ``scatter``, ``softmax`` and ``spmm``.
+
+Read-outs, aggregation modules and layers of users' own reduce rows by an index. Where it ascends, as a batch
+vector does, its rows lie together, and are reduced as those of a graph: nothing of the size of the rows is
+made on the way. An index in another order would have to be sorted first, and is left to PyG.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch_geometric.utils
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.nn.aggr import attention, base, basic, set2set
+from torch_geometric.nn.pool import glob
+
+from onehop import thresholds
+from onehop.integrations import session
+from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
+from onehop.integrations.pyg.matrices import is_matrix, matrix_reason
+from onehop.integrations.pyg.matrix_operands import product_operands
+from onehop.integrations.pyg.recognise import OVER_MATRIX
+from onehop.integrations.pyg.segments import segments_of
+from onehop.integrations.pyg.sizes import is_too_small
+from onehop.integrations.pyg.tasks import Task
+from onehop.integrations.rows import Row, stand_in
+from onehop.ops import edge_softmax
+from onehop.ops.aggregate import reduce_rows
+
+_DTYPES = (torch.float32, torch.float64)
+_PLAIN = (Tensor, Parameter)
+_OF_PRODUCTS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min"}
+_REDUCTIONS = {**_OF_PRODUCTS, "amax": "max", "amin": "min"}
+_MATRIX = 2
+
+# PyG spends at least as much on an entry of a softmax, or of an extremum that is differentiated, as on this
+# many of a sum.
+_COST = 8
+
+
+def rows() -> list[Row]:
+    """The table's rows: where the functions are looked up by PyG's read-outs and by whoever imports them."""
+    utils = torch_geometric.utils
+    made = {
+        "scatter": (scattering(utils.scatter), (utils, glob, base)),
+        "softmax": (normalising(utils.softmax), (utils, basic, attention, set2set)),
+        "spmm": (multiplying(utils.spmm), (utils,)),
+    }
+    return [
+        Row(module, name, ours, getattr(module, name))
+        for name, (ours, modules) in made.items()
+        for module in modules
+    ]
+
+
+def scattering(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """PyG's ``scatter``, over the rows of a sorted index."""
+    ours, in_program = _scattered, compiling
+
+    def scatter(src, index, dim=0, dim_size=None, reduce="sum"):  # type: ignore[no-untyped-def]
+        out = None if in_program() else ours(src, index, dim, dim_size, reduce)
+        return theirs(src, index, dim, dim_size, reduce) if out is None else out
+
+    return stand_in(theirs, scatter)
+
+
+def normalising(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """PyG's ``softmax``, over the rows of a sorted index."""
+    ours, in_program = _normalised, compiling
+
+    def softmax(src, index=None, ptr=None, num_nodes=None, dim=0):  # type: ignore[no-untyped-def]
+        out = None if in_program() or ptr is not None else ours(src, index, num_nodes, dim)
+        return theirs(src, index, ptr, num_nodes, dim) if out is None else out
+
+    return stand_in(theirs, softmax)
+
+
+def multiplying(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """PyG's ``spmm``, for torch's own sparse matrices."""
+    ours, in_program = _multiplied, compiling
+
+    def spmm(src, other, reduce="sum"):  # type: ignore[no-untyped-def]
+        out = None if in_program() else ours(src, other, reduce)
+        return theirs(src, other, reduce) if out is None else out
+
+    return stand_in(theirs, spmm)
+
+
+def _scattered(src: Any, index: Any, dim: Any, dim_size: Any, reduce: Any) -> Tensor | None:
+    """The reduced rows; None where PyG's code is to run."""
+    if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _REDUCTIONS:
+        return None
+    costly = reduce[-3:] in ("max", "min") and src.requires_grad and torch.is_grad_enabled()
+    if src.numel() * (_COST if costly else 1) < thresholds.now.direct_numbers:
+        return None
+    if src.dim() < _MATRIX or dim not in (0, -src.dim()) or not _serves(src, index):
+        return None
+    if dim_size is not None and type(dim_size) is not int:
+        return None
+    graph = segments_of(index, dim_size)
+    if graph is None:
+        return None
+    out = reduce_rows(graph, src.flatten(1), reduce=_REDUCTIONS[reduce])
+    return out.view(graph.num_dst, *src.shape[1:])
+
+
+def _normalised(src: Any, index: Any, num_nodes: Any, dim: Any) -> Tensor | None:
+    """The shares; None where PyG's code is to run."""
+    if type(src) not in _PLAIN or src.numel() * _COST < thresholds.now.direct_numbers:
+        return None
+    if not 1 <= src.dim() <= _MATRIX or dim not in (0, -src.dim()) or not _serves(src, index):
+        return None
+    if num_nodes is not None and type(num_nodes) is not int:
+        return None
+    graph = segments_of(index, num_nodes)
+    return None if graph is None else edge_softmax(graph, src)
+
+
+def _multiplied(matrix: Any, x: Any, reduce: Any) -> Tensor | None:
+    """The product, as a layer with a fused path computes it; None where PyG's code is to run."""
+    if not is_matrix(matrix) or type(x) not in _PLAIN or type(reduce) is not str:
+        return None
+    if reduce not in _OF_PRODUCTS:
+        return None
+    if not _applies(x) or matrix_reason(matrix) is not None or x.dim() != _MATRIX:
+        return None
+    if x.size(0) != matrix.size(1) or is_too_small(matrix, x):
+        return None
+    sizes: list[int | None] = [matrix.size(1), matrix.size(0)]
+    reduce = _REDUCTIONS[reduce]
+    found = product_operands(matrix, x, sizes, reduce)
+    if isinstance(found, str):
+        return None
+    operands = (found.graph, found.x, found.weight, found.scale)
+    return Task(OVER_MATRIX, reduce, *operands, first=found.first).run()
+
+
+def _serves(src: Tensor, index: Any) -> bool:
+    """Return whether rows of a plain tensor can be reduced by this index."""
+    return (
+        type(index) is Tensor
+        and index.dtype is torch.int64
+        and index.is_cpu
+        and index.layout is torch.strided
+        and index.shape == src.shape[:1]
+        and index.numel() > 0
+        and src.numel() > 0
+        and _applies(src)
+        and not wraps(index)
+        and not index.is_inference()
+    )
+
+
+def _applies(x: Tensor) -> bool:
+    """Return whether the patch and the context allow it, for features on the CPU of more than 16 bits."""
+    now = session.now
+    return (
+        now.pyg
+        and now.layers is None
+        and not (now.backend or now.machine)
+        and context_reason() is None
+        and x.is_cpu
+        and x.dtype in _DTYPES
+        and x.layout is torch.strided
+        and not wraps(x)
+        and not autocasts(x)
+    )

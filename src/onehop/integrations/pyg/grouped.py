@@ -1,0 +1,54 @@
+"""Products of groups of rows, each with a matrix of its own, written where they belong."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from onehop.integrations.contexts import wraps
+
+
+def grouped_product(rows: Tensor, matrices: Tensor, counts: Sequence[int]) -> Tensor:
+    """[N, M]: the rows of each group times its matrix. Differentiable, any number of times.
+
+    Args:
+        rows: [N, K], group by group.
+        matrices: [groups, K, M], of the same dtype.
+        counts: How many rows each group has; they add up to N.
+    """
+    out: Tensor = _GroupedProduct.apply(rows, matrices, counts)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _GroupedProduct(Function):
+    """The products, without the pieces that a concatenation, and the gradient of a split, would copy."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, matrices: Tensor, counts: Sequence[int]) -> Tensor:
+        ctx.save_for_backward(rows, matrices)
+        ctx.counts = counts
+        return _products(rows, matrices, counts)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        rows, matrices = ctx.saved_tensors
+        of_rows = of_matrices = None
+        if ctx.needs_input_grad[0]:
+            of_rows = grouped_product(gradient, matrices.transpose(1, 2), ctx.counts)
+        if ctx.needs_input_grad[1]:
+            groups = zip(rows.split(ctx.counts), gradient.split(ctx.counts), strict=True)
+            of_matrices = torch.stack([part.t() @ of_part for part, of_part in groups])
+        return of_rows, of_matrices, None
+
+
+def _products(rows: Tensor, matrices: Tensor, counts: Sequence[int]) -> Tensor:
+    pairs = zip(rows.split(counts), matrices.unbind(), strict=True)
+    if wraps(rows, matrices):
+        # Batched gradients know no writes into a tensor.
+        return torch.cat([part @ matrix for part, matrix in pairs])
+    out = rows.new_empty(rows.size(0), matrices.size(2))
+    for (part, matrix), place in zip(pairs, out.split(counts), strict=True):
+        torch.mm(part, matrix, out=place)
+    return out

@@ -1,0 +1,224 @@
+"""HGTConv: a row of keys and of values for every relation of a node, then one fused attention over all types.
+
+PyG stacks the keys of all relations by heads, multiplies them type by type, transposes them back, and runs
+its messages on the joint edges. Here each relation's rows are made where they belong, by one product for all
+heads. The factor of a relation, ``p_rel``, is put into the matrix of its keys, so that no edge needs one.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn.functional import gelu
+from torch_geometric.nn import HGTConv
+from torch_geometric.nn.dense import HeteroDictLinear, HeteroLinear, Linear
+from torch_geometric.utils.hetero import construct_bipartite_edge_index
+
+from onehop.graph import Graph
+from onehop.integrations import session
+from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
+from onehop.integrations.pyg.attention_task import AttentionTask
+from onehop.integrations.pyg.conditions import has_hooks, layer_reason, reduction_of
+from onehop.integrations.pyg.graphs import graph_of
+from onehop.integrations.pyg.tasks import begin, record_of
+from onehop.integrations.pyg.typed_edges import join
+from onehop.integrations.rows import stand_in
+from onehop.ops import attention
+
+_DTYPES = (torch.float32, torch.float64)
+_PLAIN = (Tensor, Parameter)
+# Narrow heads are multiplied together, by a matrix of blocks, up to this width: products of 16 columns take
+# as long as those of 64.
+_BLOCK = 64
+
+
+class _Relations(NamedTuple):
+    """The relations of one call, and where the rows of node types are.
+
+    Attributes:
+        graph: The joint edges: from a row for each relation and source to a row for each node.
+        types: Node types, in the order of their rows.
+        sources: The type of the sources of each relation.
+        numbers: The number of each relation among those of the layer.
+    """
+
+    graph: Graph
+    types: list[str]
+    sources: list[str]
+    numbers: list[int]
+
+
+def over_all_types(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """HGTConv's ``forward``."""
+    ours, in_program = _forward, compiling
+
+    def forward(self, x_dict, edge_index_dict):  # type: ignore[no-untyped-def]
+        out = None if in_program() else ours(self, x_dict, edge_index_dict)
+        return theirs(self, x_dict, edge_index_dict) if out is None else out
+
+    return stand_in(theirs, forward)
+
+
+def _forward(layer: Any, x_dict: Any, edge_index_dict: Any) -> dict[str, Tensor] | None:
+    """The layer's result; None, before any module was called, where PyG's code is to run."""
+    if context_reason() is not None or not _is_plain(layer) or not _are_features(layer, x_dict):
+        return None
+    relations = _relations_of(layer, x_dict, edge_index_dict)
+    if relations is None:
+        return None
+    graph, types, sources, numbers = relations
+    heads, columns = layer.heads, layer.out_channels // layer.heads
+    keys, queries, values = {}, [], {}
+    for name, made in layer.kqv_lin(x_dict).items():
+        key, query, value = made.view(-1, 3, heads, columns).unbind(1)
+        keys[name], values[name] = key, value
+        queries.append(query)
+    factors = torch.cat([layer.p_rel["__".join(layer.edge_types[number])] for number in numbers])
+    key = _rows([keys[name] for name in sources], _matrices(layer.k_rel, heads, numbers), factors)
+    value = _rows([values[name] for name in sources], _matrices(layer.v_rel, heads, numbers))
+    query = torch.cat(queries)
+
+    def run() -> Tensor:
+        return attention(graph, query, key, value, 1 / math.sqrt(columns)).flatten(1)
+
+    task = AttentionTask("dot-product attention over all types, fused", "sum", graph, value, run, "attention")
+    begin(task, layer)
+    parts = dict(zip(types, task.run().split([len(each) for each in queries]), strict=True))
+    return _transformed(layer, x_dict, {name: parts[name] for name in types if name in layer.dst_node_types})
+
+
+def _transformed(layer: Any, x_dict: dict[str, Tensor], parts: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The last steps of PyG's ``forward``: a linear step of each node type, and what skips the layer."""
+    outs: dict[str, Tensor] = layer.out_lin({name: gelu(part) for name, part in parts.items()})
+    found = {}
+    for name in parts:
+        out, x = outs[name], x_dict[name]
+        if out.size(-1) == x.size(-1):
+            alpha = layer.skip[name].sigmoid()
+            out = alpha * out + (1 - alpha) * x
+        found[name] = out
+    return found
+
+
+def _matrices(layer: Any, heads: int, numbers: list[int]) -> Tensor:
+    """[relations, H, D, D]: the matrices of some relations, which PyG numbers head by head."""
+    weight: Tensor = layer.weight
+    chosen = weight.view(heads, -1, *weight.shape[1:]).transpose(0, 1)
+    return chosen if len(numbers) == chosen.size(0) else chosen[numbers]
+
+
+def _rows(of_sources: list[Tensor], matrices: Tensor, factors: Tensor | None = None) -> Tensor:
+    """[rows, H, D]: the sources' rows of each relation, times its matrices.
+
+    Args:
+        of_sources: [N, H, D] for each relation.
+        matrices: [relations, H, D, D].
+        factors: [relations, H], of each relation's matrices, or None.
+    """
+    relations, heads, columns, _ = matrices.shape
+    if factors is not None:
+        matrices = matrices * factors[:, :, None, None]
+    widest = max(1, _BLOCK // columns)
+    together = max(each for each in range(1, min(heads, widest) + 1) if heads % each == 0)
+    groups, width = heads // together, together * columns
+    # [relations, groups, D, D, together], whose last dimension becomes the diagonal of blocks.
+    of_groups = matrices.view(relations, groups, together, columns, columns).permute(0, 1, 3, 4, 2)
+    blocks = torch.diag_embed(of_groups, dim1=2, dim2=4).reshape(relations, groups, width, width)
+    made = []
+    for rows, block in zip(of_sources, blocks.unbind(), strict=True):
+        if groups == 1:
+            made.append(rows.reshape(-1, width) @ block[0])
+        else:
+            product = rows.reshape(-1, groups, width).transpose(0, 1) @ block
+            made.append(product.transpose(0, 1))
+    return torch.cat(made).view(-1, heads, columns)
+
+
+def _is_plain(layer: Any) -> bool:
+    """Return whether the layer is PyG's, as it is set up now."""
+    kind = type(layer)
+    record = record_of(layer)
+    if (
+        record is None
+        or record.reason is not None
+        or kind._cat is not HGTConv._cat
+        or kind._construct_src_node_feat is not HGTConv._construct_src_node_feat
+        or layer_reason(layer, record.fuses) is not None
+        or reduction_of(layer) != ("sum", None)
+        or layer.flow != "source_to_target"
+        or layer.node_dim != 0
+        or session.now.backend
+        or session.now.machine
+    ):
+        return False
+    columns = layer.out_channels // layer.heads
+    shape = (layer.heads * len(layer.edge_types), columns, columns)
+    return type(layer.kqv_lin) is HeteroDictLinear and all(
+        type(each) is HeteroLinear
+        and not has_hooks(each)
+        and "forward" not in each.__dict__
+        and each.is_sorted
+        and each.bias is None
+        and type(each.weight) is Parameter
+        and each.weight.shape == shape
+        for each in (layer.k_rel, layer.v_rel)
+    )
+
+
+def _are_features(layer: Any, x_dict: Any) -> bool:
+    """Return whether every node type has features that the layer's own linear step takes, of one dtype."""
+    dtype = layer.k_rel.weight.dtype
+    steps = layer.kqv_lin
+    if dtype not in _DTYPES or type(x_dict) is not dict or has_hooks(steps) or "forward" in steps.__dict__:
+        return False
+    factors = list(layer.p_rel.values())
+    if any(each.shape != (1, layer.heads) for each in factors):
+        return False
+    learned = [layer.k_rel.weight, layer.v_rel.weight, *factors]
+    for name, x in x_dict.items():
+        if name not in steps.lins or type(x) not in _PLAIN or x.dim() != 2 or x.layout is not torch.strided:
+            return False
+        step = steps.lins[name]
+        if type(step) is not Linear or has_hooks(step) or "forward" in step.__dict__:
+            return False
+        if step.weight.shape != (3 * layer.out_channels, x.size(1)):
+            return False
+        learned += [x, step.weight]
+    return all(each.dtype is dtype and each.is_cpu for each in learned) and not (
+        wraps(*learned) or autocasts(layer.k_rel.weight)
+    )
+
+
+def _relations_of(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: Any) -> _Relations | None:
+    """The relations of these edges; None if PyG is to report what is wrong with them, or if they are few."""
+    if type(edge_index_dict) is not dict or not all(
+        type(each) is tuple and len(each) == 3 and type(edges) is Tensor
+        for each, edges in edge_index_dict.items()
+    ):
+        return None
+    types = [name for name in layer.kqv_lin.lins if name in x_dict]
+    numbers = [layer.edge_types_map.get(each, -1) for each in edge_index_dict]
+    # PyG takes the relations' rows to be in the layer's own order, whatever order they come in.
+    if not numbers or numbers[0] < 0 or any(b <= a for a, b in itertools.pairwise(numbers)):
+        return None
+    if any(each[0] not in x_dict or each[-1] not in x_dict for each in edge_index_dict):
+        return None
+    num_src = num_dst = 0
+    source_starts, target_starts = {}, {}
+    for name in types:
+        target_starts[name] = num_dst
+        num_dst += x_dict[name].size(0)
+    for each in edge_index_dict:
+        source_starts[each] = num_src
+        num_src += x_dict[each[0]].size(0)
+    found = join(construct_bipartite_edge_index, edge_index_dict, source_starts, target_starts, num_src)
+    if found is None:
+        return None
+    graph = graph_of(found[0], num_src, num_dst, forwards=True)
+    if graph is None or graph.num_edges == 0:
+        return None
+    return _Relations(graph, types, [each[0] for each in edge_index_dict], numbers)

@@ -1,0 +1,63 @@
+"""HeteroLinear without pyg-lib: the products of all types, put together once.
+
+PyG writes the product of each type into its rows of one tensor. The backward pass of such a write copies the
+gradient of the whole tensor, and so costs types times rows; here it costs rows.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from onehop.integrations import session
+from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
+from onehop.integrations.pyg.conditions import is_left_out
+from onehop.integrations.pyg.grouped import grouped_product
+from onehop.integrations.rows import stand_in
+
+_PLAIN = (Tensor, Parameter)
+
+
+def put_together(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """HeteroLinear's ``forward_naive``, with the same products."""
+    ours, in_program = _products, compiling
+
+    def forward_naive(self, x, type_ptr):  # type: ignore[no-untyped-def]
+        out = None if in_program() else ours(self, x, type_ptr)
+        return theirs(self, x, type_ptr) if out is None else out
+
+    return stand_in(theirs, forward_naive)
+
+
+def _products(layer: Any, x: Any, type_ptr: Any) -> Tensor | None:
+    """[N, out_channels]; None where PyG's code is to run.
+
+    Args:
+        layer: The HeteroLinear.
+        x: [N, in_channels], in the order of their types.
+        type_ptr: [types + 1], where the rows of each type begin, and the last ones end.
+    """
+    weight = layer.weight
+    if (
+        not session.now.pyg
+        or is_left_out(type(layer))
+        or context_reason() is not None
+        or type(x) not in _PLAIN
+        or type(weight) not in _PLAIN
+        or wraps(x, weight, type_ptr)
+        or x.layout is not torch.strided
+        or x.dtype is not weight.dtype
+        or x.shape[1:] != weight.shape[1:2]
+        or weight.size(2) != layer.out_channels
+        or autocasts(x)
+    ):
+        return None
+    starts = type_ptr.tolist()
+    counts = [end - start for start, end in itertools.pairwise(starts)]
+    # Types that are not in order make pointers that do not ascend, and rows that PyG does not write.
+    if starts[0] != 0 or starts[-1] != x.size(0) or min(counts) < 0 or len(counts) != weight.size(0):
+        return None
+    return grouped_product(x, weight, counts)

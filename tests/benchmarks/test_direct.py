@@ -1,0 +1,19 @@
+"""The benchmark of functions that models call themselves, at its smallest."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "layers" / "bench_direct.py"
+
+
+def test_every_function_is_printed_and_written(tmp_path: Path) -> None:
+    file = tmp_path / "direct.json"
+    options = ("--rows", "600", "--width", "4", "--rounds", "1", "--json", str(file))
+    done = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["results"]
+    assert len(rows) == 11
+    assert not any(row["wrong"] for row in rows)
+    assert "softmax (fresh)" in done.stdout
