@@ -29,7 +29,7 @@ test test-thresholds: export OMP_WAIT_POLICY := PASSIVE
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu-check lint format bench bench-models results wheel clean
+.PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu-check lint format bench bench-models results docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -112,6 +112,11 @@ bench-models: $(MADE)/develop $(MADE)/onehop  ## measure the published models al
 results: $(MADE)/develop $(MADE)/onehop  ## put the results that were measured into README.md
 	$(BIN)/python benchmarks/render_results.py
 
+# What cannot be linked, found or read is an error.
+docs: $(MADE)/docs  ## the documents as a site in build/site, with search and the pages of the API (1 minute)
+	$(call say,mkdocs)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
 wheel: $(MADE)/demo  ## dist/*.whl
 	$(call say,building the wheel)
 	$(PIP) wheel -v --no-deps --no-build-isolation --wheel-dir dist .
@@ -143,6 +148,12 @@ $(MADE)/develop $(MADE)/demo: $(MADE)/venv pyproject.toml constraints.txt script
 $(MADE)/mutants: constraints.txt pyproject.toml | $(MADE)/develop
 	$(call say,installing Cosmic Ray)
 	$(PIP) install --progress-bar off -c constraints.txt "$$($(BIN)/python scripts/requirements.py mutants | tail -1)"
+	@touch $@
+
+$(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop
+	$(call say,installing MkDocs)
+	$(BIN)/python scripts/requirements.py docs > $(MADE)/requirements-docs.txt
+	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements-docs.txt
 	@touch $@
 
 .venv-dgl/.made: constraints.txt | $(MADE)/develop

@@ -215,9 +215,30 @@ MORE = {
     "small": {
         "stamp": STAMP,
         "cases": [
-            {"layer": "GCN", "edges": 60, "edge_index": "fresh", "pass": "forward", "ratio": 0.5, "control": 1.0},
-            {"layer": "GAT", "edges": 60, "edge_index": "repeated", "pass": "forward", "ratio": 2.0, "control": 1.0},
-            {"layer": "GCN", "edges": 30000, "edge_index": "fresh", "pass": "forward", "ratio": 4.0, "control": 0.9},
+            {
+                "layer": "GCN",
+                "edges": 60,
+                "edge_index": "fresh",
+                "pass": "forward",
+                "ratio": 0.5,
+                "control": 1.0,
+            },
+            {
+                "layer": "GAT",
+                "edges": 60,
+                "edge_index": "repeated",
+                "pass": "forward",
+                "ratio": 2.0,
+                "control": 1.0,
+            },
+            {
+                "layer": "GCN",
+                "edges": 30000,
+                "edge_index": "fresh",
+                "pass": "forward",
+                "ratio": 4.0,
+                "control": 0.9,
+            },
         ],
     },
 }
