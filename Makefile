@@ -109,8 +109,10 @@ bench-models: $(MADE)/develop $(MADE)/onehop  ## measure the published models al
 	$(BIN)/onehop bench models --rounds 5 --peers pyg-edge_index --json benchmarks/results/published_models.json
 	$(BIN)/python benchmarks/render_results.py
 
-results: $(MADE)/develop $(MADE)/onehop  ## put the results that were measured into README.md
+results: $(MADE)/develop $(MADE)/onehop  ## put the results that were measured into README.md and docs/, tables and pictures
 	$(BIN)/python benchmarks/render_results.py
+	$(BIN)/python benchmarks/machines/render_pim.py
+	$(BIN)/python benchmarks/machines/render_pictures.py
 
 # What cannot be linked, found or read is an error.
 docs: $(MADE)/docs  ## the documents as a site in build/site, with search and the pages of the API (1 minute)

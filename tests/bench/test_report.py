@@ -11,6 +11,7 @@ from onehop.bench.models import ModelResult
 from onehop.bench.ops import CaseResult, Summary
 from onehop.bench.results import write_json
 from onehop.bench.timing import Times
+from tests.pictures import drawn, faults
 
 
 def once(seconds):
@@ -131,12 +132,17 @@ def is_png(path):
 
 
 def test_pictures_are_written(tmp_path, cases, epochs, streams, roofs):
-    plots.plot_ops(cases, "a machine", tmp_path / "ops.png")
-    plots.plot_models(epochs, "a machine", tmp_path / "models.png")
-    plots.plot_limits(streams, roofs, cases[:2], "a machine", tmp_path / "limits.png")
+    shares = dict(zip(PARTS, (0.5, 0.25, 0.0, 0.25), strict=True))
+    epochs[0].breakdown = Breakdown(0.1, shares, dict(zip(PARTS, (0.025, 0.025, 0.0, 0.03), strict=True)))
     run = {"epoch_s": 1.0, "peak_bytes": 10**9}
     rows = [{"title": "GCN", "pyg": run, "onehop": {"epoch_s": 0.1, "peak_bytes": 10**9}}]
-    plots.plot_demo(rows, "a graph", "a machine", tmp_path / "new" / "demo.png")
+    with drawn() as figures:
+        plots.plot_ops(cases, "a machine", tmp_path / "ops.png")
+        plots.plot_models(epochs, "a machine", tmp_path / "models.png")
+        plots.plot_parts([each.to_dict() for each in epochs], "a machine", tmp_path / "parts.png")
+        plots.plot_limits(streams, roofs, cases[:2], "a machine", tmp_path / "limits.png")
+        plots.plot_demo(rows, "a graph", "a machine", tmp_path / "new" / "demo.png")
     written = sorted(tmp_path.rglob("*.png"))
-    assert len(written) == 4
+    assert len(written) == len(figures) == 5
     assert all(is_png(path) for path in written)
+    assert [faults(figure) for figure in figures] == [[]] * 5

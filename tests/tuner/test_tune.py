@@ -14,6 +14,7 @@ from onehop.datasets import chung_lu
 from onehop.plans import CpuPlan, store, tuned
 from onehop.tuner.search import Search
 from onehop.tuner.speeds import speeds
+from tests.pictures import drawn, faults
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +265,11 @@ def test_one_plan_of_several_widths_is_asked_for_by_width(graph):
 
 def test_the_curve_is_drawn(graph, tmp_path, monkeypatch):
     pretend(monkeypatch, prefers_short_items)
-    onehop.tune(graph, [8, 16], budget_s=20).plot(tmp_path / "curve.png")
+    with drawn() as figures:
+        onehop.tune(graph, [8, 16], budget_s=20).plot(tmp_path / "curve.png")
+        onehop.tune(graph, [8, 16], budget_s=20, backward=False).plot(tmp_path / "forward.svg")
+    assert [faults(figure) for figure in figures] == [[], []]
+    assert (tmp_path / "forward.svg").read_bytes()[:5] == b"<?xml"
     assert (tmp_path / "curve.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 

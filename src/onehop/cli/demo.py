@@ -19,7 +19,7 @@ from onehop.bench.runs import Order, Run, run
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask, save_task
 from onehop.cli.console import output, progress
-from onehop.cli.options import Json, Threads, set_threads
+from onehop.cli.options import Chart, Json, Threads, set_threads
 
 # Names of models here that differ from those of onehop.bench.recipes.
 _MODELS = {"gin": "gin-norm"}
@@ -65,7 +65,7 @@ def demo(
         ),
     ] = None,
     threads: Threads = None,
-    plot: Annotated[Path, typer.Option(metavar="FILE", help="The bar chart.")] = Path("onehop-demo.png"),
+    plot: Chart = Path("onehop-demo.png"),
     json: Json = None,
 ) -> None:
     """Trains plain PyG models with PyG alone and with onehop.patch(), and compares."""

@@ -83,11 +83,14 @@ class TuningResult:
         return tuple(width for width, rate in rates.items() if rate >= share * most)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draws the curve into a PNG file; needs matplotlib (``onehop[cli]``).
+        """Draws the curve into a PNG, PDF or SVG file; needs matplotlib (``onehop[cli]``).
+
+        Lines over the points join the quartiles of the speed-up over the default plan.
 
         Raises:
-            ArgumentError: Nothing was measured.
+            ArgumentError: Nothing was measured, or the name ends in something else.
             ConfigurationError: matplotlib is not installed.
+            StorageError: The file cannot be written.
         """
         case = self.entries[0].case
         # On GPUs the case gives the class of the graph; the figures are the graph's own.
@@ -100,11 +103,26 @@ class TuningResult:
         picture.draw(
             Path(path),
             self.curve,
+            self._spreads,
             suggested=self.suggested_widths(),
             edges=int(figures.split(" ")[2]),
-            title=f"{self.op} {self.reduce if self.op == 'aggregate' else ''}, {directions}, {case.dtype}, "
-            f"on {figures.split(' degrees')[0]}\n{where}",
+            title=f"{self._what}, {directions}, {case.dtype}, on {figures.split(' degrees')[0]}",
+            where=where,
         )
+
+    @property
+    def _what(self) -> str:
+        return f"aggregate {self.reduce}" if self.op == "aggregate" else self.op
+
+    @property
+    def _spreads(self) -> dict[int, tuple[float, float]]:
+        """Quartiles of the speed-up over the default plan, where one direction alone was tuned."""
+        known = {}
+        for width in self.widths:
+            parts = [entry for entry in self.entries if entry.case.width == width]
+            if len(parts) == 1 and parts[0].quartiles is not None:
+                known[width] = (parts[0].quartiles[0], parts[0].quartiles[2])
+        return known
 
     def use(self) -> None:
         """Installs the plans in this process, as :func:`onehop.tune` did where they were tuned.

@@ -1,7 +1,6 @@
 """``onehop simulate ndp``: aggregation on a near-rank machine."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,12 +13,12 @@ from onehop.bench.ndp_check import output_errors
 from onehop.bench.results import write_json
 from onehop.bench.sources import GRAPH_HELP, dataset
 from onehop.cli.console import Bar, output, progress
-from onehop.cli.options import Json, Plot, Threads, set_threads
+from onehop.cli.options import Json, Plot, Threads, Timeline, set_threads
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
 from onehop.machines.ndp import LayerOutcome, Machine, layer_report, presets, toy, whole_report
-from onehop.machines.report import Report, plot_phases
+from onehop.machines.report import plot_phases
 from onehop.machines.trace import Trace
 from onehop.plans.ndp import MAPPINGS, TILINGS, NdpPlan
 
@@ -57,9 +56,7 @@ def ndp(
     gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False,
     threads: Threads = None,
     json: Json = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the first windows as a Chrome trace.")
-    ] = None,
+    trace: Timeline = None,
     plot: Plot = None,
 ) -> None:
     """Aggregation on ranks of DRAM with near-data units: times, bytes and energy of every mapping."""
@@ -99,7 +96,8 @@ def ndp(
     if trace is not None:
         _timeline(found).write(trace)
     if plot is not None:
-        plot_phases(_bars(hardware, found), plot)
+        what = f"{graph}, width {', '.join(str(each) for each in widths)}: time of each phase, by mapping"
+        plot_phases(_bars(found), what, f"simulated: {hardware.name}", plot)
 
 
 def _one(option: str, text: str, allowed: tuple[str, ...]) -> str:
@@ -244,10 +242,10 @@ def _timeline(found: list[LayerOutcome]) -> Trace:
     return whole
 
 
-def _bars(hardware: Machine, found: list[LayerOutcome]) -> dict[str, Report]:
-    """A bar of phases for each layer and mapping."""
+def _bars(found: list[LayerOutcome]) -> dict[str, dict[str, float]]:
+    """The phases of each layer and mapping, by the label of their bar."""
     return {
-        f"layer {number}, {name}": Report(machine=hardware.name, phases_ns=phases, bytes={}, energy_nj={})
+        f"layer {number}, {name}": dict(phases)
         for number, one in enumerate(found, start=1)
         for name, phases in one.candidates_ns.items()
     }
