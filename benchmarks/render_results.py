@@ -19,6 +19,7 @@ from onehop import pictures
 from onehop.bench.floors import PARTS
 from onehop.bench.plots import plot_parts
 from onehop.bench.timing import geometric_mean
+from onehop.sizes import mebibytes
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = "published_models"
@@ -98,12 +99,12 @@ def models_table(document: Document) -> str:
                 alone,
                 milliseconds(times[OURS]["median_s"]),
                 spread,
-                megabytes(result["peak_bytes"].get(PYG)),
-                megabytes(result["peak_bytes"].get(OURS)),
+                memory(result["peak_bytes"].get(PYG)),
+                memory(result["peak_bytes"].get(OURS)),
             ]
         )
     headings = ["graph", "model", "hidden", "PyG, ms", "with onehop, ms", "speed-up (quartiles)"]
-    return rows([*headings, "PyG, peak MB", "with onehop, peak MB"], lines, left=2)
+    return rows([*headings, "PyG, peak MiB", "with onehop, peak MiB"], lines, left=2)
 
 
 def parts_table(document: Document) -> str:
@@ -139,9 +140,9 @@ def machine_line(stamp: Document) -> str:
     return f"{stamp['machine']['processor']}, {stamp['threads']} threads, {stamp['isa']}"
 
 
-def megabytes(size: int | None) -> str:
-    """Whole megabytes; empty for None."""
-    return "" if size is None else f"{size / 1e6:.0f}"
+def memory(size: int | None) -> str:
+    """Mebibytes; empty for None."""
+    return "" if size is None else mebibytes(size)
 
 
 def layers_table(document: Document) -> str:

@@ -1,5 +1,6 @@
 """``onehop.tune``: from arguments to a plan that is used, within its budget."""
 
+import dataclasses
 import json
 import multiprocessing
 import types
@@ -197,6 +198,31 @@ def test_orders_are_tried_and_those_not_taken_dropped(monkeypatch, generator):
     assert result.entries[0].ordering_s > 0
     assert set(graph.ordered) == {("degree", False)}
     assert "has paid for itself after" in str(result)
+
+
+def test_a_result_prints_short_lines_and_its_plans_on_request(graph, monkeypatch):
+    pretend(monkeypatch, prefers_short_items)
+    result = onehop.tune(graph, [8, 16], budget_s=20)
+    entry = dataclasses.replace(
+        result.entries[0], ordering_s=1.0, codegen="no kernel was generated: " + "<none> of them " * 20
+    )
+    result = dataclasses.replace(result, entries=(entry, *result.entries[1:]))
+    assert (
+        repr(result)
+        == f"TuningResult(aggregate sum, 2 widths, 4 of 4 plans confirmed, {result.seconds:.1f} s)"
+    )
+    lines = str(result).splitlines()
+    assert max(len(line) for line in (*lines, repr(result))) <= 100
+    assert sum(line.startswith("width ") for line in lines) == 4
+    assert "<none>" in str(result)
+    assert "CpuPlan(" not in str(result)
+    for plan in result.entries:
+        assert str(plan) in result.details()
+    shown = result._repr_html_()
+    assert "&lt;none&gt;" in shown
+    assert "<none>" not in shown
+    assert shown.count("<tr>") == 5
+    assert "CpuPlan(" in shown
 
 
 @pytest.mark.parametrize("best", ["int32", "int16"])

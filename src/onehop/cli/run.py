@@ -11,7 +11,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from onehop import config
+from onehop import config, sizes
+from onehop.bench import tables
 from onehop.bench.memory import peak_bytes
 from onehop.bench.results import write_json
 from onehop.cli.console import output
@@ -79,7 +80,7 @@ def run(
     console = output()
     console.print(_table(ran))
     without = "; without the patch, which ONEHOP_DISABLE=1 forbids" if config.disabled() else ""
-    console.print(Text(f"{ran.seconds:.1f} s, {peak / 2**20:,.0f} MiB at the peak{without}."))
+    console.print(Text(f"{ran.seconds:.1f} s, {sizes.told(peak)} at the peak{without}."))
     if report is not None:
         layers = [_as_json(each) for each in ran.layers]
         write_json(report, "run", {"layers": layers, "seconds": ran.seconds, "peak_bytes": peak})
@@ -130,7 +131,7 @@ def _ran(
 
 
 def _table(ran: Ran) -> Table:
-    table = Table(title="layers", title_justify="left", title_style="bold")
+    table = tables.table("layers")
     table.add_column("layer", no_wrap=True)
     table.add_column("calls", justify="right", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from onehop import pictures
+from onehop import pictures, sizes
 from onehop.errors import ArgumentError
 from onehop.machines.trace import Trace
 from onehop.storage import write_text
@@ -97,7 +97,7 @@ class Report:
         rows.append(("total", _time(total), ""))
         lines = [self.machine, *aligned(("phase", "time", "share"), rows)]
         if self.bytes:
-            lines += ["", *aligned(("bytes", ""), [(k, _bytes(v)) for k, v in self.bytes.items()])]
+            lines += ["", *aligned(("bytes", ""), [(k, sizes.told(v)) for k, v in self.bytes.items()])]
         if self.energy_nj:
             energies = [(name, f"{e / 1e6:.4g} mJ") for name, e in self.energy_nj.items()]
             lines += ["", *aligned(("energy", ""), [*energies, ("total", f"{self.energy_mj:.4g} mJ")])]
@@ -145,16 +145,17 @@ def plot_phases(bars: Mapping[str, Mapping[str, float]], title: str, where: str,
 
 
 def aligned(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table as lines of text: the first column to the left, the others to the right."""
+    """A table as lines of text, headings underlined: the first column to the left, others to the right."""
     rows = list(rows)
     widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
-    return [
+    lines = [
         "  ".join(
             cell.rjust(width) if column else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in (headings, *rows)
     ]
+    return [lines[0], "-" * max(len(line) for line in lines), *lines[1:]]
 
 
 def _nonzero(report: Report) -> list[tuple[str, float]]:
@@ -166,13 +167,6 @@ def _time(ns: float) -> str:
         if ns >= scale:
             return f"{ns / scale:.4g} {unit}"
     return f"{ns:.4g} ns"
-
-
-def _bytes(size: int) -> str:
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= scale:
-            return f"{size / scale:.4g} {unit}"
-    return f"{size} B"
 
 
 def _plain(value: float | str) -> str:

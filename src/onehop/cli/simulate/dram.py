@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from onehop.bench import tables
 from onehop.bench.lists import names
 from onehop.bench.results import write_json
 from onehop.cli.console import output, progress
@@ -106,7 +107,7 @@ def _device(name: str, timing: str | None) -> Dram:
 
 def _table(report: DramReport, title: str) -> Table:
     """The report as a table."""
-    table = Table(title=title, title_justify="left", show_header=False)
+    table = tables.table(title, headings=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right")
     table.add_row("level", report.level)

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from onehop import datasets
+from onehop.bench import tables
 from onehop.bench.lists import numbers
 from onehop.bench.ndp_check import output_errors
 from onehop.bench.results import write_json
@@ -204,7 +204,7 @@ def _print(
     console.print(hardware.describe())
     console.print(f"{graph.num_dst:,} nodes, {graph.num_edges:,} edges")
     names = list(dict.fromkeys(name for one in found for name in one.candidates_ns))
-    table = Table(title="Milliseconds of every mapping", title_justify="left", header_style="bold")
+    table = tables.table("Milliseconds of every mapping")
     for heading in ("layer", "width", *names, "baseline", "prior", "chosen"):
         table.add_column(heading, justify="right")
     for number, one in enumerate(found, start=1):
