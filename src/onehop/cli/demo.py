@@ -53,9 +53,9 @@ def demo(
             help=f"{sources.GRAPH_HELP} By default that of each model's authors, twin:arxiv for the others."
         ),
     ] = None,
-    model: Annotated[str, typer.Option(help=f"{', '.join(TITLES)}, several with commas, or all.")] = ",".join(
-        DEFAULT
-    ),
+    model: Annotated[
+        str, typer.Option("--models", "--model", help=f"With commas, or all: {', '.join(TITLES)}.")
+    ] = ",".join(DEFAULT),
     hidden: Annotated[
         int | None,
         typer.Option(help=f"Width between layers; by default the authors', {_WIDTH} for the others.", min=1),
@@ -71,7 +71,7 @@ def demo(
     json: Json = None,
 ) -> None:
     """Trains plain PyG models with PyG alone and with onehop.patch(), and compares."""
-    models = one_of("model", model, tuple(TITLES))
+    models = one_of("models", model, tuple(TITLES))
     set_threads(threads)
     console = output()
     console.print(machine_line())

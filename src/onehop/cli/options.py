@@ -46,6 +46,19 @@ Timeline = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the timeline; ui.perfetto.dev opens it.", callback=_writable),
 ]
+Export = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the requests to this file as well.", callback=_writable),
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", "--json", metavar="FILE", help="Write the table to this file too.", callback=_writable
+    ),
+]
+Scale = Annotated[float, typer.Option(help="Multiplies a twin's numbers of nodes and edges.", min=0.0)]
+Seed = Annotated[int, typer.Option(help="Of random numbers, and of a twin.", min=0)]
+Width = Annotated[int, typer.Option(help="Feature columns.", min=1)]
 Rounds = Annotated[int, typer.Option(help="Measurements of each.", min=1)]
 
 

@@ -4,7 +4,6 @@ import importlib
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ from onehop.bench import tables
 from onehop.bench.memory import peak_bytes
 from onehop.bench.results import write_json
 from onehop.cli.console import output
+from onehop.cli.options import Report
 from onehop.cli.script import Script, script
 from onehop.cli.watching import Sampler, Tally, Watched, watched
 from onehop.integrations import reports
@@ -61,9 +61,7 @@ def run(
     name: Name,
     arguments: Arguments = None,
     module: IsModule = False,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the table to this file too, as JSON.")
-    ] = None,
+    report: Report = None,
     only: Only = None,
     dropout: Dropout = None,
     products: Products = None,

@@ -13,7 +13,7 @@ from onehop.bench.ndp_check import output_errors
 from onehop.bench.results import write_json
 from onehop.bench.sources import GRAPH_HELP, dataset
 from onehop.cli.console import Bar, output, progress
-from onehop.cli.options import Json, Plot, Threads, Timeline, set_threads
+from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
@@ -23,14 +23,13 @@ from onehop.machines.trace import Trace
 from onehop.plans.ndp import MAPPINGS, TILINGS, NdpPlan
 
 _COMPARED = ("baseline", "prior")
-_SWITCH = {"on": True, "off": False}
 
 
 def ndp(
     graph: Annotated[str, typer.Option(help=GRAPH_HELP)] = "twin:arxiv-communities",
-    scale: Annotated[float, typer.Option(help="Of a twin: multiplies its nodes and edges.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of a twin.", min=0)] = 0,
-    width: Annotated[int, typer.Option(help="Columns of the feature vectors.")] = 256,
+    scale: Scale = 1.0,
+    seed: Seed = 0,
+    width: Width = 256,
     layers: Annotated[
         int,
         typer.Option(help="Layers; with several, the first aggregates the graph's own features.", min=1),
@@ -40,7 +39,7 @@ def ndp(
     tile: Annotated[int, typer.Option(help="Targets that are worked on together.")] = 128,
     retile: Annotated[str, typer.Option(help=f"How targets come into tiles: {', '.join(TILINGS)}.")] = "rows",
     batch: Annotated[int, typer.Option(help="Nodes listed before the units' lists are merged.")] = 2048,
-    broadcast: Annotated[str, typer.Option(help="Bundles are written once a channel: on, off.")] = "on",
+    broadcast: Annotated[bool, typer.Option(help="Write bundles once a channel.")] = True,
     faw: Annotated[str, typer.Option(help="tFAW: preset, sheet, or clocks.")] = "",
     self_loops: Annotated[bool, typer.Option(help="Give every node an edge to itself.")] = True,
     check: Annotated[
@@ -71,11 +70,9 @@ def ndp(
         tile,
         retile,
         batch,
-        _SWITCH[_one("broadcast", broadcast, tuple(_SWITCH))],
+        broadcast,
     )
     _one("check", check, ("full", "sample"))
-    if width < 1:
-        raise ArgumentError(f"width: expected an integer of at least 1, got {width}.")
     with progress(what="loading the graph") as bar:
         structure, widths = _load(graph, seed, scale, self_loops, width, layers, bar)
         bar.describe("timing all mappings")

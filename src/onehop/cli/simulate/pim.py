@@ -14,7 +14,7 @@ from torch import Tensor
 from onehop import datasets
 from onehop.bench import near_bank, sources
 from onehop.cli.console import output, progress
-from onehop.cli.options import Json, Plot, Threads, Timeline, set_threads
+from onehop.cli.options import Json, Plot, Scale, Threads, Timeline, Width, set_threads
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
 from onehop.machines.pim import Machine, PimConfig, PimPlan, PimReport, host, preset, presets, prior_art, tune
@@ -33,13 +33,12 @@ _NAMED_PLANS = ("tuned", "default", "grande", "sparsep")
 _LARGEST_FEATURE = 8
 
 Graphs = Annotated[str, typer.Option("--graph", help=sources.GRAPH_HELP)]
-Scale = Annotated[float, typer.Option(help="Multiplies a twin's numbers of nodes and edges.", min=0.0)]
 
 
 def pim(
     graph: Graphs,
     scale: Scale = 1.0,
-    width: Annotated[int, typer.Option(help="Feature columns.", min=1)] = 256,
+    width: Width = 256,
     dtype: Annotated[str, typer.Option(help=f"In the machine: {', '.join(TORCH_TYPES)}.")] = "int32",
     plan: Annotated[str, typer.Option(help=f"One of {_PLANS}.")] = "tuned",
     machine: Annotated[
