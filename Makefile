@@ -119,10 +119,15 @@ docs: $(MADE)/docs  ## the documents as a site in build/site, with search and th
 	$(call say,mkdocs)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
-wheel: $(MADE)/demo  ## dist/*.whl
-	$(call say,building the wheel)
-	$(PIP) wheel -v --no-deps --no-build-isolation --wheel-dir dist .
-	@ls -l dist/*.whl
+# auditwheel names the oldest glibc whose systems can load the wheel: what this machine's compiler asks for. The release
+# workflow builds in containers of older systems.
+wheel: $(MADE)/wheel  ## dist/: a manylinux wheel for this Python, and the sources without tests
+	$(call say,building the wheel and the sources)
+	@rm -rf build/wheels
+	$(PIP) wheel -v --no-deps --no-build-isolation --wheel-dir build/wheels .
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*.whl
+	$(BIN)/python -m build --sdist --no-isolation --outdir dist .
+	@ls -l dist
 
 clean:  ## remove the environment and all that was built
 	rm -rf .venv .venv-dgl build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -150,6 +155,12 @@ $(MADE)/develop $(MADE)/demo: $(MADE)/venv pyproject.toml constraints.txt script
 $(MADE)/mutants: constraints.txt pyproject.toml | $(MADE)/develop
 	$(call say,installing Cosmic Ray)
 	$(PIP) install --progress-bar off -c constraints.txt "$$($(BIN)/python scripts/requirements.py mutants | tail -1)"
+	@touch $@
+
+$(MADE)/wheel: constraints.txt pyproject.toml | $(MADE)/demo
+	$(call say,installing auditwheel)
+	$(BIN)/python scripts/requirements.py wheel > $(MADE)/requirements-wheel.txt
+	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements-wheel.txt
 	@touch $@
 
 $(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop
