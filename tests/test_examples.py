@@ -68,8 +68,11 @@ def test_first_look(tmp_path: Path) -> None:
     assert "fast: mean of source" in shown[0]["text/html"]
     assert "LSTMAggregation" in shown[0]["text/html"]
     assert "default plan" in shown[1]["text/html"]
-    assert "image/png" in shown[2]
-    assert (tmp_path / "first_look.png").read_bytes()[:4] == b"\x89PNG"
+    # A busy machine may confirm no plan, and then there is nothing to draw.
+    if "image/png" in shown[2]:
+        assert (tmp_path / "first_look.png").read_bytes()[:4] == b"\x89PNG"
+    else:
+        assert "too busy" in shown[2]["text/plain"]
 
 
 def test_every_example_has_a_test() -> None:

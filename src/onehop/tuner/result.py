@@ -203,7 +203,7 @@ class TuningResult:
             raise ArgumentError(f"result: not a tuning result ({error}).") from error
 
     def __repr__(self) -> str:
-        """What was tuned, in a line."""
+        """Return what was tuned, in a line."""
         widths = f"width {self.widths[0]}" if len(self.widths) == 1 else f"{len(self.widths)} widths"
         confirmed = f"{len(self.confirmed)} of {len(self.entries)} plans confirmed"
         return f"TuningResult({self._what}, {widths}, {confirmed}, {self.seconds:.1f} s)"
