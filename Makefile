@@ -29,7 +29,7 @@ test test-thresholds: export OMP_WAIT_POLICY := PASSIVE
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu-check lint format bench bench-models results wheel clean
+.PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu-check lint format bench bench-models results docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -109,13 +109,25 @@ bench-models: $(MADE)/develop $(MADE)/onehop  ## measure the published models al
 	$(BIN)/onehop bench models --rounds 5 --peers pyg-edge_index --json benchmarks/results/published_models.json
 	$(BIN)/python benchmarks/render_results.py
 
-results: $(MADE)/develop $(MADE)/onehop  ## put the results that were measured into README.md
+results: $(MADE)/develop $(MADE)/onehop  ## put the results that were measured into README.md and docs/, tables and pictures
 	$(BIN)/python benchmarks/render_results.py
+	$(BIN)/python benchmarks/machines/render_pim.py
+	$(BIN)/python benchmarks/machines/render_pictures.py
 
-wheel: $(MADE)/demo  ## dist/*.whl
-	$(call say,building the wheel)
-	$(PIP) wheel -v --no-deps --no-build-isolation --wheel-dir dist .
-	@ls -l dist/*.whl
+# What cannot be linked, found or read is an error.
+docs: $(MADE)/docs  ## the documents as a site in build/site, with search and the pages of the API (1 minute)
+	$(call say,mkdocs)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
+# auditwheel names the oldest glibc whose systems can load the wheel: what this machine's compiler asks for. The release
+# workflow builds in containers of older systems.
+wheel: $(MADE)/wheel  ## dist/: a manylinux wheel for this Python, and the sources without tests
+	$(call say,building the wheel and the sources)
+	@rm -rf build/wheels
+	$(PIP) wheel -v --no-deps --no-build-isolation --wheel-dir build/wheels .
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*.whl
+	$(BIN)/python -m build --sdist --no-isolation --outdir dist .
+	@ls -l dist
 
 clean:  ## remove the environment and all that was built
 	rm -rf .venv .venv-dgl build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -143,6 +155,18 @@ $(MADE)/develop $(MADE)/demo: $(MADE)/venv pyproject.toml constraints.txt script
 $(MADE)/mutants: constraints.txt pyproject.toml | $(MADE)/develop
 	$(call say,installing Cosmic Ray)
 	$(PIP) install --progress-bar off -c constraints.txt "$$($(BIN)/python scripts/requirements.py mutants | tail -1)"
+	@touch $@
+
+$(MADE)/wheel: constraints.txt pyproject.toml | $(MADE)/demo
+	$(call say,installing auditwheel)
+	$(BIN)/python scripts/requirements.py wheel > $(MADE)/requirements-wheel.txt
+	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements-wheel.txt
+	@touch $@
+
+$(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop
+	$(call say,installing MkDocs)
+	$(BIN)/python scripts/requirements.py docs > $(MADE)/requirements-docs.txt
+	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements-docs.txt
 	@touch $@
 
 .venv-dgl/.made: constraints.txt | $(MADE)/develop

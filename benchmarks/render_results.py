@@ -12,11 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from onehop import pictures
 from onehop.bench.floors import PARTS
 from onehop.bench.plots import plot_parts
 from onehop.bench.timing import geometric_mean
+from onehop.sizes import mebibytes
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = "published_models"
@@ -24,8 +27,6 @@ PUBLISHED = "published_models"
 EVEN = 0.97
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 PYG, OURS = "pyg-edge_index", "onehop"
-# From M. Okabe, K. Ito, "Color Universal Design", 2008.
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 
 Document = dict[str, Any]
 
@@ -98,12 +99,12 @@ def models_table(document: Document) -> str:
                 alone,
                 milliseconds(times[OURS]["median_s"]),
                 spread,
-                megabytes(result["peak_bytes"].get(PYG)),
-                megabytes(result["peak_bytes"].get(OURS)),
+                memory(result["peak_bytes"].get(PYG)),
+                memory(result["peak_bytes"].get(OURS)),
             ]
         )
     headings = ["graph", "model", "hidden", "PyG, ms", "with onehop, ms", "speed-up (quartiles)"]
-    return rows([*headings, "PyG, peak MB", "with onehop, peak MB"], lines, left=2)
+    return rows([*headings, "PyG, peak MiB", "with onehop, peak MiB"], lines, left=2)
 
 
 def parts_table(document: Document) -> str:
@@ -139,9 +140,9 @@ def machine_line(stamp: Document) -> str:
     return f"{stamp['machine']['processor']}, {stamp['threads']} threads, {stamp['isa']}"
 
 
-def megabytes(size: int | None) -> str:
-    """Whole megabytes; empty for None."""
-    return "" if size is None else f"{size / 1e6:.0f}"
+def memory(size: int | None) -> str:
+    """Mebibytes; empty for None."""
+    return "" if size is None else mebibytes(size)
 
 
 def layers_table(document: Document) -> str:
@@ -344,50 +345,65 @@ def draw(models: Document, path: Path) -> None:
     results = [r for r in models["results"] if PYG in r["speedup_over"]]
     groups = list(dict.fromkeys((r["graph"], r["hidden"]) for r in results))
     names = list(dict.fromkeys(r["model"] for r in results))
-    figure = Figure(figsize=(max(1.1 * len(groups) + 2.5, 6.5), 3.8), layout="constrained")
+    colours = dict(zip(names, pictures.PALETTE, strict=False))
+    figure = pictures.figure(max(1.1 * len(groups) + 2.5, 8), 4.4)
     axes = figure.subplots()
     width = 0.8 / len(names)
-    for number, (name, colour) in enumerate(zip(names, _COLOURS, strict=False)):
-        found = {
-            (r["graph"], r["hidden"]): r["speedup_over"][PYG]["median"] for r in results if r["model"] == name
-        }
-        places = [i + (number - (len(names) - 1) / 2) * width for i, g in enumerate(groups) if g in found]
-        # From 1, "as fast", up or down: on a logarithmic axis there is no other ground to stand on.
-        heights = [value - 1 for value in found.values()]
-        bars = axes.bar(places, heights, 0.92 * width, bottom=1, color=colour, label=name)
-        axes.bar_label(bars, [ratio(value) for value in found.values()], fontsize=7, rotation=90, padding=2)
+    for place, group in enumerate(groups):
+        # Centred over their label, however many there are.
+        of_group = [r for r in results if (r["graph"], r["hidden"]) == group]
+        for number, result in enumerate(of_group):
+            name = result["model"]
+            label = name if name not in axes.get_legend_handles_labels()[1] else None
+            centre = place + (number - (len(of_group) - 1) / 2) * width
+            # From 1, "as fast", up or down: on a logarithmic axis there is no other ground to stand on.
+            height = result["speedup_over"][PYG]["median"] - 1
+            axes.bar(centre, height, 0.92 * width, bottom=1, color=colours[name], label=label)
+            speedup_label(axes, centre, result, rotation=90)
     axes.axhline(1, color="black", linewidth=1)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
-    axes.yaxis.set_minor_formatter(lambda value, _: "")
-    axes.margins(y=0.25)
-    axes.set_xticks(range(len(groups)), [f"{graph}\n{hidden}" for graph, hidden in groups], fontsize=8)
-    axes.set_title("Training epoch, PyG's time over onehop's, by graph and hidden width", fontsize=10)
-    axes.legend(frameon=False, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", dpi=150)
+    axes.yaxis.set_minor_formatter("")
+    axes.margins(x=0.02, y=0.2)
+    axes.set_xlim(-0.6, len(groups) - 0.4)
+    axes.set_xticks(range(len(groups)), [f"{graph}\n{hidden}" for graph, hidden in groups])
+    finish(figure, axes, "Training epoch of two-layer models, by graph and hidden width", models, path)
 
 
 def draw_each(document: Document, path: Path) -> None:
     """A bar for every published model: how many times faster an epoch is; a colour a graph."""
     results = [r for r in document["results"] if PYG in r["speedup_over"]]
-    colours = dict(zip(dict.fromkeys(r["graph"] for r in results), _COLOURS, strict=False))
-    figure = Figure(figsize=(max(1.1 * len(results) + 1, 6.5), 3.8), layout="constrained")
+    colours = dict(zip(dict.fromkeys(r["graph"] for r in results), pictures.PALETTE, strict=False))
+    figure = pictures.figure(max(1.1 * len(results) + 1, 6.5), 4.2)
     axes = figure.subplots()
     for place, result in enumerate(results):
-        value, graph = result["speedup_over"][PYG]["median"], result["graph"]
-        bar = axes.bar(place, value, 0.7, color=colours[graph])
-        axes.bar_label(bar, [ratio(value)], fontsize=9, padding=2)
-        if graph not in axes.get_legend_handles_labels()[1]:
-            bar.set_label(graph)
+        graph = result["graph"]
+        label = graph if graph not in axes.get_legend_handles_labels()[1] else None
+        axes.bar(place, result["speedup_over"][PYG]["median"], 0.7, color=colours[graph], label=label)
+        speedup_label(axes, place, result)
     axes.axhline(1, color="black", linewidth=1)
     axes.margins(y=0.15)
-    axes.set_xticks(range(len(results)), [f"{r['model']}\n{r['hidden']}" for r in results], fontsize=8)
+    axes.set_xticks(range(len(results)), [f"{r['model']}\n{r['hidden']}" for r in results])
+    finish(figure, axes, "Training epoch of published models, by hidden width", document, path)
+
+
+def speedup_label(axes: Axes, place: float, result: Document, rotation: float = 0) -> None:
+    """The quartiles over a bar, and the median above them."""
+    found = result["speedup_over"][PYG]
+    pictures.spread(axes, [place], [found["lower_quartile"]], [found["upper_quartile"]])
+    top = max(found["upper_quartile"], found["median"])
+    axes.annotate(
+        ratio(found["median"]), (place, top), (0, 3), textcoords="offset points", ha="center", va="bottom",
+        rotation=rotation, fontsize=pictures.SMALL_SIZE,
+    )  # fmt: skip
+
+
+def finish(figure: Figure, axes: Axes, title: str, document: Document, path: Path) -> None:
+    """What both pictures of epochs have in common."""
     axes.set_ylabel("PyG's time over onehop's")
-    axes.set_title("Training epoch of published models, by hidden width", fontsize=10)
-    axes.legend(frameon=False, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", dpi=150)
+    pictures.style(axes)
+    pictures.legend(figure, axes, columns=6)
+    pictures.save(figure, f"{title}; lines: quartiles", machine_line(document["stamp"]), path)
 
 
 def main(root: Path = ROOT) -> None:

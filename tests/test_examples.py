@@ -4,9 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+NOTEBOOK = "05_first_look.ipynb"
 
 
 def run(name: str) -> str:
@@ -49,6 +54,27 @@ def test_distributed_training_and_resuming(tmp_path: Path) -> None:
     assert losses == sorted(losses, reverse=True)
 
 
+def test_first_look(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    notebook = nbformat.read(EXAMPLES / NOTEBOOK, as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells)  # it is kept without
+    # A kernel of its own: a failing cell raises, with its traceback.
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    told = "".join(output.get("text", "") for output in outputs)
+    shown = [output.data for output in outputs if output.output_type == "execute_result"]
+    assert "largest difference" in told
+    assert "times as fast" in told
+    assert "fast: mean of source" in shown[0]["text/html"]
+    assert "LSTMAggregation" in shown[0]["text/html"]
+    assert "default plan" in shown[1]["text/html"]
+    # A busy machine may confirm no plan, and then there is nothing to draw.
+    if "image/png" in shown[2]:
+        assert (tmp_path / "first_look.png").read_bytes()[:4] == b"\x89PNG"
+    else:
+        assert "too busy" in shown[2]["text/plain"]
+
+
 def test_every_example_has_a_test() -> None:
     names = {
         "01_aggregate.py",
@@ -57,3 +83,4 @@ def test_every_example_has_a_test() -> None:
         "04_distributed_training.py",
     }
     assert {path.name for path in EXAMPLES.glob("*.py")} == names
+    assert [path.name for path in EXAMPLES.glob("*.ipynb")] == [NOTEBOOK]

@@ -76,7 +76,7 @@ def test_a_verb_whose_report_cannot_be_written_says_so_and_ends(tmp_path: Path) 
     arguments = ("simulate", "pim", "--graph", tmp_path / "ring.txt", "--width", 4, "--json")
     for place, told in (
         ("/dev/full", "cannot write /dev/full (No space left on device)"),
-        (tmp_path / "file" / "report.json", "Give another place"),
+        (tmp_path / "file" / "report.json", "A part of the path is not a folder"),
     ):
         result = onehop(*arguments, place)
         assert result.exit_code == 2

@@ -5,12 +5,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from benchmarks.gpu.correctness import Verdict
 from benchmarks.gpu.grid import Case
 from benchmarks.gpu.measure import Measured
-from onehop.bench.plots import BLUE, ORANGE
+from onehop import pictures
 
 _OURS = "onehop"
 # What PyG does with a plain edge_index.
@@ -135,18 +133,18 @@ def table(cases: Sequence[CaseFigures]) -> str:
 def plot(cases: Sequence[CaseFigures], machine: str, path: Path) -> None:
     """Bars: how many times faster than the fastest other, forward and with the backward pass."""
     names = [str(case.case) for case in cases]
-    figure = Figure(figsize=(9, 1.5 + 0.3 * len(cases)), layout="constrained")
+    figure = pictures.figure(9, 1.7 + 0.3 * len(cases))
     axes = figure.subplots()
-    for backward, colour, offset in ((False, ORANGE, 0.2), (True, BLUE, -0.2)):
+    for backward, colour, offset in ((False, pictures.ORANGE, 0.2), (True, pictures.BLUE, -0.2)):
         heights = [case.speedup(backward) or 0.0 for case in cases]
         places = [place + offset for place in range(len(cases))]
         axes.barh(places, heights, 0.4, color=colour, label="both passes" if backward else "forward")
     axes.axvline(1, color="black", linewidth=1)
-    axes.set_yticks(range(len(cases)), names, fontsize=7)
-    axes.set_xlabel("times faster than the fastest other")
-    axes.set_title(machine, fontsize=9)
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    axes.set_yticks(range(len(cases)), names)
+    axes.set_xlabel("the fastest other's time over onehop's")
+    pictures.style(axes, "x")
+    pictures.legend(figure, axes)
+    pictures.save(figure, "Operators by graph, dtype, heads and width", machine, path)
 
 
 def _without_figures(peers: Sequence[Measured]) -> Iterator[str]:

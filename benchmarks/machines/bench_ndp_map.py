@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from onehop import pictures
 from onehop.bench import command
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpConfig, NdpPlan, Topology
@@ -22,6 +23,9 @@ MACHINES = {
     "32 ranks, 8 channels": Topology(8, 2, 2),
     "64 ranks, 16 channels": Topology(16, 2, 2),
 }
+# Sky, pink and yellow are light, and their letters dark.
+COLOURS = (pictures.BLUE, pictures.SKY, pictures.GREEN, pictures.PINK, pictures.RED, pictures.YELLOW)
+DARK = {pictures.BLUE, pictures.GREEN, pictures.RED}
 LETTERS = {"rank": "R", "dimm": "D", "channel": "C", "2-channel": "2", "4-channel": "4", "system": "S"}
 
 
@@ -32,12 +36,14 @@ def even(nodes: int, degree: int) -> Graph:
     return Graph.from_edge_index(torch.stack([source, target]), num_nodes=nodes)
 
 
-def draw(cells: list[dict], path: Path) -> None:
+def draw(content: dict, path: Path) -> None:
     """A panel for each machine and tFAW: the best pod in each cell."""
-    from matplotlib.figure import Figure
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
 
-    figure = Figure(figsize=(14, 7), layout="constrained")
-    panels = figure.subplots(2, len(MACHINES))
+    cells, colours = content["cells"], dict(zip(LETTERS, COLOURS, strict=True))
+    figure = pictures.figure(14, 7.6)
+    panels = figure.subplots(2, len(MACHINES), sharex=True, sharey=True)
     order = list(LETTERS)
     for row, faw in zip(panels, ("preset", "sheet"), strict=True):
         for axes, name in zip(row, MACHINES, strict=True):
@@ -45,24 +51,34 @@ def draw(cells: list[dict], path: Path) -> None:
                 (c["degree"], c["width"]): c["best"] for c in cells if (c["machine"], c["faw"]) == (name, faw)
             }
             grid = [[order.index(own[degree, width]) for width in WIDTHS] for degree in DEGREES]
-            axes.imshow(grid, cmap="viridis", vmin=0, vmax=len(order) - 1, origin="lower", aspect="auto")
+            colormap = ListedColormap(list(colours.values()))
+            axes.imshow(grid, cmap=colormap, vmin=-0.5, vmax=len(order) - 0.5, origin="lower", aspect="auto")
             for y, degree in enumerate(DEGREES):
                 for x, width in enumerate(WIDTHS):
-                    axes.text(x, y, LETTERS[own[degree, width]], ha="center", va="center", color="white")
+                    best = own[degree, width]
+                    ink = "white" if colours[best] in DARK else "black"
+                    axes.text(x, y, LETTERS[best], ha="center", va="center", color=ink)
             axes.set_xticks(range(len(WIDTHS)), [str(width) for width in WIDTHS])
             axes.set_yticks(range(len(DEGREES)), [str(degree) for degree in DEGREES])
-            axes.set_title(f"{name}, tFAW {'20 ns' if faw == 'preset' else '13.3 ns'}", fontsize=9)
-            axes.set_xlabel("width")
-            axes.set_ylabel("degree")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+            axes.set_title(f"{name}, tFAW {'20 ns' if faw == 'preset' else '13.3 ns'}")
+            pictures.style(axes)
+            axes.grid(visible=False)
+    for axes in panels[-1]:
+        axes.set_xlabel("width, columns")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("edges a node")
+    keys = [Patch(color=colours[name], label=f"{LETTERS[name]}: {name}") for name in order]
+    figure.legend(
+        handles=keys, loc="outside lower center", ncols=len(keys), fontsize=pictures.TEXT_SIZE, frameon=False
+    )
+    title = f"The best pod by width and degree, even graphs of {content['nodes']:,} nodes in index order"
+    pictures.save(figure, title, "simulated: near-rank machines of 8 to 64 ranks", path)
 
 
 def main() -> None:
     """Reads the options, runs, prints."""
-    parser = command.parser(__doc__)
+    parser = command.parser(__doc__, plot=True)
     parser.add_argument("--nodes", type=int, default=65536)
-    parser.add_argument("--plot", type=Path)
     options = command.read(parser)
     plan = NdpPlan(retile="index")
     graphs = {degree: even(options.nodes, degree) for degree in DEGREES}
@@ -91,9 +107,10 @@ def main() -> None:
                         }
                     )
                 print(f"{degree:5}  {' '.join(letters)}", flush=True)
-    command.write(options, "bench ndp map", {"nodes": options.nodes, "cells": cells})
+    content = {"nodes": options.nodes, "cells": cells}
+    command.write(options, "bench ndp map", content)
     if options.plot:
-        draw(cells, options.plot)
+        draw(content, options.plot)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import torch
 from ndp_twins import GRAPHS, MEASURED
 from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
 
+from onehop import pictures
 from onehop.bench import command
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpPlan
@@ -91,40 +92,46 @@ def result(graph: Graph, plan: NdpPlan, width: int, seconds: float) -> dict:
     }
 
 
-def draw(results: dict, path: Path) -> None:
+def draw(content: dict, path: Path) -> None:
     """For each graph: the machine's time in every order, over that in index order."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    results = content["graphs"]
+    figure = pictures.figure(10, 4.6)
     axes = figure.subplots()
     labels = list(next(iter(results.values()))["orders"])
     for at, label in enumerate(labels):
         places = [number + (at - len(labels) / 2 + 0.5) / (len(labels) + 1) for number in range(len(results))]
         lines = [found["orders"] for found in results.values()]
         times = [100 * line[label]["time_ms"] / line["index"]["time_ms"] for line in lines]
-        bars = axes.bar(places, times, width=1 / (len(labels) + 1), label=label)
-        axes.bar_label(bars, [f"{line[label]['read_reduction_percent']:.0f}" for line in lines], fontsize=7)
-    axes.set_xticks(range(len(results)), list(results))
+        bars = axes.bar(places, times, width=1 / (len(labels) + 1), color=pictures.PALETTE[at], label=label)
+        saved = [f"{line[label]['read_reduction_percent']:.0f}" for line in lines]
+        clear = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}  # of the line at 100 %
+        axes.bar_label(bars, saved, fontsize=pictures.SMALL_SIZE, padding=2, bbox=clear)
+    axes.axhline(100, color="black", linewidth=1)
+    axes.set_xticks(
+        range(len(results)), [f"{name}\n{found['edges']:,} edges" for name, found in results.items()]
+    )
     axes.set_ylabel("time, % of index order")
-    axes.set_title("one layer by the order of nodes; above the bars: feature reads saved, %")
-    figure.legend(frameon=False, fontsize=8, ncols=4, loc="outside lower center")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    pictures.style(axes)
+    pictures.legend(figure, axes)
+    title = (
+        f"One layer by the order of nodes, twins at a scale of {content['scale']:g}, "
+        f"width {content['width']}; above the bars: feature reads saved, %"
+    )
+    pictures.save(figure, title, "simulated: grande_16", path)
 
 
 def main() -> None:
     """Reads the options, runs, prints."""
-    parser = command.parser(__doc__)
+    parser = command.parser(__doc__, plot=True)
     parser.add_argument("--scale", type=float, default=0.25)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--graphs", type=command.names, default=",".join(MEASURED))
-    parser.add_argument("--plot", type=Path)
     options = command.read(parser)
     results = {name: study(name, options.scale, options.width) for name in options.graphs}
     content = {"scale": options.scale, "width": options.width, "graphs": results}
     command.write(options, "bench ndp orders", content)
     if options.plot:
-        draw(results, options.plot)
+        draw(content, options.plot)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 import sampled_reads
 from ndp_twins import GRAPHS
 
-from onehop import datasets
+from onehop import datasets, pictures
 from onehop.bench import command
 from onehop.machines.ndp import Machine, NdpPlan
 
@@ -65,36 +65,36 @@ def sampled(name: str, strata: int) -> dict:
     return found
 
 
-def draw(results: dict, path: Path) -> None:
-    """One panel an order: a line for each graph."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
+def draw(content: dict, path: Path) -> None:
+    """One panel an order: a line for each graph, with standard errors where it was sampled."""
+    figure = pictures.figure(10, 4.6)
     panels = figure.subplots(1, 2)
     for axes, label, title in zip(panels, ("index", "rows"), ("index order", "re-tiled"), strict=True):
-        for name, found in results.items():
+        for (name, found), colour in zip(content["graphs"].items(), pictures.PALETTE, strict=False):
             percent = list(found["percent"][label].values())
             error = list(found["error"][label].values()) if "error" in found else None
-            axes.errorbar(TILES, percent, error, marker="o", capsize=3, label=name)
+            axes.errorbar(TILES, percent, error, marker="o", capsize=3, color=colour, label=name)
             if label in PUBLISHED.get(name, {}):
-                axes.plot([128], [PUBLISHED[name][label]], "k*", markersize=12)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(TILES, [str(tile) for tile in TILES])
+                axes.plot(
+                    [TILES[-1]], [PUBLISHED[name][label]], "*", color=colour, markersize=13, mec="black"
+                )
+        pictures.powers(axes, TILES)
+        axes.set_ylim(bottom=0)
         axes.set_xlabel("targets a tile")
         axes.set_ylabel("feature reads saved, %")
-        axes.set_title(f"{title} (star: published)")
-        axes.legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+        axes.set_title(title)
+        pictures.style(axes, "both")
+    pictures.legend(figure, panels[0], columns=5)
+    title = "Feature reads that tiles save on twins, any width; stars: published, of the graph of that colour"
+    pictures.save(figure, title, "simulated: grande_16", path)
 
 
 def main() -> None:
     """Reads the options, counts, prints."""
-    parser = command.parser(__doc__)
+    parser = command.parser(__doc__, plot=True)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--graphs", type=command.names, default=",".join(GRAPHS))
     parser.add_argument("--strata", type=int, default=12, help="parts of papers, with two windows each")
-    parser.add_argument("--plot", type=Path)
     options = command.read(parser)
     print(f"{'':34} " + "  ".join(f"{tile:6}" for tile in TILES))
     results = {
@@ -104,7 +104,7 @@ def main() -> None:
     content = {"tiles": TILES, "published": PUBLISHED, "graphs": results}
     command.write(options, "bench ndp retiling", content)
     if options.plot:
-        draw(results, options.plot)
+        draw(content, options.plot)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# A checkout is imported without pip, which would have said so.
+if sys.version_info < (3, 11):  # noqa: UP036
+    raise ImportError(f"onehop needs Python 3.11 or later, and this is {sys.version.split()[0]}.")
+
 _NAMES = {
     "onehop.compiler.message": "message",
     "onehop.errors": "ArgumentError BackendError ConfigurationError FileFormatError IndexRangeError "

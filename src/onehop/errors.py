@@ -29,6 +29,10 @@ class DatasetError(OnehopError, RuntimeError):
     """A data set is not available: a package is not installed, or a download failed."""
 
 
+class ExtensionError(OnehopError, ImportError):
+    """The compiled kernels cannot be loaded: they are missing, or of another processor or Python."""
+
+
 class StorageError(OnehopError, OSError):
     """A result cannot be written: the disk is full, permission is denied, or another run is writing it."""
 

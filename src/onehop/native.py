@@ -4,13 +4,23 @@ Everything in onehop that needs native code takes it from here.
 """
 
 import math
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from onehop import _native as extension, config, thresholds
-from onehop.errors import BackendError, ConfigurationError
+from onehop import config, thresholds
+from onehop.errors import BackendError, ConfigurationError, ExtensionError
+
+try:
+    from onehop import _native as extension
+except ImportError as error:
+    raise ExtensionError(
+        f"onehop's compiled kernels cannot be loaded by Python {platform.python_version()} on "
+        f"{platform.system()} {platform.machine()} ({error}). Install onehop for this machine: "
+        "pip install --force-reinstall onehop."
+    ) from error
 
 __all__ = ["DTYPE_CODES", "TORCH_CPU_LIBRARY", "address", "empty", "extension", "threads"]
 

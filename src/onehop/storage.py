@@ -50,6 +50,33 @@ def writing(argument: str, path: Path, size: int | None = None, after: str = "")
         raise failure from error
 
 
+def check(argument: str, path: str | os.PathLike[str]) -> None:
+    """Raises unless a file can be written, as far as that can be told before; missing folders will be made.
+
+    Args:
+        argument: The argument that the path comes from.
+        path: The path.
+
+    Raises:
+        StorageError: The system would refuse.
+    """
+    goal = Path(path)
+    with writing(argument, goal):
+        if goal.is_dir():
+            raise _error(errno.EISDIR)
+        if goal.exists() and not goal.is_file():
+            return
+        folder = next(each for each in goal.resolve().parents if each.exists())
+        if not folder.is_dir():
+            raise _error(errno.ENOTDIR)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise _error(errno.EACCES)
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
 def write_text(argument: str, path: str | os.PathLike[str], text: str) -> None:
     """Writes a text file atomically: on any error, an earlier file is left unchanged.
 

@@ -36,6 +36,14 @@ def test_a_wrong_list_ends_with_a_sentence(capsys):
     assert "argument --widths: expected numbers of at least 1" in capsys.readouterr().err
 
 
+def test_a_picture_that_cannot_be_written_ends_with_a_sentence(tmp_path, capsys):
+    parser = command.parser("A program.", plot=True)
+    assert command.read(parser, ["--plot", str(tmp_path / "new.svg")]).plot == tmp_path / "new.svg"
+    with pytest.raises(SystemExit):
+        command.read(parser, ["--plot", str(tmp_path / "new.jpg")])
+    assert "argument --plot: expected the name of a picture" in capsys.readouterr().err
+
+
 def test_results_are_written_where_json_says_with_a_stamp(tmp_path):
     path = tmp_path / "new" / "found.json"
     options = command.read(command.parser("A program."), ["--json", str(path)])

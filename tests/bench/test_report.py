@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from rich.console import Console
@@ -11,6 +12,7 @@ from onehop.bench.models import ModelResult
 from onehop.bench.ops import CaseResult, Summary
 from onehop.bench.results import write_json
 from onehop.bench.timing import Times
+from tests.pictures import drawn, faults
 
 
 def once(seconds):
@@ -63,7 +65,7 @@ def text_of(table):
 def test_the_table_of_operators_has_times_ratios_and_the_share_of_the_roof(cases):
     text = text_of(report.ops_table(cases[:4]))
     row = next(line for line in text.splitlines() if "sum 16" in line)
-    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    cells = re.split(r"  +", row.strip())
     assert cells == ["sum 16", "10.0", "30.0", "123", "-", "3.00x", "3.00x", "87"]
     assert "wrong" in next(line for line in text.splitlines() if "sum 32" in line)
 
@@ -83,12 +85,12 @@ def test_the_table_of_parts_has_shares_and_floors(epochs):
     epochs[0].breakdown = Breakdown(0.1, shares, floor)
     epochs[1].breakdown = Breakdown(0.1, shares)
     rows = text_of(report.parts_table(epochs)).splitlines()
-    cells = [cell.strip() for cell in next(row for row in rows if "gcn" in row).strip("│").split("│")]
+    cells = re.split(r"  +", next(row for row in rows if "gcn" in row).strip())
     assert cells == [
         *("arxiv", "gcn", "32", "100", "1.25x"),
         *("50.0 (50%) 2.00x", "25.0 (25%) 1.00x", "0.000 (0%)", "25.0 (25%) 0.83x"),
     ]
-    cells = [cell.strip() for cell in next(row for row in rows if "gin" in row).strip("│").split("│")]
+    cells = re.split(r"  +", next(row for row in rows if "gin" in row).strip())
     assert cells[4:6] == ["-", "50.0 (50%)"]
     assert text_of(report.parts_table([ModelResult("arxiv", "sage", 32)])).count("sage") == 0
 
@@ -131,12 +133,17 @@ def is_png(path):
 
 
 def test_pictures_are_written(tmp_path, cases, epochs, streams, roofs):
-    plots.plot_ops(cases, "a machine", tmp_path / "ops.png")
-    plots.plot_models(epochs, "a machine", tmp_path / "models.png")
-    plots.plot_limits(streams, roofs, cases[:2], "a machine", tmp_path / "limits.png")
+    shares = dict(zip(PARTS, (0.5, 0.25, 0.0, 0.25), strict=True))
+    epochs[0].breakdown = Breakdown(0.1, shares, dict(zip(PARTS, (0.025, 0.025, 0.0, 0.03), strict=True)))
     run = {"epoch_s": 1.0, "peak_bytes": 10**9}
     rows = [{"title": "GCN", "pyg": run, "onehop": {"epoch_s": 0.1, "peak_bytes": 10**9}}]
-    plots.plot_demo(rows, "a graph", "a machine", tmp_path / "new" / "demo.png")
+    with drawn() as figures:
+        plots.plot_ops(cases, "a machine", tmp_path / "ops.png")
+        plots.plot_models(epochs, "a machine", tmp_path / "models.png")
+        plots.plot_parts([each.to_dict() for each in epochs], "a machine", tmp_path / "parts.png")
+        plots.plot_limits(streams, roofs, cases[:2], "a machine", tmp_path / "limits.png")
+        plots.plot_demo(rows, "a graph", "a machine", tmp_path / "new" / "demo.png")
     written = sorted(tmp_path.rglob("*.png"))
-    assert len(written) == 4
+    assert len(written) == len(figures) == 5
     assert all(is_png(path) for path in written)
+    assert [faults(figure) for figure in figures] == [[]] * 5

@@ -141,8 +141,8 @@ def test_figures_stand_between_the_markers(script: Any, project: Path) -> None:
     assert text.startswith("before\n<!-- results: begin -->\n")
     assert text.endswith("\n<!-- results: end -->\nafter\n")
     assert "old" not in text
-    assert "| arxiv | gcn | 32 | 1430 | 100 | 14.3x (13.2x to 15.4x) | 1500 | 200 |" in text
-    assert "| reddit-mini | gin | 128 | would need 9 GB | 500 |  |  | 300 |" in text
+    assert "| arxiv | gcn | 32 | 1430 | 100 | 14.3x (13.2x to 15.4x) | 1,431 | 191 |" in text
+    assert "| reddit-mini | gin | 128 | would need 9 GB | 500 |  |  | 286 |" in text
     assert "| weighted sum | 20 | 1.62x |  | 1.01x (road 16, numba-loop) | 86 % |" in text
     assert "| arxiv | gatv2 | 14000 | 500 | 28.0x |  | 1/25.0 | 70 % |" in text
     assert "| road | gine |  | 250 |  |  |  |  |" in text
@@ -163,7 +163,7 @@ def test_published_models_stand_in_the_readme_once_they_are_measured(script: Any
     script.main(project)
     first, rest = (project / "README.md").read_text(), (project / "docs" / "results.md").read_text()
     assert "two-layer PyG models" not in first
-    assert "| twin:arxiv | ogb-gcn | 256 | 8000 | 800 | 10.0x (13.2x to 15.4x) | 12000 | 2000 |" in first
+    assert "| twin:arxiv | ogb-gcn | 256 | 8000 | 800 | 10.0x (13.2x to 15.4x) | 11,444 | 1,907 |" in first
     assert (
         "| twin:arxiv | ogb-gcn | 1.45x | 200 ms, 25 %, 2.00x | 400 ms, 50 %, 1.00x | 50.0 ms, 6 % | "
         "150 ms, 19 %, 3.00x |"

@@ -14,11 +14,15 @@ BAD = {
     "too small": (["demo", "--epochs", "0"], "epochs"),
     "model": (
         ["demo", "--model", "mlp"],
-        "model: expected some of ogb-gcn, ogb-sage, cora-gcn",
+        "models: expected some of ogb-gcn, ogb-sage, cora-gcn",
     ),
-    "no model": (["demo", "--model", ","], "model: expected at least one"),
+    "no model": (["demo", "--model", ","], "models: expected at least one"),
     "file": (["demo", "--graph", "no/such/file.npz"], "no/such/file.npz"),
     "kind": (["demo", "--graph", "nas:arxiv"], "twin:NAME, pyg:NAME, ogb:NAME, got 'nas:arxiv'"),
+    "no graph": (
+        ["tune", "--graph", "corra"],
+        "no file 'corra'. Generated graphs are twin:NAME, with one of amazon,",
+    ),
     "twin": (["demo", "--graph", "twin:nobody"], "nobody"),
     "width": (["bench", "ops", "--widths", "16,-2"], "widths: expected numbers"),
     "no width": (["bench", "ops", "--widths", ","], "widths: expected at least one"),
@@ -108,3 +112,33 @@ def test_the_list_of_verbs_says_what_each_verb_says(verb):
 @pytest.mark.parametrize("group", [(), ("bench",), ("simulate",)], ids=" ".join)
 def test_no_line_of_help_is_cut_off(group):
     assert "..." not in onehop_(*group, "--help").stdout.partition("Commands")[2]
+
+
+@pytest.mark.parametrize("verb", [("demo",), ("bench", "models")], ids=" ".join)
+def test_lists_have_the_same_name_in_each_verb(verb):
+    assert "--models" in onehop_(*verb, "--help").stdout
+
+
+@pytest.mark.parametrize("verb", ["run", "demo", "info", "tune"])
+def test_every_verb_writes_json(verb):
+    assert "--json" in onehop_(verb, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        *((verb,) for verb in VERBS),
+        *(("bench", kind) for kind in ("ops", "models", "limits")),
+        *(("simulate", kind) for kind in ("ndp", "pim", "dram")),
+    ],
+    ids=" ".join,
+)
+def test_options_of_several_verbs_say_the_same(verb):
+    shared = {
+        "--threads": "Threads to use; torch's number by default.",
+        "--width ": "Feature columns.",
+        "--scale": "Multiplies a twin's numbers of nodes and edges.",
+    }
+    told = " ".join(onehop_(*verb, "--help").stdout.split())
+    for option, text in shared.items():
+        assert (option in told) == (text in told), option

@@ -27,7 +27,7 @@ def test_a_run_is_shown_and_written(tmp_path, level):
 def test_exported_requests_come_to_the_same_when_read_back(tmp_path):
     trace, first, second = (tmp_path / name for name in ("a.trace", "a.json", "b.json"))
     assert onehop("simulate", "dram", "--requests", 500, "--export", trace, "--json", first).exit_code == 0
-    assert onehop("simulate", "dram", "--trace", trace, "--json", second).exit_code == 0
+    assert onehop("simulate", "dram", "--replay", trace, "--json", second).exit_code == 0
     documents = [json.loads(path.read_text()) for path in (first, second)]
     assert {key: documents[0][key] for key in KEYS} == {key: documents[1][key] for key in KEYS}
 
@@ -57,7 +57,7 @@ def test_a_device_may_come_from_a_file_and_timings_from_the_command_line(tmp_pat
     [
         (["--preset", "DDR6"], "preset: expected one of"),
         (["--preset", "absent.toml"], "absent.toml: no such file"),
-        (["--trace", "/"], "/: cannot be read or written"),
+        (["--replay", "/"], "/: cannot be read or written"),
         (["--json", "/proc/none/out.json"], "/proc/none"),
         (["--pattern", "zigzag"], "pattern: expected one of"),
         (["--run-bytes", "0"], "run_bytes: expected"),
@@ -77,6 +77,6 @@ def test_what_cannot_be_is_refused_with_a_sentence(arguments, sentence):
 def test_a_recorded_trace_needs_the_command_level(tmp_path):
     trace = tmp_path / "a.trace"
     trace.write_text("LD 0\n")
-    result = onehop("simulate", "dram", "--trace", trace, "--level", "closed")
+    result = onehop("simulate", "dram", "--replay", trace, "--level", "closed")
     assert result.exit_code == 2
     assert "level: expected command" in result.stderr

@@ -110,7 +110,6 @@ def test_gantt():
         (("--width", 0), "width"),
         (("--tile", 0), "tile"),
         (("--retile", "some"), "retile"),
-        (("--broadcast", "maybe"), "broadcast"),
         (("--check", "none"), "check"),
         (("--faw", "short"), "faw"),
         (("--scale", -1), "scale"),

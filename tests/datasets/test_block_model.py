@@ -130,7 +130,7 @@ def test_too_few_nodes_for_the_edges() -> None:
 
 def test_too_many_edges_for_memory() -> None:
     huge = replace(MODEL, num_nodes=10**8, num_pairs=10**9)
-    with pytest.raises(ArgumentError, match=r"about 40 GB to make; choose at most 0\.27"):
+    with pytest.raises(ArgumentError, match=r"about 37\.25 GiB to make; choose at most 0\.27"):
         made(huge)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from onehop.machines import Ledger, Report
+from tests.pictures import drawn, faults
 
 
 def report(scale: float = 1.0) -> Report:
@@ -39,7 +40,12 @@ def test_table_names_phases_bytes_energy_and_figures() -> None:
 
 
 def test_plot_is_a_picture(tmp_path: Path) -> None:
-    report().plot(tmp_path / "phases.png")
+    with drawn() as figures:
+        report().plot(tmp_path / "phases.png")
+    assert faults(figures[0]) == []
+    assert figures[0].get_suptitle() == "Time of each phase\nsimulated: toy"
+    # What takes no time is no part of the legend.
+    assert [text.get_text() for text in figures[0].legends[0].get_texts()] == ["send", "kernel"]
     assert (tmp_path / "phases.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -194,8 +194,8 @@ def test_the_result_says_how_far_the_repeats_spread(graph: Graph, monkeypatch: p
     low, median, high = entry.quartiles
     assert 1.3 < low <= median == entry.speedup <= high < 1.7
     assert low < high
-    assert f"{median:.2f}x the default plan: " in str(result)
-    assert f"{low:.2f} to {high:.2f} times as fast as the default plan in half of 9 pairs" in str(result)
+    assert f"{median:.2f}x the default plan (" in str(result)
+    assert f"{low:.2f} to {high:.2f} times as fast as the default plan in half of 9 pairs" in result.details()
     assert onehop.TuningResult.from_json(result.to_json()) == result
     tuned.forget()  # as another process
     assert tuned.known(entry.case) == entry

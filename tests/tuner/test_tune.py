@@ -1,5 +1,6 @@
 """``onehop.tune``: from arguments to a plan that is used, within its budget."""
 
+import dataclasses
 import json
 import multiprocessing
 import types
@@ -14,6 +15,7 @@ from onehop.datasets import chung_lu
 from onehop.plans import CpuPlan, store, tuned
 from onehop.tuner.search import Search
 from onehop.tuner.speeds import speeds
+from tests.pictures import drawn, faults
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +200,31 @@ def test_orders_are_tried_and_those_not_taken_dropped(monkeypatch, generator):
     assert "has paid for itself after" in str(result)
 
 
+def test_a_result_prints_short_lines_and_its_plans_on_request(graph, monkeypatch):
+    pretend(monkeypatch, prefers_short_items)
+    result = onehop.tune(graph, [8, 16], budget_s=20)
+    entry = dataclasses.replace(
+        result.entries[0], ordering_s=1.0, codegen="no kernel was generated: " + "<none> of them " * 20
+    )
+    result = dataclasses.replace(result, entries=(entry, *result.entries[1:]))
+    assert (
+        repr(result)
+        == f"TuningResult(aggregate sum, 2 widths, 4 of 4 plans confirmed, {result.seconds:.1f} s)"
+    )
+    lines = str(result).splitlines()
+    assert max(len(line) for line in (*lines, repr(result))) <= 100
+    assert sum(line.startswith("width ") for line in lines) == 4
+    assert "<none>" in str(result)
+    assert "CpuPlan(" not in str(result)
+    for plan in result.entries:
+        assert str(plan) in result.details()
+    shown = result._repr_html_()
+    assert "&lt;none&gt;" in shown
+    assert "<none>" not in shown
+    assert shown.count("<tr>") == 5
+    assert "CpuPlan(" in shown
+
+
 @pytest.mark.parametrize("best", ["int32", "int16"])
 def test_columns_of_16_bits_are_tried_and_freed_where_not_taken(monkeypatch, generator, best):
     graph = Graph.from_edge_index(torch.randint(0, 500, (2, 40_000), generator=generator), num_nodes=500)
@@ -264,7 +291,11 @@ def test_one_plan_of_several_widths_is_asked_for_by_width(graph):
 
 def test_the_curve_is_drawn(graph, tmp_path, monkeypatch):
     pretend(monkeypatch, prefers_short_items)
-    onehop.tune(graph, [8, 16], budget_s=20).plot(tmp_path / "curve.png")
+    with drawn() as figures:
+        onehop.tune(graph, [8, 16], budget_s=20).plot(tmp_path / "curve.png")
+        onehop.tune(graph, [8, 16], budget_s=20, backward=False).plot(tmp_path / "forward.svg")
+    assert [faults(figure) for figure in figures] == [[], []]
+    assert (tmp_path / "forward.svg").read_bytes()[:5] == b"<?xml"
     assert (tmp_path / "curve.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 

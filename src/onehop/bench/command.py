@@ -10,13 +10,18 @@ from typing import Any
 
 import torch
 
+from onehop import pictures
 from onehop.bench.lists import names as names, numbers
 from onehop.bench.results import write_json
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, OnehopError
 
 
 def parser(
-    description: str | None, rounds: int | None = None, threads: bool = False, json: bool = True
+    description: str | None,
+    rounds: int | None = None,
+    threads: bool = False,
+    json: bool = True,
+    plot: bool = False,
 ) -> argparse.ArgumentParser:
     """A parser that knows the options that programs share.
 
@@ -25,17 +30,33 @@ def parser(
         rounds: What ``--rounds`` is by default; None means that there is no such option.
         threads: Whether there is ``--threads``: torch's number, by default the one it has.
         json: Whether there is ``--json``: the file of the results.
+        plot: Whether there is ``--plot``: a picture of them.
     """
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     if json:
         made.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to this file")
+    if plot:
+        made.add_argument("--plot", type=picture, metavar="FILE", help="a PNG, PDF or SVG file")
     if rounds is not None:
         made.add_argument("--rounds", type=int, default=rounds, help=f"measurements of each ({rounds})")
     if threads:
         made.add_argument("--threads", type=int, default=torch.get_num_threads())
     return made
+
+
+def picture(text: str) -> Path:
+    """A file that a picture can be written to, as the type of an option.
+
+    Raises:
+        argparse.ArgumentTypeError: It cannot.
+    """
+    try:
+        pictures.check("--plot", text)
+    except OnehopError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("--plot: ")) from error
+    return Path(text)
 
 
 def integers(text: str) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onehop import config
+from onehop import config, sizes
 from onehop.bench.breakdown import Breakdown, shares
 from onehop.bench.cases import Workload
 from onehop.bench.floors import Roofs
@@ -211,7 +211,7 @@ def _too_large(variant: Variant, task: LearningTask, model: str, hidden: int, li
     needed = recipe(model).message_bytes(task.edge_index.size(1), task.x.size(1), hidden, task.num_classes)
     if needed <= limit:
         return None
-    return f"would need {needed / 1e9:.1f} GB of messages (limit {limit / 1e9:.1f} GB)"
+    return f"would need {sizes.told(needed)} of messages (limit {sizes.told(limit)})"
 
 
 def measure_peaks(task: LearningTask, result: ModelResult) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from onehop import config
+from onehop import config, sizes
 from onehop.bench.cases import Case, Workload
 from onehop.bench.limits import (
     ROW_MULTIPLE,
@@ -210,8 +210,8 @@ def summarise(results: Sequence[CaseResult]) -> list[Summary]:
 def _refusal(peer: Peer, case: Case, limit: int) -> str | None:
     reason = peer.available() or peer.refuse(case)
     if reason is None and peer.extra_bytes(case) > limit:
-        needed = peer.extra_bytes(case) / 1e9
-        return f"would need {needed:.1f} GB of intermediate results (limit {limit / 1e9:.1f} GB)"
+        needed = sizes.told(peer.extra_bytes(case))
+        return f"would need {needed} of intermediate results (limit {sizes.told(limit)})"
     return reason
 
 

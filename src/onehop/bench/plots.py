@@ -1,42 +1,43 @@
-"""Pictures of what was measured, in colours that the colour-blind can tell apart."""
+"""Pictures of what was measured."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from onehop import pictures
 from onehop.bench.floors import PARTS
 from onehop.bench.limits import Bandwidth, GatherRoof
 from onehop.bench.models import ModelResult
 from onehop.bench.ops import OURS, CaseResult
 from onehop.bench.peers import PEERS
 from onehop.bench.variants import ONEHOP, PYG
-from onehop.storage import write_whole
-
-# M. Okabe, K. Ito, "Color Universal Design", 2008; black is kept for lines of reference.
-BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, GREY = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#56B4E9",
-    "#CC79A7",
-    "#C8B900",
-    "#7F7F7F",
+from onehop.pictures import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    SMALL_SIZE,
+    TEXT_SIZE,
+    TITLE_SIZE,
+    YELLOW,
 )
+
+# The same colour for a peer's two widths of indices.
 _COLOURS = (SKY, SKY, BLUE, BLUE, RED, ORANGE, GREY, GREEN, PINK, PINK, YELLOW)
 _MARKERS = ("o", "v", "o", "v", "X", "s", "P", "^", "D", "h", "*")
-_DPI = 150
 
 
 def plot_ops(results: Sequence[CaseResult], machine: str, path: Path) -> None:
     """A panel for each graph and operation: every peer's time over onehop's, by width."""
     graphs = list(dict.fromkeys(r.graph for r in results))
     operations = list(dict.fromkeys(r.operation for r in results))
-    figure = Figure(figsize=(2.6 * len(operations) + 2.2, 2.2 * len(graphs) + 1.6), layout="constrained")
+    figure = pictures.figure(2.6 * len(operations) + 2.2, 2.2 * len(graphs) + 1.6)
     grid = figure.subplots(len(graphs), len(operations), sharex=True, sharey=True, squeeze=False)
     for axes_row, graph in zip(grid, graphs, strict=True):
         for axes, operation in zip(axes_row, operations, strict=True):
@@ -44,20 +45,21 @@ def plot_ops(results: Sequence[CaseResult], machine: str, path: Path) -> None:
             _ratios(axes, cases)
         axes_row[0].set_ylabel(f"{graph}\n\ntime / onehop's")
     for axes, operation in zip(grid[0], operations, strict=True):
-        axes.set_title(operation.replace("_", " "), fontsize=10)
+        axes.set_title(operation.replace("_", " "), fontsize=TITLE_SIZE)
     for axes in grid[-1]:
-        axes.set_xlabel("width")
+        axes.set_xlabel("width, columns")
     handles = {
         label: line
         for axes in grid.flat
         for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=9, frameon=False)
-    _save(figure, "Aggregation: time of each peer over onehop's (above 1: slower)", machine, path)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside right upper", fontsize=TEXT_SIZE, frameon=False
+    )
+    pictures.save(figure, "Aggregation: time of each peer over onehop's (above 1: slower)", machine, path)
 
 
 def _ratios(axes: Axes, cases: Sequence[CaseResult]) -> None:
-    axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.axhline(1, color="black", linewidth=1.2, label="onehop")
     for name, colour, marker in zip(PEERS, _COLOURS, _MARKERS, strict=True):
@@ -68,10 +70,10 @@ def _ratios(axes: Axes, cases: Sequence[CaseResult]) -> None:
             x, y = zip(*points, strict=True)
             style = "--" if name.endswith("64") else "-"
             axes.plot(x, y, style, marker=marker, markersize=5, linewidth=1.2, color=colour, label=name)
-    widths = sorted({r.width for r in cases})
-    axes.set_xticks(widths, [str(width) for width in widths])
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    _plain_log_ticks(axes)
+    pictures.powers(axes, sorted({r.width for r in cases}))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    pictures.style(axes, "both")
 
 
 def plot_models(results: Sequence[ModelResult], machine: str, path: Path) -> None:
@@ -83,17 +85,17 @@ def plot_models(results: Sequence[ModelResult], machine: str, path: Path) -> Non
     colours[PYG.name] = RED
     most = max(len([r for r in results if r.graph == graph]) for graph in graphs)
     width = max(0.28 * most * (len(names) + 1) + 1.5, 6.5)
-    figure = Figure(figsize=(width, 2.6 * len(graphs) + 1.2), layout="constrained")
+    figure = pictures.figure(width, 2.6 * len(graphs) + 1.2)
     grid = figure.subplots(len(graphs), 1, squeeze=False)[:, 0]
     for axes, graph in zip(grid, graphs, strict=True):
         cases = [r for r in results if r.graph == graph]
         _epochs(axes, cases, names, colours)
-        axes.set_title(graph, fontsize=10, loc="left")
-    handles, labels = grid[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=min(len(names), 3), fontsize=9, frameon=False
+        axes.set_title(graph, fontsize=TITLE_SIZE, loc="left")
+    pictures.legend(figure, grid[0], columns=3)
+    title = (
+        "Training epoch by model and hidden width, with quartiles; above the bars: speed-up over plain PyG"
     )
-    _save(figure, "Training epoch, and speed-up over plain PyG", machine, path)
+    pictures.save(figure, title, machine, path)
 
 
 def _epochs(
@@ -103,17 +105,28 @@ def _epochs(
     for number, name in enumerate(names):
         left = [place + (number - (len(names) - 1) / 2) * bar for place in range(len(cases))]
         heights = [r.times[name].median_s * 1e3 if name in r.times else 0 for r in cases]
-        bars = axes.bar(left, heights, bar * 0.92, color=colours[name], label=name)
-        if name == ONEHOP.name:
-            ratios = [r.speedup() for r in cases]
-            axes.bar_label(
-                bars, ["" if ratio is None else f"{ratio.median:.1f}x" for ratio in ratios], fontsize=8
-            )
-    axes.set_xticks(range(len(cases)), [f"{r.model}\n{r.hidden}" for r in cases], fontsize=9)
-    axes.set_ylabel("ms an epoch")
+        axes.bar(left, heights, bar * 0.92, color=colours[name], label=name)
+        for place, result in zip(left, cases, strict=True):
+            if name not in result.times:
+                continue
+            times = result.times[name].to_dict()
+            low, high = 1e3 * times["lower_quartile_s"], 1e3 * times["upper_quartile_s"]
+            pictures.spread(axes, [place], [low], [high])
+            ratio = result.speedup() if name == ONEHOP.name else None
+            if ratio is not None:
+                _above(axes, place, max(high, 1e3 * times["median_s"]), f"{ratio.median:.1f}x")
+    axes.set_xticks(range(len(cases)), [f"{r.model}\n{r.hidden}" for r in cases])
+    axes.set_ylabel("epoch, ms")
     axes.margins(y=0.12)
-    axes.grid(alpha=0.3, axis="y")
-    axes.set_axisbelow(True)
+    pictures.style(axes)
+
+
+def _above(axes: Axes, place: float, height: float, text: str) -> None:
+    """Writes a figure above a bar."""
+    axes.annotate(
+        text, (place, height), (0, 2), textcoords="offset points", ha="center", va="bottom",
+        fontsize=SMALL_SIZE,
+    )  # fmt: skip
 
 
 def plot_parts(results: Sequence[Mapping[str, Any]], machine: str, path: Path) -> None:
@@ -122,29 +135,28 @@ def plot_parts(results: Sequence[Mapping[str, Any]], machine: str, path: Path) -
     Args:
         results: As :meth:`onehop.bench.models.ModelResult.to_dict` gives them.
         machine: The machine in a line.
-        path: Where the PNG goes.
+        path: The PNG, PDF or SVG file.
     """
     shown = [r for r in results if r.get("breakdown")]
     graphs = list(dict.fromkeys(r["graph"] for r in shown))
     most = max((len([r for r in shown if r["graph"] == graph]) for graph in graphs), default=1)
-    size = (max(1.1 * most + 2.5, 6.5), 2.6 * max(len(graphs), 1) + 1.2)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = pictures.figure(max(1.1 * most + 2.5, 6.5), 2.6 * max(len(graphs), 1) + 1.2)
     grid = figure.subplots(max(len(graphs), 1), 1, squeeze=False)[:, 0]
     for axes, graph in zip(grid, graphs, strict=False):
         cases = [r for r in shown if r["graph"] == graph]
         for place, case in enumerate(cases):
             _stacks(axes, place, case["breakdown"])
-        axes.set_xticks(range(len(cases)), [f"{r['model']}\n{r['hidden']}" for r in cases], fontsize=9)
-        axes.set_ylabel("ms an epoch")
-        axes.set_title(graph, fontsize=10, loc="left")
+        axes.set_xticks(range(len(cases)), [f"{r['model']}\n{r['hidden']}" for r in cases])
+        axes.set_ylabel("epoch, ms")
+        axes.set_title(graph, fontsize=TITLE_SIZE, loc="left")
         axes.margins(y=0.12)
-        axes.grid(alpha=0.3, axis="y")
-        axes.set_axisbelow(True)
-    handles, labels = grid[0].get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    figure.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=4, frameon=False)
-    title = "Where onehop's epoch goes (left), and the least time for its work (right, hatched)"
-    _save(figure, title, machine, path)
+        pictures.style(axes)
+    pictures.legend(figure, grid[0])
+    title = (
+        "Where onehop's epoch goes (left), and the least time for its work (right, hatched), "
+        "by model and hidden width; above the bars: epoch over its least time"
+    )
+    pictures.save(figure, title, machine, path)
 
 
 def _stacks(axes: Axes, place: int, found: Mapping[str, Any]) -> None:
@@ -165,10 +177,7 @@ def _stacks(axes: Axes, place: int, found: Mapping[str, Any]) -> None:
             )
             bottom += height
         if hatch is not None and found["x_of_floor"] is not None:
-            axes.annotate(
-                f"{found['x_of_floor']:.1f}x", (place, 1e3 * sum(found["seconds"].values())), ha="center",
-                va="bottom", fontsize=8,
-            )  # fmt: skip
+            _above(axes, place - 0.2, 1e3 * sum(found["seconds"].values()), f"{found['x_of_floor']:.1f}x")
 
 
 def plot_limits(
@@ -179,7 +188,7 @@ def plot_limits(
     path: Path,
 ) -> None:
     """The gather's bandwidth by row length beside that of streaming; with a graph, its own and onehop's."""
-    figure = Figure(figsize=(7.5, 4.8), layout="constrained")
+    figure = pictures.figure(7.5, 4.8)
     axes = figure.subplots()
     for (name, bandwidth), style in zip(streams.items(), ("--", ":"), strict=True):
         axes.axhline(bandwidth.gbps, linestyle=style, color="black", linewidth=1.2, label=f"streaming {name}")
@@ -193,17 +202,14 @@ def plot_limits(
         axes.plot(
             sizes, reached, marker="D", color=GREEN, label=f"onehop.aggregate, sum, on {cases[0].graph}"
         )
-    axes.set_xscale("log", base=2)
-    axes.set_xticks([size for size, _ in random], [str(size) for size, _ in random])
-    axes.set_xlabel("bytes a row")
-    axes.set_ylabel("GB/s")
+    pictures.powers(axes, [size for size, _ in random])
+    axes.set_xlabel("row, bytes")
+    axes.set_ylabel("bandwidth, GB/s")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.06)
-    axes.grid(alpha=0.3)
-    figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9, frameon=False
-    )
-    _save(figure, "Memory bandwidth: the roof for aggregation", machine, path)
+    pictures.style(axes, "both")
+    pictures.legend(figure, axes, columns=2)
+    pictures.save(figure, "Memory bandwidth: the roof for aggregation", machine, path)
 
 
 def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path: Path) -> None:
@@ -213,13 +219,13 @@ def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path:
         rows: For each model ``title``, ``pyg`` and ``onehop``, these two with ``epoch_s`` and ``peak_bytes``.
         graph: The graph's name.
         machine: The machine in a line.
-        path: Where the PNG goes.
+        path: The PNG, PDF or SVG file.
     """
-    figure = Figure(figsize=(max(9.5, 2.6 * len(rows)), 4.2), layout="constrained")
+    figure = pictures.figure(max(9.5, 2.6 * len(rows)), 4.2)
     time_axes, memory_axes = figure.subplots(1, 2)
     for axes, key, unit, scale in (
-        (time_axes, "epoch_s", "seconds an epoch (median)", 1.0),
-        (memory_axes, "peak_bytes", "peak memory of the process, GB", 1e-9),
+        (time_axes, "epoch_s", "epoch, s (median)", 1.0),
+        (memory_axes, "peak_bytes", "peak memory of the process, MiB", 2.0**-20),
     ):
         for offset, variant, label, colour in (
             (-0.2, "pyg", "PyG alone", ORANGE),
@@ -228,28 +234,19 @@ def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path:
             places = [place + offset for place in range(len(rows))]
             heights = [row[variant][key] * scale for row in rows]
             bars = axes.bar(places, heights, 0.38, color=colour, label=label)
-            texts = [f"{height:.2g}" if height < 1 else f"{height:.1f}" for height in heights]
+            texts = [
+                f"{height:.2g}" if height < 1 else f"{height:,.{1 if height < 100 else 0}f}"
+                for height in heights
+            ]
             if variant == "onehop":
                 ratios = [row["pyg"][key] / row["onehop"][key] for row in rows]
                 texts = [f"{text}\n{ratio:.1f}x" for text, ratio in zip(texts, ratios, strict=True)]
-            axes.bar_label(bars, texts, fontsize=8, padding=2)
+            axes.bar_label(bars, texts, fontsize=SMALL_SIZE, padding=2)
         axes.set_xticks(range(len(rows)), [row["title"] for row in rows])
         axes.set_ylabel(unit)
         # From milliseconds on Cora to seconds on arxiv.
         axes.set_yscale("log")
         axes.margins(y=0.2)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(*time_axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-    _save(figure, f"Training on {graph}: unchanged PyG models, alone and patched", machine, path)
-
-
-def _plain_log_ticks(axes: Axes) -> None:
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.grid(alpha=0.3, which="major")
-    axes.set_axisbelow(True)
-
-
-def _save(figure: Figure, title: str, machine: str, path: Path) -> None:
-    figure.suptitle(f"{title}\n{machine}", fontsize=10)
-    write_whole("plot", path, lambda file: figure.savefig(file, format="png", dpi=_DPI))
+        pictures.style(axes)
+    pictures.legend(figure, time_axes)
+    pictures.save(figure, f"Training on {graph}: unchanged PyG models, alone and patched", machine, path)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.table import Table
 
+from onehop.bench import tables
 from onehop.bench.breakdown import Breakdown
 from onehop.bench.floors import PARTS
 from onehop.bench.limits import Bandwidth, GatherRoof
@@ -11,6 +12,7 @@ from onehop.bench.models import ModelResult
 from onehop.bench.ops import OURS, CaseResult, Summary
 from onehop.bench.peers import PEERS
 from onehop.bench.variants import ONEHOP, PYG
+from onehop.sizes import mebibytes
 
 # What a table has room for.
 SHORT = {
@@ -36,7 +38,7 @@ def ops_table(results: Sequence[CaseResult]) -> Table:
     """A line for each case: milliseconds of everyone, ratios, share of the roof. Medians."""
     graphs = ", ".join(dict.fromkeys(r.graph for r in results))
     peers = [name for name in PEERS if any(name in r.times or name in r.wrong for r in results)]
-    table = Table(title=f"{graphs}: milliseconds, medians", title_justify="left", header_style="bold")
+    table = tables.table(f"{graphs}: milliseconds, medians")
     table.add_column("case", no_wrap=True)
     for name in (OURS, *peers):
         table.add_column(SHORT.get(name, name), justify="right")
@@ -58,7 +60,7 @@ def ops_table(results: Sequence[CaseResult]) -> Table:
 
 def summary_table(summaries: Sequence[Summary]) -> Table:
     """A line for each operation: the figures that matter."""
-    table = Table(title="Over all graphs and widths", title_justify="left", header_style="bold")
+    table = tables.table("Over all graphs and widths")
     table.add_column("operation", no_wrap=True)
     for heading in (
         "cases",
@@ -85,13 +87,13 @@ def summary_table(summaries: Sequence[Summary]) -> Table:
 def models_table(results: Sequence[ModelResult]) -> Table:
     """A line for each graph, model and width: milliseconds an epoch, and speed-ups. Medians."""
     names = list(dict.fromkeys(name for r in results for name in r.losses))
-    table = Table(title="Training epoch: milliseconds, medians", title_justify="left", header_style="bold")
+    table = tables.table("Training epoch: milliseconds, medians")
     for heading in ("graph", "model", "hidden"):
         table.add_column(heading, no_wrap=True)
     for name in names:
         table.add_column(SHORT.get(name, name), justify="right")
     table.add_column("speed-up\nover PyG", justify="right")
-    table.add_column("peak memory\nonehop / PyG, MB", justify="right")
+    table.add_column("peak memory\nonehop / PyG, MiB", justify="right")
     for previous, r in zip([None, *results], results, strict=False):
         if previous is not None and previous.graph != r.graph:
             table.add_section()
@@ -102,18 +104,15 @@ def models_table(results: Sequence[ModelResult]) -> Table:
             str(r.hidden),
             *(_cell(r, name) for name in names),
             "" if ratio is None else f"[bold]{_ratio(ratio.median)}[/bold]",
-            " / ".join(_megabytes(r.peak_bytes.get(name)) for name in (ONEHOP.name, PYG.name)),
+            " / ".join(mebibytes(r.peak_bytes.get(name)) for name in (ONEHOP.name, PYG.name)),
         )
     return table
 
 
 def parts_table(results: Sequence[ModelResult]) -> Table:
     """A line for each graph, model and width: the share of each part of onehop's epoch, beside its floor."""
-    table = Table(
-        title="Parts of onehop's epoch: milliseconds (share), and how many times the part's floor",
-        title_justify="left",
-        header_style="bold",
-    )
+    title = "Parts of onehop's epoch: milliseconds (share), and how many times the part's floor"
+    table = tables.table(title)
     for heading in ("graph", "model", "hidden"):
         table.add_column(heading, no_wrap=True)
     for heading in ("epoch", "x of\nfloor", *PARTS):
@@ -143,7 +142,7 @@ def _part(found: Breakdown, part: str) -> str:
 
 def limits_table(streams: Mapping[str, Bandwidth], roofs: Sequence[GatherRoof], what: str) -> Table:
     """Bandwidths in GB/s, and the gather's in percent of streaming."""
-    table = Table(title=f"Memory bandwidth ({what})", title_justify="left", header_style="bold")
+    table = tables.table(f"Memory bandwidth ({what})")
     for heading, justify in (
         ("access", "left"),
         ("GB/s", "right"),
@@ -166,7 +165,7 @@ def roof_table(cases: Sequence[CaseResult], roofs: Sequence[GatherRoof]) -> Tabl
     """A graph's own gather and onehop's sum, by width: GB/s, and percent of the gathers."""
     random = {roof.row_floats: roof.bandwidth.gbps for roof in roofs}
     name = cases[0].graph if cases else ""
-    table = Table(title=f"onehop.aggregate, sum, on {name}", title_justify="left", header_style="bold")
+    table = tables.table(f"onehop.aggregate, sum, on {name}")
     for heading in (
         "width",
         "gather in the graph's\norder, GB/s",
@@ -213,10 +212,6 @@ def _cell(result: CaseResult | ModelResult, name: str) -> str:
     if name not in result.times:
         return "-"
     return milliseconds(result.times[name].median_s)
-
-
-def _megabytes(size: int | None) -> str:
-    return "-" if size is None else f"{size / 1e6:.0f}"
 
 
 def milliseconds(seconds: float) -> str:

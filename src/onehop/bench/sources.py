@@ -25,8 +25,7 @@ def dataset(source: str, progress: datasets.Progress | None = None) -> datasets.
     """The data set that ``source`` names: a file, ``pyg:NAME``, ``ogb:NAME`` or ``twin:NAME``.
 
     Raises:
-        ArgumentError: The kind or the name is unknown.
-        FileNotFoundError: There is no such file.
+        ArgumentError: The kind or the name is unknown, or there is no such file.
     """
     if source.startswith(datasets.PREFIXES):
         return datasets.load(source, progress=progress)
@@ -34,6 +33,11 @@ def dataset(source: str, progress: datasets.Progress | None = None) -> datasets.
         raise ArgumentError(
             f"graph: expected a file or one of {', '.join(f'{prefix}NAME' for prefix in datasets.PREFIXES)}, "
             f"got {source!r}."
+        )
+    if not Path(source).exists():
+        raise ArgumentError(
+            f"graph: there is no file {source!r}. Generated graphs are twin:NAME, with one of "
+            f"{', '.join(datasets.names())}."
         )
     return datasets.from_file(source)
 

@@ -6,7 +6,7 @@ This file imports nothing that the extra ``cli`` brings, so that it can say when
 import sys
 
 from onehop import extras
-from onehop.cli.exit_codes import BAD_REQUEST
+from onehop.cli.exit_codes import BAD_REQUEST, INTERRUPTED
 from onehop.errors import ConfigurationError
 
 
@@ -18,4 +18,7 @@ def main() -> None:
     except ConfigurationError as error:
         sys.stderr.write(f"onehop: {error}\n")
         sys.exit(BAD_REQUEST)
+    except KeyboardInterrupt:
+        sys.stderr.write("onehop: interrupted.\n")
+        sys.exit(INTERRUPTED)
     app(prog_name="onehop")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 import onehop
+from onehop import extras
 from onehop.cli.exit_codes import BAD_REQUEST, INTERRUPTED
 from onehop.cli.groups import Whole
 from onehop.errors import OnehopError
@@ -37,7 +38,8 @@ class Verbs(Whole):
         """Return a verb's command; None if there is no such verb."""
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"onehop.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        with extras.needed(f"onehop {cmd_name}", "cli"):
+            module = importlib.import_module(f"onehop.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command = typer.main.get_command(_application(cmd_name, module))
         command.name = cmd_name
         return command

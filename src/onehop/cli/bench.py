@@ -1,7 +1,6 @@
 """``onehop bench``: operators, models and limits, each beside what it has to be compared with."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,7 +15,7 @@ from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask
 from onehop.cli.console import output, progress
 from onehop.cli.groups import Whole
-from onehop.cli.options import Json, Plot, Rounds, Threads, set_threads
+from onehop.cli.options import Json, PartsPlot, Plot, Rounds, Threads, set_threads
 
 app = typer.Typer(
     cls=Whole,
@@ -107,10 +106,7 @@ def bench_models(
     threads: Threads = None,
     json: Json = None,
     plot: Plot = None,
-    parts_plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a picture of the epochs' parts, beside their floors."),
-    ] = None,
+    parts_plot: PartsPlot = None,
 ) -> None:
     """Whole training epochs (forward, backward, Adam) of PyG models, losses compared first."""
     chosen = one_of("models", model_names, tuple(RECIPES))

@@ -8,7 +8,8 @@ import torch
 import typer
 from rich.table import Table
 
-from onehop.bench import sources
+from onehop import sizes
+from onehop.bench import sources, tables
 from onehop.bench.jobs import ModelsOfGraph
 from onehop.bench.lists import one_of
 from onehop.bench.plots import plot_demo
@@ -19,7 +20,8 @@ from onehop.bench.runs import Order, Run, run
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask, save_task
 from onehop.cli.console import output, progress
-from onehop.cli.options import Json, Threads, set_threads
+from onehop.cli.options import Chart, Json, Threads, set_threads
+from onehop.sizes import mebibytes
 
 # Names of models here that differ from those of onehop.bench.recipes.
 _MODELS = {"gin": "gin-norm"}
@@ -51,9 +53,9 @@ def demo(
             help=f"{sources.GRAPH_HELP} By default that of each model's authors, twin:arxiv for the others."
         ),
     ] = None,
-    model: Annotated[str, typer.Option(help=f"{', '.join(TITLES)}, several with commas, or all.")] = ",".join(
-        DEFAULT
-    ),
+    model: Annotated[
+        str, typer.Option("--models", "--model", help=f"With commas, or all: {', '.join(TITLES)}.")
+    ] = ",".join(DEFAULT),
     hidden: Annotated[
         int | None,
         typer.Option(help=f"Width between layers; by default the authors', {_WIDTH} for the others.", min=1),
@@ -65,11 +67,11 @@ def demo(
         ),
     ] = None,
     threads: Threads = None,
-    plot: Annotated[Path, typer.Option(metavar="FILE", help="The bar chart.")] = Path("onehop-demo.png"),
+    plot: Chart = Path("onehop-demo.png"),
     json: Json = None,
 ) -> None:
     """Trains plain PyG models with PyG alone and with onehop.patch(), and compares."""
-    models = one_of("model", model, tuple(TITLES))
+    models = one_of("models", model, tuple(TITLES))
     set_threads(threads)
     console = output()
     console.print(machine_line())
@@ -91,7 +93,7 @@ def demo(
     console.print(
         "PyG is plain PyG, onehop the same model after onehop.patch(). Epoch times are medians without the "
         "first epoch; peak memory is the whole process's, of which up to "
-        f"{_gigabytes(before)} are there before training (Python, torch, PyG, the data); "
+        f"{sizes.told(before)} are there before training (Python, torch, PyG, the data); "
         "accuracy is that on the test nodes."
     )
     graphs = ", ".join(dict.fromkeys(task.name for task in tasks))
@@ -164,7 +166,7 @@ def _row(model: str, pyg: Run, onehop: Run) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(header_style="bold")
+    table = tables.table()
     table.add_column("model", no_wrap=True)
     table.add_column("graph", no_wrap=True)
     for heading in (
@@ -172,8 +174,8 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         "epoch\nPyG",
         "epoch\nonehop",
         "speed-up",
-        "peak mem.\nPyG",
-        "peak mem.\nonehop",
+        "peak MiB\nPyG",
+        "peak MiB\nonehop",
         "largest loss\ndifference",
         "accuracy\nPyG",
         "accuracy\nonehop",
@@ -188,8 +190,8 @@ def _table(rows: list[dict[str, Any]]) -> Table:
             _epoch(pyg["epoch_s"]),
             _epoch(onehop["epoch_s"]),
             f"[bold]{row['speedup']:.1f}x[/bold]",
-            _gigabytes(pyg["peak_bytes"]),
-            _gigabytes(onehop["peak_bytes"]),
+            mebibytes(pyg["peak_bytes"]),
+            mebibytes(onehop["peak_bytes"]),
             f"{row['largest_loss_difference']:.1e}",
             f"{pyg['test_accuracy']:.1%}",
             f"{onehop['test_accuracy']:.1%}",
@@ -199,7 +201,3 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 def _epoch(seconds: float) -> str:
     return f"{milliseconds(seconds)} ms"
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.2f} GB"

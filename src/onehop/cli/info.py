@@ -6,10 +6,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from onehop.bench import tables
 from onehop.bench.facts import facts
 from onehop.bench.results import write_json
 from onehop.cli.console import output
 from onehop.cli.options import Json
+from onehop.sizes import told
 
 
 def info(json: Json = None) -> None:
@@ -28,7 +30,7 @@ def info(json: Json = None) -> None:
 
 def _machine(console: Console, found: dict[str, Any]) -> None:
     machine, versions = found["machine"], found["versions"]
-    caches = ", ".join(f"{name} {_size(size)}" for name, size in machine["caches_bytes"].items())
+    caches = ", ".join(f"{name} {told(size)}" for name, size in machine["caches_bytes"].items())
     threads = (
         "torch's OpenMP found"
         if found["openmp_bound"]
@@ -42,7 +44,7 @@ def _machine(console: Console, found: dict[str, Any]) -> None:
     _row(
         table,
         "processor",
-        f"{machine['processor']}, {machine['cores']} cores, {_size(machine['memory_bytes'])} memory",
+        f"{machine['processor']}, {machine['cores']} cores, {told(machine['memory_bytes'])} memory",
     )
     _row(table, "caches", caches or "unknown")
     _row(table, "huge pages", machine["huge_pages"] or "unknown")
@@ -55,15 +57,13 @@ def _machine(console: Console, found: dict[str, Any]) -> None:
         else "torch's own: with this processor and release it draws other numbers than onehop's kernels"
     )
     _row(table, "dropout", dropout)
-    console.print(table)
+    _show(console, table)
 
 
 def _memory(console: Console, found: dict[str, Any]) -> None:
     pool = found["pool"]
     table = _pairs("memory and caches")
-    _row(
-        table, "pool of outputs", f"{_size(pool['kept_bytes'])} kept of at most {_size(pool['limit_bytes'])}"
-    )
+    _row(table, "pool of outputs", f"{told(pool['kept_bytes'])} kept of at most {told(pool['limit_bytes'])}")
     keeps = found["settings"]["ONEHOP_KEEP_MEMORY"].get("effective")
     policy = (
         "kept in the process while patched" if keeps else "goes back to the system as the C library decides"
@@ -73,8 +73,8 @@ def _memory(console: Console, found: dict[str, Any]) -> None:
     _row(table, "freed memory", f"{policy} (ONEHOP_KEEP_MEMORY, patch(keep_memory=...))")
     for name, value in found["cache"].items():
         is_size = name.endswith("bytes") and isinstance(value, int)
-        _row(table, f"graph cache: {name.replace('_', ' ')}", _size(value) if is_size else str(value))
-    console.print(table)
+        _row(table, f"graph cache: {name.replace('_', ' ')}", told(value) if is_size else str(value))
+    _show(console, table)
 
 
 def _backends(console: Console, found: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ def _backends(console: Console, found: dict[str, Any]) -> None:
         if reason is not None and reason != told:
             told = f"{told}; refuses CPU tensors of float32: {reason}"
         _row(table, name, told)
-    console.print(table)
+    _show(console, table)
 
 
 def _products(console: Console, found: dict[str, Any]) -> None:
@@ -100,7 +100,7 @@ def _products(console: Console, found: dict[str, Any]) -> None:
             _row(table, chosen["class"], chosen["library"] + than)
         if not found["chosen"]:
             _row(table, "measured", "nothing yet; a class of shapes is measured before its first use")
-    console.print(table)
+    _show(console, table)
 
 
 def _packages(console: Console, found: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ def _packages(console: Console, found: dict[str, Any]) -> None:
         version = found["versions"].get(name) or "there"
         state = version if package["present"] else f"not installed; {package['remedy']}"
         _row(table, name, f"{state} ({package['purpose']})")
-    console.print(table)
+    _show(console, table)
 
 
 def _settings(console: Console, found: dict[str, Any]) -> None:
@@ -117,11 +117,16 @@ def _settings(console: Console, found: dict[str, Any]) -> None:
     for name, setting in found["settings"].items():
         origin = "default" if setting["set_to"] is None else "set"
         _row(table, name, setting.get("error") or f"{setting['effective']} ({origin})")
+    _show(console, table)
+
+
+def _show(console: Console, table: Table) -> None:
     console.print(table)
+    console.print()
 
 
 def _pairs(title: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", show_header=False)
+    table = tables.table(title, headings=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     return table
@@ -129,10 +134,3 @@ def _pairs(title: str) -> Table:
 
 def _row(table: Table, name: str, value: str) -> None:
     table.add_row(Text(name), Text(value))  # Text: what stands in brackets is no markup
-
-
-def _size(size: int) -> str:
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= scale:
-            return f"{size / scale:.4g} {unit}"
-    return f"{size} bytes"

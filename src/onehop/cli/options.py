@@ -1,4 +1,4 @@
-"""Options that several verbs share."""
+"""Options that several verbs share. Where results go is checked before there are any."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,11 +6,59 @@ from typing import Annotated
 import torch
 import typer
 
+from onehop import pictures, storage
+
+
+def _writable(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> Path | None:
+    if path is not None and not context.resilient_parsing:
+        storage.check(str(option.name), path)
+    return path
+
+
+def _drawable(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> Path | None:
+    if path is not None and not context.resilient_parsing:
+        pictures.check(str(option.name), path)
+    return path
+
+
 Threads = Annotated[int | None, typer.Option(help="Threads to use; torch's number by default.", min=1)]
 Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write everything measured to this file.")
+    Path | None,
+    typer.Option(
+        "--json", metavar="FILE", help="Write everything measured to this file.", callback=_writable
+    ),
 ]
-Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a picture to this PNG file.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a picture to this PNG, PDF or SVG file.", callback=_drawable),
+]
+PartsPlot = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Write a picture of the epochs' parts, beside their floors.", callback=_drawable
+    ),
+]
+# The demo draws always.
+Chart = Annotated[
+    Path, typer.Option("--plot", metavar="FILE", help="The bar chart: PNG, PDF or SVG.", callback=_drawable)
+]
+Timeline = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the timeline; ui.perfetto.dev opens it.", callback=_writable),
+]
+Export = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the requests to this file as well.", callback=_writable),
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", "--json", metavar="FILE", help="Write the table to this file too.", callback=_writable
+    ),
+]
+Scale = Annotated[float, typer.Option(help="Multiplies a twin's numbers of nodes and edges.", min=0.0)]
+Seed = Annotated[int, typer.Option(help="Of random numbers, and of a twin.", min=0)]
+Width = Annotated[int, typer.Option(help="Feature columns.", min=1)]
 Rounds = Annotated[int, typer.Option(help="Measurements of each.", min=1)]
 
 

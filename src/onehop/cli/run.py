@@ -4,17 +4,18 @@ import importlib
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from onehop import config
+from onehop import config, sizes
+from onehop.bench import tables
 from onehop.bench.memory import peak_bytes
 from onehop.bench.results import write_json
 from onehop.cli.console import output
+from onehop.cli.options import Report
 from onehop.cli.script import Script, script
 from onehop.cli.watching import Sampler, Tally, Watched, watched
 from onehop.integrations import reports
@@ -60,9 +61,7 @@ def run(
     name: Name,
     arguments: Arguments = None,
     module: IsModule = False,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the table to this file too, as JSON.")
-    ] = None,
+    report: Report = None,
     only: Only = None,
     dropout: Dropout = None,
     products: Products = None,
@@ -79,7 +78,7 @@ def run(
     console = output()
     console.print(_table(ran))
     without = "; without the patch, which ONEHOP_DISABLE=1 forbids" if config.disabled() else ""
-    console.print(Text(f"{ran.seconds:.1f} s, {peak / 2**20:,.0f} MiB at the peak{without}."))
+    console.print(Text(f"{ran.seconds:.1f} s, {sizes.told(peak)} at the peak{without}."))
     if report is not None:
         layers = [_as_json(each) for each in ran.layers]
         write_json(report, "run", {"layers": layers, "seconds": ran.seconds, "peak_bytes": peak})
@@ -130,7 +129,7 @@ def _ran(
 
 
 def _table(ran: Ran) -> Table:
-    table = Table(title="layers", title_justify="left", title_style="bold")
+    table = tables.table("layers")
     table.add_column("layer", no_wrap=True)
     table.add_column("calls", justify="right", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)

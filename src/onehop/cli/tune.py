@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from onehop.bench import sources
+from onehop.bench import sources, tables
 from onehop.bench.lists import numbers
 from onehop.bench.stamp import machine_line
 from onehop.cli.console import output, progress
@@ -44,6 +44,7 @@ def tune(
     ] = False,
     device: Annotated[str, typer.Option(help="cpu, or cuda for the Triton kernels.")] = "cpu",
     heads: Annotated[int, typer.Option(help="Of attention and sddmm on GPUs.")] = 1,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print the plans in full.")] = False,
     threads: Threads = None,
     json: Json = None,
     plot: Plot = None,
@@ -81,7 +82,7 @@ def tune(
     if device != "cpu":
         console.print(f"GPU: {result.machine['gpu']}, triton {result.machine['triton']}")
     console.print(_table(result))
-    console.print(str(result))
+    console.print(result.details() if verbose else str(result), markup=False, soft_wrap=True)
     suggested = result.suggested_widths()
     if suggested:
         console.print(
@@ -98,9 +99,7 @@ def tune(
 
 
 def _table(result: TuningResult) -> Table:
-    table = Table(
-        title=f"{result.op} {result.reduce}: milliseconds, medians", title_justify="left", header_style="bold"
-    )
+    table = tables.table(f"{result.op} {result.reduce}: milliseconds, medians")
     for heading in ("width", "tuned", "default", "torch CSR", "over default", "over torch", "predicted"):
         table.add_column(heading, justify="right", no_wrap=True)
     for point in result.curve:

@@ -1,9 +1,9 @@
 """The result of :func:`onehop.explain`: a row for each layer, as a table in text and in HTML."""
 
 import html
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from onehop import notebook
 from onehop.integrations.reports import IN_BLOCKS
 
 _COLUMNS = 100
@@ -104,19 +104,9 @@ class Explanation:
         if not self.layers:
             return f"<p>{html.escape(str(self))}</p>"
         cells = [(_named(row), row.kind, str(row.calls), row.told) for row in self.layers]
-        return table_in_html(_HEADINGS, cells) + "".join(
+        return notebook.table(_HEADINGS, cells) + "".join(
             f"<pre>{html.escape(line)}</pre>" for line in self._details() if line
         )
-
-
-def table_in_html(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table for notebooks; the cells are text, whatever they contain."""
-    head = "".join(f"<th style='text-align:left'>{html.escape(each)}</th>" for each in headings)
-    body = "".join(
-        "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _named(row: LayerReport) -> str:

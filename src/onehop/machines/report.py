@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from onehop import extras
+from onehop import pictures, sizes
 from onehop.errors import ArgumentError
 from onehop.machines.trace import Trace
-from onehop.storage import write_text, write_whole
+from onehop.storage import write_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +84,11 @@ class Report:
         """Draws the phases as one stacked bar, to a PNG, PDF or SVG file.
 
         Raises:
-            OSError: The file cannot be written.
+            ArgumentError: The name ends in something else.
+            ConfigurationError: matplotlib is not installed.
+            StorageError: The file cannot be written.
         """
-        plot_phases({self.machine: self}, path)
+        plot_phases({self.machine: self.phases_ns}, "Time of each phase", f"simulated: {self.machine}", path)
 
     def table(self) -> str:
         """The report as lines of plain text."""
@@ -95,7 +97,7 @@ class Report:
         rows.append(("total", _time(total), ""))
         lines = [self.machine, *aligned(("phase", "time", "share"), rows)]
         if self.bytes:
-            lines += ["", *aligned(("bytes", ""), [(k, _bytes(v)) for k, v in self.bytes.items()])]
+            lines += ["", *aligned(("bytes", ""), [(k, sizes.told(v)) for k, v in self.bytes.items()])]
         if self.energy_nj:
             energies = [(name, f"{e / 1e6:.4g} mJ") for name, e in self.energy_nj.items()]
             lines += ["", *aligned(("energy", ""), [*energies, ("total", f"{self.energy_mj:.4g} mJ")])]
@@ -109,51 +111,51 @@ class Report:
         return self.table()
 
 
-def plot_phases(reports: Mapping[str, Report], path: str | Path) -> None:
-    """Draws a stacked bar of phases for each report.
+def plot_phases(bars: Mapping[str, Mapping[str, float]], title: str, where: str, path: str | Path) -> None:
+    """Draws a stacked bar of phases for each run.
 
     Args:
-        reports: By the label of the bar.
+        bars: The nanoseconds of each phase, by the label of the bar.
+        title: Of the picture.
+        where: The machine, for the title.
         path: A PNG, PDF or SVG file.
 
     Raises:
-        ArgumentError: There are no reports.
+        ArgumentError: There are no bars, or the name ends in something else.
         ConfigurationError: matplotlib is not installed.
-        OSError: The file cannot be written.
+        StorageError: The file cannot be written.
     """
-    if not reports:
+    if not bars:
         raise ArgumentError("reports: expected at least one to draw, got none.")
-    with extras.needed("plot", "cli"):
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 0.6 * len(reports) + 1.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = pictures.figure(8, 0.32 * len(bars) + 1.7)
     axes = figure.add_subplot()
-    names = list(dict.fromkeys(name for report in reports.values() for name in report.phases_ns))
-    ends = [0.0] * len(reports)
-    for name in names:
-        times = [report.phases_ns.get(name, 0.0) / 1e6 for report in reports.values()]
-        axes.barh(list(reports), times, left=ends, label=name)
+    names = list(dict.fromkeys(name for phases in bars.values() for name, time in phases.items() if time))
+    ends = [0.0] * len(bars)
+    for number, name in enumerate(names):
+        times = [phases.get(name, 0.0) / 1e6 for phases in bars.values()]
+        colour = pictures.PALETTE[number % len(pictures.PALETTE)]
+        axes.barh(list(bars), times, left=ends, color=colour, label=name)
         ends = [end + time for end, time in zip(ends, times, strict=True)]
     axes.invert_yaxis()
-    axes.set_xlabel("milliseconds")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(names), 5), frameon=False)
-    kind = Path(path).suffix[1:] or "png"
-    write_whole("path", path, lambda file: figure.savefig(file, format=kind, dpi=120, bbox_inches="tight"))
+    axes.set_xlabel("time, ms")
+    axes.margins(y=0.02)
+    pictures.style(axes, "x")
+    pictures.legend(figure, axes, columns=6)
+    pictures.save(figure, title, where, path)
 
 
 def aligned(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table as lines of text: the first column to the left, the others to the right."""
+    """A table as lines of text, headings underlined: the first column to the left, others to the right."""
     rows = list(rows)
     widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
-    return [
+    lines = [
         "  ".join(
             cell.rjust(width) if column else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in (headings, *rows)
     ]
+    return [lines[0], "-" * max(len(line) for line in lines), *lines[1:]]
 
 
 def _nonzero(report: Report) -> list[tuple[str, float]]:
@@ -165,13 +167,6 @@ def _time(ns: float) -> str:
         if ns >= scale:
             return f"{ns / scale:.4g} {unit}"
     return f"{ns:.4g} ns"
-
-
-def _bytes(size: int) -> str:
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= scale:
-            return f"{size / scale:.4g} {unit}"
-    return f"{size} B"
 
 
 def _plain(value: float | str) -> str:

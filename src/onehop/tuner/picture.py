@@ -1,64 +1,74 @@
 """The curve of a tuning run as a picture: speed-ups by width."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from onehop import extras
+from onehop import pictures
 from onehop.errors import ArgumentError
-from onehop.storage import write_whole
 from onehop.tuner.curve import CurvePoint
 
-# M. Okabe, K. Ito, "Color Universal Design", 2008.
-_BLUE, _ORANGE, _GREEN = "#0072B2", "#E69F00", "#009E73"
-_DPI = 150
 
-
-def draw(path: Path, curve: Sequence[CurvePoint], suggested: Sequence[int], edges: int, title: str) -> None:
+def draw(
+    path: Path,
+    curve: Sequence[CurvePoint],
+    spreads: Mapping[int, tuple[float, float]],
+    suggested: Sequence[int],
+    edges: int,
+    title: str,
+    where: str,
+) -> None:
     """Plots the speed-up over the default plan and over torch (above), and 10^9 columns a second (below).
 
     Args:
-        path: The PNG file.
+        path: The PNG, PDF or SVG file.
         curve: The points.
+        spreads: Quartiles of the speed-up over the default plan, by width, where they are known.
         suggested: Widths to point out.
         edges: Of the graph.
         title: Of the picture.
+        where: The machine.
 
     Raises:
-        ArgumentError: Nothing was measured.
+        ArgumentError: Nothing was measured, or the name ends in something else.
         ConfigurationError: matplotlib is not installed.
+        StorageError: The file cannot be written.
     """
-    with extras.needed("plot", "cli"):
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import NullFormatter
-
+    pictures.check("plot", path)
     points = [point for point in curve if point.tuned_s]
     if not points:
         raise ArgumentError("plot: nothing was measured within the budget; tune with more budget_s.")
     widths = [point.width for point in points]
-    figure = Figure(figsize=(7.0, 6.0), layout="constrained")
+    figure = pictures.figure(7.0, 6.0)
     ratios, rates = figure.subplots(2, 1, sharex=True)
     ratios.axhline(1, color="black", linewidth=1)
     for label, colour, marker, values in (
-        ("torch sparse CSR / tuned", _ORANGE, "s", [point.over_torch for point in points]),
-        ("default plan / tuned", _BLUE, "o", [point.over_default for point in points]),
+        ("torch sparse CSR / tuned", pictures.ORANGE, "s", [point.over_torch for point in points]),
+        ("default plan / tuned", pictures.BLUE, "o", [point.over_default for point in points]),
     ):
         if all(value is not None for value in values):
             ratios.plot(widths, values, marker=marker, color=colour, label=label)
-    ratios.set_ylabel("times faster")
+    known = [width for width in widths if width in spreads]
+    pictures.spread(ratios, known, *([spreads[width][side] for width in known] for side in (0, 1)))
+    ratios.set_ylabel("times as fast")
     ratios.set_ylim(bottom=0)
-    ratios.legend(frameon=False)
     speed = [edges * point.width / point.tuned_s / 1e9 for point in points if point.tuned_s]
-    rates.plot(widths, speed, marker="D", color=_GREEN)
+    rates.plot(widths, speed, marker="D", color=pictures.GREEN)
     for width, height in zip(widths, speed, strict=True):
         if width in suggested:
-            rates.annotate("best here", (width, height), (0, 8), textcoords="offset points", ha="center")
-    rates.set_ylabel("10$^9$ edge columns a second")
+            rates.annotate(
+                "best here",
+                (width, height),
+                (0, 8),
+                textcoords="offset points",
+                ha="center",
+                fontsize=pictures.SMALL_SIZE,
+            )
+    rates.set_ylabel("10$^9$ edges x columns a second")
     rates.set_ylim(bottom=0, top=1.2 * max(speed))
-    rates.set_xlabel("width")
+    rates.set_xlabel("width, columns")
+    pictures.powers(rates, widths)
     for axes in (ratios, rates):
-        axes.set_xscale("log", base=2)
-        axes.grid(alpha=0.3)
-    rates.set_xticks(widths, [str(width) for width in widths])
-    rates.xaxis.set_minor_formatter(NullFormatter())
-    figure.suptitle(title, fontsize=9)
-    write_whole("plot", path, lambda file: figure.savefig(file, format="png", dpi=_DPI))
+        axes.margins(x=0.1)
+        pictures.style(axes, "both")
+    pictures.legend(figure, ratios)
+    pictures.save(figure, title, where, path)

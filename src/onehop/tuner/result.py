@@ -1,13 +1,15 @@
 """The result of tuning: plans, the curve over widths, and the plot."""
 
+import html
 import json
 import os
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onehop import native
+from onehop import native, notebook
 from onehop.errors import ArgumentError
 from onehop.kernels.triton import availability
 from onehop.plans import CpuPlan, TritonPlan, gpu_tuned, store, tuned
@@ -16,10 +18,14 @@ from onehop.plans.entry import Tuned
 from onehop.tuner import picture
 from onehop.tuner.curve import CurvePoint
 
+_COLUMNS = 100
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class TuningResult:
-    """The result of :func:`onehop.tune`.
+    """The result of :func:`onehop.tune`; prints as a line of at most 100 columns for each plan.
+
+    A notebook shows it as a table, with the plans in full below.
 
     Attributes:
         op: The tuned operator.
@@ -83,11 +89,14 @@ class TuningResult:
         return tuple(width for width, rate in rates.items() if rate >= share * most)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draws the curve into a PNG file; needs matplotlib (``onehop[cli]``).
+        """Draws the curve into a PNG, PDF or SVG file; needs matplotlib (``onehop[cli]``).
+
+        Lines over the points join the quartiles of the speed-up over the default plan.
 
         Raises:
-            ArgumentError: Nothing was measured.
+            ArgumentError: Nothing was measured, or the name ends in something else.
             ConfigurationError: matplotlib is not installed.
+            StorageError: The file cannot be written.
         """
         case = self.entries[0].case
         # On GPUs the case gives the class of the graph; the figures are the graph's own.
@@ -100,11 +109,26 @@ class TuningResult:
         picture.draw(
             Path(path),
             self.curve,
+            self._spreads,
             suggested=self.suggested_widths(),
             edges=int(figures.split(" ")[2]),
-            title=f"{self.op} {self.reduce if self.op == 'aggregate' else ''}, {directions}, {case.dtype}, "
-            f"on {figures.split(' degrees')[0]}\n{where}",
+            title=f"{self._what}, {directions}, {case.dtype}, on {figures.split(' degrees')[0]}",
+            where=where,
         )
+
+    @property
+    def _what(self) -> str:
+        return f"aggregate {self.reduce}" if self.op == "aggregate" else self.op
+
+    @property
+    def _spreads(self) -> dict[int, tuple[float, float]]:
+        """Quartiles of the speed-up over the default plan, where one direction alone was tuned."""
+        known = {}
+        for width in self.widths:
+            parts = [entry for entry in self.entries if entry.case.width == width]
+            if len(parts) == 1 and parts[0].quartiles is not None:
+                known[width] = (parts[0].quartiles[0], parts[0].quartiles[2])
+        return known
 
     def use(self) -> None:
         """Installs the plans in this process, as :func:`onehop.tune` did where they were tuned.
@@ -178,23 +202,74 @@ class TuningResult:
         except (KeyError, TypeError) as error:
             raise ArgumentError(f"result: not a tuning result ({error}).") from error
 
+    def __repr__(self) -> str:
+        """Return what was tuned, in a line."""
+        widths = f"width {self.widths[0]}" if len(self.widths) == 1 else f"{len(self.widths)} widths"
+        confirmed = f"{len(self.confirmed)} of {len(self.entries)} plans confirmed"
+        return f"TuningResult({self._what}, {widths}, {confirmed}, {self.seconds:.1f} s)"
+
     def __str__(self) -> str:
-        """A line for each plan."""
+        """A line for each plan: what it gains, and its times."""
         lines = []
         for entry in self.entries:
-            direction = "backward" if entry.case.backward else "forward"
-            lines.append(f"width {entry.case.width}, {direction}: {_verdict(entry)}: {entry}")
+            lines.append(f"{_case(entry)}: {_verdict(entry)}{_times(entry)}")
             if entry.ordering_s:
-                lines.append(
-                    f"  its order {entry.plan.ordering!r} takes {entry.ordering_s:.2f} s to make, "
-                    f"and has paid for itself after {entry.break_even} calls"
-                )
+                lines.append(f"  {_order(entry)}")
+            if entry.codegen:
+                lines += textwrap.wrap(entry.codegen, _COLUMNS, initial_indent="  ", subsequent_indent="  ")
         return "\n".join(lines)
+
+    def details(self) -> str:
+        """Every plan in full, with its predicted and measured times, and those of the baselines."""
+        return "\n".join(f"{_case(entry)}: {entry}" for entry in self.entries)
+
+    def _repr_html_(self) -> str:
+        """A table as notebooks show it, and below it the plans in full."""
+        headings = ("width", "direction", "plan", "ms", "default plan, ms", "torch CSR, ms")
+        rows = [
+            (
+                str(entry.case.width),
+                _direction(entry),
+                _verdict(entry) + (f"; {_order(entry)}" if entry.ordering_s else ""),
+                *(_ms(seconds) for seconds in (entry.measured_s, entry.default_s, entry.baseline_s)),
+            )
+            for entry in self.entries
+        ]
+        plans = f"<details><summary>plans</summary><pre>{html.escape(self.details())}</pre></details>"
+        return notebook.table(headings, rows) + plans
 
 
 def _total(parts: Sequence[float | None]) -> float | None:
     known = [part for part in parts if part is not None]
     return sum(known) if parts and len(known) == len(parts) else None
+
+
+def _case(entry: Tuned[Any]) -> str:
+    return f"width {entry.case.width}, {_direction(entry)}"
+
+
+def _direction(entry: Tuned[Any]) -> str:
+    return "backward" if entry.case.backward else "forward"
+
+
+def _order(entry: Tuned[Any]) -> str:
+    return (
+        f"its order {entry.plan.ordering!r} takes {entry.ordering_s:.2f} s to make, "
+        f"and has paid for itself after {entry.break_even} calls"
+    )
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.3g}"
+
+
+def _times(entry: Tuned[Any]) -> str:
+    """The times in brackets; nothing where the plan was not measured."""
+    if entry.measured_s is None:
+        return ""
+    others = (("was", entry.default_s), ("torch CSR", entry.baseline_s))
+    told = [f"{what} {_ms(seconds)} ms" for what, seconds in others if seconds is not None]
+    return f" ({', '.join([f'{_ms(entry.measured_s)} ms', *told])})"
 
 
 def _verdict(entry: Tuned[Any]) -> str:

@@ -165,7 +165,7 @@ def test_balanced_size_is_a_lower_bound_of_the_kernel() -> None:
 
 def test_table_and_plot(tmp_path: Path) -> None:
     text = str(report())
-    for part in ("broadcast", "utilisation", "plan", "2x2", "MiB of a bank"):
+    for part in ("broadcast", "utilisation", "plan", "2x2", "of a bank"):
         assert part in text
     report().plot(tmp_path / "phases.png")
     assert (tmp_path / "phases.png").stat().st_size > 1000

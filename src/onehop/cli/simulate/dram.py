@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from onehop.bench import tables
 from onehop.bench.lists import names
 from onehop.bench.results import write_json
 from onehop.cli.console import output, progress
-from onehop.cli.options import Json
+from onehop.cli.options import Export, Json, Seed
 from onehop.errors import ArgumentError
 from onehop.machines.dram import (
     PRESETS,
@@ -50,30 +51,28 @@ def dram(
     timing: Annotated[
         str | None, typer.Option(metavar="NAME=CLOCKS,…", help="Timings other than the preset's, as faw=32.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Where random runs start.", min=0)] = 0,
-    trace: Annotated[
+    seed: Seed = 0,
+    replay: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Serve the requests of this file instead.")
     ] = None,
-    export: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the requests to this file as well.")
-    ] = None,
+    export: Export = None,
     export_format: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "load_store",
     json: Json = None,
 ) -> None:
     """DRAM alone: how long so many bursts take, which rows they find open, and the energy."""
     memory = Memory(_device(preset_name, timing), ranks, layout, queue, refresh, scheduler)
     access = Access(pattern, run_bytes, op)
-    if trace is not None and level != "command":
+    if replay is not None and level != "command":
         raise ArgumentError(f"level: expected command, which alone knows recorded requests, got {level!r}.")
     with progress(what="reading requests") as bar:
-        recorded = None if trace is None else read_trace(trace, memory)
+        recorded = None if replay is None else read_trace(replay, memory)
         if export is not None:
             bar.describe("writing requests")
             write_trace(export, recorded or memory.requests(access, requests, seed), memory, export_format)
         bar.describe("serving requests")
         report = memory.run(access, requests, level, seed) if recorded is None else memory.serve(recorded)
     runs = f" of {run_bytes} B" if pattern == "random" else ""
-    what = f"{pattern} {op}s{runs}" if trace is None else str(trace)
+    what = f"{pattern} {op}s{runs}" if replay is None else str(replay)
     output().print(_table(report, f"{report.dram}, {what}, {layout}, {ranks} rank" + "s" * (ranks > 1)))
     if json is not None:
         asked: dict[str, Any] = {
@@ -82,7 +81,7 @@ def dram(
             "op": op,
             "requests": requests if recorded is None else len(recorded),
             "seed": seed,
-            "trace": None if trace is None else str(trace),
+            "trace": None if replay is None else str(replay),
             "layout": layout,
             "queue": queue,
             "scheduler": scheduler,
@@ -106,7 +105,7 @@ def _device(name: str, timing: str | None) -> Dram:
 
 def _table(report: DramReport, title: str) -> Table:
     """The report as a table."""
-    table = Table(title=title, title_justify="left", show_header=False)
+    table = tables.table(title, headings=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right")
     table.add_row("level", report.level)

@@ -1,37 +1,35 @@
 """``onehop simulate ndp``: aggregation on a near-rank machine."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from onehop import datasets
+from onehop.bench import tables
 from onehop.bench.lists import numbers
 from onehop.bench.ndp_check import output_errors
 from onehop.bench.results import write_json
 from onehop.bench.sources import GRAPH_HELP, dataset
 from onehop.cli.console import Bar, output, progress
-from onehop.cli.options import Json, Plot, Threads, set_threads
+from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
 from onehop.machines.ndp import LayerOutcome, Machine, layer_report, presets, toy, whole_report
-from onehop.machines.report import Report, plot_phases
+from onehop.machines.report import plot_phases
 from onehop.machines.trace import Trace
 from onehop.plans.ndp import MAPPINGS, TILINGS, NdpPlan
 
 _COMPARED = ("baseline", "prior")
-_SWITCH = {"on": True, "off": False}
 
 
 def ndp(
     graph: Annotated[str, typer.Option(help=GRAPH_HELP)] = "twin:arxiv-communities",
-    scale: Annotated[float, typer.Option(help="Of a twin: multiplies its nodes and edges.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of a twin.", min=0)] = 0,
-    width: Annotated[int, typer.Option(help="Columns of the feature vectors.")] = 256,
+    scale: Scale = 1.0,
+    seed: Seed = 0,
+    width: Width = 256,
     layers: Annotated[
         int,
         typer.Option(help="Layers; with several, the first aggregates the graph's own features.", min=1),
@@ -41,7 +39,7 @@ def ndp(
     tile: Annotated[int, typer.Option(help="Targets that are worked on together.")] = 128,
     retile: Annotated[str, typer.Option(help=f"How targets come into tiles: {', '.join(TILINGS)}.")] = "rows",
     batch: Annotated[int, typer.Option(help="Nodes listed before the units' lists are merged.")] = 2048,
-    broadcast: Annotated[str, typer.Option(help="Bundles are written once a channel: on, off.")] = "on",
+    broadcast: Annotated[bool, typer.Option(help="Write bundles once a channel.")] = True,
     faw: Annotated[str, typer.Option(help="tFAW: preset, sheet, or clocks.")] = "",
     self_loops: Annotated[bool, typer.Option(help="Give every node an edge to itself.")] = True,
     check: Annotated[
@@ -57,9 +55,7 @@ def ndp(
     gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False,
     threads: Threads = None,
     json: Json = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the first windows as a Chrome trace.")
-    ] = None,
+    trace: Timeline = None,
     plot: Plot = None,
 ) -> None:
     """Aggregation on ranks of DRAM with near-data units: times, bytes and energy of every mapping."""
@@ -74,11 +70,9 @@ def ndp(
         tile,
         retile,
         batch,
-        _SWITCH[_one("broadcast", broadcast, tuple(_SWITCH))],
+        broadcast,
     )
     _one("check", check, ("full", "sample"))
-    if width < 1:
-        raise ArgumentError(f"width: expected an integer of at least 1, got {width}.")
     with progress(what="loading the graph") as bar:
         structure, widths = _load(graph, seed, scale, self_loops, width, layers, bar)
         bar.describe("timing all mappings")
@@ -99,7 +93,8 @@ def ndp(
     if trace is not None:
         _timeline(found).write(trace)
     if plot is not None:
-        plot_phases(_bars(hardware, found), plot)
+        what = f"{graph}, width {', '.join(str(each) for each in widths)}: time of each phase, by mapping"
+        plot_phases(_bars(found), what, f"simulated: {hardware.name}", plot)
 
 
 def _one(option: str, text: str, allowed: tuple[str, ...]) -> str:
@@ -206,7 +201,7 @@ def _print(
     console.print(hardware.describe())
     console.print(f"{graph.num_dst:,} nodes, {graph.num_edges:,} edges")
     names = list(dict.fromkeys(name for one in found for name in one.candidates_ns))
-    table = Table(title="Milliseconds of every mapping", title_justify="left", header_style="bold")
+    table = tables.table("Milliseconds of every mapping")
     for heading in ("layer", "width", *names, "baseline", "prior", "chosen"):
         table.add_column(heading, justify="right")
     for number, one in enumerate(found, start=1):
@@ -244,10 +239,10 @@ def _timeline(found: list[LayerOutcome]) -> Trace:
     return whole
 
 
-def _bars(hardware: Machine, found: list[LayerOutcome]) -> dict[str, Report]:
-    """A bar of phases for each layer and mapping."""
+def _bars(found: list[LayerOutcome]) -> dict[str, dict[str, float]]:
+    """The phases of each layer and mapping, by the label of their bar."""
     return {
-        f"layer {number}, {name}": Report(machine=hardware.name, phases_ns=phases, bytes={}, energy_nj={})
+        f"layer {number}, {name}": dict(phases)
         for number, one in enumerate(found, start=1)
         for name, phases in one.candidates_ns.items()
     }

@@ -14,7 +14,7 @@ from torch import Tensor
 from onehop import datasets
 from onehop.bench import near_bank, sources
 from onehop.cli.console import output, progress
-from onehop.cli.options import Json, Plot, Threads, set_threads
+from onehop.cli.options import Json, Plot, Scale, Threads, Timeline, Width, set_threads
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
 from onehop.machines.pim import Machine, PimConfig, PimPlan, PimReport, host, preset, presets, prior_art, tune
@@ -33,13 +33,12 @@ _NAMED_PLANS = ("tuned", "default", "grande", "sparsep")
 _LARGEST_FEATURE = 8
 
 Graphs = Annotated[str, typer.Option("--graph", help=sources.GRAPH_HELP)]
-Scale = Annotated[float, typer.Option(help="Multiplies a twin's numbers of nodes and edges.", min=0.0)]
 
 
 def pim(
     graph: Graphs,
     scale: Scale = 1.0,
-    width: Annotated[int, typer.Option(help="Feature columns.", min=1)] = 256,
+    width: Width = 256,
     dtype: Annotated[str, typer.Option(help=f"In the machine: {', '.join(TORCH_TYPES)}.")] = "int32",
     plan: Annotated[str, typer.Option(help=f"One of {_PLANS}.")] = "tuned",
     machine: Annotated[
@@ -62,9 +61,7 @@ def pim(
     layers: Annotated[int, typer.Option(help="Of the model.", min=1)] = 2,
     threads: Threads = None,
     json: Json = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the timeline; ui.perfetto.dev opens it.")
-    ] = None,
+    trace: Timeline = None,
     plot: Plot = None,
 ) -> None:
     """A graph on a near-bank machine, such as UPMEM's: the true sums, and what they would have taken."""
@@ -118,7 +115,8 @@ def pim(
     if trace is not None:
         report.trace(trace)
     if plot is not None:
-        report.plot(plot)
+        what = f"{name}, width {width}, {dtype}, plan {report.plan}: time of each phase"
+        plot_phases({config.name: report.phases_ns}, what, f"simulated: {config.name}", plot)
 
 
 @dataclass(frozen=True)
@@ -255,7 +253,9 @@ def _run_model(
             whole.spans += report.timeline.shift(whole.end_ns).spans
         whole.write(trace)
     if plot is not None:
-        plot_phases({f"layer {i + 1}": report for i, report in enumerate(ran.reports)}, plot)
+        what = f"{kind}, {name}, width {chosen.width}, {chosen.dtype}: aggregation, time of each phase"
+        bars = {f"layer {i + 1}": report.phases_ns for i, report in enumerate(ran.reports)}
+        plot_phases(bars, what, f"simulated: {machine.config.name}", plot)
 
 
 def _sweep_points(text: str) -> tuple[str, list[float]]:
@@ -321,4 +321,8 @@ def _run_sweep(
         json, {"graph": _facts(graph, name), "width": chosen.width, "dtype": chosen.dtype, "sweep": entries}
     )
     if plot is not None:
-        plot_phases(reports, plot)
+        what = (
+            f"{name}, width {chosen.width}, {chosen.dtype}: time of each phase, one value changed at a time"
+        )
+        bars = {label: report.phases_ns for label, report in reports.items()}
+        plot_phases(bars, what, f"simulated: {config.name}", plot)

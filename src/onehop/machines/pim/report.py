@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from onehop import sizes
 from onehop.machines.report import Report
 from onehop.machines.trace import Trace
 from onehop.plans.pim import PimPlan
@@ -81,8 +82,8 @@ class PimReport(Report):
             f"types        {self.dtype} features, {self.accumulator} sums",
             f"utilisation  {100 * self.utilisation:.1f} % of peak in the kernel, "
             f"{100 * self.utilisation_total:.1f} % of the whole",
-            f"memory       {self.mram_bytes_max / 2**20:.1f} MiB of a bank, "
-            f"{self.wram_bytes_max / 2**10:.1f} KiB of working memory",
+            f"memory       {sizes.told(self.mram_bytes_max)} of a bank, "
+            f"{sizes.told(self.wram_bytes_max)} of working memory",
             f"once         {self.prepare_ns / 1e6:.4g} ms to send the matrix",
         ]
         if self.core_busy_ns.size:

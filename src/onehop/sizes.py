@@ -1,0 +1,19 @@
+"""Numbers of bytes as people read them, in powers of 1024 everywhere."""
+
+_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+def told(size: float) -> str:
+    """Return a size in the unit that suits it, such as "4 KiB": for sentences, and lines of one size each."""
+    for unit, scale in _UNITS:
+        if size >= scale:
+            return f"{size / scale:.4g} {unit}"
+    return f"{size:g} B"
+
+
+def mebibytes(size: float | None) -> str:
+    """Return a size in MiB without the unit, which stands in a column's heading; "-" for None."""
+    if size is None:
+        return "-"
+    value = size / (1 << 20)
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"

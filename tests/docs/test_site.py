@@ -1,0 +1,69 @@
+"""The documents as MkDocs reads them, and the scripts that adapt them; `make docs` itself builds the site."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import onehop
+
+ROOT = Path(__file__).resolve().parents[2]
+API = ROOT / "docs" / "reference" / "api"
+ITEM = re.compile(r"\s*(?:[-*+]|\d+\.) ")
+OF_A_LIST = re.compile(r"$|  |" + ITEM.pattern)
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / "site" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def described() -> list[str]:
+    return [name for page in API.glob("*.md") for name in re.findall(r"^::: (\S+)", page.read_text(), re.M)]
+
+
+def test_pages_of_the_api_have_every_public_name() -> None:
+    names = set(onehop._HOMES) | {"files.read"}
+    assert names - {name.removeprefix("onehop.") for name in described()} == set()
+
+
+def test_no_name_has_two_places() -> None:
+    assert len(described()) == len(set(described()))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
+def test_lists_begin_after_an_empty_line(path: Path) -> None:
+    # GitHub takes them for lists anyway, MkDocs for more of the paragraph.
+    before, in_code, found = "", False, []
+    for line in path.read_text().splitlines():
+        in_code ^= line.startswith("```")
+        if not in_code and ITEM.match(line) and not OF_A_LIST.match(before):
+            found.append(line)
+        before = line
+    assert found == []
+
+
+def test_a_block_that_is_not_run_is_still_a_block_of_python() -> None:
+    pytest.importorskip("mkdocs")
+    text = "```python no-run: needs a GPU\nx = 1\n```\n"
+    assert script("hooks").on_page_markdown(text) == "```python\nx = 1\n```\n"
+
+
+def test_links_to_examples_lead_into_the_site() -> None:
+    pytest.importorskip("mkdocs")
+    text = "[one](../examples/01_aggregate.py), [two](../../examples/01_aggregate.py), [three](../other.md)"
+    expected = "[one](examples/01_aggregate.py), [two](../examples/01_aggregate.py), [three](../other.md)"
+    assert script("hooks").on_page_markdown(text) == expected
+
+
+def test_roles_become_links_and_code() -> None:
+    pytest.importorskip("griffe")
+    text = script("roles").in_markdown("see :func:`onehop.tune` and ``x``, or `y`")
+    link = '<autoref identifier="onehop.tune" optional><code>onehop.tune</code></autoref>'
+    assert text == f"see {link} and `x`, or `y`"
