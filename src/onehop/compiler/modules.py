@@ -10,7 +10,8 @@ from torch.nn.modules import module as torch_module
 MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """Where a module keeps its hooks."""
 
-_global_hooks = attrgetter(*(f"_global{name}" for name in MODULE_HOOKS))
+global_hooks = attrgetter(*(f"_global{name}" for name in MODULE_HOOKS))
+"""Of torch's file of modules, its hooks for every module. Not a function, for every call of a layer asks."""
 
 
 def modules_reason(modules: Iterable[Module]) -> str | None:
@@ -29,4 +30,4 @@ def modules_reason(modules: Iterable[Module]) -> str | None:
 
 def has_global_hooks() -> bool:
     """Return whether torch has hooks for every module."""
-    return any(_global_hooks(torch_module))
+    return any(global_hooks(torch_module))

@@ -11,9 +11,9 @@ import torch
 from onehop import config
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
-from onehop.integrations.contexts import as_in_program
 from onehop.integrations.explanation import Explanation, LayerReport
 from onehop.integrations.patch import patch, patched, silence
+from onehop.ops.contexts import as_in_program
 
 _COMPILED = "_orig_mod"
 

@@ -1,9 +1,12 @@
-"""States of torch in which nothing of ours can stand in for its operations, and tensors made in them."""
+"""States of torch in which nothing of ours can stand in for its operations; looked at before all else."""
+
+import contextlib
+from collections.abc import Iterator
 
 import torch
 from torch.autograd import forward_ad
 
-from onehop.ops.batching import in_older_vmap
+from onehop.ops.batching import in_older_vmap as in_older_vmap
 
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
@@ -36,3 +39,53 @@ def wraps(*tensors: torch.Tensor | None) -> bool:
         if tensor is not None and (is_wrapped(tensor) or (older and _is_batched(tensor))):
             return True
     return False
+
+
+as_program = False
+"""Whether layers run as in a compiled program although none is traced: ``explain`` sets it."""
+
+
+def compiling() -> bool:
+    """Return whether a layer is to leave in a program what runs it, in place of running.
+
+    What every call of attention passes asks for both itself.
+    """
+    return torch.compiler.is_compiling() or as_program
+
+
+@contextlib.contextmanager
+def as_in_program() -> Iterator[None]:
+    """Lets layers run as in a compiled program inside the block."""
+    global as_program
+    before, as_program = as_program, True
+    try:
+        yield
+    finally:
+        as_program = before
+
+
+def autocasts(x: torch.Tensor) -> bool:
+    """Return whether autocast decides on the dtypes of what is computed where a tensor is, which has data."""
+    return torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
+
+
+def autocast_dtype(x: torch.Tensor) -> torch.dtype | None:
+    """The dtype that autocast gives to products of a tensor, which has data, on the CPU.
+
+    None where it leaves them alone: it is off, the tensor is on another device, or of float64.
+    """
+    if x.is_cpu and torch.is_autocast_enabled("cpu") and x.dtype in _LOWERED:
+        return torch.get_autocast_dtype("cpu")
+    return None
+
+
+_LOWERED = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def saving_is_watched() -> bool:
+    """Return whether hooks see what is saved for the backward pass.
+
+    Activation checkpointing is among them: it runs the forward pass again, during the backward pass, and
+    compares what is saved. So nothing may depend on what a forward pass changes, as lazy parameters do.
+    """
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None

@@ -9,7 +9,7 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop.integrations import reports
-from onehop.integrations.contexts import as_in_program
+from onehop.ops.contexts import as_in_program
 from tests.integrations.pyg.test_compile import LAYERS
 
 NODES, EDGES = 20, 90

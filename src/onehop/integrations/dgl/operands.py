@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from onehop.integrations.contexts import context_reason
 from onehop.integrations.dgl.graphs import Structure, structure_of
 from onehop.integrations.dgl.running import selection_reason
+from onehop.ops.contexts import context_reason
 
 FLOATS = (torch.float32, torch.float64)
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn.functional import dropout, leaky_relu
 
 from onehop.graph import Graph
-from onehop.integrations.contexts import autocasts
 from onehop.integrations.pyg import attention_relational, attention_typed, several_reductions
 from onehop.integrations.pyg.attention_operands import (
     alike_reason,
@@ -29,6 +28,7 @@ from onehop.integrations.pyg.edge_features import edge_score, projected
 from onehop.integrations.pyg.pending import Pending, unasked
 from onehop.ops import attention, edge_softmax, gat, gatv2, sddmm
 from onehop.ops.aggregate import reduce_rows
+from onehop.ops.contexts import autocasts
 
 # Behind the form that ``explain`` shows, by whether the weights are asked for.
 _WEIGHTS = ("", ", with weights")

@@ -10,9 +10,9 @@ from torch.nn.functional import dropout
 
 from onehop.graph import Graph
 from onehop.integrations import session
-from onehop.integrations.contexts import autocasts, in_older_vmap, is_wrapped, wraps
 from onehop.integrations.pyg.attention_task import Propagation
 from onehop.integrations.pyg.conditions import FLOATS, LEFT_TO_PYG, backend_reason
+from onehop.ops.contexts import autocasts, in_older_vmap, is_wrapped, wraps
 from onehop.ops.dropout import factors, serves
 
 

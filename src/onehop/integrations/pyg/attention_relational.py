@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout, leaky_relu
 
-from onehop.integrations.contexts import autocasts, wraps
 from onehop.integrations.pyg.attention_operands import alike_reason, dtypes_reason
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, fits
@@ -19,6 +18,7 @@ from onehop.integrations.pyg.edge_features import is_plain
 from onehop.integrations.pyg.relation_pairs import Pairs, pairs_of
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
+from onehop.ops.contexts import autocasts, wraps
 
 _FORM = "source W of its type * softmax for each head"
 _MODES = (None, "additive", "scaled", "f-additive", "f-scaled")

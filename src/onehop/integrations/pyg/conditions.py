@@ -2,7 +2,7 @@
 
 A layer aggregates in one step (the first tier) unless one of these holds, from the top of the page down:
 
-1. the context of the call (:func:`onehop.integrations.contexts.context_reason`);
+1. the context of the call (:func:`onehop.ops.contexts.context_reason`);
 2. the size of its graph: :func:`onehop.integrations.pyg.sizes.is_too_small`;
 3. its class: :func:`class_reason`, decided once for a class, until somebody replaces a function of it;
 4. the layer as it is set up now: :func:`layer_reason`;
@@ -25,17 +25,18 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch.nn.modules import module as torch_module
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
 from onehop.backends import refusal
-from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks, modules_reason
+from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
 from onehop.integrations import session
-from onehop.integrations.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 from onehop.integrations.pyg.recognise import AttentionForm, Form, block_messages, message_forms
 from onehop.integrations.pyg.steps import Arguments, arguments_of
+from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
@@ -212,7 +213,7 @@ def reduction_of(layer: Any) -> tuple[str, str | None]:
         return "", "hooks are registered on its aggregation module"
     if "forward" in state or "reduce" in state:
         return "", "its aggregation module is overridden"
-    if has_global_hooks():
+    if any(global_hooks(torch_module)):
         return "", "global module hooks are registered"
     return reduce, None
 

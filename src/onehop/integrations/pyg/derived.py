@@ -12,7 +12,7 @@ from onehop import thresholds
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
-from onehop.integrations.contexts import context_reason, in_older_vmap, is_wrapped, wraps
+from onehop.ops.contexts import context_reason, in_older_vmap, is_wrapped, wraps
 
 
 @dataclass(slots=True)

@@ -17,7 +17,6 @@ from torch_geometric.nn.pool import glob
 
 from onehop import thresholds
 from onehop.integrations import session
-from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
 from onehop.integrations.pyg.matrices import is_matrix, matrix_reason
 from onehop.integrations.pyg.matrix_operands import product_operands
 from onehop.integrations.pyg.recognise import OVER_MATRIX
@@ -27,6 +26,7 @@ from onehop.integrations.pyg.tasks import Task
 from onehop.integrations.rows import Row, stand_in
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
+from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
 
 _DTYPES = (torch.float32, torch.float64)
 _PLAIN = (Tensor, Parameter)

@@ -9,8 +9,8 @@ from torch.nn import Parameter
 from torch_geometric.nn.dense import Linear
 
 from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks
-from onehop.integrations.contexts import autocast_dtype
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG
+from onehop.ops.contexts import autocast_dtype
 
 Projection = Tensor | tuple[Tensor, Tensor]
 

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.integrations import contexts
-from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.derived_matrices import derived
 from onehop.integrations.pyg.graphs import note_scales
 from onehop.integrations.pyg.matrices import is_matrix
 from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.rows import stand_in
+from onehop.ops import contexts
+from onehop.ops.contexts import context_reason
 
 Normalise = Callable[..., Any]
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from onehop.integrations.contexts import wraps
+from onehop.ops.contexts import wraps
 
 
 def grouped_product(rows: Tensor, matrices: Tensor, counts: Sequence[int]) -> Tensor:

@@ -20,7 +20,6 @@ from torch_geometric.utils.hetero import construct_bipartite_edge_index
 
 from onehop.graph import Graph
 from onehop.integrations import session
-from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
 from onehop.integrations.pyg.attention_task import AttentionTask
 from onehop.integrations.pyg.conditions import has_hooks, layer_reason, reduction_of
 from onehop.integrations.pyg.graphs import graph_of
@@ -28,6 +27,7 @@ from onehop.integrations.pyg.tasks import begin, record_of
 from onehop.integrations.pyg.typed_edges import join
 from onehop.integrations.rows import stand_in
 from onehop.ops import attention
+from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
 
 _DTYPES = (torch.float32, torch.float64)
 _PLAIN = (Tensor, Parameter)

@@ -18,7 +18,6 @@ from torch_geometric.nn import HypergraphConv
 from torch_geometric.utils import scatter
 
 from onehop.integrations import session
-from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
 from onehop.integrations.pyg.conditions import is_left_out, layer_reason
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.graphs import graph_of
@@ -26,6 +25,7 @@ from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.tasks import record_of
 from onehop.integrations.rows import stand_in
 from onehop.ops import edge_softmax
+from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
 
 _DTYPES = (torch.float32, torch.float64)
 _PLAIN = (Tensor, Parameter)

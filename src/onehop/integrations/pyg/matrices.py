@@ -21,7 +21,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE, Sized
 from onehop.graph.lending import original, read_address
-from onehop.integrations.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
+from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
 LAYOUTS = frozenset((torch.sparse_csr, torch.sparse_csc, torch.sparse_coo))
 """Layouts that PyG takes for an adjacency."""

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from onehop.graph import Graph
 from onehop.integrations import session
-from onehop.integrations.contexts import autocasts
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, source_of, weight_of
 from onehop.integrations.pyg.derived_matrices import scale_of
 from onehop.integrations.pyg.matrices import Structure, matrix_reason, structure_of
 from onehop.integrations.pyg.recognise import Form, fused_functions
 from onehop.ops.arg_extremum import MOST_EDGES
+from onehop.ops.contexts import autocasts
 
 # Torch adds up and multiplies by matrices in no other dtypes.
 _EXACT = (torch.float32, torch.float64)

@@ -15,7 +15,6 @@ from onehop.distributed.dropout import dropout
 from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.errors import ArgumentError
 from onehop.integrations import reports
-from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg.conditions import (
     ClassRecord,
     features_reason,
@@ -26,6 +25,7 @@ from onehop.integrations.pyg.conditions import (
 )
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.recognise import AttentionForm, Form
+from onehop.ops.contexts import context_reason
 
 
 def propagate_part(

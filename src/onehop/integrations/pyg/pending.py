@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from onehop import thresholds
-from onehop.integrations import contexts
 from onehop.integrations.pyg.recognise import edge_updates
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.rows import stand_in
+from onehop.ops import contexts
 
 Function = Callable[..., Any]
 

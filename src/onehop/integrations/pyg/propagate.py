@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.integrations import contexts, reports, session
-from onehop.integrations.contexts import context_reason
+from onehop.integrations import reports, session
 from onehop.integrations.pyg.attention_task import AttentionTask
 from onehop.integrations.pyg.conditions import FITS_CACHE, REDUCTIONS, TOO_SMALL, ClassRecord
 from onehop.integrations.pyg.pending import settled
@@ -18,6 +17,8 @@ from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.small import as_pyg, over_few
 from onehop.integrations.pyg.tasks import Task, begin, prepare
 from onehop.integrations.rows import stand_in
+from onehop.ops import contexts
+from onehop.ops.contexts import context_reason
 
 Propagate = Callable[..., Any]
 

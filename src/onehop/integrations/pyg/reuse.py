@@ -22,7 +22,7 @@ from onehop.graph import Graph
 from onehop.graph.identity import CACHE, Mark
 from onehop.graph.lending import lend, read_address
 from onehop.integrations import session
-from onehop.integrations.contexts import saving_is_watched
+from onehop.ops.contexts import saving_is_watched
 
 # One over the share of the cache that features may have, so that their aggregates do not push out the graphs.
 _LARGEST_SHARE = 8

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from onehop import thresholds
 from onehop.integrations import session
-from onehop.integrations.contexts import context_reason, is_wrapped
 from onehop.integrations.pyg.matrices import LAYOUTS
+from onehop.ops.contexts import context_reason, is_wrapped
 
 # An edge of attention costs PyG about as much as this many edges of a sum.
 _ATTENTION_COST = 4

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from onehop.integrations import reports
-from onehop.integrations.contexts import context_reason
 from onehop.integrations.pyg.conditions import ClassRecord, layer_reason, reduction_of
 from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.recognise import Form
 from onehop.integrations.pyg.steps import propagated
+from onehop.ops.contexts import context_reason
 
 _SIZE = {"size"}
 _ENDS = 2

@@ -12,9 +12,9 @@ from torch_geometric.nn.parameter_dict import ParameterDict
 from onehop import thresholds
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
-from onehop.integrations.contexts import compiling
 from onehop.integrations.pyg.derived import can_remember
 from onehop.integrations.rows import stand_in
+from onehop.ops.contexts import compiling
 
 Join = Callable[..., Any]
 

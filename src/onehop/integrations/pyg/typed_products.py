@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from onehop.integrations import session
-from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
 from onehop.integrations.pyg.conditions import is_left_out
 from onehop.integrations.pyg.grouped import grouped_product
 from onehop.integrations.rows import stand_in
+from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
 
 _PLAIN = (Tensor, Parameter)
 

@@ -11,10 +11,10 @@ from torch.jit import _builtins
 from torch.nn.parameter import Parameter
 
 from onehop import thresholds
-from onehop.integrations.contexts import autocasts, context_reason, wraps
 from onehop.integrations.rows import Row
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import linear_step
+from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.linear import torch_decides
 
 _PLAIN = (Tensor, Parameter)

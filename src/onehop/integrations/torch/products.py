@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from onehop import thresholds
-from onehop.integrations.contexts import autocasts, context_reason, wraps
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.sparse_features import SparseFeatures
 from onehop.kernels.products import over_blocks
+from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.linear import FORWARD, TO_INPUT, TO_WEIGHT, add_product, is_large, multiply, torch_decides
 
 # The sum over blocks would round 16 bits once more for each block.

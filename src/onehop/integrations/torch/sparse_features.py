@@ -23,7 +23,7 @@ from onehop.graph import Graph
 from onehop.graph.identity import CACHE, Mark
 from onehop.graph.lending import read_address
 from onehop.integrations import session
-from onehop.integrations.contexts import saving_is_watched
+from onehop.ops.contexts import saving_is_watched
 
 # One entry in so many may be other than 0; then a sum over edges still takes a third of the product's time.
 _ONE_IN = 20

@@ -16,7 +16,6 @@ from torch_geometric.nn.conv import gcn_conv
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.integrations import session
-from onehop.integrations.contexts import autocast_dtype, compiling
 from onehop.integrations.pyg import reuse, tasks
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
@@ -26,6 +25,7 @@ from onehop.integrations.pyg.gcn_norm import Unweighted, without_weight
 from onehop.integrations.pyg.graphs import COUNTING, Symmetric, SymmetricKey, make_symmetric
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.rows import stand_in
+from onehop.ops.contexts import autocast_dtype, compiling
 
 _ROWS_DIM = -2
 

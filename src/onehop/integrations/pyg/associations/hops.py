@@ -10,12 +10,12 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn import SGConv, TAGConv
 
-from onehop.integrations.contexts import autocast_dtype, compiling
 from onehop.integrations.pyg import tasks
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.sizes import is_too_small, number_of_edges
 from onehop.integrations.rows import stand_in
+from onehop.ops.contexts import autocast_dtype, compiling
 
 
 def associating_sg(theirs: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,18 +12,18 @@ from torch_geometric.nn.dense.linear import Linear
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared, original
 from onehop.integrations import session
-from onehop.integrations.contexts import (
+from onehop.integrations.pyg import reuse
+from onehop.integrations.pyg.associations.product import product
+from onehop.integrations.pyg.tasks import Task
+from onehop.integrations.torch import sparse_features
+from onehop.integrations.torch.products import may_choose as may_choose_library
+from onehop.ops.contexts import (
     autocast_dtype,
     autocasts,
     context_reason,
     saving_is_watched,
     wraps,
 )
-from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.associations.product import product
-from onehop.integrations.pyg.tasks import Task
-from onehop.integrations.torch import sparse_features
-from onehop.integrations.torch.products import may_choose as may_choose_library
 
 
 def may_choose(lin: Any, x: Any, *others: Tensor) -> bool:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from onehop import thresholds
 from onehop.integrations import session
-from onehop.integrations.contexts import autocast_dtype
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import (
     by_blocks,
@@ -25,6 +24,7 @@ from onehop.integrations.torch.products import (
     times,
     times_transposed,
 )
+from onehop.ops.contexts import autocast_dtype
 from onehop.ops.linear import FORWARD, is_large
 
 

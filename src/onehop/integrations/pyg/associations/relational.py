@@ -21,7 +21,6 @@ from onehop.graph.identity import CACHE
 from onehop.graph.lending import original
 from onehop.graph.relations import Relations, divide
 from onehop.integrations import memory, reports, session
-from onehop.integrations.contexts import autocasts, compiling, context_reason, wraps
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.conditions import is_left_out, layer_reason, reduction_of
 from onehop.integrations.pyg.grouped import grouped_product
@@ -29,6 +28,7 @@ from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.tasks import record_of
 from onehop.integrations.rows import stand_in
 from onehop.ops.aggregate import reduce_rows
+from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
 
 _DTYPES = (torch.float32, torch.float64)
 _PLAIN = (Tensor, torch.nn.Parameter)

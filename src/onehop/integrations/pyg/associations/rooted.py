@@ -15,13 +15,13 @@ from torch_geometric.nn import GraphConv, SAGEConv
 
 from onehop import thresholds
 from onehop.graph import Graph
-from onehop.integrations import contexts
-from onehop.integrations.contexts import autocast_dtype
 from onehop.integrations.pyg import tasks
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import prefix_product, product
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.rows import stand_in
+from onehop.ops import contexts
+from onehop.ops.contexts import autocast_dtype
 
 # With more of the rows to multiply, there is little to save.
 _LARGEST_SHARE = 0.75

@@ -11,8 +11,8 @@ from torch.nn import Parameter
 
 from onehop.compiler.arguments import EDGE_NUMBERS, SIZES, Argument, Kind, numbered, position
 from onehop.compiler.ways import asks_for
-from onehop.integrations.contexts import WRAPPED, wraps
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, fits
+from onehop.ops.contexts import WRAPPED, wraps
 
 _UNKNOWN = ("edge_index", "adj_t", "size")
 
