@@ -31,7 +31,7 @@ def test_info_shows_a_wrong_setting_instead_of_failing(monkeypatch):
 
 def test_info_tells_where_freed_memory_cannot_be_kept(monkeypatch):
     monkeypatch.setattr("onehop.bench.facts.platform.libc_ver", lambda: ("", ""))
-    assert "only glibc has the controls" in onehop("info").stdout
+    assert "only with glibc can it be kept" in onehop("info").stdout
 
 
 @pytest.mark.parametrize(("agrees", "told"), [(True, "draw torch's numbers"), (False, "torch's own: ")])
