@@ -29,9 +29,11 @@ EDGES_A_NODE = 4
 HEADS = 4
 TOLERANCE = 1e-4
 # A turn lasts about so long, after so many calls that are not counted: Python has specialised its code for
-# the way that ran before, and needs some calls to do so for the other.
+# the way that ran before, and needs some calls to do so for the other. Of long calls few are enough, of which
+# Python is a small part.
 TURN_S = 5e-3
 WARM = 30
+WARM_S = 0.1
 
 
 def layers(width: int) -> dict[str, Callable[[], torch.nn.Module]]:
@@ -117,11 +119,12 @@ def measured(once: Callable[[], Tensor], rounds: int) -> tuple[Ratio, Ratio]:
     expected = once()
     with onehop.patch():
         torch.testing.assert_close(once(), expected, rtol=TOLERANCE, atol=TOLERANCE)
-    repeats = max(1, math.ceil(TURN_S / max(measure_once(once), 1e-7)))
+    seconds = max(measure_once(once), 1e-7)
+    repeats, warm = math.ceil(TURN_S / seconds), min(WARM, math.ceil(WARM_S / seconds))
 
     def turn(patched: bool) -> float:
         with onehop.patch() if patched else contextlib.nullcontext():
-            measure_once(once, WARM)
+            measure_once(once, warm)
             return measure_once(once, repeats)
 
     ways = {"PyG": partial(turn, False), "patched": partial(turn, True), "control": partial(turn, False)}
