@@ -292,3 +292,22 @@ def test_a_scripted_read_out_has_pygs(x, index):
         out = scripted(x, index, GROUPS)
         assert entries() == 0
     torch.testing.assert_close(out, global_mean_pool(x, index, GROUPS))
+
+
+@pytest.mark.parametrize("call", ["sum", "mean", "max", "softmax"])
+def test_an_index_whose_entries_lie_apart(call, x, index):
+    apart = torch.stack([index, index.flip(0)], 1).t()[0]
+    assert not apart.is_contiguous()
+
+    def run(x: Tensor) -> Tensor:
+        return utils.softmax(x, apart) if call == "softmax" else utils.scatter(x, apart, reduce=call)
+
+    expected = results(run, x)
+    with onehop.patch():
+        assert_same(results(run, x), expected)
+
+
+@pytest.mark.parametrize("shape", [(ROWS, WIDTH), (ROWS, 2, WIDTH)], ids=str)
+def test_a_result_is_no_view(shape, index):
+    with onehop.patch():
+        assert not utils.scatter(torch.randn(shape), index)._is_view()

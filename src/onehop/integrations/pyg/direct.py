@@ -102,7 +102,8 @@ def _scattered(src: Any, index: Any, dim: Any, dim_size: Any, reduce: Any) -> Te
     if graph is None:
         return None
     out = reduce_rows(graph, src.flatten(1), reduce=_REDUCTIONS[reduce])
-    return out.view(graph.num_dst, *src.shape[1:])
+    # No view, which autograd would treat otherwise.
+    return out if src.dim() == _MATRIX else torch.ops.aten._unsafe_view(out, (graph.num_dst, *src.shape[1:]))
 
 
 def _normalised(src: Any, index: Any, num_nodes: Any, dim: Any) -> Tensor | None:

@@ -38,7 +38,8 @@ def segments_of(index: Tensor, num_rows: int | None) -> Graph | None:
         return None
     # Tensors made in inference mode could not be used outside it, where they will be found again.
     with torch.inference_mode(False), torch.no_grad():
-        rowptr = torch._convert_indices_from_coo_to_csr(index, num_rows)
+        # It reads the index as if its entries lay side by side.
+        rowptr = torch._convert_indices_from_coo_to_csr(index.contiguous(), num_rows)
         try:
             made = Graph.from_csr(rowptr, torch.arange(index.size(0), device="cpu"), index.size(0))
         except ArgumentError:
