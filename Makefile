@@ -101,16 +101,16 @@ bench: $(MADE)/develop $(MADE)/onehop  ## measure everything (hours) and write i
 	$(BIN)/onehop bench models --models gcn,sage,gin,gat,gatv2,transformer $(MEASURED) --json $(RESULTS)/models.json
 	$(call say,layers)
 	$(BIN)/python benchmarks/layers/bench_layers.py $(MEASURED) --json $(RESULTS)/layers.json
-	$(if $(GRAPHS),@echo "results are in $(RESULTS)",$(BIN)/python benchmarks/render_results.py)
+	$(if $(GRAPHS),@echo "results are in $(RESULTS)",$(BIN)/python -m benchmarks.render_results)
 
 # Cora is read from the folder that ONEHOP_DATA names; without it its twin is trained.
 bench-models: $(MADE)/develop $(MADE)/onehop  ## measure the published models alone (half an hour) and write it down
 	$(call say,onehop bench models)
 	$(BIN)/onehop bench models --rounds 5 --peers pyg-edge_index --json benchmarks/results/published_models.json
-	$(BIN)/python benchmarks/render_results.py
+	$(BIN)/python -m benchmarks.render_results
 
 results: $(MADE)/develop $(MADE)/onehop  ## put the results that were measured into README.md and docs/, tables and pictures
-	$(BIN)/python benchmarks/render_results.py
+	$(BIN)/python -m benchmarks.render_results
 	$(BIN)/python benchmarks/machines/render_pim.py
 	$(BIN)/python benchmarks/machines/render_pictures.py
 

@@ -9,7 +9,6 @@ after their results were compared; a ratio is PyG's time over the patched one's,
 rounds.
 """
 
-import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,10 +18,9 @@ import torch_geometric.utils
 from torch import Tensor
 from torch_geometric import nn
 
-import onehop
 from onehop.bench import command
+from onehop.bench.patched import beside_pyg
 from onehop.bench.stamp import machine_line
-from onehop.bench.timing import Ratio, in_turns, measure_once
 
 WIDTH, HEADS, ROWS_A_GROUP, ENTRIES_A_ROW = 64, 4, 50, 10
 TOLERANCE = 1e-4
@@ -71,30 +69,6 @@ def _product(matrix: Tensor, reduce: str, x: Tensor) -> Tensor:
     return out
 
 
-def measure(name: str, once: Callable[[], list[Tensor]], rounds: int) -> dict[str, Any]:
-    """One function at one size."""
-    patch = onehop.patch()
-
-    def turn(patched: bool) -> float:
-        with contextlib.nullcontext() if patched else patch.paused():
-            return measure_once(once)
-
-    with patch.paused():
-        expected = once()
-    pairs = zip(once(), expected, strict=True)
-    difference = max(float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) for a, b in pairs)
-    times = in_turns({way: partial(turn, way) for way in (False, True)}, rounds)
-    patch.remove()
-    return {
-        "name": name,
-        "pyg_s": times[False].median_s,
-        "onehop_s": times[True].median_s,
-        "ratio": vars(Ratio.of(times[False], times[True])),
-        "difference": difference,
-        "wrong": not difference <= TOLERANCE,
-    }
-
-
 def main() -> None:
     """Prints a line a function and size."""
     parser = command.parser(__doc__, rounds=9, threads=True)
@@ -105,7 +79,7 @@ def main() -> None:
     found = []
     for rows in options.rows:
         for name, once in calls(rows, options.width).items():
-            found.append(row := {"rows": rows, **measure(name, once, options.rounds)})
+            found.append(row := {"rows": rows, "name": name, **beside_pyg(once, options.rounds, TOLERANCE)})
             ratio, wrong = row["ratio"], " WRONG" if row["wrong"] else ""
             print(
                 f"{rows:8,} rows, {name:15} PyG {row['pyg_s'] * 1e3:7.2f} ms, "

@@ -9,18 +9,15 @@ edges each among 10 types of nodes, and a layer of its own for each. Both ways t
 results were compared; a ratio is PyG's time over the patched one's, with its quartiles over the rounds.
 """
 
-import contextlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-import onehop
 from onehop.bench import command, graphs
+from onehop.bench.patched import beside_pyg
 from onehop.bench.stamp import machine_line
-from onehop.bench.timing import Ratio, in_turns, measure_once
 
 WIDTH, HEADS = 64, 4
 EDGES, EDGES_A_NODE, TYPES = 200_000, 10, 5
@@ -102,27 +99,7 @@ def measure(name: str, options: Any) -> dict[str, Any]:
         once = one_pass_of_relations(name, options.relations)
     else:
         once = one_pass(name, options.graph, options.edges)
-    patch = onehop.patch()
-
-    def turn(patched: bool) -> float:
-        with contextlib.nullcontext() if patched else patch.paused():
-            return measure_once(once)
-
-    with patch.paused():
-        expected = once()
-    pairs = zip(once(), expected, strict=True)
-    difference = max(float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) for a, b in pairs)
-    times = in_turns({way: partial(turn, way) for way in (False, True)}, options.rounds)
-    patch.remove()
-    ratio = Ratio.of(times[False], times[True])
-    return {
-        "layer": name,
-        "pyg_s": times[False].median_s,
-        "onehop_s": times[True].median_s,
-        "ratio": vars(ratio),
-        "difference": difference,
-        "wrong": not difference <= TOLERANCE,
-    }
+    return {"layer": name, **beside_pyg(once, options.rounds, TOLERANCE)}
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import render_results
+from benchmarks import render_results, result_pictures, result_tables
 from tests.pictures import drawn, faults
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +45,7 @@ def test_pictures_of_machines_stay_inside_their_frames(machines: Any, tmp_path: 
 def test_bars_of_models_stand_over_their_names(tmp_path: Path) -> None:
     models = json.loads((RESULTS / "models.json").read_text())
     with drawn() as figures:
-        render_results.draw(models, tmp_path / "results.png")
+        result_pictures.draw(models, tmp_path / "results.png")
     assert faults(figures[0]) == []
     axes = figures[0].axes[0]
     names = [text.get_text().split("\n") for text in axes.get_xticklabels()]
@@ -53,14 +53,14 @@ def test_bars_of_models_stand_over_their_names(tmp_path: Path) -> None:
         of_group = [r for r in models["results"] if [r["graph"], str(r["hidden"])] == [graph, hidden]]
         centres = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
         own = [centre for centre in centres if abs(centre - place) < 0.5]
-        assert len(own) == len([r for r in of_group if render_results.PYG in r["speedup_over"]])
+        assert len(own) == len([r for r in of_group if result_tables.PYG in r["speedup_over"]])
         assert sum(own) / len(own) == pytest.approx(place)
 
 
 def test_published_models_stay_inside_their_frame(tmp_path: Path) -> None:
     published = json.loads((RESULTS / "published_models.json").read_text())
     with drawn() as figures:
-        render_results.draw_each(published, tmp_path / "published.png")
-        machine = render_results.machine_line(published["stamp"])
+        result_pictures.draw_each(published, tmp_path / "published.png")
+        machine = result_tables.machine_line(published["stamp"])
         render_results.plot_parts(published["results"], machine, tmp_path / "parts.png")
     assert [faults(figure) for figure in figures] == [[], []]

@@ -1,24 +1,11 @@
 """The script that puts measured figures into README.md and docs/results.md."""
 
-import importlib.util
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def script() -> Any:
-    spec = importlib.util.spec_from_file_location("render_results", ROOT / "benchmarks" / "render_results.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
+from benchmarks import render_results
 
 STAMP = {
     "date": "2026-01-02T03:04:05+00:00",
@@ -135,8 +122,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_figures_stand_between_the_markers(script: Any, project: Path) -> None:
-    script.main(project)
+def test_figures_stand_between_the_markers(project: Path) -> None:
+    render_results.main(project)
     text = (project / "docs" / "results.md").read_text()
     assert text.startswith("before\n<!-- results: begin -->\n")
     assert text.endswith("\n<!-- results: end -->\nafter\n")
@@ -153,14 +140,14 @@ def test_figures_stand_between_the_markers(script: Any, project: Path) -> None:
     assert (project / "docs" / "images" / "results.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_published_models_stand_in_the_readme_once_they_are_measured(script: Any, project: Path) -> None:
+def test_published_models_stand_in_the_readme_once_they_are_measured(project: Path) -> None:
     before = (project / "README.md").read_text()
-    script.main(project)
+    render_results.main(project)
     assert (project / "README.md").read_text() == before
     assert not (project / "docs" / "images" / "parts.png").exists()
     path = project / "benchmarks" / "results" / "published_models.json"
     path.write_text(json.dumps(PUBLISHED))
-    script.main(project)
+    render_results.main(project)
     first, rest = (project / "README.md").read_text(), (project / "docs" / "results.md").read_text()
     assert "two-layer PyG models" not in first
     assert "| twin:arxiv | ogb-gcn | 256 | 8000 | 800 | 10.0x (13.2x to 15.4x) | 11,444 | 1,907 |" in first
@@ -226,12 +213,12 @@ MORE = {
 }
 
 
-def test_further_tables_stand_there_once_they_are_measured(script: Any, project: Path) -> None:
-    script.main(project)
+def test_further_tables_stand_there_once_they_are_measured(project: Path) -> None:
+    render_results.main(project)
     assert "compiled" not in (project / "docs" / "results.md").read_text()
     for name, document in MORE.items():
         (project / "benchmarks" / "results" / f"{name}.json").write_text(json.dumps(document))
-    script.main(project)
+    render_results.main(project)
     text = (project / "docs" / "results.md").read_text()
     assert "| arxiv | gine | 1000 | 250 | 4.00x | 2.00x | 1/2.0 |" in text
     assert "| rgcn | 1000 | 500 | 2.00x (13.2x to 15.4x) |" in text
@@ -241,27 +228,27 @@ def test_further_tables_stand_there_once_they_are_measured(script: Any, project:
     assert "hgt" not in text
 
 
-def test_twice_is_as_once(script: Any, project: Path) -> None:
-    script.main(project)
+def test_twice_is_as_once(project: Path) -> None:
+    render_results.main(project)
     once = (project / "docs" / "results.md").read_text()
-    script.main(project)
+    render_results.main(project)
     assert (project / "docs" / "results.md").read_text() == once
 
 
-def test_what_was_not_measured_is_asked_for(script: Any, project: Path) -> None:
+def test_what_was_not_measured_is_asked_for(project: Path) -> None:
     (project / "benchmarks" / "results" / "ops.json").unlink()
     with pytest.raises(SystemExit, match=r"ops\.json is missing: run make bench"):
-        script.main(project)
+        render_results.main(project)
 
 
-def test_a_document_without_markers_is_left_alone(script: Any, project: Path) -> None:
+def test_a_document_without_markers_is_left_alone(project: Path) -> None:
     (project / "docs" / "results.md").write_text("nothing here\n")
     with pytest.raises(SystemExit, match="results: begin"):
-        script.main(project)
+        render_results.main(project)
     assert (project / "docs" / "results.md").read_text() == "nothing here\n"
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/results.md"])
-def test_the_projects_documents_have_the_markers(script: Any, document: str) -> None:
-    text = (ROOT / document).read_text()
-    assert text.count(script.BEGIN) == text.count(script.END) == 1
+def test_the_projects_documents_have_the_markers(document: str) -> None:
+    text = (render_results.ROOT / document).read_text()
+    assert text.count(render_results.BEGIN) == text.count(render_results.END) == 1

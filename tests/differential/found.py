@@ -280,4 +280,20 @@ FOUND: dict[str, Program] = {
         )
         for aggr in ("mean", "max")
     },
+    # Torch does not watch what is saved with hooks: PyG reads the edges, or the largest messages, of now.
+    "edges overwritten where torch does not watch them": Program(
+        steps=(Call(context="saved on cpu"), WriteEdges(how="negative"), Backward()),
+        models=_of("Plain"),
+        graphs=(Graph(seed=589),),
+        features=(Features(grad="computed", seed=196),),
+        nodes=13,
+    ),
+    "largest messages overwritten where torch does not watch them": Program(
+        steps=(Checkpoint(), Gradient()),
+        models=(Model(layers=(Layer("Remembering", (("aggr", "max"),)), Layer("Plain")), early=False),),
+        graphs=(Graph(kind="sorted", weight="leaf", seed=228),),
+        features=(Features(grad="computed", seed=702),),
+        dtype="float32",
+        seed=21273,
+    ),
 }

@@ -426,3 +426,8 @@ def width_after(name: str, inp: int, out: int, options: dict[str, Any]) -> int:
 
 REORDERED = ("GCNConv", "SAGEConv", "GraphConv", "SGConv", "TAGConv", "LEConv", "GCN", "GraphSAGE")
 """Layers of which the patch multiplies, subtracts and adds in another order, and models of them."""
+SOFTMAX = (
+    "GATConv", "GATv2Conv", "TransformerConv", "SuperGATConv", "GeneralConv", "AGNNConv", "GENConv",
+    "RGATConv", "HEATConv", "PointTransformerConv", "GAT",
+)  # fmt: skip
+"""Layers with a softmax over the edges of each destination."""

@@ -18,10 +18,10 @@ from onehop.compiler.blocks import EdgeBlocks, cut_into_blocks, edges_of_a_block
 from onehop.compiler.executor import BlockRun, Choice
 from onehop.compiler.modules import modules_reason
 from onehop.compiler.operands import arguments_of
-from onehop.compiler.reader import Read
 from onehop.compiler.rows import PARTS, BlockRows, CompiledRows, Rows, statistic
 from onehop.compiler.snapshot import Snapshot
 from onehop.compiler.trials import Trial
+from onehop.compiler.values import Read
 from onehop.compiler.ways import InBlocks, is_short, way_of
 from onehop.errors import ArgumentError
 from onehop.graph import Graph

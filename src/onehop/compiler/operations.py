@@ -9,16 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.compiler.reader import (
-    Joined,
-    NotCompiled,
-    Reader,
-    Reading,
-    Row,
-    Stacked,
-    Unread,
-    Zeros,
-)
+from onehop.compiler.reader import Reader, Reading
+from onehop.compiler.values import Joined, NotCompiled, Row, Stacked, Unread, Zeros
 from onehop.messages import APART
 
 

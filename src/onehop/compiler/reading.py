@@ -5,8 +5,9 @@ the same for all edges, whatever they were made from, are taken as they are.
 """
 
 from onehop.compiler.operations import READINGS
-from onehop.compiler.reader import Read, Reader
+from onehop.compiler.reader import Reader
 from onehop.compiler.tracing import Watched
+from onehop.compiler.values import Read
 from onehop.messages import End
 
 

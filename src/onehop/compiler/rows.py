@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from onehop.compiler.reader import Part, Read
 from onehop.compiler.terms import Draw, Drawn, Fixed, drawn, tensors_of
+from onehop.compiler.values import Part, Read
 from onehop.graph import Graph
 from onehop.messages import APART, EXTREMA, End, Operand, Step
 from onehop.ops.aggregate import aggregate

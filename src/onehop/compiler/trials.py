@@ -95,7 +95,7 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
         torch.inference_mode(False),
         torch.set_grad_enabled(torch.is_grad_enabled()),
         # Checkpoints have hooks here, others in their second pass than in the first: a trial is not theirs.
-        saved_tensors_hooks(_itself, _itself),
+        saved_tensors_hooks(_saved, _unchanged),
     ):
         operands = [t.detach().requires_grad_(t.requires_grad) for t in trial.operands]
         runs = [_run(trial, operands, *each) for each in counts]
@@ -117,7 +117,19 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
     return permission, runs[0].arguments
 
 
-def _itself(tensor: Tensor) -> Tensor:
+def _saved(tensor: Tensor) -> tuple[Tensor, int]:
+    """The tensor without its history, by which a saved result would hold itself, and its version."""
+    with torch._C._DisableTorchDispatch():  # not an operation of the message
+        return tensor.detach(), tensor._version
+
+
+def _unchanged(saved: tuple[Tensor, int]) -> Tensor:
+    """The tensor of before."""
+    tensor, version = saved
+    if tensor._version != version:
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation"
+        )
     return tensor
 
 

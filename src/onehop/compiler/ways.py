@@ -8,10 +8,10 @@ import torch
 from onehop import thresholds
 from onehop.compiler.arguments import ENDS, Kind
 from onehop.compiler.executor import under_autocast
-from onehop.compiler.reader import NotCompiled, Read
 from onehop.compiler.reading import read
 from onehop.compiler.tracing import Permission
 from onehop.compiler.trials import Traced, Trial, may_stay_inside, traced_alone, traced_inside
+from onehop.compiler.values import NotCompiled, Read
 from onehop.graph import Graph
 from onehop.messages import End
 from onehop.ops.message import DTYPES, fits

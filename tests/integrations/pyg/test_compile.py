@@ -1,5 +1,6 @@
 """Patched layers in programs of torch.compile and torch.export: the same numbers, from onehop's operators."""
 
+import copy
 import gc
 import logging
 from collections.abc import Callable, Iterator
@@ -440,3 +441,41 @@ def test_data_objects(x, edge_index):
     with onehop.patch():
         compiled = torch.compile(lambda data: layer(data.x, data.edge_index), backend="aot_eager")
         torch.testing.assert_close(compiled(data), expected)
+
+
+class _TwoCached(torch.nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.first, self.second = (gnn.GCNConv(6, 6, cached=True, **options) for _ in range(2))
+
+    def forward(self, x, edge_index):
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"improved": True}, {"add_self_loops": False}, {"flow": "target_to_source"}], ids=str
+)
+def test_cached_layers_keep_the_edges_of_their_first_call_in_one_program(options):
+    model, x = _TwoCached(**options), torch.randn(30, 6)
+    edges, others = torch.randint(30, (2, 200)), torch.randint(30, (2, 150))
+    theirs = copy.deepcopy(model)
+    expected = [theirs(x, edges), theirs(x, others)]
+    expected[0].square().sum().backward()
+    with onehop.patch():
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        found = [compiled(x, edges), compiled(x, others)]
+        found[0].square().sum().backward()
+    torch.testing.assert_close(found, expected)
+    for ours, pyg in zip(model.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, pyg.grad, rtol=1e-4, atol=1e-4)
+    for kept, wanted in zip(model.first._cached_edge_index, theirs.first._cached_edge_index, strict=True):
+        torch.testing.assert_close(kept, wanted)
+
+
+@torch.no_grad()
+def test_an_empty_cache_is_told_of_where_it_ends_a_program(caplog):
+    model, x, edges = _TwoCached(), torch.randn(30, 6), torch.randint(30, (2, 200))
+    with onehop.patch(), caplog.at_level("INFO", logger="onehop"):
+        found = torch.compile(model, backend="aot_eager")(x, edges)
+    assert "call the model once before it is compiled" in caplog.text
+    torch.testing.assert_close(found, copy.deepcopy(model)(x, edges))

@@ -1,5 +1,6 @@
 """Layers whose messages are compiled, patched and unpatched: outputs and all gradients, in float64."""
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -217,6 +218,21 @@ def test_messages(message, gradients_of):
     assert (ours is None) == (theirs is None) == (message is not with_a_parameter)
     if theirs is not None:
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-11)
+
+
+def test_a_parameter_that_changes_before_the_backward_pass_is_noticed():
+    edges, x = make_edges(NODES, NODES, EDGES), inputs_of(0)["x"].requires_grad_()
+
+    def stepped() -> None:
+        out = layer_of(lambda self, x_j: x_j * SCALE.exp() + (SCALE * SCALE).tanh())(x, edges)
+        with torch.no_grad():
+            SCALE.mul_(1.0)
+        out.sum().backward()
+
+    for surroundings in (contextlib.nullcontext, onehop.patch):
+        with surroundings(), pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            stepped()
+    SCALE.grad = None
 
 
 def _through_a_view(self, x_j: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch_geometric.nn import HANConv, HGTConv
 import onehop
 from onehop import thresholds
 from onehop.integrations.pyg import typed_edges
+from tests.integrations.pyg.typed_nodes import edges_of, features_of
 
 WIDTH, OUT, HEADS = 6, 8, 2
 NODES = {"paper": 20, "author": 14, "venue": 5}
@@ -31,18 +32,13 @@ pytestmark = pytest.mark.usefixtures("in_doubles")
 
 @pytest.fixture
 def x() -> dict[str, Tensor]:
-    return {name: torch.randn(count, WIDTH, requires_grad=True) for name, count in NODES.items()}
+    return features_of(NODES, WIDTH)
 
 
 @pytest.fixture
 def edges() -> dict[tuple[str, str, str], Tensor]:
     """Some types have few edges or none, and the last papers none at all."""
-    return {
-        each: torch.stack(
-            [torch.randint(NODES[each[0]], (count,)), torch.randint(max(NODES[each[2]] - 2, 1), (count,))]
-        )
-        for each, count in zip(TYPES, (60, 90, 3, 0), strict=True)
-    }
+    return edges_of(NODES, dict(zip(TYPES, (60, 90, 3, 0), strict=True)))
 
 
 def results(layer: Any, x: dict[str, Tensor], edges: dict[Any, Tensor], seed: int = 3) -> list[Any]:

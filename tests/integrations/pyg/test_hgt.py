@@ -9,6 +9,7 @@ from torch_geometric.nn import HeteroLinear, HGTConv
 
 import onehop
 from onehop import thresholds
+from tests.integrations.pyg.typed_nodes import edges_of, features_of
 
 WIDTH, OUT, HEADS = 6, 8, 2
 NODES = {"paper": 20, "author": 14, "venue": 5, "lone": 3}
@@ -43,18 +44,13 @@ def layer() -> HGTConv:
 
 @pytest.fixture
 def x() -> dict[str, Tensor]:
-    return {name: torch.randn(count, WIDTH, requires_grad=True) for name, count in NODES.items()}
+    return features_of(NODES, WIDTH)
 
 
 @pytest.fixture
 def edges() -> dict[tuple[str, str, str], Tensor]:
     """One type has no edges, and the last papers and authors have none either."""
-    return {
-        each: torch.stack(
-            [torch.randint(NODES[each[0]], (count,)), torch.randint(NODES[each[2]] - 2, (count,))]
-        )
-        for each, count in COUNTS.items()
-    }
+    return edges_of(NODES, COUNTS)
 
 
 def results(layer: Any, x: dict[str, Tensor], edges: dict[Any, Tensor]) -> dict[str, Any]:

@@ -204,6 +204,16 @@ def is_normalised_by(gcn_norm: Any) -> bool:
     return gcn_conv.gcn_norm is gcn_norm
 
 
+@_constant
+def counts_when_it_runs() -> bool:
+    """Return whether a program may hold tensors whose size is known when it runs, as with ``fullgraph=True``.
+
+    They would end it otherwise, and in a loop torch then compiles nothing of the function around it.
+    """
+    mode = torch._guards.detect_fake_mode()
+    return bool(mode and mode.shape_env and mode.shape_env.allow_dynamic_output_shape_ops)
+
+
 def note(layer: Any, x: Tensor, form: str, reduce: str) -> None:
     """Notes for ``explain`` what operators run a layer in a program; while one is traced, nothing."""
     if not torch.compiler.is_compiling():

@@ -20,6 +20,7 @@ from onehop.ops.library import LIBRARY
 _FIND = "find_graph"
 _NORMALISE = "find_normalised_graph"
 _PLACES = "looped_edges"
+_EDGES = "normalised_edges"
 
 LIBRARY.define(
     f"{_FIND}(Tensor edge_index, SymInt num_src, SymInt num_dst, bool forwards, SymInt loops) -> Tensor"
@@ -29,6 +30,10 @@ LIBRARY.define(
     " -> (Tensor, Tensor)"
 )
 LIBRARY.define(f"{_PLACES}(Tensor edge_index, SymInt num_nodes) -> Tensor")
+LIBRARY.define(
+    f"{_EDGES}(Tensor edge_index, SymInt num_nodes, bool improved, bool loops, bool forwards,"
+    " ScalarType dtype) -> (Tensor, Tensor)"
+)
 
 
 def graph_in_program(
@@ -67,6 +72,26 @@ def normalised_graph_in_program(
     handle, scale = torch.ops.onehop.find_normalised_graph(edge_index, num_nodes, loops, forwards, dtype)
     edges = edge_index.size(1) + (num_nodes if loops else 0)
     return GraphInProgram(handle, num_nodes, num_nodes, edges), scale
+
+
+def normalised_edges_in_program(
+    edge_index: Tensor, num_nodes: int, improved: bool, loops: bool, forwards: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """GCN's normalised edges, to be kept in a layer: how many there are is known when the program runs.
+
+    Args:
+        edge_index: [2, E], without weights.
+        num_nodes: N.
+        improved: Whether loops weigh 2.
+        loops: Whether every node has a self loop, behind the other edges.
+        forwards: Whether row 0 sends to row 1.
+        dtype: Of the weights.
+
+    Returns:
+        [2, M] and [M], the edges and their weights.
+    """
+    edges, weight = torch.ops.onehop.normalised_edges(edge_index, num_nodes, improved, loops, forwards, dtype)
+    return edges, weight
 
 
 def with_loops(edge_index: Tensor, values: Tensor, of_loops: Tensor) -> Tensor:
@@ -155,6 +180,17 @@ def _normalise(
     return _handle(graph, edge_index), lend(scale)
 
 
+def _normalised_edges(
+    edge_index: Tensor, num_nodes: int, improved: bool, loops: bool, forwards: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    flow = "source_to_target" if forwards else "target_to_source"
+    edges, weight = without_weight(
+        normalisation(), edge_index, Unweighted(num_nodes, improved, loops, flow, dtype)
+    )
+    # An operator gives out no tensor that it was given.
+    return edges.clone() if edges is edge_index else edges, weight
+
+
 def _places(edge_index: Tensor, num_nodes: int) -> Tensor:
     rest = ("places of looped edges", num_nodes)
     found = remembered(edge_index, rest)
@@ -192,6 +228,13 @@ def _fake_normalised(
     return _fake_handle(edge_index), edge_index.new_empty(num_nodes, dtype=dtype)
 
 
+def _fake_edges(
+    edge_index: Tensor, num_nodes: int, improved: bool, loops: bool, forwards: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    count = torch.library.get_ctx().new_dynamic_size()
+    return edge_index.new_empty(2, count), edge_index.new_empty(count, dtype=dtype)
+
+
 def _fake_places(edge_index: Tensor, num_nodes: int) -> Tensor:
     return edge_index.new_empty(edge_index.size(1) + num_nodes, dtype=torch.int64)
 
@@ -200,6 +243,7 @@ for _name, _kernel, _fake in (
     (_FIND, _find, _fake_handle),
     (_NORMALISE, _normalise, _fake_normalised),
     (_PLACES, _places, _fake_places),
+    (_EDGES, _normalised_edges, _fake_edges),
 ):
     LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"onehop::{_name}", _fake, lib=LIBRARY)

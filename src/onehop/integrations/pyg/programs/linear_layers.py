@@ -12,11 +12,17 @@ from onehop.integrations import session
 from onehop.integrations.pyg.programs import conditions
 from onehop.integrations.pyg.programs.graphs import (
     graph_in_program,
+    normalised_edges_in_program,
     normalised_graph_in_program,
     with_loops,
 )
 from onehop.integrations.pyg.programs.linear import DTYPES, linear_aggregate
 from onehop.integrations.pyg.programs.propagate import aggregate, reduction
+
+_EMPTY = (
+    "cached=True and nothing is kept yet: call the model once before it is compiled, or compile it with "
+    "fullgraph=True"
+)
 
 
 def gcn(layer: Any, gcn_norm: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
@@ -35,10 +41,10 @@ def gcn(layer: Any, gcn_norm: Any, x: Any, edge_index: Any, edge_weight: Any) ->
         or not conditions.has_message_of(type(layer), GCNConv)
         or not conditions.is_normalised_by(gcn_norm)
         or layer.node_dim != -2
-        # Normalised edges that are kept in the layer are tensors like others.
-        or (layer.normalize and layer.cached)
     ):
         return None
+    if layer.normalize and layer.cached:
+        return _cached(layer, x, edge_index, edge_weight)
     if edge_weight is not None and (
         not isinstance(edge_weight, Tensor)
         or edge_weight.dim() != 1
@@ -46,8 +52,32 @@ def gcn(layer: Any, gcn_norm: Any, x: Any, edge_index: Any, edge_weight: Any) ->
         or edge_weight.dtype is not x.dtype
     ):
         return None
+    return _gcn(layer, x, _normalised(layer, x, edge_index, edge_weight))
+
+
+def _cached(layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Any) -> Tensor | None:
+    """The result of a layer that keeps the normalised edges of its first call; None as for ``gcn``."""
+    nodes, forwards = x.size(0), layer.flow == "source_to_target"
+    kept = layer._cached_edge_index
+    if kept is not None:
+        edges, weight = kept
+        return _gcn(layer, x, (graph_in_program(edges, nodes, nodes, forwards), weight, None))
+    if edge_weight is not None:
+        return None
+    if not conditions.counts_when_it_runs():
+        conditions.refuse(layer, _EMPTY)
+        return None
+    found = _normalised(layer, x, edge_index, None)
+    layer._cached_edge_index = normalised_edges_in_program(
+        edge_index, nodes, layer.improved, layer.add_self_loops, forwards, x.dtype
+    )
+    return _gcn(layer, x, found)
+
+
+def _gcn(layer: Any, x: Tensor, normalised: tuple[GraphInProgram, Tensor | None, Tensor | None]) -> Tensor:
+    """The linear step and the aggregation over normalised edges."""
     reduce = reduction(layer)
-    graph, weight, scale = _normalised(layer, x, edge_index, edge_weight)
+    graph, weight, scale = normalised
     if weight is not None:
         form = "source * weight"
     else:

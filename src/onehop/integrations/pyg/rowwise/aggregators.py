@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import aggr
 
-from onehop.compiler.reader import Read
 from onehop.compiler.rows import PARTS, BlockRows, Rows, statistic
+from onehop.compiler.values import Read
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, REDUCTIONS
 
 _SCALERS = {"identity", "amplification", "attenuation", "linear", "inverse_linear"}

@@ -5,9 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
-from onehop.compiler.reader import Read
 from onehop.compiler.rows import CompiledRows, weighted
 from onehop.compiler.terms import names_of
+from onehop.compiler.values import Read
 from onehop.compiler.ways import is_short
 from onehop.graph import Graph
 from onehop.integrations import reports

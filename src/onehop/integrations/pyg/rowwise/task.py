@@ -14,10 +14,10 @@ from onehop import thresholds
 from onehop.compiler.arguments import ENDS, SIZES, Kind, with_sizes
 from onehop.compiler.blocks import blocks_of, edges_of_a_block
 from onehop.compiler.executor import BlockRun
-from onehop.compiler.reader import Read
 from onehop.compiler.rows import BlockRows
 from onehop.compiler.snapshot import Snapshot
 from onehop.compiler.trials import Trial
+from onehop.compiler.values import Read
 from onehop.compiler.ways import way_of
 from onehop.graph import Graph
 from onehop.integrations import reports

@@ -1,0 +1,44 @@
+"""The same call with and without the patch: results compared, then times in turns."""
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+import onehop
+from onehop.bench.timing import Ratio, in_turns, measure_once
+
+
+def beside_pyg(once: Callable[[], list[Tensor]], rounds: int, tolerance: float) -> dict[str, Any]:
+    """Measures a call under the patch beside the same call of PyG's.
+
+    Args:
+        once: Makes the call, and returns what is to be compared.
+        rounds: Measurements of each way; the ways take turns.
+        tolerance: How far results may be apart, relative to the largest entry.
+
+    Returns:
+        As a line of a result file: medians in seconds, PyG's time over the patched one's with its quartiles,
+        the largest relative difference, and whether that is too large.
+    """
+    patch = onehop.patch()
+
+    def turn(patched: bool) -> float:
+        with contextlib.nullcontext() if patched else patch.paused():
+            return measure_once(once)
+
+    with patch.paused():
+        expected = once()
+    pairs = zip(once(), expected, strict=True)
+    difference = max(float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) for a, b in pairs)
+    times = in_turns({way: partial(turn, way) for way in (False, True)}, rounds)
+    patch.remove()
+    return {
+        "pyg_s": times[False].median_s,
+        "onehop_s": times[True].median_s,
+        "ratio": vars(Ratio.of(times[False], times[True])),
+        "difference": difference,
+        "wrong": not difference <= tolerance,
+    }
