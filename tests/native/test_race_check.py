@@ -1,4 +1,4 @@
-"""Pool, loops and graphs used by several threads at once, and in forked processes, with and without sanitizers."""
+"""Pool, loops and graphs used by several threads at once, and in forked processes."""
 
 import subprocess
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.native.building import MEMORY_AND_ARITHMETIC, build, compiler, run
 
-# Processes are forked while threads are busy in the plain build alone.
+# Processes are forked in the plain build, while threads are busy, and in the sanitized one.
 SANITIZERS = {"plain": "", "threads": "thread", "sanitized": MEMORY_AND_ARITHMETIC}
 
 
