@@ -93,6 +93,18 @@ ONEHOP_INLINE Vector<A, kLanes> splat(A value) {
   }
 }
 
+// With AVX-512, GCC takes __builtin_convertvector apart where many vectors are live; the instruction is asked for.
+template <int kLanes>
+ONEHOP_INLINE Vector<float, kLanes> from_bfloat16_bits(Vector<uint16_t, kLanes> bits) {
+#if defined(__AVX512F__)
+  if constexpr (kLanes == 16) {
+    return (Vector<float, 16>)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)bits), 16);
+  }
+#endif
+  using U = Vector<uint32_t, kLanes>;
+  return bit_cast<Vector<float, kLanes>>(U(convert<uint32_t, uint16_t, kLanes>(bits) << 16));
+}
+
 template <int kLanes>
 ONEHOP_INLINE Vector<float, kLanes> from_half_bits(Vector<uint16_t, kLanes> bits) {
 #if defined(__AVX512F__)
@@ -120,8 +132,7 @@ ONEHOP_INLINE Vector<Acc<T>, kLanes> load(const T* from) {
   } else {
     const auto bits = load_raw<uint16_t, kLanes>(from);
     if constexpr (__is_same(T, bfloat16)) {
-      using U = Vector<uint32_t, kLanes>;
-      return bit_cast<Vector<float, kLanes>>(U(convert<uint32_t, uint16_t, kLanes>(bits) << 16));
+      return from_bfloat16_bits<kLanes>(bits);
     } else {
       return from_half_bits<kLanes>(bits);
     }
