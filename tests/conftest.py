@@ -12,8 +12,10 @@ import torch
 
 from onehop import thresholds
 
-# Before anything imports triton: in tests its kernels are interpreted, on CPU tensors.
-os.environ["TRITON_INTERPRET"] = "1"
+# Before anything imports triton: in tests its kernels are interpreted, on CPU tensors. On a GPU, `make gpu` sets
+# the variable.
+if os.environ.get("ONEHOP_TEST_DEVICE") != "cuda":
+    os.environ["TRITON_INTERPRET"] = "1"
 
 # How long an example takes decides nothing.
 hypothesis.settings.register_profile("untimed", deadline=None)
