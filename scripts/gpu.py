@@ -2,9 +2,10 @@
 
 It needs a GPU, a Python with torch for it, and a C++ compiler. It needs no network if the folder
 build/gpu-wheels, which ``make gpu-wheels`` fills on a machine that has one, came along. It installs what is
-missing into build/gpu, compiles the extension and then all kernels in parallel, runs the tests marked "device",
-and then the benchmark until the time is over. Every step's output is shown and kept in build/gpu. After a step
-that failed the next ones run all the same. The verdict is printed last, and written to build/gpu/verdict.json.
+missing into build/gpu, compiles the extension and then all kernels in parallel, runs the tests marked
+"device", and then the benchmark until the time is over. Every step's output is shown and kept in build/gpu.
+After a step that failed the next ones run all the same. The verdict is printed last, and written to
+build/gpu/verdict.json.
 """
 
 import argparse

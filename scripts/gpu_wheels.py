@@ -1,7 +1,7 @@
 """Downloads what ``make gpu`` may need on a machine without network, into build/gpu-wheels.
 
-These are the packages that onehop needs to be built, to run and to be tested with PyG, in the versions of this
-environment. Torch, triton and what torch brings are the machine's own. Arguments are pip's, such as
+These are the packages that onehop needs to be built, to run and to be tested with PyG, in the versions of
+this environment. Torch, triton and what torch brings are the machine's own. Arguments are pip's, such as
 ``--python-version 3.12``.
 """
 

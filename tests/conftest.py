@@ -12,8 +12,8 @@ import torch
 
 from onehop import thresholds
 
-# Before anything imports triton: in tests its kernels are interpreted, on CPU tensors. On a GPU, `make gpu` sets
-# the variable.
+# Before anything imports triton: in tests its kernels are interpreted, on CPU tensors. `make gpu` sets the
+# variable, and runs some on a GPU.
 if os.environ.get("ONEHOP_TEST_DEVICE") != "cuda":
     os.environ["TRITON_INTERPRET"] = "1"
 
