@@ -1,9 +1,9 @@
 """Checks a timed case on the graph that is timed: some rows, with the gradients that follow from them.
 
 The naive form of a whole case may not fit into memory. But a loss of some destinations depends on the edges
-of these destinations alone. So onehop runs on the whole graph, with a gradient that is zero elsewhere, and the
-naive form, in float64, on those edges. The output of these rows and every gradient must agree, and gradients
-of nodes that have no part in the loss must be zero.
+of these destinations alone. So onehop runs on the whole graph, with a gradient that is zero elsewhere, and
+the naive form, in float64, on those edges. The output of these rows and every gradient must agree, and
+gradients of nodes that have no part in the loss must be zero.
 """
 
 from dataclasses import dataclass
