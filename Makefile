@@ -29,7 +29,7 @@ test test-thresholds: export OMP_WAIT_POLICY := PASSIVE
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu-check lint format bench bench-models results docs wheel clean
+.PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -69,6 +69,17 @@ sanitize: $(MADE)/develop  ## tests of native code with sanitizers for memory, a
 mutants: $(MADE)/develop $(MADE)/onehop $(MADE)/mutants  ## change one line at a time; which changes do the tests miss?
 	$(call say,mutants)
 	$(BIN)/python scripts/mutants $(ARGS)
+
+# A Python whose torch has a GPU; nothing else is needed there but a compiler and, without network, what gpu-wheels brought.
+GPU_PYTHON := python3
+gpu:  ## judge the GPU kernels on this machine: tests, then the benchmark (10 minutes; needs a GPU)
+	@$(GPU_PYTHON) scripts/gpu.py $(ARGS)
+
+gpu-wheels: $(MADE)/develop  ## build/gpu-wheels: what make gpu needs where there is no network
+	$(call say,downloading packages for a machine with a GPU)
+	$(BIN)/python scripts/gpu_wheels.py --python-version 3.12 --platform manylinux_2_28_x86_64 \
+	  --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 $(ARGS)
+	@ls build/gpu-wheels
 
 gpu-check: $(MADE)/develop $(MADE)/onehop  ## compile every GPU kernel for four GPUs, without one (3 minutes)
 	$(call say,kernels compiled ahead of time)

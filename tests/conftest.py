@@ -12,8 +12,10 @@ import torch
 
 from onehop import thresholds
 
-# Before anything imports triton: in tests its kernels are interpreted, on CPU tensors.
-os.environ["TRITON_INTERPRET"] = "1"
+# Before anything imports triton: in tests its kernels are interpreted, on CPU tensors. `make gpu` sets the
+# variable, and runs some on a GPU.
+if os.environ.get("ONEHOP_TEST_DEVICE") != "cuda":
+    os.environ["TRITON_INTERPRET"] = "1"
 
 # How long an example takes decides nothing.
 hypothesis.settings.register_profile("untimed", deadline=None)

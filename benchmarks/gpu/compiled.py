@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
@@ -59,19 +60,23 @@ class Usage:
     matrix: int
 
 
+def source_of(launch: Launch) -> Any:
+    """Triton's own description of a launch; compiled, it is found in triton's cache by the launch itself."""
+    return triton.compiler.ASTSource(
+        fn=launch.kernel,
+        signature=dict(launch.signature),
+        constexprs=dict(launch.constexprs),
+        attrs={path: [["tt.divisibility", 16]] if aligned else [] for path, aligned in launch.alignments},
+    )
+
+
 def compile_launch(launch: Launch, target: str) -> Usage:
     """Compiles a kernel and reads its code, or finds in triton's cache what was read.
 
     Raises:
         OnehopError: The compiled code says nothing of its registers.
     """
-    source = triton.compiler.ASTSource(
-        fn=launch.kernel,
-        signature=dict(launch.signature),
-        constexprs=dict(launch.constexprs),
-        attrs={path: [["tt.divisibility", 16]] for path in launch.aligned},
-    )
-    compiled = triton.compile(source, target=TARGETS[target], options=dict(launch.options))
+    compiled = triton.compile(source_of(launch), target=TARGETS[target], options=dict(launch.options))
     kept = Path(triton.knobs.cache.dir) / _KEPT / f"{compiled.hash}.json"
     if kept.exists():
         told = json.loads(kept.read_text())

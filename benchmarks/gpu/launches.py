@@ -35,14 +35,16 @@ class Launch:
         signature: Argument -> type, as triton writes types; of a tuple, the tuple of types.
         constexprs: Path -> value known when compiling. A path is an argument's place and, in a tuple, the
             places in that.
-        aligned: Paths of what is a multiple of 16, as a number or as an address.
+        alignments: Path -> whether the number or the address is a multiple of 16; False for what is compiled
+            in. Paths that triton does not specialise on are absent. False changes no code, but the key of
+            triton's cache.
         options: Of the compiler, such as num_warps.
     """
 
     kernel: Any
     signature: tuple[tuple[str, Type], ...]
     constexprs: tuple[tuple[Path, Any], ...]
-    aligned: tuple[Path, ...]
+    alignments: tuple[tuple[Path, bool], ...]
     options: tuple[tuple[str, Any], ...]
 
     @property
@@ -108,28 +110,33 @@ def _launch(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launc
     values |= {name: value for name, value in kwargs.items() if name in names}
     signature: dict[str, Type] = {}
     constexprs: dict[Path, Any] = {}
-    aligned: list[Path] = []
+    alignments: dict[Path, bool] = {}
 
     def type_of(value: Any, path: Path, constant: bool, specialised: bool) -> Type:
         if isinstance(value, tuple):
             types = [type_of(each, (*path, at), constant, True) for at, each in enumerate(value)]
             return type(value)(*types) if hasattr(value, "_fields") else tuple(types)
         if isinstance(value, Tensor):
-            if value.data_ptr() % _ALIGNMENT == 0:
-                aligned.append(path)
+            alignments[path] = value.data_ptr() % _ALIGNMENT == 0
             return _TYPES[value.dtype]
         if constant or value is None or (specialised and value == 1 and isinstance(value, int)):
             constexprs[path] = value
+            if len(path) == 1:
+                alignments[path] = False
             return "constexpr"
         if isinstance(value, float):
             return "fp32"
-        if specialised and value % _ALIGNMENT == 0:
-            aligned.append(path)
+        if specialised:
+            alignments[path] = value % _ALIGNMENT == 0
         return "i32" if value < _NARROW else "i64"
 
     for place, parameter in enumerate(kernel.params):
         name, specialised = parameter.name, not parameter.do_not_specialize
         signature[name] = type_of(values[name], (place,), parameter.is_constexpr, specialised)
     return Launch(
-        kernel, tuple(signature.items()), tuple(constexprs.items()), tuple(aligned), tuple(options.items())
+        kernel,
+        tuple(signature.items()),
+        tuple(constexprs.items()),
+        tuple(alignments.items()),
+        tuple(options.items()),
     )

@@ -1,7 +1,7 @@
 """What was measured on a GPU, as JSON, as a table and as pictures."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from benchmarks.gpu.correctness import Verdict
 from benchmarks.gpu.grid import Case
 from benchmarks.gpu.measure import Measured
 from onehop import pictures
+from onehop.bench.timing import Times
 
 _OURS = "onehop"
 # What PyG does with a plain edge_index.
@@ -25,17 +26,19 @@ class CaseFigures:
         no_reuse_s: What the bytes of the forward pass take at the speed of a copy, every gathered row read
             from memory; None where no formula is kept.
         compulsory_s: The same, every array read once.
+        wrong: What is wrong with onehop's results on this graph; then nobody was measured.
     """
 
     case: Case
     peers: tuple[Measured, ...]
     no_reuse_s: float | None
     compulsory_s: float | None
+    wrong: tuple[str, ...] = ()
 
     @property
     def ours(self) -> Measured:
-        """Onehop's."""
-        return next(peer for peer in self.peers if peer.peer == _OURS)
+        """Onehop's; without figures where its results are wrong."""
+        return next((peer for peer in self.peers if peer.peer == _OURS), Measured(_OURS, failed="is wrong"))
 
     def best_peer_s(self, backward: bool) -> float | None:
         """The median of the fastest other; None where all others failed."""
@@ -64,11 +67,12 @@ class CaseFigures:
             **asdict(self.case),
             "no_reuse_s": self.no_reuse_s,
             "compulsory_s": self.compulsory_s,
+            "wrong": list(self.wrong),
             "peers": [
                 {
                     "peer": peer.peer,
-                    "forward": None if peer.forward is None else peer.forward.to_dict(),
-                    "forward_and_backward": None if peer.both is None else peer.both.to_dict(),
+                    "forward": _kept(peer.forward),
+                    "forward_and_backward": _kept(peer.both),
                     "peak_bytes": peer.peak_bytes,
                     "failed": peer.failed,
                     "absent": peer.absent,
@@ -76,6 +80,27 @@ class CaseFigures:
                 for peer in self.peers
             ],
         }
+
+    @classmethod
+    def from_dict(cls, kept: dict[str, Any]) -> "CaseFigures":
+        """What :meth:`to_dict` made."""
+        return cls(
+            case=Case(*(kept[field.name] for field in fields(Case))),
+            peers=tuple(
+                Measured(
+                    peer["peer"],
+                    _times_of(peer["forward"]),
+                    _times_of(peer["forward_and_backward"]),
+                    peer["peak_bytes"],
+                    peer["failed"],
+                    peer["absent"],
+                )
+                for peer in kept["peers"]
+            ),
+            no_reuse_s=kept["no_reuse_s"],
+            compulsory_s=kept["compulsory_s"],
+            wrong=tuple(kept["wrong"]),
+        )
 
 
 def document(
@@ -145,6 +170,14 @@ def plot(cases: Sequence[CaseFigures], machine: str, path: Path) -> None:
     pictures.style(axes, "x")
     pictures.legend(figure, axes)
     pictures.save(figure, "Operators by graph, dtype, heads and width", machine, path)
+
+
+def _kept(times: Times | None) -> dict[str, Any] | None:
+    return None if times is None else {**times.to_dict(), "seconds": list(times.seconds)}
+
+
+def _times_of(kept: dict[str, Any] | None) -> Times | None:
+    return None if kept is None else Times(tuple(kept["seconds"]))
 
 
 def _without_figures(peers: Sequence[Measured]) -> Iterator[str]:

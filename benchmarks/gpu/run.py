@@ -1,10 +1,12 @@
 """Checks and measures the GPU kernels: ``python -m benchmarks.gpu``.
 
-Everything is generated on the spot. What was done when the time is over is written down; what was not is
-named.
+Everything is generated on the spot. A case is checked on the graph and at the width that are timed, and not
+timed if it is wrong. What was done when the time is over is written down; what was not is named, and
+``--resume`` goes on with it.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +23,7 @@ from benchmarks.gpu.operators import OPERATORS, Size
 from benchmarks.gpu.options import DTYPES, checked, parser
 from benchmarks.gpu.peers import Peers
 from benchmarks.gpu.report import CaseFigures
+from benchmarks.gpu.sampled import judge_part, part_of
 from onehop.bench.results import write_json
 from onehop.kernels.triton import availability
 
@@ -42,17 +45,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verdicts = checked(device, chosen.hub, chosen.dtypes)
     wrong = any(not verdict.passes for verdict in verdicts)
     speed = copy_bytes_per_s(device, _SMALL_COPY) if device.type == "cpu" else copy_bytes_per_s(device)
-    cases: list[CaseFigures] = []
+    cases = _done(chosen.out) if chosen.resume else []
     left_out: list[str] = []
     if not wrong:
-        for case, found in _figures(chosen, device, speed, begin + 60 * chosen.minutes):
+        done = {each.case for each in cases}
+        wanted = [case for case in grid(chosen.graphs, chosen.operators, chosen.dtypes) if case not in done]
+        for case, found in _figures(wanted, chosen.scale, device, speed, begin + 60 * chosen.minutes):
             if found is None:
                 left_out.append(str(case))
                 continue
             cases.append(found)
-            sys.stdout.write(report.table([found]).splitlines()[-1] + "\n")
+            sys.stdout.write(_line(found))
             _write(chosen.out, verdicts, cases, speed, left_out)  # so that an interruption loses little
     _write(chosen.out, verdicts, cases, speed, left_out)
+    wrong = wrong or any(each.wrong for each in cases)
     if cases:
         machine = torch.cuda.get_device_name() if device.type == "cuda" else "interpreted on the CPU"
         report.plot(cases, machine, chosen.out / "gpu.png")
@@ -68,20 +74,31 @@ def _parser() -> argparse.ArgumentParser:
     made = parser("Check and measure the GPU kernels of onehop.", "benchmarks.gpu")
     made.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
     made.add_argument("--operators", nargs="+", choices=list(OPERATORS), default=list(_MEASURED))
+    made.add_argument(
+        "--resume", action="store_true", help="keep the cases that --out has, measure the others"
+    )
     return made
 
 
+def _done(folder: Path) -> list[CaseFigures]:
+    """The cases of an earlier run; none where there was none."""
+    kept = folder / "gpu.json"
+    if not kept.exists():
+        return []
+    return [CaseFigures.from_dict(each) for each in json.loads(kept.read_text())["cases"]]
+
+
 def _figures(
-    chosen: argparse.Namespace, device: torch.device, speed: float, deadline: float
+    cases: Sequence[Case], scale: float, device: torch.device, speed: float, deadline: float
 ) -> Iterator[tuple[Case, CaseFigures | None]]:
     """Case by case, or None for one that there was no time for. Graphs are kept: each comes often."""
     graphs: dict[str, Peers] = {}
-    for case in grid(chosen.graphs, chosen.operators, chosen.dtypes):
+    for case in cases:
         if time.monotonic() > deadline:
             yield case, None
             continue
         if case.graph not in graphs:
-            graphs[case.graph] = Peers(*edge_index_of(case.graph, device, chosen.scale))
+            graphs[case.graph] = Peers(*edge_index_of(case.graph, device, scale))
         yield case, _figures_of(case, graphs[case.graph], device, speed)
 
 
@@ -89,12 +106,28 @@ def _figures_of(case: Case, peers: Peers, device: torch.device, speed: float) ->
     operator, dtype = OPERATORS[case.operator], DTYPES[case.dtype]
     size = Size(peers.nodes, peers.graph.num_edges, case.heads, case.width)
     floor = None if operator.floor is None else operator.floor(size, dtype.itemsize)
+    inputs = operator.inputs(size, dtype, device)
+    part = part_of(peers.edge_index, peers.nodes)
+    verdicts = judge_part(operator, operator.ours(peers.graph, inputs), inputs, part, case.dtype)
+    del inputs  # the peers' need the room
+    wrong = tuple(
+        f"{each.of}: error {each.error:.2g}, allowed {each.allowed:.2g}"
+        for each in verdicts
+        if not each.passes
+    )
     return CaseFigures(
         case=case,
-        peers=tuple(measure(peers, operator, size, dtype, device)),
+        peers=() if wrong else tuple(measure(peers, operator, size, dtype, device)),
         no_reuse_s=None if floor is None else floor.no_reuse / speed,
         compulsory_s=None if floor is None else floor.compulsory / speed,
+        wrong=wrong,
     )
+
+
+def _line(found: CaseFigures) -> str:
+    if found.wrong:
+        return f"wrong: {found.case}, {'; '.join(found.wrong)}\n"
+    return report.table([found]).splitlines()[-1] + "\n"
 
 
 def _write(

@@ -1,5 +1,6 @@
 """The GPU benchmark, small and interpreted: that it runs and writes down what it found, not how fast."""
 
+import dataclasses
 import importlib.util
 import itertools
 import json
@@ -15,6 +16,7 @@ from benchmarks.gpu.operators import OPERATORS, Size
 from benchmarks.gpu.peers import Peers
 from benchmarks.gpu.report import CaseFigures, table
 from benchmarks.gpu.run import main
+from benchmarks.gpu.sampled import judge_part, part_of
 from onehop import ArgumentError
 from onehop.bench.timing import Times
 from onehop.kernels.triton import availability
@@ -47,6 +49,70 @@ def test_checks_then_measures(tmp_path, capsys):
     assert "turbo_gnn (absent)" in table
     assert (tmp_path / "gpu.png").stat().st_size > 1000
     assert "are right" in capsys.readouterr().out
+
+
+@needs_triton
+def test_goes_on_where_an_earlier_run_stopped(tmp_path, monkeypatch):
+    options = ["--out", str(tmp_path), "--graphs", "cora", "--scale", "0.0025", "--operators", "sum", *SHORT]
+    assert main(options) == 0
+    whole = json.loads((tmp_path / "gpu.json").read_text())
+    assert [CaseFigures.from_dict(each).to_dict() for each in whole["cases"]] == whole["cases"]
+    kept = {**whole, "cases": whole["cases"][:2], "left_out": ["..."]}
+    (tmp_path / "gpu.json").write_text(json.dumps(kept))
+    measured = []
+    monkeypatch.setattr("benchmarks.gpu.run.measure", lambda *args: measured.append(args[2].width) or ())
+    assert main([*options, "--resume"]) == 0
+    assert measured == [128, 512]
+    resumed = json.loads((tmp_path / "gpu.json").read_text())
+    assert resumed["cases"][:2] == whole["cases"][:2]
+    assert [case["width"] for case in resumed["cases"]] == [64, 256, 128, 512]
+    assert resumed["left_out"] == []
+
+
+@needs_triton
+def test_a_case_that_is_wrong_on_its_own_graph_is_not_timed(tmp_path, monkeypatch, capsys):
+    """The check on a small graph passes; that of the case itself fails."""
+    right = OPERATORS["sum"]
+    worse = dataclasses.replace(
+        right, ours=lambda graph, t: right.ours(graph, t) * (1.001 if graph.num_dst > 24 else 1)
+    )
+    monkeypatch.setitem(OPERATORS, "sum", worse)
+    options = ["--graphs", "cora", "--scale", "0.01", "--operators", "sum", *SHORT]
+    assert main(["--out", str(tmp_path), *options]) == 1
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert all(case["wrong"] and not case["peers"] for case in found["cases"])
+    assert "wrong: cora sum float32 1x64, output: error" in capsys.readouterr().out
+
+
+def test_a_part_has_the_longest_row_that_fits_and_all_edges_of_its_rows():
+    edge_index, nodes = edge_index_of("ogbn-arxiv", CPU, scale=0.002)
+    degree = torch.bincount(edge_index[1], minlength=nodes)
+    part = part_of(edge_index, nodes, rows=20, most_edges=2 * int(degree.max()))
+    assert int(degree.argmax()) in part.rows
+    assert len(part.rows) > 3
+    chosen = torch.isin(edge_index[1], part.rows)
+    assert torch.equal(part.edges, chosen.nonzero().view(-1))
+    assert torch.equal(part.nodes[part.edge_index], edge_index[:, part.edges])
+    assert torch.equal(part.nodes[part.places], part.rows)
+    small = part_of(edge_index, nodes, rows=20, most_edges=10)
+    assert 0 < small.edges.numel() <= 10
+
+
+@pytest.mark.parametrize("name", ["sum", "weighted-sum", "mean", "max", "gat", "gatv2", "attention"])
+def test_a_part_is_judged_as_the_whole_would_be(name):
+    """The naive form in place of onehop: right; and wrong where one edge too many is among them."""
+    operator = OPERATORS[name]
+    edge_index, nodes = edge_index_of("cora", CPU, scale=0.02)
+    part = part_of(edge_index, nodes, rows=12)
+    size = Size(nodes, edge_index.size(1), 2, 3)
+    inputs = operator.inputs(size, torch.float32, CPU)
+    verdicts = judge_part(operator, operator.naive(edge_index, nodes, inputs), inputs, part, "float32")
+    assert {verdict.of for verdict in verdicts} == {"output", *inputs}
+    assert all(verdict.passes for verdict in verdicts)
+    wrong = edge_index.clone()
+    wrong[0, part.edges[0]] = (wrong[0, part.edges[0]] + 1) % nodes
+    verdicts = judge_part(operator, operator.naive(wrong, nodes, inputs), inputs, part, "float32")
+    assert not all(verdict.passes for verdict in verdicts)
 
 
 @needs_triton

@@ -68,10 +68,11 @@ for launch in launches:
 SPECIALISED = """
 import torch
 from triton.backends.compiler import GPUTarget
-from triton.compiler import make_backend
+from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import JITFunction, create_function_from_signature
 from benchmarks.gpu import cases
 from benchmarks.gpu.block_cases import block_calls
+from benchmarks.gpu.compiled import source_of
 from benchmarks.gpu.launches import launches_of
 
 backend = make_backend(GPUTarget("cuda", 90, 32))
@@ -80,17 +81,15 @@ expected = {}
 def run(kernel, *args, grid, warmup, **kwargs):
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
     bound, types, options = bind(*args, **kwargs)
-    _, signature, constants, attributes = kernel._pack_args(backend, kwargs, bound, types, options)
-    aligned = frozenset(path for path, value in attributes.items() if value)
-    expected[kernel, tuple(signature.items()), tuple(constants.items()), aligned] = None
+    _, *described = kernel._pack_args(backend, kwargs, bound, types, options)
+    expected[ASTSource(kernel, *described).hash()] = None
 
 calls = cases.calls(torch.float32) + block_calls(torch.bfloat16)
 found = launches_of(*calls)
 JITFunction.run = run
 for call in calls:
     call()
-ours = {(each.kernel, each.signature, each.constexprs, frozenset(each.aligned)) for each in found}
-print(len(found), ours == set(expected))
+print(len(found), {source_of(each).hash() for each in found} == set(expected))
 """
 
 

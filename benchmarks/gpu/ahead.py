@@ -1,0 +1,102 @@
+"""``python -m benchmarks.gpu.ahead``: compiles in parallel what the benchmark will launch.
+
+Triton compiles a kernel when it is first launched, one after the other. Here the same calls are made on small
+graphs of the same mean degree, on the GPU; their launches are written down in place of done, and compiled by
+many processes into triton's cache, where the real launches find them.
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import triton
+
+from benchmarks.gpu.compiled import source_of
+from benchmarks.gpu.graphs import GRAPHS, edge_index_of
+from benchmarks.gpu.grid import Case, grid
+from benchmarks.gpu.launches import Launch, launches_of
+from benchmarks.gpu.operators import OPERATORS, Size
+from benchmarks.gpu.options import DTYPES
+from onehop import Graph
+from onehop.kernels.triton import availability
+
+# Nodes of the graphs that stand for those of the benchmark: enough for rows of every length.
+_NODES = 20_000
+
+
+def launches(cases: Iterable[Case], device: torch.device) -> list[Launch]:
+    """What some cases launch, forward and backward, each once; nothing runs.
+
+    Args:
+        cases: Of the benchmark's grid.
+        device: Where their tensors are made.
+    """
+    graphs: dict[str, Graph] = {}
+
+    def call_of(case: Case) -> Callable[[], Any]:
+        def call() -> None:
+            if case.graph not in graphs:
+                scale = min(_NODES / GRAPHS[case.graph].nodes, 1.0)
+                edge_index, nodes = edge_index_of(case.graph, device, scale)
+                graphs[case.graph] = Graph.from_edge_index(edge_index.cpu(), nodes)
+            graph, operator = graphs[case.graph], OPERATORS[case.operator]
+            size = Size(graph.num_dst, graph.num_edges, case.heads, case.width)
+            inputs = operator.inputs(size, DTYPES[case.dtype], device)
+            out = operator.ours(graph, inputs)
+            torch.autograd.grad(out, list(inputs.values()), torch.empty_like(out))
+
+        return call
+
+    return launches_of(*(call_of(case) for case in cases))
+
+
+def compile_all(found: Sequence[Launch], target: Any, processes: int) -> None:
+    """Compiles launches into triton's cache.
+
+    Args:
+        found: What is launched.
+        target: Triton's name of the GPU.
+        processes: How many work at a time.
+    """
+    global _found
+    _found = found
+    # Forked, so that the children have the kernels, which cannot be pickled; none of them touches the GPU.
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        pool.starmap(_compile, [(number, target) for number in range(len(found))], chunksize=1)
+
+
+_found: Sequence[Launch] = []
+
+
+def _compile(number: int, target: Any) -> None:
+    launch = _found[number]
+    triton.compile(source_of(launch), target=target, options=dict(launch.options))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compiles, and says how much and how long; returns 2 where the kernels cannot run, else 0."""
+    parser = argparse.ArgumentParser(description="Compile the kernels of the GPU benchmark in parallel.")
+    parser.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
+    parser.add_argument("--operators", nargs="+", choices=list(OPERATORS), default=list(OPERATORS))
+    parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=["float32", "bfloat16"])
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    chosen = parser.parse_args(arguments)
+    reason = availability.missing()
+    if reason is not None:
+        sys.stdout.write(f"The GPU kernels cannot run here: triton {reason}.\n")
+        return 2
+    begin = time.perf_counter()
+    found = launches(grid(chosen.graphs, chosen.operators, chosen.dtypes), availability.current())
+    compile_all(found, triton.runtime.driver.active.get_current_target(), chosen.processes)
+    seconds = time.perf_counter() - begin
+    sys.stdout.write(f"{len(found)} kernels compiled in {seconds:.0f} s by {chosen.processes} processes.\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

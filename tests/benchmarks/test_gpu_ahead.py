@@ -1,0 +1,113 @@
+"""Kernels compiled ahead of their launches, and launched by triton on a driver that stands for a GPU's.
+
+In processes of their own, for in this one triton interprets.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onehop.kernels.triton import availability
+
+pytestmark = pytest.mark.skipif(
+    availability.not_installed() is not None, reason="there is no triton to compile the kernels"
+)
+
+ROOT = Path(__file__).parents[2]
+
+# A driver that loads what is compiled nowhere and runs nothing: it counts launches. Tensors are on the CPU.
+STUB = """
+import os
+from pathlib import Path
+import torch, triton
+from triton.backends.compiler import GPUTarget
+from onehop.kernels.triton import availability
+
+launched = []
+
+class Utils:
+    def get_device_properties(self, device):
+        return {"max_shared_mem": 232448, "multiprocessor_count": 132, "warpSize": 32}
+    def load_binary(self, name, binary, shared, device):
+        assert binary[:4] == b"\\x7fELF", name
+        return 1, 1, 32, 0, 1024
+    def unload_module(self, module):
+        pass
+
+class Launcher:
+    def __init__(self, source, metadata):
+        self.name = metadata.name
+    def __call__(self, *args, **kwargs):
+        launched.append(self.name)
+
+class Driver:
+    utils, launcher_cls = Utils(), Launcher
+    def get_current_target(self): return GPUTarget("cuda", 90, 32)
+    def get_current_device(self): return 0
+    def get_current_stream(self, device): return 0
+    def get_active_torch_device(self): return torch.device("cpu")
+    def is_active(self): return True
+
+triton.runtime.driver.set_active(Driver())
+availability.missing = lambda: None
+availability.refuses = lambda device: None
+availability.current = lambda: torch.device("cpu")
+cache = Path(os.environ["TRITON_CACHE_DIR"])
+
+def compiled():
+    return sorted(each.parent.name for each in cache.glob("*/*.cubin"))
+"""
+
+AHEAD = (
+    STUB
+    + """
+from benchmarks.gpu import ahead
+from benchmarks.gpu.grid import Case
+
+cases = [Case("cora", "sum", "float32", 1, 32), Case("cora", "gat", "float32", 2, 8)]
+found = ahead.launches(cases, torch.device("cpu"))
+ahead.compile_all(found, GPUTarget("cuda", 90, 32), 1)
+before = compiled()
+assert len(before) == len(found), (len(before), len(found))
+
+from benchmarks.gpu.graphs import edge_index_of
+from benchmarks.gpu.operators import OPERATORS, Size
+from onehop import Graph
+
+graph = Graph.from_edge_index(*edge_index_of("cora", torch.device("cpu")))
+for case in cases:
+    operator = OPERATORS[case.operator]
+    size = Size(graph.num_dst, graph.num_edges, case.heads, case.width)
+    inputs = operator.inputs(size, torch.float32, torch.device("cpu"))
+    out = operator.ours(graph, inputs)
+    torch.autograd.grad(out, list(inputs.values()), torch.ones_like(out))
+expected = {"sum_kernel", "attend_kernel", "attend_grad_src_kernel", "attend_grad_dst_kernel"}
+assert expected <= set(launched), launched
+print(len(found), len(launched), compiled() == before)
+"""
+)
+
+
+def running(program, cache):
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(cache)}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_is_compiled_ahead_is_what_triton_launches(tmp_path):
+    done = running(AHEAD, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    compiled, launched, nothing_more = done.stdout.split()
+    assert int(compiled) >= 4
+    assert int(launched) >= 4
+    assert nothing_more == "True"
