@@ -32,7 +32,8 @@ void bind_sampling(nb::module_& m) {
       .field<&Seeds::node>("node")
       .field<&Seeds::count>("count")
       .field<&Seeds::num_nodes>("num_nodes")
-      .field<&Seeds::time>("time");
+      .field<&Seeds::time>("time")
+      .field<&Seeds::first_tree>("first_tree");
   Call<DrawOptions>(m, "DrawOptions")
       .field<&DrawOptions::key>("key")
       .field<&DrawOptions::hops>("hops")

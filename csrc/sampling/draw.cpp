@@ -140,27 +140,30 @@ bool number_sources(Drawing::State& state, int number) {
 }
 
 DrawResult place_seeds(Drawing::State& state, const std::vector<Seeds>& seeds) {
-  int64_t tree = 0;
+  int64_t trees = 0;
+  for (size_t t = 0; t < seeds.size(); ++t) {
+    trees = std::max(trees, seeds[t].first_tree + seeds[t].count);
+    if (trees > std::numeric_limits<int32_t>::max()) {
+      return {DrawProblem::too_many_nodes, static_cast<int64_t>(t), 0};
+    }
+  }
+  state.tree_time.clear();
+  state.tree_time.extend(trees);
   for (size_t t = 0; t < state.types.size(); ++t) {
     NodesOfType& type = state.types[t];
     type.node.clear();
     type.tree.clear();
     type.table.begin();
-    type.num_nodes = seeds[t].num_nodes;
-    const auto type_number = static_cast<int64_t>(t);
-    if (tree + seeds[t].count > std::numeric_limits<int32_t>::max()) {
-      return {DrawProblem::too_many_nodes, type_number, 0};
-    }
-    for (int64_t i = 0; i < seeds[t].count; ++i, ++tree) {
-      const int64_t node = seeds[t].node[i];
+    for (int64_t i = 0; i < seeds[t].count; ++i) {
+      const int64_t node = seeds[t].node[i], tree = seeds[t].first_tree + i;
       if (static_cast<uint64_t>(node) >= static_cast<uint64_t>(seeds[t].num_nodes)) {
-        return {DrawProblem::seed_out_of_range, type_number, i};
+        return {DrawProblem::seed_out_of_range, static_cast<int64_t>(t), i};
       }
       // Of a seed that is given twice, both copies are drawn from, and edges go from the first.
       type.table.insert(NodeTable::key_of(state.options.disjoint ? tree : 0, node), static_cast<int32_t>(i));
       type.node.push(static_cast<int32_t>(node));
       if (state.options.disjoint) type.tree.push(static_cast<int32_t>(tree));
-      if (seeds[t].time != nullptr) state.tree_time.push(seeds[t].time[i]);
+      if (seeds[t].time != nullptr) state.tree_time[tree] = seeds[t].time[i];
     }
     type.begin = 0;
     type.end = seeds[t].count;
@@ -204,7 +207,6 @@ DrawResult Drawing::draw(const std::vector<Seeds>& seeds, const DrawOptions& opt
   State& state = *state_;
   state.options = options;
   state.problems.clear();
-  state.tree_time.clear();
   if (state.pickers.size() < static_cast<size_t>(options.threads)) {
     state.pickers.resize(static_cast<size_t>(options.threads));
   }

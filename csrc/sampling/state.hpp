@@ -52,7 +52,6 @@ struct NodesOfType {
   NodeTable table;
   std::vector<int64_t> per_hop;
   int64_t begin = 0, end = 0;  // those that the hop before found
-  int64_t num_nodes = 0;       // in the whole graph
 };
 
 // The edges of one relation that are in the batch: CSR over the nodes of the destinations' type.

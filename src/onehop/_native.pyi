@@ -62,6 +62,7 @@ class Seeds:
     count: int
     num_nodes: int
     time: int
+    first_tree: int
     def __init__(self) -> None: ...
 
 class DrawOptions:

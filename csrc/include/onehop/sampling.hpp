@@ -27,12 +27,13 @@ struct SampledRelation {
 // Fills `running` of a relation whose rows are known to be sound.
 void running_sums(const int64_t* rowptr, int64_t rows, const double* weight, double* running, int threads);
 
-// The seeds of one node type. All seeds together are numbered in the order of their types, when there are trees.
+// The seeds of one node type.
 struct Seeds {
   const int64_t* node = nullptr;  // [count]
   int64_t count = 0;
   int64_t num_nodes = 0;          // of this type in the whole graph
   const int64_t* time = nullptr;  // [count]: no later neighbour is drawn; null without times
+  int64_t first_tree = 0;         // number of the first seed's tree; trees of all types are numbered together
 };
 
 struct DrawOptions {

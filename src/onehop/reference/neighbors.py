@@ -84,6 +84,7 @@ def draw(
     last: bool = False,
     induced: bool = False,
     times: Sequence[int] | None = None,
+    first_trees: Sequence[int] | None = None,
 ) -> Drawn:
     """Draws a batch.
 
@@ -96,12 +97,15 @@ def draw(
         disjoint: Whether every seed has a tree of its own, whose nodes are not those of another.
         last: Whether the latest neighbours are drawn, where there are times.
         induced: Whether the edges are all those between the nodes found, in the end.
-        times: For each seed, over all types, the time that no neighbour may exceed; None without times.
+        times: For each tree, the time that no neighbour may exceed; None without times.
+        first_trees: For each node type, the number of its first seed's tree; None: in the order of the types.
     """
-    nodes: list[list[tuple[int, int]]] = []
-    tree = itertools.count()
-    for of_type in seeds:
-        nodes.append([(next(tree) if disjoint else 0, node) for node in of_type])
+    if first_trees is None:
+        first_trees = [0, *itertools.accumulate(len(of_type) for of_type in seeds)][: len(seeds)]
+    nodes = [
+        [(first + i if disjoint else 0, node) for i, node in enumerate(of_type)]
+        for first, of_type in zip(first_trees, seeds, strict=True)
+    ]
     numbers: list[dict[tuple[int, int], int]] = []
     for of_type_nodes in nodes:
         first: dict[tuple[int, int], int] = {}
