@@ -99,6 +99,7 @@ def patch(
     backend: str | None = None,
     dropout: bool | None = None,
     products: bool | None = None,
+    sampler: bool | None = None,
 ) -> Patch:
     """Lets PyG's and DGL's layers run on onehop's kernels, wherever that gives the same result.
 
@@ -163,6 +164,7 @@ def patch(
             tune=tune,
             dropout=dropout,
             products=products,
+            sampler=sampler,
             with_machine=machine is not None,
         )
         if config.disabled():

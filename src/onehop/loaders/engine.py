@@ -46,7 +46,7 @@ class Batch:
             sorted by destination.
         edges: For each relation, [E], int64: the numbers of the edges in the relation.
         nodes_per_hop: For each type, the number of seeds, then the number of nodes that each hop found.
-        edges_per_hop: For each relation, the number of edges of each hop; empty for induced ones.
+        edges_per_hop: For each relation, the number of edges of each hop; None if they are induced.
         graphs: For each relation, the graph of ``edge_index``; None unless asked for.
     """
 
@@ -55,7 +55,7 @@ class Batch:
     edge_index: list[Tensor]
     edges: list[Tensor]
     nodes_per_hop: list[list[int]]
-    edges_per_hop: list[list[int]]
+    edges_per_hop: list[list[int]] | None
     graphs: list[Graph] | None
 
 
@@ -171,7 +171,9 @@ class Engine:
             edge_index=edge_index,
             edges=edges,
             nodes_per_hop=[drawing.nodes_per_hop(number) for number in range(len(nodes))],
-            edges_per_hop=[drawing.edges_per_hop(number) for number in range(len(edges))],
+            edges_per_hop=None
+            if self.choices.induced
+            else [drawing.edges_per_hop(number) for number in range(len(edges))],
             graphs=[Graph(drawing.csr(number)) for number in range(len(edges))] if graphs else None,
         )
 

@@ -5,7 +5,8 @@ number of epochs it has begun, and the batch's own seeds. So the neighbours of a
 worker draws it, nor on how many there are.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -50,7 +51,24 @@ class Course:
         if self._met_in != epoch:
             self._met, self._met_in = {}, epoch
         times = self._met[contents] = self._met.get(contents, -1) + 1
-        return _fingerprint_of(base, epoch, contents, times)
+        return _mixed(base, epoch, contents, times)
+
+    @contextlib.contextmanager
+    def generator(self, contents: Sequence[Tensor]) -> Iterator[None]:
+        """Lets torch's generator depend on the epoch and the contents inside the block, for negative edges.
+
+        Afterwards it is as before. Without an epoch it is left alone.
+        """
+        key = self.key(fingerprint_of(contents))
+        if key is None:
+            yield
+            return
+        before = torch.get_rng_state()
+        torch.default_generator.manual_seed(key >> 1)
+        try:
+            yield
+        finally:
+            torch.set_rng_state(before)
 
 
 def batch_key(contents: Sequence[Tensor], seed: int | None, course: Course | None) -> int:
@@ -62,18 +80,25 @@ def batch_key(contents: Sequence[Tensor], seed: int | None, course: Course | Non
             there is none, on a number from torch's generator.
         course: The epochs; None where no loader says when they begin.
     """
-    fingerprint = _fingerprint_of(*(_fingerprint(each) for each in contents))
+    fingerprint = fingerprint_of(contents)
     if seed is not None:
-        return _fingerprint_of(seed, fingerprint)
+        return _mixed(seed, fingerprint)
     key = None if course is None else course.key(fingerprint)
     return int(torch.empty((), dtype=torch.int64, device="cpu").random_()) if key is None else key
 
 
-def _fingerprint(tensor: Tensor) -> int:
-    tensor = tensor.contiguous()
-    return native.extension.fingerprint(native.address(tensor), tensor.nbytes, native.threads())
+def fingerprint_of(contents: Sequence[Tensor]) -> int:
+    """A number of 64 bits that depends on the contents of tensors."""
+    words = []
+    for tensor in contents:
+        plain = tensor.to(device="cpu", dtype=torch.int64).contiguous()
+        words += [
+            plain.numel(),
+            native.extension.fingerprint(native.address(plain), plain.nbytes, native.threads()),
+        ]
+    return _mixed(*words)
 
 
-def _fingerprint_of(*words: int) -> int:
+def _mixed(*words: int) -> int:
     array = np.array([word & 0xFFFFFFFFFFFFFFFF for word in words], dtype=np.uint64)
     return native.extension.fingerprint(array.ctypes.data, array.nbytes, 1)

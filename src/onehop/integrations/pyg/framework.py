@@ -16,6 +16,7 @@ from onehop.integrations.pyg import (
     hgt,
     hook,
     hyperedges,
+    neighbours,
     pending,
     self_loops,
     typed_edges,
@@ -138,6 +139,7 @@ def _rows() -> list[Row]:
     )
     rows.append(Row(HGTConv, "forward", hgt.over_all_types(HGTConv.forward), HGTConv.forward))
     rows.extend(direct.rows())
+    rows.extend(neighbours.rows())
     naive = HeteroLinear.forward_naive
     rows.append(Row(HeteroLinear, "forward_naive", typed_products.put_together(naive), naive))
     return rows
