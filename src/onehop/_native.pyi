@@ -39,7 +39,6 @@ def csr_from_coo(
 def with_rows(csr: Csr, order: int, wide_perm: bool, threads: int) -> Csr: ...
 def community_order(csr: Csr, order: int) -> None: ...
 
-
 # Neighbours of seeds: csrc/include/onehop/sampling.hpp.
 class SampledRelation:
     rowptr: int

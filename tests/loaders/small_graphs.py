@@ -1,5 +1,6 @@
 """Small graphs of several types, as the naive sampler takes them and as the engine does."""
 
+import itertools
 import random
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +53,7 @@ class Case:
             ends = [0]
             for nodes in self.seeds:
                 ends.append(ends[-1] + len(nodes))
-            times = [torch.tensor(self.times[a:b], dtype=torch.int64) for a, b in zip(ends, ends[1:], strict=False)]
+            times = [torch.tensor(self.times[a:b], dtype=torch.int64) for a, b in itertools.pairwise(ends)]
         seeds = [torch.tensor(nodes, dtype=torch.int64) for nodes in self.seeds]
         return engine.draw(seeds, self.key, times=times, graphs=True)
 
@@ -105,9 +106,7 @@ def cases(draw: Any) -> Case:
             )
         )
     seeds = [[chance.randrange(count) for _ in range(chance.randint(0, 5))] for count in num_nodes]
-    flags = {
-        name: draw(st.booleans()) for name in ("replace", "disjoint", "last", "induced")
-    }
+    flags = {name: draw(st.booleans()) for name in ("replace", "disjoint", "last", "induced")}
     flags["disjoint"] |= timed
     flags["induced"] &= not timed
     times = [chance.randint(0, 9) for nodes in seeds for _ in nodes] if timed else None

@@ -79,7 +79,12 @@ def test_any_number_of_threads_draws_the_same(generator) -> None:
     graph = Graph.from_edge_index(edge_index, num_nodes=5000)
     weight = torch.rand(60000, generator=generator).double()
     seeds = torch.randperm(5000, generator=generator)[:1200]
-    for of_edges, choices in ((None, {}), (weight, {}), (weight, {"replace": True}), (None, {"induced": True})):
+    for of_edges, choices in (
+        (None, {}),
+        (weight, {}),
+        (weight, {"replace": True}),
+        (None, {"induced": True}),
+    ):
         relation = Relation("edges", graph.rowptr, graph.col, 0, 0, (10, 5), weight=of_edges)
         engine = Engine([5000], [relation], Choices(2, **choices))
         found = []
@@ -232,7 +237,12 @@ def test_fan_outs(fan_out: object) -> None:
 
 
 def test_weights_and_times_are_checked() -> None:
-    for weight in (torch.ones(2), torch.ones(3, 1), torch.tensor([1, -1.0, 2]), torch.tensor([1, math.inf, 2])):
+    for weight in (
+        torch.ones(2),
+        torch.ones(3, 1),
+        torch.tensor([1, -1.0, 2]),
+        torch.tensor([1, math.inf, 2]),
+    ):
         with pytest.raises(onehop.ArgumentError, match="weight: expected"):
             checked_weight("weight", weight, 3)
     with pytest.raises(onehop.ArgumentError, match="zero or more"):

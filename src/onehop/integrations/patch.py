@@ -142,6 +142,9 @@ def patch(
             At first ``ONEHOP_DROPOUT`` decides (default: yes).
         products: Whether the products of linear steps run in the fastest library at hand. At first
             ``ONEHOP_PRODUCTS`` decides (default: yes).
+        sampler: Whether PyG's ``NeighborLoader`` and ``LinkNeighborLoader`` draw with onehop's sampler, and
+            ``ClusterData`` divides with onehop's partition. At first ``ONEHOP_SAMPLER`` decides (default:
+            where neither pyg-lib nor torch-sparse is installed, without which PyG can do neither).
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is

@@ -19,8 +19,8 @@ class Settings:
         tune: "auto" or "never".
         dropout: Whether torch's dropout is replaced.
         products: Whether the products of linear steps go to the fastest library.
-        sampler: Whether PyG's loaders draw neighbours with onehop's sampler; None: where PyG has neither pyg-lib
-            nor torch-sparse to draw with.
+        sampler: Whether PyG's loaders draw neighbours with onehop's sampler; None: where PyG has neither
+            pyg-lib nor torch-sparse to draw with.
         backend: The machine that sums and means run on, or the backend that everything runs on, by name;
             empty means the first that takes the tensors.
     """

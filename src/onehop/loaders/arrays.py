@@ -34,7 +34,7 @@ class Arrays:
         return edges if self.perm is None else self.perm[edges].long()
 
     def by_time(self, time: Tensor) -> "Arrays":
-        """The same rows, each with its edges in the order of [E] times, which are in the order of the rows."""
+        """The same rows, each with its edges in the order of their times, [E], given row by row."""
         counts = self.rowptr.diff().numpy()
         row = np.repeat(np.arange(len(counts)), counts)
         order = torch.from_numpy(np.lexsort((time.numpy(), row)))

@@ -151,18 +151,14 @@ class Engine:
         for number in range(len(self.num_nodes)):
             node = _integers(drawing.nodes(number))
             tree = _integers(node.numel()) if self.choices.disjoint else None
-            drawing.write_nodes(
-                number, native.address(node), 0 if tree is None else native.address(tree)
-            )
+            drawing.write_nodes(number, native.address(node), 0 if tree is None else native.address(tree))
             nodes.append(node)
             if tree is not None:
                 trees.append(tree)
         for number in range(len(self.relations)):
             ends, edge = _integers(2, drawing.edges(number)), _integers(drawing.edges(number))
             begin, row_bytes = native.address(ends), 8 * edge.numel()
-            drawing.write_edges(
-                number, begin, begin + row_bytes, native.address(edge), native.threads()
-            )
+            drawing.write_edges(number, begin, begin + row_bytes, native.address(edge), native.threads())
             edge_index.append(ends)
             edges.append(edge)
         return Batch(

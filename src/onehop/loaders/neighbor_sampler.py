@@ -210,7 +210,9 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         )
         for number, arrays in enumerate(self._arrays):
             batch.edges[number] = arrays.numbers(batch.edges[number])
-        return heterogeneous(batch, self.node_types, self.edge_types) if self.is_hetero else homogeneous(batch)
+        return (
+            heterogeneous(batch, self.node_types, self.edge_types) if self.is_hetero else homogeneous(batch)
+        )
 
     def _seed_times(self, seeds: dict[str, Tensor], given: Any) -> dict[str, Tensor]:
         times: dict[str, Tensor] = {}
@@ -243,10 +245,12 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             return dict.fromkeys(self.edge_types, fan_out)
         if set(num_neighbors) != set(self.edge_types):
             raise ArgumentError(
-                f"num_neighbors: expected a list, or one for each type of edges, {list(self.edge_types)}, got "
-                f"{list(num_neighbors)}."
+                f"num_neighbors: expected a list, or one for each type of edges, {list(self.edge_types)}, "
+                f"got {list(num_neighbors)}."
             )
-        return {kind: checked_fan_out(f"num_neighbors[{kind}]", num_neighbors[kind]) for kind in self.edge_types}
+        return {
+            kind: checked_fan_out(f"num_neighbors[{kind}]", num_neighbors[kind]) for kind in self.edge_types
+        }
 
     def __repr__(self) -> str:
         """The types, and numbers of nodes."""

@@ -84,7 +84,9 @@ def checked_time(name: str, time: Tensor, count: int, what: str) -> Tensor:
     return time.detach().to(device="cpu", dtype=torch.int64).contiguous()
 
 
-def native_relation(relation: Relation, num_src: int, running: Tensor | None) -> native.extension.SampledRelation:
+def native_relation(
+    relation: Relation, num_src: int, running: Tensor | None
+) -> native.extension.SampledRelation:
     """The relation for native code, which reads the tensors as long as they live."""
     found = native.extension.SampledRelation()
     found.rowptr, found.rows = native.address(relation.rowptr), relation.rowptr.numel() - 1

@@ -136,7 +136,9 @@ def draw(
         for t, per_hop in enumerate(drawn.nodes_per_hop):
             per_hop.append(end[t] - begin[t])
     if induced:
-        drawn.edges = [_between(relation, nodes[relation.dst], numbers[relation.src]) for relation in relations]
+        drawn.edges = [
+            _between(relation, nodes[relation.dst], numbers[relation.src]) for relation in relations
+        ]
         drawn.edges_per_hop = [[] for _ in relations]
     return drawn
 

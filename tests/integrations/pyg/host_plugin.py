@@ -28,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("onehop")
     group.addoption("--onehop-record", metavar="FILE", help="where to write what happened")
     group.addoption("--onehop-patch", action="store_true", help="run every test under onehop.patch()")
+    group.addoption("--onehop-sampler", action="store_true", help="run PyG's tests of samplers with onehop's")
     group.addoption("--onehop-seed", type=int, default=0, help="what the tests' random numbers begin with")
 
 
@@ -35,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--onehop-record")
     if path is not None:
         patched = config.getoption("--onehop-patch")
+        if config.getoption("--onehop-sampler"):
+            say_a_sampler_is_installed()
         config.pluginmanager.register(Recorder(Path(path), patched, config.getoption("--onehop-seed")))
 
 
@@ -97,6 +100,18 @@ class Recorder:
     def _write(self, line: dict[str, Any]) -> None:
         self._lines.write(json.dumps(line) + "\n")
         self._lines.flush()
+
+
+def say_a_sampler_is_installed() -> None:
+    """Lets those tests of PyG's run that want pyg-lib, which they need for nothing but drawing."""
+    import torch_geometric.typing
+    from torch_geometric.testing import decorators
+
+    decorators.WITH_PYG_LIB = True
+    has_package = decorators.has_package
+    decorators.has_package = lambda package: package == "pyg_lib" or has_package(package)
+    for flag in ("WITH_EDGE_TIME_NEIGHBOR_SAMPLE", "WITH_WEIGHTED_NEIGHBOR_SAMPLE"):
+        setattr(torch_geometric.typing, flag, True)
 
 
 def seed_everything(seed: int) -> None:

@@ -38,7 +38,10 @@ def hetero(generator: torch.Generator) -> HeteroData:
     data["author"].x = torch.arange(60)
     data["paper"].x = torch.arange(100)
     data["author", "writes", "paper"].edge_index = torch.stack(
-        [torch.randint(0, 60, (300,), generator=generator), torch.randint(0, 100, (300,), generator=generator)]
+        [
+            torch.randint(0, 60, (300,), generator=generator),
+            torch.randint(0, 100, (300,), generator=generator),
+        ]
     )
     data["paper", "rev_writes", "author"].edge_index = data["author", "writes", "paper"].edge_index.flip(0)
     data["paper", "cites", "paper"].edge_index = torch.randint(0, 100, (2, 400), generator=generator)
@@ -60,7 +63,10 @@ def check_edges(data: Data, batch: Data) -> None:
 
 def contents(batch: Any) -> list[list[Any]]:
     stores = batch.stores if isinstance(batch, HeteroData) else [batch]
-    return [[store.get(name) is not None and store[name].tolist() for name in ("n_id", "edge_index", "e_id")] for store in stores]
+    return [
+        [store.get(name) is not None and store[name].tolist() for name in ("n_id", "edge_index", "e_id")]
+        for store in stores
+    ]
 
 
 @pytest.mark.usefixtures("patched")
@@ -314,7 +320,7 @@ def test_refusals(data: Data) -> None:
         next(iter(NeighborLoader(data, [3], input_nodes=torch.tensor([NODES]))))
     both = NeighborSampler(data, [3], weight_attr="weight", time_attr="edge_time")
     times = NodeSamplerInput(None, torch.arange(3), torch.zeros(3, dtype=torch.int64))
-    with pytest.raises(onehop.ArgumentError, match="weight_attr, time_attr: .* give one of them"):
+    with pytest.raises(onehop.ArgumentError, match=r"weight_attr, time_attr: .* give one of them"):
         both.sample_from_nodes(times)
     with pytest.raises(onehop.ArgumentError, match="later than the seeds"):
         NeighborSampler(data, [3], time_attr="edge_time", subgraph_type="induced").sample_from_nodes(times)
@@ -365,4 +371,3 @@ def test_without_a_sampler_pyg_says_so(data: Data, monkeypatch: pytest.MonkeyPat
         loader = NeighborLoader(data, [3])
         with pytest.raises(ImportError, match="requires either 'pyg-lib' or 'torch-sparse'"):
             next(iter(loader))
-

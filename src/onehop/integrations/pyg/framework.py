@@ -11,6 +11,7 @@ from torch_geometric.nn.conv import gcn_conv
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
+    clusters,
     direct,
     gcn_norm,
     hgt,
@@ -140,6 +141,7 @@ def _rows() -> list[Row]:
     rows.append(Row(HGTConv, "forward", hgt.over_all_types(HGTConv.forward), HGTConv.forward))
     rows.extend(direct.rows())
     rows.extend(neighbours.rows())
+    rows.extend(clusters.rows())
     naive = HeteroLinear.forward_naive
     rows.append(Row(HeteroLinear, "forward_naive", typed_products.put_together(naive), naive))
     return rows

@@ -270,8 +270,8 @@ def _in_epochs(theirs: Callable[..., Any]) -> Callable[..., Any]:
             return theirs(self)
         course.begin(shared=self.num_workers > 0)
         iterator = theirs(self)
-        # Of PyG's iterator that finishes batches in this process, or of torch's own: what torch seeds its workers
-        # with, drawn from its generator.
+        # Of PyG's iterator that finishes batches in this process, or of torch's own: what torch seeds its
+        # workers with, drawn from its generator.
         course.base = getattr(iterator, "iterator", iterator)._base_seed
         return iterator
 
