@@ -51,7 +51,7 @@ class Course:
         if self._met_in != epoch:
             self._met, self._met_in = {}, epoch
         times = self._met[contents] = self._met.get(contents, -1) + 1
-        return _mixed(base, epoch, contents, times)
+        return mixed(base, epoch, contents, times)
 
     @contextlib.contextmanager
     def generator(self, contents: Sequence[Tensor]) -> Iterator[None]:
@@ -82,7 +82,7 @@ def batch_key(contents: Sequence[Tensor], seed: int | None, course: Course | Non
     """
     fingerprint = fingerprint_of(contents)
     if seed is not None:
-        return _mixed(seed, fingerprint)
+        return mixed(seed, fingerprint)
     key = None if course is None else course.key(fingerprint)
     return int(torch.empty((), dtype=torch.int64, device="cpu").random_()) if key is None else key
 
@@ -96,9 +96,10 @@ def fingerprint_of(contents: Sequence[Tensor]) -> int:
             plain.numel(),
             native.extension.fingerprint(native.address(plain), plain.nbytes, native.threads()),
         ]
-    return _mixed(*words)
+    return mixed(*words)
 
 
-def _mixed(*words: int) -> int:
+def mixed(*words: int) -> int:
+    """A number of 64 bits that depends on each of the words."""
     array = np.array([word & 0xFFFFFFFFFFFFFFFF for word in words], dtype=np.uint64)
     return native.extension.fingerprint(array.ctypes.data, array.nbytes, 1)

@@ -17,8 +17,10 @@ from onehop.integrations.pyg import (
     hgt,
     hook,
     hyperedges,
+    layerwise,
     neighbours,
     pending,
+    saint,
     self_loops,
     typed_edges,
     typed_products,
@@ -142,6 +144,8 @@ def _rows() -> list[Row]:
     rows.extend(direct.rows())
     rows.extend(neighbours.rows())
     rows.extend(clusters.rows())
+    rows.extend(layerwise.rows())
+    rows.extend(saint.rows())
     naive = HeteroLinear.forward_naive
     rows.append(Row(HeteroLinear, "forward_naive", typed_products.put_together(naive), naive))
     return rows

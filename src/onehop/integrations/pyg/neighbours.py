@@ -13,17 +13,17 @@ import torch
 import torch_geometric
 from torch import Tensor
 from torch_geometric.loader import LinkLoader, NodeLoader, utils
-from torch_geometric.sampler import NeighborSampler, neighbor_sampler
+from torch_geometric.sampler import HGTSampler, NeighborSampler, neighbor_sampler
 from torch_geometric.sampler.base import SubgraphType
 
 from onehop.errors import ArgumentError
-from onehop.graph.build import MOST_NODES
 from onehop.integrations import session
+from onehop.integrations.pyg.sampled_parts import Parts, by_type, relations_of
 from onehop.integrations.rows import Row
 from onehop.loaders.engine import Batch, Choices, Engine
 from onehop.loaders.keys import Course, batch_key
 from onehop.loaders.outputs import heterogeneous, homogeneous, wants_graphs
-from onehop.loaders.relation import Relation, checked_time, checked_weight
+from onehop.loaders.relation import Relation, checked_time
 
 # Attributes of a sampler of PyG's that are ours.
 _ENGINE, _COURSE = "_onehop_engine", "_onehop_course"
@@ -115,7 +115,7 @@ def _drawn(sampler: Any, seed: Any, seed_time: Any) -> Any:
     contents = [*seeds.values(), *(() if times is None else times.values())]
     batch = engine.draw(
         [seeds.get(kind) for kind in types],
-        batch_key(contents, None, sampler.__dict__.get(_COURSE)),
+        batch_key(contents, None, course_of(sampler)),
         times=None if times is None else [times.get(kind) for kind in types],
         first_trees=[first_trees.get(kind, 0) for kind in types],
         graphs=wants_graphs() and sampler.sample_direction == "forward",
@@ -135,7 +135,7 @@ def _drawn(sampler: Any, seed: Any, seed_time: Any) -> Any:
 
 def _in_dtype(batch: Batch, sampler: Any) -> Batch:
     """The batch in the dtype of the sampler's graph, as pyg-lib gives it."""
-    rowptrs = _by_type(sampler.colptr_dict if sampler.is_hetero else sampler.colptr)
+    rowptrs = by_type(sampler.colptr_dict if sampler.is_hetero else sampler.colptr)
     dtype = next((each.dtype for each in rowptrs.values()), torch.int64)
     if dtype == torch.int64:
         return batch
@@ -206,57 +206,32 @@ def _graph_of(
             "subgraph_type: an induced subgraph would hold edges that are later than the seeds; with "
             "time_attr, take 'directional'."
         )
-    # Dictionaries have edge types as text.
-    keys = {kind: sampler.to_rel_type[kind] if is_hetero else None for kind in edge_types}
-    rowptrs = _by_type(sampler.colptr_dict if is_hetero else sampler.colptr)
-    cols = _by_type(sampler.row_dict if is_hetero else sampler.row)
-    edge_time, node_time = _by_type(sampler.edge_time), _by_type(sampler.node_time)
-    weight = _by_type(sampler.edge_weight)
-    counts: dict[Any, int] = {}
-    for kind in edge_types:
-        nodes = rowptrs[keys[kind]].numel() - 1
-        end = kind[2] if is_hetero else None
-        counts[end] = min(counts.get(end, nodes), nodes)
-    relations = []
-    for kind in edge_types:
-        src, dst = (kind[0], kind[2]) if is_hetero else (None, None)
-        if src not in counts:
-            # No edges end there, so none of its rows are read.
-            counts[src] = sampler.num_nodes.get(src, MOST_NODES)
-        key = keys[kind]
-        edges = cols[key].numel()
-        relations.append(
-            Relation(
-                name="edge_index" if kind is None else f"edge_index of {kind}",
-                rowptr=rowptrs[key].long().contiguous(),
-                col=cols[key].contiguous(),
-                src=types.index(src),
-                dst=types.index(dst),
-                # Any negative number means all, as in PyG.
-                fan_out=tuple(max(count, -1) for count in fan_outs[key]),
-                weight=checked_weight("weight_attr", weight[key], edges) if key in weight else None,
-                edge_time=checked_time("time_attr", edge_time[key], edges, "an edge")
-                if key in edge_time
-                else None,
-                src_time=checked_time("time_attr", node_time[src], counts[src], "a node")
-                if src in node_time
-                else None,
-            )
-        )
-    return [counts.get(kind, sampler.num_nodes[kind] if is_hetero else 0) for kind in types], relations
+    return relations_of(
+        Parts(
+            types=types,
+            edge_types=edge_types,
+            # Dictionaries have edge types as text.
+            keys=[sampler.to_rel_type[kind] if is_hetero else None for kind in edge_types],
+            rowptr=by_type(sampler.colptr_dict if is_hetero else sampler.colptr),
+            col=by_type(sampler.row_dict if is_hetero else sampler.row),
+            num_nodes=sampler.num_nodes if is_hetero else {},
+            edge_time=by_type(sampler.edge_time),
+            node_time=by_type(sampler.node_time),
+            weight=by_type(sampler.edge_weight),
+        ),
+        fan_outs,
+    )
 
 
-def _by_type(given: Any) -> dict[Any, Tensor]:
-    """Tensors by type: of a sampler of one type, of type None."""
-    if given is None:
-        return {}
-    return given if isinstance(given, dict) else {None: given}
+def course_of(sampler: Any) -> Course | None:
+    """The epochs of a sampler of PyG's; None before a loader began one."""
+    return sampler.__dict__.get(_COURSE)
 
 
-def _course_of(loader: Any) -> Course | None:
+def _course_of_loader(loader: Any) -> Course | None:
     """The epochs of a loader's sampler, if onehop draws for it."""
     sampler = getattr(loader, "node_sampler", None) or getattr(loader, "link_sampler", None)
-    if isinstance(sampler, NeighborSampler):
+    if isinstance(sampler, NeighborSampler | HGTSampler):
         return sampler.__dict__.setdefault(_COURSE, Course()) if wanted() else None
     course = getattr(sampler, "course", None)
     return course if isinstance(course, Course) else None
@@ -265,7 +240,7 @@ def _course_of(loader: Any) -> Course | None:
 def _in_epochs(theirs: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(theirs)
     def __iter__(self: Any) -> Any:
-        course = _course_of(self)
+        course = _course_of_loader(self)
         if course is None:
             return theirs(self)
         course.begin(shared=self.num_workers > 0)
@@ -281,7 +256,7 @@ def _in_epochs(theirs: Callable[..., Any]) -> Callable[..., Any]:
 def _with_negatives(theirs: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(theirs)
     def sample_from_edges(self: Any, inputs: Any, neg_sampling: Any = None) -> Any:
-        course: Course | None = self.__dict__.get(_COURSE)
+        course = course_of(self)
         if neg_sampling is None or course is None or not wanted():
             return theirs(self, inputs, neg_sampling)
         with course.generator([inputs.row, inputs.col]):
