@@ -1,4 +1,4 @@
-"""PyG's GraphSAINT samplers, which keep their graph as torch-sparse's ``SparseTensor``: what they use of it."""
+"""PyG's GraphSAINT samplers, whose graph is torch-sparse's ``SparseTensor``: what they use of it."""
 
 from typing import Any
 
@@ -67,7 +67,11 @@ class Adjacency:
             at = nodes[-1]
             counts = self._counts[at]
             # In float64 a draw rounds to no more than the count, which it must be less than.
-            step = (torch.rand(at.numel(), dtype=torch.float64) * counts).long().clamp(max=counts - 1)
+            step = (
+                (torch.rand(at.numel(), dtype=torch.float64, device="cpu") * counts)
+                .long()
+                .clamp(max=counts - 1)
+            )
             goes_on = counts > 0
             following = at.clone()
             following[goes_on] = self._col[(self._starts[at] + step)[goes_on]]
@@ -83,12 +87,12 @@ class Adjacency:
         Returns:
             The matrix, [n, n], and the values of its entries.
         """
-        place = torch.full((self._sizes[0],), -1)
-        place[nodes] = torch.arange(nodes.numel())
+        place = torch.full((self._sizes[0],), -1, device="cpu")
+        place[nodes] = torch.arange(nodes.numel(), device="cpu")
         counts = self._counts[nodes]
-        row = torch.repeat_interleave(torch.arange(nodes.numel()), counts)
+        row = torch.repeat_interleave(torch.arange(nodes.numel(), device="cpu"), counts)
         first = torch.repeat_interleave(self._starts[nodes] - (counts.cumsum(0) - counts), counts)
-        entry = first + torch.arange(row.numel())
+        entry = first + torch.arange(row.numel(), device="cpu")
         col = place[self._col[entry]]
         inside = col >= 0
         value = self._value[entry[inside]]
