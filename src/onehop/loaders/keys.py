@@ -29,6 +29,7 @@ class Course:
         # How often a batch was drawn in this epoch: the same seeds again have other neighbours.
         self._met: dict[int, int] = {}
         self._met_in = 0
+        self._around: int | None = None
 
     def begin(self, shared: bool) -> None:
         """Notes that an epoch begins.
@@ -43,6 +44,8 @@ class Course:
 
     def key(self, contents: int) -> int | None:
         """The key of a batch with this fingerprint of its seeds; None where no epoch is under way."""
+        if self._around is not None:
+            return mixed(self._around, contents)
         worker = get_worker_info()
         base = self.base if worker is None else worker.seed - worker.id
         epoch = int(self._epochs)
@@ -53,22 +56,45 @@ class Course:
         times = self._met[contents] = self._met.get(contents, -1) + 1
         return mixed(base, epoch, contents, times)
 
-    @contextlib.contextmanager
-    def generator(self, contents: Sequence[Tensor]) -> Iterator[None]:
-        """Lets torch's generator depend on the epoch and the contents inside the block, for negative edges.
+    def enter(self, key: int | None) -> int | None:
+        """Lets all keys depend on one that stands around them, in place of the epoch; None: no longer.
 
-        Afterwards it is as before. Without an epoch it is left alone.
+        Returns:
+            The one before.
         """
-        key = self.key(fingerprint_of(contents))
-        if key is None:
-            yield
-            return
-        before = torch.get_rng_state()
-        torch.default_generator.manual_seed(key >> 1)
-        try:
-            yield
-        finally:
-            torch.set_rng_state(before)
+        before, self._around = self._around, key
+        return before
+
+
+@contextlib.contextmanager
+def drawing_edges(contents: Sequence[Tensor], seed: int | None, course: Course | None) -> Iterator[None]:
+    """Lets all that is drawn for some edges depend on these edges, and not on the set of their ends.
+
+    Inside the block torch's generator, which draws negative edges, depends on the sampler's seed or the
+    epoch, and on the contents; afterwards it is as before. Where there is neither, it is left alone.
+
+    Args:
+        contents: The ends of the edges.
+        seed: As for :func:`batch_key`.
+        course: Likewise.
+    """
+    fingerprint = fingerprint_of(contents)
+    if seed is not None:
+        key: int | None = mixed(seed, fingerprint)
+    else:
+        key = None if course is None else course.key(fingerprint)
+    if key is None:
+        yield
+        return
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(key >> 1)
+    outside = None if course is None else course.enter(key)
+    try:
+        yield
+    finally:
+        if course is not None:
+            course.enter(outside)
+        torch.set_rng_state(before)
 
 
 def batch_key(contents: Sequence[Tensor], seed: int | None, course: Course | None) -> int:

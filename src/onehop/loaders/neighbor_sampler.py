@@ -11,7 +11,7 @@ from onehop.extras import needed
 from onehop.graph import Graph, StoredGraph
 from onehop.loaders.arrays import Arrays, arrays_of
 from onehop.loaders.engine import Choices, Engine
-from onehop.loaders.keys import Course, batch_key
+from onehop.loaders.keys import Course, batch_key, drawing_edges
 from onehop.loaders.relation import Relation, checked_fan_out, checked_time, checked_weight
 
 with needed("onehop.NeighborSampler", "pyg"):
@@ -164,7 +164,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
 
         Args:
             inputs: The ends of the edges, with their labels and times where there are any.
-            neg_sampling: How pairs that are no edges are drawn with them, by torch's generator; None: none.
+            neg_sampling: How pairs that are no edges are drawn with them; None: none.
 
         Returns:
             As :meth:`sample_from_nodes`.
@@ -176,9 +176,9 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         node_time: Any = self._node_time or None
         if node_time is not None and not self.is_hetero:
             node_time = node_time[_NODE]
-        return self._finished(
-            edge_sample(inputs, self._sample, self.num_nodes, self.disjoint, node_time, neg_sampling)
-        )
+        with drawing_edges([inputs.row, inputs.col], self.seed, self.course):
+            out = edge_sample(inputs, self._sample, self.num_nodes, self.disjoint, node_time, neg_sampling)
+        return self._finished(out)
 
     @property
     def edge_permutation(self) -> None:

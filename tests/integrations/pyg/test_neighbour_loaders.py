@@ -172,11 +172,13 @@ def test_a_sampler_alone_follows_torchs_seed(data: Data) -> None:
 
 
 @pytest.mark.usefixtures("patched")
-def test_negative_edges_do_not_depend_on_workers(data: Data) -> None:
+@pytest.mark.parametrize("negatives", [None, "binary"])
+def test_batches_of_edges_do_not_depend_on_workers(data: Data, negatives: str | None) -> None:
+    # So many that the ends of each batch are all nodes.
     def links(**arguments: Any) -> list[Any]:
         torch.manual_seed(3)
         loader = LinkNeighborLoader(
-            data, [3], neg_sampling="binary", batch_size=500, shuffle=True, **arguments
+            data, [3], neg_sampling=negatives, batch_size=500, shuffle=True, **arguments
         )
         found = [(*contents(batch), batch.edge_label_index.tolist()) for batch in loader]
         return [found, torch.rand(3).tolist()]

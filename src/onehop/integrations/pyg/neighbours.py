@@ -21,7 +21,7 @@ from onehop.integrations import session
 from onehop.integrations.pyg.sampled_parts import Parts, by_type, relations_of
 from onehop.integrations.rows import Row
 from onehop.loaders.engine import Batch, Choices, Engine
-from onehop.loaders.keys import Course, batch_key
+from onehop.loaders.keys import Course, batch_key, drawing_edges
 from onehop.loaders.outputs import heterogeneous, homogeneous, wants_graphs
 from onehop.loaders.relation import Relation, checked_time
 
@@ -79,7 +79,7 @@ def rows() -> list[Row]:
         Row(
             NeighborSampler,
             "sample_from_edges",
-            _with_negatives(NeighborSampler.sample_from_edges),
+            _for_edges(NeighborSampler.sample_from_edges),
             NeighborSampler.sample_from_edges,
         ),
         Row(utils, "filter_edge_store_", _keeping_edges(ends), ends),
@@ -102,7 +102,8 @@ def _sampling(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 def _drawn(sampler: Any, seed: Any, seed_time: Any) -> Any:
     is_hetero = isinstance(seed, dict)
-    seeds: dict[Any, Tensor] = seed if is_hetero else {None: seed}
+    # As PyG does; its BidirectionalNeighborSampler has empty seeds of floats.
+    seeds = {kind: nodes.long() for kind, nodes in (seed if is_hetero else {None: seed}).items()}
     types = list(sampler.node_types) if is_hetero else [None]
     edge_types = list(sampler.edge_types) if is_hetero else [None]
     engine = _engine_of(sampler, types, edge_types)
@@ -253,13 +254,13 @@ def _in_epochs(theirs: Callable[..., Any]) -> Callable[..., Any]:
     return __iter__
 
 
-def _with_negatives(theirs: Callable[..., Any]) -> Callable[..., Any]:
+def _for_edges(theirs: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(theirs)
     def sample_from_edges(self: Any, inputs: Any, neg_sampling: Any = None) -> Any:
         course = course_of(self)
-        if neg_sampling is None or course is None or not wanted():
+        if course is None or not wanted():
             return theirs(self, inputs, neg_sampling)
-        with course.generator([inputs.row, inputs.col]):
+        with drawing_edges([inputs.row, inputs.col], None, course):
             return theirs(self, inputs, neg_sampling)
 
     return sample_from_edges
