@@ -36,7 +36,7 @@ def draws(engine: Engine, times: int) -> Counter:
 
 
 @given(case=cases())
-@settings(max_examples=200)
+@settings(max_examples=120)
 def test_as_the_naive_sampler(case: Case) -> None:
     naive = case.naive()
     expected = (
@@ -50,7 +50,7 @@ def test_as_the_naive_sampler(case: Case) -> None:
 
 
 @given(case=cases())
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_memory_of_the_batch_before_leaves_no_trace(case: Case) -> None:
     engine = case.engine()
     first = plain(case.drawn(engine))
@@ -61,7 +61,7 @@ def test_memory_of_the_batch_before_leaves_no_trace(case: Case) -> None:
 
 
 @given(case=cases())
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_graphs_are_those_of_the_edges(case: Case) -> None:
     batch = case.drawn(case.engine())
     assert batch.graphs is not None

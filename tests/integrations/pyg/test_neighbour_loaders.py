@@ -1,5 +1,7 @@
 """PyG's loaders of neighbours under the patch, without pyg-lib and torch-sparse."""
 
+import copy
+import pickle
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -140,6 +142,18 @@ def test_workers_draw_the_same(data: Data) -> None:
     assert epochs(data, 2) == alone
     assert epochs(data, 2, num_workers=1) == alone
     assert epochs(data, 2, num_workers=2) == alone
+    assert epochs(data, 1, num_workers=1, multiprocessing_context="spawn") == alone[:1]
+
+
+@pytest.mark.usefixtures("patched")
+def test_a_copied_sampler_patches_nothing(data: Data) -> None:
+    loader = NeighborLoader(data, [4], batch_size=100)
+    list(loader)
+    text = pickle.dumps(loader.node_sampler)
+    onehop.unpatch()
+    pickle.loads(text)
+    copy.deepcopy(loader.node_sampler)
+    assert onehop.patched() == ()
 
 
 @pytest.mark.usefixtures("patched")

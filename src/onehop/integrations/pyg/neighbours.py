@@ -19,6 +19,7 @@ from torch_geometric.sampler.base import SubgraphType
 from onehop.errors import ArgumentError
 from onehop.integrations import session
 from onehop.integrations.pyg.sampled_parts import Parts, by_type, relations_of
+from onehop.integrations.pyg.spawned import Inherited
 from onehop.integrations.rows import Row
 from onehop.loaders.engine import Batch, Choices, Engine
 from onehop.loaders.keys import Course, batch_key, drawing_edges
@@ -26,7 +27,7 @@ from onehop.loaders.outputs import heterogeneous, homogeneous, wants_graphs
 from onehop.loaders.relation import Relation, checked_time
 
 # Attributes of a sampler of PyG's that are ours.
-_ENGINE, _COURSE = "_onehop_engine", "_onehop_course"
+_ENGINE, _COURSE, _INHERITED = "_onehop_engine", "_onehop_course", "_onehop_inherited"
 # What of a sampler of PyG's its engine is made of, besides its choices.
 _PARTS = ("colptr", "row", "colptr_dict", "row_dict", "node_time", "edge_time", "edge_weight")
 # Flags of torch_geometric.typing that its sampler looks at.
@@ -104,8 +105,8 @@ def _drawn(sampler: Any, seed: Any, seed_time: Any) -> Any:
     is_hetero = isinstance(seed, dict)
     # As PyG does; its BidirectionalNeighborSampler has empty seeds of floats.
     seeds = {kind: nodes.long() for kind, nodes in (seed if is_hetero else {None: seed}).items()}
-    types = list(sampler.node_types) if is_hetero else [None]
-    edge_types = list(sampler.edge_types) if is_hetero else [None]
+    types: list[Any] = list(sampler.node_types) if is_hetero else [None]
+    edge_types: list[Any] = list(sampler.edge_types) if is_hetero else [None]
     engine = _engine_of(sampler, types, edge_types)
     times = _times_of_seeds(sampler, seeds, seed_time, engine)
     first_trees, following = {}, 0
@@ -226,14 +227,19 @@ def _graph_of(
 
 def course_of(sampler: Any) -> Course | None:
     """The epochs of a sampler of PyG's; None before a loader began one."""
-    return sampler.__dict__.get(_COURSE)
+    course: Course | None = sampler.__dict__.get(_COURSE)
+    return course
 
 
 def _course_of_loader(loader: Any) -> Course | None:
     """The epochs of a loader's sampler, if onehop draws for it."""
     sampler = getattr(loader, "node_sampler", None) or getattr(loader, "link_sampler", None)
     if isinstance(sampler, NeighborSampler | HGTSampler):
-        return sampler.__dict__.setdefault(_COURSE, Course()) if wanted() else None
+        if not wanted():
+            return None
+        sampler.__dict__.setdefault(_INHERITED, Inherited())
+        sampler.__dict__.setdefault(_COURSE, Course())
+        return course_of(sampler)
     course = getattr(sampler, "course", None)
     return course if isinstance(course, Course) else None
 
