@@ -18,7 +18,7 @@ _SEED, _ROWS, _COL, _TIMES, _WEIGHT, _TOO_MANY = range(1, 7)
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How neighbours are drawn.
+    """The way in which neighbours are drawn.
 
     Attributes:
         hops: How often.

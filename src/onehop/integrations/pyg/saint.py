@@ -101,7 +101,7 @@ class Adjacency:
 
 
 class _Adjacencies:
-    """What PyG's module makes its graph with: ours where it would have none."""
+    """Makes the graph of PyG's module: one of ours where it would have none."""
 
     def __init__(self, theirs: Any) -> None:
         self._theirs = theirs

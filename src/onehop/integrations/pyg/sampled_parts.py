@@ -12,7 +12,7 @@ from onehop.loaders.relation import Relation, checked_time, checked_weight
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a sampler of PyG's keeps. With one type of nodes and edges, both types are None.
+    """The graph of a sampler of PyG's. With one type of nodes and edges, both types are None.
 
     Attributes:
         types: The types of nodes.
