@@ -213,6 +213,45 @@ def test_no_weight_to_draw_by() -> None:
     assert draws(star(3, 3, [0.0, 0.0, 0.0]), 1).total() == 3
 
 
+def test_times_are_needed_where_the_graph_has_some() -> None:
+    engine = bad(edge_time=torch.tensor([1, 5, 0]))
+    for times in (None, [None]):
+        with pytest.raises(onehop.ArgumentError, match="time: the seeds need times"):
+            engine.draw([torch.tensor([0])], 0, times=times)
+    assert engine.draw([None], 0).edges[0].numel() == 0
+    for time in (torch.tensor([1, 2]), torch.tensor([1.0])):
+        with pytest.raises(onehop.ArgumentError, match=r"time: expected \[1\] integers"):
+            engine.draw([torch.tensor([0])], 0, times=[time])
+    relation = Relation(
+        "edges", torch.tensor([0, 0]), torch.tensor([0]), 0, 0, (1,), edge_time=torch.tensor([0])
+    )
+    with pytest.raises(onehop.ArgumentError, match="disjoint: with times"):
+        Engine([1], [relation], Choices(1)).draw([torch.tensor([0])], 0, times=[torch.tensor([0])])
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("rowptr", torch.tensor([0, 2, 3, 3], dtype=torch.int32)),
+        ("col", torch.tensor([1, 2, 0], dtype=torch.int16)),
+        ("col", torch.tensor([1, 1, 2, 2, 0, 0])[::2]),
+        ("weight", torch.ones(3)),
+        ("weight", torch.ones(2).double()),
+        ("edge_time", torch.zeros(2, dtype=torch.int64)),
+        ("src_time", torch.zeros(2, dtype=torch.int64)),
+    ],
+    ids=str,
+)
+def test_arrays_that_native_code_would_misread(name: str, array: torch.Tensor) -> None:
+    with pytest.raises(onehop.ArgumentError, match=f"edges: expected {name} of .* entries or more"):
+        bad(**{name: array})
+
+
+def test_too_many_nodes() -> None:
+    with pytest.raises(onehop.ArgumentError, match="num_nodes: 2147483648 are more than the 2147483647"):
+        Engine([2**31], [], Choices(1))
+
+
 def test_after_an_error_the_engine_goes_on() -> None:
     engine = star(50, 7)
     with pytest.raises(onehop.IndexRangeError):

@@ -10,7 +10,8 @@ from torch import Tensor
 from onehop import native
 from onehop.errors import ArgumentError, IndexRangeError
 from onehop.graph import Graph
-from onehop.loaders.relation import Relation, native_relation, running_sums
+from onehop.graph.build import MOST_NODES
+from onehop.loaders.relation import Relation, checked_time, native_relation, running_sums
 
 # Numbers of onehop::DrawProblem in csrc/include/onehop/sampling.hpp.
 _SEED, _ROWS, _COL, _TIMES, _WEIGHT, _TOO_MANY = range(1, 7)
@@ -75,6 +76,14 @@ class Engine:
         self.num_nodes = tuple(num_nodes)
         self.relations = tuple(relations)
         self.choices = choices
+        if any(count > MOST_NODES for count in self.num_nodes):
+            raise ArgumentError(
+                f"num_nodes: {max(self.num_nodes)} are more than the {MOST_NODES} that onehop numbers in 32 "
+                "bits."
+            )
+        self._has_times = any(
+            each.edge_time is not None or each.src_time is not None for each in self.relations
+        )
         for relation in self.relations:
             rows = relation.rowptr.numel() - 1
             if rows < self.num_nodes[relation.dst]:
@@ -107,24 +116,25 @@ class Engine:
         Args:
             seeds: For each type, [n], integers; None means no seeds.
             key: What all random numbers depend on, 64 bits.
-            times: For each type with seeds, [n], int64: no later neighbour is drawn; None without times.
+            times: For each type with seeds, [n], integers: no later neighbour is drawn; None without times.
             first_trees: For each type, the number of its first seed; None: in the order of the types.
             graphs: Whether the batch has its graphs.
 
         Raises:
             IndexRangeError: A seed, or a source in the relations, is no node.
-            ArgumentError: Seeds of another shape or dtype, times that are not sorted, rows that are damaged.
+            ArgumentError: Seeds or times of another shape or dtype, no times where the relations have some,
+                times of edges that are not sorted, or rows that are damaged.
         """
         plain = [_checked_seeds(each) for each in seeds]
+        bounds = self._bounds(plain, times)
         call, following = [], 0
         for number, nodes in enumerate(plain):
             of_type = native.extension.Seeds()
             of_type.node, of_type.count = native.address(nodes), nodes.numel()
             of_type.num_nodes = self.num_nodes[number]
             of_type.first_tree = following if first_trees is None else first_trees[number]
-            time = None if times is None else times[number]
-            if time is not None:
-                of_type.time = native.address(time)
+            if bounds is not None:
+                of_type.time = native.address(bounds[number])
             following += nodes.numel()
             call.append(of_type)
         options = native.extension.DrawOptions()
@@ -139,6 +149,19 @@ class Engine:
             return self._batch(drawing, graphs)
         finally:
             self._idle.append(drawing)
+
+    def _bounds(self, seeds: list[Tensor], times: Sequence[Tensor | None] | None) -> list[Tensor] | None:
+        """For each type, the times of its seeds; None where there are no times."""
+        if not self._has_times:
+            return None
+        if not self.choices.disjoint:
+            raise ArgumentError("disjoint: with times, every seed must have nodes of its own; set it.")
+        bounds = []
+        for nodes, time in zip(seeds, times or [None] * len(seeds), strict=True):
+            if time is None and nodes.numel():
+                raise ArgumentError("time: the seeds need times, since the graph has times.")
+            bounds.append(nodes if time is None else checked_time("time", time, nodes.numel(), "a seed"))
+        return bounds
 
     def _take(self) -> native.extension.Drawing:
         try:

@@ -218,9 +218,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         times: dict[str, Tensor] = {}
         for kind, nodes in seeds.items():
             if given is not None:
-                times[kind] = checked_time(
-                    "time", given[kind] if self.is_hetero else given, nodes.numel(), "a seed"
-                )
+                times[kind] = given[kind] if self.is_hetero else given
             elif kind in self._node_time:
                 of_type = self._node_time[kind]
                 if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < of_type.numel():

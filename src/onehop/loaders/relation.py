@@ -87,7 +87,12 @@ def checked_time(name: str, time: Tensor, count: int, what: str) -> Tensor:
 def native_relation(
     relation: Relation, num_src: int, running: Tensor | None
 ) -> native.extension.SampledRelation:
-    """The relation for native code, which reads the tensors as long as they live."""
+    """The relation for native code, which reads the tensors as long as they live.
+
+    Raises:
+        ArgumentError: A tensor has another dtype, or fewer entries, than native code will read.
+    """
+    _check(relation, num_src)
     found = native.extension.SampledRelation()
     found.rowptr, found.rows = native.address(relation.rowptr), relation.rowptr.numel() - 1
     found.col, found.edges = native.address(relation.col), relation.col.numel()
@@ -125,6 +130,24 @@ def running_sums(relation: Relation) -> Tensor | None:
         native.threads(),
     )
     return running
+
+
+def _check(relation: Relation, num_src: int) -> None:
+    edges = relation.col.numel()
+    for name, array, dtypes, least in (
+        ("rowptr", relation.rowptr, (torch.int64,), 1),
+        ("col", relation.col, (torch.int32, torch.int64), 0),
+        ("weight", relation.weight, (torch.float64,), edges),
+        ("edge_time", relation.edge_time, (torch.int64,), edges),
+        ("src_time", relation.src_time, (torch.int64,), num_src),
+    ):
+        if array is None:
+            continue
+        if array.dtype not in dtypes or not array.is_contiguous() or array.numel() < least:
+            raise ArgumentError(
+                f"{relation.name}: expected {name} of {least} entries or more, contiguous and of "
+                f"{' or '.join(map(str, dtypes))}, got {_describe(array)}."
+            )
 
 
 def _describe(tensor: Tensor) -> str:

@@ -35,19 +35,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--onehop-record")
     if path is not None:
-        patched = config.getoption("--onehop-patch")
-        if config.getoption("--onehop-sampler"):
+        patched, sampler = (config.getoption(f"--onehop-{name}") for name in ("patch", "sampler"))
+        if sampler:
             say_a_sampler_is_installed()
-        config.pluginmanager.register(Recorder(Path(path), patched, config.getoption("--onehop-seed")))
+        recorder = Recorder(Path(path), patched, config.getoption("--onehop-seed"), sampler)
+        config.pluginmanager.register(recorder)
 
 
 class Recorder:
     """Seeds each test, lets it run, and writes down how it ended and what the layers in it did."""
 
-    def __init__(self, path: Path, patched: bool, seed: int) -> None:
+    def __init__(self, path: Path, patched: bool, seed: int, sampler: bool) -> None:
         self._lines = path.open("w", encoding="utf-8")
         self._patched = patched
         self._seed = seed
+        self._sampler = sampler
         self._reports: list[pytest.TestReport] = []
 
     def pytest_sessionstart(self) -> None:
@@ -56,7 +58,7 @@ class Recorder:
             import onehop
             from onehop import thresholds
 
-            if not onehop.patch().active:
+            if not onehop.patch(sampler=True if self._sampler else None).active:
                 raise pytest.UsageError(
                     "ONEHOP_DISABLE=1 forbids the patch: nothing would be shown; unset it."
                 )

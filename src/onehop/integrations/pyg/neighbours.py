@@ -24,7 +24,7 @@ from onehop.integrations.rows import Row
 from onehop.loaders.engine import Batch, Choices, Engine
 from onehop.loaders.keys import Course, batch_key, drawing_edges
 from onehop.loaders.outputs import heterogeneous, homogeneous, wants_graphs
-from onehop.loaders.relation import Relation, checked_time
+from onehop.loaders.relation import Relation
 
 # Attributes of a sampler of PyG's that are ours.
 _ENGINE, _COURSE, _INHERITED = "_onehop_engine", "_onehop_course", "_onehop_inherited"
@@ -164,7 +164,7 @@ def _times_of_seeds(
             time = (sampler.node_time if kind is None else sampler.node_time[kind])[nodes]
         else:
             raise ValueError("Seed time needs to be specified")
-        times[kind] = checked_time("time", time, nodes.numel(), "a seed")
+        times[kind] = time
     return times
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onehop.graph.build import MOST_NODES
@@ -72,7 +73,7 @@ def relations_of(parts: Parts, fan_outs: Mapping[Any, Sequence[int]]) -> tuple[l
             Relation(
                 name="edge_index" if kind is None else f"edge_index of {kind}",
                 rowptr=parts.rowptr[key].long().contiguous(),
-                col=parts.col[key].contiguous(),
+                col=_numbers(parts.col[key]),
                 src=parts.types.index(src),
                 dst=parts.types.index(dst),
                 fan_out=tuple(max(count, -1) for count in fan_outs[key]),
@@ -86,3 +87,8 @@ def relations_of(parts: Parts, fan_outs: Mapping[Any, Sequence[int]]) -> tuple[l
             )
         )
     return [counts[kind] for kind in parts.types], relations
+
+
+def _numbers(col: Tensor) -> Tensor:
+    """The same in a dtype that native code reads."""
+    return (col if col.dtype in (torch.int32, torch.int64) else col.long()).contiguous()
