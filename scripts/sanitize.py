@@ -17,6 +17,7 @@ TESTS = (
     "tests/kernels",
     "tests/graph",
     "tests/datasets",
+    "tests/loaders/test_engine.py",
     "tests/machines/dram/test_commands.py",
     "tests/machines/dram/test_reference_cases.py",
     "tests/machines/ndp/test_counts.py",

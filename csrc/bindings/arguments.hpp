@@ -45,4 +45,5 @@ void bind_fusedmm(nanobind::module_& m);
 void bind_message(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
 void bind_reorder(nanobind::module_& m);
+void bind_sampling(nanobind::module_& m);
 void bind_sddmm(nanobind::module_& m);

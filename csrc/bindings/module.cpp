@@ -120,6 +120,7 @@ NB_MODULE(_native, m) {
   bind_fusedmm(m);
   bind_message(m);
   bind_rows(m);
+  bind_sampling(m);
   bind_sddmm(m);
   bind_reorder(m);
 

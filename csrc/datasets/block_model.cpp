@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "onehop/parallel.hpp"
-#include "random_stream.hpp"
+#include "onehop/random_stream.hpp"
 
 namespace onehop {
 namespace {

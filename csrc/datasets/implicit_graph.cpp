@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "onehop/parallel.hpp"
-#include "random_stream.hpp"
+#include "onehop/random_stream.hpp"
 
 namespace onehop {
 namespace {

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         patched as patched,
         unpatch as unpatch,
     )
+    from onehop.loaders.neighbor_sampler import NeighborSampler as NeighborSampler
     from onehop.ops.aggregate import aggregate as aggregate
     from onehop.ops.attention import attention as attention, gat as gat, gatv2 as gatv2
     from onehop.ops.dropout import dropout as dropout
@@ -59,7 +60,9 @@ _NAMES = {
     "onehop.ops": "aggregate attention dropout edge_softmax fusedmm gat gatv2 sddmm",
     "onehop.tuner": "TuningResult tune",
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+# What imports PyG, and so waits until it is asked for.
+_LATER = {"onehop.loaders.neighbor_sampler": "NeighborSampler"}
+_HOMES = {name: module for module, names in (_NAMES | _LATER).items() for name in names.split()}
 
 
 def _is_command() -> bool:
@@ -80,4 +83,5 @@ def __getattr__(name: str) -> Any:
 if not _is_command():
     # torch's operators among them, which programs that are loaded from files call.
     for _name in (*_HOMES, "files"):
-        __getattr__(_name)
+        if _HOMES.get(_name) not in _LATER:
+            __getattr__(_name)

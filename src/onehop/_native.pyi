@@ -39,6 +39,54 @@ def csr_from_coo(
 def with_rows(csr: Csr, order: int, wide_perm: bool, threads: int) -> Csr: ...
 def community_order(csr: Csr, order: int) -> None: ...
 
+# Neighbours of seeds: csrc/include/onehop/sampling.hpp.
+class SampledRelation:
+    rowptr: int
+    col: int
+    rows: int
+    cols: int
+    edges: int
+    wide_col: bool
+    src_type: int
+    dst_type: int
+    weight: int
+    running: int
+    edge_time: int
+    src_time: int
+    fan_out: list[int]
+    def __init__(self) -> None: ...
+
+class Seeds:
+    node: int
+    count: int
+    num_nodes: int
+    time: int
+    first_tree: int
+    def __init__(self) -> None: ...
+
+class DrawOptions:
+    key: int
+    hops: int
+    threads: int
+    replace: bool
+    disjoint: bool
+    last: bool
+    induced: bool
+    def __init__(self) -> None: ...
+
+class Drawing:
+    def __init__(self, types: int, relations: Sequence[SampledRelation]) -> None: ...
+    def draw(self, seeds: Sequence[Seeds], options: DrawOptions) -> tuple[int, int, int]: ...
+    def nodes(self, type: int) -> int: ...
+    def edges(self, relation: int) -> int: ...
+    def nodes_per_hop(self, type: int) -> list[int]: ...
+    def edges_per_hop(self, relation: int) -> list[int]: ...
+    def write_nodes(self, type: int, node: int, tree: int) -> None: ...
+    def write_edges(self, relation: int, src: int, dst: int, edge: int, threads: int) -> None: ...
+    def csr(self, relation: int) -> Csr: ...
+
+def running_sums(rowptr: int, rows: int, weight: int, running: int, threads: int) -> None: ...
+
 # Calls of kernels: enumerations by their numbers, addresses of operands; all fields begin at 0, "left out".
 class AggregateCall:
     reduce: int

@@ -15,6 +15,8 @@ variable                  meaning                                               
                           aggregation that they are written in
 ``ONEHOP_DROPOUT``        ``0``: the patch leaves torch's dropout alone                  ``1``
 ``ONEHOP_PRODUCTS``       ``0``: the patch leaves torch's products alone                 ``1``
+``ONEHOP_SAMPLER``        ``1``: patched loaders draw neighbours with onehop's           where PyG has none
+                          sampler; ``0``: never
 ``ONEHOP_DISABLE``        ``1``: ``patch()`` does nothing                                ``0``
 ``ONEHOP_CHECK``          ``full``: the patch compares the contents of every             ``version``
                           ``edge_index`` with the cached ones, not only the version
@@ -70,6 +72,13 @@ def dropout() -> bool:
 def products() -> bool:
     """Return whether the patch sends the products of linear steps to the fastest library."""
     return _flag("ONEHOP_PRODUCTS", default=True)
+
+
+def sampler() -> bool | None:
+    """Return whether patched loaders draw with onehop's sampler; None: where PyG has none of its own."""
+    if os.environ.get("ONEHOP_SAMPLER", "") == "":
+        return None
+    return _flag("ONEHOP_SAMPLER", default=True)
 
 
 def tuned() -> bool:

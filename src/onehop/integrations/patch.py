@@ -99,6 +99,7 @@ def patch(
     backend: str | None = None,
     dropout: bool | None = None,
     products: bool | None = None,
+    sampler: bool | None = None,
 ) -> Patch:
     """Lets PyG's and DGL's layers run on onehop's kernels, wherever that gives the same result.
 
@@ -141,6 +142,9 @@ def patch(
             At first ``ONEHOP_DROPOUT`` decides (default: yes).
         products: Whether the products of linear steps run in the fastest library at hand. At first
             ``ONEHOP_PRODUCTS`` decides (default: yes).
+        sampler: Whether PyG's ``NeighborLoader`` and ``LinkNeighborLoader`` draw with onehop's sampler, and
+            ``ClusterData`` divides with onehop's partition. At first ``ONEHOP_SAMPLER`` decides (default:
+            where neither pyg-lib nor torch-sparse is installed, without which PyG can do neither).
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is
@@ -163,6 +167,7 @@ def patch(
             tune=tune,
             dropout=dropout,
             products=products,
+            sampler=sampler,
             with_machine=machine is not None,
         )
         if config.disabled():

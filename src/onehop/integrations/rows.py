@@ -18,12 +18,14 @@ class Row:
         attribute: The name that is set.
         ours: What it is while patched.
         theirs: What it was, and is again afterwards.
+        inherited: Whether a class has it from a base, so that afterwards it has none of its own.
     """
 
     owner: Any
     attribute: str
     ours: Any
     theirs: Any
+    inherited: bool = False
 
     @property
     def name(self) -> str:
@@ -38,7 +40,11 @@ class Row:
 
     def restore(self) -> None:
         """Sets theirs, unless somebody else has set something on top of ours."""
-        if vars(self.owner).get(self.attribute) is self.ours:
+        if vars(self.owner).get(self.attribute) is not self.ours:
+            return
+        if self.inherited:
+            delattr(self.owner, self.attribute)
+        else:
             setattr(self.owner, self.attribute, self.theirs)
 
 

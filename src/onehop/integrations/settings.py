@@ -19,6 +19,8 @@ class Settings:
         tune: "auto" or "never".
         dropout: Whether torch's dropout is replaced.
         products: Whether the products of linear steps go to the fastest library.
+        sampler: Whether PyG's loaders draw neighbours with onehop's sampler; None: where PyG has neither
+            pyg-lib nor torch-sparse to draw with.
         backend: The machine that sums and means run on, or the backend that everything runs on, by name;
             empty means the first that takes the tensors.
     """
@@ -29,6 +31,7 @@ class Settings:
     tune: str = "never"
     dropout: bool = False
     products: bool = False
+    sampler: bool | None = None
     backend: str = ""
 
 
@@ -44,6 +47,7 @@ def from_environment() -> Settings:
         associate=config.associate(),
         dropout=config.dropout(),
         products=config.products(),
+        sampler=config.sampler(),
     )
 
 
@@ -56,6 +60,7 @@ def settled(
     tune: str | None = None,
     dropout: bool | None = None,
     products: bool | None = None,
+    sampler: bool | None = None,
     with_machine: bool = False,
 ) -> Settings:
     """The settings after a call of ``patch()``; None leaves a setting as it was.
@@ -80,5 +85,6 @@ def settled(
         "tune": tune,
         "dropout": dropout,
         "products": products,
+        "sampler": sampler,
     }
     return replace(before, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

@@ -28,23 +28,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("onehop")
     group.addoption("--onehop-record", metavar="FILE", help="where to write what happened")
     group.addoption("--onehop-patch", action="store_true", help="run every test under onehop.patch()")
+    group.addoption("--onehop-sampler", action="store_true", help="run PyG's tests of samplers with onehop's")
     group.addoption("--onehop-seed", type=int, default=0, help="what the tests' random numbers begin with")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--onehop-record")
     if path is not None:
-        patched = config.getoption("--onehop-patch")
-        config.pluginmanager.register(Recorder(Path(path), patched, config.getoption("--onehop-seed")))
+        patched, sampler = (config.getoption(f"--onehop-{name}") for name in ("patch", "sampler"))
+        if sampler:
+            say_a_sampler_is_installed()
+        recorder = Recorder(Path(path), patched, config.getoption("--onehop-seed"), sampler)
+        config.pluginmanager.register(recorder)
 
 
 class Recorder:
     """Seeds each test, lets it run, and writes down how it ended and what the layers in it did."""
 
-    def __init__(self, path: Path, patched: bool, seed: int) -> None:
+    def __init__(self, path: Path, patched: bool, seed: int, sampler: bool) -> None:
         self._lines = path.open("w", encoding="utf-8")
         self._patched = patched
         self._seed = seed
+        self._sampler = sampler
         self._reports: list[pytest.TestReport] = []
 
     def pytest_sessionstart(self) -> None:
@@ -53,7 +58,7 @@ class Recorder:
             import onehop
             from onehop import thresholds
 
-            if not onehop.patch().active:
+            if not onehop.patch(sampler=True if self._sampler else None).active:
                 raise pytest.UsageError(
                     "ONEHOP_DISABLE=1 forbids the patch: nothing would be shown; unset it."
                 )
@@ -97,6 +102,18 @@ class Recorder:
     def _write(self, line: dict[str, Any]) -> None:
         self._lines.write(json.dumps(line) + "\n")
         self._lines.flush()
+
+
+def say_a_sampler_is_installed() -> None:
+    """Lets those tests of PyG's run that want pyg-lib, which they need for nothing but drawing."""
+    import torch_geometric.typing
+    from torch_geometric.testing import decorators
+
+    decorators.WITH_PYG_LIB = True
+    has_package = decorators.has_package
+    decorators.has_package = lambda package: package == "pyg_lib" or has_package(package)
+    for flag in ("WITH_EDGE_TIME_NEIGHBOR_SAMPLE", "WITH_WEIGHTED_NEIGHBOR_SAMPLE"):
+        setattr(torch_geometric.typing, flag, True)
 
 
 def seed_everything(seed: int) -> None:

@@ -93,7 +93,9 @@ def checkout(source: str | os.PathLike[str]) -> Path:
     return root
 
 
-def run_tests(root: Path, selection: Sequence[str], *, patched: bool, seed: int = 0) -> Run:
+def run_tests(
+    root: Path, selection: Sequence[str], *, patched: bool, seed: int = 0, options: Sequence[str] = ()
+) -> Run:
     """Runs tests of the checkout in a process of their own.
 
     Args:
@@ -101,6 +103,7 @@ def run_tests(root: Path, selection: Sequence[str], *, patched: bool, seed: int 
         selection: Folders, files or tests, as pytest takes them.
         patched: Whether under the patch.
         seed: What the random numbers of every test begin with.
+        options: More of the plugin's options.
 
     Raises:
         SuiteError: pytest could not run them; with what it printed.
@@ -108,6 +111,7 @@ def run_tests(root: Path, selection: Sequence[str], *, patched: bool, seed: int 
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "record.jsonl"
         arguments = [*selection, "-p", "host_plugin", "--onehop-record", str(record), f"--onehop-seed={seed}"]
+        arguments += options
         if patched:
             arguments.append("--onehop-patch")
         done = subprocess.run(

@@ -6,6 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 import host_layers
+import host_samplers
 import host_suite
 import pytest
 from host_comparison import DIED, NOT_RUN, Ending, LayerUse, Run, compare, flaky, read_run
@@ -187,6 +188,48 @@ def test_a_disabled_patch_is_no_proof(small_checkout: Path, monkeypatch: pytest.
 def test_a_selection_without_tests_is_an_error(small_checkout: Path) -> None:
     with pytest.raises(SuiteError, match="not found: test/nowhere"):
         run_tests(small_checkout, ["test/nowhere"], patched=False)
+
+
+SAMPLERS = """\
+import torch
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+from torch_geometric.testing import onlyNeighborSampler, withPackage
+
+
+def batch():
+    return next(iter(NeighborLoader(Data(edge_index=torch.tensor([[0, 1], [1, 2]])), [-1])))
+
+
+@onlyNeighborSampler
+def test_any():
+    assert batch().num_edges == 0
+
+
+@withPackage("pyg_lib")
+def test_one():
+    assert batch().num_edges == 3
+
+
+@withPackage("a_package_that_nobody_has")
+def test_missing():
+    pass
+"""
+
+
+def test_tests_of_samplers_run_with_ours(small_checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (small_checkout / "test" / "test_small.py").write_text(SAMPLERS)
+    arguments = ["test", "--source", str(small_checkout)]
+    assert host_samplers.main(arguments) == 1
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "1 passed, 1 skipped, 1 failed\nskipped, 1: Package a_package_that_nobody_has not found"
+    )
+    assert "FAILED: test/test_small.py::test_one (failed)" in said
+    assert host_samplers.summary(run_of(a="passed"), {"b": "for a reason"}).splitlines() == [
+        "1 passed, 0 skipped, 0 failed",
+        "not run: b: for a reason",
+    ]
 
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:

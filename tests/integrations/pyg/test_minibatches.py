@@ -1,7 +1,6 @@
 """Mini-batches, each an edge_index of its own: PyG's results, and nothing left behind."""
 
 import gc
-import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,15 +22,6 @@ from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 import onehop
 
 NODES, EDGES, WIDTH, CLASSES = 300, 2400, 6, 4
-
-needs_a_sampler = pytest.mark.skipif(
-    importlib.util.find_spec("torch_sparse") is None and importlib.util.find_spec("pyg_lib") is None,
-    reason="PyG draws neighbours with torch_sparse or pyg-lib, and neither is installed",
-)
-needs_torch_sparse = pytest.mark.skipif(
-    importlib.util.find_spec("torch_sparse") is None,
-    reason="PyG's GraphSAINT samplers need torch_sparse, which is not installed",
-)
 
 KINDS: dict[str, Callable[[int, int], torch.nn.Module]] = {
     "GCN": GCNConv,
@@ -97,6 +87,12 @@ def saint_walks(data: Data) -> Any:
     return GraphSAINTRandomWalkSampler(data, batch_size=20, walk_length=3, num_steps=3, sample_coverage=0)
 
 
+def drawn(loader: Callable[[Data], Any], data: Data) -> list[Any]:
+    """The batches, which onehop draws: PyG needs pyg-lib or torch-sparse for most of them."""
+    with onehop.patch(sampler=True):
+        return list(loader(data))
+
+
 def gradients(net: Net, batch: Any) -> list[torch.Tensor]:
     """Output and gradients, from tensors that nobody has seen."""
     net.zero_grad()
@@ -126,18 +122,16 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@needs_a_sampler
 @pytest.mark.parametrize("loader", [neighbours, neighbours_in_one_direction])
 @pytest.mark.usefixtures("quiet")
 def test_neighbour_loader(loader, net, data):
-    same_as_pyg(net, list(loader(data)))
+    same_as_pyg(net, drawn(loader, data))
 
 
-@needs_torch_sparse
 @pytest.mark.parametrize("loader", [saint_nodes, saint_edges, saint_walks])
 @pytest.mark.usefixtures("quiet")
 def test_sampled_subgraphs(loader, net, data):
-    same_as_pyg(net, list(loader(data)))
+    same_as_pyg(net, drawn(loader, data))
 
 
 @pytest.mark.usefixtures("quiet")

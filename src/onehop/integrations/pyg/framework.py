@@ -11,12 +11,16 @@ from torch_geometric.nn.conv import gcn_conv
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
+    clusters,
     direct,
     gcn_norm,
     hgt,
     hook,
     hyperedges,
+    layerwise,
+    neighbours,
     pending,
+    saint,
     self_loops,
     typed_edges,
     typed_products,
@@ -138,6 +142,10 @@ def _rows() -> list[Row]:
     )
     rows.append(Row(HGTConv, "forward", hgt.over_all_types(HGTConv.forward), HGTConv.forward))
     rows.extend(direct.rows())
+    rows.extend(neighbours.rows())
+    rows.extend(clusters.rows())
+    rows.extend(layerwise.rows())
+    rows.extend(saint.rows())
     naive = HeteroLinear.forward_naive
     rows.append(Row(HeteroLinear, "forward_naive", typed_products.put_together(naive), naive))
     return rows

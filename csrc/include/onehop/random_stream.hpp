@@ -1,4 +1,5 @@
-// Random numbers for generated graphs: one stream a task, so that the result does not depend on the number of threads.
+// Random numbers for generated graphs and drawn neighbours: one stream a task, so that the result does not depend on
+// the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,9 @@ class RandomStream {
   RandomStream(uint64_t seed, uint64_t stream) : state_(mixed(mixed(seed + kStep) ^ (stream + 1) * kStep)) {}
 
   uint64_t bits64() { return mixed(state_ += kStep); }
+
+  // Uniform in (0, 1), in steps of 2^-52: neither end is met.
+  double between0and1() { return (static_cast<double>(bits64() >> 12) + 0.5) * 0x1p-52; }
 
   // Uniform in [0, bound), from the upper half of a product.
   uint64_t below(uint64_t bound) {

@@ -1,0 +1,106 @@
+// Which of a row's edges are drawn.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "buffer.hpp"
+#include "onehop/random_stream.hpp"
+
+namespace onehop {
+
+// Edges [begin, begin + population) of a row, of which `count` are drawn.
+struct Picks {
+  int64_t begin, population, count;
+};
+
+// Draws from one row after another. Each thread has its own, for the memory that some ways need; `reserve` makes it
+// beforehand, so that drawing allocates nothing.
+class Picker {
+ public:
+  // Up to so many picks are compared with each other; more are noted in a bitmap.
+  static constexpr int64_t kMostCompared = 32;
+
+  // For rows of up to `population` edges, of which up to `count` are drawn.
+  void reserve(int64_t population, int64_t count, bool weighted) {
+    if (weighted) {
+      candidates_.reserve(count);
+    } else if (count > kMostCompared) {
+      const int64_t words = (population + 63) / 64, before = taken_.size();
+      if (words > before) std::fill_n(taken_.extend(words - before), words - before, uint64_t{0});
+    }
+  }
+
+  static void all(const Picks& picks, int64_t* out) {
+    for (int64_t i = 0; i < picks.population; ++i) out[i] = picks.begin + i;
+  }
+
+  static void with_replacement(const Picks& picks, RandomStream random, int64_t* out) {
+    for (int64_t i = 0; i < picks.count; ++i) {
+      out[i] = picks.begin + static_cast<int64_t>(random.below(static_cast<uint64_t>(picks.population)));
+    }
+  }
+
+  // Robert Floyd's algorithm: J. Bentley, "Programming Pearls: A sample of brilliance", CACM 30(9), 1987.
+  void without_replacement(const Picks& picks, RandomStream random, int64_t* out) {
+    const bool compared = picks.count <= kMostCompared;
+    for (int64_t i = 0; i < picks.count; ++i) {
+      const int64_t last = picks.population - picks.count + i;
+      auto drawn = static_cast<int64_t>(random.below(static_cast<uint64_t>(last) + 1));
+      const bool again = compared ? std::find(out, out + i, picks.begin + drawn) != out + i : is_taken(drawn);
+      if (again) drawn = last;
+      if (!compared) taken_[drawn / 64] |= uint64_t{1} << drawn % 64;
+      out[i] = picks.begin + drawn;
+    }
+    if (compared) return;
+    for (int64_t i = 0; i < picks.count; ++i) taken_[(out[i] - picks.begin) / 64] = 0;
+  }
+
+  // Each pick as likely as its weight says. `running` are the sums of weights from the first edge of the row on.
+  static void weighted_with_replacement(const Picks& picks, const double* running, RandomStream random, int64_t* out) {
+    const double *begin = running + picks.begin, *end = begin + picks.population;
+    const double total = end[-1];
+    for (int64_t i = 0; i < picks.count; ++i) {
+      const double* found = std::upper_bound(begin, end, random.between0and1() * total);
+      // The product may be rounded up to the total: then it is the last edge that has a weight.
+      if (found == end) found = std::lower_bound(begin, end, total);
+      out[i] = picks.begin + (found - begin);
+    }
+  }
+
+  // One draw after another from what is left, each as likely as its weight: the edges with the smallest of so many
+  // exponentially distributed numbers. P. Efraimidis, P. Spirakis, "Weighted random sampling with a reservoir",
+  // Information Processing Letters 97(5), 2006. Edges of weight 0 come last. In ascending order.
+  void weighted_without_replacement(const Picks& picks, const double* weight, RandomStream random, int64_t* out) {
+    candidates_.clear();
+    Candidate* heap = candidates_.extend(picks.count);
+    for (int64_t i = 0; i < picks.population; ++i) {
+      const Candidate candidate{-std::log(random.between0and1()) / weight[picks.begin + i], picks.begin + i};
+      if (i < picks.count) {
+        heap[i] = candidate;
+        std::push_heap(heap, heap + i + 1);
+      } else if (candidate < heap[0]) {
+        std::pop_heap(heap, heap + picks.count);
+        heap[picks.count - 1] = candidate;
+        std::push_heap(heap, heap + picks.count);
+      }
+    }
+    for (int64_t i = 0; i < picks.count; ++i) out[i] = heap[i].edge;
+    std::sort(out, out + picks.count);
+  }
+
+ private:
+  struct Candidate {
+    double key;
+    int64_t edge;
+    bool operator<(const Candidate& other) const { return key < other.key || (key == other.key && edge < other.edge); }
+  };
+
+  bool is_taken(int64_t drawn) const { return (taken_[drawn / 64] >> drawn % 64 & 1) != 0; }
+
+  Buffer<uint64_t> taken_;  // a bit an edge; all 0 between rows
+  Buffer<Candidate> candidates_;
+};
+
+}  // namespace onehop

@@ -1,0 +1,116 @@
+"""PyG's GraphSAINT samplers, whose graph is torch-sparse's ``SparseTensor``: what they use of it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.loader import graph_saint
+
+from onehop.integrations.pyg.neighbours import wanted
+from onehop.integrations.rows import Row
+
+
+class Adjacency:
+    """A sparse matrix in the order of its rows, then of its columns: the part of ``SparseTensor`` in use.
+
+    Args:
+        row: [E], int64.
+        col: [E], int64.
+        value: [E], the numbers of the edges.
+        sparse_sizes: (number of rows, number of columns).
+    """
+
+    def __init__(self, row: Tensor, col: Tensor, value: Tensor, sparse_sizes: tuple[int, int]) -> None:
+        order = torch.argsort(row * max(sparse_sizes[1], 1) + col, stable=True)
+        self._row, self._col, self._value = row[order], col[order], value[order]
+        self._sizes = sparse_sizes
+        self._counts = torch.bincount(row, minlength=sparse_sizes[0])
+        self._starts = self._counts.cumsum(0) - self._counts
+
+    @property
+    def storage(self) -> "Adjacency":
+        """Itself: the arrays."""
+        return self
+
+    def row(self) -> Tensor:
+        """The row of each entry, [E]."""
+        return self._row
+
+    def value(self) -> Tensor:
+        """The value of each entry, [E]."""
+        return self._value
+
+    def rowcount(self) -> Tensor:
+        """The number of entries of each row."""
+        return self._counts
+
+    def colcount(self) -> Tensor:
+        """The number of entries of each column."""
+        return torch.bincount(self._col, minlength=self._sizes[1])
+
+    def coo(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows, columns and values, [E] each."""
+        return self._row, self._col, self._value
+
+    def random_walk(self, start: Tensor, walk_length: int) -> Tensor:
+        """Walks from rows to columns, by torch's generator; a walk stays where there is no way on.
+
+        Args:
+            start: [n], int64.
+            walk_length: Number of steps.
+
+        Returns:
+            [n, walk_length + 1], int64.
+        """
+        nodes = [start]
+        for _ in range(walk_length):
+            at = nodes[-1]
+            counts = self._counts[at]
+            # In float64 a draw rounds to no more than the count, which it must be less than.
+            step = (
+                (torch.rand(at.numel(), dtype=torch.float64, device="cpu") * counts)
+                .long()
+                .clamp(max=counts - 1)
+            )
+            goes_on = counts > 0
+            following = at.clone()
+            following[goes_on] = self._col[(self._starts[at] + step)[goes_on]]
+            nodes.append(following)
+        return torch.stack(nodes, dim=1)
+
+    def saint_subgraph(self, nodes: Tensor) -> tuple["Adjacency", Tensor]:
+        """The entries between some nodes, with rows and columns numbered by their places.
+
+        Args:
+            nodes: [n], int64, each once.
+
+        Returns:
+            The matrix, [n, n], and the values of its entries.
+        """
+        place = torch.full((self._sizes[0],), -1, device="cpu")
+        place[nodes] = torch.arange(nodes.numel(), device="cpu")
+        counts = self._counts[nodes]
+        row = torch.repeat_interleave(torch.arange(nodes.numel(), device="cpu"), counts)
+        first = torch.repeat_interleave(self._starts[nodes] - (counts.cumsum(0) - counts), counts)
+        entry = first + torch.arange(row.numel(), device="cpu")
+        col = place[self._col[entry]]
+        inside = col >= 0
+        value = self._value[entry[inside]]
+        size = (nodes.numel(), nodes.numel())
+        return Adjacency(row[inside], col[inside], value, size), value
+
+
+class _Adjacencies:
+    """Makes the graph of PyG's module: one of ours where it would have none."""
+
+    def __init__(self, theirs: Any) -> None:
+        self._theirs = theirs
+
+    def __call__(self, **arguments: Any) -> Any:
+        return Adjacency(**arguments) if wanted() else self._theirs(**arguments)
+
+
+def rows() -> list[Row]:
+    """The row of the patch table."""
+    theirs = graph_saint.SparseTensor
+    return [Row(graph_saint, "SparseTensor", _Adjacencies(theirs), theirs)]

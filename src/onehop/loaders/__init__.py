@@ -1,0 +1,1 @@
+"""Mini-batches: neighbours drawn around seeds, for PyG's loaders."""

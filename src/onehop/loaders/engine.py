@@ -1,0 +1,241 @@
+"""The sampler without a framework: seeds in, a batch out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.errors import ArgumentError, IndexRangeError
+from onehop.graph import Graph
+from onehop.graph.build import MOST_NODES
+from onehop.loaders.relation import Relation, checked_time, native_relation, running_sums
+
+# Numbers of onehop::DrawProblem in csrc/include/onehop/sampling.hpp.
+_SEED, _ROWS, _COL, _TIMES, _WEIGHT, _TOO_MANY = range(1, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The way in which neighbours are drawn.
+
+    Attributes:
+        hops: How often.
+        replace: Whether an edge can be drawn again from the same row.
+        disjoint: Whether every seed has nodes of its own.
+        last: Whether the latest neighbours are drawn, where there are times.
+        induced: Whether a batch has all edges between its nodes, in place of those drawn.
+    """
+
+    hops: int
+    replace: bool = False
+    disjoint: bool = False
+    last: bool = False
+    induced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A mini-batch.
+
+    Attributes:
+        nodes: For each type, [n], int64: its nodes, the seeds first, then those that each hop found.
+        trees: The same for the numbers of the seeds that they belong to; None unless disjoint.
+        edge_index: For each relation, [2, E], int64: sources above destinations, in the batch's numbers,
+            sorted by destination.
+        edges: For each relation, [E], int64: the numbers of the edges in the relation.
+        nodes_per_hop: For each type, the number of seeds, then the number of nodes that each hop found.
+        edges_per_hop: For each relation, the number of edges of each hop; None if they are induced.
+        graphs: For each relation, the graph of ``edge_index``; None unless asked for.
+    """
+
+    nodes: list[Tensor]
+    trees: list[Tensor] | None
+    edge_index: list[Tensor]
+    edges: list[Tensor]
+    nodes_per_hop: list[list[int]]
+    edges_per_hop: list[list[int]] | None
+    graphs: list[Graph] | None
+
+
+class Engine:
+    """Draws batches from a graph of one or several types of nodes and edges; from any thread.
+
+    Args:
+        num_nodes: Of each type.
+        relations: The edges, one relation a type of edges. Their tensors must not be written to.
+        choices: How neighbours are drawn.
+
+    Raises:
+        ArgumentError: The relations contradict ``num_nodes`` or themselves.
+    """
+
+    def __init__(self, num_nodes: Sequence[int], relations: Sequence[Relation], choices: Choices) -> None:
+        self.num_nodes = tuple(num_nodes)
+        self.relations = tuple(relations)
+        self.choices = choices
+        if any(count > MOST_NODES for count in self.num_nodes):
+            raise ArgumentError(
+                f"num_nodes: {max(self.num_nodes)} are more than the {MOST_NODES} that onehop numbers in 32 "
+                "bits."
+            )
+        self._has_times = any(
+            each.edge_time is not None or each.src_time is not None for each in self.relations
+        )
+        for relation in self.relations:
+            rows = relation.rowptr.numel() - 1
+            if rows < self.num_nodes[relation.dst]:
+                raise ArgumentError(
+                    f"{relation.name}: expected rows for {self.num_nodes[relation.dst]} nodes, got {rows}."
+                )
+        # What native code reads lives as long as this.
+        self._running = [running_sums(each) if choices.replace else None for each in self.relations]
+        self._native = [
+            native_relation(relation, self.num_nodes[relation.src], running)
+            for relation, running in zip(self.relations, self._running, strict=True)
+        ]
+        # Batches that are not being drawn now; each keeps its memory for the next one.
+        self._idle: list[native.extension.Drawing] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles what it was made from."""
+        return (Engine, (self.num_nodes, self.relations, self.choices))
+
+    def draw(
+        self,
+        seeds: Sequence[Tensor | None],
+        key: int,
+        times: Sequence[Tensor | None] | None = None,
+        first_trees: Sequence[int] | None = None,
+        graphs: bool = False,
+    ) -> Batch:
+        """Draws a batch, with torch's number of threads; it is the same for any number.
+
+        Args:
+            seeds: For each type, [n], integers; None means no seeds.
+            key: What all random numbers depend on, 64 bits.
+            times: For each type with seeds, [n], integers: no later neighbour is drawn; None without times.
+            first_trees: For each type, the number of its first seed; None: in the order of the types.
+            graphs: Whether the batch has its graphs.
+
+        Raises:
+            IndexRangeError: A seed, or a source in the relations, is no node.
+            ArgumentError: Seeds or times of another shape or dtype, no times where the relations have some,
+                times of edges that are not sorted, or rows that are damaged.
+        """
+        plain = [_checked_seeds(each) for each in seeds]
+        bounds = self._bounds(plain, times)
+        call, following = [], 0
+        for number, nodes in enumerate(plain):
+            of_type = native.extension.Seeds()
+            of_type.node, of_type.count = native.address(nodes), nodes.numel()
+            of_type.num_nodes = self.num_nodes[number]
+            of_type.first_tree = following if first_trees is None else first_trees[number]
+            if bounds is not None:
+                of_type.time = native.address(bounds[number])
+            following += nodes.numel()
+            call.append(of_type)
+        options = native.extension.DrawOptions()
+        for name in ("hops", "replace", "disjoint", "last", "induced"):
+            setattr(options, name, getattr(self.choices, name))
+        options.key, options.threads = key, native.threads()
+        drawing = self._take()
+        try:
+            problem = drawing.draw(call, options)
+            if problem[0]:
+                raise self._error(*problem, plain)
+            return self._batch(drawing, graphs)
+        finally:
+            self._idle.append(drawing)
+
+    def _bounds(self, seeds: list[Tensor], times: Sequence[Tensor | None] | None) -> list[Tensor] | None:
+        """For each type, the times of its seeds; None where there are no times."""
+        if not self._has_times:
+            return None
+        if not self.choices.disjoint:
+            raise ArgumentError("disjoint: with times, every seed must have nodes of its own; set it.")
+        bounds = []
+        for nodes, time in zip(seeds, times or [None] * len(seeds), strict=True):
+            if time is None and nodes.numel():
+                raise ArgumentError("time: the seeds need times, since the graph has times.")
+            bounds.append(nodes if time is None else checked_time("time", time, nodes.numel(), "a seed"))
+        return bounds
+
+    def _take(self) -> native.extension.Drawing:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return native.extension.Drawing(len(self.num_nodes), self._native)
+
+    def _batch(self, drawing: native.extension.Drawing, graphs: bool) -> Batch:
+        nodes, trees, edge_index, edges = [], [], [], []
+        for number in range(len(self.num_nodes)):
+            node = _integers(drawing.nodes(number))
+            tree = _integers(node.numel()) if self.choices.disjoint else None
+            drawing.write_nodes(number, native.address(node), 0 if tree is None else native.address(tree))
+            nodes.append(node)
+            if tree is not None:
+                trees.append(tree)
+        for number in range(len(self.relations)):
+            ends, edge = _integers(2, drawing.edges(number)), _integers(drawing.edges(number))
+            begin, row_bytes = native.address(ends), 8 * edge.numel()
+            drawing.write_edges(number, begin, begin + row_bytes, native.address(edge), native.threads())
+            edge_index.append(ends)
+            edges.append(edge)
+        return Batch(
+            nodes=nodes,
+            trees=trees if self.choices.disjoint else None,
+            edge_index=edge_index,
+            edges=edges,
+            nodes_per_hop=[drawing.nodes_per_hop(number) for number in range(len(nodes))],
+            edges_per_hop=None
+            if self.choices.induced
+            else [drawing.edges_per_hop(number) for number in range(len(edges))],
+            graphs=[Graph(drawing.csr(number)) for number in range(len(edges))] if graphs else None,
+        )
+
+    def _error(self, problem: int, relation: int, where: int, seeds: list[Tensor]) -> ArgumentError:
+        if problem == _SEED:
+            return IndexRangeError(
+                f"seeds: node {int(seeds[relation][where])}, seed {where}, is not in "
+                f"[0, {self.num_nodes[relation]}). Check the input nodes."
+            )
+        if problem == _TOO_MANY:
+            return ArgumentError("seeds: the batch has more than 2^31 - 1 nodes; draw fewer neighbours.")
+        of = self.relations[relation]
+        if problem == _ROWS:
+            return ArgumentError(
+                f"{of.name}: row {where} has no sound bounds among {of.col.numel()} edges: the graph was "
+                "written to, or its file is damaged. Make or store it again."
+            )
+        if problem == _COL:
+            return IndexRangeError(
+                f"{of.name}: source {int(of.col[where])} of edge {where} is not in "
+                f"[0, {self.num_nodes[of.src]}). Check the edges and the number of nodes."
+            )
+        if problem == _TIMES:
+            return ArgumentError(
+                f"{of.name}: the edges of node {where} are not sorted by time; omit is_sorted, or sort them "
+                "by destination, then by time."
+            )
+        return ArgumentError(
+            f"{of.name}: the weights of node {where}'s edges are all 0, so none can be drawn with "
+            "replacement; remove the node's edges, or give one of them a weight."
+        )
+
+
+def _checked_seeds(seeds: Tensor | None) -> Tensor:
+    if seeds is None:
+        return _integers(0)
+    if seeds.dim() != 1 or seeds.dtype.is_floating_point or seeds.is_complex() or seeds.dtype == torch.bool:
+        raise ArgumentError(
+            f"seeds: expected integers [n], got {seeds.dtype} of shape {list(seeds.shape)}; of a mask, "
+            "give mask.nonzero().view(-1)."
+        )
+    return seeds.to(device="cpu", dtype=torch.int64).contiguous()
+
+
+def _integers(*shape: int) -> Tensor:
+    return torch.empty(*shape, dtype=torch.int64, device="cpu")

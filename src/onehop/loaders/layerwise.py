@@ -1,0 +1,136 @@
+"""Layer-wise samples of graphs with several types, as the Heterogeneous Graph Transformer draws them.
+
+Z. Hu, Y. Dong, K. Wang, Y. Sun, "Heterogeneous Graph Transformer", WWW 2020, algorithms 1 and 2, with the
+limit on neighbours that torch-sparse has.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from onehop.loaders.engine import Batch, Choices, Engine
+from onehop.loaders.keys import mixed
+from onehop.loaders.relation import Relation
+
+MOST_NEIGHBOURS = 50
+"""Of a node with more, so many are looked at, drawn anew each time. torch-sparse's ``MAX_NEIGHBORS``."""
+
+
+class _Budget(NamedTuple):
+    """Nodes of a type that may be drawn.
+
+    Attributes:
+        nodes: [n], int64, ascending.
+        scores: [n], float64: the sum over edges to nodes drawn so far of 1 / number of edges of that node.
+    """
+
+    nodes: Tensor
+    scores: Tensor
+
+    def with_more(self, nodes: Tensor, scores: Tensor) -> "_Budget":
+        """The same with more scores, of nodes in any order."""
+        found, place = torch.cat([self.nodes, nodes]).unique(return_inverse=True)
+        sums = torch.zeros(found.numel(), dtype=torch.float64, device="cpu")
+        return _Budget(found, sums.index_add_(0, place, torch.cat([self.scores, scores])))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerwiseBatch:
+    """A mini-batch.
+
+    Attributes:
+        nodes: For each type, [n], int64: its nodes, the seeds first.
+        edge_index: For each relation, [2, E], int64: edges between these nodes, sorted by destination.
+        edges: For each relation, [E], int64: their numbers in the relation.
+    """
+
+    nodes: list[Tensor]
+    edge_index: list[Tensor]
+    edges: list[Tensor]
+
+
+class LayerwiseEngine:
+    """Draws as many nodes of each type in each layer as asked for, those with many edges to the batch first.
+
+    Args:
+        num_nodes: Of each type.
+        relations: The edges; their fan-outs are ignored.
+
+    Raises:
+        ArgumentError: The relations contradict ``num_nodes`` or themselves.
+    """
+
+    def __init__(self, num_nodes: Sequence[int], relations: Sequence[Relation]) -> None:
+        self._relations = tuple(replace(each, fan_out=(MOST_NEIGHBOURS,)) for each in relations)
+        self._engine = Engine(num_nodes, self._relations, Choices(hops=1))
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        """Pickles what it was made from."""
+        return (LayerwiseEngine, (self._engine.num_nodes, self._relations))
+
+    def draw(
+        self, seeds: Sequence[Tensor | None], num_samples: Sequence[Sequence[int]], key: int
+    ) -> LayerwiseBatch:
+        """Draws a batch.
+
+        Args:
+            seeds: For each type, [n], integers; None means no seeds.
+            num_samples: For each type, the number of nodes that each layer adds.
+            key: What all random numbers depend on, 64 bits.
+
+        Raises:
+            IndexRangeError: A seed, or a source in the relations, is no node.
+            ArgumentError: Seeds of another shape or dtype, or rows that are damaged.
+        """
+        nothing = torch.empty(0, dtype=torch.int64, device="cpu")
+        nodes = [nothing if each is None else each.to(device="cpu", dtype=torch.int64) for each in seeds]
+        budgets = [_Budget(nothing, nothing.double()) for _ in nodes]
+        layers = max((len(each) for each in num_samples), default=0)
+        fresh = list(nodes)
+        for layer in range(layers):
+            self._update(budgets, fresh, nodes, mixed(key, layer, 0))
+            for number, counts in enumerate(num_samples):
+                count = counts[layer] if layer < len(counts) else 0
+                place = _drawn(budgets[number].scores, count, mixed(key, layer, 1, number))
+                fresh[number] = budgets[number].nodes[place]
+                kept = torch.ones(budgets[number].nodes.numel(), dtype=torch.bool, device="cpu")
+                kept[place] = False
+                budgets[number] = _Budget(budgets[number].nodes[kept], budgets[number].scores[kept])
+                nodes[number] = torch.cat([nodes[number], fresh[number]])
+        return self._between(nodes, mixed(key, layers, 0))
+
+    def _update(self, budgets: list[_Budget], fresh: list[Tensor], nodes: list[Tensor], key: int) -> None:
+        """Adds the neighbours of fresh nodes to the budgets, unless they are in the batch."""
+        batch = self._engine.draw(fresh, key)
+        for relation, edge_index in zip(self._relations, batch.edge_index, strict=True):
+            source, target = edge_index
+            neighbours = batch.nodes[relation.src][source]
+            scores = torch.bincount(target, minlength=1).double().reciprocal()[target]
+            is_new = torch.isin(neighbours, nodes[relation.src], invert=True)
+            budgets[relation.src] = budgets[relation.src].with_more(neighbours[is_new], scores[is_new])
+
+    def _between(self, nodes: list[Tensor], key: int) -> LayerwiseBatch:
+        """The batch of these nodes."""
+        batch: Batch = self._engine.draw(nodes, key)
+        edge_index, edges = [], []
+        for relation, ends, numbers in zip(self._relations, batch.edge_index, batch.edges, strict=True):
+            # Seeds come first, so neighbours that are among the nodes have their numbers.
+            inside = ends[0] < nodes[relation.src].numel()
+            edge_index.append(ends[:, inside])
+            edges.append(numbers[inside])
+        return LayerwiseBatch(nodes, edge_index, edges)
+
+
+def _drawn(scores: Tensor, count: int, key: int) -> Tensor:
+    """The places of ``count`` entries, drawn without replacement with the squares of their scores as weights.
+
+    As in ``Picker::weighted_without_replacement``, in csrc/sampling/picks.hpp.
+    """
+    if count >= scores.numel():
+        return torch.arange(scores.numel(), device="cpu")
+    generator = torch.Generator(device="cpu").manual_seed(key >> 1)
+    uniform = torch.rand(scores.numel(), generator=generator, dtype=torch.float64, device="cpu")
+    return (-uniform.log() / scores.square()).topk(count, largest=False).indices.sort().values

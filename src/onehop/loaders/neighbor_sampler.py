@@ -1,0 +1,308 @@
+"""``onehop.NeighborSampler``: PyG's sampler of neighbours over a :class:`onehop.Graph`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError, IndexRangeError
+from onehop.extras import needed
+from onehop.graph import Graph, StoredGraph
+from onehop.loaders.arrays import Arrays, arrays_of
+from onehop.loaders.engine import Choices, Engine
+from onehop.loaders.keys import Course, batch_key, drawing_edges
+from onehop.loaders.relation import Relation, checked_fan_out, checked_time, checked_weight
+
+with needed("onehop.NeighborSampler", "pyg"):
+    from torch_geometric.sampler import (
+        BaseSampler,
+        EdgeSamplerInput,
+        HeteroSamplerOutput,
+        NegativeSampling,
+        NodeSamplerInput,
+        SamplerOutput,
+    )
+    from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
+
+    from onehop.loaders.outputs import heterogeneous, homogeneous, wants_graphs
+
+EdgeType = tuple[str, str, str]
+# Of a graph with one type of nodes and edges.
+_NODE, _EDGE = "", ("", "", "")
+_SUBGRAPHS, _STRATEGIES = ("directional", "bidirectional", "induced"), ("uniform", "last")
+
+
+class NeighborSampler(BaseSampler):  # type: ignore[misc]
+    """Draws the neighbours of seeds, hop by hop, for PyG's ``NeighborLoader`` and ``LinkNeighborLoader``.
+
+    Give it to them as ``neighbor_sampler=``. Neither pyg-lib nor torch-sparse is needed. The edges of a batch
+    are sorted by destination, and, where the batch is used in the process that drew it, its graph is known
+    to patched layers.
+
+    Args:
+        graph: The graph, in memory or stored; or one for each type of edges, by (source, relation,
+            destination).
+        num_neighbors: For each hop, how many neighbours of a node are drawn; -1 means all. Or such a list for
+            each type of edges.
+        replace: Whether a neighbour can be drawn again.
+        subgraph_type: "directional": the edges that were drawn; "bidirectional": these in both directions;
+            "induced": all edges between the nodes of the batch.
+        disjoint: Whether every seed has nodes of its own, and batches say whose; with times it always has.
+        temporal_strategy: "uniform" draws among the neighbours that are not later than the seed, "last" takes
+            the latest of them.
+        node_time: [num_nodes], integers; or for types of nodes. None without.
+        edge_time: [E], integers, in the order of the graph's edges; or for types of edges. None without.
+        weight: [E], likewise: neighbours are drawn as often as the weights of their edges say.
+        seed: Whatever the batch's neighbours shall depend on, besides its seeds: the same batch has the same
+            neighbours in every epoch, process and number of threads. None: on torch's generator and, in
+            patched loaders, on the epoch.
+
+    Raises:
+        ArgumentError: An argument is not as described, or arguments contradict each other.
+    """
+
+    def __init__(
+        self,
+        graph: Graph | StoredGraph | Mapping[EdgeType, Graph | StoredGraph],
+        num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+        *,
+        replace: bool = False,
+        subgraph_type: str = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        node_time: Tensor | Mapping[str, Tensor] | None = None,
+        edge_time: Tensor | Mapping[EdgeType, Tensor] | None = None,
+        weight: Tensor | Mapping[EdgeType, Tensor] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        _check_among("subgraph_type", subgraph_type, _SUBGRAPHS)
+        _check_among("temporal_strategy", temporal_strategy, _STRATEGIES)
+        temporal = node_time is not None or edge_time is not None
+        _check_together(
+            subgraph_type, weighted=weight is not None, by_node=node_time is not None, temporal=temporal
+        )
+        if node_time is not None and edge_time is not None:
+            raise ArgumentError("node_time, edge_time: times are of nodes or of edges; give one of them.")
+        self.is_hetero = isinstance(graph, Mapping)
+        graphs = graph if isinstance(graph, Mapping) else {_EDGE: graph}
+        self.edge_types = tuple(graphs)
+        self.node_types = tuple(dict.fromkeys(end for kind in graphs for end in (kind[0], kind[-1])))
+        sizes = _sizes(graphs)
+        self.num_nodes: int | dict[str, int] = sizes if self.is_hetero else sizes[_NODE]
+        fan_outs = self._fan_outs(num_neighbors)
+        times = _by_type("node_time", node_time, self.is_hetero, self.node_types)
+        self._node_time = {
+            kind: checked_time("node_time", time, sizes[kind], "a node") for kind, time in times.items()
+        }
+        edge_times = _by_type("edge_time", edge_time, self.is_hetero, self.edge_types)
+        weights = _by_type("weight", weight, self.is_hetero, self.edge_types)
+        self._arrays: list[Arrays] = []
+        relations = []
+        for kind, each in graphs.items():
+            arrays = arrays_of("graph", each)
+            of_edges = src_time = of_weights = None
+            if kind in edge_times:
+                given = checked_time("edge_time", edge_times[kind], each.num_edges, "an edge")
+                arrays = arrays.by_time(arrays.in_rows(given))
+                of_edges = arrays.in_rows(given)
+            elif kind[0] in self._node_time:
+                src_time = self._node_time[kind[0]]
+                arrays = arrays.by_time(src_time[arrays.col.long()])
+            if kind in weights:
+                of_weights = arrays.in_rows(checked_weight("weight", weights[kind], each.num_edges))
+            self._arrays.append(arrays)
+            relations.append(
+                Relation(
+                    name=f"graph{list(kind)}" if self.is_hetero else "graph",
+                    rowptr=arrays.rowptr,
+                    col=arrays.col,
+                    src=self.node_types.index(kind[0]),
+                    dst=self.node_types.index(kind[-1]),
+                    fan_out=fan_outs[kind],
+                    weight=of_weights,
+                    edge_time=of_edges,
+                    src_time=src_time,
+                )
+            )
+        self.disjoint = disjoint or temporal
+        self.seed = seed
+        self.course = Course()
+        self._temporal = temporal
+        self._subgraph_type = subgraph_type
+        choices = Choices(
+            hops=max((len(fan_out) for fan_out in fan_outs.values()), default=0),
+            replace=replace,
+            disjoint=self.disjoint,
+            last=temporal_strategy == "last",
+            induced=subgraph_type == "induced",
+        )
+        self._engine = Engine([sizes[kind] for kind in self.node_types], relations, choices)
+
+    def sample_from_nodes(
+        self, inputs: NodeSamplerInput, **kwargs: Any
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """Draws the batch of some nodes.
+
+        Args:
+            inputs: The seeds, with their times where there are any.
+            kwargs: None is known; PyG's interface has them.
+
+        Returns:
+            PyG's description of a batch; its numbers of edges are in the order of the graph's edges.
+
+        Raises:
+            ArgumentError: The seeds are not as expected.
+            IndexRangeError: A seed is no node.
+        """
+        return self._finished(node_sample(inputs, self._sample))
+
+    def sample_from_edges(
+        self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """Draws the batch of some edges, which need not be in the graph.
+
+        Args:
+            inputs: The ends of the edges, with their labels and times where there are any.
+            neg_sampling: How pairs that are no edges are drawn with them; None: none.
+
+        Returns:
+            As :meth:`sample_from_nodes`.
+
+        Raises:
+            ArgumentError: The seeds are not as expected.
+            IndexRangeError: A seed is no node.
+        """
+        node_time: Any = self._node_time or None
+        if node_time is not None and not self.is_hetero:
+            node_time = node_time[_NODE]
+        with drawing_edges([inputs.row, inputs.col], self.seed, self.course):
+            out = edge_sample(inputs, self._sample, self.num_nodes, self.disjoint, node_time, neg_sampling)
+        return self._finished(out)
+
+    @property
+    def edge_permutation(self) -> None:
+        """None: the numbers of edges are those of the graph's edges already."""
+        return None
+
+    def _sample(self, seed: Any, seed_time: Any = None) -> SamplerOutput | HeteroSamplerOutput:
+        seeds: dict[str, Tensor] = seed if self.is_hetero else {_NODE: seed}
+        times: dict[str, Tensor] | None = None
+        if self._temporal:
+            times = self._seed_times(seeds, seed_time)
+        unknown = sorted(set(seeds) - set(self.node_types))
+        if unknown:
+            raise ArgumentError(
+                f"seeds: {', '.join(unknown)} is no type of nodes; there are {', '.join(self.node_types)}."
+            )
+        first_trees, following = {}, 0
+        # Trees are numbered in the order in which the seeds are given, as edge_sample expects.
+        for kind, nodes in seeds.items():
+            first_trees[kind] = following
+            following += nodes.numel()
+        contents = [*seeds.values(), *(() if times is None else times.values())]
+        batch = self._engine.draw(
+            [seeds.get(kind) for kind in self.node_types],
+            batch_key(contents, self.seed, self.course),
+            times=None if times is None else [times.get(kind) for kind in self.node_types],
+            first_trees=[first_trees.get(kind, 0) for kind in self.node_types],
+            graphs=wants_graphs(),
+        )
+        for number, arrays in enumerate(self._arrays):
+            batch.edges[number] = arrays.numbers(batch.edges[number])
+        return (
+            heterogeneous(batch, self.node_types, self.edge_types) if self.is_hetero else homogeneous(batch)
+        )
+
+    def _seed_times(self, seeds: dict[str, Tensor], given: Any) -> dict[str, Tensor]:
+        times: dict[str, Tensor] = {}
+        for kind, nodes in seeds.items():
+            if given is not None:
+                times[kind] = given[kind] if self.is_hetero else given
+            elif kind in self._node_time:
+                of_type = self._node_time[kind]
+                if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < of_type.numel():
+                    raise IndexRangeError(
+                        f"seeds: nodes {int(nodes.min())} to {int(nodes.max())} are not all in "
+                        f"[0, {of_type.numel()}). Check the input nodes."
+                    )
+                times[kind] = of_type[nodes]
+            else:
+                raise ArgumentError(
+                    "time: the seeds need times, since the graph has times; give input_time= or "
+                    "edge_label_time= to the loader."
+                )
+        return times
+
+    def _finished(self, out: SamplerOutput | HeteroSamplerOutput) -> SamplerOutput | HeteroSamplerOutput:
+        return out.to_bidirectional() if self._subgraph_type == "bidirectional" else out
+
+    def _fan_outs(self, num_neighbors: Any) -> dict[EdgeType, tuple[int, ...]]:
+        if not isinstance(num_neighbors, Mapping):
+            fan_out = checked_fan_out("num_neighbors", num_neighbors)
+            return dict.fromkeys(self.edge_types, fan_out)
+        if set(num_neighbors) != set(self.edge_types):
+            raise ArgumentError(
+                f"num_neighbors: expected a list, or one for each type of edges, {list(self.edge_types)}, "
+                f"got {list(num_neighbors)}."
+            )
+        return {
+            kind: checked_fan_out(f"num_neighbors[{kind}]", num_neighbors[kind]) for kind in self.edge_types
+        }
+
+    def __repr__(self) -> str:
+        """The types, and numbers of nodes."""
+        return f"NeighborSampler(num_nodes={self.num_nodes}, hops={self._engine.choices.hops})"
+
+
+def _check_among(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ArgumentError(f"{name}: expected one of {', '.join(known)}, got {value!r}.")
+
+
+def _check_together(subgraph_type: str, *, weighted: bool, by_node: bool, temporal: bool) -> None:
+    if weighted and temporal:
+        raise ArgumentError(
+            f"weight, {'node_time' if by_node else 'edge_time'}: neighbours are drawn by weight or by time; "
+            "give one of them."
+        )
+    if temporal and subgraph_type == "induced":
+        raise ArgumentError(
+            "subgraph_type: an induced subgraph would hold edges that are later than the seeds; with times, "
+            "take 'directional'."
+        )
+
+
+def _sizes(graphs: Mapping[EdgeType, Graph | StoredGraph]) -> dict[str, int]:
+    """The number of nodes of each type."""
+    sizes: dict[str, int] = {}
+    for kind, graph in graphs.items():
+        if not (isinstance(kind, tuple) and len(kind) == 3):
+            raise ArgumentError(f"graph: expected keys (source, relation, destination), got {kind!r}.")
+        arrays_of("graph", graph)
+        for end, count in ((kind[0], graph.num_src), (kind[-1], graph.num_dst)):
+            if sizes.setdefault(end, count) != count:
+                nodes = f"nodes of type {end!r}" if end else "nodes"
+                raise ArgumentError(
+                    f"graph: it has {sizes[end]} {nodes} on one side and {count} on another; give "
+                    "size=(num_src, num_dst) when you make it."
+                )
+    if not sizes:
+        raise ArgumentError("graph: expected at least one type of edges.")
+    return sizes
+
+
+def _by_type(name: str, given: Any, is_hetero: bool, known: Sequence[Any]) -> dict[Any, Tensor]:
+    """Tensors by type, of those that are given."""
+    if given is None:
+        return {}
+    if is_hetero is not isinstance(given, Mapping):
+        expected = f"a dictionary by {list(known)}" if is_hetero else "a tensor"
+        raise ArgumentError(f"{name}: expected {expected}, got {type(given).__name__}.")
+    by_type = dict(given) if is_hetero else {known[0]: given}
+    for kind, tensor in by_type.items():
+        if kind not in known:
+            raise ArgumentError(f"{name}: {kind!r} is unknown; there are {list(known)}.")
+        if not isinstance(tensor, torch.Tensor):
+            raise ArgumentError(f"{name}: expected tensors, got {type(tensor).__name__}.")
+    return by_type

@@ -1,0 +1,60 @@
+"""Batches as PyG's loaders expect them."""
+
+from collections.abc import Sequence
+
+from torch.utils.data import get_worker_info
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from onehop.graph.known import note_graph
+from onehop.loaders.engine import Batch
+
+EdgeType = tuple[str, str, str]
+
+
+def wants_graphs() -> bool:
+    """Return whether batches are used in this process, and not sent to another one, without their graphs."""
+    return get_worker_info() is None
+
+
+def homogeneous(batch: Batch) -> SamplerOutput:
+    """A batch of one type of nodes and edges."""
+    _note_graphs(batch)
+    (edge_index,) = batch.edge_index
+    per_hop = _per_hop(batch)
+    return SamplerOutput(
+        node=batch.nodes[0],
+        row=edge_index[0],
+        col=edge_index[1],
+        edge=batch.edges[0],
+        batch=None if batch.trees is None else batch.trees[0],
+        num_sampled_nodes=None if per_hop is None else per_hop[0][0],
+        num_sampled_edges=None if per_hop is None else per_hop[1][0],
+    )
+
+
+def heterogeneous(
+    batch: Batch, node_types: Sequence[str], edge_types: Sequence[EdgeType]
+) -> HeteroSamplerOutput:
+    """A batch of several types, in the order of the engine's."""
+    _note_graphs(batch)
+    per_hop = _per_hop(batch)
+    return HeteroSamplerOutput(
+        node=dict(zip(node_types, batch.nodes, strict=True)),
+        row={kind: ends[0] for kind, ends in zip(edge_types, batch.edge_index, strict=True)},
+        col={kind: ends[1] for kind, ends in zip(edge_types, batch.edge_index, strict=True)},
+        edge=dict(zip(edge_types, batch.edges, strict=True)),
+        batch=None if batch.trees is None else dict(zip(node_types, batch.trees, strict=True)),
+        num_sampled_nodes=None if per_hop is None else dict(zip(node_types, per_hop[0], strict=True)),
+        num_sampled_edges=None if per_hop is None else dict(zip(edge_types, per_hop[1], strict=True)),
+    )
+
+
+def _per_hop(batch: Batch) -> tuple[list[list[int]], list[list[int]]] | None:
+    """Nodes and edges a hop; None of an induced subgraph, whose edges belong to no hop."""
+    return None if batch.edges_per_hop is None else (batch.nodes_per_hop, batch.edges_per_hop)
+
+
+def _note_graphs(batch: Batch) -> None:
+    if batch.graphs is not None:
+        for edge_index, graph in zip(batch.edge_index, batch.graphs, strict=True):
+            note_graph(edge_index, graph)

@@ -1,0 +1,154 @@
+"""The edges that neighbours are drawn from, checked and ready for native code."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.errors import ArgumentError
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Edges from nodes of one type to nodes of another, in compressed sparse rows of destinations.
+
+    Attributes:
+        name: What messages call it.
+        rowptr: [num_dst + 1], int64.
+        col: [E], int32 or int64: the source of each edge.
+        src: Number of the sources' type.
+        dst: Number of the destinations' type.
+        fan_out: For each hop, how many edges of a row are drawn; -1 means all.
+        weight: [E], float64; None: every edge is as likely.
+        edge_time: [E], int64, ascending in each row; None without.
+        src_time: [num_src], int64, ascending along each row; None without.
+    """
+
+    name: str
+    rowptr: Tensor
+    col: Tensor
+    src: int
+    dst: int
+    fan_out: tuple[int, ...]
+    weight: Tensor | None = None
+    edge_time: Tensor | None = None
+    src_time: Tensor | None = None
+
+
+def checked_fan_out(name: str, fan_out: object) -> tuple[int, ...]:
+    """The numbers of neighbours of the hops.
+
+    Raises:
+        ArgumentError: Not a list of integers from -1 on.
+    """
+    if not isinstance(fan_out, list | tuple) or not all(
+        isinstance(count, int) and not isinstance(count, bool) and count >= -1 for count in fan_out
+    ):
+        raise ArgumentError(
+            f"{name}: expected a list of integers, one for each hop, such as [15, 10] (-1: all neighbours), "
+            f"got {fan_out!r}."
+        )
+    return tuple(fan_out)
+
+
+def checked_weight(name: str, weight: Tensor, edges: int) -> Tensor:
+    """[E], float64: the weights of edges.
+
+    Raises:
+        ArgumentError: Not one number an edge, or one that is negative or not finite.
+    """
+    if weight.dim() != 1 or weight.numel() != edges or weight.is_complex():
+        raise ArgumentError(f"{name}: expected [{edges}] numbers, one an edge, got {_describe(weight)}.")
+    weight = weight.detach().to(device="cpu", dtype=torch.float64).contiguous()
+    if weight.numel() and not (float(weight.min()) >= 0 and math.isfinite(float(weight.max()))):
+        raise ArgumentError(
+            f"{name}: expected weights that are zero or more, and finite, got {float(weight.min())} to "
+            f"{float(weight.max())}."
+        )
+    return weight
+
+
+def checked_time(name: str, time: Tensor, count: int, what: str) -> Tensor:
+    """[count], int64: times of nodes or edges.
+
+    Raises:
+        ArgumentError: Not one integer each.
+    """
+    if time.dim() != 1 or time.numel() != count or time.dtype.is_floating_point or time.is_complex():
+        raise ArgumentError(
+            f"{name}: expected [{count}] integers, one {what}, got {_describe(time)}; scale fractions of "
+            "seconds up and convert with .long()."
+        )
+    return time.detach().to(device="cpu", dtype=torch.int64).contiguous()
+
+
+def native_relation(
+    relation: Relation, num_src: int, running: Tensor | None
+) -> native.extension.SampledRelation:
+    """The relation for native code, which reads the tensors as long as they live.
+
+    Raises:
+        ArgumentError: A tensor has another dtype, or fewer entries, than native code will read.
+    """
+    _check(relation, num_src)
+    found = native.extension.SampledRelation()
+    found.rowptr, found.rows = native.address(relation.rowptr), relation.rowptr.numel() - 1
+    found.col, found.edges = native.address(relation.col), relation.col.numel()
+    found.cols, found.wide_col = num_src, relation.col.dtype == torch.int64
+    found.src_type, found.dst_type = relation.src, relation.dst
+    found.fan_out = list(relation.fan_out)
+    for name, array in (
+        ("weight", relation.weight),
+        ("running", running),
+        ("edge_time", relation.edge_time),
+        ("src_time", relation.src_time),
+    ):
+        if array is not None:
+            setattr(found, name, native.address(array))
+    return found
+
+
+def running_sums(relation: Relation) -> Tensor | None:
+    """[E], float64: sums of the weights from the first edge of each row on; None without weights.
+
+    Raises:
+        ArgumentError: The rows are damaged.
+    """
+    if relation.weight is None:
+        return None
+    rowptr, edges = relation.rowptr, relation.col.numel()
+    if int(rowptr[0]) != 0 or int(rowptr[-1]) != edges or bool((rowptr.diff() < 0).any()):
+        raise ArgumentError(f"{relation.name}: expected rows that ascend from 0 to {edges}; make it again.")
+    running = torch.empty(edges, dtype=torch.float64, device="cpu")
+    native.extension.running_sums(
+        native.address(rowptr),
+        rowptr.numel() - 1,
+        native.address(relation.weight),
+        native.address(running),
+        native.threads(),
+    )
+    return running
+
+
+def _check(relation: Relation, num_src: int) -> None:
+    edges = relation.col.numel()
+    for name, array, dtypes, least in (
+        ("rowptr", relation.rowptr, (torch.int64,), 1),
+        ("col", relation.col, (torch.int32, torch.int64), 0),
+        ("weight", relation.weight, (torch.float64,), edges),
+        ("edge_time", relation.edge_time, (torch.int64,), edges),
+        ("src_time", relation.src_time, (torch.int64,), num_src),
+    ):
+        if array is None:
+            continue
+        if array.dtype not in dtypes or not array.is_contiguous() or array.numel() < least:
+            raise ArgumentError(
+                f"{relation.name}: expected {name} of {least} entries or more, contiguous and of "
+                f"{' or '.join(map(str, dtypes))}, got {_describe(array)}."
+            )
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tensor.dtype} of shape {list(tensor.shape)}"

@@ -1,0 +1,199 @@
+"""HGTLoader, ClusterLoader and GraphSAINT's samplers under the patch, without torch-sparse and METIS."""
+
+import itertools
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import (
+    ClusterData,
+    ClusterLoader,
+    GraphSAINTEdgeSampler,
+    GraphSAINTNodeSampler,
+    GraphSAINTRandomWalkSampler,
+    HGTLoader,
+    graph_saint,
+)
+from torch_geometric.sampler import hgt_sampler
+
+import onehop
+from onehop.integrations.pyg.saint import Adjacency
+from onehop.loaders.layerwise import LayerwiseEngine
+from onehop.loaders.relation import Relation
+
+NODES, EDGES = 120, 900
+
+
+@pytest.fixture
+def data(generator: torch.Generator) -> Data:
+    return Data(
+        x=torch.arange(NODES).view(-1, 1),
+        edge_index=torch.randint(0, NODES, (2, EDGES), generator=generator),
+        edge_attr=torch.arange(EDGES),
+    )
+
+
+@pytest.fixture
+def hetero(generator: torch.Generator) -> HeteroData:
+    data = HeteroData()
+    data["author"].x, data["paper"].x = torch.arange(60), torch.arange(100)
+    writes = [torch.randint(0, count, (300,), generator=generator) for count in (60, 100)]
+    data["author", "writes", "paper"].edge_index = torch.stack(writes)
+    data["paper", "rev_writes", "author"].edge_index = torch.stack(writes[::-1])
+    # A node with more neighbours than are looked at.
+    cites = torch.randint(0, 100, (2, 400), generator=generator)
+    cites[1, :150] = 0
+    data["paper", "cites", "paper"].edge_index = cites
+    return data
+
+
+@pytest.fixture
+def patched() -> Iterator[None]:
+    with onehop.patch(sampler=True):
+        yield
+
+
+def check_layers(data: HeteroData, batch: HeteroData, kinds: list[Any]) -> None:
+    for kind in kinds:
+        source, target = batch[kind].edge_index
+        n_id = [batch[end].n_id for end in (kind[0], kind[-1])]
+        ends = torch.stack([n_id[0][source], n_id[1][target]])
+        assert torch.equal(ends, data[kind].edge_index[:, batch[kind].e_id])
+        whole = data[kind].edge_index
+        inside = torch.isin(whole[0], n_id[0]) & torch.isin(whole[1], n_id[1])
+        if not (kind[1] == "cites" and (n_id[1] == 0).any()):
+            assert sorted(batch[kind].e_id.tolist()) == inside.nonzero().view(-1).tolist()
+
+
+@pytest.mark.usefixtures("patched")
+def test_layers_of_nodes(hetero: HeteroData) -> None:
+    loader = HGTLoader(
+        hetero,
+        {"author": [5, 4], "paper": [7, 6]},
+        batch_size=10,
+        input_nodes=("paper", torch.arange(1, 41)),
+    )
+    for number, batch in enumerate(loader):
+        assert batch["paper"].n_id[:10].tolist() == list(range(10 * number + 1, 10 * number + 11))
+        assert batch["paper"].num_nodes == 10 + 7 + 6
+        assert batch["author"].num_nodes == 5 + 4
+        for kind in hetero.node_types:
+            assert batch[kind].n_id.unique().numel() == batch[kind].num_nodes
+        check_layers(hetero, batch, hetero.edge_types)
+
+
+@pytest.mark.usefixtures("patched")
+def test_layers_do_not_depend_on_workers(hetero: HeteroData) -> None:
+    def drawn(workers: int) -> list[Any]:
+        torch.manual_seed(1)
+        loader = HGTLoader(
+            hetero, [4, 4], batch_size=25, input_nodes="paper", shuffle=True, num_workers=workers
+        )
+        return [
+            [batch["author"].n_id.tolist(), batch["cites"].e_id.tolist()]
+            for _ in range(2)
+            for batch in loader
+        ]
+
+    alone = drawn(0)
+    assert drawn(2) == alone
+
+
+def wheel(scores: list[int]) -> LayerwiseEngine:
+    """Node 0 has that many edges from each of the others."""
+    col = torch.repeat_interleave(torch.arange(1, len(scores) + 1), torch.tensor(scores))
+    rowptr = torch.tensor([0] + [col.numel()] * (len(scores) + 1))
+    return LayerwiseEngine([len(scores) + 1], [Relation("edges", rowptr, col, 0, 0, ())])
+
+
+def test_nodes_of_a_layer_are_drawn_by_the_squares_of_their_scores() -> None:
+    engine, times = wheel([1, 2, 3]), 3000
+    drawn = [int(engine.draw([torch.tensor([0])], [[1]], key).nodes[0][1]) for key in range(times)]
+    for node, share in ((1, 1 / 14), (2, 4 / 14), (3, 9 / 14)):
+        assert abs(drawn.count(node) - times * share) < 5 * (times * share * (1 - share)) ** 0.5
+
+
+def test_layers_end_where_there_is_nothing_left() -> None:
+    engine = pickle.loads(pickle.dumps(wheel([1, 1])))
+    batch = engine.draw([torch.tensor([0])], [[5, 5]], 3)
+    assert batch.nodes[0].tolist() == [0, 1, 2]
+    assert batch.edges[0].tolist() == [0, 1]
+    nothing = engine.draw([None], [[2]], 3)
+    assert nothing.nodes[0].numel() == nothing.edges[0].numel() == 0
+
+
+@pytest.mark.usefixtures("patched")
+def test_clusters(data: Data) -> None:
+    clusters = ClusterData(data, num_parts=6, log=False)
+    seen = []
+    for batch in ClusterLoader(clusters, batch_size=2):
+        nodes = batch.x.view(-1)
+        inside = torch.isin(data.edge_index, nodes).all(dim=0)
+        assert sorted(batch.edge_attr.tolist()) == inside.nonzero().view(-1).tolist()
+        assert torch.equal(nodes[batch.edge_index], data.edge_index[:, batch.edge_attr])
+        seen += nodes.tolist()
+    assert sorted(seen) == list(range(NODES))
+
+
+SAINTS = {
+    "nodes": lambda data: GraphSAINTNodeSampler(
+        data, batch_size=30, num_steps=3, sample_coverage=5, log=False
+    ),
+    "edges": lambda data: GraphSAINTEdgeSampler(
+        data, batch_size=30, num_steps=3, sample_coverage=5, log=False
+    ),
+    "walks": lambda data: GraphSAINTRandomWalkSampler(
+        data, batch_size=10, walk_length=3, num_steps=3, sample_coverage=5, log=False
+    ),
+}
+
+
+@pytest.mark.usefixtures("patched")
+@pytest.mark.parametrize("kind", SAINTS)
+def test_saints(data: Data, kind: str) -> None:
+    batches = list(SAINTS[kind](data))
+    assert len(batches) == 3
+    for batch in batches:
+        nodes = batch.x.view(-1)
+        assert torch.equal(nodes[batch.edge_index], data.edge_index[:, batch.edge_attr])
+        inside = torch.isin(data.edge_index, nodes).all(dim=0)
+        assert sorted(batch.edge_attr.tolist()) == inside.nonzero().view(-1).tolist()
+        assert batch.node_norm.shape == (batch.num_nodes,)
+        assert batch.edge_norm.shape == (batch.num_edges,)
+        assert (batch.edge_norm >= 0).all()
+
+
+def adjacency(edge_index: Tensor, nodes: int) -> Adjacency:
+    return Adjacency(edge_index[0], edge_index[1], torch.arange(edge_index.size(1)), (nodes, nodes))
+
+
+def test_walks_follow_edges(data: Data) -> None:
+    edge_index = data.edge_index[:, data.edge_index[0] != 7]
+    walks = adjacency(edge_index, NODES).random_walk(torch.arange(NODES), 4)
+    assert walks.shape == (NODES, 5)
+    assert walks[:, 0].tolist() == list(range(NODES))
+    pairs = set(zip(*edge_index.tolist(), strict=True))
+    for walk in walks.tolist():
+        for here, there in itertools.pairwise(walk):
+            assert (here, there) in pairs or (here == there == 7)
+    assert walks[7].tolist() == [7] * 5
+
+
+def test_every_way_on_is_as_likely() -> None:
+    edge_index = torch.tensor([[0, 0, 0], [1, 2, 3]])
+    torch.manual_seed(0)
+    ends = adjacency(edge_index, 4).random_walk(torch.zeros(3000, dtype=torch.int64), 1)[:, 1]
+    assert all(abs(int(count) - 1000) < 150 for count in torch.bincount(ends, minlength=4)[1:])
+
+
+def test_unpatched_the_modules_are_as_before() -> None:
+    before = (graph_saint.SparseTensor, hgt_sampler.WITH_TORCH_SPARSE, ClusterData._metis)
+    with onehop.patch(sampler=True):
+        assert hgt_sampler.WITH_TORCH_SPARSE
+        with onehop.patch(sampler=False):
+            assert bool(hgt_sampler.WITH_TORCH_SPARSE) is bool(before[1])
+    assert (graph_saint.SparseTensor, hgt_sampler.WITH_TORCH_SPARSE, ClusterData._metis) == before
