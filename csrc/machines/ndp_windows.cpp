@@ -25,6 +25,8 @@ struct State {
   double* window_rank;   // [ranks]: busy time inside the current window
   double* window_host;   // [channels]
   int64_t* sent;         // [pods]: bundles so far, which names the buffer in turn
+  double outputs_begin;  // of the outputs that are being read: when the first channel began
+  double outputs_end;    // and when all channels have them, and the host has added them up
 
   int32_t channel_of(int32_t rank) const { return rank / ranks_per_channel; }
 
@@ -61,39 +63,68 @@ struct State {
     event(kReduce, window, rank, begin, free);
   }
 
-  // The bundles of `pods` pods from rank `first` on, whose ranks lie in `span` channels, over the host. In each
-  // round every channel reads one bundle, then all of these are written on every channel.
-  void through_host(int64_t window, double share, int32_t first, int32_t pods, int32_t span, const double* ready) {
-    const int32_t pod = layer.pod, in_channel = pod / span;
+  // The bundles of all pods over the host. Channels that share pods form a group. In each round every channel of a
+  // group reads one bundle, then all of these are written on every one of them. Groups move their bundles side by side.
+  void through_host(int64_t window, int64_t piece, const double* ready) {
+    const int32_t pod = layer.pod, span = pod > ranks_per_channel ? pod / ranks_per_channel : 1;
+    const int32_t in_channel = pod / span, group = span * ranks_per_channel;
+    const double share = 1.0 / static_cast<double>(layer.pieces[window]);
+    int64_t step = piece * group;
     for (int32_t round = 0; round < in_channel; ++round) {
-      for (int32_t p = 0; p < pods; ++p) {
-        const int32_t begin = first + p * pod;
-        for (int32_t c = 0; c < span; ++c) {
-          const int32_t source = begin + c * in_channel + round, channel = channel_of(source);
-          const double ns = share * layer.bundle_out_ns[window * layer.ranks + source];
-          const double from = larger(host_free[channel], ready[source]) + (ns > 0 ? layer.poll_ns : 0);
-          host_free[channel] = bundle_ready[channel] = from + ns;
-          host_does(0, channel, ns);
-          event(kBundleRead, window, channel, from, from + ns);
+      for (int32_t p = 0; p < ranks_per_channel / in_channel; ++p) {
+        for (int32_t begin = p * pod; begin < layer.ranks; begin += group) {
+          for (int32_t c = 0; c < span; ++c) {
+            read_bundle(window, share, begin + c * in_channel + round, ready);
+          }
         }
-        for (int32_t c = 0; c < span; ++c) {
-          const int32_t source = begin + c * in_channel + round;
-          const double ns = share * layer.bundle_in_ns[window * layer.ranks + source];
-          const int64_t slot = sent[begin / pod]++ % 2;
-          for (int32_t to = 0; to < span; ++to) {
-            const int32_t there = begin + to * in_channel, channel = channel_of(there);
-            double* free = buffer_free + 2 * there + slot;
-            const double from = larger(larger(host_free[channel], bundle_ready[channel_of(source)]), *free);
-            host_free[channel] = from + ns;
-            host_does(1, channel, ns);
-            event(kBundleWrite, window, channel, from, from + ns);
-            for (int32_t rank = there; rank < there + in_channel; ++rank) {
-              reduce(window, share, rank, source, host_free[channel], rank_free[rank]);
-              *free = larger(*free, rank_free[rank]);
-            }
+        for (int32_t c = 0; c < span; ++c, ++step) {
+          for (int32_t begin = p * pod; begin < layer.ranks; begin += group) {
+            write_bundle(window, share, begin, span, begin + c * in_channel + round);
+          }
+          if (layer.order == HostOrder::between && window > 0) {
+            post_part(window - 1, step, layer.pieces[window] * group);
           }
         }
       }
+    }
+  }
+
+  void read_bundle(int64_t window, double share, int32_t source, const double* ready) {
+    const int32_t channel = channel_of(source);
+    const double ns = share * layer.bundle_out_ns[window * layer.ranks + source];
+    const double from = larger(host_free[channel], ready[source]) + (ns > 0 ? layer.poll_ns : 0);
+    host_free[channel] = bundle_ready[channel] = from + ns;
+    host_does(0, channel, ns);
+    event(kBundleRead, window, channel, from, from + ns);
+  }
+
+  // Writes a bundle on the `span` channels of the pod that begins with rank `begin`; its ranks work on it.
+  void write_bundle(int64_t window, double share, int32_t begin, int32_t span, int32_t source) {
+    const int32_t in_channel = layer.pod / span;
+    const double ns = share * layer.bundle_in_ns[window * layer.ranks + source];
+    const int64_t slot = sent[begin / layer.pod]++ % 2;
+    for (int32_t to = 0; to < span; ++to) {
+      const int32_t there = begin + to * in_channel, channel = channel_of(there);
+      double* free = buffer_free + 2 * there + slot;
+      const double from = larger(larger(host_free[channel], bundle_ready[channel_of(source)]), *free);
+      host_free[channel] = from + ns;
+      host_does(1, channel, ns);
+      event(kBundleWrite, window, channel, from, from + ns);
+      for (int32_t rank = there; rank < there + in_channel; ++rank) {
+        reduce(window, share, rank, source, host_free[channel], rank_free[rank]);
+        *free = larger(*free, rank_free[rank]);
+      }
+    }
+  }
+
+  // Every rank reads its adjacency of a piece of a window.
+  void read_adjacency(int64_t window, double* ready) {
+    const double share = 1.0 / static_cast<double>(layer.pieces[window]);
+    for (int32_t rank = 0; rank < layer.ranks; ++rank) {
+      const double ns = share * layer.adjacency_ns[window * layer.ranks + rank];
+      event(kAdjacency, window, rank, rank_free[rank], rank_free[rank] + ns);
+      rank_does(0, rank, ns);
+      ready[rank] = rank_free[rank] += ns;
     }
   }
 
@@ -101,12 +132,8 @@ struct State {
     const int64_t pieces = layer.pieces[window];
     const double share = 1.0 / static_cast<double>(pieces);
     for (int64_t piece = 0; piece < pieces; ++piece) {
-      for (int32_t rank = 0; rank < layer.ranks; ++rank) {
-        const double ns = share * layer.adjacency_ns[window * layer.ranks + rank];
-        event(kAdjacency, window, rank, rank_free[rank], rank_free[rank] + ns);
-        rank_does(0, rank, ns);
-        ready[rank] = rank_free[rank] += ns;
-      }
+      const bool is_read = piece == 0 && window > 0 && layer.order != HostOrder::after;
+      if (!is_read) read_adjacency(window, ready);
       if (layer.transfer == Transfer::none) {
         for (int32_t rank = 0; rank < layer.ranks; ++rank) {
           reduce(window, share, rank, rank, ready[rank], rank_free[rank]);
@@ -131,39 +158,66 @@ struct State {
         for (int32_t rank = first; rank < first + layer.pod; ++rank) all = larger(all, ready[rank]);
         for (int32_t rank = first; rank < first + layer.pod; ++rank) ready[rank] = all;
       }
-      const bool wide = layer.pod > ranks_per_channel;
-      const int32_t group = wide ? layer.pod : ranks_per_channel;
-      for (int32_t first = 0; first < layer.ranks; first += group) {
-        through_host(window, share, first, group / layer.pod, wide ? layer.pod / ranks_per_channel : 1, ready);
-      }
+      through_host(window, piece, ready);
     }
     memcpy(reduced + window % (layer.lag + 1) * layer.ranks, rank_free,
            static_cast<size_t>(layer.ranks) * sizeof(double));
   }
 
-  // The host reads the outputs of a window, adds them up and writes the finals.
-  void post(int64_t window) {
+  // One of `parts` equal parts of the outputs of a window, read on every channel.
+  void read_outputs(int64_t window, int64_t part, int64_t parts) {
     const double* done = reduced + window % (layer.lag + 1) * layer.ranks;
-    double* end = posted + window % (layer.lag + 1) * layer.channels;
-    double outputs_in = 0, first_begin = 0;
     for (int32_t c = 0; c < layer.channels; ++c) {
       double begin = host_free[c];
       for (int32_t r = c * ranks_per_channel; r < (c + 1) * ranks_per_channel; ++r) begin = larger(begin, done[r]);
-      begin += layer.poll_ns;
-      const double ns = layer.outputs_ns[window * layer.channels + c];
+      if (part == 0) begin += layer.poll_ns;
+      const double ns = part_of(layer.outputs_ns[window * layer.channels + c], part, parts);
       host_free[c] = begin + ns;
       host_does(2, c, ns);
       event(kOutputs, window, c, begin, host_free[c]);
-      outputs_in = larger(outputs_in, host_free[c]);
-      first_begin = c == 0 || begin < first_begin ? begin : first_begin;
+      if (part == 0) outputs_begin = c == 0 || begin < outputs_begin ? begin : outputs_begin;
+      outputs_end = part == 0 && c == 0 ? host_free[c] : larger(outputs_end, host_free[c]);
     }
-    // Finals need every channel's part, and the host's own work on them.
-    outputs_in = larger(outputs_in, first_begin + layer.reduce_ns[window]);
+    if (part == parts - 1) outputs_end = larger(outputs_end, outputs_begin + layer.reduce_ns[window]);
+  }
+
+  // One of `parts` equal parts of the finals of a window. They need every channel's outputs, and the host's own work.
+  void write_finals(int64_t window, int64_t part, int64_t parts) {
+    double* end = posted + window % (layer.lag + 1) * layer.channels;
     for (int32_t c = 0; c < layer.channels; ++c) {
-      const double begin = larger(host_free[c], outputs_in), ns = layer.finals_ns[window * layer.channels + c];
+      const double begin = larger(host_free[c], outputs_end);
+      const double ns = part_of(layer.finals_ns[window * layer.channels + c], part, parts);
       host_free[c] = end[c] = begin + ns;
       host_does(3, c, ns);
       event(kFinals, window, c, begin, end[c]);
+    }
+  }
+
+  double part_of(double whole, int64_t part, int64_t parts) const {
+    return whole / static_cast<double>(parts) + (part > 0 && whole > 0 ? layer.again_ns : 0);
+  }
+
+  // The host's work on the outputs of a window in one go.
+  void post(int64_t window) {
+    read_outputs(window, 0, 1);
+    write_finals(window, 0, 1);
+  }
+
+  // A part of it after each of the `steps` bundles of the next window: outputs at first, then finals, each for as many
+  // steps as it takes time.
+  void post_part(int64_t window, int64_t step, int64_t steps) {
+    double outputs = 0, finals = 0;
+    for (int32_t c = 0; c < layer.channels; ++c) {
+      outputs += layer.outputs_ns[window * layer.channels + c];
+      finals += layer.finals_ns[window * layer.channels + c];
+    }
+    const double both = outputs + finals;
+    int64_t first = both > 0 ? static_cast<int64_t>(static_cast<double>(steps) * outputs / both + 0.5) : 1;
+    first = first < 1 ? 1 : first < steps ? first : steps - 1;
+    if (step < first) {
+      read_outputs(window, step, first);
+    } else {
+      write_finals(window, step - first, steps - first);
     }
   }
 
@@ -214,13 +268,16 @@ bool run_windows(const Windows& layer, WindowTimes* times) {
               take(2 * ranks),
               take(ranks),
               take(channels),
-              sent.get()};
+              sent.get(),
+              0,
+              0};
   double* ready = take(ranks);
   times->events = 0;
   times->total_ns = 0;
   for (int64_t window = 0; window < layer.windows; ++window) {
     state.work_on(window, ready);
-    if (window > 0) state.post(window - 1);
+    if (layer.order != HostOrder::after && window + 1 < layer.windows) state.read_adjacency(window + 1, ready);
+    if (layer.order != HostOrder::between && window > 0) state.post(window - 1);
     if (window >= layer.lag) state.write_back(window - layer.lag);
     state.close_window(window);
   }

@@ -1,9 +1,10 @@
 """The recurrence over execution windows once more, as plainly as can be: the oracle of the native one."""
 
+import math
 from collections import deque
 
 
-def finish(times, channels):
+def finish(times, channels, order="after"):
     """When the last write-back ends.
 
     Every rank and every channel is a clock; whoever needs two things waits for the later of them.
@@ -15,7 +16,7 @@ def finish(times, channels):
     span = max(1, times.pod // per_channel)
     in_channel = times.pod // span
     buffers = {first: deque([0.0, 0.0]) for first in range(0, ranks, in_channel)}
-    reduced, finals = {}, {}
+    reduced, finals, begins, ready_for_finals, is_read = {}, {}, {}, {}, {}
 
     def reduce(window, share, rank, source, ready):
         if times.edges[window, source] == 0:
@@ -27,40 +28,71 @@ def finish(times, channels):
         rank_free[rank] = max(rank_free[rank], ready) + max(read, unit) + fill
 
     def bundles(window, share, ready):
-        """One after another, in each group of channels that share pods."""
+        """Step by step: a bundle on the channels of each pod, side by side in the groups of channels."""
         group = max(times.pod, per_channel)
-        for start in range(0, ranks, group):
-            for turn in range(in_channel):
-                for pod in range(start, start + group, times.pod):
-                    sources = [pod + c * in_channel + turn for c in range(span)]
-                    read_at = {}
-                    for source in sources:
+        for turn in range(in_channel):
+            for number in range(group // times.pod):
+                pods = [start + number * times.pod for start in range(0, ranks, group)]
+                read_at = {}
+                for pod in pods:
+                    for source in range(pod + turn, pod + times.pod, in_channel):
                         c, ns = source // per_channel, share * times.bundle_out[window, source]
                         poll = times.poll_ns if ns > 0 else 0.0
                         host_free[c] = max(host_free[c], ready[source]) + poll + ns
                         read_at[source] = host_free[c]
-                    for source in sources:
-                        for first in range(pod, pod + times.pod, in_channel):
-                            c, ns = first // per_channel, share * times.bundle_in[window, source]
-                            buffer = buffers[first].popleft()
-                            host_free[c] = max(host_free[c], read_at[source], buffer) + ns
-                            for rank in range(first, first + in_channel):
-                                reduce(window, share, rank, source, host_free[c])
-                            buffers[first].append(max(rank_free[first : first + in_channel]))
+                for lane in range(span):
+                    for pod in pods:
+                        write(window, share, pod, pod + lane * in_channel + turn, read_at)
+                    yield
 
-    def post(window):
-        outputs = []
-        begins = []
+    def write(window, share, pod, source, read_at):
+        for first in range(pod, pod + times.pod, in_channel):
+            c, ns = first // per_channel, share * times.bundle_in[window, source]
+            buffer = buffers[first].popleft()
+            host_free[c] = max(host_free[c], read_at[source], buffer) + ns
+            for rank in range(first, first + in_channel):
+                reduce(window, share, rank, source, host_free[c])
+            buffers[first].append(max(rank_free[first : first + in_channel]))
+
+    def read_outputs(window, part, parts):
         for c in range(channels):
             own = slice(c * per_channel, (c + 1) * per_channel)
-            begin = max(host_free[c], *reduced[window][own]) + times.poll_ns
-            begins.append(begin)
-            host_free[c] = begin + times.outputs[window, c]
-            outputs.append(host_free[c])
-        ready = max(*outputs, min(begins) + times.reduce[window])
+            begin = max(host_free[c], *reduced[window][own])
+            if part == 0:
+                begin += times.poll_ns
+                begins[window, c] = begin
+            host_free[c] = begin + times.outputs[window, c] / parts
+            if part > 0 and times.outputs[window, c] > 0:
+                host_free[c] += times.again_ns
+        if part == parts - 1:
+            first = min(begins[window, c] for c in range(channels))
+            ready_for_finals[window] = max(*host_free, first + times.reduce[window])
+
+    def write_finals(window, part, parts):
         for c in range(channels):
-            host_free[c] = max(host_free[c], ready) + times.finals[window, c]
+            host_free[c] = max(host_free[c], ready_for_finals[window]) + times.finals[window, c] / parts
+            if part > 0 and times.finals[window, c] > 0:
+                host_free[c] += times.again_ns
         finals[window] = list(host_free)
+
+    def work_of_the_host(window, steps):
+        """The host's work on a window's outputs, in parts: as many of each kind as it takes of the time."""
+        outputs, end = sum(times.outputs[window]), sum(times.finals[window])
+        share = outputs / (outputs + end) if outputs + end > 0 else 0.0
+        of_outputs = min(max(math.floor(steps * share + 0.5), 1), steps - 1)
+        for part in range(of_outputs):
+            yield read_outputs(window, part, of_outputs)
+        for part in range(steps - of_outputs):
+            yield write_finals(window, part, steps - of_outputs)
+
+    def post(window):
+        read_outputs(window, 0, 1)
+        write_finals(window, 0, 1)
+
+    def read_adjacency(window, piece):
+        for rank in range(ranks):
+            rank_free[rank] += times.adjacency[window, rank] / times.pieces[window]
+        is_read[window, piece] = list(rank_free)
 
     def write_back(window):
         for rank in range(ranks):
@@ -69,23 +101,29 @@ def finish(times, channels):
 
     for window in range(windows):
         share = 1.0 / times.pieces[window]
-        for _ in range(times.pieces[window]):
-            ready = []
-            for rank in range(ranks):
-                rank_free[rank] += share * times.adjacency[window, rank]
-                ready.append(rank_free[rank])
+        between = iter(())
+        if order == "between" and window > 0:
+            steps = int(times.pieces[window]) * max(times.pod, per_channel)
+            between = work_of_the_host(window - 1, steps)
+        for piece in range(times.pieces[window]):
+            if (window, piece) not in is_read:
+                read_adjacency(window, piece)
+            ready = is_read[window, piece]
             if times.transfer != "none":
                 for pod in range(0, ranks, times.pod):
                     ready[pod : pod + times.pod] = [max(ready[pod : pod + times.pod])] * times.pod
             if times.transfer == "host":
-                bundles(window, share, ready)
+                for _ in bundles(window, share, ready):
+                    next(between, None)
             else:
                 for rank in range(ranks):
                     first = rank // times.pod * times.pod
                     for source in range(first, first + times.pod):
                         reduce(window, share, rank, source, ready[rank])
         reduced[window] = list(rank_free)
-        if window > 0:
+        if order != "after" and window + 1 < windows:
+            read_adjacency(window + 1, 0)
+        if order != "between" and window > 0:
             post(window - 1)
         if window >= times.lag:
             write_back(window - times.lag)
