@@ -51,7 +51,7 @@ def test_the_hosts_order_can_be_asked_for(tmp_path):
     small = (*SMALL, "--mapping", "system", "--width", 64)
     free, _ = simulated(tmp_path / "free.json", *small)
     times = {}
-    for order in ("after", "ahead", "between"):
+    for order in ("after", "ahead", "between", "early"):
         content, output = simulated(tmp_path / f"{order}.json", *small, "--host-order", order)
         assert content["host_order"] == content["layers"][0]["host_order"] == order
         assert f"system, {order}" in output
@@ -171,7 +171,7 @@ def test_gantt():
         (("--width", 0), "width"),
         (("--tile", 0), "tile"),
         (("--retile", "some"), "retile"),
-        (("--host-order", "first"), "host_order must be one of adaptive, after, ahead, between"),
+        (("--host-order", "first"), "host_order must be one of adaptive, after, ahead, between, early"),
         (
             ("--host-order", "between", "--mapping", "rank"),
             "host_order 'between' puts outputs between bundles",

@@ -9,7 +9,9 @@ PODS = ("rank", "dimm", "channel", "2-channel", "4-channel", "system")
 MAPPINGS = ("adaptive", *PODS)
 MERGES = ("rows", "ranks", "round_robin")
 TILINGS = (*MERGES, "index", "none")
-HOST_ORDERS = ("after", "ahead", "between")
+HOST_ORDERS = ("after", "ahead", "between", "early")
+# Those that need bundles which use the channels.
+BETWEEN_BUNDLES = ("between", "early")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,9 @@ class NdpPlan(Plan):
         host_order: When the host reads the outputs of a window and writes its final vectors. ``after``: after
             the next window's bundles, as the paper's Figure 5 draws it. ``ahead``: the same, and ranks read
             the adjacency of the next window before they wait for final vectors. ``between``: in parts between
-            the next window's bundles, with the adjacency read ahead; only where bundles use the channels.
-            ``adaptive``: the one that the time model predicts to be the fastest for the mapping.
+            the next window's bundles, with the adjacency read ahead. ``early``: the same, and parts begin
+            while the ranks still read the next window's adjacency. The last two only where bundles use the
+            channels. ``adaptive``: the one that the time model predicts to be the fastest for the mapping.
     """
 
     mapping: str = "adaptive"

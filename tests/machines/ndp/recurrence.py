@@ -16,7 +16,8 @@ def finish(times, channels, order="after"):
     span = max(1, times.pod // per_channel)
     in_channel = times.pod // span
     buffers = {first: deque([0.0, 0.0]) for first in range(0, ranks, in_channel)}
-    reduced, finals, begins, ready_for_finals, is_read = {}, {}, {}, {}, {}
+    reduced, finals, begins, read_at_last, is_read = {}, {}, {}, {}, {}
+    left = {c: deque() for c in range(channels)}
 
     def reduce(window, share, rank, source, ready):
         if times.edges[window, source] == 0:
@@ -37,6 +38,8 @@ def finish(times, channels, order="after"):
                 for pod in pods:
                     for source in range(pod + turn, pod + times.pod, in_channel):
                         c, ns = source // per_channel, share * times.bundle_out[window, source]
+                        if order == "early":
+                            begin_early(c, ready[source])
                         poll = times.poll_ns if ns > 0 else 0.0
                         host_free[c] = max(host_free[c], ready[source]) + poll + ns
                         read_at[source] = host_free[c]
@@ -44,6 +47,14 @@ def finish(times, channels, order="after"):
                     for pod in pods:
                         write(window, share, pod, pod + lane * in_channel + turn, read_at)
                     yield
+
+    def begin_early(c, until):
+        """Parts that the channel can begin before the rank has its bundle; polls do not count."""
+        while next_begin(c) is not None:
+            is_first = left[c][0][0] == "Q"
+            if (host_free[c] if is_first else next_begin(c)) >= until:
+                return
+            do_part(c)
 
     def write(window, share, pod, source, read_at):
         for first in range(pod, pod + times.pod, in_channel):
@@ -54,40 +65,59 @@ def finish(times, channels, order="after"):
                 reduce(window, share, rank, source, host_free[c])
             buffers[first].append(max(rank_free[first : first + in_channel]))
 
-    def read_outputs(window, part, parts):
+    def begin_work(window, of_outputs, of_finals):
+        """The host's work on a window's outputs, as a list of parts for each channel."""
         for c in range(channels):
-            own = slice(c * per_channel, (c + 1) * per_channel)
-            begin = max(host_free[c], *reduced[window][own])
-            if part == 0:
-                begin += times.poll_ns
-                begins[window, c] = begin
-            host_free[c] = begin + times.outputs[window, c] / parts
-            if part > 0 and times.outputs[window, c] > 0:
-                host_free[c] += times.again_ns
-        if part == parts - 1:
-            first = min(begins[window, c] for c in range(channels))
-            ready_for_finals[window] = max(*host_free, first + times.reduce[window])
+            left[c] = deque(("Q", window, part, of_outputs) for part in range(of_outputs))
+            left[c].extend(("Z", window, part, of_finals) for part in range(of_finals))
 
-    def write_finals(window, part, parts):
-        for c in range(channels):
-            host_free[c] = max(host_free[c], ready_for_finals[window]) + times.finals[window, c] / parts
-            if part > 0 and times.finals[window, c] > 0:
-                host_free[c] += times.again_ns
-        finals[window] = list(host_free)
-
-    def work_of_the_host(window, steps):
-        """The host's work on a window's outputs, in parts: as many of each kind as it takes of the time."""
+    def begin_work_in_parts(window, steps):
+        """As many parts as bundles, of each kind as many as it takes of the time."""
         outputs, end = sum(times.outputs[window]), sum(times.finals[window])
         share = outputs / (outputs + end) if outputs + end > 0 else 0.0
         of_outputs = min(max(math.floor(steps * share + 0.5), 1), steps - 1)
-        for part in range(of_outputs):
-            yield read_outputs(window, part, of_outputs)
-        for part in range(steps - of_outputs):
-            yield write_finals(window, part, steps - of_outputs)
+        begin_work(window, of_outputs, steps - of_outputs)
+
+    def next_begin(c):
+        """When a channel can begin its next part; None while others still read outputs that it needs, or without."""
+        if not left[c]:
+            return None
+        kind, window, part, _ = left[c][0]
+        if kind == "Q":
+            own = slice(c * per_channel, (c + 1) * per_channel)
+            return max(host_free[c], *reduced[window][own]) + (times.poll_ns if part == 0 else 0.0)
+        if any(queue and queue[0][0] == "Q" for queue in left.values()):
+            return None
+        first = min(begins[window, c] for c in range(channels))
+        ready = max(*(read_at_last[window, c] for c in range(channels)), first + times.reduce[window])
+        return max(host_free[c], ready)
+
+    def do_part(c):
+        begin = next_begin(c)
+        kind, window, part, parts = left[c].popleft()
+        ns = (times.outputs if kind == "Q" else times.finals)[window, c]
+        host_free[c] = begin + ns / parts + (times.again_ns if part > 0 and ns > 0 else 0.0)
+        if kind == "Q":
+            begins.setdefault((window, c), begin)
+            read_at_last[window, c] = host_free[c]
+        else:
+            finals.setdefault(window, {})[c] = host_free[c]
+
+    def keep_up(bundles, steps):
+        """A part a bundle, for channels that are behind."""
+        for c in range(channels):
+            while steps - len(left[c]) < bundles and next_begin(c) is not None:
+                do_part(c)
+
+    def finish_work():
+        for _ in ("outputs", "finals"):
+            for c in range(channels):
+                while next_begin(c) is not None:
+                    do_part(c)
 
     def post(window):
-        read_outputs(window, 0, 1)
-        write_finals(window, 0, 1)
+        begin_work(window, 1, 1)
+        finish_work()
 
     def read_adjacency(window, piece):
         for rank in range(ranks):
@@ -101,10 +131,10 @@ def finish(times, channels, order="after"):
 
     for window in range(windows):
         share = 1.0 / times.pieces[window]
-        between = iter(())
-        if order == "between" and window > 0:
-            steps = int(times.pieces[window]) * max(times.pod, per_channel)
-            between = work_of_the_host(window - 1, steps)
+        steps = int(times.pieces[window]) * max(times.pod, per_channel)
+        moved = 0
+        if order in ("between", "early") and window > 0:
+            begin_work_in_parts(window - 1, steps)
         for piece in range(times.pieces[window]):
             if (window, piece) not in is_read:
                 read_adjacency(window, piece)
@@ -114,7 +144,8 @@ def finish(times, channels, order="after"):
                     ready[pod : pod + times.pod] = [max(ready[pod : pod + times.pod])] * times.pod
             if times.transfer == "host":
                 for _ in bundles(window, share, ready):
-                    next(between, None)
+                    moved += 1
+                    keep_up(moved, steps)
             else:
                 for rank in range(ranks):
                     first = rank // times.pod * times.pod
@@ -123,7 +154,8 @@ def finish(times, channels, order="after"):
         reduced[window] = list(rank_free)
         if order != "after" and window + 1 < windows:
             read_adjacency(window + 1, 0)
-        if order != "between" and window > 0:
+        finish_work()
+        if order in ("after", "ahead") and window > 0:
             post(window - 1)
         if window >= times.lag:
             write_back(window - times.lag)

@@ -71,7 +71,7 @@ def test_adaptive_takes_the_fastest_mapping_and_order(graph, x):
         for order, ms in found["orders_ms"].items()
     }
     # Rank- and DIMM-pods move no bundles over the channels.
-    assert len(times) == 3 * 6 - 2
+    assert len(times) == 4 * 6 - 2 * 2
     chosen = figures["mapping"], figures["host_order"]
     assert times[chosen] == min(times.values()) == pytest.approx(figures["total_ms"])
     for mapping, found in figures["candidates"].items():

@@ -8,7 +8,7 @@ from onehop.machines.ndp import toy
 from onehop.machines.ndp.bounds import Paths, paths
 from onehop.machines.ndp.durations import WindowTimes
 from onehop.machines.ndp.windows import run
-from onehop.plans.ndp import HOST_ORDERS
+from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS
 from tests.machines.ndp.recurrence import finish
 
 
@@ -54,7 +54,7 @@ SHAPES = [
 @pytest.mark.parametrize("lag", [1, 3])
 @pytest.mark.parametrize("order", HOST_ORDERS)
 def test_the_native_recurrence_equals_the_plain_one(ranks, channels, pod, transfer, windows, lag, order):
-    if order == "between" and transfer != "host":
+    if order in BETWEEN_BUNDLES and transfer != "host":
         pytest.skip("no bundles over the host, so nothing is between them")
     for seed in range(5):
         times = drawn(seed, windows, ranks, channels, pod, transfer, lag)
@@ -107,7 +107,12 @@ def test_the_hidden_share_by_hand(windows_ns, share):
 # between: window 1's bundle 0 26-28, X 28-38; Q 28-36; bundle 1 36-38, X 38-48; Z 38-46; A of window 2 48-50,
 # W 50-51. Window 2: bundle 0 50-52, X 52-62; Q 52-60; bundle 1 60-62, X 62-72; Z 62-70, W 72-73. Then as
 # ahead: 89.
-SMALL_BY_HAND = {"after": 90, "ahead": 89, "between": 89}
+# early: window 0 as before; Q of window 0 from 24, as it is there, to 32, before bundle 0 of window 1, which
+# the ranks have read at 26: it is read 32-33, written 33-34, X 34-44; bundle 1 34-36 (Q was the first part of
+# two), X 44-54; Z 36-44; A of window 2 54-56, W 56-57. Window 2: Q 54-62; bundle 0 62-64, X 64-74; bundle 1
+# 64-66, X 74-84; Z 66-74; W 84-85. Then Q 84-92, Z 92-100, W 100-101: a part that is longer than the wait
+# delays the bundles.
+SMALL_BY_HAND = {"after": 90, "ahead": 89, "between": 89, "early": 101}
 
 
 def small(**changes):
@@ -140,11 +145,14 @@ def test_orders_by_hand(order):
     assert schedule.total_ns == SMALL_BY_HAND[order]
     found = {(e.what, e.window): (e.start_ns, e.end_ns) for e in schedule.events if e.where == 0}
     # An event of a kind and window that happens twice, such as a bundle, is found by its last.
-    assert found["A", 2] == {"after": (49, 51), "ahead": (48, 50), "between": (48, 50)}[order]
-    assert found["Q", 0] == {"after": (30, 38), "ahead": (30, 38), "between": (28, 36)}[order]
-    assert found["Z", 0] == (38, 46)
-    assert found["bundle write", 1] == {"after": (29, 30), "ahead": (29, 30), "between": (37, 38)}[order]
-    assert found["W", 0] == {"after": (48, 49), "ahead": (50, 51), "between": (50, 51)}[order]
+    expected = {
+        "after": {"A": (49, 51), "Q": (30, 38), "Z": (38, 46), "bundle write": (29, 30), "W": (48, 49)},
+        "ahead": {"A": (48, 50), "Q": (30, 38), "Z": (38, 46), "bundle write": (29, 30), "W": (50, 51)},
+        "between": {"A": (48, 50), "Q": (28, 36), "Z": (38, 46), "bundle write": (37, 38), "W": (50, 51)},
+        "early": {"A": (54, 56), "Q": (24, 32), "Z": (36, 44), "bundle write": (35, 36), "W": (56, 57)},
+    }[order]
+    windows = {"A": 2, "Q": 0, "Z": 0, "bundle write": 1, "W": 0}
+    assert {what: found[what, window] for what, window in windows.items()} == expected
 
 
 def test_work_between_bundles_hides_behind_the_reduction():
@@ -166,6 +174,29 @@ def test_work_between_bundles_hides_behind_the_reduction():
     assert share["between"] > 0.95
     assert share["ahead"] < 0.5
     assert share["after"] < share["ahead"]
+
+
+def test_early_work_hides_behind_adjacency_that_takes_long():
+    # A takes a third of the window, as with tile lists, and both paths have as much to do.
+    windows = 40
+    times = replace(
+        drawn(0, windows, 16, 4, 8, "host", 1),
+        pieces=np.ones(windows, dtype=np.int64),
+        adjacency=np.full((windows, 16), 60.0),
+        reads=np.full((windows, 16), 14.0),
+        edges=np.full((windows, 16), 14.0),
+        read_ns=np.ones(16),
+        unit_ns=np.zeros(16),
+        bundle_out=np.full((windows, 16), 2.0),
+        bundle_in=np.full((windows, 16), 2.0),
+        outputs=np.full((windows, 4), 80.0),
+        finals=np.full((windows, 4), 60.0),
+        reduce=np.zeros(windows),
+    )
+    total = {order: run(times, 4, order).total_ns for order in HOST_ORDERS}
+    assert total["early"] < 0.95 * total["between"]
+    assert total["between"] < total["ahead"] < total["after"]
+    assert total["early"] < 1.15 * paths(times, 4).bound_ns
 
 
 def test_parts_of_outputs_cost_their_accesses():
@@ -260,7 +291,7 @@ def test_busy_times_are_the_events(order):
                 e.end_ns - e.start_ns for e in schedule.events if (e.what, e.where) == (what, channel)
             )
             assert schedule.channel_busy_ns[channel, phase] == pytest.approx(spent)
-    if order != "between":
+    if order not in BETWEEN_BUNDLES:
         assert schedule.channel_busy_ns[:, 2].sum() == pytest.approx(times.outputs.sum())
     assert schedule.busy_ns[:, 2].sum() == pytest.approx(schedule.rank_busy_ns[:, :3].sum() / 16)
 

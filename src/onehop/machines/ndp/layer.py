@@ -22,7 +22,7 @@ from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
 from onehop.machines.ndp.traffic import Finals, LayerTraffic, sums
 from onehop.machines.ndp.windows import Schedule, run
-from onehop.plans.ndp import HOST_ORDERS, NdpPlan
+from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS, NdpPlan
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def host_orders(traffic: LayerTraffic, asked: str) -> list[str]:
     Raises:
         ArgumentError: The plan asks for an order that the mapping cannot have.
     """
-    possible = [order for order in HOST_ORDERS if order != "between" or traffic.over_host]
+    possible = [order for order in HOST_ORDERS if order not in BETWEEN_BUNDLES or traffic.over_host]
     if asked == "adaptive":
         return possible
     if asked not in possible:

@@ -85,14 +85,15 @@ def run(times: WindowTimes, channels: int, order: str, record: int = 0) -> Sched
     """Runs the recurrence.
 
     Per window and rank: A; X for each bundle of the pod as it arrives; then W of an earlier window, before
-    which the order ``ahead`` or ``between`` reads A of the next window. Per channel: bundles, two of which a
-    module can hold; then Q and Z of the window before, Z once all channels have their Q. ``between`` moves Q
-    and then Z in equal parts, one after each bundle.
+    which all orders but ``after`` read A of the next window. Per channel: bundles, two of which a module can
+    hold; then Q and Z of the window before, Z once all channels have their Q. ``between`` moves Q and then Z
+    in equal parts, one after each bundle; ``early`` moves such parts also while it waits for the bundles of
+    ranks that still read.
 
     Args:
         times: The durations.
         channels: Channels, among which the ranks are divided evenly and in order.
-        order: One of :data:`onehop.plans.ndp.HOST_ORDERS`; ``between`` only where bundles use the Host-path.
+        order: One of :data:`onehop.plans.ndp.HOST_ORDERS`; the last two only where bundles use the Host-path.
         record: Number of windows whose events are kept.
     """
     windows, ranks = times.adjacency.shape
