@@ -79,7 +79,7 @@ def finish(times, channels, order="after"):
         begin_work(window, of_outputs, steps - of_outputs)
 
     def next_begin(c):
-        """When a channel can begin its next part; None while others still read outputs that it needs, or without."""
+        """When a channel can begin its next part; None without one, or while it needs others' outputs."""
         if not left[c]:
             return None
         kind, window, part, _ = left[c][0]
