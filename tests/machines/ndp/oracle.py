@@ -143,11 +143,6 @@ class Layer:
     def adjacency_cost(self):
         return self.cost("random") if self.listed else self.cost("sequential")
 
-    @cached_property
-    def pointer_cost(self):
-        places = math.ceil(self.graph.num_dst * self.config.module.row_pointer_bytes / 64)
-        return self.cost("random", 1, places=places) if self.listed else self.cost("sequential")
-
     def read_cost(self, rank):
         return self.cost("random", self.bursts(rank), places=max(self.nodes_of_rank))
 
@@ -213,7 +208,7 @@ def durations(layer, tiled=True):
         adjacency, write_back, bundle_out, bundle_in = [], [], [], []
         for rank in range(ranks):
             ns = found.adjacency_bursts[rank] * layer.adjacency_cost.ns
-            ns += found.pointer_bursts * layer.pointer_cost.ns
+            ns += found.pointer_bursts * layer.adjacency_cost.ns
             ns += found.list_bytes / 64 * layer.cost("sequential").ns
             if found.adjacency_bursts[rank] or found.pointer_bursts:
                 ns += layer.fill_ns
@@ -306,7 +301,7 @@ def energy(layer, time_ns, extra=None, tiled=True):
             reads += found.adjacency_bursts[rank] + found.pointer_bursts + lists + features
             writes += written
             opened += found.adjacency_bursts[rank] * layer.adjacency_cost.opened
-            opened += found.pointer_bursts * layer.pointer_cost.opened
+            opened += found.pointer_bursts * layer.adjacency_cost.opened
             opened += lists * layer.cost("sequential").opened
             opened += features * layer.read_cost(rank).opened + written * layer.write_cost(rank).opened
             bundle = found.edges[rank] * module.adjacency_entry_bytes

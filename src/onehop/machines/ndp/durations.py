@@ -60,13 +60,11 @@ class WindowTimes:
 
 
 def adjacency_cost(traffic: LayerTraffic, memory: MemoryTimes) -> BurstTime:
-    """Cost of a burst of the adjacency: with tile lists, each target's part is a separate read."""
+    """Cost of a burst of the adjacency or its row pointers.
+
+    With tile lists, each target's pointer is looked up and then its part read, by turns: both at random.
+    """
     return memory.random(1) if traffic.listed else memory.stream()
-
-
-def pointer_cost(traffic: LayerTraffic, memory: MemoryTimes) -> BurstTime:
-    """Cost of a burst of row pointers: with tile lists, each target's is looked up by itself."""
-    return memory.random(1, runs=traffic.pointer_places) if traffic.listed else memory.stream()
 
 
 def write_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> BurstTime:
@@ -98,9 +96,9 @@ def times_of(traffic: LayerTraffic, memory: MemoryTimes) -> WindowTimes:
     work_ns = 0.0 if traffic.finals is None else traffic.finals.work_ns
 
     list_bursts = traffic.list_bytes[:, None] / BURST_BYTES
-    adjacency = traffic.adjacency_bursts * adjacency_cost(traffic, memory).ns + list_bursts * stream.ns
-    adjacency += traffic.pointer_bursts[:, None] * pointer_cost(traffic, memory).ns
-    adjacency += fill * (traffic.adjacency_bursts + traffic.pointer_bursts[:, None] > 0)
+    structure = traffic.adjacency_bursts + traffic.pointer_bursts[:, None]
+    adjacency = structure * adjacency_cost(traffic, memory).ns + list_bursts * stream.ns
+    adjacency += fill * (structure > 0)
     read_ns = np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
     write_ns = np.array([write_cost(traffic, memory, int(n)).ns for n in traffic.final_slice_bursts])
 

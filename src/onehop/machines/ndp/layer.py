@@ -12,7 +12,6 @@ from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.durations import (
     Reals,
     adjacency_cost,
-    pointer_cost,
     read_cost,
     times_of,
     write_cost,
@@ -115,8 +114,8 @@ class LayerRun:
         of_write = np.array([write_cost(traffic, memory, int(n)).activations for n in written])
         of_adjacency = adjacency_cost(traffic, memory).activations
         pointers = float(traffic.pointer_bursts.sum())
-        opened = features * of_read + writes * of_write + adjacency * of_adjacency
-        opened += lists * memory.stream().activations + pointers * pointer_cost(traffic, memory).activations
+        opened = features * of_read + writes * of_write + (adjacency + pointers) * of_adjacency
+        opened += lists * memory.stream().activations
         read = np.asarray(adjacency + pointers + lists + features, dtype=np.float64)
         return read, writes.astype(np.float64), np.asarray(opened, dtype=np.float64)
 

@@ -131,11 +131,6 @@ class LayerTraffic:
             return self.targets if each else np.zeros_like(self.targets)
         return -(-self.targets * each // BURST_BYTES)
 
-    @property
-    def pointer_places(self) -> int:
-        """Return the bursts that all row pointers of a rank fill."""
-        return -(-self.workload.graph.num_dst * self.config.module.row_pointer_bytes // BURST_BYTES)
-
     @cached_property
     def pod_reads(self) -> Integers:
         """Return [W, R]: slices that the rank reads, for all bundles of its pod."""
