@@ -66,7 +66,7 @@ def conservation(graph: Graph) -> list[dict]:
     for name in ("grande_16", "grande_32"):
         machine = Machine(name)
         topology, nodes, edges = machine.config.topology, graph.num_dst, graph.num_edges
-        for mapping in machine.layers(graph, [256], NdpPlan(retile="none"))[0].candidates_ns:
+        for mapping in machine.layers(graph, [256], NdpPlan(retile="none"))[0].candidates:
             run = machine.layers(graph, [256], NdpPlan(mapping, retile="none"))[0].run
             pods, moved = run.traffic.pods, run.bytes()
             over_host = pods.size > topology.ranks_per_dimm

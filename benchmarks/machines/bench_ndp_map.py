@@ -102,6 +102,8 @@ def main() -> None:
                             "degree": degree,
                             "width": width,
                             "best": best,
+                            "host_order": layer.run.host_order,
+                            "bound_ms": layer.run.bound_ns / 1e6,
                             "candidates_ms": times,
                             "over_baseline": layer.baseline.time_ns / layer.time_ns,
                         }

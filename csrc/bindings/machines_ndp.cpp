@@ -75,11 +75,11 @@ void bind_ndp(nb::module_& m) {
       Released());
   m.def(
       "ndp_windows",
-      [](int64_t windows, int32_t ranks, int32_t channels, int32_t pod, int transfer, int32_t lag, int64_t record,
-         Address pieces, Address adjacency_ns, Address reads, Address edges, Address read_ns, Address unit_ns,
-         double fill_ns, Address bundle_out_ns, Address bundle_in_ns, Address outputs_ns, Address reduce_ns,
-         Address finals_ns, Address write_ns, double poll_ns, Address rank_busy, Address channel_busy, Address window,
-         Address event_what, Address event_time, int64_t most_events) {
+      [](int64_t windows, int32_t ranks, int32_t channels, int32_t pod, int transfer, int order, int32_t lag,
+         int64_t record, Address pieces, Address adjacency_ns, Address reads, Address edges, Address read_ns,
+         Address unit_ns, double fill_ns, Address bundle_out_ns, Address bundle_in_ns, Address outputs_ns,
+         Address reduce_ns, Address finals_ns, Address write_ns, double poll_ns, double again_ns, Address rank_busy,
+         Address channel_busy, Address window, Address event_what, Address event_time, int64_t most_events) {
         ndp::WindowTimes times{at<double>(rank_busy),
                                at<double>(channel_busy),
                                at<double>(window),
@@ -93,6 +93,7 @@ void bind_ndp(nb::module_& m) {
                                channels,
                                pod,
                                static_cast<ndp::Transfer>(transfer),
+                               static_cast<ndp::HostOrder>(order),
                                lag,
                                record,
                                at<const int64_t>(pieces),
@@ -108,7 +109,8 @@ void bind_ndp(nb::module_& m) {
                                at<const double>(reduce_ns),
                                at<const double>(finals_ns),
                                at<const double>(write_ns),
-                               poll_ns},
+                               poll_ns,
+                               again_ns},
                               &times));
         return std::make_tuple(times.total_ns, times.events);
       },

@@ -57,11 +57,18 @@ bool aggregate(const Work& work, const Aggregate& args, int threads);
 // Path of bundles to the other ranks of a pod.
 enum class Transfer : int { none, link, host };
 
+// When the outputs of a window are read and its finals written: after the next window's bundles; in parts between
+// these; or in such parts from when the outputs are there, before the ranks have read these bundles. And when a rank
+// reads the next window's adjacency: when that window begins (`after`), or ahead, before it waits for the finals of an
+// earlier one.
+enum class HostOrder : int { after, ahead, between, early };
+
 // One layer in windows. Times in ns; [W, R] windows times ranks, [W, C] windows times channels.
 struct Windows {
   int64_t windows;
   int32_t ranks, channels, pod;
   Transfer transfer;
+  HostOrder order;              // the last two with bundles over the host only
   int32_t lag;                  // windows between a reduction and its write-back: output buffers less one
   int64_t record;               // events are written for windows below this
   const int64_t* pieces;        // [W]
@@ -78,6 +85,7 @@ struct Windows {
   const double* finals_ns;      // [W, C]
   const double* write_ns;       // [W, R]
   double poll_ns;               // before the host reads a module's output
+  double again_ns;              // on a channel, for each part of outputs or finals after the first
 };
 struct WindowTimes {
   double* rank_busy;     // [R, 4]: adjacency, reads, write-back, time that the unit adds to reads

@@ -1,5 +1,6 @@
 // The recurrence over execution windows: modules, channels and buffers wait for one another.
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 
@@ -25,6 +26,11 @@ struct State {
   double* window_rank;   // [ranks]: busy time inside the current window
   double* window_host;   // [channels]
   int64_t* sent;         // [pods]: bundles so far, which names the buffer in turn
+  int64_t* parts_done;   // [channels]: of the host's work on the outputs of window `posting`
+  int64_t posting, output_parts, final_parts;
+  int32_t reading;       // channels that have not read all of its outputs
+  double outputs_begin;  // when the first channel began
+  double outputs_end;    // when the channels have read what they have, and at last the host has added it up
 
   int32_t channel_of(int32_t rank) const { return rank / ranks_per_channel; }
 
@@ -61,39 +67,70 @@ struct State {
     event(kReduce, window, rank, begin, free);
   }
 
-  // The bundles of `pods` pods from rank `first` on, whose ranks lie in `span` channels, over the host. In each
-  // round every channel reads one bundle, then all of these are written on every channel.
-  void through_host(int64_t window, double share, int32_t first, int32_t pods, int32_t span, const double* ready) {
-    const int32_t pod = layer.pod, in_channel = pod / span;
+  // The bundles of all pods over the host. Channels that share pods form a group. In each round every channel of a
+  // group reads one bundle, then all of these are written on every one of them. Groups move their bundles side by side.
+  void through_host(int64_t window, int64_t piece, const double* ready) {
+    const int32_t pod = layer.pod, span = pod > ranks_per_channel ? pod / ranks_per_channel : 1;
+    const int32_t in_channel = pod / span, group = span * ranks_per_channel;
+    const double share = 1.0 / static_cast<double>(layer.pieces[window]);
+    int64_t step = piece * group;
+    if (in_parts() && piece == 0 && window > 0) {
+      begin_parts(window - 1, layer.pieces[window] * group);
+    }
     for (int32_t round = 0; round < in_channel; ++round) {
-      for (int32_t p = 0; p < pods; ++p) {
-        const int32_t begin = first + p * pod;
-        for (int32_t c = 0; c < span; ++c) {
-          const int32_t source = begin + c * in_channel + round, channel = channel_of(source);
-          const double ns = share * layer.bundle_out_ns[window * layer.ranks + source];
-          const double from = larger(host_free[channel], ready[source]) + (ns > 0 ? layer.poll_ns : 0);
-          host_free[channel] = bundle_ready[channel] = from + ns;
-          host_does(0, channel, ns);
-          event(kBundleRead, window, channel, from, from + ns);
-        }
-        for (int32_t c = 0; c < span; ++c) {
-          const int32_t source = begin + c * in_channel + round;
-          const double ns = share * layer.bundle_in_ns[window * layer.ranks + source];
-          const int64_t slot = sent[begin / pod]++ % 2;
-          for (int32_t to = 0; to < span; ++to) {
-            const int32_t there = begin + to * in_channel, channel = channel_of(there);
-            double* free = buffer_free + 2 * there + slot;
-            const double from = larger(larger(host_free[channel], bundle_ready[channel_of(source)]), *free);
-            host_free[channel] = from + ns;
-            host_does(1, channel, ns);
-            event(kBundleWrite, window, channel, from, from + ns);
-            for (int32_t rank = there; rank < there + in_channel; ++rank) {
-              reduce(window, share, rank, source, host_free[channel], rank_free[rank]);
-              *free = larger(*free, rank_free[rank]);
-            }
+      for (int32_t p = 0; p < ranks_per_channel / in_channel; ++p) {
+        for (int32_t begin = p * pod; begin < layer.ranks; begin += group) {
+          for (int32_t c = 0; c < span; ++c) {
+            read_bundle(window, share, begin + c * in_channel + round, ready);
           }
         }
+        for (int32_t c = 0; c < span; ++c, ++step) {
+          for (int32_t begin = p * pod; begin < layer.ranks; begin += group) {
+            write_bundle(window, share, begin, span, begin + c * in_channel + round);
+          }
+          if (in_parts()) keep_up(step + 1);
+        }
       }
+    }
+  }
+
+  void read_bundle(int64_t window, double share, int32_t source, const double* ready) {
+    const int32_t channel = channel_of(source);
+    const double ns = share * layer.bundle_out_ns[window * layer.ranks + source];
+    if (layer.order == HostOrder::early) begin_early(channel, ready[source]);
+    const double from = larger(host_free[channel], ready[source]) + (ns > 0 ? layer.poll_ns : 0);
+    host_free[channel] = bundle_ready[channel] = from + ns;
+    host_does(0, channel, ns);
+    event(kBundleRead, window, channel, from, from + ns);
+  }
+
+  // Writes a bundle on the `span` channels of the pod that begins with rank `begin`; its ranks work on it.
+  void write_bundle(int64_t window, double share, int32_t begin, int32_t span, int32_t source) {
+    const int32_t in_channel = layer.pod / span;
+    const double ns = share * layer.bundle_in_ns[window * layer.ranks + source];
+    const int64_t slot = sent[begin / layer.pod]++ % 2;
+    for (int32_t to = 0; to < span; ++to) {
+      const int32_t there = begin + to * in_channel, channel = channel_of(there);
+      double* free = buffer_free + 2 * there + slot;
+      const double from = larger(larger(host_free[channel], bundle_ready[channel_of(source)]), *free);
+      host_free[channel] = from + ns;
+      host_does(1, channel, ns);
+      event(kBundleWrite, window, channel, from, from + ns);
+      for (int32_t rank = there; rank < there + in_channel; ++rank) {
+        reduce(window, share, rank, source, host_free[channel], rank_free[rank]);
+        *free = larger(*free, rank_free[rank]);
+      }
+    }
+  }
+
+  // Every rank reads its adjacency of a piece of a window.
+  void read_adjacency(int64_t window, double* ready) {
+    const double share = 1.0 / static_cast<double>(layer.pieces[window]);
+    for (int32_t rank = 0; rank < layer.ranks; ++rank) {
+      const double ns = share * layer.adjacency_ns[window * layer.ranks + rank];
+      event(kAdjacency, window, rank, rank_free[rank], rank_free[rank] + ns);
+      rank_does(0, rank, ns);
+      ready[rank] = rank_free[rank] += ns;
     }
   }
 
@@ -101,12 +138,8 @@ struct State {
     const int64_t pieces = layer.pieces[window];
     const double share = 1.0 / static_cast<double>(pieces);
     for (int64_t piece = 0; piece < pieces; ++piece) {
-      for (int32_t rank = 0; rank < layer.ranks; ++rank) {
-        const double ns = share * layer.adjacency_ns[window * layer.ranks + rank];
-        event(kAdjacency, window, rank, rank_free[rank], rank_free[rank] + ns);
-        rank_does(0, rank, ns);
-        ready[rank] = rank_free[rank] += ns;
-      }
+      const bool is_read = piece == 0 && window > 0 && layer.order != HostOrder::after;
+      if (!is_read) read_adjacency(window, ready);
       if (layer.transfer == Transfer::none) {
         for (int32_t rank = 0; rank < layer.ranks; ++rank) {
           reduce(window, share, rank, rank, ready[rank], rank_free[rank]);
@@ -131,40 +164,102 @@ struct State {
         for (int32_t rank = first; rank < first + layer.pod; ++rank) all = larger(all, ready[rank]);
         for (int32_t rank = first; rank < first + layer.pod; ++rank) ready[rank] = all;
       }
-      const bool wide = layer.pod > ranks_per_channel;
-      const int32_t group = wide ? layer.pod : ranks_per_channel;
-      for (int32_t first = 0; first < layer.ranks; first += group) {
-        through_host(window, share, first, group / layer.pod, wide ? layer.pod / ranks_per_channel : 1, ready);
-      }
+      through_host(window, piece, ready);
     }
     memcpy(reduced + window % (layer.lag + 1) * layer.ranks, rank_free,
            static_cast<size_t>(layer.ranks) * sizeof(double));
   }
 
-  // The host reads the outputs of a window, adds them up and writes the finals.
+  bool in_parts() const { return layer.order == HostOrder::between || layer.order == HostOrder::early; }
+
+  // The host's work on the outputs of a window in one go.
   void post(int64_t window) {
-    const double* done = reduced + window % (layer.lag + 1) * layer.ranks;
-    double* end = posted + window % (layer.lag + 1) * layer.channels;
-    double outputs_in = 0, first_begin = 0;
+    begin_post(window, 1, 1);
+    finish_post();
+  }
+
+  // The work on a window's outputs is about to begin: on every channel in parts, `outputs` that read outputs and then
+  // `finals` that write finals.
+  void begin_post(int64_t window, int64_t outputs, int64_t finals) {
+    posting = window, output_parts = outputs, final_parts = finals, reading = layer.channels;
+    outputs_begin = std::numeric_limits<double>::infinity(), outputs_end = 0;
+    memset(parts_done, 0, static_cast<size_t>(layer.channels) * sizeof(int64_t));
+  }
+
+  // As many parts as the next window has bundles, for each kind in proportion to its time.
+  void begin_parts(int64_t window, int64_t steps) {
+    double outputs = 0, finals = 0;
     for (int32_t c = 0; c < layer.channels; ++c) {
-      double begin = host_free[c];
-      for (int32_t r = c * ranks_per_channel; r < (c + 1) * ranks_per_channel; ++r) begin = larger(begin, done[r]);
+      outputs += layer.outputs_ns[window * layer.channels + c];
+      finals += layer.finals_ns[window * layer.channels + c];
+    }
+    const double both = outputs + finals;
+    const int64_t first = both > 0 ? static_cast<int64_t>(static_cast<double>(steps) * outputs / both + 0.5) : 1;
+    const int64_t of_outputs = first < 1 ? 1 : first < steps ? first : steps - 1;
+    begin_post(window, of_outputs, steps - of_outputs);
+  }
+
+  // Finals need every channel's outputs, and the host's own work on them.
+  bool has_part(int32_t channel) const {
+    if (parts_done[channel] < output_parts) return true;
+    return reading == 0 && parts_done[channel] < output_parts + final_parts;
+  }
+
+  void do_part(int32_t channel) {
+    const int64_t part = parts_done[channel]++, at = posting * layer.channels + channel;
+    if (part >= output_parts) {
+      const double begin = larger(host_free[channel], outputs_end);
+      const double ns = part_of(layer.finals_ns[at], part - output_parts, final_parts);
+      host_free[channel] = posted[posting % (layer.lag + 1) * layer.channels + channel] = begin + ns;
+      host_does(3, channel, ns);
+      event(kFinals, posting, channel, begin, begin + ns);
+      return;
+    }
+    double begin = host_free[channel];
+    if (part == 0) {
+      const double* done = reduced + posting % (layer.lag + 1) * layer.ranks;
+      for (int32_t r = channel * ranks_per_channel; r < (channel + 1) * ranks_per_channel; ++r) {
+        begin = larger(begin, done[r]);
+      }
       begin += layer.poll_ns;
-      const double ns = layer.outputs_ns[window * layer.channels + c];
-      host_free[c] = begin + ns;
-      host_does(2, c, ns);
-      event(kOutputs, window, c, begin, host_free[c]);
-      outputs_in = larger(outputs_in, host_free[c]);
-      first_begin = c == 0 || begin < first_begin ? begin : first_begin;
+      outputs_begin = begin < outputs_begin ? begin : outputs_begin;
     }
-    // Finals need every channel's part, and the host's own work on them.
-    outputs_in = larger(outputs_in, first_begin + layer.reduce_ns[window]);
+    const double ns = part_of(layer.outputs_ns[at], part, output_parts);
+    host_free[channel] = begin + ns;
+    host_does(2, channel, ns);
+    event(kOutputs, posting, channel, begin, begin + ns);
+    outputs_end = larger(outputs_end, host_free[channel]);
+    if (part + 1 == output_parts && --reading == 0) {
+      outputs_end = larger(outputs_end, outputs_begin + layer.reduce_ns[posting]);
+    }
+  }
+
+  // What the channel does until the ranks have read a bundle, at `until`: parts that it can begin before.
+  void begin_early(int32_t channel, double until) {
+    while (has_part(channel)) {
+      const bool is_final = parts_done[channel] >= output_parts;
+      if ((is_final ? larger(host_free[channel], outputs_end) : host_free[channel]) >= until) return;
+      do_part(channel);
+    }
+  }
+
+  // No channel is behind: as many parts as bundles, where they can be done.
+  void keep_up(int64_t bundles) {
     for (int32_t c = 0; c < layer.channels; ++c) {
-      const double begin = larger(host_free[c], outputs_in), ns = layer.finals_ns[window * layer.channels + c];
-      host_free[c] = end[c] = begin + ns;
-      host_does(3, c, ns);
-      event(kFinals, window, c, begin, end[c]);
+      while (parts_done[c] < bundles && has_part(c)) do_part(c);
     }
+  }
+
+  void finish_post() {
+    for (int kind = 0; kind < 2; ++kind) {
+      for (int32_t c = 0; c < layer.channels; ++c) {
+        while (has_part(c)) do_part(c);
+      }
+    }
+  }
+
+  double part_of(double whole, int64_t part, int64_t parts) const {
+    return whole / static_cast<double>(parts) + (part > 0 && whole > 0 ? layer.again_ns : 0);
   }
 
   void write_back(int64_t window) {
@@ -199,7 +294,7 @@ bool run_windows(const Windows& layer, WindowTimes* times) {
   const int64_t ranks = layer.ranks, channels = layer.channels, kept = layer.lag + 1;
   const int64_t doubles = ranks * (1 + kept + 2 + 1 + 1) + channels * (kept + 3);
   const std::unique_ptr<double[]> memory(new (std::nothrow) double[doubles]());
-  const std::unique_ptr<int64_t[]> sent(new (std::nothrow) int64_t[ranks]());
+  const std::unique_ptr<int64_t[]> sent(new (std::nothrow) int64_t[ranks + channels]());
   if (memory == nullptr || sent == nullptr) return false;
   double* next = memory.get();
   const auto take = [&next](int64_t count) { return next += count, next - count; };
@@ -214,13 +309,27 @@ bool run_windows(const Windows& layer, WindowTimes* times) {
               take(2 * ranks),
               take(ranks),
               take(channels),
-              sent.get()};
+              sent.get(),
+              sent.get() + ranks,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0};
   double* ready = take(ranks);
   times->events = 0;
   times->total_ns = 0;
   for (int64_t window = 0; window < layer.windows; ++window) {
     state.work_on(window, ready);
-    if (window > 0) state.post(window - 1);
+    if (layer.order != HostOrder::after && window + 1 < layer.windows) state.read_adjacency(window + 1, ready);
+    if (window > 0) {
+      if (state.in_parts()) {
+        state.finish_post();
+      } else {
+        state.post(window - 1);
+      }
+    }
     if (window >= layer.lag) state.write_back(window - layer.lag);
     state.close_window(window);
   }

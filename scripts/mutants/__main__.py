@@ -22,6 +22,7 @@ from recording import Recording, recording
 
 # What is changed. DGL's patch is not: DGL lies in an environment of its own (make test-dgl).
 CHANGED = ["ops", "calls", "kernels/cpu", "plans", "backends/cpu.py", "integrations", "distributed"]
+CHANGED += ["machines/ndp"]
 CHANGED += [
     f"graph/{name}.py" for name in ("build", "edges", "graph", "identity", "self_loops", "statistics")
 ]
@@ -36,6 +37,7 @@ TESTS = [
     "integrations/pyg/*",
     "integrations/torch/*",
     "distributed/*",
+    "machines/ndp/*",
 ]
 TESTS += [
     f"graph/test_{name}.py"
@@ -70,13 +72,16 @@ def main() -> int:
     parser.add_argument(
         "--module", action="append", help="a module or folder below src/onehop, such as ops; may be repeated"
     )
+    parser.add_argument(
+        "--tests", action="append", help="tests below tests/ that ought to notice, in place of the usual ones"
+    )
     parser.add_argument("--line", type=int, help="all mutants of one line of the module, instead of a sample")
     options = parser.parse_args()
 
     accepted = tomllib.loads(Path(__file__).with_name("accepted.toml").read_text())
     constants = {warm.SOURCE / name: set(names) for name, names in accepted["performance"].items()}
     warm.prepare()
-    recorded = recording(test_files(), say)
+    recorded = recording(test_files(options.tests or TESTS), say)
     if recorded.failed:
         say(f"skipped, or not passing while recorded, and so not used: {len(set(recorded.failed))} tests")
     found = candidates(modules(options.module or CHANGED), recorded, constants)
@@ -105,9 +110,9 @@ def modules(names: list[str]) -> list[Path]:
     return [path for path in found if not str(path.relative_to(warm.SOURCE)).startswith(LEFT_OUT)]
 
 
-def test_files() -> list[Path]:
-    """Those of TESTS."""
-    found = [path for pattern in TESTS for path in sorted(Path("tests").glob(pattern))]
+def test_files(patterns: list[str]) -> list[Path]:
+    """Those of some patterns."""
+    found = [path for pattern in patterns for path in sorted(Path("tests").glob(pattern))]
     return [path for path in found if path.match("test_*.py") and path.name not in TOO_SLOW]
 
 

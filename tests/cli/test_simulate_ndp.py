@@ -10,6 +10,9 @@ KEYS = {
     "time_ms",
     "speedup_over_baseline",
     "speedup_over_prior",
+    "host_order",
+    "bound_ms",
+    "hidden_share",
     "layers",
     "read_reduction_percent",
     "bytes",
@@ -44,12 +47,37 @@ def test_several_layers_begin_with_the_graphs_features(tmp_path):
     assert content["time_ms"] == pytest.approx(sum(layer["time_ms"] for layer in content["layers"]))
 
 
+def test_the_hosts_order_can_be_asked_for(tmp_path):
+    small = (*SMALL, "--mapping", "system", "--width", 64)
+    free, _ = simulated(tmp_path / "free.json", *small)
+    times = {}
+    for order in ("after", "ahead", "between", "early"):
+        content, output = simulated(tmp_path / f"{order}.json", *small, "--host-order", order)
+        assert content["host_order"] == content["layers"][0]["host_order"] == order
+        assert f"system, {order}" in output
+        assert content["bound_ms"] == free["bound_ms"] <= content["time_ms"]
+        assert 0 <= content["hidden_share"] <= 1
+        times[order] = content["time_ms"]
+    assert free["time_ms"] == min(times.values())
+    assert free["host_order"] == min(times, key=lambda order: times[order])
+
+
+def test_bounds_of_layers_add_up(tmp_path):
+    content, _ = simulated(tmp_path / "ndp.json", *SMALL, "--width", 32, "--layers", 3)
+    assert content["bound_ms"] == pytest.approx(sum(layer["bound_ms"] for layer in content["layers"]))
+    shares = [layer["hidden_share"] for layer in content["layers"]]
+    assert min(shares) <= content["hidden_share"] <= max(shares)
+    orders = [layer["host_order"] for layer in content["layers"]]
+    assert content["host_order"] in (orders[0], ", ".join(orders))
+
+
 @pytest.mark.parametrize("mapping", ["baseline", "prior"])
 def test_what_it_is_compared_with_can_be_asked_for(mapping, tmp_path):
     content, _ = simulated(tmp_path / "ndp.json", *SMALL, "--mapping", mapping)
     key = f"speedup_over_{mapping}"
     assert content[key] == pytest.approx(1.0)
     assert content["layers"][0]["mapping"].startswith(mapping)
+    assert content["host_order"] is content["bound_ms"] is content["layers"][0]["hidden_share"] is None
     own = content["layers"][0]["report"]
     compared = own["baseline"] if mapping == "baseline" else min(own["prior"].values(), key=_serial)
     assert content["bytes"] == compared["bytes"]
@@ -87,6 +115,39 @@ def test_a_sweep_takes_the_tiles_that_it_is_given(tmp_path):
         assert line["time_ms"] == pytest.approx(min(line["candidates_ms"].values()))
 
 
+def test_clocks_of_the_units(tmp_path):
+    content, output = simulated(tmp_path / "ndp.json", *SMALL, "--width", 64, "--clocks", "30,1200")
+    slow, usual = content["clocks"]
+    assert (slow["clock_mhz"], usual["clock_mhz"]) == (30, 1200)
+    assert usual["time_ms"] == content["time_ms"]
+    assert usual["speedup_over_baseline"] == content["speedup_over_baseline"]
+    assert usual["speedup_over_prior"] == content["speedup_over_prior"]
+    assert slow["time_ms"] > usual["time_ms"]
+    assert slow["unit_bound_share"] > 0.5
+    assert "units at 30 MHz" in output
+
+
+def test_prior_machines_by_name(tmp_path):
+    content, output = simulated(tmp_path / "ndp.json", *SMALL, "--width", 64, "--priors")
+    assert [line["name"] for line in content["priors"]] == ["TensorDIMM", "RecNMP", "GNNear", "G-NMP"]
+    for line in content["priors"]:
+        assert line["speedup_over_serial"] == pytest.approx(line["serial_ms"] / content["time_ms"])
+        assert line["speedup_over_overlapped"] == pytest.approx(line["overlapped_ms"] / content["time_ms"])
+        assert f"{line['name']}: " in output
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
+def test_whole_models(model, tmp_path):
+    arguments = (*SMALL, "--width", 32, "--layers", 2, "--model", model)
+    content, output = simulated(tmp_path / "ndp.json", *arguments)
+    again, _ = simulated(tmp_path / "again.json", *arguments)
+    whole = content["model"]
+    assert whole == again["model"]
+    assert whole["widths"] == [1433, 32, 7]
+    assert max(whole["combine_ms"]) < whole["time_ms"] <= whole["serial_ms"]
+    assert f"{model} of widths 1433, 32, 7" in output
+
+
 def test_a_graph_whose_edges_name_no_node_is_refused(tmp_path):
     path = tmp_path / "bad.npz"
     labels, features = np.zeros(3, dtype=np.int64), np.zeros((3, 2), dtype=np.float32)
@@ -110,10 +171,18 @@ def test_gantt():
         (("--width", 0), "width"),
         (("--tile", 0), "tile"),
         (("--retile", "some"), "retile"),
+        (("--host-order", "first"), "host_order must be one of adaptive, after, ahead, between, early"),
+        (
+            ("--host-order", "between", "--mapping", "rank"),
+            "host_order 'between' puts outputs between bundles",
+        ),
         (("--check", "none"), "check"),
         (("--faw", "short"), "faw"),
         (("--scale", -1), "scale"),
         (("--tiles", "4,some"), "tiles"),
+        (("--clocks", "fast"), "clocks"),
+        (("--model", "gat"), "model: expected one of gcn, sage, gin, got 'gat'"),
+        (("--clocks", "0"), "clock"),
         (("--graph", "twin:nobody"), "nobody"),
         (("--json", "/proc/none/out.json"), "/proc/none"),
     ],

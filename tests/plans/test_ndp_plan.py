@@ -5,7 +5,7 @@ from onehop.plans import NdpPlan
 
 
 def test_plans_survive_json():
-    plan = NdpPlan("2-channel", tile=64, retile="ranks", batch=512, broadcast=False)
+    plan = NdpPlan("2-channel", tile=64, retile="ranks", batch=512, broadcast=False, host_order="ahead")
     assert NdpPlan.from_json(plan.to_json()) == plan
 
 
@@ -18,6 +18,7 @@ def test_plans_survive_json():
         {"tile": 1.5},
         {"batch": 0},
         {"broadcast": 1},
+        {"host_order": "before"},
     ],
     ids=str,
 )

@@ -9,6 +9,9 @@ PODS = ("rank", "dimm", "channel", "2-channel", "4-channel", "system")
 MAPPINGS = ("adaptive", *PODS)
 MERGES = ("rows", "ranks", "round_robin")
 TILINGS = (*MERGES, "index", "none")
+HOST_ORDERS = ("after", "ahead", "between", "early")
+# Those that need bundles which use the channels.
+BETWEEN_BUNDLES = ("between", "early")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,12 @@ class NdpPlan(Plan):
             ``rows`` the order does not depend on it.
         broadcast: Whether a bundle is written once to all modules of a channel, and inside a DIMM without
             using the channel.
+        host_order: When the host reads the outputs of a window and writes its final vectors. ``after``: after
+            the next window's bundles, as the paper's Figure 5 draws it. ``ahead``: the same, and ranks read
+            the adjacency of the next window before they wait for final vectors. ``between``: in parts between
+            the next window's bundles, with the adjacency read ahead. ``early``: the same, and parts begin
+            while the ranks still read the next window's adjacency. The last two only where bundles use the
+            channels. ``adaptive``: the one that the time model predicts to be the fastest for the mapping.
     """
 
     mapping: str = "adaptive"
@@ -33,10 +42,12 @@ class NdpPlan(Plan):
     retile: str = "rows"
     batch: int = 2048
     broadcast: bool = True
+    host_order: str = "adaptive"
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        for name, allowed in (("mapping", MAPPINGS), ("retile", TILINGS)):
+        orders = ("adaptive", *HOST_ORDERS)
+        for name, allowed in (("mapping", MAPPINGS), ("retile", TILINGS), ("host_order", orders)):
             value = getattr(self, name)
             if value not in allowed:
                 raise ArgumentError(f"plan: {name} must be one of {', '.join(allowed)}, not {value!r}.")

@@ -8,6 +8,7 @@ from onehop.machines.ndp import Topology
 from onehop.machines.ndp.counts import RankWorkload, TargetGroups, pods_rows, pods_touched
 from onehop.machines.ndp.mapping import Pods, candidates, owners
 from tests.machines.ndp.graphs import random_graph
+from tests.machines.ndp.naive_order import naive_order, sources
 from tests.ops.hostile_graphs import HOSTILE
 
 TOPOLOGY = Topology(4, 2, 2)
@@ -16,36 +17,6 @@ TOPOLOGY = Topology(4, 2, 2)
 def graph_of(case):
     edge_index, num_src, num_dst = HOSTILE[case]
     return Graph.from_edge_index(edge_index, size=(num_src, num_dst))
-
-
-def sources(graph, target):
-    rowptr, col = graph.rowptr.tolist(), graph.col.tolist()
-    return col[rowptr[target] : rowptr[target + 1]]
-
-
-def naive_order(graph, topology, retile, batch):
-    """What the units list and the host merges, spelt out."""
-    owner = owners(topology, graph.num_src)
-    listed, order, lists = set(), [], [[] for _ in range(topology.ranks)]
-
-    def merge():
-        if retile == "round_robin":
-            for turn in range(max(map(len, lists))):
-                order.extend(one[turn] for one in lists if turn < len(one))
-        else:
-            order.extend(node for one in lists for node in one)
-        for one in lists:
-            one.clear()
-
-    for target in range(graph.num_dst):
-        for source in sources(graph, target):
-            if source not in listed:
-                listed.add(source)
-                lists[owner[source]].append(source)
-        if retile == "rows" or sum(map(len, lists)) >= batch:
-            merge()
-    merge()
-    return [*order, *(node for node in range(graph.num_dst) if node not in listed)]
 
 
 def naive_counts(graph, topology, order, tile, window):

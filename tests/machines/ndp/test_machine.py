@@ -10,7 +10,7 @@ from onehop import reference
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.machines import ndp
 from onehop.machines.ndp import Machine, NdpPlan
-from onehop.plans.ndp import MAPPINGS
+from onehop.plans.ndp import HOST_ORDERS, MAPPINGS
 from tests.machines.ndp.graphs import random_graph
 
 
@@ -52,6 +52,79 @@ def test_every_mapping_can_be_asked_for(graph, x, mapping):
     assert figures["total_ms"] == pytest.approx(figures["candidates_ms"][figures["mapping"]])
 
 
+@pytest.mark.parametrize("order", HOST_ORDERS)
+def test_every_order_can_be_asked_for(graph, x, order):
+    out, report = Machine("grande_32").aggregate(graph, x, NdpPlan("channel", host_order=order))
+    figures = report.as_dict()
+    assert figures["host_order"] == order
+    assert figures["candidates"]["channel"]["orders_ms"] == pytest.approx({order: figures["total_ms"]})
+    assert figures["total_ms"] >= figures["bound_ms"]
+    assert 0 <= figures["hidden_share"] <= 1
+    torch.testing.assert_close(out, Machine("grande_32").aggregate(graph, x)[0])
+
+
+def test_adaptive_takes_the_fastest_mapping_and_order(graph, x):
+    figures = Machine("grande_32").aggregate(graph, x)[1].as_dict()
+    times = {
+        (mapping, order): ms
+        for mapping, found in figures["candidates"].items()
+        for order, ms in found["orders_ms"].items()
+    }
+    # Rank- and DIMM-pods move no bundles over the channels.
+    assert len(times) == 4 * 6 - 2 * 2
+    chosen = figures["mapping"], figures["host_order"]
+    assert times[chosen] == min(times.values()) == pytest.approx(figures["total_ms"])
+    for mapping, found in figures["candidates"].items():
+        assert found["host_order"] == min(found["orders_ms"], key=lambda order: found["orders_ms"][order])
+        assert figures["candidates_ms"][mapping] == pytest.approx(min(found["orders_ms"].values()))
+        assert found["bound_ms"] <= min(found["orders_ms"].values())
+
+
+def test_the_bound_is_control_retiling_and_the_busier_path(graph, x):
+    figures = Machine("grande_16").aggregate(graph, x, NdpPlan("system", host_order="after"))[1].as_dict()
+    phases, paths = figures["phases_ms"], figures["paths_ms"]
+    assert figures["bound_ms"] == pytest.approx(
+        phases["control"] + phases["re-tiling"] + max(paths["dram"], paths["host"])
+    )
+    busiest = max(
+        line["adjacency_ms"] + line["features_ms"] + line["write_back_ms"] for line in figures["ranks"]
+    )
+    assert paths["dram"] == pytest.approx(busiest)
+    parts = ("bundle_read_ms", "bundle_write_ms", "outputs_ms", "finals_ms")
+    assert paths["host"] == pytest.approx(max(sum(line[p] for p in parts) for line in figures["channels"]))
+
+
+def test_an_order_that_a_mapping_cannot_have(graph, x):
+    machine = Machine("grande_16")
+    for mapping in ("rank", "dimm"):
+        plan = NdpPlan(mapping, host_order="between")
+        with pytest.raises(ArgumentError, match=rf"host_order 'between' .* mapping '{mapping}' no bundle"):
+            machine.aggregate(graph, x, plan)
+    # Without broadcasting, DIMM-pods move theirs over the channels.
+    plan = NdpPlan("dimm", host_order="between", broadcast=False)
+    assert machine.aggregate(graph, x, plan)[1].as_dict()["host_order"] == "between"
+    figures = machine.aggregate(graph, x, NdpPlan(host_order="between"))[1].as_dict()
+    assert set(figures["candidates_ms"]) == {"channel", "2-channel", "system"}
+    assert "no bundle uses the channels" in figures["impossible"]["rank"]
+    single = Machine(ndp.NdpConfig("single", ndp.Topology(1, 1, 1)))
+    with pytest.raises(ArgumentError, match="host_order 'between'"):
+        single.aggregate(graph, x, NdpPlan(host_order="between"))
+
+
+def test_between_hides_what_after_does_not():
+    # System-pods, whose bundles are paced by the reduction: the host idles before the last one.
+    graph = random_graph(20_000, 300_000)
+    machine = Machine("grande_16")
+    found = {
+        order: machine.layers(graph, [256], NdpPlan("system", retile="index", host_order=order), record=0)[0]
+        for order in HOST_ORDERS
+    }
+    assert found["between"].run.hidden_share > 0.9
+    assert found["between"].time_ns < 1.1 * found["between"].run.bound_ns
+    assert found["after"].run.hidden_share < 0.6
+    assert found["between"].time_ns < found["ahead"].time_ns < found["after"].time_ns
+
+
 def test_reports_are_the_same_every_time(graph, x):
     first, second = (Machine("grande_16").aggregate(graph, x)[1].as_dict() for _ in range(2))
     assert first == second
@@ -74,7 +147,11 @@ def test_ranks_and_channels_add_up(graph, x):
     moved = figures["bytes"]
     by_rank = sum(line["bytes"] for line in figures["ranks"])
     assert by_rank == (
-        moved["adjacency_read"] + moved["tile_list_read"] + moved["feature_read"] + moved["write_back"]
+        moved["adjacency_read"]
+        + moved["row_pointer_read"]
+        + moved["tile_list_read"]
+        + moved["feature_read"]
+        + moved["write_back"]
     )
     by_channel = sum(line["bytes"] for line in figures["channels"])
     assert by_channel == (
@@ -190,7 +267,7 @@ def test_buffers_too_small_for_a_slice(graph):
     small = Machine(ndp.load("grande_16").change(module={"buffer_kib": 0.125}))
     # 128 bytes hold slices of 64 bytes, of which 16 ranks have one each; longer slices fit nowhere.
     found = small.layers(graph, [256], NdpPlan())[0]
-    assert set(found.candidates_ns) == {"2-channel", "system"}
+    assert set(found.candidates) == {"2-channel", "system"}
     assert "cannot hold one output slice of 1024 bytes" in found.impossible["rank"]
     with pytest.raises(ArgumentError, match="cannot hold one output slice of 1024 bytes"):
         small.layers(graph, [256], NdpPlan("rank"))

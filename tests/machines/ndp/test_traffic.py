@@ -98,6 +98,19 @@ def test_retiled_adjacency_is_read_row_by_row():
     assert found["tile_list_read"] == 900 * 4 * 16
 
 
+def test_row_pointers_are_a_stream_by_number_and_a_burst_each_from_a_list():
+    graph = random_graph(900, 9000)
+    config = load("grande_16")
+    windows = -(-900 // traffic(graph, config, "system").shape.window)
+    assert windows == 1
+    assert traffic(graph, config, "system").totals()["row_pointer_read"] == -(-900 * 4 // 64) * 64 * 16
+    listed = traffic(graph, config, "system", retile="rows")
+    assert listed.totals()["row_pointer_read"] == 900 * 64 * 16
+    for retile in ("rows", "index"):
+        free = config.change(module={"row_pointer_bytes": 0})
+        assert traffic(graph, free, "system", retile=retile).totals()["row_pointer_read"] == 0
+
+
 def test_bipartite_graphs_write_their_destinations():
     config = load("grande_16")
     graph = random_graph(90, 800, num_src=300)
@@ -105,10 +118,11 @@ def test_bipartite_graphs_write_their_destinations():
     assert totals["finals_write"] == 90 * 4 * WIDTH
 
 
-def test_a_graph_without_edges_moves_finals_alone():
+def test_a_graph_without_edges_moves_pointers_and_finals_alone():
     graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), num_nodes=40)
     totals = traffic(graph, load("grande_16"), "system").totals()
     assert {key for key, count in totals.items() if count} == {
+        "row_pointer_read",
         "finals_write",
         "write_back",
         "write_back_useful",

@@ -1,6 +1,6 @@
 """``onehop simulate ndp``: aggregation on a near-rank machine."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
@@ -17,10 +17,22 @@ from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
-from onehop.machines.ndp import LayerOutcome, Machine, layer_report, presets, toy, whole_report
+from onehop.machines.ndp import (
+    DESIGNS,
+    MODELS,
+    LayerOutcome,
+    Machine,
+    by_clock,
+    layer_report,
+    named_priors,
+    presets,
+    run_model,
+    toy,
+    whole_report,
+)
 from onehop.machines.report import plot_phases
 from onehop.machines.trace import Trace
-from onehop.plans.ndp import MAPPINGS, TILINGS, NdpPlan
+from onehop.plans.ndp import HOST_ORDERS, MAPPINGS, TILINGS, NdpPlan
 
 _COMPARED = ("baseline", "prior")
 
@@ -34,12 +46,22 @@ def ndp(
         int,
         typer.Option(help="Layers; with several, the first aggregates the graph's own features.", min=1),
     ] = 1,
+    model: Annotated[
+        str, typer.Option(help=f"Also a forward pass with the host's part, of --layers: {', '.join(MODELS)}.")
+    ] = "",
     machine: Annotated[str, typer.Option(help=f"{', '.join(presets())}, or a TOML file.")] = "grande_16",
     mapping: Annotated[str, typer.Option(help=", ".join((*MAPPINGS, *_COMPARED)))] = "adaptive",
     tile: Annotated[int, typer.Option(help="Targets that are worked on together.")] = 128,
     retile: Annotated[str, typer.Option(help=f"How targets come into tiles: {', '.join(TILINGS)}.")] = "rows",
     batch: Annotated[int, typer.Option(help="Nodes listed before the units' lists are merged.")] = 2048,
     broadcast: Annotated[bool, typer.Option(help="Write bundles once a channel.")] = True,
+    host_order: Annotated[
+        str,
+        typer.Option(
+            help="When the host reads outputs and writes finals, seen from the next window's bundles: "
+            f"{', '.join(HOST_ORDERS)}; or adaptive, the fastest of them."
+        ),
+    ] = "adaptive",
     faw: Annotated[str, typer.Option(help="tFAW: preset, sheet, or clocks.")] = "",
     self_loops: Annotated[bool, typer.Option(help="Give every node an edge to itself.")] = True,
     check: Annotated[
@@ -52,6 +74,10 @@ def ndp(
         bool, typer.Option("--sweep", help="All of --tiles, re-tiled and not, with and without broadcast.")
     ] = False,
     tiles: Annotated[str, typer.Option(help="Of a sweep.")] = "4,8,16,32,64,128",
+    clocks: Annotated[
+        str, typer.Option(help="Also the gains at these clocks of the units in MHz, such as 300,1200,2400.")
+    ] = "",
+    priors: Annotated[bool, typer.Option("--priors", help="Also prior machines by name.")] = False,
     gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False,
     threads: Threads = None,
     json: Json = None,
@@ -65,21 +91,40 @@ def ndp(
         return
     set_threads(threads)
     hardware, swept = _machine(machine, faw), numbers("tiles", tiles)
+    tried = numbers("clocks", clocks) if clocks else []
     plan = NdpPlan(
         "adaptive" if mapping in _COMPARED else mapping,
         tile,
         retile,
         batch,
         broadcast,
+        host_order,
     )
     _one("check", check, ("full", "sample"))
+    if model:
+        _one("model", model, MODELS)
     with progress(what="loading the graph") as bar:
-        structure, widths = _load(graph, seed, scale, self_loops, width, layers, bar)
+        structure, features, classes = _load(graph, seed, scale, self_loops, bar)
+        columns = [features or width, *[width] * (layers - 1), classes or width]
+        widths = [width] if layers == 1 else columns[:-1]
         bar.describe("timing all mappings")
         found = hardware.layers(structure, widths, plan)
         content: dict[str, Any] = whole_report(found)
         if sweep:
             content["sweep"] = _sweep(hardware, structure, widths, plan, swept, bar)
+        if tried:
+            bar.describe("trying clocks")
+            points = by_clock(hardware, structure, widths, plan, tried)
+            content["clocks"] = [asdict(point) for point in points]
+        if model:
+            bar.describe("timing the model")
+            content["model"] = {
+                "widths": columns,
+                **run_model(hardware, structure, model, columns, plan).as_dict(),
+            }
+        if priors:
+            bar.describe("timing prior machines")
+            content["priors"] = _priors(hardware, structure, widths, plan, sum(one.time_ns for one in found))
         errors = _errors(hardware, structure, plan, found, check, bar)
     content["output_max_abs_error"] = max(errors.values())
     content["output_errors"] = {"check": check, **errors}
@@ -110,10 +155,8 @@ def _machine(source: str, faw: str) -> Machine:
     return Machine(hardware.config.change(dram={"faw": int(faw) if faw.isdecimal() else faw}))
 
 
-def _load(
-    source: str, seed: int, scale: float, self_loops: bool, width: int, layers: int, bar: Bar
-) -> tuple[Graph, list[int]]:
-    """The graph, and the widths that its layers aggregate."""
+def _load(source: str, seed: int, scale: float, self_loops: bool, bar: Bar) -> tuple[Graph, int, int]:
+    """The graph, and its numbers of features and classes; 0 where it has none."""
     if source.startswith("twin:"):
         # Their features' width is known without drawing them.
         content = datasets.load(source, seed, scale, bar.share, features=False)
@@ -122,13 +165,14 @@ def _load(
         raise ArgumentError("scale: only twins can be scaled; leave it away.")
     else:
         content = dataset(source)
-        first = content.num_features or width
+        first = content.num_features
     bar.describe("building the graph")
     structure = Graph.from_edge_index(content.edge_index, num_nodes=content.num_nodes)
+    classes = content.num_classes
     del content
     if self_loops:
         structure = with_self_loops(structure)
-    return structure, [width] if layers == 1 else [first, *[width] * (layers - 1)]
+    return structure, first, classes
 
 
 def _sweep(
@@ -161,6 +205,25 @@ def _sweep(
     return lines
 
 
+def _priors(
+    hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, time_ns: float
+) -> list[dict[str, Any]]:
+    """Prior machines by name, with the gain over each."""
+    return [
+        {
+            "name": one.name,
+            "serial_ms": one.serial_ns / 1e6,
+            "overlapped_ms": one.overlapped_ns / 1e6,
+            "speedup_over_serial": one.serial_ns / max(time_ns, 1e-9),
+            "speedup_over_overlapped": one.overlapped_ns / max(time_ns, 1e-9),
+            "mappings": one.mappings,
+            "left_out": DESIGNS[one.name].left_out,
+            "source": DESIGNS[one.name].source,
+        }
+        for one in named_priors(hardware.config, graph, widths, plan.tile)
+    ]
+
+
 def _errors(
     hardware: Machine, graph: Graph, plan: NdpPlan, found: list[LayerOutcome], check: str, bar: Bar
 ) -> dict[str, float]:
@@ -168,7 +231,7 @@ def _errors(
     chosen = {one.width: one.run.mapping for one in found}
     errors: dict[str, float] = {}
     for width, mapping in chosen.items():
-        names = next(one for one in found if one.width == width).candidates_ns
+        names = next(one for one in found if one.width == width).candidates
         others = [name for name in names if name != mapping]
         full, sampled = ([mapping], others) if check == "full" else ([], [mapping, *others])
         by_mapping = output_errors(hardware, graph, plan, width, full, sampled, bar.share)
@@ -188,10 +251,13 @@ def _compare(content: dict[str, Any], found: list[LayerOutcome], mapping: str) -
     edges = sum(one.run.traffic.workload.graph.num_edges for one in found)
     content["read_reduction_percent"] = 100.0 * (1.0 - sum(run.reads for run in runs) / max(edges, 1))
     content["time_ms"] = total
+    # Of the machine's own schedule: these have none.
+    content["host_order"] = content["bound_ms"] = content["hidden_share"] = None
     content["speedup_over_baseline"] = sum(one.baseline.time_ns for one in found) / 1e6 / total
     content["speedup_over_prior"] = sum(one.best_prior.serial_ns for one in found) / 1e6 / total
     for layer, one, time in zip(content["layers"], found, times, strict=True):
         layer["time_ms"] = time
+        layer["host_order"] = layer["bound_ms"] = layer["hidden_share"] = None
         layer["mapping"] = "baseline" if mapping == "baseline" else f"prior ({one.best_prior.mapping})"
 
 
@@ -200,9 +266,9 @@ def _print(
 ) -> None:
     console.print(hardware.describe())
     console.print(f"{graph.num_dst:,} nodes, {graph.num_edges:,} edges")
-    names = list(dict.fromkeys(name for one in found for name in one.candidates_ns))
+    names = list(dict.fromkeys(name for one in found for name in one.candidates))
     table = tables.table("Milliseconds of every mapping")
-    for heading in ("layer", "width", *names, "baseline", "prior", "chosen"):
+    for heading in ("layer", "width", *names, "baseline", "prior", "chosen", "bound"):
         table.add_column(heading, justify="right")
     for number, one in enumerate(found, start=1):
         times = one.candidates_ms()
@@ -212,7 +278,8 @@ def _print(
             *(f"{times[name]:.3f}" if name in times else "-" for name in names),
             f"{one.baseline.time_ns / 1e6:.3f}",
             f"{one.best_prior.serial_ns / 1e6:.3f} ({one.best_prior.mapping})",
-            f"[bold]{one.run.mapping}[/bold]",
+            f"[bold]{one.run.mapping}[/bold], {one.run.host_order}",
+            f"{one.run.bound_ns / 1e6:.3f}",
         )
     console.print(table)
     for line in content.get("sweep", []):
@@ -220,6 +287,26 @@ def _print(
         console.print(
             f"tile {line['tile']}, {line['retile']}, broadcast {'on' if line['broadcast'] else 'off'}: "
             f"{line['read_reduction_percent']:.2f} % fewer reads; ms: {each}"
+        )
+    if "model" in content:
+        whole = content["model"]
+        console.print(
+            f"{whole['model']} of widths {', '.join(map(str, whole['widths']))}: {whole['time_ms']:.3f} ms, "
+            f"the host's part {sum(whole['combine_ms']):.3f} ms, "
+            f"{100 * whole['combine_hidden_share']:.0f} % of it hidden, "
+            f"{whole['speedup_over_baseline']:.2f}x over the host alone"
+        )
+    for prior in content.get("priors", []):
+        console.print(
+            f"{prior['name']}: {prior['serial_ms']:.3f} ms, this machine {prior['speedup_over_serial']:.2f}x "
+            f"as fast; {prior['overlapped_ms']:.3f} ms and {prior['speedup_over_overlapped']:.2f}x with its "
+            f"steps overlapped; without {prior['left_out']}"
+        )
+    for point in content.get("clocks", []):
+        console.print(
+            f"units at {point['clock_mhz']} MHz: {point['time_ms']:.3f} ms, "
+            f"{point['speedup_over_baseline']:.2f}x over the baseline, {point['speedup_over_prior']:.2f}x "
+            f"over the best prior machine ({', '.join(point['mappings'])})"
         )
     console.print(layer_report(found[0]).table(), markup=False)
     console.print(
@@ -242,7 +329,7 @@ def _timeline(found: list[LayerOutcome]) -> Trace:
 def _bars(found: list[LayerOutcome]) -> dict[str, dict[str, float]]:
     """The phases of each layer and mapping, by the label of their bar."""
     return {
-        f"layer {number}, {name}": dict(phases)
+        f"layer {number}, {name}": dict(candidate.phases_ns)
         for number, one in enumerate(found, start=1)
-        for name, phases in one.candidates_ns.items()
+        for name, candidate in one.candidates.items()
     }

@@ -16,24 +16,40 @@ from onehop.machines.ndp.config import (
     presets,
 )
 from onehop.machines.ndp.machine import Machine
+from onehop.machines.ndp.models import MODELS, LayerWork, layer_works
+from onehop.machines.ndp.named_priors import DESIGNS, Design, NamedPrior, named_priors
 from onehop.machines.ndp.outcome import LayerOutcome
 from onehop.machines.ndp.report import layer_report, whole_report
+from onehop.machines.ndp.sensitivity import CLOCKS_MHZ, ClockPoint, by_clock
+from onehop.machines.ndp.whole_models import ModelRun, run_model
 from onehop.plans.ndp import NdpPlan
 
 __all__ = [
+    "CLOCKS_MHZ",
+    "DESIGNS",
+    "MODELS",
+    "ClockPoint",
     "Control",
+    "Design",
     "DramChoice",
     "EnergyFigures",
     "Host",
     "LayerOutcome",
+    "LayerWork",
     "Machine",
+    "ModelRun",
     "Module",
+    "NamedPrior",
     "NdpConfig",
     "NdpPlan",
     "Topology",
+    "by_clock",
     "layer_report",
+    "layer_works",
     "load",
+    "named_priors",
     "presets",
+    "run_model",
     "toy",
     "whole_report",
 ]

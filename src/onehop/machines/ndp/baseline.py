@@ -1,19 +1,12 @@
-"""Baselines of the machine: the host alone, and prior near-data machines on the same ranks."""
+"""The baseline of the machine: the host alone."""
 
 from dataclasses import dataclass
-
-import numpy as np
 
 from onehop.machines.ndp import energy
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
-from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Pods
+from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES
 from onehop.machines.ndp.memory_times import MemoryTimes
-from onehop.machines.ndp.traffic import LayerTraffic, sums
-from onehop.machines.ndp.windows import read_cost
-
-# GNNear maps like DIMM-pods; G-NMP cuts vertically or horizontally by vector size.
-PRIOR_PODS = ("dimm", "rank", "system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +14,7 @@ class BaselineRun:
     """The host's own aggregation: one rank at a time on every channel, channels in parallel.
 
     Attributes:
-        adjacency_ns: Reading the adjacency.
+        adjacency_ns: Reading the adjacency and its row pointers.
         features_ns: Reading feature vectors.
         write_ns: Writing results.
         reads: Feature vectors read from DRAM.
@@ -63,7 +56,9 @@ def baseline(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, wid
     read = graph.num_edges
     if entries:
         read = workload.cache_misses(entries, min(entries, config.host.llc_ways))
-    adjacency = -(-graph.num_edges * config.module.adjacency_entry_bytes // BURST_BYTES)
+    module = config.module
+    structure = graph.num_edges * module.adjacency_entry_bytes + graph.num_dst * module.row_pointer_bytes
+    adjacency = -(-structure // BURST_BYTES)
     features, written = read * bursts, graph.num_dst * bursts
     stream = memory.stream(on_bus=True)
     vectors = memory.random(bursts, on_bus=True, runs=-(-graph.num_src // channels))
@@ -93,127 +88,3 @@ def baseline(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, wid
             "host_path": energy.path_nj(config.energy, moved, 0)["host_path"],
         },
     )
-
-
-@dataclass(frozen=True, slots=True)
-class PriorRun:
-    """A prior near-data machine on the same ranks.
-
-    Attributes:
-        mapping: Its mapping.
-        serial_ns: Time with the steps of every window one after another, as the paper draws prior work.
-        overlapped_ns: Time with only the longest step of every window, as in GNNear's own model.
-        steps_ns: Sums over the windows: "pre", "features", "post".
-        reads: Feature vectors read, over all pods.
-        bytes: Bytes over all channels and ranks, by kind.
-        energy_nj: Energy of DRAM, both paths, units and buffers, over the serial time.
-    """
-
-    mapping: str
-    serial_ns: float
-    overlapped_ns: float
-    steps_ns: dict[str, float]
-    reads: int
-    bytes: dict[str, int]
-    energy_nj: dict[str, float]
-
-
-def prior(
-    config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, tile: int, width: int
-) -> list[PriorRun]:
-    """Prior near-data machines, window by window.
-
-    The host reads the adjacency and sends instructions, the modules reduce, and the host reads their outputs
-    and writes the results to DRAM. All but the reduction goes over the bus. An instruction is sent to each
-    DIMM of the pod where its ranks share a buffer chip, as in GNNear; otherwise to each rank. Targets are
-    tiled by number.
-
-    Args:
-        config: The machine.
-        workload: The graph, by number.
-        memory: The DRAM's times.
-        tile: Targets of a tile.
-        width: Columns of the feature vectors.
-
-    Returns:
-        One for each mapping of :data:`PRIOR_PODS` whose slices fit into a buffer.
-    """
-    every = [Pods.of(config.topology, name) for name in PRIOR_PODS]
-    buffer = config.module.buffer_bytes
-    return [
-        _prior(config, workload, memory, pods, tile, width)
-        for pods in every
-        if pods.slice_bytes(width).max() <= buffer
-    ]
-
-
-def _prior(
-    config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, pods: Pods, tile: int, width: int
-) -> PriorRun:
-    traffic = LayerTraffic(config, workload, pods, width, tile, broadcast=False)
-    topology, per_byte = config.topology, 1.0 / config.channel_gbps
-    channels = topology.channels
-    bursts = pods.slice_bursts(width)
-    columns = pods.slice_bytes(width) // ELEMENT_BYTES
-
-    edges = traffic.by_channel(traffic.counts.edges)
-    adjacency = traffic.adjacency_bytes.sum(axis=1) / channels * per_byte
-    # Every channel of a pod gets the instructions for all of the pod's edges.
-    of_pod = sums(edges, channels // pods.channels).max(axis=1, initial=0)
-    receivers = 1 if pods.inside_dimm else pods.in_channel
-    pre = adjacency + of_pod * config.host.instruction_bytes * receivers * per_byte + config.control.poll_ns
-
-    read_ns = bursts * np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
-    unit_ns = -(-columns // config.module.lanes) * 1000.0 / config.module.clock_mhz
-    work = np.maximum(traffic.pod_reads * read_ns, traffic.pod_edges * unit_ns)
-    features = work.max(axis=1, initial=0.0) + memory.fill_ns
-
-    touched = traffic.by_channel((traffic.output_bytes > 0).astype(np.int64))
-    outputs = traffic.by_channel(traffic.output_bytes) * per_byte + touched * config.control.access_ns
-    in_channel = traffic.pod_nodes * topology.ranks_per_channel
-    results = traffic.write_bursts * np.array(
-        [memory.random(int(n), "write", on_bus=True, runs=in_channel).ns for n in bursts]
-    )
-    results = sums(results, channels)
-    reduce = traffic.output_bytes.sum(axis=1) / config.host.reduce_gbps
-    post = np.maximum(outputs.max(axis=1, initial=0.0), reduce) + results.max(axis=1, initial=0.0)
-    post += config.control.poll_ns
-    serial_ns = float((pre + features + post).sum())
-    moved = {
-        "adjacency_read": int((-(-traffic.adjacency_bytes.sum(axis=1) // BURST_BYTES)).sum()) * BURST_BYTES,
-        "instructions": int(of_pod.sum()) * config.host.instruction_bytes * receivers * channels,
-        "feature_read": int(traffic.feature_bursts.sum()) * BURST_BYTES,
-        "outputs_read": int(traffic.output_bytes.sum()),
-        "results_write": int(traffic.write_bursts.sum()) * BURST_BYTES,
-    }
-    return PriorRun(
-        pods.name,
-        serial_ns,
-        float(np.maximum(np.maximum(pre, features), post).sum()),
-        {"pre": float(pre.sum()), "features": float(features.sum()), "post": float(post.sum())},
-        int(traffic.counts.reads.sum()),
-        moved,
-        _prior_energy_nj(traffic, memory, moved, serial_ns),
-    )
-
-
-def _prior_energy_nj(
-    traffic: LayerTraffic, memory: MemoryTimes, moved: dict[str, int], time_ns: float
-) -> dict[str, float]:
-    """Energy by consumer: features use the DRAM-path, everything else the channels."""
-    config, bursts = traffic.config, traffic.pods.slice_bursts(traffic.width)
-    adjacency, results = moved["adjacency_read"] / BURST_BYTES, moved["results_write"] / BURST_BYTES
-    features = traffic.feature_bursts.sum(axis=0)
-    opened = sum(features[r] * read_cost(traffic, memory, int(n)).activations for r, n in enumerate(bursts))
-    opened += adjacency * memory.stream(on_bus=True).activations
-    opened += results * memory.random(int(bursts.max()), "write", on_bus=True).activations
-    commands = energy.Commands(adjacency + float(features.sum()), results, float(opened))
-    over_channel = sum(size for what, size in moved.items() if what != "feature_read")
-    local = float(features.sum())
-    products = float(traffic.workload.graph.num_edges) * traffic.width
-    buffered = moved["feature_read"] + moved["instructions"] + moved["outputs_read"]
-    return {
-        **energy.dram_nj(commands, memory, config.topology.ranks, time_ns),
-        **energy.path_nj(config.energy, over_channel, local),
-        **energy.unit_nj(config.energy, products, buffered),
-    }

@@ -132,6 +132,9 @@ class Module:
             once; a tile uses a read several times, so the default is four times that. The paper gives neither
             value.
         adjacency_entry_bytes: Bytes of an edge of the adjacency: column and value.
+        row_pointer_bytes: Bytes of a pointer to a target's part of the adjacency, of which each rank has one
+            a target; 0 means that they cost nothing. An assumption: the sizes in the paper leave about one
+            byte.
         flags_in_dram: Whether re-tiling's flags, a bit a node, are kept in DRAM as in the paper. If not, they
             cause no traffic.
     """
@@ -141,11 +144,12 @@ class Module:
     lanes: int = 16
     clock_mhz: float = 1200.0
     adjacency_entry_bytes: int = 8
+    row_pointer_bytes: int = 4
     flags_in_dram: bool = True
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        _check_integers("module", self, {"output_buffers": 2})
+        _check_integers("module", self, {"output_buffers": 2, "row_pointer_bytes": 0})
         _check_numbers("module", self, positive=("buffer_kib", "clock_mhz"))
         if self.output_buffers > 4:
             raise ConfigurationError(f"module.output_buffers: expected 2, 3 or 4, got {self.output_buffers}.")
@@ -168,6 +172,8 @@ class Host:
         channel_gbps: Bandwidth of a channel to the buffers, in 1e9 bytes a second; 0 means the bus's peak.
         reduce_gbps: Rate at which the host adds up or concatenates outputs, in 1e9 bytes a second over all
             cores. An assumption: 20 cores at 10 GB/s.
+        combine_gflops: Rate of dense products, in 1e9 operations a second over all cores. An assumption: 70 %
+            of 20 cores of 64 operations a clock at 1.9 GHz, those of the paper's Xeon Gold 6138.
         merge_nodes_per_us: Nodes of re-tiling's lists that the host merges in a microsecond. An assumption.
         llc_mib: Cache of the baseline for feature vectors; 0 means none, as the paper says that data are
             rarely reused.
@@ -177,6 +183,7 @@ class Host:
 
     channel_gbps: float = 0.0
     reduce_gbps: float = 200.0
+    combine_gflops: float = 1702.4
     merge_nodes_per_us: float = 200.0
     llc_mib: float = 0.0
     llc_ways: int = 16
@@ -185,7 +192,7 @@ class Host:
     def __post_init__(self) -> None:
         """Checks every field."""
         _check_integers("host", self, {"instruction_bytes": 0})
-        _check_numbers("host", self, positive=("reduce_gbps", "merge_nodes_per_us"))
+        _check_numbers("host", self, positive=("reduce_gbps", "combine_gflops", "merge_nodes_per_us"))
 
 
 @dataclass(frozen=True, slots=True)

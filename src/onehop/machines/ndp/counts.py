@@ -178,13 +178,19 @@ class RankWorkload:
             touched.shape[1],
             native.threads(),
         )
-        block_of = np.arange(graph.num_dst, dtype=np.int64) // block
-        rows = np.bincount(block_of * ranks + self.target_owner, minlength=blocks * ranks)
+        rows = self._rows(block, blocks)
         parts = np.split(touched, np.cumsum(columns)[:-1], axis=1)
         by_size = {int(size): part for size, part in zip(sizes, parts, strict=True)}
         if self.retile == "none":
             reads = edges
-        return WindowCounts(rows.reshape(blocks, ranks), edges, reads, row_bursts, by_size)
+        return WindowCounts(rows, edges, reads, row_bursts, by_size)
+
+    def _rows(self, block: int, blocks: int) -> Integers:
+        """Return [blocks, ranks]: targets whose final vectors each rank holds."""
+        ranks = self.topology.ranks
+        block_of = np.arange(self.graph.num_dst, dtype=np.int64) // block
+        rows = np.bincount(block_of * ranks + self.target_owner, minlength=blocks * ranks)
+        return rows.reshape(blocks, ranks)
 
     def _native(self, order: NDArray[np.int32] | None) -> extension.NdpWork:
         graph = self.graph

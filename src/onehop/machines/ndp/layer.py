@@ -4,15 +4,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onehop.errors import ArgumentError
 from onehop.machines.ndp import energy, retiling
+from onehop.machines.ndp.bounds import Paths, paths
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
+from onehop.machines.ndp.durations import (
+    Reals,
+    adjacency_cost,
+    read_cost,
+    times_of,
+    write_cost,
+)
 from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
-from onehop.machines.ndp.traffic import LayerTraffic, sums
-from onehop.machines.ndp.windows import Reals, Schedule, adjacency_cost, read_cost, run, times_of, write_cost
-from onehop.plans.ndp import NdpPlan
+from onehop.machines.ndp.traffic import Finals, LayerTraffic, sums
+from onehop.machines.ndp.windows import Schedule, run
+from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS, NdpPlan
 
 
 @dataclass(frozen=True)
@@ -22,14 +31,20 @@ class LayerRun:
     Attributes:
         traffic: Its bytes, window by window.
         memory: The DRAM's times.
-        schedule: Its windows.
+        host_order: The host's order.
+        windows_ns: The windows' time in every order that the plan allows.
+        schedule: The windows in the chosen one.
+        paths: Work of both paths.
         control_ns: Flush, start and last status.
         retiling: Cost of re-tiling; only in a first layer.
     """
 
     traffic: LayerTraffic
     memory: MemoryTimes
+    host_order: str
+    windows_ns: dict[str, float]
     schedule: Schedule
+    paths: Paths
     control_ns: float
     retiling: RetilingCost | None
 
@@ -47,6 +62,20 @@ class LayerRun:
     def time_ns(self) -> float:
         """Total time."""
         return self.control_ns + self.retiling_ns + self.schedule.total_ns
+
+    @property
+    def bound_ns(self) -> float:
+        """Lower bound of the time, in any order: control, re-tiling, and the busier path."""
+        return self.control_ns + self.retiling_ns + self.paths.bound_ns
+
+    @property
+    def hidden_share(self) -> float:
+        """Share of the shorter path's work that the longer one hides; see :meth:`.Paths.hidden_share`."""
+        return self.paths.hidden_share(self.schedule.total_ns)
+
+    def orders_ns(self) -> dict[str, float]:
+        """Total time in every order that the plan allows."""
+        return {order: self.control_ns + self.retiling_ns + ns for order, ns in self.windows_ns.items()}
 
     def phases_ns(self) -> dict[str, float]:
         """Time that each phase adds; they sum to :attr:`time_ns`.
@@ -81,11 +110,13 @@ class LayerRun:
         lists = float(traffic.list_bytes.sum()) / BURST_BYTES
         bursts = traffic.pods.slice_bursts(traffic.width)
         of_read = np.array([read_cost(traffic, memory, int(n)).activations for n in bursts])
-        of_write = np.array([write_cost(traffic, memory, int(n)).activations for n in bursts])
+        written = traffic.final_slice_bursts
+        of_write = np.array([write_cost(traffic, memory, int(n)).activations for n in written])
         of_adjacency = adjacency_cost(traffic, memory).activations
-        opened = features * of_read + writes * of_write + adjacency * of_adjacency
+        pointers = float(traffic.pointer_bursts.sum())
+        opened = features * of_read + writes * of_write + (adjacency + pointers) * of_adjacency
         opened += lists * memory.stream().activations
-        read = np.asarray(adjacency + lists + features, dtype=np.float64)
+        read = np.asarray(adjacency + pointers + lists + features, dtype=np.float64)
         return read, writes.astype(np.float64), np.asarray(opened, dtype=np.float64)
 
     def commands(self) -> energy.Commands:
@@ -145,36 +176,64 @@ def simulate(
     *,
     first: bool,
     record: int = 0,
+    finals: Finals | None = None,
 ) -> LayerRun:
-    """Runs one layer.
+    """Runs one layer in the plan's order of the host's work, or in the fastest.
 
     Args:
         config: The machine.
         workload: The graph on its ranks, in the plan's order.
         memory: The DRAM's times.
         pods: The mapping.
-        plan: Fixes the tile and whether bundles are broadcast.
+        plan: Fixes the tile, whether bundles are broadcast, and the host's order.
         width: Columns of the feature vectors.
         first: Whether the graph must be re-tiled first.
         record: Number of windows whose events are kept.
+        finals: The final vectors; None means the aggregated vectors, in the same mapping.
 
     Raises:
-        ArgumentError: A buffer cannot hold one output slice.
+        ArgumentError: A buffer cannot hold one output slice, or the mapping cannot have the plan's order.
     """
-    traffic = LayerTraffic(config, workload, pods, width, plan.tile, plan.broadcast)
-    schedule = run(times_of(traffic, memory), config.topology.channels, record)
+    traffic = LayerTraffic(config, workload, pods, width, plan.tile, plan.broadcast, finals)
+    channels = config.topology.channels
+    times = times_of(traffic, memory)
+    schedules = {order: run(times, channels, order) for order in host_orders(traffic, plan.host_order)}
+    windows_ns = {order: schedule.total_ns for order, schedule in schedules.items()}
+    host_order = min(windows_ns, key=lambda order: windows_ns[order])
+    schedule = run(times, channels, host_order, record) if record else schedules[host_order]
     dirty = min(workload.graph.num_src * width * ELEMENT_BYTES, config.control.flush_mib * 2**20)
     control = config.control
-    flush = dirty / (config.topology.channels * config.channel_gbps)
+    flush = dirty / (channels * config.channel_gbps)
     return LayerRun(
         traffic,
         memory,
+        host_order,
+        windows_ns,
         schedule,
+        paths(times, channels),
         control.start_ns + control.poll_ns + flush,
         retiling.cost(config, workload, memory, traffic.counts.edges.sum(axis=0))
         if first and workload.reorders
         else None,
     )
+
+
+def host_orders(traffic: LayerTraffic, asked: str) -> list[str]:
+    """The orders to be tried: the plan's, or all that the mapping can have.
+
+    Raises:
+        ArgumentError: The plan asks for an order that the mapping cannot have.
+    """
+    possible = [order for order in HOST_ORDERS if order not in BETWEEN_BUNDLES or traffic.over_host]
+    if asked == "adaptive":
+        return possible
+    if asked not in possible:
+        raise ArgumentError(
+            f"plan: host_order {asked!r} puts outputs between bundles, and with mapping "
+            f"{traffic.pods.name!r} no bundle uses the channels; choose {', '.join(possible)} or adaptive, "
+            "or pods of several DIMMs."
+        )
+    return [asked]
 
 
 def row_statistics(run_of: LayerRun) -> dict[str, float]:
@@ -196,7 +255,9 @@ def rank_lines(run_of: LayerRun) -> list[dict[str, float]]:
     moved = np.maximum(sum(bursts), 1)
     slice_bytes = traffic.pods.slice_bytes(traffic.width)
     read = (
-        run_of.by_rank(traffic.adjacency_bursts) + run_of.by_rank(traffic.feature_bursts)
+        run_of.by_rank(traffic.adjacency_bursts)
+        + run_of.by_rank(traffic.feature_bursts)
+        + int(traffic.pointer_bursts.sum())
     ) * BURST_BYTES + int(traffic.list_bytes.sum())
     written = run_of.by_rank(traffic.write_bursts) * BURST_BYTES
     useful = run_of.by_rank(traffic.adjacency_bytes) + run_of.by_rank(traffic.pod_reads) * slice_bytes

@@ -15,8 +15,10 @@ from onehop.machines.ndp import functional
 from onehop.machines.ndp.config import NdpConfig, Topology, load
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.models import LayerWork
 from onehop.machines.ndp.outcome import LayerOutcome, outcome
 from onehop.machines.ndp.report import layer_report
+from onehop.machines.ndp.traffic import Finals
 from onehop.machines.report import Report
 from onehop.plans.ndp import NdpPlan
 
@@ -165,6 +167,38 @@ class Machine:
         self.forget()
         return [self._layer(graph, width, plan, record) for width in widths]
 
+    def chained(
+        self, graph: Graph, works: Sequence[LayerWork], plan: NdpPlan | None = None, record: int = _RECORDED
+    ) -> list[LayerOutcome]:
+        """Times of a model whose host makes the next layer's vectors of each window's outputs.
+
+        Final vectors have the next layer's width and lie in its mapping; the last layer's lie in its own. So
+        mappings are chosen from the last layer to the first.
+
+        Args:
+            graph: The graph; sources and destinations are the same nodes.
+            works: What each layer aggregates, and what the host does then.
+            plan: Mapping, tiles, broadcasting, the host's order; None means the machine's plan.
+            record: Number of windows of each layer whose events are kept.
+
+        Returns:
+            The outcome of each layer; the first one includes re-tiling.
+
+        Raises:
+            ArgumentError: A width or the plan does not fit, or a buffer cannot hold one output slice.
+            ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
+        """
+        plan = self._checked(plan, graph)
+        found: list[LayerOutcome] = []
+        for work in reversed(works):
+            pods = found[0].run.traffic.pods if found else None
+            # Re-tiling is the first layer's, whose turn comes last.
+            self._retiled.add((graph.number, plan.retile, plan.batch))
+            if len(found) == len(works) - 1:
+                self.forget()
+            found.insert(0, self._layer(graph, work.width, plan, record, Finals(work.outputs, work.ns, pods)))
+        return found
+
     def forget(self) -> None:
         """Forgets that graphs were re-tiled, so that the next run on each includes it again."""
         self._retiled.clear()
@@ -187,7 +221,9 @@ class Machine:
             self._workloads.popitem(last=False)
         return found
 
-    def _layer(self, graph: Graph, width: int, plan: NdpPlan, record: int) -> LayerOutcome:
+    def _layer(
+        self, graph: Graph, width: int, plan: NdpPlan, record: int, finals: Finals | None = None
+    ) -> LayerOutcome:
         key = (graph.number, plan.retile, plan.batch)
         found = outcome(
             self.config,
@@ -198,6 +234,7 @@ class Machine:
             width,
             first=key not in self._retiled,
             record=record,
+            finals=finals,
         )
         self._retiled.add(key)
         return found

@@ -3,13 +3,40 @@
 from dataclasses import dataclass, replace
 
 from onehop.errors import ArgumentError
-from onehop.machines.ndp.baseline import BaselineRun, PriorRun, baseline, prior
+from onehop.machines.ndp.baseline import BaselineRun, baseline
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.layer import LayerRun, simulate
 from onehop.machines.ndp.mapping import Pods, candidates
 from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.prior import PriorRun, prior
+from onehop.machines.ndp.traffic import Finals
 from onehop.plans.ndp import NdpPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A mapping that was tried.
+
+    Attributes:
+        phases_ns: Its time by phase, as in :meth:`LayerRun.phases_ns`, including re-tiling where it was
+            needed.
+        host_order: The host's order.
+        orders_ns: Its time in every order that the plan allows.
+        bound_ns: Lower bound of its time, in any order.
+        hidden_share: Share of the shorter path's work that the longer one hides.
+    """
+
+    phases_ns: dict[str, float]
+    host_order: str
+    orders_ns: dict[str, float]
+    bound_ns: float
+    hidden_share: float
+
+    @classmethod
+    def of(cls, run: LayerRun) -> "Candidate":
+        """The figures of a run."""
+        return cls(run.phases_ns(), run.host_order, run.orders_ns(), run.bound_ns, run.hidden_share)
 
 
 @dataclass(frozen=True)
@@ -20,9 +47,9 @@ class LayerOutcome:
         plan: The requested plan.
         width: Columns of the feature vectors.
         run: The run under the chosen mapping.
-        candidates_ns: Every mapping's time by phase, as in :meth:`LayerRun.phases_ns`, including re-tiling
-            where it was needed.
-        impossible: Mappings whose slices do not fit into a buffer, with the reason.
+        candidates: Every mapping that was tried.
+        impossible: Mappings whose slices do not fit into a buffer or that cannot have the plan's order, with
+            the reason.
         baseline: The host alone.
         priors: Prior near-data machines.
         index_order_ns: The chosen mapping's time with targets in order of their numbers; None where they are.
@@ -31,7 +58,7 @@ class LayerOutcome:
     plan: NdpPlan
     width: int
     run: LayerRun
-    candidates_ns: dict[str, dict[str, float]]
+    candidates: dict[str, Candidate]
     impossible: dict[str, str]
     baseline: BaselineRun
     priors: list[PriorRun]
@@ -44,7 +71,7 @@ class LayerOutcome:
 
     def candidates_ms(self) -> dict[str, float]:
         """Every mapping's time."""
-        return {name: sum(phases.values()) / 1e6 for name, phases in self.candidates_ns.items()}
+        return {name: sum(one.phases_ns.values()) / 1e6 for name, one in self.candidates.items()}
 
     @property
     def best_prior(self) -> PriorRun:
@@ -67,6 +94,7 @@ def outcome(
     *,
     first: bool,
     record: int = 0,
+    finals: Finals | None = None,
 ) -> LayerOutcome:
     """Runs a layer under every mapping and takes the plan's, or the fastest.
 
@@ -75,13 +103,15 @@ def outcome(
         memory: The DRAM's times.
         workload: The graph in the plan's order.
         by_number: The graph with targets tiled by their numbers, for the baselines.
-        plan: Mapping, tile, broadcasting.
+        plan: Mapping, tile, broadcasting, the host's order.
         width: Columns of the feature vectors, at least 1.
         first: Whether re-tiling must be done first.
         record: Number of windows whose events are kept.
+        finals: The final vectors; None means the aggregated vectors, in each mapping itself.
 
     Raises:
-        ArgumentError: The width is not a positive integer, or a buffer cannot hold one output slice.
+        ArgumentError: The width is not a positive integer, a buffer cannot hold one output slice, or no
+            mapping can have the plan's order.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
     if type(width) is not int or width < 1:
@@ -96,7 +126,7 @@ def outcome(
     for pods in choices:
         try:
             runs[pods.name] = simulate(
-                config, workload, memory, pods, plan, width, first=first, record=record
+                config, workload, memory, pods, plan, width, first=first, record=record, finals=finals
             )
         except ArgumentError as error:
             if pods.name == asked:
@@ -108,12 +138,13 @@ def outcome(
     by_index = None
     if workload.reorders:
         untiled = replace(plan, retile="index")
-        by_index = simulate(config, by_number, memory, chosen.traffic.pods, untiled, width, first=False)
+        pods = chosen.traffic.pods
+        by_index = simulate(config, by_number, memory, pods, untiled, width, first=False, finals=finals)
     return LayerOutcome(
         plan,
         width,
         chosen,
-        {name: run.phases_ns() for name, run in runs.items()},
+        {name: Candidate.of(run) for name, run in runs.items()},
         impossible,
         baseline(config, by_number, memory, width),
         prior(config, by_number, memory, plan.tile, width),

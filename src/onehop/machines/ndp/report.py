@@ -7,7 +7,7 @@ from typing import Any
 
 from onehop.machines.ndp import window_reads
 from onehop.machines.ndp.layer import LayerRun, channel_lines, rank_lines, row_statistics, spread
-from onehop.machines.ndp.outcome import LayerOutcome
+from onehop.machines.ndp.outcome import Candidate, LayerOutcome
 from onehop.machines.ndp.timeline import trace
 from onehop.machines.report import Report
 
@@ -35,7 +35,11 @@ def verdict(run: LayerRun) -> str:
     names = {"host": "the Host-path", "dram": "the DRAM-path", "imbalance": "the slowest rank"}
     unit = run.schedule.rank_busy_ns[:, 3].sum() / max(run.schedule.rank_busy_ns[:, 1].sum(), 1e-9)
     note = f"; the units, not the DRAM, pace {100 * unit:.0f} % of the reads" if unit > 0.01 else ""
-    return f"{names[path]} bounds {100 * bound[path] / windows:.0f} % of {windows} windows{note}"
+    over = run.schedule.total_ns / run.paths.bound_ns if run.paths.bound_ns else 1.0
+    return (
+        f"{names[path]} bounds {100 * bound[path] / windows:.0f} % of {windows} windows, which take "
+        f"{over:.2f} times as long as the busier path works{note}"
+    )
 
 
 def _retiling(found: LayerOutcome) -> dict[str, Any] | None:
@@ -51,6 +55,16 @@ def _retiling(found: LayerOutcome) -> dict[str, Any] | None:
     }
 
 
+def _candidate(found: Candidate) -> dict[str, Any]:
+    """A mapping's order, its times in all orders, and its lower bound."""
+    return {
+        "host_order": found.host_order,
+        "orders_ms": {order: ns / 1e6 for order, ns in found.orders_ns.items()},
+        "bound_ms": found.bound_ns / 1e6,
+        "hidden_share": found.hidden_share,
+    }
+
+
 def _figures(found: LayerOutcome) -> dict[str, Any]:
     """Figures that only this machine reports; "bounds" is each window's bottleneck, run-length encoded."""
     run = found.run
@@ -60,7 +74,11 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
     prior = found.best_prior
     return {
         "mapping": run.mapping,
+        "host_order": run.host_order,
         "width": found.width,
+        "bound_ms": run.bound_ns / 1e6,
+        "hidden_share": run.hidden_share,
+        "paths_ms": {"dram": run.paths.dram_ns / 1e6, "host": run.paths.host_ns / 1e6},
         "verdict": verdict(run),
         "speedup_over_baseline": found.baseline.time_ns / max(found.time_ns, 1e-9),
         "speedup_over_prior": prior.serial_ns / max(found.time_ns, 1e-9),
@@ -68,6 +86,7 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
         "read_reduction_percent": 100.0 * (1.0 - reads / edges) if edges else 0.0,
         "dram_model_error_percent": window_reads.model_error_percent(run),
         "candidates_ms": found.candidates_ms(),
+        "candidates": {name: _candidate(each) for name, each in found.candidates.items()},
         "impossible": dict(found.impossible),
         "baseline": {
             "time_ms": found.baseline.time_ns / 1e6,
@@ -112,14 +131,23 @@ def whole_report(layers: Sequence[LayerOutcome]) -> dict[str, Any]:
     for report in reports:
         for name, count in report.bytes.items():
             bytes_moved[name] = bytes_moved.get(name, 0) + count
+    orders = [found.run.host_order for found in layers]
+    shorter = sum(found.run.paths.shorter_ns for found in layers)
+    hidden = sum(found.run.hidden_share * found.run.paths.shorter_ns for found in layers)
     return {
         "time_ms": total / 1e6,
+        "host_order": orders[0] if len(set(orders)) == 1 else ", ".join(orders),
+        "bound_ms": sum(found.run.bound_ns for found in layers) / 1e6,
+        "hidden_share": hidden / shorter if shorter else 1.0,
         "speedup_over_baseline": sum(found.baseline.time_ns for found in layers) / max(total, 1e-9),
         "speedup_over_prior": sum(found.best_prior.serial_ns for found in layers) / max(total, 1e-9),
         "layers": [
             {
                 "width": found.width,
                 "mapping": found.run.mapping,
+                "host_order": found.run.host_order,
+                "bound_ms": found.run.bound_ns / 1e6,
+                "hidden_share": found.run.hidden_share,
                 "time_ms": found.time_ns / 1e6,
                 "candidates_ms": found.candidates_ms(),
                 "report": report.as_dict(),

@@ -59,7 +59,8 @@ def cost(
     # A bit for each node that is assigned to the rank.
     flags = -(-int(nodes_of_rank.max()) // (8 * BURST_BYTES))
     flag, flag_out = memory.random(1, runs=flags), memory.random(1, "write", runs=flags)
-    scanned = edges_of_rank * config.module.adjacency_entry_bytes / BURST_BYTES
+    pointers = nodes * config.module.row_pointer_bytes
+    scanned = (edges_of_rank * config.module.adjacency_entry_bytes + pointers) / BURST_BYTES
     flags_read = edges_of_rank * (1.0 if config.module.flags_in_dram else 0.0)
     flags_written = nodes_of_rank * (1.0 if config.module.flags_in_dram else 0.0)
     stored = nodes * NODE_BYTES / BURST_BYTES

@@ -1,11 +1,15 @@
-"""The five schedules of the paper's Figure 5 on a toy: one channel, two ranks, two windows."""
+"""The five schedules of the paper's Figure 5 on a toy: one channel, two ranks, two windows.
+
+The host's order is the figure's, ``after``.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from onehop.machines.ndp.durations import WindowTimes
 from onehop.machines.ndp.timeline import rows
-from onehop.machines.ndp.windows import Event, WindowTimes, run
+from onehop.machines.ndp.windows import Event, run
 
 WINDOWS, RANKS = 2, 2
 # Of a window: reading a rank's adjacency; feature reads of a rank's own bundle, for whole vectors; both
@@ -54,6 +58,7 @@ def times(pod: int, copies: int) -> WindowTimes:
         lag=1,
         fill_ns=0.0,
         poll_ns=0.0,
+        again_ns=0.0,
         pieces=np.ones(WINDOWS, dtype=np.int64),
         adjacency=each(ADJACENCY, ADJACENCY),
         reads=each(*FEATURES),
@@ -82,7 +87,7 @@ def gantt(columns: int = 72) -> str:
 
 
 def _near_rank(name: str, pod: int, copies: int) -> ToyCase:
-    schedule = run(times(pod, copies), channels=1, record=WINDOWS)
+    schedule = run(times(pod, copies), 1, "after", record=WINDOWS)
     return ToyCase(name, schedule.total_ns, schedule.events)
 
 

@@ -17,6 +17,22 @@ NODE_BYTES = 4
 Number = TypeVar("Number", np.int64, np.float64)
 
 
+@dataclass(frozen=True, slots=True)
+class Finals:
+    """What the host makes of a layer's outputs and writes to the ranks.
+
+    Attributes:
+        width: Their columns.
+        work_ns: The host's own work on a target, besides adding up its outputs.
+        pods: The mapping in which they are stored: that of the layer that reads them; None means the layer's
+            own.
+    """
+
+    width: int
+    work_ns: float = 0.0
+    pods: Pods | None = None
+
+
 @dataclass(frozen=True)
 class LayerTraffic:
     """Bytes that one layer moves under one mapping.
@@ -28,6 +44,7 @@ class LayerTraffic:
         width: Columns of the feature vectors.
         tile: Targets of a tile.
         broadcast: Whether a bundle is written once a channel, and inside a DIMM without using the channel.
+        finals: The final vectors; None means the aggregated vectors, in the layer's own mapping.
     """
 
     config: NdpConfig
@@ -36,6 +53,22 @@ class LayerTraffic:
     width: int
     tile: int
     broadcast: bool
+    finals: Finals | None = None
+
+    @property
+    def final_width(self) -> int:
+        """Return the columns of final vectors."""
+        return self.width if self.finals is None else self.finals.width
+
+    @property
+    def final_pods(self) -> Pods:
+        """Return the mapping of final vectors."""
+        return self.pods if self.finals is None or self.finals.pods is None else self.finals.pods
+
+    @property
+    def final_slice_bursts(self) -> Integers:
+        """Return [R]: bursts of a rank's slice of a final vector."""
+        return self.final_pods.slice_bursts(self.final_width)
 
     @cached_property
     def shape(self) -> TargetGroups:
@@ -47,6 +80,12 @@ class LayerTraffic:
     def counts(self) -> WindowCounts:
         """Counts of the windows."""
         return self.workload.counts(self.shape)
+
+    @cached_property
+    def targets(self) -> Integers:
+        """Return [W]: targets of each window."""
+        starts = np.arange(0, self.workload.graph.num_dst, self.shape.window, dtype=np.int64)
+        return np.minimum(self.workload.graph.num_dst - starts, self.shape.window)
 
     @property
     def listed(self) -> bool:
@@ -78,8 +117,19 @@ class LayerTraffic:
     @cached_property
     def list_bytes(self) -> Integers:
         """Return [W]: bytes of the stored tile list, read by every rank."""
-        rows = self.counts.rows.sum(axis=1)
-        return rows * NODE_BYTES if self.listed else np.zeros_like(rows)
+        return self.targets * NODE_BYTES if self.listed else np.zeros_like(self.targets)
+
+    @cached_property
+    def pointer_bursts(self) -> Integers:
+        """Return [W]: bursts of row pointers that each rank reads.
+
+        A rank has a pointer for each target. In order of their numbers they are read as a stream; from a tile
+        list each is looked up by itself, and a row's begin and end are taken to lie in one burst.
+        """
+        each = self.config.module.row_pointer_bytes
+        if self.listed:
+            return self.targets if each else np.zeros_like(self.targets)
+        return -(-self.targets * each // BURST_BYTES)
 
     @cached_property
     def pod_reads(self) -> Integers:
@@ -120,12 +170,12 @@ class LayerTraffic:
     @cached_property
     def final_bytes(self) -> Integers:
         """Return [W, R]: bytes of slices of final vectors that the host writes to the module."""
-        return pods_rows(self.counts, self.pods) * self.pods.slice_bytes(self.width)
+        return pods_rows(self.counts, self.final_pods) * self.final_pods.slice_bytes(self.final_width)
 
     @cached_property
     def write_bursts(self) -> Integers:
         """Return [W, R]: bursts of final slices written to DRAM."""
-        return pods_rows(self.counts, self.pods) * self.pods.slice_bursts(self.width)
+        return pods_rows(self.counts, self.final_pods) * self.final_slice_bursts
 
     @cached_property
     def bundle_nodes(self) -> int:
@@ -149,6 +199,7 @@ class LayerTraffic:
         return {
             "adjacency_read": int(self.adjacency_bursts.sum()) * BURST_BYTES,
             "adjacency_useful": int(self.adjacency_bytes.sum()),
+            "row_pointer_read": int(self.pointer_bursts.sum()) * BURST_BYTES * ranks,
             "tile_list_read": int(self.list_bytes.sum()) * ranks,
             "feature_read": int(self.feature_bursts.sum()) * BURST_BYTES,
             "feature_useful": useful,
@@ -158,7 +209,7 @@ class LayerTraffic:
             "outputs_read": int(self.output_bytes.sum()),
             "finals_write": int(self.final_bytes.sum()),
             "write_back": int(self.write_bursts.sum()) * BURST_BYTES,
-            "write_back_useful": self.workload.graph.num_dst * self.width * ELEMENT_BYTES,
+            "write_back_useful": self.workload.graph.num_dst * self.final_width * ELEMENT_BYTES,
         }
 
     def _over_pod(self, values: Integers) -> Integers:

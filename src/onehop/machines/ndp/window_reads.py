@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.machines.dram import Requests
+from onehop.machines.ndp.durations import read_cost
 from onehop.machines.ndp.layer import LayerRun
 from onehop.machines.ndp.mapping import Integers
-from onehop.machines.ndp.windows import read_cost
 
 # Number of windows of a layer that are sampled, and of requests of a window at most.
 _WINDOWS, _REQUESTS = 4, 50_000
@@ -17,7 +17,7 @@ def window_reads(run: LayerRun, window: int, rank: int) -> Requests:
 
     Bundle by bundle; in each the tiles in order, and in a tile every source once, where it is first needed. A
     rank stores the slices of its pod's nodes contiguously, each aligned to a burst, starting with those
-    assigned to the pod's first rank (:func:`~.windows.read_cost` explains why).
+    assigned to the pod's first rank (:func:`~.durations.read_cost` explains why).
 
     Args:
         run: The layer.

@@ -1,0 +1,79 @@
+"""The lower bound of a layer's time: the busier of its two paths, the other one hidden behind it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onehop.machines.ndp.durations import Reals, WindowTimes
+from onehop.machines.ndp.traffic import sums
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Work of both paths over all windows of a layer, whatever the order.
+
+    Attributes:
+        dram_ns: DRAM-path: reading, reducing and writing back of the busiest rank.
+        host_ns: Host-path: bundles, outputs and final vectors of the busiest channel, each window's outputs
+            and final vectors in one go.
+    """
+
+    dram_ns: float
+    host_ns: float
+
+    @property
+    def bound_ns(self) -> float:
+        """The least time of the windows: that of the busier path."""
+        return max(self.dram_ns, self.host_ns)
+
+    @property
+    def shorter_ns(self) -> float:
+        """The work of the less busy path."""
+        return min(self.dram_ns, self.host_ns)
+
+    def hidden_share(self, windows_ns: float) -> float:
+        """Share of the shorter path's work that passes while the longer one works.
+
+        1 where the windows take no longer than the longer path; 0 where they take as long as both together,
+        or longer, as paths also wait for each other. 1 where the shorter path has no work.
+
+        Args:
+            windows_ns: Time of the windows.
+        """
+        if self.shorter_ns == 0.0:
+            return 1.0
+        return min(1.0, max(0.0, (self.dram_ns + self.host_ns - windows_ns) / self.shorter_ns))
+
+
+def paths(times: WindowTimes, channels: int) -> Paths:
+    """The work of both paths.
+
+    Args:
+        times: The durations.
+        channels: Channels, among which the ranks are divided evenly and in order.
+    """
+    ranks = times.adjacency.shape[1]
+    per_rank = times.adjacency.sum(axis=0) + times.write_back.sum(axis=0) + _reduction(times)
+    per_channel = times.outputs + times.finals
+    if times.transfer == "host":
+        # Every channel of a pod carries all of the pod's bundles to its own ranks, and reads those of its
+        # own.
+        span = max(1, times.pod * channels // ranks)
+        written = np.repeat(sums(times.bundle_in, channels // span), span, axis=1)
+        per_channel = per_channel + written + sums(times.bundle_out, channels)
+    return Paths(float(per_rank.max()), float(per_channel.sum(axis=0).max()))
+
+
+def _reduction(times: WindowTimes) -> Reals:
+    """Return [R]: time of a rank's reduction of all bundles of its pod, as :func:`.windows.run` has it."""
+    windows, ranks = times.reads.shape
+    shape = (windows, ranks // times.pod, times.pod)
+    reads, edges = times.reads.reshape(shape), times.edges.reshape(shape)
+    # A bundle that is cut into pieces fills the pipeline once a piece.
+    fills = (edges > 0) * times.pieces[:, None, None] * times.fill_ns
+    found = np.empty((ranks // times.pod, times.pod))
+    for place in range(times.pod):
+        read, unit = (each[place :: times.pod, None] for each in (times.read_ns, times.unit_ns))
+        work = np.maximum(reads * read, edges * unit) + fills * (read > 0)
+        found[:, place] = work.sum(axis=(0, 2))
+    return found.reshape(-1)

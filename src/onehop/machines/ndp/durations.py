@@ -1,0 +1,132 @@
+"""Bytes become times: the durations of everything that a layer's windows consist of."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES
+from onehop.machines.ndp.memory_times import BurstTime, MemoryTimes
+from onehop.machines.ndp.traffic import LayerTraffic, sums
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTimes:
+    """Durations in ns of everything that a layer's windows consist of: W windows, R ranks, C channels.
+
+    Attributes:
+        pod: Ranks of a pod.
+        transfer: Path of bundles to the other ranks of a pod: "none", "link" inside a DIMM, "host".
+        lag: Windows between a reduction and its write-back: output buffers less one.
+        fill_ns: Added to every reduction of a bundle, before its first data.
+        poll_ns: Added before the host reads outputs of modules.
+        again_ns: Added to each part of a window's outputs or finals on a channel but the first, where the
+            host
+            moves them in parts: an access to each module.
+        pieces: [W]: pieces in which the window's adjacency is read, as many as buffers it fills.
+        adjacency: [W, R]: A, reading the rank's own adjacency, with row pointers and tile lists.
+        reads: [W, R]: slices that each other rank of the pod reads for this rank's bundle.
+        edges: [W, R]: edges of the rank's bundle.
+        read_ns: [R]: reading one slice of a feature vector.
+        unit_ns: [R]: one edge in the rank's unit.
+        bundle_out: [W, R]: the host reads the rank's bundle.
+        bundle_in: [W, R]: it writes the bundle, all copies, on each channel of the pod.
+        outputs: [W, C]: Q, the host reads outputs.
+        reduce: [W]: the host adds outputs up, and makes final vectors of them.
+        finals: [W, C]: Z, the host writes final vectors to the modules.
+        write_back: [W, R]: W, the modules write them to DRAM.
+    """
+
+    pod: int
+    transfer: str
+    lag: int
+    fill_ns: float
+    poll_ns: float
+    again_ns: float
+    pieces: NDArray[np.int64]
+    adjacency: Reals
+    reads: Reals
+    edges: Reals
+    read_ns: Reals
+    unit_ns: Reals
+    bundle_out: Reals
+    bundle_in: Reals
+    outputs: Reals
+    reduce: Reals
+    finals: Reals
+    write_back: Reals
+
+
+def adjacency_cost(traffic: LayerTraffic, memory: MemoryTimes) -> BurstTime:
+    """Cost of a burst of the adjacency or its row pointers.
+
+    With tile lists, each target's pointer is looked up and then its part read, by turns: both at random.
+    """
+    return memory.random(1) if traffic.listed else memory.stream()
+
+
+def write_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> BurstTime:
+    """Cost of a burst of final slices of a given number of bursts each.
+
+    In order of their numbers, a rank's targets of a window are contiguous in it, however nodes are assigned.
+    """
+    if not traffic.workload.reorders:
+        return memory.stream("write")
+    return memory.random(bursts, "write", runs=traffic.bundle_nodes * traffic.final_pods.size)
+
+
+def read_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> BurstTime:
+    """Cost of a burst of feature slices of a given number of bursts each, for one bundle.
+
+    A rank stores the slices of its pod's nodes contiguously, those assigned to the pod's first rank first. In
+    the order of their numbers a bundle's slices, evenly spaced, would fall onto a few banks only.
+    """
+    return memory.random(bursts, runs=traffic.bundle_nodes)
+
+
+def times_of(traffic: LayerTraffic, memory: MemoryTimes) -> WindowTimes:
+    """The durations of a layer's windows."""
+    config, pods = traffic.config, traffic.pods
+    module, control = config.module, config.control
+    bursts, columns = pods.slice_bursts(traffic.width), pods.slice_bytes(traffic.width) // ELEMENT_BYTES
+    per_channel_byte = 1.0 / config.channel_gbps
+    stream, fill = memory.stream(), memory.fill_ns
+    work_ns = 0.0 if traffic.finals is None else traffic.finals.work_ns
+
+    list_bursts = traffic.list_bytes[:, None] / BURST_BYTES
+    structure = traffic.adjacency_bursts + traffic.pointer_bursts[:, None]
+    adjacency = structure * adjacency_cost(traffic, memory).ns + list_bursts * stream.ns
+    adjacency += fill * (structure > 0)
+    read_ns = np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
+    write_ns = np.array([write_cost(traffic, memory, int(n)).ns for n in traffic.final_slice_bursts])
+
+    def host(values: NDArray[np.int64], copies: int = 1) -> Reals:
+        """Time over one channel; every separate transfer has its own access time."""
+        return (values * per_channel_byte + control.access_ns * copies * (values > 0)).astype(np.float64)
+
+    copies = 1 if traffic.broadcast else pods.in_channel
+    bundle_in = host(traffic.bundle_in_bytes, copies)
+    fullest = traffic.adjacency_bytes.max(axis=1, initial=0)
+    return WindowTimes(
+        pod=pods.size,
+        transfer="host" if traffic.over_host else "link" if traffic.inside_dimm else "none",
+        # Two of the four buffers hold bundles where these are transferred.
+        lag=(1 if pods.size > 1 else module.output_buffers - 1),
+        fill_ns=fill,
+        poll_ns=control.poll_ns,
+        again_ns=control.access_ns * config.topology.ranks_per_channel,
+        pieces=np.maximum(1, -(-fullest // module.buffer_bytes)),
+        adjacency=adjacency,
+        reads=traffic.counts.reads.astype(np.float64),
+        edges=traffic.counts.edges.astype(np.float64),
+        read_ns=bursts * read_ns,
+        unit_ns=(-(-columns // module.lanes) * 1000.0 / module.clock_mhz).astype(np.float64),
+        bundle_out=host(traffic.bundle_out_bytes),
+        bundle_in=bundle_in,
+        outputs=sums(host(traffic.output_bytes), config.topology.channels),
+        reduce=traffic.output_bytes.sum(axis=1) / config.host.reduce_gbps + traffic.targets * work_ns,
+        finals=sums(host(traffic.final_bytes), config.topology.channels),
+        write_back=traffic.write_bursts * write_ns + fill * (traffic.write_bursts > 0),
+    )

@@ -1,0 +1,167 @@
+"""Prior near-data machines on the same ranks: window by window, step after step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onehop.machines.ndp import energy
+from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.counts import RankWorkload
+from onehop.machines.ndp.durations import read_cost
+from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
+from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.traffic import LayerTraffic, sums
+
+# GNNear maps like DIMM-pods; G-NMP cuts vertically or horizontally by vector size.
+PRIOR_PODS = ("dimm", "rank", "system")
+
+
+@dataclass(frozen=True, slots=True)
+class PriorRun:
+    """A prior near-data machine on the same ranks.
+
+    Attributes:
+        mapping: Its mapping.
+        serial_ns: Time with the steps of every window one after another, as the paper draws prior work.
+        overlapped_ns: Time with only the longest step of every window, as in GNNear's own model.
+        steps_ns: Sums over the windows: "pre", "features", "post".
+        reads: Feature vectors read, over all pods.
+        bytes: Bytes over all channels and ranks, by kind.
+        energy_nj: Energy of DRAM, both paths, units and buffers, over the serial time.
+    """
+
+    mapping: str
+    serial_ns: float
+    overlapped_ns: float
+    steps_ns: dict[str, float]
+    reads: int
+    bytes: dict[str, int]
+    energy_nj: dict[str, float]
+
+
+def prior(
+    config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, tile: int, width: int
+) -> list[PriorRun]:
+    """Prior near-data machines, window by window.
+
+    The host reads the adjacency and sends instructions, the modules reduce, and the host reads their outputs
+    and writes the results to DRAM. All but the reduction goes over the bus. An instruction is sent to each
+    DIMM of the pod where its ranks share a buffer chip, as in GNNear; otherwise to each rank. Targets are
+    tiled by number.
+
+    Args:
+        config: The machine.
+        workload: The graph, by number.
+        memory: The DRAM's times.
+        tile: Targets of a tile.
+        width: Columns of the feature vectors.
+
+    Returns:
+        One for each mapping of :data:`PRIOR_PODS` whose slices fit into a buffer.
+    """
+    every = [Pods.of(config.topology, name) for name in PRIOR_PODS]
+    buffer = config.module.buffer_bytes
+    return [
+        prior_run(config, workload, memory, pods, tile, width)
+        for pods in every
+        if pods.slice_bytes(width).max() <= buffer
+    ]
+
+
+def prior_run(
+    config: NdpConfig,
+    workload: RankWorkload,
+    memory: MemoryTimes,
+    pods: Pods,
+    tile: int,
+    width: int,
+    *,
+    sums_in_dimm: bool = False,
+) -> PriorRun:
+    """One prior machine under one mapping; see :func:`prior`.
+
+    Args:
+        config: The machine.
+        workload: The graph, by number.
+        memory: The DRAM's times.
+        pods: The mapping; its slices fit into a buffer.
+        tile: Targets of a tile.
+        width: Columns of the feature vectors.
+        sums_in_dimm: Whether a DIMM adds up its ranks' outputs before the host reads them, for rank-pods.
+    """
+    traffic = LayerTraffic(config, workload, pods, width, tile, broadcast=False)
+    topology, per_byte = config.topology, 1.0 / config.channel_gbps
+    channels = topology.channels
+    bursts = pods.slice_bursts(width)
+    columns = pods.slice_bytes(width) // ELEMENT_BYTES
+
+    edges = traffic.by_channel(traffic.counts.edges)
+    structure = traffic.adjacency_bytes.sum(axis=1)
+    structure += traffic.targets * config.module.row_pointer_bytes
+    adjacency = structure / channels * per_byte
+    # Every channel of a pod gets the instructions for all of the pod's edges.
+    of_pod = sums(edges, channels // pods.channels).max(axis=1, initial=0)
+    receivers = 1 if pods.inside_dimm else pods.in_channel
+    pre = adjacency + of_pod * config.host.instruction_bytes * receivers * per_byte + config.control.poll_ns
+
+    read_ns = bursts * np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
+    unit_ns = -(-columns // config.module.lanes) * 1000.0 / config.module.clock_mhz
+    work = np.maximum(traffic.pod_reads * read_ns, traffic.pod_edges * unit_ns)
+    features = work.max(axis=1, initial=0.0) + memory.fill_ns
+
+    output_bytes = _dimm_sums(traffic) if sums_in_dimm else traffic.output_bytes
+    touched = sums((output_bytes > 0).astype(np.int64), channels)
+    outputs = sums(output_bytes, channels) * per_byte + touched * config.control.access_ns
+    in_channel = traffic.pod_nodes * topology.ranks_per_channel
+    results = traffic.write_bursts * np.array(
+        [memory.random(int(n), "write", on_bus=True, runs=in_channel).ns for n in bursts]
+    )
+    results = sums(results, channels)
+    reduce = output_bytes.sum(axis=1) / config.host.reduce_gbps
+    post = np.maximum(outputs.max(axis=1, initial=0.0), reduce) + results.max(axis=1, initial=0.0)
+    post += config.control.poll_ns
+    serial_ns = float((pre + features + post).sum())
+    moved = {
+        "adjacency_read": int((-(-structure // BURST_BYTES)).sum()) * BURST_BYTES,
+        "instructions": int(of_pod.sum()) * config.host.instruction_bytes * receivers * channels,
+        "feature_read": int(traffic.feature_bursts.sum()) * BURST_BYTES,
+        "outputs_read": int(output_bytes.sum()),
+        "results_write": int(traffic.write_bursts.sum()) * BURST_BYTES,
+    }
+    return PriorRun(
+        pods.name,
+        serial_ns,
+        float(np.maximum(np.maximum(pre, features), post).sum()),
+        {"pre": float(pre.sum()), "features": float(features.sum()), "post": float(post.sum())},
+        int(traffic.counts.reads.sum()),
+        moved,
+        _prior_energy_nj(traffic, memory, moved, serial_ns),
+    )
+
+
+def _dimm_sums(traffic: LayerTraffic) -> Integers:
+    """Return [W, DIMMs]: bytes of whole vectors that each DIMM has added up."""
+    dimm = Pods.of(traffic.config.topology, "dimm")
+    return traffic.counts.touched[dimm.size] * (traffic.width * ELEMENT_BYTES)
+
+
+def _prior_energy_nj(
+    traffic: LayerTraffic, memory: MemoryTimes, moved: dict[str, int], time_ns: float
+) -> dict[str, float]:
+    """Energy by consumer: features use the DRAM-path, everything else the channels."""
+    config, bursts = traffic.config, traffic.pods.slice_bursts(traffic.width)
+    adjacency, results = moved["adjacency_read"] / BURST_BYTES, moved["results_write"] / BURST_BYTES
+    features = traffic.feature_bursts.sum(axis=0)
+    opened = sum(features[r] * read_cost(traffic, memory, int(n)).activations for r, n in enumerate(bursts))
+    opened += adjacency * memory.stream(on_bus=True).activations
+    opened += results * memory.random(int(bursts.max()), "write", on_bus=True).activations
+    commands = energy.Commands(adjacency + float(features.sum()), results, float(opened))
+    over_channel = sum(size for what, size in moved.items() if what != "feature_read")
+    local = float(features.sum())
+    products = float(traffic.workload.graph.num_edges) * traffic.width
+    buffered = moved["feature_read"] + moved["instructions"] + moved["outputs_read"]
+    return {
+        **energy.dram_nj(commands, memory, config.topology.ranks, time_ns),
+        **energy.path_nj(config.energy, over_channel, local),
+        **energy.unit_nj(config.energy, products, buffered),
+    }

@@ -1,0 +1,90 @@
+"""Whole models: aggregation on the machine, the host's part beside it, and the host alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from onehop.graph import Graph
+from onehop.machines.ndp.machine import Machine
+from onehop.machines.ndp.models import layer_works
+from onehop.machines.ndp.outcome import LayerOutcome
+from onehop.plans.ndp import NdpPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRun:
+    """A forward pass.
+
+    Attributes:
+        model: Its name.
+        layers: Its layers, with the host's part inside their windows.
+        combine_ns: The host's part, by layer.
+        serial_ns: Time of the machine if the host's part followed each layer's aggregation.
+        baseline_ns: Time of the host alone: aggregation, then its part.
+    """
+
+    model: str
+    layers: list[LayerOutcome]
+    combine_ns: list[float]
+    serial_ns: float
+    baseline_ns: float
+
+    @property
+    def time_ns(self) -> float:
+        """Time of the machine: the host's part inside the windows, or after them where that is faster."""
+        return min(self.overlapped_ns, self.serial_ns)
+
+    @property
+    def overlapped_ns(self) -> float:
+        """Time with the host's part inside the windows."""
+        return sum(one.time_ns for one in self.layers)
+
+    @property
+    def hidden_share(self) -> float:
+        """Share of the host's part that the overlap hides."""
+        combined = sum(self.combine_ns)
+        return max(0.0, (self.serial_ns - self.overlapped_ns) / combined) if combined else 1.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        return {
+            "model": self.model,
+            "time_ms": self.time_ns / 1e6,
+            "overlapped_ms": self.overlapped_ns / 1e6,
+            "serial_ms": self.serial_ns / 1e6,
+            "baseline_ms": self.baseline_ns / 1e6,
+            "speedup_over_baseline": self.baseline_ns / max(self.time_ns, 1e-9),
+            "combine_ms": [ns / 1e6 for ns in self.combine_ns],
+            "combine_hidden_share": self.hidden_share,
+            "mappings": [one.run.mapping for one in self.layers],
+            "host_orders": [one.run.host_order for one in self.layers],
+        }
+
+
+def run_model(
+    machine: Machine, graph: Graph, model: str, widths: list[int], plan: NdpPlan | None = None
+) -> ModelRun:
+    """Times of a model's forward pass.
+
+    Args:
+        machine: The machine.
+        graph: The graph; sources and destinations are the same nodes.
+        model: One of :data:`onehop.machines.ndp.models.MODELS`.
+        widths: Columns of the features, of what each layer but the last makes, and of the classes.
+        plan: Mapping, tiles, broadcasting, the host's order; None means the machine's plan.
+
+    Raises:
+        ArgumentError: An unknown model, a width or plan that does not fit, or a buffer cannot hold an output
+            slice.
+        ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
+    """
+    works = layer_works(model, widths, machine.config.host)
+    layers = machine.chained(graph, works, plan, record=0)
+    apart = machine.chained(graph, [work.without_host for work in works], plan, record=0)
+    combine = [work.ns * graph.num_dst for work in works]
+    return ModelRun(
+        model,
+        layers,
+        combine,
+        sum(one.time_ns for one in apart) + sum(combine),
+        sum(one.baseline.time_ns for one in layers) + sum(combine),
+    )

@@ -1,0 +1,34 @@
+"""Orders of targets, spelt out: what the units list and the host merges."""
+
+from onehop.machines.ndp.mapping import owners
+
+
+def sources(graph, target):
+    """Sources of a target, repeated ones included."""
+    rowptr, col = graph.rowptr.tolist(), graph.col.tolist()
+    return col[rowptr[target] : rowptr[target + 1]]
+
+
+def naive_order(graph, topology, retile, batch):
+    """Targets in the order of a re-tiled graph."""
+    owner = owners(topology, graph.num_src)
+    listed, order, lists = set(), [], [[] for _ in range(topology.ranks)]
+
+    def merge():
+        if retile == "round_robin":
+            for turn in range(max(map(len, lists))):
+                order.extend(one[turn] for one in lists if turn < len(one))
+        else:
+            order.extend(node for one in lists for node in one)
+        for one in lists:
+            one.clear()
+
+    for target in range(graph.num_dst):
+        for source in sources(graph, target):
+            if source not in listed:
+                listed.add(source)
+                lists[owner[source]].append(source)
+        if retile == "rows" or sum(map(len, lists)) >= batch:
+            merge()
+    merge()
+    return [*order, *(node for node in range(graph.num_dst) if node not in listed)]

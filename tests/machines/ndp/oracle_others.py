@@ -1,0 +1,170 @@
+"""Re-tiling, the host alone and prior machines once more, in plain loops."""
+
+import math
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+from tests.machines.ndp.oracle import count
+
+
+@dataclass
+class Retiled:
+    """Re-tiling of a graph."""
+
+    time_ns: float
+    modules_ns: float
+    host_ns: float
+    reads: float
+    writes: float
+    opened: float
+    channel_bytes: float
+
+
+def retiled(layer, batch, by_rows):
+    """Scan in order, test a flag an edge, set one a node; lists out, merged, tile lists in and stored."""
+    config, ranks = layer.config, layer.ranks
+    module, control = config.module, config.control
+    nodes, channels = layer.graph.num_dst, config.topology.channels
+    edges = [0] * ranks
+    for source in layer.lists[1]:
+        edges[layer.owner(source)] += 1
+    places = math.ceil(max(layer.nodes_of_rank) / 8 / 64)
+    stream, stored = layer.cost("sequential"), layer.cost("sequential", op="write")
+    tested, set_ = layer.cost("random", places=places), layer.cost("random", op="write", places=places)
+    slowest = reads = writes = opened = 0
+    for rank in range(ranks):
+        scanned = (edges[rank] * module.adjacency_entry_bytes + nodes * module.row_pointer_bytes) / 64
+        tests = edges[rank] if module.flags_in_dram else 0
+        sets = layer.nodes_of_rank[rank] if module.flags_in_dram else 0
+        kept = nodes * 4 / 64
+        ns = scanned * stream.ns + tests * tested.ns + sets * set_.ns + kept * stored.ns
+        slowest = max(slowest, ns)
+        reads += scanned + tests
+        writes += sets + kept
+        opened += scanned * stream.opened + tests * tested.opened + sets * set_.opened + kept * stored.opened
+    notes = nodes * ranks if by_rows else 0
+    batches = math.ceil(nodes / batch)
+    host = (nodes * 4 + notes) / channels / layer.rate
+    host += nodes / config.host.merge_nodes_per_us * 1000
+    host += nodes * 4 / layer.rate
+    host += batches * (control.poll_ns + control.access_ns * (layer.per_channel + 1))
+    time = max(slowest, host) + min(slowest, host) / batches
+    return Retiled(time, slowest, host, reads, writes, opened, nodes * 4 + notes + nodes * 4 * channels)
+
+
+def alone(layer):
+    """The host: adjacency with row pointers, a vector an edge, results; spread over the channels."""
+    module, channels, graph = layer.config.module, layer.config.topology.channels, layer.graph
+    bursts = math.ceil(4 * layer.width / 64)
+    structure = math.ceil(
+        (graph.num_edges * module.adjacency_entry_bytes + graph.num_dst * module.row_pointer_bytes) / 64
+    )
+    stream, out = layer.cost("sequential", on_bus=True), layer.cost("sequential", op="write", on_bus=True)
+    vectors = layer.cost("random", bursts, places=math.ceil(graph.num_src / channels), on_bus=True)
+    times = SimpleNamespace(
+        adjacency_ns=structure * stream.ns / channels,
+        features_ns=graph.num_edges * bursts * vectors.ns / channels,
+        write_ns=graph.num_dst * bursts * out.ns / channels,
+    )
+    read, written = structure + graph.num_edges * bursts, graph.num_dst * bursts
+    opened = structure * stream.opened + graph.num_edges * bursts * vectors.opened + written * out.opened
+    device = layer.config.dram.device()
+    time_ns = times.adjacency_ns + times.features_ns + times.write_ns
+    refreshes = time_ns / (device.timing.refi * device.timing.clock_ps / 1000) * layer.ranks
+    times.energy_nj = {
+        "dram_activate": opened * device.energy.activate_nj,
+        "dram_read": read * device.energy.read_nj,
+        "dram_write": written * device.energy.write_nj,
+        "dram_refresh": refreshes * device.energy.refresh_nj,
+        "dram_standby": time_ns * layer.ranks * device.energy.standby_mw / 1000,
+        "host_path": (read + written) * 64 * 8 * layer.config.energy.channel_pj_per_bit / 1000,
+    }
+    return times
+
+
+def prior(layer):
+    """A prior machine: ``layer`` in order of numbers, without broadcasting."""
+    layer = replace(layer, broadcast=False)
+    config, pod = layer.config, layer.pod
+    module, host, control, channels = config.module, config.host, config.control, config.topology.channels
+    span = max(1, pod // layer.per_channel)
+    receivers = 1 if pod <= config.topology.ranks_per_dimm else pod // span
+    steps = {"pre": 0.0, "features": 0.0, "post": 0.0}
+    overlapped = opened = reads = writes = structure_bursts = instructions = outputs_bytes = 0
+    for window in layer.groups:
+        found = count(layer, window)
+        structure = sum(found.edges) * module.adjacency_entry_bytes
+        structure += found.targets * module.row_pointer_bytes
+        busiest_pods = 0
+        for channel in range(0, channels, span):
+            ranks = range(channel * layer.per_channel, (channel + span) * layer.per_channel)
+            busiest_pods = max(busiest_pods, sum(found.edges[rank] for rank in ranks))
+        told = busiest_pods * host.instruction_bytes * receivers
+        pre = structure / channels / layer.rate + told / layer.rate + control.poll_ns
+        work = 0.0
+        for rank in range(layer.ranks):
+            first = rank // pod * pod
+            ns = sum(found.reads[first : first + pod]) * layer.bursts(rank) * layer.read_cost(rank).ns
+            lanes = math.ceil(layer.columns[rank % pod] / module.lanes) * 1000 / module.clock_mhz
+            work = max(work, ns, sum(found.edges[first : first + pod]) * lanes)
+            reads += sum(found.reads[first : first + pod]) * layer.bursts(rank)
+            opened += (
+                sum(found.reads[first : first + pod]) * layer.bursts(rank) * layer.read_cost(rank).opened
+            )
+        slowest_q = slowest_z = added = 0.0
+        in_channel = max(layer.nodes_of_rank) * pod * layer.per_channel
+        for channel in range(channels):
+            q = z = 0.0
+            for rank in range(channel * layer.per_channel, (channel + 1) * layer.per_channel):
+                size = found.touched[rank] * layer.slice_bytes(rank)
+                q += size / layer.rate + (control.access_ns if size else 0)
+                written = found.owned[rank] * layer.bursts(rank)
+                z += written * layer.cost("random", layer.bursts(rank), "write", in_channel, True).ns
+                added += size
+                writes += written
+            slowest_q, slowest_z = max(slowest_q, q), max(slowest_z, z)
+        post = max(slowest_q, added / host.reduce_gbps) + slowest_z + control.poll_ns
+        work += layer.fill_ns
+        for name, ns in (("pre", pre), ("features", work), ("post", post)):
+            steps[name] += ns
+        overlapped += max(pre, work, post)
+        structure_bursts += math.ceil(structure / 64)
+        instructions += told * channels
+        outputs_bytes += added
+    moved = {
+        "adjacency_read": structure_bursts * 64,
+        "instructions": instructions,
+        "feature_read": reads * 64,
+        "outputs_read": outputs_bytes,
+        "results_write": writes * 64,
+    }
+    widest = max(layer.bursts(rank) for rank in range(layer.ranks))
+    opened += structure_bursts * layer.cost("sequential", on_bus=True).opened
+    opened += writes * layer.cost("random", widest, "write", None, True).opened
+    return SimpleNamespace(
+        steps_ns=steps,
+        serial_ns=sum(steps.values()),
+        overlapped_ns=overlapped,
+        bytes=moved,
+        energy_nj=_prior_energy(layer, moved, opened, sum(steps.values())),
+    )
+
+
+def _prior_energy(layer, moved, opened, time_ns):
+    device, figures = layer.config.dram.device(), layer.config.energy
+    products = layer.graph.num_edges * layer.width
+    channel = moved["adjacency_read"] + moved["instructions"] + moved["outputs_read"] + moved["results_write"]
+    buffered = moved["feature_read"] + moved["instructions"] + moved["outputs_read"] + products * 2 * 4
+    refreshes = time_ns / (device.timing.refi * device.timing.clock_ps / 1000) * layer.ranks
+    read = (moved["adjacency_read"] + moved["feature_read"]) / 64
+    return {
+        "dram_activate": opened * device.energy.activate_nj,
+        "dram_read": read * device.energy.read_nj,
+        "dram_write": moved["results_write"] / 64 * device.energy.write_nj,
+        "dram_refresh": refreshes * device.energy.refresh_nj,
+        "dram_standby": time_ns * layer.ranks * device.energy.standby_mw / 1000,
+        "host_path": channel * 8 * figures.channel_pj_per_bit / 1000,
+        "dram_path": moved["feature_read"] * 8 * figures.local_pj_per_bit / 1000,
+        "units": products * (figures.add_pj + figures.multiply_pj) / 1000,
+        "buffers": buffered * figures.buffer_pj_per_byte / 1000,
+    }

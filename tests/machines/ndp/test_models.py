@@ -1,0 +1,97 @@
+"""Whole models: the host's operations by hand, and the chain of layers against single ones."""
+
+from dataclasses import replace
+
+import pytest
+
+from onehop.errors import ArgumentError, ConfigurationError
+from onehop.machines.ndp import Host, Machine, NdpPlan, layer_works, load, run_model
+from onehop.machines.ndp.layer import simulate
+from onehop.machines.ndp.mapping import Pods
+from onehop.machines.ndp.traffic import Finals
+from tests.machines.ndp.graphs import random_graph
+
+HOST = Host(combine_gflops=10.0, reduce_gbps=4.0)
+
+
+# By hand, for layers 100 to 30 to 7. A pass reads and writes 4 bytes a number, 8 in all; an activation
+# follows the first layer only.
+@pytest.mark.parametrize(
+    ("model", "flops", "passed"),
+    [
+        # One product; scaling of 100 and 30 numbers; activation of 30.
+        ("gcn", [2 * 100 * 30, 2 * 30 * 7], [8 * (100 + 30), 8 * 30]),
+        # Two products; division by the degree, and their sum.
+        ("sage", [2 * 2 * 100 * 30, 2 * 2 * 30 * 7], [8 * (100 + 30 + 30), 8 * (30 + 7)]),
+        # Two products, an activation between them.
+        ("gin", [2 * 100 * 30 + 2 * 30 * 30, 2 * 30 * 7 + 2 * 7 * 7], [8 * (30 + 30), 8 * 7]),
+    ],
+)
+def test_operations_by_hand(model, flops, passed):
+    works = layer_works(model, [100, 30, 7], HOST)
+    assert [(work.width, work.outputs) for work in works] == [(100, 30), (30, 7)]
+    assert [work.flops for work in works] == flops
+    assert [work.passed_bytes for work in works] == passed
+    for work in works:
+        assert work.ns == pytest.approx(work.flops / 10.0 + work.passed_bytes / 4.0)
+        assert work.without_host == replace(work, ns=0.0)
+
+
+def test_unknown_models_and_rates_are_refused():
+    with pytest.raises(ArgumentError, match="model: expected one of gcn, sage, gin, got 'gat'"):
+        layer_works("gat", [3, 4], HOST)
+    with pytest.raises(ConfigurationError, match=r"host.combine_gflops: expected a positive number"):
+        Host(combine_gflops=0.0)
+
+
+def test_final_vectors_lie_in_the_next_layers_mapping():
+    graph, machine = random_graph(700, 9000), Machine("grande_16")
+    first, last = machine.chained(graph, layer_works("gcn", [96, 256, 40], machine.config.host))
+    for layer, pods, columns in (
+        (first, last.run.traffic.pods, 256),
+        (last, last.run.traffic.pods, 40),
+    ):
+        moved = layer.run.bytes()
+        assert moved["finals_write"] == moved["write_back_useful"] == 700 * columns * 4
+        assert moved["write_back"] == 700 * int(pods.slice_bursts(columns)[: pods.size].sum()) * 64
+    assert first.run.retiling is not None
+    assert last.run.retiling is None
+
+
+def test_the_chain_is_its_layers():
+    graph, machine = random_graph(700, 9000), Machine("grande_16")
+    works = layer_works("sage", [96, 256, 40], machine.config.host)
+    first, last = machine.chained(graph, works, NdpPlan("system", retile="index"))
+    workload = machine.workload(graph, NdpPlan(retile="index"))
+    system = Pods.of(machine.config.topology, "system")
+    for layer, work in ((first, works[0]), (last, works[1])):
+        alone = simulate(
+            machine.config,
+            workload,
+            machine.memory,
+            system,
+            NdpPlan("system", retile="index"),
+            work.width,
+            first=False,
+            finals=Finals(work.outputs, work.ns, system),
+        )
+        assert layer.time_ns == alone.time_ns
+
+
+def test_the_hosts_part_hides_where_it_is_short():
+    graph = random_graph(8000, 200_000)
+    # Windows of 128 targets and more: the host's part passes while modules work.
+    fast = Machine(load("grande_16").change(host={"combine_gflops": 20_000.0}))
+    found = run_model(fast, graph, "gcn", [128, 256, 40])
+    assert found.overlapped_ns < found.serial_ns
+    assert found.hidden_share > 0.5
+    assert found.time_ns == found.overlapped_ns
+    slow = Machine(load("grande_16").change(host={"combine_gflops": 1.0}))
+    busy = run_model(slow, graph, "gcn", [128, 256, 40])
+    assert busy.combine_ns[0] == pytest.approx(8000 * (2 * 128 * 256 / 1.0 + 8 * (128 + 256) / 200.0))
+    assert busy.time_ns >= sum(busy.combine_ns)
+    assert busy.time_ns <= busy.serial_ns
+    # The host alone has the same part.
+    for one in (found, busy):
+        alone = sum(layer.baseline.time_ns for layer in one.layers) + sum(one.combine_ns)
+        assert one.baseline_ns == pytest.approx(alone)
