@@ -19,7 +19,9 @@ class Expected(NamedTuple):
     order: list[int]
 
 
-def expected(edges: Sequence[Edge], nodes: tuple[int, int] | None = None, bipartite: bool = False) -> Expected:
+def expected(
+    edges: Sequence[Edge], nodes: tuple[int, int] | None = None, bipartite: bool = False
+) -> Expected:
     """Rows of edges (source, target, ...), one after the other."""
     if nodes is not None:
         source_ids, target_ids = (list(range(count)) for count in nodes)
@@ -80,6 +82,7 @@ def read_ids(path: Path) -> list[Any]:
     import duckdb
 
     with duckdb.connect() as connection:
-        rows = connection.execute(f"SELECT number, id FROM read_parquet('{path}') ORDER BY number").fetchall()
+        query = "SELECT number, id FROM read_parquet(?) ORDER BY number"
+        rows = connection.execute(query, [str(path)]).fetchall()
     assert [row[0] for row in rows] == list(range(len(rows)))
     return [row[1] for row in rows]

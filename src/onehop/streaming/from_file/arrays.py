@@ -8,13 +8,21 @@ from onehop.errors import FileFormatError
 from onehop.streaming.from_file.database import Database
 from onehop.streaming.from_file.request import Request
 
+_BITS = (("TINYINT", 8), ("SMALLINT", 16), ("INTEGER", 32), ("BIGINT", 64))
+_KINDS = {
+    **{f"int{bits}": kind for kind, bits in _BITS},
+    **{f"uint{bits}": f"U{kind}" for kind, bits in _BITS},
+    **{"float32": "FLOAT", "float64": "DOUBLE"},
+}
+# Arrays without entries cannot be mapped.
+_SMALL = 4096
+
 
 def load(database: Database, request: Request, block: int) -> None:
     """Makes the table ``edges``, ``block`` edges at a time.
 
     Raises:
         FileFormatError: An array has another shape or dtype, or is truncated.
-        FileNotFoundError: There is no such file of weights or types.
     """
     source, target = _ends(request)
     columns = {"source": source, "target": target}
@@ -22,31 +30,19 @@ def load(database: Database, request: Request, block: int) -> None:
         columns["weight"] = _beside(request.weight, len(source), "weight", "biuf")
     if request.edge_type is not None:
         columns["kind"] = _beside(request.edge_type, len(source), "edge_type", "iu")
-    kinds = {name: _KINDS[values.dtype.newbyteorder("=").name] for name, values in columns.items()}
+    dtypes = {name: values.dtype.newbyteorder("=") for name, values in columns.items()}
     if request.weight is not None:
-        kinds["weight"] = "FLOAT" if request.weight_dtype == "float32" else "DOUBLE"
+        dtypes["weight"] = np.dtype(request.weight_dtype)
+    kinds = {name: _KINDS[dtype.name] for name, dtype in dtypes.items()}
     database.run(f"CREATE TABLE edges ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})")
     for begin in range(0, len(source), block):
-        part = {name: _native(values[begin : begin + block]) for name, values in columns.items()}
-        if request.weight is not None:
-            part["weight"] = part["weight"].astype(request.weight_dtype)
+        part = {
+            # A copy in memory, in this machine's order of bytes.
+            name: np.array(values[begin : begin + block], dtype=dtypes[name])
+            for name, values in columns.items()
+        }
         database.append("edges", part)
         database.progress("reading", min(begin + block, len(source)) / len(source))
-
-
-_KINDS = {
-    **{f"int{bits}": kind for bits, kind in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INTEGER"), (64, "BIGINT"))},
-    **{
-        f"uint{bits}": kind
-        for bits, kind in ((8, "UTINYINT"), (16, "USMALLINT"), (32, "UINTEGER"), (64, "UBIGINT"))
-    },
-    **{"bool": "BOOLEAN", "float16": "FLOAT", "float32": "FLOAT", "float64": "DOUBLE"},
-}
-
-
-def _native(values: np.ndarray) -> np.ndarray:
-    """A copy in memory, in this machine's order of bytes."""
-    return np.array(values, dtype=values.dtype.newbyteorder("="))
 
 
 def _ends(request: Request) -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +53,8 @@ def _ends(request: Request) -> tuple[np.ndarray, np.ndarray]:
         size = path.stat().st_size
         if size % (2 * kind.itemsize):
             raise FileFormatError(
-                f"{path}: {size} bytes are no whole pairs of {kind}. Give another dtype, or copy the file again."
+                f"{path}: {size} bytes are no whole pairs of {kind}. Give another dtype, or copy the "
+                "file again."
             )
         pairs = np.memmap(path, kind, "r").reshape(-1, 2) if size else np.empty((0, 2), kind)
         return pairs[:, 0], pairs[:, 1]
@@ -75,15 +72,13 @@ def _beside(given: str, edges: int, which: str, letters: str) -> np.ndarray:
     if values.dtype.kind not in letters or values.shape != (edges,):
         wanted = "integers" if letters == "iu" else "numbers"
         raise FileFormatError(
-            f"{which}: expected {wanted} of shape [{edges}] in {given}, one for each edge, got {values.dtype} of "
-            f"shape {list(values.shape)}."
+            f"{which}: expected {wanted} of shape [{edges}] in {given}, one for each edge, got "
+            f"{values.dtype} of shape {list(values.shape)}."
         )
     return values
 
 
 def _mapped(path: Path) -> np.ndarray:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file.")
     try:
         array = np.load(path, allow_pickle=False) if path.stat().st_size <= _SMALL else np.load(path, "r")
     except (ValueError, EOFError) as error:
@@ -91,7 +86,3 @@ def _mapped(path: Path) -> np.ndarray:
     if not isinstance(array, np.ndarray):
         raise FileFormatError(f"{path}: expected one array, as numpy.save writes it.")
     return array
-
-
-# Arrays without entries cannot be mapped.
-_SMALL = 4096

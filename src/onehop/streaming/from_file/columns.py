@@ -13,7 +13,7 @@ _NAMES = {
 }
 _UNNAMED = re.compile(r"column\d+")
 _INTEGERS = frozenset(
-    "TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT".split()
+    sign + kind for sign in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 )
 _NUMBERS = _INTEGERS | {"FLOAT", "DOUBLE", "BOOLEAN"}
 
@@ -100,8 +100,8 @@ def _check_kinds(request: Request, kinds: dict[str, str], found: Columns) -> Non
         if source != target:
             raise FileFormatError(
                 f"{request.path}: column {found.source!r} has the type {kinds[found.source]}, and "
-                f"{found.target!r} {kinds[found.target]}. Give text_ids if both name the same nodes, bipartite "
-                "if they do not."
+                f"{found.target!r} {kinds[found.target]}. Give text_ids if both name the same nodes, "
+                "bipartite if they do not."
             )
     if found.weight is not None and not _is_number(kinds[found.weight]):
         raise FileFormatError(

@@ -131,15 +131,15 @@ class Database:
             text = " ".join(str(error).split())
             if "No space left" in text or "max_temp_directory_size" in text or "File too large" in text:
                 failure = StorageError(
-                    f"out: the disk of {self._folder} is full ({_short(text)}). Make room and call again: what "
-                    "is done is kept."
+                    f"out: the disk of {self._folder} is full ({_short(text)}). Make room and call again: "
+                    "what is done is kept."
                 )
                 failure.errno = errno.ENOSPC
                 raise failure from error
             if isinstance(error, duckdb.OutOfMemoryException):
                 raise ArgumentError(
-                    f"memory: what it allows is too little for this file ({_short(text)}). Give more memory or "
-                    "fewer threads, and call again: what is done is kept."
+                    f"memory: what it allows is too little for this file ({_short(text)}). Give more memory "
+                    "or fewer threads, and call again: what is done is kept."
                 ) from error
             if isinstance(error, duckdb.IOException) and str(self._folder) in text:
                 raise StorageError(f"out: {self._folder} cannot be used ({_short(text)}).") from error

@@ -1,13 +1,19 @@
 """The first step: the edges of a file as a table, in the file's order, checked for gaps and ranges."""
 
+import gzip
+import zlib
+from dataclasses import replace
 from glob import escape
+from pathlib import Path
 
 from onehop.errors import FileFormatError, IndexRangeError
 from onehop.streaming.from_file import arrays, columns
 from onehop.streaming.from_file.database import Database, literal, quoted
-from onehop.streaming.from_file.request import ARRAYS, PARQUET, Request
+from onehop.streaming.from_file.request import ARRAYS, PARQUET, TEXT, Request
 
-WEIGHT_KINDS = {"float32": "FLOAT", "float64": "DOUBLE"}
+ENDS = ("source", "target")
+_WEIGHT_KINDS = {"float32": "FLOAT", "float64": "DOUBLE"}
+_WORDS = {"source": "source", "target": "destination", "weight": "weight", "kind": "type"}
 
 
 def load(database: Database, request: Request, block: int) -> tuple[str, ...]:
@@ -37,23 +43,24 @@ def load(database: Database, request: Request, block: int) -> tuple[str, ...]:
 
 
 def _load_table(database: Database, request: Request) -> tuple[str, ...]:
-    if request.path.stat().st_size == 0:
-        raise FileFormatError(f"{request.path}: the file is empty.")
     relation = _relation(request, None)
-    found = columns.choose(request, database.kinds(f"SELECT * FROM {relation}"))
+    kinds = database.kinds(f"SELECT * FROM {relation}")
+    if len(kinds) == 1 and request.ending in TEXT and request.delimiter is None:
+        # DuckDB itself does not try a blank, which stands between the columns of many lists of edges.
+        request = replace(request, delimiter=" ")
+        relation = _relation(request, None)
+        kinds = database.kinds(f"SELECT * FROM {relation}")
+    found = columns.choose(request, kinds)
     if request.text_ids:
         # What was taken for numbers on the way has lost its leading zeros.
         relation = _relation(request, found)
     picked = [f"{_id(name, request)} AS {which}" for name, which in zip(found[:2], ENDS, strict=True)]
     if found.weight is not None:
-        picked.append(f"CAST({quoted(found.weight)} AS {WEIGHT_KINDS[request.weight_dtype]}) AS weight")
+        picked.append(f"CAST({quoted(found.weight)} AS {_WEIGHT_KINDS[request.weight_dtype]}) AS weight")
     if found.edge_type is not None:
         picked.append(f"{quoted(found.edge_type)} AS kind")
     database.run(f"CREATE TABLE edges AS SELECT {', '.join(picked)} FROM {relation}", "reading")
     return found.left_out
-
-
-ENDS = ("source", "target")
 
 
 def _id(name: str, request: Request) -> str:
@@ -65,7 +72,8 @@ def _relation(request: Request, text: columns.Columns | None) -> str:
     path = literal(escape(str(request.path)))
     if request.ending in PARQUET:
         return f"read_parquet({path})"
-    options = ["strict_mode = true"]
+    # DuckDB itself would skip first lines that are unlike the others, and take a sign for that of comments.
+    options = ["strict_mode = true", "comment = ''", f"skip = {_lines_of_comments(request.path)}"]
     if request.delimiter is not None:
         options.append(f"delim = {literal(request.delimiter)}")
     if request.header is not None:
@@ -76,13 +84,30 @@ def _relation(request: Request, text: columns.Columns | None) -> str:
     return f"read_csv({path}, {', '.join(options)})"
 
 
+def _lines_of_comments(path: Path) -> int:
+    """The number of lines before the first one that is neither blank nor a comment (# or %)."""
+    count = 0
+    with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        try:
+            for line in file:
+                if line.strip() and not line.startswith((b"#", b"%")):
+                    return count
+                count += 1
+        except (OSError, EOFError, zlib.error) as error:
+            raise FileFormatError(f"{path}: cannot be read ({error}). Copy it again.") from error
+    raise FileFormatError(f"{path}: the file is empty, or has comments alone.")
+
+
 def _check(database: Database, request: Request) -> None:
     """Looks for missing values, and for numbers that lie outside the graph."""
-    names = [name for name in database.kinds("SELECT * FROM edges")]
+    names = list(database.kinds("SELECT * FROM edges"))
     counts = database.row(f"SELECT count(*), {', '.join(f'count({name})' for name in names)} FROM edges")
     for name, count in zip(names, counts[1:], strict=True):
         if count < counts[0]:
-            (place,) = database.row(f"SELECT min(rowid) FROM edges WHERE {name} IS NULL")
+            # Row numbers do not begin at 0 before a table is committed.
+            (place,) = database.row(
+                f"SELECT min(rowid) - (SELECT min(rowid) FROM edges) FROM edges WHERE {name} IS NULL"
+            )
             raise FileFormatError(
                 f"{request.path}: {counts[0] - count} of {counts[0]} edges have no {_WORDS[name]}, the first "
                 f"of them edge {place}, counted from 0. Fill them or leave these edges out."
@@ -92,9 +117,7 @@ def _check(database: Database, request: Request) -> None:
             least, most = database.row(f"SELECT min({end}), max({end}) FROM edges")
             if least is not None and not 0 <= least <= most < count:
                 raise IndexRangeError(
-                    f"nodes: {request.path} has {end} numbers from {least} to {most}, and {count} nodes allow 0 "
-                    f"to {count - 1}. Give more nodes, or leave nodes out to have ids of any kind numbered."
+                    f"nodes: {request.path} has {end} numbers from {least} to {most}, and {count} nodes "
+                    f"allow 0 to {count - 1}. Give more nodes, or leave nodes out to have ids of any "
+                    "kind numbered."
                 )
-
-
-_WORDS = {"source": "source", "target": "destination", "weight": "weight", "kind": "type"}

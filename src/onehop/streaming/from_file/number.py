@@ -70,7 +70,8 @@ def _kind(database: Database, request: Request, ids: str) -> str:
     if _UNSIGNED[0] <= least and most <= _UNSIGNED[1]:
         return "UBIGINT"
     raise FileFormatError(
-        f"{request.path}: ids from {least} to {most} need more than 64 bits. Give text_ids to take them as text."
+        f"{request.path}: ids from {least} to {most} need more than 64 bits. Give text_ids to take them as "
+        "text."
     )
 
 
@@ -90,8 +91,9 @@ def sort(database: Database, request: Request) -> None:
             joins.append(f"JOIN {table} of_{name} ON e.{name} = of_{name}.id")
     with database.whole():
         database.run(
-            f"CREATE TABLE sorted AS SELECT {', '.join(names)} FROM (SELECT {', '.join(picked)}, e.rowid AS place "
-            f"FROM edges e {' '.join(joins)}) ORDER BY target, place",
+            f"CREATE TABLE sorted AS SELECT {', '.join(names)} "
+            f"FROM (SELECT {', '.join(picked)}, e.rowid AS place FROM edges e {' '.join(joins)}) "
+            "ORDER BY target, place",
             "sorting",
         )
         database.run("DROP TABLE edges")

@@ -53,6 +53,11 @@ class Request:
         name = self.path.name.lower()
         return max((each for each in ENDINGS if name.endswith(each)), key=len, default="")
 
+    def files(self) -> list[Path]:
+        """The files that are read."""
+        beside = [self.weight, self.edge_type] if self.ending in ARRAYS else []
+        return [self.path, *(Path(each) for each in beside if each is not None)]
+
     def check(self) -> None:
         """Looks whether it makes sense.
 
@@ -67,6 +72,9 @@ class Request:
             raise FileFormatError(
                 f"{self.path}: expected a file whose name ends in one of {', '.join(ENDINGS)}."
             )
+        for path in self.files():
+            if not path.is_file():
+                raise FileNotFoundError(f"{path}: there is no such file.")
         for name, value, choices in (
             ("dtype", self.dtype, _DTYPES),
             ("weight_dtype", self.weight_dtype, _WEIGHT_DTYPES),

@@ -65,7 +65,7 @@ def ingest(
         text_ids: Whether ids are taken as text: leading zeros count, and any type will do.
         delimiter: Between the columns of a text file; None means that it is found.
         header: Whether the first line of a text file names the columns; None means that it is found.
-        dtype: Of the numbers of a .bin file: int32, int64, uint32 or uint64, in this machine's order of bytes.
+        dtype: Of the numbers of a .bin file: int32, int64, uint32 or uint64, in this machine's byte order.
         weight_dtype: Of the stored weights: float32 or float64.
         memory: Bytes; None means six tenths of what this process may still take.
         progress: Told the step that is being done, and how much of it is done, 0 to 1; some calls come from

@@ -40,7 +40,9 @@ def store(database: Database, request: Request, out: Path, block: int) -> None:
         reached = 0  # pointers are written up to that of this row
         for begin in range(0, edges, block):
             part = database.arrays(f"SELECT * FROM sorted WHERE rowid >= {begin} AND rowid < {begin + block}")
-            reached = _put_pointers(rows.pointers, reached, int(part["target"][-1]) + 1, part["target"], begin)
+            reached = _put_pointers(
+                rows.pointers, reached, int(part["target"][-1]) + 1, part["target"], begin
+            )
             rows.sources.put(part["source"])
             for name, file in more.items():
                 file.put(part[name])
@@ -83,6 +85,6 @@ def _check_room(out: Path, wanted: int) -> None:
     free = shutil.disk_usage(out.parent).free
     if free < wanted:
         raise StorageError(
-            f"out: {out} needs {sizes.told(wanted)} and its disk has {sizes.told(free)} left. Make room and call "
-            "again: what is done is kept."
+            f"out: {out} needs {sizes.told(wanted)} and its disk has {sizes.told(free)} left. Make room and "
+            "call again: what is done is kept."
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from onehop.errors import FileFormatError
 from onehop.storage import writing
-from onehop.streaming.from_file.request import ARRAYS, Request
+from onehop.streaming.from_file.request import Request
 
 LOGGER = logging.getLogger("onehop")
 
@@ -98,9 +98,6 @@ class Work:
     def _stamped(self) -> dict[str, Any]:
         """The request with sizes and times of change of its files, as JSON gives them back."""
         request = self._request
-        paths = [request.path]
-        if request.ending in ARRAYS:
-            paths += [Path(each) for each in (request.weight, request.edge_type) if each is not None]
-        stamps = [[path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+        stamps = [[path.stat().st_size, path.stat().st_mtime_ns] for path in request.files()]
         found: dict[str, Any] = json.loads(json.dumps([_VERSION, request.as_json(), stamps]))
         return found
