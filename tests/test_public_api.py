@@ -37,6 +37,7 @@ NAMES = {
     "fusedmm",
     "gat",
     "gatv2",
+    "ingest",
     "message",
     "patch",
     "patched",

@@ -104,4 +104,4 @@ def _is_identity(database: Database, table: str) -> bool:
     if database.kinds(f"SELECT id FROM {table}")["id"] == "VARCHAR":
         return False
     least, most, count = database.row(f"SELECT min(id), max(id), count(*) FROM {table}")
-    return count == 0 or (least == 0 and most == count - 1)
+    return bool(count == 0 or (least == 0 and most == count - 1))

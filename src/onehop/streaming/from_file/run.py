@@ -80,9 +80,19 @@ def ingest(
         StorageError: The disk is full, or another run writes the same folder.
     """
     goal, pair = Path(out), (nodes, nodes) if isinstance(nodes, int) else nodes
-    beside = [None if each is None else os.fspath(each) for each in (weight, edge_type)]
     request = Request(
-        Path(path), source, target, *beside, pair, bipartite, text_ids, delimiter, header, dtype, weight_dtype
+        path=Path(path),
+        source=source,
+        target=target,
+        weight=None if weight is None else os.fspath(weight),
+        edge_type=None if edge_type is None else os.fspath(edge_type),
+        nodes=pair,
+        bipartite=bipartite,
+        text_ids=text_ids,
+        delimiter=delimiter,
+        header=header,
+        dtype=dtype,
+        weight_dtype=weight_dtype,
     )
     request.check()
     budget = default_bytes() if memory is None else memory
