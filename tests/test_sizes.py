@@ -2,7 +2,7 @@
 
 import pytest
 
-from onehop.sizes import mebibytes, told
+from onehop.sizes import mebibytes, parsed, told
 
 
 @pytest.mark.parametrize(
@@ -11,6 +11,19 @@ from onehop.sizes import mebibytes, told
 )
 def test_a_size_has_the_unit_that_suits_it(size: int, text: str) -> None:
     assert told(size) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("100000", 100_000), ("4 GiB", 4 << 30), ("1.5MiB", 1536 << 10), ("7 B", 7), (" 2KiB ", 2048)],
+)
+def test_a_size_is_read(text: str, size: int) -> None:
+    assert parsed(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "4 GB", "-1", "1e9", "4 GiB of it"])
+def test_what_is_no_size_is_not_read(text: str) -> None:
+    assert parsed(text) is None
 
 
 @pytest.mark.parametrize(

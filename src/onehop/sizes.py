@@ -1,5 +1,7 @@
 """Numbers of bytes as people read them, in powers of 1024 everywhere."""
 
+import re
+
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
@@ -9,6 +11,12 @@ def told(size: float) -> str:
         if size >= scale:
             return f"{size / scale:.4g} {unit}"
     return f"{size:g} B"
+
+
+def parsed(text: str) -> int | None:
+    """Return the bytes of a size such as "4 GiB", "512MiB" or "100000"; None if it is none."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(B|KiB|MiB|GiB)?", text.strip())
+    return None if found is None else int(float(found[1]) * {**dict(_UNITS), "B": 1}[found[2] or "B"])
 
 
 def mebibytes(size: float | None) -> str:

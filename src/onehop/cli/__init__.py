@@ -1,4 +1,4 @@
-"""The command line: ``onehop demo``, ``onehop bench``, ``onehop info``, ``onehop simulate``, ``onehop tune``.
+"""The command line: ``onehop demo``, ``onehop bench``, ``onehop info``, and others.
 
 This file imports nothing that the extra ``cli`` brings, so that it can say when the extra is missing.
 """

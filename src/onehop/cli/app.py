@@ -18,6 +18,7 @@ VERBS = {
     "demo": "Trains plain PyG models with PyG alone and with onehop.patch().",
     "info": "Versions, instruction set, threads, memory, caches, backends, settings and packages.",
     "tune": "Finds the fastest plans for a graph on this machine and keeps them.",
+    "ingest": "Makes a graph on disk of a file of edges that need not fit into memory.",
     "bench": "Measures against peers in the same process, in turns, results checked first.",
     "simulate": "Runs a graph on a simulated machine: the true result, and where time and energy go.",
 }

@@ -5,6 +5,7 @@ sources of destination i are ``col[rowptr[i]:rowptr[i + 1]]``, as in :class:`one
 that of ``col``.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -13,8 +14,8 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
+from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError, FileFormatError, IndexRangeError
+from onehop.graph.array_file import ArrayFile
 from onehop.graph.build import MOST_NODES
 from onehop.graph.pieces import PieceReader
 from onehop.storage import writing
@@ -163,59 +165,84 @@ class StoredRows:
 
 def write(folder: str | os.PathLike[str], num_src: int, blocks: Iterable[tuple[Tensor, Tensor]]) -> None:
     """See :func:`onehop.graph.stored.write`."""
+    if not 0 <= num_src <= MOST_NODES:
+        raise ArgumentError(f"num_src: expected 0 to {MOST_NODES}, got {num_src}.")
+    with appearing(folder) as beside, Rows(beside) as rows:
+        count = 0
+        rows.pointers.put(np.zeros(1))
+        for degrees, col in blocks:
+            _check_block(degrees, col, num_src)
+            rows.pointers.put((degrees.long().cumsum(0) + rows.sources.count).numpy())
+            rows.sources.put(col.int().numpy())
+            count += len(degrees)
+        rows.finish(num_src, count)
+
+
+@contextlib.contextmanager
+def appearing(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder to write to, which gets its name when the block ends; if it fails nothing is left.
+
+    Raises:
+        ArgumentError: There is something of that name.
+        StorageError: The disk is full, or the place cannot be written.
+    """
     goal = Path(folder)
     with writing("folder", goal):
         exists = goal.exists()
     if exists:
         raise ArgumentError(f"folder: {goal} exists; remove it or give another name.")
-    if not 0 <= num_src <= MOST_NODES:
-        raise ArgumentError(f"num_src: expected 0 to {MOST_NODES}, got {num_src}.")
     # Unique to this call, whoever else writes the same graph at the same time, on any machine.
     beside = goal.with_name(f"{goal.name}.{uuid.uuid4().hex}.tmp")
     try:
         with writing("folder", beside):
             beside.mkdir(parents=True)
-        meta = _write_rows(beside, num_src, blocks)
+        yield beside
         with writing("folder", goal):
-            (beside / _META).write_text(json.dumps(meta, indent=2) + "\n")
             _appear(beside, goal)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
 
 
-def _write_rows(folder: Path, num_src: int, blocks: Iterable[tuple[Tensor, Tensor]]) -> dict[str, str | int]:
-    """Writes both arrays; returns their metadata."""
-    rows = edges = 0
-    with ExitStack() as stack:
-        # Unbuffered: a buffer would report a full disk only when the file is closed.
-        pointers, sources = (
-            stack.enter_context((folder / name).open("wb", buffering=0)) for name in (_ROWPTR, _COL)
-        )
-        for file, kind in ((pointers, np.int64), (sources, np.int32)):
-            _put(file, _header(0, kind))
-        _put(pointers, bytes(8))
-        for degrees, col in blocks:
-            _check_block(degrees, col, num_src)
-            _put(pointers, _bytes(degrees.long().cumsum(0) + edges))
-            _put(sources, _bytes(col.int()))
-            rows, edges = rows + len(degrees), edges + len(col)
-        for file, kind, count in ((pointers, np.int64, rows + 1), (sources, np.int32, edges)):
-            file.seek(0)
-            _put(file, _header(count, kind))
-    return {"format": _FORMAT, "num_src": num_src, "num_dst": rows, "num_edges": edges}
+class Rows:
+    """The files of a stored graph in the making.
 
+    Args:
+        folder: It is there, and has none of them.
 
-def _put(file: FileIO, data: bytes | memoryview) -> None:
-    view = memoryview(data)
-    with writing("folder", Path(str(file.name)), len(view)):
-        while view:
-            view = view[file.write(view) :]
+    Attributes:
+        pointers: ``rowptr``: to be given one entry more than there are rows.
+        sources: ``col``.
+    """
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with ExitStack() as stack:
+            self.pointers = stack.enter_context(ArrayFile(folder / _ROWPTR, np.int64))
+            self.sources = stack.enter_context(ArrayFile(folder / _COL, np.int32))
+            self._files = stack.pop_all()
 
-def _bytes(values: Tensor) -> memoryview:
-    flat: np.ndarray = np.ascontiguousarray(values.numpy()).view(np.uint8)
-    return flat.data
+    def finish(self, num_src: int, num_dst: int) -> None:
+        """Writes the lengths, and the metadata.
+
+        Raises:
+            StorageError: The disk is full.
+        """
+        self.pointers.finish()
+        self.sources.finish()
+        edges = self.sources.count
+        meta = {"format": _FORMAT, "num_src": num_src, "num_dst": num_dst, "num_edges": edges}
+        with writing("folder", self._folder):
+            (self._folder / _META).write_text(json.dumps(meta, indent=2) + "\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes the files."""
+        self._files.close()
 
 
 def _appear(beside: Path, goal: Path) -> None:
@@ -239,12 +266,6 @@ def _check_block(degrees: Tensor, col: Tensor, num_src: int) -> None:
         )
     if len(col) and not 0 <= int(col.min()) <= int(col.max()) < num_src:
         raise IndexRangeError(f"blocks: expected sources in [0, {num_src}).")
-
-
-def _header(count: int, kind: type) -> bytes:
-    """A .npy header of the same length for every count, so that it can be rewritten at the end."""
-    text = f"{{'descr': '{np.dtype(kind).str}', 'fortran_order': False, 'shape': ({count},), }}"
-    return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + text.ljust(117).encode() + b"\n"
 
 
 def _mapped(file: Path) -> np.ndarray:

@@ -1,0 +1,71 @@
+"""A one-dimensional .npy file that grows piece by piece, and gets its length when it is closed."""
+
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from onehop.storage import writing
+
+
+class ArrayFile:
+    """Writes numbers one after the other.
+
+    Args:
+        path: The file, made anew.
+        dtype: Of the numbers.
+
+    Attributes:
+        count: So many have been written.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype | type) -> None:
+        self._path, self._dtype, self.count = path, np.dtype(dtype), 0
+        with writing("folder", path):
+            # Unbuffered: a buffer would report a full disk only when the file is closed.
+            self._file = path.open("wb", buffering=0)
+        try:
+            self._write(_header(0, self._dtype))
+        except BaseException:
+            self._file.close()
+            raise
+
+    def put(self, values: np.ndarray) -> None:
+        """Appends [n] numbers, converted to the file's dtype.
+
+        Raises:
+            StorageError: The disk is full.
+        """
+        flat = np.ascontiguousarray(values, dtype=self._dtype)
+        self._write(flat.view(np.uint8).data)
+        self.count += len(flat)
+
+    def finish(self) -> None:
+        """Writes the length into the header.
+
+        Raises:
+            StorageError: The disk is full.
+        """
+        self._file.seek(0)
+        self._write(_header(self.count, self._dtype))
+
+    def _write(self, data: bytes | memoryview) -> None:
+        view = memoryview(data)
+        with writing("folder", self._path, len(view)):
+            while view:
+                view = view[self._file.write(view) :]
+
+    def __enter__(self) -> "ArrayFile":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes the file; its length is that of :meth:`finish`."""
+        self._file.close()
+
+
+def _header(count: int, dtype: np.dtype) -> bytes:
+    """A .npy header of the same length for every count, so that it can be rewritten at the end."""
+    text = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({count},), }}"
+    return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + text.ljust(117).encode() + b"\n"

@@ -1,0 +1,180 @@
+"""DuckDB, bounded in memory, with progress, and its errors as sentences."""
+
+import errno
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from onehop import extras
+from onehop.errors import ArgumentError, FileFormatError, StorageError
+
+# Told the step that is being done, and how much of it is done, 0 to 1.
+Progress = Callable[[str, float], None]
+
+# DuckDB itself asks for about as much a thread, whatever the work; with less no sort begins.
+LEAST_BYTES = 64 << 20
+_ASKED_EVERY_S = 0.2
+
+
+class Database:
+    """A DuckDB file and its spilled data, in a folder of its own.
+
+    Args:
+        folder: The folder; it is there.
+        source: The file that is read, for sentences.
+        memory: Bytes that DuckDB may take.
+        threads: So many.
+        progress: Told what share of a query is done.
+
+    Raises:
+        ConfigurationError: DuckDB is not installed.
+        StorageError: The folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, source: Path, memory: int, threads: int, progress: Progress) -> None:
+        with extras.needed("onehop.ingest", "ingest"):
+            import duckdb
+        self._duckdb, self._folder, self._source, self.progress = duckdb, folder, source, progress
+        settings = {
+            "memory_limit": f"{memory}B",
+            "threads": threads,
+            "temp_directory": str(folder / "spilled"),
+            "preserve_insertion_order": True,
+            # Nothing is to be fetched from the network while a file is read.
+            "autoinstall_known_extensions": False,
+        }
+        with self._told():
+            self._connection = duckdb.connect(str(folder / "work.duckdb"), config=settings)
+            self._connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+
+    def run(self, query: str, what: str = "") -> None:
+        """Runs a query without a result; ``what`` says what it does while it runs."""
+        with self._told(), self._watched(what):
+            self._connection.execute(query)
+
+    def row(self, query: str) -> tuple[Any, ...]:
+        """The first row of a result."""
+        with self._told():
+            found: tuple[Any, ...] = self._connection.execute(query).fetchone()
+        return found
+
+    def arrays(self, query: str) -> dict[str, np.ndarray]:
+        """A result as arrays, one a column."""
+        with self._told():
+            found: dict[str, np.ndarray] = self._connection.execute(query).fetchnumpy()
+        return found
+
+    def kinds(self, relation: str) -> dict[str, str]:
+        """The columns of a relation, and their types."""
+        with self._told():
+            return {row[0]: row[1] for row in self._connection.execute(f"DESCRIBE {relation}").fetchall()}
+
+    def tables(self) -> set[str]:
+        """The tables that are there."""
+        with self._told():
+            return {row[0] for row in self._connection.execute("SHOW TABLES").fetchall()}
+
+    def append(self, table: str, columns: Mapping[str, np.ndarray]) -> None:
+        """Appends arrays to a table, whose columns are in the same order."""
+        with self._told():
+            self._connection.register("onehop_block", dict(columns))
+            self._connection.execute(f"INSERT INTO {table} SELECT * FROM onehop_block")
+            self._connection.unregister("onehop_block")
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Does all that the block does, or nothing of it."""
+        self.run("BEGIN")
+        try:
+            yield
+            self.run("COMMIT")
+        except BaseException:
+            # After some errors there is no transaction left, and no database to ask.
+            with suppress(self._duckdb.Error):
+                self._connection.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _watched(self, what: str) -> Iterator[None]:
+        """Tells the progress of a query from another thread: Ctrl-C must reach the one that waits for it."""
+        if not what:
+            yield
+            return
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(_ASKED_EVERY_S):
+                # Below 0: not known yet.
+                self.progress(what, max(self._connection.query_progress(), 0.0) / 100)
+
+        self.progress(what, 0.0)
+        watcher = threading.Thread(target=watch, name="onehop-progress")
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+        self.progress(what, 1.0)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        duckdb = self._duckdb
+        try:
+            yield
+        except duckdb.Error as error:
+            text = " ".join(str(error).split())
+            if "No space left" in text or "max_temp_directory_size" in text or "File too large" in text:
+                failure = StorageError(
+                    f"out: the disk of {self._folder} is full ({_short(text)}). Make room and call again: "
+                    "what is done is kept."
+                )
+                failure.errno = errno.ENOSPC
+                raise failure from error
+            if isinstance(error, duckdb.OutOfMemoryException):
+                raise ArgumentError(
+                    f"memory: what it allows is too little for this file ({_short(text)}). Give more memory "
+                    "or fewer threads, and call again: what is done is kept."
+                ) from error
+            if isinstance(error, duckdb.IOException) and str(self._folder) in text:
+                raise StorageError(f"out: {self._folder} cannot be used ({_short(text)}).") from error
+            if isinstance(
+                error,
+                duckdb.ConversionException
+                | duckdb.InvalidInputException
+                | duckdb.OutOfRangeException
+                | duckdb.IOException,
+            ):
+                raise FileFormatError(
+                    f"{self._source}: cannot be read ({_short(text)}). Mend the file; if ids are not numbers "
+                    "throughout, give text_ids."
+                ) from error
+            raise
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes the file."""
+        self._connection.close()
+
+
+def quoted(name: str) -> str:
+    """A column's name in a query."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text in a query."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _short(text: str, most: int = 300) -> str:
+    return text if len(text) <= most else text[:most] + " ..."

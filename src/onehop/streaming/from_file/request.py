@@ -1,0 +1,114 @@
+"""The request of an ingest: its file, its columns, and how nodes are numbered."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from onehop.errors import ArgumentError, FileFormatError
+from onehop.graph.build import MOST_NODES
+
+PARQUET = (".parquet", ".pq")
+TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+ARRAYS = (".npy", ".bin")
+ENDINGS = (*PARQUET, *TEXT, *ARRAYS)
+# Of a raw file's numbers, which are node numbers or ids.
+_DTYPES = ("int32", "int64", "uint32", "uint64")
+_WEIGHT_DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """All that the result depends on beside the file's contents; see :func:`onehop.ingest`.
+
+    Attributes:
+        path: The file.
+        source: Column of the sources; None means that it is found by its name.
+        target: Column of the destinations; likewise.
+        weight: Column of the weights, or a .npy file beside an array; None means that there are none.
+        edge_type: Column of the types, or a .npy file beside an array; None means that there are none.
+        nodes: (num_src, num_dst), if ids are node numbers already; None means that they are mapped.
+        bipartite: Whether sources and destinations are numbered apart.
+        text_ids: Whether ids are taken as text.
+        delimiter: Between the columns of a text file; None means that it is found.
+        header: Whether the first line of a text file names the columns; None means that it is found.
+        dtype: Of the numbers of a raw file.
+        weight_dtype: Of the stored weights.
+    """
+
+    path: Path
+    source: str | None
+    target: str | None
+    weight: str | None
+    edge_type: str | None
+    nodes: tuple[int, int] | None
+    bipartite: bool
+    text_ids: bool
+    delimiter: str | None
+    header: bool | None
+    dtype: str
+    weight_dtype: str
+
+    @property
+    def ending(self) -> str:
+        """The part of the name that tells the kind of the file."""
+        name = self.path.name.lower()
+        return max((each for each in ENDINGS if name.endswith(each)), key=len, default="")
+
+    def files(self) -> list[Path]:
+        """The files that are read."""
+        beside = [self.weight, self.edge_type] if self.ending in ARRAYS else []
+        return [self.path, *(Path(each) for each in beside if each is not None)]
+
+    def check(self) -> None:
+        """Looks whether it makes sense.
+
+        Raises:
+            ArgumentError: An argument has the wrong value, or two of them contradict each other.
+            FileFormatError: The file's name tells no kind that can be read.
+            FileNotFoundError: There is no such file.
+        """
+        if not self.path.exists():
+            raise FileNotFoundError(f"{self.path}: there is no such file.")
+        if not self.ending or not self.path.is_file():
+            raise FileFormatError(
+                f"{self.path}: expected a file whose name ends in one of {', '.join(ENDINGS)}."
+            )
+        for path in self.files():
+            if not path.is_file():
+                raise FileNotFoundError(f"{path}: there is no such file.")
+        for name, value, choices in (
+            ("dtype", self.dtype, _DTYPES),
+            ("weight_dtype", self.weight_dtype, _WEIGHT_DTYPES),
+        ):
+            if value not in choices:
+                raise ArgumentError(f"{name}: expected one of {', '.join(choices)}, got {value!r}.")
+        if self.nodes is not None:
+            self._check_nodes(self.nodes)
+        if self.ending in ARRAYS:
+            self._check_array()
+        if self.ending not in TEXT and (self.delimiter is not None or self.header is not None):
+            raise ArgumentError(f"delimiter, header: {self.path} is no text file; leave them out.")
+        if self.delimiter == "":
+            raise ArgumentError("delimiter: expected one character or more, got none.")
+
+    def _check_nodes(self, nodes: tuple[int, int]) -> None:
+        if min(nodes) < 0 or max(nodes) > MOST_NODES:
+            raise ArgumentError(f"nodes: expected 0 to {MOST_NODES}, got {nodes}.")
+        if self.bipartite or self.text_ids:
+            raise ArgumentError(
+                "nodes: with it ids are node numbers and not mapped; leave out bipartite and text_ids, and "
+                "give (num_src, num_dst) for a bipartite graph."
+            )
+
+    def _check_array(self) -> None:
+        for name, column in (("source", self.source), ("target", self.target)):
+            if column is not None:
+                raise ArgumentError(
+                    f"{name}: {self.path} has no named columns; leave it out. A .npy file is [2, E], sources "
+                    "above destinations, or [E, 2]; a .bin file has pairs, sources first."
+                )
+        if self.text_ids:
+            raise ArgumentError(f"text_ids: the ids in {self.path} are numbers; leave it out.")
+
+    def as_json(self) -> dict[str, object]:
+        """The same, ready for JSON."""
+        return {**asdict(self), "path": str(self.path.resolve())}
