@@ -1,10 +1,11 @@
 """How well nodes are divided, and what dividing a graph on disk takes.
 
     python benchmarks/distributed/bench_partition.py [--graphs twin:arxiv-communities twin:arxiv]
-        [--parts 4 16] [--folder FOLDER] [--nodes 16000000] [--degree 12] [--json FILE]
+        [--parts 4 16 64] [--folder FOLDER] [--nodes 16000000] [--degree 12] [--json FILE]
 
-For every graph, number of parts and method: edges that are cut, rows that an exchange sends, the largest
-part's work over the mean, seconds. "chance" draws every node's part. With ``--folder``, a graph of so many
+For every graph, number of parts and method: edges that are cut, rows that an exchange sends, and their share
+of what the formula for chance says, the most rows and the most edges of a part over the mean, seconds.
+"chance" draws every node's part. With ``--folder``, a graph of so many
 nodes and edges is stored there, divided in 8 by a process of its own, and deleted; told are the time, and the
 most memory of its own that the process had, its libraries included.
 """
@@ -26,7 +27,9 @@ from onehop import distributed
 from onehop.bench import command
 from onehop.bench.sources import structure
 from onehop.bench.stamp import machine_line
+from onehop.distributed import cost
 from onehop.distributed.division import ListDivision
+from onehop.distributed.loads import imbalance
 from onehop.graph import metis, stored
 
 METHODS = ("metis", "greedy", "streamed", "chance")
@@ -42,13 +45,15 @@ def divided(graph: onehop.Graph, parts: int, method: str) -> dict[str, object]:
         owner = distributed.partition(graph, parts, method)
     seconds = time.perf_counter() - start
     part = ListDivision(graph.edge_index(), owner, parts).part(0)
-    work = torch.bincount(owner, 1 + graph.in_degrees.double(), minlength=parts)
+    rows, edges = imbalance(graph, owner, parts)
     return {
         "parts": parts,
         "method": method,
         "cut_share": part.cut_edges / graph.num_edges,
         "cut_rows": part.cut_rows,
-        "imbalance": float(work.max() / work.mean()),
+        "row_imbalance": rows,
+        "edge_imbalance": edges,
+        "by_chance_share": part.cut_rows / cost.cut_rows_by_chance(graph.num_dst, graph.num_edges, parts),
         "seconds": seconds,
     }
 
@@ -105,7 +110,7 @@ def main() -> None:
     """Measures, prints, writes."""
     parser = command.parser(__doc__)
     parser.add_argument("--graphs", nargs="*", default=["twin:arxiv-communities", "twin:arxiv"])
-    parser.add_argument("--parts", nargs="+", type=int, default=[4, 16])
+    parser.add_argument("--parts", nargs="+", type=int, default=[4, 16, 64])
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--nodes", type=int, default=16_000_000)
     parser.add_argument("--degree", type=int, default=12)

@@ -1,76 +1,113 @@
 """A whole graph divided into parts, which are extracted one by one."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from onehop.distributed.fingerprint import fingerprint
+from onehop.distributed.halos import Halos
+from onehop.distributed.numbering import grouped, inner_first
 from onehop.distributed.part import Part
+from onehop.graph import Graph
 
 
 class Division(ABC):
-    """A partitioned graph: gives the edges that end in each part, and the rows that the part receives.
+    """A partitioned graph: gives the edges that end in each part, and the rows that the parts exchange.
 
     Args:
         owner: [N], int32, the part of every node.
         parts: Number of parts.
         num_edges: Edges of the whole graph.
+        identity: Identifies the graph and its partition.
+        halo_file: Where to keep the rows that the parts receive; None means in memory.
     """
 
-    def __init__(self, owner: Tensor, parts: int, num_edges: int) -> None:
+    def __init__(
+        self, owner: Tensor, parts: int, num_edges: int, identity: int, halo_file: Path | None = None
+    ) -> None:
         self.owner = owner
         self.parts = parts
         self.num_edges = num_edges
-        self.identity = fingerprint(owner)
-        """Identifies the graph and its partition."""
+        self.identity = identity
         self.cut_edges = 0
         """Edges whose ends are in different parts."""
+        self._boundary = torch.zeros(len(owner), dtype=torch.bool, device="cpu")
+        self._halos = Halos.collected(self._received(), halo_file)
+        self.bounds, self.nodes, self.local = inner_first(owner, self._boundary, parts)
+        """See :func:`onehop.distributed.numbering.inner_first`."""
 
     @abstractmethod
     def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return [e] each: integer sources and destinations, and ascending int64 numbers of the edges."""
+        """Return [e] each: int32 sources and destinations, and ascending int64 numbers of the edges."""
 
-    @abstractmethod
-    def halo(self, rank: int) -> Tensor:
-        """Return [h], int64: nodes of other parts that a part has edges from, by owner and number."""
+    @property
+    def cut_rows(self) -> int:
+        """Rows that all parts together receive in one exchange."""
+        return self._halos.rows
+
+    def owned(self, rank: int) -> Tensor:
+        """Return [n], int64: the nodes of a part, those without sources in other parts first."""
+        return self.nodes[int(self.bounds[2 * rank]) : int(self.bounds[2 * rank + 2])].long()
+
+    def inner_rows(self, rank: int) -> int:
+        """Number of a part's nodes without sources in other parts."""
+        return int(self.bounds[2 * rank + 1] - self.bounds[2 * rank])
+
+    def kinds(self, first: int, last: int) -> np.ndarray:
+        """Twice the part of nodes ``first`` to ``last`` - 1, plus 1 where they have sources in other parts.
+
+        Of the narrowest type, which NumPy sorts in one pass.
+        """
+        owner, boundary = self.owner[first:last].numpy(), self._boundary[first:last].numpy()
+        kinds: np.ndarray = owner.astype(np.min_scalar_type(2 * self.parts)) * 2 + boundary
+        return kinds
 
     def part(self, rank: int) -> Part:
         """The part of one process."""
         source, target, numbers = self.edges(rank)
-        halo = self.halo(rank)
-        remote = self.owner[source] != rank
-        boundary = torch.zeros(len(self.owner), dtype=torch.bool, device="cpu")
-        boundary[target[remote]] = True
-        owned = (self.owner == rank).nonzero().squeeze(1)
-        owned = torch.cat([owned[~boundary[owned]], owned[boundary[owned]]])
-        sent, cut_rows = [], 0
-        for receiver in range(self.parts):
-            nodes = self.halo(receiver)
-            sent.append(nodes[self.owner[nodes] == rank])
-            cut_rows += len(nodes)
-        number = torch.full((len(self.owner),), -1, dtype=torch.int32, device="cpu")
-        number[owned] = torch.arange(len(owned), dtype=torch.int32, device="cpu")
-        send_rows = number[torch.cat(sent)].long()
-        number[halo] = torch.arange(len(owned), len(owned) + len(halo), dtype=torch.int32, device="cpu")
+        owned, halo, sent = self.owned(rank), self._halos.received(rank), self._halos.sent(rank)
+        send_rows = self.local.index_select(0, torch.cat(sent)).long()
+        # For the sources of this part alone, the halo has numbers here as well.
+        elsewhere = self.local[halo]
+        self.local[halo] = torch.arange(len(owned), len(owned) + len(halo), dtype=torch.int32, device="cpu")
+        local_source = self.local.index_select(0, source)
+        self.local[halo] = elsewhere
         return Part(
             rank=rank,
             parts=self.parts,
             num_nodes=len(self.owner),
             num_edges=self.num_edges,
             cut_edges=self.cut_edges,
-            cut_rows=cut_rows,
+            cut_rows=self.cut_rows,
             identity=self.identity,
-            inner_rows=len(owned) - int(boundary[owned].sum()),
+            inner_rows=self.inner_rows(rank),
             owned_nodes=owned,
             halo_nodes=halo,
-            halo_counts=torch.bincount(self.owner[halo], minlength=self.parts),
+            halo_counts=self._halos.received_counts(rank),
             send_rows=send_rows,
             send_counts=torch.tensor([len(nodes) for nodes in sent], device="cpu"),
-            source=number[source],
-            target=number[target],
+            source=local_source,
+            target=self.local.index_select(0, target),
             edge_numbers=numbers,
         )
+
+    def _received(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Each part's halo and its owners; notes which nodes have sources in other parts."""
+        bounds, by_owner = grouped(self.owner, self.parts)
+        # Places in this order ascend by owner and number.
+        place = torch.empty_like(by_owner)
+        place[by_owner] = torch.arange(len(by_owner), dtype=torch.int32, device="cpu")
+        for rank in range(self.parts):
+            source, target, _ = self.edges(rank)
+            remote = self.owner.index_select(0, source) != rank
+            self._boundary[target[remote]] = True
+            places = np.unique(place.index_select(0, source[remote]).numpy())
+            self.cut_edges += int(remote.sum())
+            yield by_owner.numpy()[places], np.diff(np.searchsorted(places, bounds.numpy()))
 
 
 class ListDivision(Division):
@@ -83,26 +120,17 @@ class ListDivision(Division):
     """
 
     def __init__(self, edge_index: Tensor, owner: Tensor, parts: int) -> None:
-        super().__init__(owner, parts, edge_index.size(1))
-        self.identity = fingerprint(edge_index, owner)
-        self._source, self._target = edge_index[0].long(), edge_index[1].long()
-        self._of_target = owner[self._target]
-        of_source = owner[self._source]
-        crossing = of_source != self._of_target
-        self.cut_edges = int(crossing.sum())
-        # (receiver, owner, node) in ascending order.
-        nodes = max(len(owner), 1)
-        receiver = self._of_target[crossing].long()
-        key = ((receiver * parts + of_source[crossing]) * nodes + self._source[crossing]).unique()
-        counts = torch.bincount(key.div(parts * nodes, rounding_mode="floor"), minlength=parts)
-        self._halos = (key % nodes).split(counts.tolist())
+        self._target = edge_index[1]
+        of_target = owner.index_select(0, self._target)
+        # Edges by the part in which they end: a native pass, as rows of a graph.
+        self._by_part = Graph.from_edge_index(
+            torch.stack([edge_index[0].int(), of_target]), size=(len(owner), parts)
+        )
+        super().__init__(owner, parts, edge_index.size(1), fingerprint(edge_index, owner))
 
     def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
         """The edges of a part; see :meth:`Division.edges`."""
-        mine = (self._of_target == rank).nonzero().squeeze(1)
-        return self._source[mine], self._target[mine], mine
-
-    def halo(self, rank: int) -> Tensor:
-        """The halo of a part; see :meth:`Division.halo`."""
-        found: Tensor = self._halos[rank]
-        return found
+        begin, end = self._by_part.rowptr[rank : rank + 2].tolist()
+        perm = self._by_part.perm
+        numbers = torch.arange(begin, end, device="cpu") if perm is None else perm[begin:end].long()
+        return self._by_part.col[begin:end], self._target.index_select(0, numbers).int(), numbers

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onehop.distributed.dealt_rows import deal
 from onehop.distributed.division import Division, ListDivision
 from onehop.distributed.part import ARRAYS, Part
 from onehop.distributed.partition import partition
@@ -47,7 +48,8 @@ def save(
         folder: The path; must not exist.
         graph: The list of edges, [2, E], int32 or int64, on the CPU; or a graph on disk
             (:meth:`onehop.Graph.open`), of which this process then holds one part at a time in memory.
-            Meanwhile the disk needs room for 16 more bytes an edge.
+            Meanwhile the disk needs room for 4 more bytes an edge, and 4 for
+            each row that is sent.
         num_nodes: Number of nodes; None means one more than the largest number in the list, or those of the
             graph on disk.
         parts: Number of processes.
@@ -89,11 +91,11 @@ def save(
             (inside / "tensors").mkdir(parents=True)
             for name in ARRAYS:
                 np.save(inside / f"{name}.npy", getattr(part, name).numpy())
-            for name, array in arrays.items():
-                np.save(inside / "tensors" / f"{name}.npy", array[part.owned_nodes.numpy()])
             meta.update({name: getattr(part, name) for name in _WHOLE})
             meta.setdefault("inner_rows", []).append(part.inner_rows)
             meta.setdefault("owned_rows", []).append(len(part.owned_nodes))
+        for name, array in arrays.items():
+            deal(array, division, lambda rank, name=name: beside / _name(rank) / "tensors" / f"{name}.npy")
         shutil.rmtree(scratch)
         (beside / _META).write_text(json.dumps(meta, indent=2) + "\n")
         beside.rename(goal)
@@ -109,9 +111,9 @@ def _as_array(name: str, tensor: Tensor | np.ndarray, nodes: int) -> np.ndarray:
             f"tensors: expected names like 'x' and a row for each of {nodes} nodes, got {name!r} "
             f"of shape {list(tensor.shape)}."
         )
-    if isinstance(tensor, np.ndarray):
-        return tensor
-    array: np.ndarray = tensor.detach().cpu().numpy()
+    array: np.ndarray = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
+    if array.dtype.hasobject:
+        raise ArgumentError(f"tensors: expected numbers, got {name!r} of Python objects; convert it.")
     return array
 
 

@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onehop.distributed.balancing import balanced
+from onehop.distributed.refinement import BothWays, refined
 from onehop.distributed.streamed_partition import Blocks, streamed
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, metis
@@ -12,12 +14,6 @@ from onehop.graph.stored import StoredGraph
 
 METHODS = ("auto", "metis", "greedy", "streamed")
 
-# Rounds of moving single nodes; the first four give most of the gain.
-_ROUNDS = 12
-# Largest work of a part, relative to the mean.
-_IMBALANCE = 1.05
-# Neighbour counts, nodes times parts, are computed for this many at a time.
-_COUNTS = 1 << 24
 # A streamed graph is read in at least this many blocks, each of at most this many edges.
 _BLOCKS, _BLOCK_EDGES = 256, 1 << 22
 
@@ -25,18 +21,19 @@ _BLOCKS, _BLOCK_EDGES = 256, 1 << 22
 def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed: int = 0) -> Tensor:
     """The part of every node.
 
-    "greedy" cuts the order of communities (:mod:`onehop.graph.orders`) into pieces of equal work, then moves
-    nodes to the part with most of their neighbours, as long as that part has room. The work of a node is 1 +
-    its in-degree. "streamed" reads the rows in order, a few times, and keeps a few numbers for every node
-    (:mod:`onehop.distributed.streamed_partition`): the method for graphs that stay on disk. The same graph,
-    number of parts and seed give the same parts.
+    Rows and edges of the parts are balanced both, to within a tenth where the graph allows that.
+    "greedy" cuts the order of communities (:mod:`onehop.graph.orders`) into pieces; "metis" asks METIS. Nodes
+    then leave parts that have too many (:mod:`onehop.distributed.balancing`), and move to the part with most
+    of their neighbours, as long as that part has room. "streamed" reads the rows in order, a few times, and
+    keeps a few numbers for every node (:mod:`onehop.distributed.streamed_partition`): the method for graphs
+    that stay on disk. The same graph, number of parts and seed give the same parts.
 
     Args:
         graph: With as many destinations as sources; in memory, or :meth:`onehop.Graph.open`'s.
         parts: Number of parts.
         method: "metis" (needs pymetis), "greedy", "streamed", or "auto": "streamed" for a graph on disk, else
             METIS if it is installed, else greedy.
-        seed: Seed of the greedy method.
+        seed: Seed of the moves; "streamed" has none.
 
     Returns:
         [N], int32, from 0 to ``parts`` - 1.
@@ -69,7 +66,9 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
         )
     if isinstance(graph, StoredGraph) or method == "streamed":
         return _streamed(graph, parts)
-    return _metis(graph, parts) if metis.installed() and method != "greedy" else _greedy(graph, parts, seed)
+    both = BothWays(graph, graph.transpose())
+    found = _metis(graph, parts) if metis.installed() and method != "greedy" else _pieces(graph, parts)
+    return refined(both, balanced(both, found, parts), parts, seed)
 
 
 def _streamed(graph: Graph | StoredGraph, parts: int) -> Tensor:
@@ -87,42 +86,17 @@ def _streamed(graph: Graph | StoredGraph, parts: int) -> Tensor:
     return streamed(blocks, degrees, parts)
 
 
-def cut_edges(graph: Graph, part: Tensor) -> int:
-    """Number of edges whose ends are in different parts."""
-    target = torch.repeat_interleave(part, graph.in_degrees)
-    return int((part[graph.col.long()] != target).sum())
-
-
 def _metis(graph: Graph, parts: int) -> Tensor:
     source, target = graph.edge_index()
     kept = source != target  # METIS does not accept loops
     ends = torch.stack([source[kept], target[kept]])
-    both = Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), graph.num_dst)
-    return metis.parts_of(both.rowptr, both.col, parts, 1 + graph.in_degrees).int()
+    undirected = Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), graph.num_dst)
+    return metis.parts_of(undirected.rowptr, undirected.col, parts, _work(graph)).int()
 
 
-def _greedy(graph: Graph, parts: int, seed: int) -> Tensor:
-    chance = torch.Generator().manual_seed(seed)
-    work = 1 + graph.in_degrees
-    most = int(work.sum()) / parts * _IMBALANCE
-    part = _pieces(graph, work, parts)
-    best, fewest = part, cut_edges(graph, part)
-    turned = graph.transpose()
-    for _ in range(_ROUNDS):
-        part = part.clone()
-        # Half of the nodes in each round: if neighbours moved at the same time, they would only swap places.
-        may_move = torch.rand(len(part), generator=chance, device="cpu") < 0.5
-        gain, goal = _gains(graph, turned, part, parts)
-        _move(part, goal, gain.masked_fill_(~may_move, 0), work, most, parts)
-        now = cut_edges(graph, part)
-        if now >= fewest:
-            break
-        best, fewest = part, now
-    return best
-
-
-def _pieces(graph: Graph, work: Tensor, parts: int) -> Tensor:
+def _pieces(graph: Graph, parts: int) -> Tensor:
     """The order of communities in pieces of equal work."""
+    work = _work(graph)
     order = node_orders(graph.csr, "community").dst.long()
     before = work[order].cumsum(0) - work[order]
     part = torch.empty(len(order), dtype=torch.int32, device="cpu")
@@ -130,30 +104,6 @@ def _pieces(graph: Graph, work: Tensor, parts: int) -> Tensor:
     return part
 
 
-def _gains(graph: Graph, turned: Graph, part: Tensor, parts: int) -> tuple[Tensor, Tensor]:
-    """Return each node's part with most of its neighbours, and their excess over those in its own part."""
-    nodes = len(part)
-    gain, goal = (torch.empty(nodes, dtype=torch.int64, device="cpu") for _ in range(2))
-    step = max(_COUNTS // parts, 1)
-    for begin in range(0, nodes, step):
-        end = min(begin + step, nodes)
-        counts = torch.zeros((end - begin) * parts, dtype=torch.int64, device="cpu")
-        for each in (graph, turned):
-            first, last = int(each.rowptr[begin]), int(each.rowptr[end])
-            degrees = each.rowptr[begin : end + 1].diff()
-            row = torch.repeat_interleave(torch.arange(end - begin, device="cpu"), degrees)
-            key = row * parts + part[each.col[first:last].long()]
-            counts += torch.bincount(key, minlength=len(counts))
-        table = counts.view(-1, parts)
-        most, goal[begin:end] = table.max(1)
-        gain[begin:end] = most - table.gather(1, part[begin:end, None].long()).squeeze(1)
-    return gain, goal
-
-
-def _move(part: Tensor, goal: Tensor, gain: Tensor, work: Tensor, most: float, parts: int) -> None:
-    """Moves nodes, largest gain first, into parts that have room."""
-    load = torch.zeros(parts, dtype=torch.int64, device="cpu").index_add_(0, part.long(), work)
-    for number in range(parts):
-        wanted = ((goal == number) & (gain > 0)).nonzero().squeeze(1)
-        wanted = wanted[gain[wanted].sort(descending=True, stable=True).indices]
-        part[wanted[work[wanted].cumsum(0) + load[number] <= most]] = number
+def _work(graph: Graph) -> Tensor:
+    """Return [N], int64: a node's row, which counts as the mean of edges, and its edges."""
+    return graph.in_degrees + -(-graph.num_edges // graph.num_dst)

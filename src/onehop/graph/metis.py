@@ -2,6 +2,7 @@
 
 import importlib.util
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,8 +45,10 @@ def parts_of(rowptr: Tensor, col: Tensor, parts: int, work: Tensor | None = None
     """
     import pymetis
 
-    starts, neighbours = rowptr.tolist(), col.tolist()
-    weights = None if work is None else work.tolist()
+    # Arrays of METIS's own integers are not copied, where pymetis says which those are.
+    kind = pymetis.zero_copy_dtype() if hasattr(pymetis, "zero_copy_dtype") else np.int64
+    starts, neighbours = (each.numpy().astype(kind, copy=False) for each in (rowptr, col))
+    weights = None if work is None else work.numpy().astype(kind, copy=False)
     if hasattr(pymetis, "CSRAdjacency"):  # newer versions warn about the old call
         adjacency = pymetis.CSRAdjacency(starts, neighbours)
         _, found = pymetis.part_graph(parts, adjacency, vweights=weights, recursive=False)
@@ -53,4 +56,4 @@ def parts_of(rowptr: Tensor, col: Tensor, parts: int, work: Tensor | None = None
         _, found = pymetis.part_graph(
             parts, xadj=starts, adjncy=neighbours, vweights=weights, recursive=False
         )
-    return torch.tensor(found, dtype=torch.int64, device="cpu")
+    return torch.from_numpy(np.array(found, dtype=np.int64))

@@ -1,0 +1,64 @@
+"""Loads of parts: their rows and the edges that end there, which are balanced both.
+
+Rows take memory and dense products, edges take the aggregation: a part with the mean of their sum may have
+many times the mean of one of them.
+"""
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+
+# Most rows, and most edges, of a part, relative to the mean.
+IMBALANCE = 1.1
+
+
+def loads_of(degrees: Tensor) -> Tensor:
+    """Return [N, 2], int64: one row, and the edges that end there, of each node."""
+    return torch.stack([torch.ones_like(degrees), degrees], 1)
+
+
+def limits(nodes: int, edges: int, parts: int) -> Tensor:
+    """Return [2], float64: the most rows and edges of a part; at least one more than the mean."""
+    mean = torch.tensor([nodes, edges], dtype=torch.float64, device="cpu") / parts
+    return torch.maximum(mean * IMBALANCE, mean.ceil() + 1)
+
+
+def loads(graph: Graph, part: Tensor, parts: int) -> Tensor:
+    """Return [parts, 2], int64: the rows and edges of each part."""
+    found = torch.zeros(parts, 2, dtype=torch.int64, device="cpu")
+    return found.index_add_(0, part, loads_of(graph.in_degrees))
+
+
+def imbalance(graph: Graph, part: Tensor, parts: int) -> tuple[float, float]:
+    """Return the most rows, and the most edges, of a part, relative to the mean."""
+    found = loads(graph, part, parts).double()
+    rows, edges = (found.max(0).values / found.mean(0).clamp(min=1 / parts)).tolist()
+    return rows, edges
+
+
+def sums_before(group: Tensor, work: Tensor, groups: int) -> Tensor:
+    """Return [nodes, K]: for each node, the sum over those before it in its group.
+
+    Args:
+        group: [nodes], int64, ascending.
+        work: [nodes, K].
+        groups: Number of groups.
+    """
+    sums = torch.cat([work.new_zeros(1, work.size(1)), work.cumsum(0)])
+    counts = torch.bincount(group, minlength=groups)
+    return sums[:-1] - sums[counts.cumsum(0) - counts][group]
+
+
+def admitted(wanted: Tensor, work: Tensor, load: Tensor, most: Tensor) -> Tensor:
+    """Return [nodes], bool: the nodes that their parts have room for, the first ones first.
+
+    Args:
+        wanted: [nodes], int64, ascending: the part that each asks for.
+        work: [nodes, K], loads of each.
+        load: [parts, K], loads of each part without them.
+        most: [K], the largest loads.
+    """
+    fits = sums_before(wanted, work, len(load)) + work + load[wanted] <= most
+    # What adds nothing is no reason to refuse.
+    return (fits | (work == 0)).all(1)
