@@ -59,7 +59,6 @@ def test_bad_toml_is_an_error_that_names_the_fault(text: str, message: str) -> N
         ({"ranks": 0}, "ranks: expected an integer of at least 1"),
         ({"cores": 0}, "cores: expected an integer of at least 1"),
         ({"estimate": 1}, "estimate: expected true or false"),
-        ({"background_transfers": 1}, "background_transfers: expected true or false"),
         ({"copy_ns": ((2, 30.0),)}, "copy_ns: expected at least two"),
         ({"ranks": 5000}, "ranks"),
         ({"clock_mhz": 0}, "clock_mhz: expected more than 0"),

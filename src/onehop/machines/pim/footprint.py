@@ -49,9 +49,7 @@ def wram_bytes(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> 
     item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
     filled_width = padded(width, min(item, sum_item), config.core.alignment_bytes)
     streams = 2 + kernel.multiplies
-    buffers = 2 if plan.double_buffer else 1
-    waiting = max(plan.write_bytes // (filled_width * sum_item), 1) if plan.format == "csr" else 1
-    each = filled_width * (buffers * item + waiting * sum_item)
+    each = filled_width * (item + sum_item)
     each += streams * READER_PAGES * plan.reader_bytes + config.core.stack_bytes
     if plan.format == "coo" and plan.thread_balance == "edge" and plan.sync == "lock_free":
         each += filled_width * sum_item

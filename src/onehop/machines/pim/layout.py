@@ -69,16 +69,6 @@ def layout(config: PimConfig, plan: PimPlan, width: int) -> Placement:
             f"plan: tasklets must be at most {config.core.threads}, the threads of a core of {config.name}, "
             f"not {plan.tasklets}."
         )
-    if plan.write_bytes > config.core.dma_most_bytes:
-        raise ArgumentError(
-            f"plan: write_bytes must be at most {config.core.dma_most_bytes}, which one transfer of "
-            f"{config.name} moves, not {plan.write_bytes}."
-        )
-    if plan.double_buffer and not config.core.background_transfers:
-        raise ArgumentError(
-            f"plan: double_buffer needs cores whose transfers run in the background, and tasklets of "
-            f"{config.name} wait for theirs: omit it, or set background_transfers in the machine."
-        )
     if plan.scheme == "grande":
         return _grande(config, plan, width)
     number, ranks = plan.sp * plan.ds, config.ranks

@@ -26,7 +26,7 @@ from onehop.machines.pim.numbers import (
 )
 from onehop.machines.pim.presets import upmem_v1a
 from onehop.machines.pim.report import PimReport
-from onehop.machines.pim.shapes import BalancedShapes, Shapes
+from onehop.machines.pim.shapes import BalancedShapes, Shapes, check_width
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
@@ -90,7 +90,11 @@ class Machine:
             width: Feature columns.
             dtype: Dtype of the features in the machine.
             weighted: Whether edges have weights.
+
+        Raises:
+            ArgumentError: The width is not an integer of at least 1, or the machine lacks the dtype.
         """
+        check_width(width)
         size = BalancedShapes(graph.num_src, graph.num_dst, graph.num_edges)
         return default_plan(self.config, size, width, self.kernel(PimPlan(), dtype, weighted))
 
@@ -123,9 +127,10 @@ class Machine:
             weighted: Whether edges have weights.
 
         Raises:
-            ArgumentError: The plan does not fit the machine or the width.
+            ArgumentError: The width is not an integer of at least 1, or the plan does not fit it or the machine.
             MachineMemoryError: It needs more memory than a core has.
         """
+        check_width(width)
         shapes = self.shapes(graph) if isinstance(graph, Graph) else graph
         if plan is None:
             size = BalancedShapes(shapes.num_src, shapes.num_dst, shapes.num_edges)

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+from onehop.errors import ArgumentError
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.layout import suitable_grids
 from onehop.machines.pim.memory import fits
-from onehop.machines.pim.shapes import Shapes
+from onehop.machines.pim.shapes import Shapes, check_width
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
@@ -45,7 +46,15 @@ def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:
         config: The machine.
         width: Feature columns.
         ranks_each: Ranks that work on one column; the rest determines how many columns run at a time.
+
+    Raises:
+        ArgumentError: The width is not an integer of at least 1, or ``ranks_each`` not a divisor of the ranks.
     """
+    check_width(width)
+    if type(ranks_each) is not int or ranks_each < 1 or config.ranks % ranks_each:
+        raise ArgumentError(
+            f"ranks_each: expected a divisor of the {config.ranks} ranks of {config.name}, got {ranks_each!r}."
+        )
     ds = config.ranks // ranks_each
     return replace(
         PUBLISHED,

@@ -18,7 +18,7 @@ from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.estimate import Estimator
 from onehop.machines.pim.layout import suitable_grids
 from onehop.machines.pim.machine import Machine
-from onehop.machines.pim.shapes import BalancedShapes, Shapes
+from onehop.machines.pim.shapes import BalancedShapes, Shapes, check_width
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
@@ -76,8 +76,9 @@ def tune(
             the default's.
 
     Raises:
-        ArgumentError: No plan fits the machine, whatever the grid.
+        ArgumentError: The width is not an integer of at least 1, or no plan fits the machine, whatever the grid.
     """
+    check_width(width)
     began = time.perf_counter()
     base = PimPlan(stream=False) if base is None else base
     plans = candidates(machine.config, base)
@@ -117,7 +118,11 @@ def rank(
     Returns:
         The plans that were simulated in full, with their time and the first estimate, in ns, best first; none
         if none fits.
+
+    Raises:
+        ArgumentError: The width is not an integer of at least 1.
     """
+    check_width(width)
     shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
     kernel = machine.kernel(plans[0], dtype, weighted)
     estimates = _estimates(machine.config, shapes, width, kernel, plans)
@@ -138,7 +143,12 @@ def exhaustive(
     weighted: bool = False,
     base: PimPlan | None = None,
 ) -> list[tuple[PimPlan, float]]:
-    """Simulates every candidate that fits, best first; slow, to judge the tuner by."""
+    """Simulates every candidate that fits, best first; slow, to judge the tuner by.
+
+    Raises:
+        ArgumentError: The width is not an integer of at least 1.
+    """
+    check_width(width)
     shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
     base = PimPlan(stream=False) if base is None else base
     kernel = machine.kernel(base, dtype, weighted)
