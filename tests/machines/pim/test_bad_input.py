@@ -148,12 +148,6 @@ def test_widths_that_are_none(ask: Callable[[Any], object], width: Any) -> None:
     assert repr(width) in str(caught.value)
 
 
-def test_features_without_columns_aggregate_to_none() -> None:
-    out, report = MACHINE.aggregate(GRAPH, torch.ones(GRAPH.num_src, 0), PimPlan(sp=1, ds=4))
-    assert out.shape == (GRAPH.num_dst, 0)
-    assert report.phases_ns["kernel"] == 0
-
-
 @pytest.mark.parametrize("wrong", [-1, 2.5, True, None, "7"])
 @pytest.mark.parametrize("name", ["num_src", "num_dst", "num_edges"])
 def test_sizes_that_are_none(name: str, wrong: Any) -> None:

@@ -1,5 +1,7 @@
 """The tuner: its plan against all others, its choices, its speed in candidates."""
 
+from dataclasses import replace
+
 import pytest
 
 from onehop import ArgumentError, Graph
@@ -76,3 +78,24 @@ def test_candidates_cover_formats_balances_and_grids() -> None:
         "sp": {1, 2, 4, 8, 16},
     }.items():
         assert {getattr(plan, name) for plan in plans} == values
+
+
+@pytest.mark.parametrize("merge_threads", [1, 16])
+def test_pygims_own_search_has_four_plans(merge_threads: int) -> None:
+    shapes, kernel = MACHINE.shapes(SKEWED), MACHINE.kernel(prior_art.PUBLISHED, "int32")
+    found = prior_art.pygim_search(MACHINE.config, shapes, 32, kernel, merge_threads)
+    plans = [
+        replace(prior_art.published(sp, 4 // sp), core_balance=balance, merge_threads=merge_threads)
+        for sp in (1, 2)
+        for balance in ("row", "edge")
+    ]
+    assert found == min(plans, key=lambda plan: simulated_ns(MACHINE, plan, SKEWED, 32, "int32"))
+    tiny = small().with_(mram_bytes=64)
+    assert prior_art.pygim_search(tiny, shapes, 32, kernel) is None
+
+
+def test_sparsep_is_searched_with_the_threads_that_merge() -> None:
+    shapes, kernel = MACHINE.shapes(SKEWED), MACHINE.kernel(prior_art.PUBLISHED, "int32")
+    found = prior_art.best_sparsep(MACHINE.config, shapes, 32, kernel, merge_threads=16)
+    assert found is not None
+    assert found.merge_threads == 16

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onehop.machines.pim.config import Arithmetic, Core, PimConfig, Points
+from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.layout import ITEM_BYTES, padded
+from onehop.machines.pim.parts import Arithmetic, Core, Points
 from onehop.machines.pim.shapes import WorkCounts
 from onehop.plans.pim import PimPlan
 
@@ -117,6 +118,7 @@ def tasklet_cycles(
         return instructions, transfers, aside
     # The third stream, of rows.
     transfers = transfers + counts.edges * index
+    instructions = instructions + counts.edges * core.coo_edge_instructions
     instructions = instructions + counts.filled * row.instructions
     cleared: float | np.ndarray = core.reissue_cycles * row.instructions + row.write
     if plan.clear == "shared":

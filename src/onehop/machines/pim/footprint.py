@@ -4,7 +4,7 @@ import numpy as np
 
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import READER_PAGES, Kernel, hub_rows
-from onehop.machines.pim.layout import ITEM_BYTES, padded
+from onehop.machines.pim.layout import ITEM_BYTES, padded, stored_width
 from onehop.plans.pim import PimPlan
 
 
@@ -30,7 +30,7 @@ def mram_bytes(
     """
     item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
     align = config.core.alignment_bytes
-    filled_width = padded(width, min(item, sum_item), align)
+    filled_width = stored_width(plan, width, min(item, sum_item), align)
     step = max(align // item, 2)
     need = rows * filled_width * sum_item + columns * filled_width * item
     if plan.format == "csr":

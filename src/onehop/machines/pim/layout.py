@@ -134,6 +134,18 @@ def padded(width: int, item_bytes: int, alignment: int) -> int:
     return -(-width // step) * step
 
 
+def stored_width(plan: PimPlan, width: int, item_bytes: int, alignment: int) -> int:
+    """Columns that a row takes in a bank and between host and cores.
+
+    Args:
+        plan: SparseP's vectors lie one number after another; a row of any other plan is padded.
+        width: Feature columns of a pass.
+        item_bytes: Bytes of a number.
+        alignment: Of transfers in a core, in bytes.
+    """
+    return width if plan.scheme == "sparsep" else padded(width, item_bytes, alignment)
+
+
 def round_slices(cluster: Cluster, rounds: int) -> list[tuple[int, int]]:
     """The columns of each of a cluster's passes; passes may be empty."""
     step = math.ceil(cluster.width / rounds)

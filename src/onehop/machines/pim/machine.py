@@ -127,7 +127,8 @@ class Machine:
             weighted: Whether edges have weights.
 
         Raises:
-            ArgumentError: The width is not an integer of at least 1, or the plan does not fit it or the machine.
+            ArgumentError: The width is not an integer of at least 1, or the plan fits neither it nor the
+                machine.
             MachineMemoryError: It needs more memory than a core has.
         """
         check_width(width)
@@ -177,7 +178,8 @@ class Machine:
         dtype = (chosen.dtype if chosen is not None else None) or self._dtype or NAMES[x.dtype]
         self._check_dtype(dtype)
         if chosen is None:
-            chosen = self.plan(graph, x.size(1), dtype, weight is not None)
+            # Without columns any plan will do.
+            chosen = self.plan(graph, max(x.size(1), 1), dtype, weight is not None)
         prepared = _prepare(graph, inputs, chosen, dtype)
         weighted = prepared.weight is not None or not chosen.unit_weights
         ones = torch.ones(1, dtype=prepared.x.dtype, device="cpu")

@@ -76,7 +76,8 @@ def tune(
             the default's.
 
     Raises:
-        ArgumentError: The width is not an integer of at least 1, or no plan fits the machine, whatever the grid.
+        ArgumentError: The width is not an integer of at least 1, or no plan fits the machine, whatever the
+            grid.
     """
     check_width(width)
     began = time.perf_counter()

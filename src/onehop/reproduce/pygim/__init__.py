@@ -1,0 +1,59 @@
+"""PyGim: aggregation on near-bank cores, on twins of the paper's graphs."""
+
+from onehop.graph import Graph
+from onehop.machines.pim import Machine
+from onehop.machines.pim.shapes import Shapes
+from onehop.reproduce.graphs import label, twin
+from onehop.reproduce.progress import Progress, silent
+from onehop.reproduce.pygim import calibration, comparison, host, memory, scaling
+from onehop.reproduce.pygim.charts import charts
+from onehop.reproduce.rows import Chart, Reproduction, Row
+
+_SOURCE = (
+    "C. Giannoula et al., PyGim, SIGMETRICS 2025 (arXiv 2402.16731). Its abstract and its repository could "
+    "be read; its evaluation could not."
+)
+# Twin, and the part of it that a quick run uses.
+_GRAPHS = {"reddit": 0.05, "proteins": 0.05, "arxiv": 0.5}
+
+
+def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
+    """Computes the figures of PyGim.
+
+    Args:
+        quick: Use parts of the twins.
+        progress: Told how far it is.
+    """
+    cases: list[comparison.Case] = []
+    counted: list[Shapes] = []
+    # Shapes do not keep their graphs alive.
+    kept: list[Graph] = []
+    scaled: list[Row] = []
+    pictures: list[Chart] = []
+    for number, (name, part) in enumerate(_GRAPHS.items()):
+        scale = part if quick else 1.0
+
+        def told(what: str, done: float, number: int = number) -> None:
+            progress(what, (number + done) / len(_GRAPHS))
+
+        graph = twin(name, scale, lambda what, done, told=told: told(what, 0.3 * done))
+        shapes = Machine().shapes(graph)
+        told_name = label(name, scale)
+        cases += comparison.measured(
+            told_name, shapes, lambda what, done, told=told: told(what, 0.3 + 0.6 * done)
+        )
+        by_ranks = scaling.phases(shapes)
+        scaled += scaling.rows(told_name, by_ranks)
+        pictures.append(scaling.chart(told_name, by_ranks))
+        counted.append(shapes)
+        kept.append(graph)
+    rows = (
+        *comparison.rows(cases),
+        *comparison.winners(cases),
+        *comparison.regret(cases, counted),
+        *host.rows(cases, counted),
+        *scaled,
+        *memory.rows(),
+        *calibration.rows(),
+    )
+    return Reproduction(work="pygim", source=_SOURCE, rows=rows, charts=(*charts(cases, rows), *pictures))
