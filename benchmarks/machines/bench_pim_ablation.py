@@ -17,7 +17,8 @@ from onehop import Graph, MachineMemoryError, datasets
 from onehop.bench import command
 from onehop.cli.console import Bar, progress
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upmem_v1a
-from onehop.machines.pim.tuner import candidates, rank
+from onehop.machines.pim.search import candidates
+from onehop.machines.pim.tuner import rank
 
 
 @dataclass(frozen=True)

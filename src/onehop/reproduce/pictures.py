@@ -1,11 +1,13 @@
 """Pictures of a reproduction: grouped bars, published values beside baselines, prior works and ours."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onehop import pictures
 from onehop.reproduce.rows import Chart, Reproduction, Series
+from onehop.reproduce.tables import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
 _FILLED = 0.84
 # Inches: at 100 pixels an inch the picture is 800 pixels wide.
 _WIDTH, _HEIGHT = 8.0, 4.4
-_MOST_UPRIGHT = 6
+# Letters of all labels along the horizontal axis, side by side; and bars that have room for upright figures.
+_LETTERS, _MOST_UPRIGHT = 96, 18
 
 
 def draw(found: Reproduction, folder: Path) -> list[Path]:
@@ -43,16 +46,12 @@ def draw_chart(chart: Chart, path: Path) -> None:
     """Draws one chart to a file."""
     figure = pictures.figure(_WIDTH, _HEIGHT)
     axes = figure.add_subplot()
-    number = len(chart.series)
+    together = len(chart.series)
     for place, series in enumerate(chart.series):
-        _bars(axes, series, place, number, pictures.PALETTE[place % len(pictures.PALETTE)])
-    slanted = len(chart.groups) > _MOST_UPRIGHT
-    axes.set_xticks(
-        range(len(chart.groups)),
-        chart.groups,
-        rotation=30 if slanted else 0,
-        ha="right" if slanted else "center",
-    )
+        _bars(axes, series, place, together, pictures.PALETTE[place % len(pictures.PALETTE)])
+    letters = _LETTERS // len(chart.groups)
+    labels = ["\n".join(textwrap.wrap(group, letters, break_long_words=False)) for group in chart.groups]
+    axes.set_xticks(range(len(chart.groups)), labels)
     axes.set_ylabel(chart.unit)
     if chart.logarithmic:
         axes.set_yscale("log")
@@ -63,9 +62,9 @@ def draw_chart(chart: Chart, path: Path) -> None:
     pictures.save(figure, chart.title, chart.machine, path)
 
 
-def _bars(axes: "Axes", series: Series, place: int, number: int, colour: str) -> None:
-    step = _FILLED / number
-    centres = [group + (place - (number - 1) / 2) * step for group in range(len(series.values))]
+def _bars(axes: "Axes", series: Series, place: int, together: int, colour: str) -> None:
+    step = _FILLED / together
+    centres = [group + (place - (together - 1) / 2) * step for group in range(len(series.values))]
     known = [i for i, value in enumerate(series.values) if value is not None]
     axes.bar(
         [centres[i] for i in known],
@@ -74,16 +73,17 @@ def _bars(axes: "Axes", series: Series, place: int, number: int, colour: str) ->
         color=colour,
         label=series.label,
     )
+    tops = [series.values, *([series.high] if series.high else [])]
     for i in known:
         axes.annotate(
-            f"{series.values[i]:.3g}",
-            (centres[i], float(series.values[i] or 0)),
+            number(series.values[i]),
+            (centres[i], max(top[i] or 0.0 for top in tops)),
             xytext=(0, 1),
             textcoords="offset points",
             ha="center",
             va="bottom",
             fontsize=pictures.SMALL_SIZE - 1,
-            rotation=90 if number * len(series.values) > 3 * _MOST_UPRIGHT else 0,
+            rotation=90 if together * len(series.values) > _MOST_UPRIGHT else 0,
         )
     bounded = [i for i in known if series.low and series.low[i] is not None]
     if bounded:

@@ -8,7 +8,8 @@ import torch
 
 from onehop import ArgumentError
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, tune
-from onehop.machines.pim.tuner import candidates, exhaustive, rank
+from onehop.machines.pim.search import candidates
+from onehop.machines.pim.tuner import exhaustive, rank
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small
 

@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from onehop import ArgumentError, Graph
 from onehop.datasets import chung_lu
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, tune
-from onehop.machines.pim.tuner import candidates, exhaustive, simulated_ns
+from onehop.machines.pim.search import candidates
+from onehop.machines.pim.tuner import exhaustive, simulated_ns
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small
 
@@ -99,3 +101,37 @@ def test_sparsep_is_searched_with_the_threads_that_merge() -> None:
     found = prior_art.best_sparsep(MACHINE.config, shapes, 32, kernel, merge_threads=16)
     assert found is not None
     assert found.merge_threads == 16
+
+
+HUB = Graph.from_edge_index(
+    torch.stack(
+        [torch.arange(4000) % 300, torch.where(torch.arange(4000) % 3 > 0, 7, torch.arange(4000) % 300)]
+    ),
+    300,
+)
+
+
+def test_a_machine_tunes_by_default_and_remembers() -> None:
+    machine = Machine(small())
+    plan = machine.plan(HUB, 64, "float32")
+    assert plan == replace(tune(machine, HUB, 64, "float32").plan, stream=True)
+    assert machine.plan(HUB, 64, "float32") is plan
+    assert machine.plan(HUB, 32, "float32") is not plan
+    assert machine.simulate(HUB, 64).plan == plan
+    assert machine.aggregate(HUB, torch.ones(300, 64))[1].plan == plan
+
+
+def test_a_machine_that_does_not_tune_takes_the_default() -> None:
+    machine = Machine(small(), tune=False)
+    default = machine.default_plan(HUB, 64)
+    assert machine.plan(HUB, 64) == default
+    assert machine.simulate(HUB, 64).plan == default
+    # On a hub the difference is what the tuner is for.
+    assert Machine(small()).simulate(HUB, 64).total_ns < 0.7 * machine.simulate(HUB, 64).total_ns
+
+
+def test_where_nothing_fits_at_once_a_machine_streams() -> None:
+    tiny = Machine(small().with_(mram_bytes=1800))
+    out, report = tiny.aggregate(HOSTILE["uniform"], torch.ones(100, 64))
+    assert report.plan.rounds * report.plan.block_rounds > 1
+    assert torch.equal(out, Machine(small()).aggregate(HOSTILE["uniform"], torch.ones(100, 64))[0])

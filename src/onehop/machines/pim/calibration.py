@@ -100,5 +100,5 @@ def held_out(config: PimConfig) -> dict[str, Errors]:
         found[direction] = Errors.of(pairs(config, direction))
         for cores in sorted({each.cores for each in TRANSFERS}):
             own = pairs(config, direction, cores)
-            found[f"{direction}, {cores} cores"] = Errors.of(own)
+            found[f"{direction}, {cores} core{'' if cores == 1 else 's'}"] = Errors.of(own)
     return found

@@ -2,7 +2,7 @@
 
 from onehop.reproduce.grande import clock, retiling, shares, sizes, speedups
 from onehop.reproduce.grande.graphs import TWINS, loaded
-from onehop.reproduce.progress import Progress, silent
+from onehop.reproduce.progress import Progress, part, silent
 from onehop.reproduce.rows import Reproduction, Row
 
 _SOURCE = (
@@ -23,10 +23,9 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     bytes_held: list[Row] = []
     by_clock: list[Row] = []
     for number, twin in enumerate(TWINS):
-        graph = loaded(
-            twin, quick, lambda _what, done, n=number, t=twin: progress(t.name, (n + done / 2) / 4)
-        )
-        progress(f"{twin.name}: aggregation", (number + 0.5) / len(TWINS))
+        begin, end = number / len(TWINS), (number + 0.5) / len(TWINS)
+        graph = loaded(twin, quick, part(progress, begin, end))
+        progress(f"{twin.name}: aggregation", end)
         runs += speedups.measured(twin, graph)
         tiled += retiling.rows(twin, graph, quick)
         bytes_held += sizes.rows(twin, graph, quick)

@@ -62,6 +62,13 @@ _RATIOS: dict[str, Callable[[Run], float]] = {
 }
 
 
+_TIMES: dict[str, Callable[[Run], float]] = {
+    "host alone": lambda run: run.host_ns,
+    "best prior near-data machine": lambda run: run.prior_ns,
+    "near-rank, adaptive mapping": lambda run: run.time_ns,
+}
+
+
 def measured(twin: Twin, graph: Graph) -> list[Run]:
     """Runs a graph on every machine that the paper may mean."""
     found = []
@@ -128,12 +135,7 @@ def charts(runs: Sequence[Run], quick: bool) -> tuple[Chart, ...]:
         unit="time, ms",
         groups=groups,
         series=tuple(
-            Series(label=name, values=tuple(time(run) / 1e6 for run in base))
-            for name, time in (
-                ("host alone", lambda run: run.host_ns),
-                ("best prior near-data machine", lambda run: run.prior_ns),
-                ("near-rank, adaptive mapping", lambda run: run.time_ns),
-            )
+            Series(label=name, values=tuple(time(run) / 1e6 for run in base)) for name, time in _TIMES.items()
         ),
         logarithmic=True,
     )
@@ -143,9 +145,7 @@ def charts(runs: Sequence[Run], quick: bool) -> tuple[Chart, ...]:
         title=f"Speed-ups over {', '.join(groups)}: published and here",
         machine="simulated: grande_16; lines span 16 and 32 ranks, tFAW 20 and 13.3 ns",
         unit="speed-up, x",
-        groups=tuple(
-            row.figure.replace(f" of {len(TWINS)} graphs", "").replace(", ", ",\n") for row in summary
-        ),
+        groups=tuple(row.figure.replace(f" of {len(TWINS)} graphs", "") for row in summary),
         series=(
             Series(label="published", values=tuple(row.paper for row in summary)),
             Series(
@@ -160,4 +160,5 @@ def charts(runs: Sequence[Run], quick: bool) -> tuple[Chart, ...]:
 
 
 def _title(what: str) -> str:
-    return "end to end over the host" if what == "end to end" else f"aggregation over the {what}"
+    over = {"host": "the host", "prior": "the best prior machine"}
+    return "end to end over the host" if what == "end to end" else f"aggregation over {over[what]}"

@@ -2,7 +2,7 @@
 
 from onehop.bench.peers.base import import_reason
 from onehop.reproduce.io_aware import headlines, kept, layers, memory, times
-from onehop.reproduce.progress import Progress, silent
+from onehop.reproduce.progress import Progress, part, silent
 from onehop.reproduce.rows import Reproduction, missing
 
 _SOURCE = (
@@ -25,7 +25,7 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
         return Reproduction(work="io-aware", source=_SOURCE, rows=(*fixed, row), charts=memory.charts())
     progress("bytes kept for gradients", 0.05)
     counted = kept.rows()
-    found = layers.measured(quick, lambda what, done: progress(what, 0.2 + 0.8 * done))
+    found = layers.measured(quick, part(progress, 0.2, 1.0))
     return Reproduction(
         work="io-aware",
         source=_SOURCE,

@@ -86,7 +86,7 @@ def _layer(name: str, layer: Any, graph: str, x: Tensor, edge_index: Tensor, qui
 
         return call
 
-    contexts = {"PyG": contextlib.nullcontext, "onehop": lambda: onehop.patch()}
+    contexts: dict[str, Callable[[], Any]] = {"PyG": contextlib.nullcontext, "onehop": lambda: onehop.patch()}
     expected, ours = (forward(context)() for context in contexts.values())
     apart = float((ours - expected).abs().max() / expected.abs().max())
     rounds = _QUICK_ROUNDS if quick else _ROUNDS
@@ -133,7 +133,7 @@ def charts(found: Sequence[Layer]) -> tuple[Chart, ...]:
             title=f"One layer, F = {_WIDTH}, {timed[0].graph}",
             machine=machine_line(),
             unit="time, ms",
-            groups=tuple(f"{one.name}\n{one.step}" for one in timed),
+            groups=tuple(f"{one.name} {one.step}" for one in timed),
             series=tuple(
                 Series(
                     label=text,

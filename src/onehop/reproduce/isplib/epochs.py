@@ -125,7 +125,7 @@ def charts(found: Sequence[Epoch]) -> tuple[Chart, ...]:
         title=f"A training epoch of two-layer models, hidden {widths}: {graphs}",
         machine=machine_line(),
         unit="time, ms",
-        groups=tuple(f"{one.model.upper()} {one.hidden}\n{one.graph}" for one in timed),
+        groups=tuple(f"{one.model.upper()} {one.hidden} {one.graph}" for one in timed),
         series=tuple(
             Series(
                 label=text,

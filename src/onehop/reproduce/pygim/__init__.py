@@ -4,7 +4,7 @@ from onehop.graph import Graph
 from onehop.machines.pim import Machine
 from onehop.machines.pim.shapes import Shapes
 from onehop.reproduce.graphs import label, twin
-from onehop.reproduce.progress import Progress, silent
+from onehop.reproduce.progress import Progress, part, silent
 from onehop.reproduce.pygim import calibration, comparison, host, memory, scaling
 from onehop.reproduce.pygim.charts import charts
 from onehop.reproduce.rows import Chart, Reproduction, Row
@@ -30,18 +30,13 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     kept: list[Graph] = []
     scaled: list[Row] = []
     pictures: list[Chart] = []
-    for number, (name, part) in enumerate(_GRAPHS.items()):
-        scale = part if quick else 1.0
-
-        def told(what: str, done: float, number: int = number) -> None:
-            progress(what, (number + done) / len(_GRAPHS))
-
-        graph = twin(name, scale, lambda what, done, told=told: told(what, 0.3 * done))
+    for number, (name, share) in enumerate(_GRAPHS.items()):
+        scale = share if quick else 1.0
+        begin, middle, end = ((number + done) / len(_GRAPHS) for done in (0.0, 0.3, 0.9))
+        graph = twin(name, scale, part(progress, begin, middle))
         shapes = Machine().shapes(graph)
         told_name = label(name, scale)
-        cases += comparison.measured(
-            told_name, shapes, lambda what, done, told=told: told(what, 0.3 + 0.6 * done)
-        )
+        cases += comparison.measured(told_name, shapes, part(progress, middle, end))
         by_ranks = scaling.phases(shapes)
         scaled += scaling.rows(told_name, by_ranks)
         pictures.append(scaling.chart(told_name, by_ranks))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from onehop.machines.pim import BalancedShapes, Machine, prior_art, upmem_v1a
-from onehop.machines.pim.calibration import DIRECTIONS, held_out
+from onehop.machines.pim.calibration import held_out
 from onehop.machines.pim.costs import Kernel, core_cycles
 from onehop.machines.pim.presets import EDGES_PER_MS
 from onehop.machines.pim.shapes import WorkCounts
@@ -64,8 +64,6 @@ def _transfers() -> list[Row]:
     found = []
     errors = held_out(upmem_v1a())
     for name, each in errors.items():
-        if name not in DIRECTIONS and not name.endswith(" cores"):
-            continue
         found.append(
             Row(
                 figure=f"mean error of {each.points} transfers {name}",

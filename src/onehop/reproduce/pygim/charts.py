@@ -24,11 +24,12 @@ def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
             ("energy", "energy, J", lambda report: report.energy_mj / 1e3),
         ):
             found.append(_schemes(own, threads, what, unit, of))
+    graphs = ", ".join(dict.fromkeys(case.graph for case in cases))
     compared = [row for row in rows if row.figure.startswith("inference, ") and row.paper is not None]
     found.append(
         Chart(
             name="speedups",
-            title=f"Inference of two layers, width {WIDTH}, {DTYPE}: published and here",
+            title=f"Inference of two layers, width {WIDTH}, {DTYPE}, on {graphs}: published and here",
             machine=f"{named(base().config)}; lines span what is assumed",
             unit="ratio, x",
             groups=tuple(_short(row.figure) for row in compared),
@@ -73,7 +74,7 @@ def _schemes(
 
 
 def _short(figure: str) -> str:
-    """A label of two or three lines."""
+    """A label of few words."""
     words = (
         figure.removeprefix("inference, ")
         .replace(" over PaF, published", "")
@@ -81,4 +82,4 @@ def _short(figure: str) -> str:
     )
     what, _, which = words.partition(" of ")
     name, _, how = which.partition(", ")
-    return f"{what}\n{name.replace('PyTorch on the host', 'host')}\n{how.split()[0]}"
+    return f"{what} {name.replace('PyTorch on the host', 'host')} {how.split()[0]}"

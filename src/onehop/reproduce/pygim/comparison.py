@@ -1,6 +1,6 @@
 """Parallelism Fusion against the prior schemes: one table for each, with an interval over what is assumed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
@@ -24,6 +24,7 @@ from onehop.reproduce.pygim.schemes import (
 from onehop.reproduce.rows import Row
 
 LAYERS = 2
+SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {"mean": geometric_mean, "best": max}
 # The abstract: mean and best over prior works on near-bank cores, inference.
 _PAPER_SPEEDUP, _PAPER_ENERGY = (4.38, 7.20), (2.86, 3.68)
 
@@ -94,7 +95,7 @@ def _models(cases: Sequence[Case], prior: str, scheme: str, threads: int) -> lis
     found = []
     for quantity, paper, energy in (("time", _PAPER_SPEEDUP, False), ("energy", _PAPER_ENERGY, True)):
         collected = list(_collected(cases, prior, scheme, energy))
-        for name, published, over in zip(("mean", "best"), paper, (geometric_mean, max), strict=True):
+        for (name, over), published in zip(SUMMARIES.items(), paper, strict=True):
             values = [over(each) for each in collected if each]
             figure = (
                 f"inference, {quantity} of {prior} over {scheme}, merged by {_told(threads)}, {name} of "
