@@ -16,6 +16,7 @@ from onehop.bench.variants import LOSS_TOLERANCE, ONEHOP, PYG, Variant
 from onehop.reproduce.graphs import label
 from onehop.reproduce.progress import Progress
 from onehop.reproduce.rows import Chart, Row, Series
+from onehop.reproduce.tables import number
 
 MODELS = ("gcn", "sage", "gin")
 # Twin, and the part of it that a quick run uses.
@@ -109,7 +110,7 @@ def _row(one: Epoch) -> Row:
         low=min(ratio.lower_quartile, ratio.median),
         high=max(ratio.upper_quartile, ratio.median),
         unit="x",
-        note=f"{theirs:.3g} ms with PyG, {ours:.3g} ms under the patch; quartiles of the rounds.",
+        note=f"{number(theirs)} ms with PyG, {number(ours)} ms under the patch; quartiles of the rounds.",
     )
 
 
