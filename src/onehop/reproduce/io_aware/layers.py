@@ -121,7 +121,7 @@ def rows(found: Sequence[Layer]) -> list[Row]:
                 low=min(ratio.lower_quartile, ratio.median),
                 high=max(ratio.upper_quartile, ratio.median),
                 unit="x",
-                note=f"{number(theirs)} ms with PyG, {number(ours)} here; the paper's are over DGL on an A100.",
+                note=f"{number(theirs)} ms with PyG, {number(ours)} here; the paper's is over DGL on a GPU.",
             )
         )
     return lines
