@@ -118,10 +118,13 @@ def test_a_table_for_each_baseline_scheme_and_number_of_threads(cases: list[comp
         assert row.high is not None
         assert row.low < row.high
         assert ("winner is open" in row.note) == (row.low < 1 < row.high)
-    mean, best = (row for row in compared[:2])
-    assert mean.ours is not None
-    assert best.ours is not None
-    assert mean.ours <= best.ours
+    mean, best, energy, _ = (row.ours for row in compared)
+    assert mean is not None
+    assert best is not None
+    assert energy is not None
+    assert mean <= best
+    assert ("As in the paper, energy gains less" in compared[2].note) == (energy < mean)
+    assert ("here more" in compared[2].note) == (energy >= mean)
 
 
 @pytest.mark.usefixtures("two_machines")
