@@ -28,11 +28,12 @@ def section(root: Path, work: str) -> str:
     found: dict[str, Any] = json.loads(file.read_text())
     stamp = found["stamp"]
     size = "on parts of the twins (`--quick`)" if found["quick"] else "at full size"
+    threads = f"{stamp['threads']} thread{'' if stamp['threads'] == 1 else 's'}"
     lines = [
         found["source"],
         "",
         f"Computed on {stamp['date'][:10]} {size}; {stamp['machine']['processor']}, "
-        f"{stamp['threads']} threads, torch {stamp['versions']['torch']}.",
+        f"{threads}, torch {stamp['versions']['torch']}.",
         "",
         markdown(found["rows"]),
     ]

@@ -19,7 +19,7 @@ VERBS = {
     "info": "Versions, instruction set, threads, memory, caches, backends, settings and packages.",
     "tune": "Finds the fastest plans for a graph on this machine and keeps them.",
     "bench": "Measures against peers in the same process, in turns, results checked first.",
-    "reproduce": "Computes the figures of a published work, as far as they can be had, beside the published.",
+    "reproduce": "Computes the figures of a published work that can be had here, beside the published ones.",
     "simulate": "Runs a graph on a simulated machine: the true result, and where time and energy go.",
 }
 _MODULES = {"explain": "run"}

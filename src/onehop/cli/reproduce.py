@@ -40,7 +40,7 @@ def reproduce(
         typer.Option(metavar="FOLDER", help="Write the pictures to this folder.", callback=_folder),
     ] = None,
 ) -> None:
-    """Computes the figures of a published work that can be had here, beside the published values.
+    """Computes the figures of a published work that can be had here, beside the published ones.
 
     Every row has the paper's value, ours, their ratio, an interval where constants are assumed, and one
     sentence on the difference. What needs a GPU or other hardware says so.
