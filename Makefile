@@ -29,7 +29,7 @@ test test-thresholds: export OMP_WAIT_POLICY := PASSIVE
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results docs wheel clean
+.PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -124,6 +124,17 @@ results: $(MADE)/develop $(MADE)/onehop  ## put the results that were measured i
 	$(BIN)/python -m benchmarks.render_results
 	$(BIN)/python benchmarks/machines/render_pim.py
 	$(BIN)/python benchmarks/machines/render_pictures.py
+
+# make figures QUICK=--quick WORKS="pygim grande" computes some of them, on parts of the graphs.
+WORKS := pygim grande io-aware isplib
+QUICK :=
+figures: $(MADE)/develop $(MADE)/onehop  ## the figures of four published works beside ours, and their page
+	$(call say,onehop reproduce $(WORKS) $(QUICK))
+	for work in $(WORKS); do \
+	  $(BIN)/onehop reproduce $$work $(QUICK) --json benchmarks/results/reproduce/$$work.json \
+	    --plot docs/images/reproduce; \
+	done
+	$(BIN)/python benchmarks/render_reproductions.py
 
 # What cannot be linked, found or read is an error.
 docs: $(MADE)/docs  ## the documents as a site in build/site, with search and the pages of the API (1 minute)

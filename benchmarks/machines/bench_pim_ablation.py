@@ -17,7 +17,8 @@ from onehop import Graph, MachineMemoryError, datasets
 from onehop.bench import command
 from onehop.cli.console import Bar, progress
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upmem_v1a
-from onehop.machines.pim.tuner import candidates, rank
+from onehop.machines.pim.search import candidates
+from onehop.machines.pim.tuner import rank
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,12 @@ class Improvement:
     Attributes:
         fixed: Fields of a plan that the search does not touch.
         without: Which plans the search may choose without it; None means all.
-        machine: Values of the machine that it needs.
         order: How the graph is numbered, if otherwise than it was.
         kept: Whether it belongs to the improved plan: what costs more than it gains at width 256 does not.
     """
 
     fixed: dict[str, Any] = field(default_factory=dict)
     without: Any = None
-    machine: dict[str, Any] = field(default_factory=dict)
     order: str | None = None
     kept: bool = True
 
@@ -42,12 +41,8 @@ class Improvement:
 IMPROVEMENTS = {
     "kernels without multiply": Improvement({"unit_weights": True}),
     "readers that fetch once": Improvement({"reader": "block"}),
-    "rows written together": Improvement({"write_bytes": 512}),
     "COO cleared by all, folded in a tree": Improvement({"clear": "shared", "fold": "tree"}),
     "hubs in working memory": Improvement({"hub_bytes": 16 << 10}, kept=False),
-    "double buffers (another machine)": Improvement(
-        {"double_buffer": True}, machine={"background_transfers": True}, kept=False
-    ),
     "merge by 16 threads": Improvement({"merge_threads": 16}),
     "merge row by row": Improvement({"merge_order": "row"}),
     "kept result buffers": Improvement({"reuse_buffers": True}),
@@ -71,14 +66,13 @@ class Ablation:
 
     def best(self, on: frozenset[str]) -> tuple[float, PimPlan]:
         """The best plan with some improvements, and its milliseconds."""
-        base, values, order = prior_art.PUBLISHED, {}, None
+        base, order = prior_art.PUBLISHED, None
         for name in on:
             base = replace(base, **IMPROVEMENTS[name].fixed)
-            values.update(IMPROVEMENTS[name].machine)
             order = IMPROVEMENTS[name].order or order
         if order not in self._graphs:
             self._graphs[order] = self._graphs[None].reorder(str(order)).graph
-        machine = Machine(upmem_v1a().with_(**values))
+        machine = Machine(upmem_v1a())
         plans = [
             plan
             for plan in candidates(machine.config, base)

@@ -20,7 +20,8 @@ from onehop.bench import command
 from onehop.cli.console import progress
 from onehop.datasets import chung_lu
 from onehop.machines.pim import Machine, PimPlan, tune
-from onehop.machines.pim.tuner import candidates, exhaustive, simulated_ns
+from onehop.machines.pim.search import candidates
+from onehop.machines.pim.tuner import exhaustive, simulated_ns
 
 WIDTHS, DTYPES = (16, 50, 128, 256), ("int8", "int32", "float32")
 SIZES = (

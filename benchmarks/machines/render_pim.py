@@ -13,12 +13,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path("docs") / "machines" / "pim-results.md"
-LABELS = {
-    "published": "PaF, published",
-    "improved": "PaF, improved",
-    "grande": "GraNDe-style",
-    "sparsep": "SparseP-style",
-}
 
 Document = dict[str, Any]
 
@@ -46,6 +40,7 @@ def calibration(read: Callable[[str], Document]) -> str:
             (
                 what,
                 line["at"],
+                line["evidence"],
                 f"{line['measured']:.5g}",
                 f"{line['model']:.5g}",
                 f"{100 * line['relative_error']:+.1f} %",
@@ -53,10 +48,30 @@ def calibration(read: Callable[[str], Document]) -> str:
             for line in lines
         ]
     best = ", ".join(f"{graph} {grid}" for graph, grid in read("calibration")["winners"].items())
-    return (
-        table(("figure", "at", "measured", "model", "error"), rows, 2)
-        + f"\n\nBest grids of the model: {best}."
-    )
+    headings = ("figure", "at", "evidence", "there", "model", "error")
+    return table(headings, rows, 3) + f"\n\nBest grids of the model: {best}."
+
+
+def links(read: Callable[[str], Document]) -> str:
+    """Errors of the held-out transfers."""
+    rows = [
+        (
+            name,
+            each["points"],
+            "" if each["r2"] is None else f"{each['r2']:.3f}",
+            f"{100 * each['mean_error']:.0f} %",
+            f"{100 * each['bias']:+.0f} %",
+            f"{100 * each['worst']:+.0f} %",
+        )
+        for name, each in read("calibration")["held_out"].items()
+    ]
+    return table(("transfers", "points", "R2", "mean error", "bias", "worst"), rows)
+
+
+def evidence(read: Callable[[str], Document]) -> str:
+    """Kind and source of every constant."""
+    rows = [(f"`{name}`", kind, text) for name, (kind, text) in read("calibration")["constants"].items()]
+    return table(("constant", "evidence", "source"), rows, 3)
 
 
 def memory(read: Callable[[str], Document]) -> str:
@@ -66,87 +81,6 @@ def memory(read: Callable[[str], Document]) -> str:
         for fact in read("calibration")["amazon_products"]
     ]
     return table(("plan", "MiB of 64", "fits"), rows)
-
-
-def aggregation(read: Callable[[str], Document]) -> str:
-    """One aggregation under each plan, graph by graph."""
-    rows = []
-    for graph, case in {case["graph"]: case for case in read("comparison")["cases"]}.items():
-        for label, report in case["aggregation"].items():
-            ms, plan = report["phases_ms"], report["plan"]
-            rows.append(
-                (
-                    graph,
-                    LABELS[label],
-                    f"{report['total_ms']:.0f}",
-                    *(
-                        f"{each:.0f}"
-                        for each in (ms["send"] + ms["broadcast"], ms["kernel"], ms["retrieve"], ms["merge"])
-                    ),
-                    f"{report['energy_mj'] / 1e3:.0f}",
-                    f"{100 * report['utilisation']:.0f} %",
-                    f"{plan['sp']}x{plan['ds']} {plan['format']}",
-                )
-            )
-    return table(
-        ("twin", "plan", "ms", "to the cores", "kernel", "retrieve", "merge", "J", "utilisation", "grid"),
-        rows,
-        2,
-    )
-
-
-def models(read: Callable[[str], Document]) -> str:
-    """Whole models."""
-    rows = []
-    for case in read("comparison")["cases"]:
-        better, whole = case["better_prior"], case["whole"]
-        row = [
-            case["graph"],
-            case["model"],
-            f"{case['combination_ms']:.0f}",
-            f"{whole[better]['ms']:.0f} ({better})",
-        ]
-        for label in ("published", "improved"):
-            ratios = case["ratios"][label]
-            row += [f"{whole[label]['ms']:.0f}", f"{ratios['speedup']:.2f}x", f"{ratios['energy']:.2f}x"]
-        rows.append(row)
-    headings = (
-        "twin",
-        "model",
-        "combination, ms",
-        "better prior, ms",
-        "published PaF, ms",
-        "speed-up",
-        "energy",
-    )
-    return table((*headings, "improved PaF, ms", "speed-up", "energy"), rows, 2)
-
-
-def summary(read: Callable[[str], Document]) -> str:
-    """Mean and best, beside the paper's."""
-    found, paper = read("comparison")["summary"], read("comparison")["paper"]
-
-    def pair(entry: Document) -> str:
-        return f"{entry['mean']:.2f}x / {entry['best']:.2f}x"
-
-    rows = [
-        (name, theirs, *(pair(found[f"{label} {key}"]) for label in ("published", "improved")))
-        for name, key, theirs in (
-            ("speed-up, whole model", "speedup", f"{paper['speedup_mean']}x / {paper['speedup_best']:.2f}x"),
-            ("speed-up, aggregation alone", "aggregation_speedup", ""),
-            ("energy, whole model", "energy", f"{paper['energy_mean']}x / {paper['energy_best']}x"),
-        )
-    ]
-    return table(("mean / best", "the paper's abstract", "published PaF", "improved PaF"), rows)
-
-
-def host(read: Callable[[str], Document]) -> str:
-    """Torch beside it."""
-    cases = {case["graph"]: case["torch_ms"] for case in read("comparison")["cases"]}
-    rows = [
-        (graph, dtype, f"{ms / 1e3:.2f}") for graph, times in cases.items() for dtype, ms in times.items()
-    ]
-    return table(("twin", "dtype", "torch here, s"), rows, 2)
 
 
 def regret(read: Callable[[str], Document]) -> str:
@@ -227,11 +161,9 @@ def quantisation(read: Callable[[str], Document]) -> str:
 
 SECTIONS = (
     calibration,
+    links,
+    evidence,
     memory,
-    aggregation,
-    models,
-    summary,
-    host,
     regret,
     ablation,
     streaming,

@@ -67,7 +67,8 @@ def check_refusals() -> None:
 for name in MODELS:
     (ours, ran), (theirs, expected) = gradients(name, away=True), gradients(name, away=False)
     assert ran == expected >= 3, (ran, expected)
-    torch.testing.assert_close(ours, theirs)
+    # Weights of edges there, scales of nodes here: each with a plan, and so an order of sums, of its own.
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     sys.stdout.write(f"{name} trained\n")
 check_refusals()
 sys.stdout.write("the rest refused\n")

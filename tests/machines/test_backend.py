@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import Linear
 from torch.utils import backend_registration
-from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+from torch_geometric.nn import GATConv, GCNConv, GINConv, PNAConv, SAGEConv
 
 import onehop
 from onehop import ArgumentError, BackendError, ConfigurationError, Graph
@@ -63,6 +63,11 @@ class Model(torch.nn.Module):
         for layer in self.layers:
             x = layer(x, EDGES).relu()
         return x
+
+
+def PNA() -> PNAConv:
+    degrees = torch.bincount(torch.bincount(EDGES[1], minlength=40))
+    return PNAConv(6, 6, ["mean", "max"], ["identity"], degrees)
 
 
 MODELS = {
@@ -136,7 +141,7 @@ def test_the_cheaper_order_aggregates_fewer_columns() -> None:
     model, x = Model(GCNConv(6, 64)), torch.randn(40, 6)
     moved = []
     for associate in (True, False):
-        with onehop.patch(machine=Machine(small()), associate=associate) as patch:
+        with onehop.patch(machine=Machine(small(), tune=False), associate=associate) as patch:
             model(x)
             moved.append(patch.report.entries[0].report.bytes["broadcast"])
     assert moved[0] < moved[1] / 5
@@ -160,6 +165,32 @@ def test_other_layers_run_as_before() -> None:
     with onehop.patch(machine=Machine(small())) as patch:
         torch.testing.assert_close(model(x), expected)
         assert patch.report.entries == []
+        assert set(patch.report.elsewhere) == {"GATConv 1", "SAGEConv 1"}
+        assert "attention" in patch.report.elsewhere["GATConv 1"]
+        assert patch.report.elsewhere["SAGEConv 1"] == "machines compute sums and means, and this is max"
+        assert patch.report.as_dict()["elsewhere"] == patch.report.elsewhere
+        assert "SAGEConv 1 did not run on the machine: machines compute" in str(patch.report)
+        patch.report.clear()
+        assert patch.report.elsewhere == {}
+
+
+def test_every_layer_of_a_class_is_named_and_those_on_the_machine_are_not() -> None:
+    x = torch.randn(40, 6)
+    model = Model(SAGEConv(6, 6, aggr="max"), SAGEConv(6, 6), PNA(), SAGEConv(6, 6, aggr="max"))
+    for _ in range(2):
+        with onehop.patch(machine=Machine(small())) as patch:
+            model(x)
+        assert set(patch.report.elsewhere) == {"SAGEConv 1", "PNAConv 1", "SAGEConv 3"}
+        assert {entry.layer for entry in patch.report.entries} == {"SAGEConv 2"}
+
+
+def test_few_edges_run_on_the_machine_too() -> None:
+    few = torch.tensor([[0, 1], [1, 0]])
+    with onehop.patch(machine=Machine(small())) as patch:
+        GCNConv(2, 2)(torch.ones(2, 2), few)
+        SAGEConv(2, 2)(torch.ones(2, 2), few)
+        assert [entry.layer for entry in patch.report.entries] == ["GCNConv 1", "SAGEConv 1"]
+        assert patch.report.elsewhere == {}
 
 
 def test_features_that_the_machine_lacks_stay_on_the_host() -> None:
@@ -167,6 +198,8 @@ def test_features_that_the_machine_lacks_stay_on_the_host() -> None:
     with onehop.patch(machine=Machine(small())) as patch:
         model(x)
         assert patch.report.entries == []
+        assert all("has no torch.bfloat16" in why for why in patch.report.elsewhere.values())
+        assert len(patch.report.elsewhere) == 2
 
 
 def test_the_patch_before_comes_back() -> None:

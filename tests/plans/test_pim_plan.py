@@ -9,14 +9,14 @@ from onehop.plans import PimPlan
 
 LEAST = {
     "sp": 1, "ds": 1, "tasklets": 1, "rounds": 1, "block_rounds": 1, "merge_threads": 1,
-    "write_bytes": 0, "hub_bytes": 0,
+    "hub_bytes": 0,
 }  # fmt: skip
 
 
 def test_a_plan_that_nobody_chose() -> None:
     plan = PimPlan()
     assert (plan.sp, plan.ds, plan.tasklets, plan.rounds, plan.block_rounds) == (1, 32, 16, 1, 1)
-    assert (plan.write_bytes, plan.hub_bytes, plan.merge_threads, plan.reader_bytes) == (0, 0, 1, 32)
+    assert (plan.hub_bytes, plan.merge_threads, plan.reader_bytes) == (0, 1, 32)
 
 
 @pytest.mark.parametrize(("field", "least"), LEAST.items())

@@ -1,6 +1,23 @@
 """Backends, which run operators: each describes itself, refuses with a sentence, prepares and runs calls."""
 
 from onehop.backends.base import Backend
-from onehop.backends.registry import backend_for, backends, is_machine, refusal, register_machine, run
+from onehop.backends.registry import (
+    backend_for,
+    backends,
+    is_machine,
+    ledger_of,
+    refusal,
+    register_machine,
+    run,
+)
 
-__all__ = ["Backend", "backend_for", "backends", "is_machine", "refusal", "register_machine", "run"]
+__all__ = [
+    "Backend",
+    "backend_for",
+    "backends",
+    "is_machine",
+    "ledger_of",
+    "refusal",
+    "register_machine",
+    "run",
+]

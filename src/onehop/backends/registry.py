@@ -63,6 +63,15 @@ def is_machine(name: str) -> bool:
     return name in _PATCHED
 
 
+def ledger_of(name: str) -> Ledger | None:
+    """The ledger of a machine's backend; None for a machine that writes nothing down.
+
+    Args:
+        name: As :func:`register_machine` gave it.
+    """
+    return _PATCHED[name].ledger
+
+
 def refusal(name: str, device: torch.device, dtype: torch.dtype) -> str | None:
     """The reason why a backend cannot run on such tensors; None if it can.
 

@@ -1,4 +1,6 @@
-"""Whole models on a near-bank machine: aggregation there, combination here, as Cooperative Acceleration does.
+"""Whole models on a near-bank machine: aggregation there, combination on its host (Cooperative Acceleration).
+
+The results are computed; times are the model's, the host's too (:mod:`onehop.machines.pim.combination`).
 
 The networks are those of the PyGim paper's repository: a linear layer to the hidden width, then for each
 layer the convolution, batch normalisation and ReLU, and a linear layer to the classes. All aggregation is of
@@ -12,14 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import BatchNorm1d, Linear, Module, ModuleList, ReLU, Sequential
 
-from onehop.bench.timing import timed
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.machines.pim import Machine, PimPlan, PimReport
+from onehop.machines.pim import Machine, PimPlan, PimReport, combination
+from onehop.machines.pim.combination import KINDS, combination_energy_nj
+from onehop.machines.pim.numbers import INTEGERS
 
-KINDS = ("gcn", "gin", "sage")
-# Enough that the weights are a small part of what is read.
-_MEASURED_ROWS = 32_768
 Aggregate = Callable[[Tensor], Tensor]
 
 
@@ -73,13 +73,15 @@ class ModelRun:
     """Inference of a network.
 
     Attributes:
-        host_ms: Combination, measured on this machine.
+        host_ms: Combination on the machine's host.
+        host_mj: Energy of the host and the ranks meanwhile.
         reports: Of the aggregations, one a layer.
         max_abs_error: Largest difference of the output to the network with exact sums.
         max_abs_output: Its largest magnitude.
     """
 
     host_ms: float
+    host_mj: float
     reports: tuple[PimReport, ...]
     max_abs_error: float
     max_abs_output: float
@@ -91,8 +93,8 @@ class ModelRun:
 
     @property
     def energy_mj(self) -> float:
-        """Of the aggregations; what the host draws while it combines is not in it."""
-        return sum(report.energy_mj for report in self.reports)
+        """Of combination and aggregations."""
+        return self.host_mj + sum(report.energy_mj for report in self.reports)
 
 
 def scales(graph: Graph) -> Tensor:
@@ -100,25 +102,7 @@ def scales(graph: Graph) -> Tensor:
     return graph.in_degrees.float().clamp_(min=1).rsqrt_() * (graph.in_degrees > 0)
 
 
-def combination_ms(network: Network, x: Tensor, rounds: int = 3) -> float:
-    """Median time of a network on this machine, without its aggregations.
-
-    All it does is row by row, so of many rows a part is measured, and the time is taken to grow with them.
-
-    Args:
-        network: In inference mode.
-        x: [N, features].
-        rounds: Measurements, after one that is not counted.
-    """
-    part = x[:_MEASURED_ROWS]
-    with torch.inference_mode():
-        times = timed(lambda: network(part, lambda h: h), rounds)
-    return times.median_s * 1e3 * x.size(0) / max(part.size(0), 1)
-
-
-def run(
-    machine: Machine, graph: Graph, network: Network, x: Tensor, plan: PimPlan | None, host_ms: float
-) -> ModelRun:
+def run(machine: Machine, graph: Graph, network: Network, x: Tensor, plan: PimPlan | None = None) -> ModelRun:
     """Runs a network, its aggregations on a machine.
 
     Args:
@@ -127,7 +111,6 @@ def run(
         network: In inference mode.
         x: [N, features].
         plan: Of the aggregations; None means the machine's.
-        host_ms: What :func:`combination_ms` found.
     """
     reports: list[PimReport] = []
     scale = scales(graph) if network.kind == "gcn" else None
@@ -147,4 +130,15 @@ def run(
     with torch.inference_mode():
         out, expected = network(x, on_machine), network(x, exact)
     error, largest = (float(each.abs().max()) if each.numel() else 0.0 for each in (out - expected, expected))
-    return ModelRun(host_ms, tuple(reports), error, largest)
+    size = combination.Network(
+        network.kind,
+        graph.num_dst,
+        network.begin.in_features,
+        network.begin.out_features,
+        network.end.out_features,
+        len(network.convs),
+        quantised=any(report.dtype in INTEGERS for report in reports),
+    )
+    host_ns, config = size.time_ns(machine.config), machine.config
+    host_nj = combination_energy_nj(config.power, config.ranks, host_ns)
+    return ModelRun(host_ns / 1e6, host_nj / 1e6, tuple(reports), error, largest)

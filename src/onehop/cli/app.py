@@ -20,6 +20,7 @@ VERBS = {
     "tune": "Finds the fastest plans for a graph on this machine and keeps them.",
     "ingest": "Makes a graph on disk of a file of edges that need not fit into memory.",
     "bench": "Measures against peers in the same process, in turns, results checked first.",
+    "reproduce": "Computes the figures of a published work that can be had here, beside the published ones.",
     "simulate": "Runs a graph on a simulated machine: the true result, and where time and energy go.",
 }
 _MODULES = {"explain": "run"}

@@ -29,11 +29,13 @@ class Ledger:
     """All runs of a machine while a patch was in place.
 
     ``entries`` has every run; :meth:`by_layer` and :meth:`by_epoch` sum phases. Both count the simulated
-    machine only, not what the host computes meanwhile.
+    machine only, not what the host computes meanwhile. ``elsewhere`` has the layers that ran on the host
+    instead, by label, each with the sentence why.
     """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.elsewhere: dict[str, str] = {}
         self._steps: dict[str, int] = {}
 
     def record(self, layer: str, backward: bool, report: Report) -> None:
@@ -42,9 +44,19 @@ class Ledger:
             self._steps[layer] = self._steps.get(layer, 0) + 1
         self.entries.append(Entry(layer, max(self._steps.get(layer, 0), 1), backward, report.summary()))
 
+    def leave(self, layer: str, reason: str) -> None:
+        """Records that a layer did not run on the machine.
+
+        Args:
+            layer: Its label.
+            reason: A sentence without a full stop.
+        """
+        self.elsewhere[layer] = reason
+
     def clear(self) -> None:
         """Removes all entries."""
         self.entries.clear()
+        self.elsewhere.clear()
         self._steps.clear()
 
     @property
@@ -79,10 +91,11 @@ class Ledger:
             "energy_mj": self.energy_mj,
             "layers_ms": self.by_layer(),
             "epochs_ms": self.by_epoch(),
+            "elsewhere": dict(self.elsewhere),
         }
 
     def __str__(self) -> str:
-        """A table: a line for each layer, and the sum."""
+        """A table: a line for each layer, and the sum; then the layers that ran elsewhere."""
         layers = self.by_layer()
         names = list(dict.fromkeys(name for phases in layers.values() for name in phases))
         everything = {name: sum(phases.get(name, 0.0) for phases in layers.values()) for name in names}
@@ -94,7 +107,8 @@ class Ledger:
             )
             for layer, phases in {**layers, "total": everything}.items()
         ]
-        return "\n".join(aligned(("ms", *names, "total"), rows))
+        others = [f"{layer} did not run on the machine: {why}." for layer, why in self.elsewhere.items()]
+        return "\n".join([*aligned(("ms", *names, "total"), rows), *others])
 
 
 def _sums(keyed: Iterable[tuple[str, Entry]]) -> dict[str, dict[str, float]]:

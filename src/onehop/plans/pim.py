@@ -26,7 +26,6 @@ _LEAST = {
     "rounds": 1,
     "block_rounds": 1,
     "merge_threads": 1,
-    "write_bytes": 0,
     "hub_bytes": 0,
 }
 _FLAGS = (
@@ -35,7 +34,6 @@ _FLAGS = (
     "reuse_buffers",
     "stream",
     "pad",
-    "double_buffer",
     "pipelined",
 )
 
@@ -64,12 +62,8 @@ class PimPlan(Plan):
         clear: Tasklets that set the results of COO to zero: all ("shared"), or only the "first".
         fold: Addition of tasklets' first rows in lock-free COO: by the first tasklet only ("serial"), or
             pairwise in a "tree".
-        write_bytes: CSR: finished rows are buffered in working memory until this many bytes can be written at
-            once; 0 means that each row is written when it is finished.
         hub_bytes: Working memory of a core for the features of the sources with most edges, which are then
             not fetched for every edge; 0 means none.
-        double_buffer: A tasklet fetches the next features while it adds; only if a core's transfers run in
-            the background (:attr:`Core.background_transfers`).
         column_cut: "equal" blocks of columns, or blocks with about equally many "edge"s.
         unit_weights: Without edge weights, use kernels that neither hold nor multiply by values of one.
         asynchronous: Each rank starts as soon as it has its data; False puts a barrier between the phases.
@@ -105,9 +99,7 @@ class PimPlan(Plan):
     reader: str = "block"
     clear: str = "shared"
     fold: str = "tree"
-    write_bytes: int = 0
     hub_bytes: int = 0
-    double_buffer: bool = False
     column_cut: str = "equal"
     unit_weights: bool = True
     asynchronous: bool = True

@@ -1,10 +1,15 @@
 """Everything that does not fit is an error that says what would, before anything has run."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
 from onehop import ArgumentError
-from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art
+from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, tune
+from onehop.machines.pim.search import candidates
+from onehop.machines.pim.tuner import exhaustive, rank
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small
 
@@ -122,3 +127,43 @@ def test_bad_arguments(arguments: dict, message: str) -> None:
 def test_graph_must_be_a_graph() -> None:
     with pytest.raises(ArgumentError, match=r"expected an onehop\.Graph"):
         MACHINE.aggregate(torch.zeros(2, 3, dtype=torch.long), torch.ones(3, 3))
+
+
+@pytest.mark.parametrize("width", [0, -3, 2.5, True, "64", None])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda width: MACHINE.simulate(GRAPH, width),
+        lambda width: MACHINE.simulate(BalancedShapes(10, 10, 20), width, PimPlan(sp=1, ds=4)),
+        lambda width: MACHINE.plan(GRAPH, width),
+        lambda width: tune(MACHINE, GRAPH, width),
+        lambda width: rank(MACHINE, GRAPH, width, "int32", candidates(MACHINE.config, PimPlan())),
+        lambda width: exhaustive(MACHINE, GRAPH, width),
+        lambda width: prior_art.sparsep(MACHINE.config, width, 2),
+    ],
+    ids=["simulate", "simulate a size", "plan", "tune", "rank", "exhaustive", "sparsep"],
+)
+def test_widths_that_are_none(ask: Callable[[Any], object], width: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"^width: expected .* at least 1, got ") as caught:
+        ask(width)
+    assert repr(width) in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2.5, True, None, "7"])
+@pytest.mark.parametrize("name", ["num_src", "num_dst", "num_edges"])
+def test_sizes_that_are_none(name: str, wrong: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"^{name}: expected an integer of at least 0, got {wrong!r}"):
+        BalancedShapes(**{"num_src": 4, "num_dst": 5, "num_edges": 6, name: wrong})
+
+
+@pytest.mark.parametrize("empty", ["num_src", "num_dst"])
+def test_edges_need_ends(empty: str) -> None:
+    with pytest.raises(ArgumentError, match=f"6 edges need at least one .*{empty}=0"):
+        BalancedShapes(**{"num_src": 4, "num_dst": 5, "num_edges": 6, empty: 0})
+    assert MACHINE.simulate(BalancedShapes(0, 0, 0), 4).total_ns > 0
+
+
+@pytest.mark.parametrize("ranks_each", [0, 3, -1, 2.0, 8])
+def test_ranks_of_a_column(ranks_each: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"ranks_each: expected a divisor of the 4 ranks.*{ranks_each!r}"):
+        prior_art.sparsep(MACHINE.config, 16, ranks_each)

@@ -59,7 +59,6 @@ def test_bad_toml_is_an_error_that_names_the_fault(text: str, message: str) -> N
         ({"ranks": 0}, "ranks: expected an integer of at least 1"),
         ({"cores": 0}, "cores: expected an integer of at least 1"),
         ({"estimate": 1}, "estimate: expected true or false"),
-        ({"background_transfers": 1}, "background_transfers: expected true or false"),
         ({"copy_ns": ((2, 30.0),)}, "copy_ns: expected at least two"),
         ({"ranks": 5000}, "ranks"),
         ({"clock_mhz": 0}, "clock_mhz: expected more than 0"),
@@ -71,6 +70,13 @@ def test_bad_toml_is_an_error_that_names_the_fault(text: str, message: str) -> N
         ({"dma_most_bytes": 2047}, "multiple"),
         ({"kores": 3}, "no such value"),
         ({"name": ""}, "name"),
+        ({"core_push_gbps": 7.0}, "links.core_push_gbps: expected at most 6.68, rank_push_gbps"),
+        ({"core_pull_gbps": 5.0}, "links.core_pull_gbps: expected at most 4.74, rank_pull_gbps"),
+        (
+            {"broadcast_gbps": ((1, 0.2), (32, 40.0))},
+            "core_push_gbps: expected at most 0.2, broadcast_gbps of",
+        ),
+        ({"product_gflops": 0}, "host.product_gflops: expected more than 0"),
     ],
 )
 def test_bad_values_are_errors(changes: dict, message: str) -> None:

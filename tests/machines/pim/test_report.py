@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from onehop.machines.pim import BalancedShapes, Machine, PimPlan
+from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import CORES, RANKS, small
 
@@ -138,8 +138,10 @@ def test_energy_is_power_times_time() -> None:
     power = NO_LATENCY.config.power
     assert found.energy_nj["ranks"] == pytest.approx(power.rank_w * RANKS * found.total_ns)
     assert found.energy_nj["cores"] == pytest.approx(power.core_w * found.core_busy_ns.sum())
+    kernel = found.phases_ns["kernel"]
+    assert power.host_idle_w > 0
     assert found.energy_nj["host"] == pytest.approx(
-        power.host_w * (found.total_ns - found.phases_ns["kernel"])
+        power.host_w * (found.total_ns - kernel) + power.host_idle_w * kernel
     )
 
 
@@ -190,3 +192,13 @@ def test_summary_keeps_the_figures_and_not_what_grows() -> None:
     assert (short.core_busy_ns.size, short.tasklet_busy_ns.size, short.timeline.spans) == (0, 0, [])
     assert set(full.as_dict()) - set(short.as_dict()) == {"core_busy_ms", "tasklet_busy_ms"}
     assert "utilisation" in str(short)
+
+
+def test_sparsep_sends_vectors_without_padding() -> None:
+    plan = prior_art.sparsep(MACHINE.config, 6, RANKS)
+    moved = report(plan, width=6).bytes
+    # Six rounds of one vector of 100 numbers of 4 bytes, to every core.
+    assert moved["broadcast"] == 6 * CORES * 100 * 4
+    # Every core returns as many rows as the fullest of its rank, of 4 bytes each.
+    assert moved["retrieve"] % (6 * 4) == 0
+    assert moved["retrieve"] - moved["padding"] >= 6 * 4 * 100

@@ -1,11 +1,15 @@
 """The tuner: its plan against all others, its choices, its speed in candidates."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 
 from onehop import ArgumentError, Graph
 from onehop.datasets import chung_lu
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, tune
-from onehop.machines.pim.tuner import candidates, exhaustive, simulated_ns
+from onehop.machines.pim.search import candidates
+from onehop.machines.pim.tuner import exhaustive, simulated_ns
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small
 
@@ -76,3 +80,58 @@ def test_candidates_cover_formats_balances_and_grids() -> None:
         "sp": {1, 2, 4, 8, 16},
     }.items():
         assert {getattr(plan, name) for plan in plans} == values
+
+
+@pytest.mark.parametrize("merge_threads", [1, 16])
+def test_pygims_own_search_has_four_plans(merge_threads: int) -> None:
+    shapes, kernel = MACHINE.shapes(SKEWED), MACHINE.kernel(prior_art.PUBLISHED, "int32")
+    found = prior_art.pygim_search(MACHINE.config, shapes, 32, kernel, merge_threads)
+    plans = [
+        replace(prior_art.published(sp, 4 // sp), core_balance=balance, merge_threads=merge_threads)
+        for sp in (1, 2)
+        for balance in ("row", "edge")
+    ]
+    assert found == min(plans, key=lambda plan: simulated_ns(MACHINE, plan, SKEWED, 32, "int32"))
+    tiny = small().with_(mram_bytes=64)
+    assert prior_art.pygim_search(tiny, shapes, 32, kernel) is None
+
+
+def test_sparsep_is_searched_with_the_threads_that_merge() -> None:
+    shapes, kernel = MACHINE.shapes(SKEWED), MACHINE.kernel(prior_art.PUBLISHED, "int32")
+    found = prior_art.best_sparsep(MACHINE.config, shapes, 32, kernel, merge_threads=16)
+    assert found is not None
+    assert found.merge_threads == 16
+
+
+HUB = Graph.from_edge_index(
+    torch.stack(
+        [torch.arange(4000) % 300, torch.where(torch.arange(4000) % 3 > 0, 7, torch.arange(4000) % 300)]
+    ),
+    300,
+)
+
+
+def test_a_machine_tunes_by_default_and_remembers() -> None:
+    machine = Machine(small())
+    plan = machine.plan(HUB, 64, "float32")
+    assert plan == replace(tune(machine, HUB, 64, "float32").plan, stream=True)
+    assert machine.plan(HUB, 64, "float32") is plan
+    assert machine.plan(HUB, 32, "float32") is not plan
+    assert machine.simulate(HUB, 64).plan == plan
+    assert machine.aggregate(HUB, torch.ones(300, 64))[1].plan == plan
+
+
+def test_a_machine_that_does_not_tune_takes_the_default() -> None:
+    machine = Machine(small(), tune=False)
+    default = machine.default_plan(HUB, 64)
+    assert machine.plan(HUB, 64) == default
+    assert machine.simulate(HUB, 64).plan == default
+    # On a hub the difference is what the tuner is for.
+    assert Machine(small()).simulate(HUB, 64).total_ns < 0.7 * machine.simulate(HUB, 64).total_ns
+
+
+def test_where_nothing_fits_at_once_a_machine_streams() -> None:
+    tiny = Machine(small().with_(mram_bytes=1800))
+    out, report = tiny.aggregate(HOSTILE["uniform"], torch.ones(100, 64))
+    assert report.plan.rounds * report.plan.block_rounds > 1
+    assert torch.equal(out, Machine(small()).aggregate(HOSTILE["uniform"], torch.ones(100, 64))[0])

@@ -12,7 +12,9 @@ PLAN = PimPlan(sp=2, ds=16, unit_weights=False)
 
 @pytest.mark.parametrize("name", names())
 def test_every_name_can_be_varied(name: str) -> None:
-    assert Machine(varied(upmem_v1a(), name, 64)).config is not None
+    # A single core is no faster than its rank.
+    value = 0.5 if name.startswith("core_pu") else 64
+    assert Machine(varied(upmem_v1a(), name, value)).config is not None
 
 
 def test_cores_bring_their_ranks() -> None:

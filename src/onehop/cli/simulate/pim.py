@@ -18,6 +18,7 @@ from onehop.cli.options import Json, Plot, Scale, Threads, Timeline, Width, set_
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
 from onehop.machines.pim import Machine, PimConfig, PimPlan, PimReport, host, preset, presets, prior_art, tune
+from onehop.machines.pim.combination import KINDS
 from onehop.machines.pim.layout import suitable_grids
 from onehop.machines.pim.numbers import TORCH_TYPES
 from onehop.machines.pim.shapes import Shapes
@@ -57,7 +58,7 @@ def pim(
             help="Vary a value of the machine: A:B is A, 2A, 4A, ... and B. Names: see docs/machines/pim.md.",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help=f"A whole model: {', '.join(near_bank.KINDS)}.")] = None,
+    model: Annotated[str | None, typer.Option(help=f"A whole model: {', '.join(KINDS)}.")] = None,
     layers: Annotated[int, typer.Option(help="Of the model.", min=1)] = 2,
     threads: Threads = None,
     json: Json = None,
@@ -68,8 +69,8 @@ def pim(
     set_threads(threads)
     if dtype not in TORCH_TYPES:
         raise ArgumentError(f"dtype: expected one of {', '.join(TORCH_TYPES)}, got {dtype!r}.")
-    if model is not None and model not in near_bank.KINDS:
-        raise ArgumentError(f"model: expected one of {', '.join(near_bank.KINDS)}, got {model!r}.")
+    if model is not None and model not in KINDS:
+        raise ArgumentError(f"model: expected one of {', '.join(KINDS)}, got {model!r}.")
     if sweep and model is not None:
         raise ArgumentError("sweep, model: give one of them.")
     if sweep and trace is not None:
@@ -155,7 +156,7 @@ class _Chosen:
             found = tune(machine, shapes, self.width, self.dtype, base=self.base)
             return _Found(found.plan, found)
         if self.plan == "default":
-            return _Found(machine.plan(graph, self.width, self.dtype))
+            return _Found(machine.default_plan(graph, self.width, self.dtype))
         if self.plan == "grande":
             return _Found(prior_art.grande(config))
         kernel = machine.kernel(prior_art.PUBLISHED, self.dtype)
@@ -217,7 +218,7 @@ def _run_model(
         plan = replace(chosen.on(machine, graph, machine.shapes(graph)).plan, dtype=chosen.dtype)
         bar.advance()
         bar.describe("running the model")
-        ran = near_bank.run(machine, graph, network, x, plan, near_bank.combination_ms(network, x))
+        ran = near_bank.run(machine, graph, network, x, plan)
     first = ran.reports[0]
     console = output()
     rows = [
@@ -228,7 +229,7 @@ def _run_model(
     for line in (
         f"{kind}, {layers} layers, {name}, width {chosen.width}, {chosen.dtype}, plan {first.plan}",
         *lines,
-        f"combination on this host  {ran.host_ms:.4g} ms",
+        f"combination on its host   {ran.host_ms:.4g} ms",
         f"whole model               {ran.total_ms:.4g} ms",
         f"error of the output       {ran.max_abs_error:.3g}, where the largest is {ran.max_abs_output:.3g}",
     ):

@@ -10,6 +10,7 @@ from onehop.integrations import reports, session
 from onehop.integrations.pyg.attention_task import AttentionTask
 from onehop.integrations.pyg.conditions import FITS_CACHE, REDUCTIONS, TOO_SMALL, ClassRecord
 from onehop.integrations.pyg.pending import settled
+from onehop.integrations.pyg.placement import note_elsewhere
 from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
 from onehop.integrations.pyg.rowwise.task import BlockTask, fits_cache, in_blocks_instead
@@ -85,6 +86,8 @@ def _propagate(
         kwargs = settled(kwargs)
         if context is None:
             task = in_blocks_instead(task, record, layer, edge_index, args, kwargs)
+    if session.now.machine:
+        note_elsewhere(layer, task, isinstance(task, Task))
     if isinstance(task, str):
         reports.refuse(layer, task)
         if task in (TOO_SMALL, FITS_CACHE, record.block_reason):
@@ -111,7 +114,8 @@ def _refused(
 
 def _stays_with_pyg(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> bool:
     """Return whether the class or the size leaves a layer to PyG, as the log says; the layer is not asked."""
-    if reports.listener is not None or type(edge_index) is not Tensor:
+    # A machine's report names every layer that did not run on it.
+    if reports.listener is not None or session.now.machine or type(edge_index) is not Tensor:
         return False
     noted = record.noted
     if (

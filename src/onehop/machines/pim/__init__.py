@@ -1,7 +1,8 @@
 """Near-bank machines: small cores at the banks of memory modules, fed by a host, as UPMEM's are."""
 
-from onehop.machines.pim.config import Arithmetic, Core, Links, PimConfig, Power
+from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.machine import Machine
+from onehop.machines.pim.parts import Arithmetic, Core, Host, Links, Power
 from onehop.machines.pim.presets import aim_like, hbm_pim_like, preset, presets, upmem_v1a, upmem_v1b
 from onehop.machines.pim.report import PimReport
 from onehop.machines.pim.shapes import BalancedShapes
@@ -12,6 +13,7 @@ __all__ = [
     "Arithmetic",
     "BalancedShapes",
     "Core",
+    "Host",
     "Links",
     "Machine",
     "PimConfig",

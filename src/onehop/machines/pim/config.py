@@ -7,132 +7,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from onehop.errors import ConfigurationError
+from onehop.machines.pim.parts import Arithmetic, Core, Host, Links, Power
 from onehop.plans.pim import DTYPES
 from onehop.storage import write_text
-
-# Points of a curve: (where, value), ascending.
-Points = tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """Instructions of one core for numbers of one type.
-
-    A multiply by a number of ``bits`` significant bits takes
-    ``multiply_one + (multiply_full - multiply_one) * (bits - 1) / (significant_bits - 1)``: the routine works
-    bit by bit and exits early once the smaller operand has no bits left.
-
-    Attributes:
-        accumulate: For ``sum += value`` in a loop: loads, add, store, loop.
-        multiply_one: Additional, for a multiply by one.
-        multiply_full: Additional, for a multiply by a number that uses all its bits.
-        significant_bits: The number of these bits.
-    """
-
-    accumulate: float
-    multiply_one: float
-    multiply_full: float
-    significant_bits: int
-
-
-@dataclass(frozen=True, slots=True)
-class Core:
-    """One core and its bank.
-
-    Attributes:
-        clock_mhz: Clock.
-        threads: Hardware threads.
-        reissue_cycles: A thread may issue again only after so many cycles; with at least as many busy
-            threads, one instruction is issued every cycle.
-        mram_bytes: Size of its bank.
-        wram_bytes: Size of its working memory.
-        iram_bytes: Size of its instruction memory.
-        stack_bytes: Stack of each thread, in working memory.
-        edge_instructions: For each edge, besides the arithmetic: reading index and value, starting a
-            transfer.
-        element_instructions: For each element of an edge, besides the arithmetic: addresses and the loop.
-        row_instructions: For each row: bounds, starting the write.
-        row_element_instructions: For each element of a row: clearing the sums.
-        dma_read_cycles: Time of a transfer from the bank by its bytes; linear between the points.
-        dma_write_cycles: The same, to the bank.
-        dma_most_bytes: Largest transfer.
-        alignment_bytes: Every transfer's address and size is a multiple of it.
-        background_transfers: Whether a tasklet continues while its transfer runs; UPMEM's wait.
-    """
-
-    clock_mhz: float = 350.0
-    threads: int = 24
-    reissue_cycles: int = 11
-    mram_bytes: int = 64 << 20
-    wram_bytes: int = 64 << 10
-    iram_bytes: int = 24 << 10
-    stack_bytes: int = 1024
-    edge_instructions: float = 35.2
-    element_instructions: float = 8.44
-    row_instructions: float = 30.0
-    row_element_instructions: float = 1.0
-    dma_read_cycles: Points = ((8, 81.0), (2048, 1101.0))
-    dma_write_cycles: Points = ((8, 65.0), (2048, 1085.0))
-    dma_most_bytes: int = 2048
-    alignment_bytes: int = 8
-    background_transfers: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Links:
-    """Transfers between the host and the cores, and the host's own rates.
-
-    A transfer runs at the smaller of what all ranks together accept and what the host delivers.
-
-    Attributes:
-        broadcast_gbps: Rate of the host, counted at the receivers, when all cores of a rank get the same.
-        push_gbps: Rate of the host when each core gets different data.
-        pull_gbps: Rate at which the host receives, by kilobytes of each core's block.
-        rank_broadcast_gbps: Rate of one rank, likewise counted at the receivers.
-        rank_push_gbps: Rate at which one rank receives.
-        rank_pull_gbps: Rate at which one rank sends.
-        call_us: Latency of a transfer or a launch.
-        copy_ns: Merging a row's slice of the first part, by its number of 4-byte values.
-        add_ns: Merging one of a further part.
-        host_dram_gbps: Bandwidth of the host's memory: no number of threads merges faster.
-        host_line_bytes: Its cache line: the least that a narrow slice moves.
-        page_bytes: The host's page, and
-        page_fault_ns: what its first touch costs; result buffers that are kept save that.
-        core_to_core_gbps: Rate between cores, without the host; 0 means that there is no such link. With one,
-            clusters that share a feature part add up their partial results themselves.
-    """
-
-    broadcast_gbps: float = 43.73
-    push_gbps: float = 8.9
-    pull_gbps: Points = ((64, 5.33), (480, 5.33))
-    rank_broadcast_gbps: float = 16.88
-    rank_push_gbps: float = 6.68
-    rank_pull_gbps: float = 4.74
-    call_us: float = 30.0
-    copy_ns: Points = ((1, 29.94), (512, 1123.48))
-    add_ns: Points = ((1, 21.66), (512, 716.62))
-    host_dram_gbps: float = 23.1
-    host_line_bytes: int = 64
-    page_bytes: int = 4096
-    page_fault_ns: float = 250.0
-    core_to_core_gbps: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Power:
-    """Power by consumer.
-
-    Attributes:
-        core_w: A core, while its kernel runs.
-        rank_w: A rank besides its cores, all the time.
-        host_w: The host, while it sends, receives or merges.
-        host_idle_w: The host, while it waits for kernels.
-    """
-
-    core_w: float = 0.15
-    rank_w: float = 2.01
-    host_w: float = 70.0
-    host_idle_w: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +23,7 @@ class PimConfig:
         core: Each core.
         links: Between host and cores.
         power: Power by consumer.
+        host: The host, which combines.
         arithmetic: Instructions by dtype.
         estimate: Whether figures are guesses rather than taken from measurements.
 
@@ -159,6 +37,7 @@ class PimConfig:
     core: Core = field(default_factory=Core)
     links: Links = field(default_factory=Links)
     power: Power = field(default_factory=Power)
+    host: Host = field(default_factory=Host)
     arithmetic: dict[str, Arithmetic] = field(default_factory=dict)
     estimate: bool = False
 
@@ -176,8 +55,9 @@ class PimConfig:
             raise ConfigurationError(
                 f"ranks: expected 1 to {self.cores}, the number of cores, got {self.ranks}."
             )
-        for part in ("core", "links", "power"):
+        for part in _PARTS:
             _check_values(part, getattr(self, part))
+        _check_limits(self.links)
         if self.core.dma_most_bytes % self.core.alignment_bytes:
             raise ConfigurationError(
                 f"core: dma_most_bytes must be a multiple of alignment_bytes, {self.core.alignment_bytes}."
@@ -225,7 +105,7 @@ class PimConfig:
             if name in _TOP:
                 own[name] = value
                 continue
-            for part in ("core", "links", "power"):
+            for part in _PARTS:
                 current = own.get(part, getattr(self, part))
                 if name in {each.name for each in fields(current)}:
                     own[part] = replace(current, **{name: value})
@@ -240,7 +120,7 @@ class PimConfig:
         """The configuration as a TOML document."""
         lines = [f"name = {_toml(self.name)}", f"cores = {self.cores}", f"ranks = {self.ranks}"]
         lines.append(f"estimate = {_toml(self.estimate)}")
-        tables: dict[str, Any] = {"core": self.core, "links": self.links, "power": self.power}
+        tables: dict[str, Any] = {part: getattr(self, part) for part in _PARTS}
         tables.update({f"arithmetic.{dtype}": costs for dtype, costs in self.arithmetic.items()})
         for name, table in tables.items():
             lines += ["", f"[{name}]"]
@@ -267,7 +147,7 @@ class PimConfig:
         except tomllib.TOMLDecodeError as error:
             raise ConfigurationError(f"machine: not TOML ({error}).") from error
         values = _checked_keys("machine", document, {each.name for each in fields(cls)})
-        for part, kind in (("core", Core), ("links", Links), ("power", Power)):
+        for part, kind in _PARTS.items():
             if part in values:
                 values[part] = _table(part, values[part], kind)
         arithmetic = values.get("arithmetic", {})
@@ -292,6 +172,7 @@ class PimConfig:
         return cls.from_toml(Path(path).read_text())
 
 
+_PARTS: dict[str, type] = {"core": Core, "links": Links, "power": Power, "host": Host}
 _TOP = ("name", "cores", "ranks", "arithmetic", "estimate")
 # Values for which zero means that there is none, or that it costs nothing.
 _MAY_BE_ZERO = frozenset(
@@ -306,6 +187,7 @@ _MAY_BE_ZERO = frozenset(
         "row_instructions",
         "row_element_instructions",
         "edge_instructions",
+        "coo_edge_instructions",
         "element_instructions",
         "core_w",
         "rank_w",
@@ -317,7 +199,7 @@ _MAY_BE_ZERO = frozenset(
 def settable() -> list[str]:
     """The names that :meth:`PimConfig.with_` takes and that are single numbers."""
     names = ["cores", "ranks"]
-    for part in (Core(), Links(), Power()):
+    for part in (kind() for kind in _PARTS.values()):
         names += [each.name for each in fields(part) if type(getattr(part, each.name)) in (int, float)]
     return names
 
@@ -339,6 +221,19 @@ def _check_values(part: str, table: Any) -> None:
             raise ConfigurationError(f"{part}.{each.name}: expected a number of at least 0, got {value!r}.")
         elif value == 0 and each.name not in _MAY_BE_ZERO:
             raise ConfigurationError(f"{part}.{each.name}: expected more than 0, got {value!r}.")
+
+
+def _check_limits(links: Links) -> None:
+    """Raises where a single core would be faster than its rank."""
+    for core, rank, gbps in (
+        ("core_push_gbps", "rank_push_gbps", links.rank_push_gbps),
+        ("core_pull_gbps", "rank_pull_gbps", links.rank_pull_gbps),
+        ("core_push_gbps", "broadcast_gbps of one rank", links.broadcast_gbps[0][1]),
+    ):
+        if getattr(links, core) > gbps:
+            raise ConfigurationError(
+                f"links.{core}: expected at most {gbps}, {rank}, got {getattr(links, core)}."
+            )
 
 
 def _check_points(name: str, points: tuple[Any, ...]) -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onehop.machines.pim.config import Arithmetic, Core, PimConfig, Points
+from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.layout import ITEM_BYTES, padded
+from onehop.machines.pim.parts import Arithmetic, Core, Points
 from onehop.machines.pim.shapes import WorkCounts
 from onehop.plans.pim import PimPlan
 
@@ -112,13 +113,12 @@ def tasklet_cycles(
         # Hubs come first, so they are fetched together.
         aside = aside + _bulk_read(core, hub_rows(config, plan, kernel, width) * filled_width * item)
     if plan.format == "csr":
-        together = max(plan.write_bytes // (filled_width * sum_item), 1)
-        written = float(interpolate(core.dma_write_cycles, together * filled_width * sum_item)) / together
         instructions = instructions + counts.rows * row.instructions
-        transfers = transfers + counts.rows * (written + index)
+        transfers = transfers + counts.rows * (row.write + index)
         return instructions, transfers, aside
     # The third stream, of rows.
     transfers = transfers + counts.edges * index
+    instructions = instructions + counts.edges * core.coo_edge_instructions
     instructions = instructions + counts.filled * row.instructions
     cleared: float | np.ndarray = core.reissue_cycles * row.instructions + row.write
     if plan.clear == "shared":
@@ -163,7 +163,7 @@ def core_cycles(
     """
     instructions, transfers, aside = tasklet_cycles(config, plan, kernel, counts, width)
     spread = instructions * config.core.reissue_cycles
-    alone = np.maximum(spread, transfers) if plan.double_buffer else spread + transfers
+    alone = spread + transfers
     together = np.maximum(counts.of_core(instructions), counts.of_core(transfers))
     return aside + np.maximum(together, alone.max(axis=-1)), alone
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import READER_PAGES, Kernel, hub_rows
-from onehop.machines.pim.layout import ITEM_BYTES, padded
+from onehop.machines.pim.layout import ITEM_BYTES, padded, stored_width
 from onehop.plans.pim import PimPlan
 
 
@@ -30,7 +30,7 @@ def mram_bytes(
     """
     item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
     align = config.core.alignment_bytes
-    filled_width = padded(width, min(item, sum_item), align)
+    filled_width = stored_width(plan, width, min(item, sum_item), align)
     step = max(align // item, 2)
     need = rows * filled_width * sum_item + columns * filled_width * item
     if plan.format == "csr":
@@ -49,9 +49,7 @@ def wram_bytes(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> 
     item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
     filled_width = padded(width, min(item, sum_item), config.core.alignment_bytes)
     streams = 2 + kernel.multiplies
-    buffers = 2 if plan.double_buffer else 1
-    waiting = max(plan.write_bytes // (filled_width * sum_item), 1) if plan.format == "csr" else 1
-    each = filled_width * (buffers * item + waiting * sum_item)
+    each = filled_width * (item + sum_item)
     each += streams * READER_PAGES * plan.reader_bytes + config.core.stack_bytes
     if plan.format == "coo" and plan.thread_balance == "edge" and plan.sync == "lock_free":
         each += filled_width * sum_item

@@ -69,16 +69,6 @@ def layout(config: PimConfig, plan: PimPlan, width: int) -> Placement:
             f"plan: tasklets must be at most {config.core.threads}, the threads of a core of {config.name}, "
             f"not {plan.tasklets}."
         )
-    if plan.write_bytes > config.core.dma_most_bytes:
-        raise ArgumentError(
-            f"plan: write_bytes must be at most {config.core.dma_most_bytes}, which one transfer of "
-            f"{config.name} moves, not {plan.write_bytes}."
-        )
-    if plan.double_buffer and not config.core.background_transfers:
-        raise ArgumentError(
-            f"plan: double_buffer needs cores whose transfers run in the background, and tasklets of "
-            f"{config.name} wait for theirs: omit it, or set background_transfers in the machine."
-        )
     if plan.scheme == "grande":
         return _grande(config, plan, width)
     number, ranks = plan.sp * plan.ds, config.ranks
@@ -142,6 +132,18 @@ def padded(width: int, item_bytes: int, alignment: int) -> int:
     """Columns of a row after padding its bytes to the alignment."""
     step = max(alignment // item_bytes, 1)
     return -(-width // step) * step
+
+
+def stored_width(plan: PimPlan, width: int, item_bytes: int, alignment: int) -> int:
+    """Columns that a row takes in a bank and between host and cores.
+
+    Args:
+        plan: SparseP's vectors lie one number after another; a row of any other plan is padded.
+        width: Feature columns of a pass.
+        item_bytes: Bytes of a number.
+        alignment: Of transfers in a core, in bytes.
+    """
+    return width if plan.scheme == "sparsep" else padded(width, item_bytes, alignment)
 
 
 def round_slices(cluster: Cluster, rounds: int) -> list[tuple[int, int]]:

@@ -1,25 +1,50 @@
 """Time of transfers between host and cores, and of merging on the host."""
 
+import math
 from collections.abc import Sequence
+from statistics import fmean
 
 import numpy as np
 
-from onehop.machines.pim.config import Links, PimConfig
+from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import interpolate
+from onehop.machines.pim.parts import Links, Points
+
+
+def broadcast_gbps(config: PimConfig) -> float:
+    """Rate of sending all cores of every rank the same, counted at the receivers."""
+    links = config.links
+    full = links.broadcast_gbps[0][1]
+    share = fmean(_rank_gbps(links, links.core_push_gbps, full, cores) for cores in config.rank_cores) / full
+    return _power_law(links.broadcast_gbps, config.ranks) * share
+
+
+def push_gbps(config: PimConfig) -> float:
+    """Rate of sending each core its own data."""
+    links = config.links
+    ranks = (
+        _rank_gbps(links, links.core_push_gbps, links.rank_push_gbps, cores) for cores in config.rank_cores
+    )
+    return min(links.push_gbps, sum(ranks))
+
+
+def pull_limit_gbps(config: PimConfig) -> float:
+    """Rate at which the cores of all ranks send."""
+    links = config.links
+    return sum(
+        _rank_gbps(links, links.core_pull_gbps, links.rank_pull_gbps, cores) for cores in config.rank_cores
+    )
 
 
 def broadcast_ns(config: PimConfig, delivered_bytes: float) -> float:
     """Time of sending all cores of every rank the same, counted at the receivers; latency included."""
-    links = config.links
-    rate = min(links.broadcast_gbps, links.rank_broadcast_gbps * config.ranks)
-    return delivered_bytes / rate + links.call_us * 1e3 if delivered_bytes else 0.0
+    call_ns = config.links.call_us * 1e3
+    return delivered_bytes / broadcast_gbps(config) + call_ns if delivered_bytes else 0.0
 
 
 def push_ns(config: PimConfig, sent_bytes: float) -> float:
     """Time of sending each core its own data; latency included."""
-    links = config.links
-    rate = min(links.push_gbps, links.rank_push_gbps * config.ranks)
-    return sent_bytes / rate + links.call_us * 1e3 if sent_bytes else 0.0
+    return sent_bytes / push_gbps(config) + config.links.call_us * 1e3 if sent_bytes else 0.0
 
 
 def retrieve_ns(config: PimConfig, rank_blocks: np.ndarray, reuse_buffers: bool) -> float:
@@ -32,7 +57,7 @@ def retrieve_ns(config: PimConfig, rank_blocks: np.ndarray, reuse_buffers: bool)
     sizes = rank_blocks * np.array(config.rank_cores)
     if not sizes.sum():
         return 0.0
-    rates = np.minimum(interpolate(links.pull_gbps, rank_blocks / 1024), links.rank_pull_gbps * config.ranks)
+    rates = np.minimum(interpolate(links.pull_gbps, rank_blocks / 1024), pull_limit_gbps(config))
     time = float((sizes / rates).sum())
     if reuse_buffers:
         saved = float(sizes.sum()) / links.page_bytes * links.page_fault_ns
@@ -65,3 +90,15 @@ def shared_finish(sizes: np.ndarray, gbps: float) -> np.ndarray:
         before = sizes[which]
         finish[which] = time
     return finish
+
+
+def _rank_gbps(links: Links, core_gbps: float, rank_gbps: float, cores: int) -> float:
+    """Rate of one rank of so many cores: a power law through one core's rate and a full rank's."""
+    return _power_law(((1.0, core_gbps), (float(links.full_rank_cores), rank_gbps)), cores)
+
+
+def _power_law(points: Points, at: float) -> float:
+    """The curve's value, interpolated on logarithms; beyond its ends, the value at the end."""
+    places, values = zip(*points, strict=True)
+    logs = [math.log(value) for value in values]
+    return math.exp(float(np.interp(math.log(at), [math.log(place) for place in places], logs)))

@@ -1,7 +1,7 @@
 """A simulated near-bank machine: aggregates exactly as a plan says, and reports the time that would take."""
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -26,7 +26,8 @@ from onehop.machines.pim.numbers import (
 )
 from onehop.machines.pim.presets import upmem_v1a
 from onehop.machines.pim.report import PimReport
-from onehop.machines.pim.shapes import BalancedShapes, Shapes
+from onehop.machines.pim.search import candidates, ranked
+from onehop.machines.pim.shapes import BalancedShapes, Shapes, check_width
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
@@ -40,14 +41,25 @@ class Machine:
             and dtype by :meth:`plan`.
         dtype: Type of the features in the machine where no plan names one; None means unchanged. An integer
             type means that float features are quantised.
+        tune: Search the plan of each graph, width and dtype when it is first met, which takes hundredths of a
+            second and a pass over the edges for each way to cut them. False means the plan that is best if
+            everything is balanced.
     """
 
     def __init__(
-        self, config: PimConfig | None = None, plan: PimPlan | None = None, dtype: str | None = None
+        self,
+        config: PimConfig | None = None,
+        plan: PimPlan | None = None,
+        dtype: str | None = None,
+        tune: bool = True,
     ) -> None:
         self.config = upmem_v1a() if config is None else config
         self._plan = plan
         self._dtype = dtype
+        self._tune = tune
+        self._tuned: weakref.WeakKeyDictionary[Graph, dict[tuple[int, str, bool], PimPlan]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._shapes: weakref.WeakKeyDictionary[Graph, GraphShapes] = weakref.WeakKeyDictionary()
         for name in {dtype, plan.dtype if plan is not None else None} - {None}:
             self._check_dtype(str(name))
@@ -81,16 +93,50 @@ class Machine:
         return found
 
     def plan(self, graph: Graph, width: int, dtype: str = "float32", weighted: bool = False) -> PimPlan:
-        """The plan for a graph where none is given: the best grid if everything were balanced.
+        """The plan for a graph where none is given: the tuner's, or the default if the machine does not tune.
 
-        It uses the graph's size only. :func:`onehop.machines.pim.tune` uses more.
+        It streams, should the sums need more memory than the search assumed. Plans are kept with the graph.
 
         Args:
             graph: The graph.
             width: Feature columns.
             dtype: Dtype of the features in the machine.
             weighted: Whether edges have weights.
+
+        Raises:
+            ArgumentError: The width is not an integer of at least 1, or the machine lacks the dtype.
         """
+        check_width(width)
+        if not self._tune:
+            return self.default_plan(graph, width, dtype, weighted)
+        kept, key = self._tuned.setdefault(graph, {}), (width, dtype, weighted)
+        if key not in kept:
+            base = PimPlan()
+            kernel = self.kernel(base, dtype, weighted)
+            found = ranked(self.config, self.shapes(graph), width, kernel, candidates(self.config, base))
+            # Where nothing fits at once, the default streams.
+            kept[key] = (
+                replace(found[0][0], stream=True)
+                if found
+                else self.default_plan(graph, width, dtype, weighted)
+            )
+        return kept[key]
+
+    def default_plan(
+        self, graph: Graph, width: int, dtype: str = "float32", weighted: bool = False
+    ) -> PimPlan:
+        """The plan with the best grid if everything were balanced: it uses the graph's size only.
+
+        Args:
+            graph: The graph.
+            width: Feature columns.
+            dtype: Dtype of the features in the machine.
+            weighted: Whether edges have weights.
+
+        Raises:
+            ArgumentError: The width is not an integer of at least 1, or the machine lacks the dtype.
+        """
+        check_width(width)
         size = BalancedShapes(graph.num_src, graph.num_dst, graph.num_edges)
         return default_plan(self.config, size, width, self.kernel(PimPlan(), dtype, weighted))
 
@@ -118,20 +164,25 @@ class Machine:
             graph: A graph, or its size: :class:`BalancedShapes`, which assumes that everything is balanced
                 and needs no arrays.
             width: Feature columns.
-            plan: None means the default.
+            plan: None means the machine's own, or :meth:`plan`; for a size the default.
             dtype: Dtype of the features in the machine, where the plan names none.
             weighted: Whether edges have weights.
 
         Raises:
-            ArgumentError: The plan does not fit the machine or the width.
+            ArgumentError: The width is not an integer of at least 1, or the plan fits neither it nor the
+                machine.
             MachineMemoryError: It needs more memory than a core has.
         """
+        check_width(width)
         shapes = self.shapes(graph) if isinstance(graph, Graph) else graph
         if plan is None:
+            plan = self._plan
+        if plan is None and isinstance(graph, Graph):
+            plan = self.plan(graph, width, self._dtype or dtype, weighted)
+        if plan is None:
             size = BalancedShapes(shapes.num_src, shapes.num_dst, shapes.num_edges)
-            plan = self._plan or default_plan(
-                self.config, size, width, self.kernel(PimPlan(), self._dtype or dtype, weighted)
-            )
+            kernel = self.kernel(PimPlan(), self._dtype or dtype, weighted)
+            plan = default_plan(self.config, size, width, kernel)
         kernel = self.kernel(plan, plan.dtype or self._dtype or dtype, weighted)
         return simulate(self.config, plan, shapes, width, kernel)
 
@@ -153,7 +204,7 @@ class Machine:
         Args:
             graph: The graph.
             x: [num_src, F], on the CPU: int8, int16, int32, int64, float32 or float64.
-            plan: None means the machine's own, or its default for the graph.
+            plan: None means the machine's own, or :meth:`plan`.
             weight: [E], in the caller's edge order, of the dtype of x; None means 1.
             reduce: "sum" or "mean".
             src_scale: [num_src]; None means 1. For float features.
@@ -172,7 +223,8 @@ class Machine:
         dtype = (chosen.dtype if chosen is not None else None) or self._dtype or NAMES[x.dtype]
         self._check_dtype(dtype)
         if chosen is None:
-            chosen = self.plan(graph, x.size(1), dtype, weight is not None)
+            # Without columns any plan will do.
+            chosen = self.plan(graph, max(x.size(1), 1), dtype, weight is not None)
         prepared = _prepare(graph, inputs, chosen, dtype)
         weighted = prepared.weight is not None or not chosen.unit_weights
         ones = torch.ones(1, dtype=prepared.x.dtype, device="cpu")

@@ -16,14 +16,16 @@ Sources
 from collections.abc import Callable
 
 from onehop.errors import ArgumentError
-from onehop.machines.pim.config import Arithmetic, Core, Links, PimConfig, Points, Power
+from onehop.machines.pim.config import PimConfig
+from onehop.machines.pim.parts import Arithmetic, Core, Host, Links, Points, Power
 
 # R: microseconds by bytes of one transfer.
 DMA_BYTES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 DMA_READ_US = (0.1882, 0.2116, 0.2551, 0.2601, 0.3698, 0.6018, 0.9283, 1.6649, 3.2829)
 DMA_WRITE_US = (0.1370, 0.1548, 0.1519, 0.2060, 0.4120, 0.4721, 0.8861, 1.6284, 3.2686)
-# R: GB/s delivered to all cores together.
+# R: GB/s delivered to all cores of 32 ranks together. P, from memory: to all cores of one rank.
 BROADCAST_GBPS = 43.73
+RANK_BROADCAST_GBPS = 16.88
 # R: GB/s from the cores to the host, by kilobytes of each core's block.
 PULL_KB = (64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448, 480)
 PULL_GBPS = (4.84, 4.96, 4.49, 4.99, 5.13, 5.35, 4.12, 5.76, 5.08, 5.87, 5.68, 5.87, 6.06, 6.35)
@@ -67,6 +69,7 @@ _UPMEM_CORE = Core(
     iram_bytes=24 << 10,  # S
     stack_bytes=1024,  # assumption
     edge_instructions=35.2,  # D: intercept of R's edges per millisecond at widths 8, 16, 32
+    coo_edge_instructions=6.0,  # assumption: advancing a reader, a load, a compare
     # D: slope of the same, 20.47, less accumulate and multiply by one, 12.03.
     element_instructions=8.44,
     row_instructions=30.0,  # assumption: about what an edge costs
@@ -93,12 +96,14 @@ _UPMEM_ARITHMETIC = {
 }
 
 _UPMEM_LINKS = Links(
-    broadcast_gbps=BROADCAST_GBPS,  # R
+    broadcast_gbps=((1, RANK_BROADCAST_GBPS), (32, BROADCAST_GBPS)),  # P, R
     push_gbps=8.9,  # M: what a server reached, on three channels
     pull_gbps=tuple(zip(map(float, PULL_KB), PULL_GBPS, strict=True)),  # R
-    rank_broadcast_gbps=16.88,  # P, from memory
+    core_push_gbps=0.33,  # P
+    core_pull_gbps=0.12,  # P
     rank_push_gbps=6.68,  # P
     rank_pull_gbps=4.74,  # P, from memory
+    full_rank_cores=62,  # D: usable cores of a rank, 1,992 in 32
     call_us=30.0,  # a third-party note, for a copy of 4 KB; the latency of a launch is not published
     copy_ns=_merge_ns(COPIED_ROWS_PER_MS, COPY_FIT_NS),  # R up to 32 values, D beyond
     add_ns=_merge_ns(ADDED_ROWS_PER_MS, ADD_FIT_NS),  # likewise
@@ -113,13 +118,20 @@ _UPMEM_POWER = Power(
     core_w=0.15,  # 1.2 W a chip of 8 cores: from memory, unverified
     rank_w=2.01,  # D: (23.22 W a DIMM, from memory, unverified, less 16 chips of 1.2 W) / 2 ranks
     host_w=70.0,  # M: a system during transfers
-    host_idle_w=0.0,  # assumption: the host's other work is not attributed to this machine
+    host_idle_w=25.0,  # assumption: a server's processor that waits
+)
+
+_UPMEM_HOST = Host(
+    product_gflops=500.0,  # assumption: about half the peak of two processors of 8 cores with AVX-512
+    stream_gbps=23.1,  # R: the host's memory
 )
 
 
 def upmem_v1a() -> PimConfig:
     """The machine of the PyGim paper: 1,992 cores in 32 ranks of 16 DIMMs (A, R), at 350 MHz."""
-    return PimConfig("upmem_v1a", 1992, 32, _UPMEM_CORE, _UPMEM_LINKS, _UPMEM_POWER, _UPMEM_ARITHMETIC)
+    return PimConfig(
+        "upmem_v1a", 1992, 32, _UPMEM_CORE, _UPMEM_LINKS, _UPMEM_POWER, _UPMEM_HOST, _UPMEM_ARITHMETIC
+    )
 
 
 def upmem_v1b() -> PimConfig:
@@ -149,6 +161,7 @@ def hbm_pim_like() -> PimConfig:
             iram_bytes=4 << 10,
             stack_bytes=256,
             edge_instructions=6.0,
+            coo_edge_instructions=2.0,
             element_instructions=0.0,
             row_instructions=6.0,
             row_element_instructions=0.0,
@@ -157,15 +170,18 @@ def hbm_pim_like() -> PimConfig:
             dma_write_cycles=((8, 14.0), (2048, 78.0)),
         ),
         Links(
-            broadcast_gbps=600.0,
+            broadcast_gbps=((1, 300.0), (2, 600.0)),
             push_gbps=150.0,
             pull_gbps=((64, 150.0), (480, 150.0)),
-            rank_broadcast_gbps=300.0,
+            core_push_gbps=2.0,
+            core_pull_gbps=2.0,
             rank_push_gbps=60.0,
             rank_pull_gbps=60.0,
+            full_rank_cores=128,
             call_us=10.0,
         ),
-        Power(core_w=0.05, rank_w=10.0, host_w=70.0),
+        Power(core_w=0.05, rank_w=10.0, host_w=70.0, host_idle_w=25.0),
+        Host(product_gflops=500.0, stream_gbps=23.1),
         wide,
         estimate=True,
     )
@@ -192,6 +208,7 @@ def aim_like() -> PimConfig:
             iram_bytes=4 << 10,
             stack_bytes=256,
             edge_instructions=8.0,
+            coo_edge_instructions=2.0,
             element_instructions=0.0,
             row_instructions=8.0,
             row_element_instructions=0.0,
@@ -200,15 +217,18 @@ def aim_like() -> PimConfig:
             dma_write_cycles=((8, 45.0), (2048, 109.0)),
         ),
         Links(
-            broadcast_gbps=400.0,
+            broadcast_gbps=((1, 100.0), (4, 400.0)),
             push_gbps=25.0,
             pull_gbps=((64, 25.0), (480, 25.0)),
-            rank_broadcast_gbps=100.0,
+            core_push_gbps=1.0,
+            core_pull_gbps=1.0,
             rank_push_gbps=8.0,
             rank_pull_gbps=8.0,
+            full_rank_cores=16,
             call_us=10.0,
         ),
-        Power(core_w=0.1, rank_w=1.0, host_w=70.0),
+        Power(core_w=0.1, rank_w=1.0, host_w=70.0, host_idle_w=25.0),
+        Host(product_gflops=500.0, stream_gbps=23.1),
         wide,
         estimate=True,
     )

@@ -1,12 +1,14 @@
 """Plans of earlier work, for the same engine: what PyGim published, GraNDe's mapping, SparseP's kernels."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from onehop.errors import ArgumentError
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.layout import suitable_grids
 from onehop.machines.pim.memory import fits
-from onehop.machines.pim.shapes import Shapes
+from onehop.machines.pim.shapes import Shapes, check_width
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
@@ -38,6 +40,33 @@ def grande(config: PimConfig) -> PimPlan:
     )
 
 
+def pygim_search(
+    config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, merge_threads: int = 1
+) -> PimPlan | None:
+    """The best of the four plans that PyGim's own tuner looks at; None if none fits.
+
+    One or two sparse parts, one cluster a rank, CSR; cores balanced by rows or by edges, tasklets by edges.
+
+    Args:
+        config: The machine.
+        shapes: The work of each core and tasklet.
+        width: Feature columns.
+        kernel: The types and operations of the cores' kernel.
+        merge_threads: Threads of the host that merge.
+
+    Raises:
+        ArgumentError: The width is not an integer of at least 1.
+    """
+    check_width(width)
+    grids = [(sp, config.ranks // sp) for sp in (1, 2) if config.ranks % sp == 0]
+    plans = [
+        replace(published(sp, ds), core_balance=balance, merge_threads=merge_threads)
+        for sp, ds in grids
+        for balance in ("edge", "row")
+    ]
+    return _fastest(config, plans, shapes, width, kernel)
+
+
 def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:
     """SparseP's repeated products of the matrix and a vector: COO, edges shared out exactly, 12 tasklets.
 
@@ -45,7 +74,17 @@ def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:
         config: The machine.
         width: Feature columns.
         ranks_each: Ranks that work on one column; the rest determines how many columns run at a time.
+
+    Raises:
+        ArgumentError: The width is not an integer of at least 1, or ``ranks_each`` does not divide
+            the ranks.
     """
+    check_width(width)
+    if type(ranks_each) is not int or ranks_each < 1 or config.ranks % ranks_each:
+        raise ArgumentError(
+            f"ranks_each: expected a divisor of the {config.ranks} ranks of {config.name}, got "
+            f"{ranks_each!r}."
+        )
     ds = config.ranks // ranks_each
     return replace(
         PUBLISHED,
@@ -58,11 +97,30 @@ def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:
     )
 
 
-def best_sparsep(config: PimConfig, shapes: Shapes, width: int, kernel: Kernel) -> PimPlan | None:
-    """SparseP's plan with the best number of ranks for a column; None if none fits."""
+def best_sparsep(
+    config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, merge_threads: int = 1
+) -> PimPlan | None:
+    """SparseP's plan with the best number of ranks for a column; None if none fits.
+
+    Args:
+        config: The machine.
+        shapes: The work of each core and tasklet.
+        width: Feature columns.
+        kernel: The types and operations of the cores' kernel.
+        merge_threads: Threads of the host that merge.
+    """
+    plans = [
+        replace(sparsep(config, width, ranks_each), merge_threads=merge_threads)
+        for _, ranks_each in suitable_grids(config)
+    ]
+    return _fastest(config, plans, shapes, width, kernel)
+
+
+def _fastest(
+    config: PimConfig, plans: Iterable[PimPlan], shapes: Shapes, width: int, kernel: Kernel
+) -> PimPlan | None:
     best, best_ns = None, float("inf")
-    for _, ranks_each in suitable_grids(config):
-        plan = sparsep(config, width, ranks_each)
+    for plan in plans:
         if fits(config, plan, shapes, width, kernel):
             took = simulate(config, plan, shapes, width, kernel).total_ns
             if took < best_ns:

@@ -123,6 +123,22 @@ class BalancedShapes:
     num_dst: int
     num_edges: int
 
+    def __post_init__(self) -> None:
+        """Checks that the sizes are whole, not negative, and that edges have ends.
+
+        Raises:
+            ArgumentError: They are not.
+        """
+        for name in ("num_src", "num_dst", "num_edges"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise ArgumentError(f"{name}: expected an integer of at least 0, got {value!r}.")
+        if self.num_edges and not (self.num_src and self.num_dst):
+            raise ArgumentError(
+                f"num_edges: {self.num_edges} edges need at least one source and one destination, got "
+                f"num_src={self.num_src} and num_dst={self.num_dst}."
+            )
+
     def part_columns(self, parts: int, cut: str) -> np.ndarray:
         """Return [parts]: columns of each part."""
         return np.diff(equal_bounds(self.num_src, parts))
@@ -147,6 +163,21 @@ class BalancedShapes:
             np.full(shape, rows),
             np.full(shape, min(rows, edges)),
             np.full(shape[:2], np.ceil(self.num_dst / rule.cores)),
+        )
+
+
+def check_width(width: int) -> None:
+    """Raises unless a width is a number of feature columns that a machine can run.
+
+    Args:
+        width: Feature columns.
+
+    Raises:
+        ArgumentError: It is not an integer of at least 1.
+    """
+    if type(width) is not int or width < 1:
+        raise ArgumentError(
+            f"width: expected the number of feature columns, an integer of at least 1, got {width!r}."
         )
 
 

@@ -14,8 +14,8 @@ from onehop.machines.pim.layout import (
     Cluster,
     Placement,
     layout,
-    padded,
     round_slices,
+    stored_width,
     wide_enough,
 )
 from onehop.machines.pim.memory import Need, check_memory, cut_rule
@@ -127,7 +127,7 @@ class _Run:
             first = np.array([cluster.first_core for cluster in alike])
             spanned = alike[0].ranks
             rank = np.array([cluster.rank for cluster in alike])[:, None] + np.arange(spanned)
-            filled_width = padded(width, min(item, sum_item), config.core.alignment_bytes)
+            filled_width = stored_width(plan, width, min(item, sum_item), config.core.alignment_bytes)
             cycles, tasklets = self.cycles(cores, width)
             busy = cycles[part] * config.cycle_ns
             own = first[:, None] + np.arange(cores)

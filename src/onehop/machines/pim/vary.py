@@ -4,7 +4,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from onehop.errors import ArgumentError
-from onehop.machines.pim.config import Links, PimConfig, settable
+from onehop.machines.pim.config import PimConfig, settable
+from onehop.machines.pim.parts import Links
 
 # Besides the configuration's own values: several of them at once.
 TOGETHER = {
@@ -43,9 +44,10 @@ def varied(config: PimConfig, name: str, value: float) -> PimConfig:
             rates: dict[str, Any] = {
                 each.name: getattr(links, each.name) * value
                 for each in fields(Links)
-                if each.name in ("broadcast_gbps", "push_gbps") or each.name.startswith("rank_")
+                if each.name == "push_gbps" or each.name.startswith(("rank_", "core_pu"))
             }
-            rates["pull_gbps"] = tuple((size, rate * value) for size, rate in links.pull_gbps)
+            for curve in ("broadcast_gbps", "pull_gbps"):
+                rates[curve] = tuple((at, rate * value) for at, rate in getattr(links, curve))
             # First touches of pages are part of the time of pulling; they shrink with it.
             rates["page_fault_ns"] = links.page_fault_ns / value
             return config.with_(**rates)
@@ -70,6 +72,6 @@ def varied(config: PimConfig, name: str, value: float) -> PimConfig:
             )
     if name not in settable():
         raise ArgumentError(f"vary: expected one of {', '.join(names())}, got {name!r}.")
-    parts = (config, config.core, config.links, config.power)
+    parts = (config, config.core, config.links, config.power, config.host)
     current = next(getattr(part, name) for part in parts if hasattr(part, name))
     return config.with_(**{name: round(value) if isinstance(current, int) else value})

@@ -1,0 +1,104 @@
+"""The model's transfers against held-out measurements, with the errors that simulators are judged by."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import correlation, fmean
+
+import numpy as np
+
+from onehop.errors import ArgumentError
+from onehop.machines.pim.config import PimConfig
+from onehop.machines.pim.links import push_ns, retrieve_ns
+from onehop.machines.pim.measured import TRANSFERS, Transfer
+
+# A correlation of fewer says nothing.
+_LEAST = 2
+DIRECTIONS = ("to the cores", "from the cores")
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Agreement of a model with measurements.
+
+    Attributes:
+        points: Number of measurements.
+        r2: Square of the correlation of times, as uPIMulator states it for itself; None where all
+            measurements are of one size, for which a model has one time.
+        mean_error: Mean of the relative errors' magnitudes.
+        bias: Mean of the relative errors: positive where the model is slower than the hardware.
+        worst: Relative error that is largest in magnitude.
+    """
+
+    points: int
+    r2: float | None
+    mean_error: float
+    bias: float
+    worst: float
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[float, float]]) -> "Errors":
+        """The errors of pairs of a measured and a modelled time.
+
+        Args:
+            pairs: At least two, not all measured alike.
+
+        Raises:
+            ArgumentError: There are fewer than two.
+        """
+        found = list(pairs)
+        if len(found) < _LEAST:
+            raise ArgumentError(f"pairs: expected at least {_LEAST} measurements, got {len(found)}.")
+        errors = [model / time - 1 for time, model in found]
+        alike = len({model for _, model in found}) == 1
+        return cls(
+            len(found),
+            None if alike else correlation(*zip(*found, strict=True)) ** 2,
+            fmean(map(abs, errors)),
+            fmean(errors),
+            max(errors, key=abs),
+        )
+
+
+def modelled_ms(config: PimConfig, transfer: Transfer, direction: str) -> float:
+    """Time of a transfer on a machine's links, by so many cores of one rank.
+
+    Args:
+        config: The machine.
+        transfer: The transfer.
+        direction: One of :data:`DIRECTIONS`.
+    """
+    few = config.with_(cores=transfer.cores, ranks=1)
+    if direction == DIRECTIONS[0]:
+        return push_ns(few, transfer.cores * transfer.in_bytes) / 1e6
+    return retrieve_ns(few, np.array([float(transfer.out_bytes)]), reuse_buffers=False) / 1e6
+
+
+def pairs(config: PimConfig, direction: str, cores: int | None = None) -> list[tuple[float, float]]:
+    """Measured and modelled milliseconds of the held-out transfers.
+
+    Args:
+        config: The machine.
+        direction: One of :data:`DIRECTIONS`.
+        cores: Number of cores of the transfers to take; None means all.
+    """
+    inwards = direction == DIRECTIONS[0]
+    return [
+        (each.in_ms if inwards else each.out_ms, modelled_ms(config, each, direction))
+        for each in TRANSFERS
+        if cores in (None, each.cores) and (inwards or each.out_bytes)
+    ]
+
+
+def held_out(config: PimConfig) -> dict[str, Errors]:
+    """The errors in both directions, for all transfers and for each number of cores.
+
+    Args:
+        config: The machine; the measurements are of an UPMEM server.
+    """
+    found = {}
+    for direction in DIRECTIONS:
+        found[direction] = Errors.of(pairs(config, direction))
+        for cores in sorted({each.cores for each in TRANSFERS}):
+            own = pairs(config, direction, cores)
+            found[f"{direction}, {cores} core{'' if cores == 1 else 's'}"] = Errors.of(own)
+    return found

@@ -1,0 +1,100 @@
+"""The host's half of a model: a deterministic time for its products, and for steps that go through matrices.
+
+The networks are those of the PyGim paper's repository (:mod:`onehop.bench.near_bank` has them in torch): a
+linear layer to the hidden width and ReLU; for each layer the convolution, batch normalisation and ReLU; a
+linear layer to the classes. A pass reads or writes one float32 matrix of nodes times hidden width.
+"""
+
+from dataclasses import dataclass
+
+from onehop.errors import ArgumentError
+from onehop.machines.pim.config import PimConfig
+from onehop.machines.pim.parts import Power
+
+KINDS = ("gcn", "gin", "sage")
+_ITEM_BYTES = 4
+# Products of hidden by hidden that a layer has.
+_PRODUCTS = {"gcn": 1, "gin": 2, "sage": 2}
+# Passes of a layer: normalisation and ReLU read and write; GCN scales before and after the sums; GIN adds its
+# input to the sums and has a ReLU between its products; SAGE divides, and adds its two products.
+_LAYER_PASSES = {"gcn": 4 + 4, "gin": 4 + 3 + 2, "sage": 4 + 2 + 3}
+# Quantising finds the largest magnitude, then reads and writes; its inverse reads and writes.
+_QUANTISE_PASSES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class HostWork:
+    """Work of the host between aggregations.
+
+    Attributes:
+        flops: Multiplications and additions of dense products.
+        moved_bytes: Bytes that steps through whole matrices read and write.
+    """
+
+    flops: float
+    moved_bytes: float
+
+    def time_ns(self, config: PimConfig) -> float:
+        """Time on a machine's host: products at their rate, then everything else at the memory's."""
+        return self.flops / config.host.product_gflops + self.moved_bytes / config.host.stream_gbps
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Size of a network.
+
+    Attributes:
+        kind: One of :data:`KINDS`.
+        nodes: Rows of every matrix.
+        features: Columns of the input.
+        hidden: Columns of every aggregation.
+        classes: Columns of the output.
+        layers: Number of convolutions.
+        quantised: Whether features go to the cores as integers.
+
+    Raises:
+        ArgumentError: ``kind`` is unknown, or a number is not an integer of at least 1 (``nodes``: 0).
+    """
+
+    kind: str
+    nodes: int
+    features: int
+    hidden: int
+    classes: int
+    layers: int = 2
+    quantised: bool = True
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        if self.kind not in KINDS:
+            raise ArgumentError(f"model: expected one of {', '.join(KINDS)}, got {self.kind!r}.")
+        for name, least in (("nodes", 0), ("features", 1), ("hidden", 1), ("classes", 1), ("layers", 1)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise ArgumentError(f"{name}: expected an integer of at least {least}, got {value!r}.")
+
+    @property
+    def work(self) -> HostWork:
+        """Everything but the aggregations."""
+        products = self.hidden * (
+            self.features + self.classes + self.layers * _PRODUCTS[self.kind] * self.hidden
+        )
+        passes = self.layers * (_LAYER_PASSES[self.kind] + self.quantised * _QUANTISE_PASSES)
+        # The first ReLU.
+        passes += 2
+        return HostWork(2.0 * self.nodes * products, float(self.nodes * self.hidden * _ITEM_BYTES * passes))
+
+    def time_ns(self, config: PimConfig) -> float:
+        """Time of the combination on a machine's host."""
+        return self.work.time_ns(config)
+
+
+def combination_energy_nj(power: Power, ranks: int, time_ns: float) -> float:
+    """Energy while the host combines: its own, and that of the ranks, which are powered all the time.
+
+    Args:
+        power: Power by consumer.
+        ranks: Ranks of the machine.
+        time_ns: Time of the combination.
+    """
+    return (power.host_w + power.rank_w * ranks) * time_ns

@@ -1,0 +1,148 @@
+"""The parts of a near-bank machine and their constants, each with its unit; presets.py names the sources."""
+
+from dataclasses import dataclass
+
+# Points of a curve: (where, value), ascending.
+Points = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Instructions of one core for numbers of one type.
+
+    A multiply by a number of ``bits`` significant bits takes
+    ``multiply_one + (multiply_full - multiply_one) * (bits - 1) / (significant_bits - 1)``: the routine works
+    bit by bit and exits early once the smaller operand has no bits left.
+
+    Attributes:
+        accumulate: For ``sum += value`` in a loop: loads, add, store, loop.
+        multiply_one: Additional, for a multiply by one.
+        multiply_full: Additional, for a multiply by a number that uses all its bits.
+        significant_bits: The number of these bits.
+    """
+
+    accumulate: float
+    multiply_one: float
+    multiply_full: float
+    significant_bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """One core and its bank.
+
+    Attributes:
+        clock_mhz: Clock.
+        threads: Hardware threads.
+        reissue_cycles: A thread may issue again only after so many cycles; with at least as many busy
+            threads, one instruction is issued every cycle.
+        mram_bytes: Size of its bank.
+        wram_bytes: Size of its working memory.
+        iram_bytes: Size of its instruction memory.
+        stack_bytes: Stack of each thread, in working memory.
+        edge_instructions: For each edge, besides the arithmetic: reading index and value, starting a
+            transfer.
+        coo_edge_instructions: COO: for each edge, reading its row and comparing it with the one before.
+        element_instructions: For each element of an edge, besides the arithmetic: addresses and the loop.
+        row_instructions: For each row: bounds, starting the write.
+        row_element_instructions: For each element of a row: clearing the sums.
+        dma_read_cycles: Time of a transfer from the bank by its bytes; linear between the points.
+        dma_write_cycles: The same, to the bank.
+        dma_most_bytes: Largest transfer.
+        alignment_bytes: Every transfer's address and size is a multiple of it.
+    """
+
+    clock_mhz: float = 350.0
+    threads: int = 24
+    reissue_cycles: int = 11
+    mram_bytes: int = 64 << 20
+    wram_bytes: int = 64 << 10
+    iram_bytes: int = 24 << 10
+    stack_bytes: int = 1024
+    edge_instructions: float = 35.2
+    coo_edge_instructions: float = 6.0
+    element_instructions: float = 8.44
+    row_instructions: float = 30.0
+    row_element_instructions: float = 1.0
+    dma_read_cycles: Points = ((8, 81.0), (2048, 1101.0))
+    dma_write_cycles: Points = ((8, 65.0), (2048, 1085.0))
+    dma_most_bytes: int = 2048
+    alignment_bytes: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Transfers between the host and the cores, and the host's own rates.
+
+    A transfer runs at the smaller of what the cores of all ranks accept and what the host delivers.
+
+    Attributes:
+        broadcast_gbps: Rate, counted at the receivers, when all cores of a rank get the same, by the number
+            of ranks; between two points it grows as a power of that number.
+        push_gbps: Rate of the host when each core gets different data.
+        pull_gbps: Rate at which the host receives, by kilobytes of each core's block.
+        core_push_gbps: Rate at which one core alone receives.
+        core_pull_gbps: Rate at which one core alone sends.
+        rank_push_gbps: Rate at which one full rank receives.
+        rank_pull_gbps: Rate at which one full rank sends.
+        full_rank_cores: Cores from which on a rank is full. From one core to a full rank, rates grow as a
+            power of the number of cores, as two measured rates imply: a rank of 64 receives 20 times as fast
+            as a core, not 64 times.
+        call_us: Latency of a transfer or a launch.
+        copy_ns: Merging a row's slice of the first part, by its number of 4-byte values.
+        add_ns: Merging one of a further part.
+        host_dram_gbps: Bandwidth of the host's memory: no number of threads merges faster.
+        host_line_bytes: Its cache line: the least that a narrow slice moves.
+        page_bytes: The host's page, and
+        page_fault_ns: what its first touch costs; result buffers that are kept save that.
+        core_to_core_gbps: Rate between cores, without the host; 0 means that there is no such link. With one,
+            clusters that share a feature part add up their partial results themselves.
+    """
+
+    broadcast_gbps: Points = ((1, 16.88), (32, 43.73))
+    push_gbps: float = 8.9
+    pull_gbps: Points = ((64, 5.33), (480, 5.33))
+    core_push_gbps: float = 0.33
+    core_pull_gbps: float = 0.12
+    rank_push_gbps: float = 6.68
+    rank_pull_gbps: float = 4.74
+    full_rank_cores: int = 62
+    call_us: float = 30.0
+    copy_ns: Points = ((1, 29.94), (512, 1123.48))
+    add_ns: Points = ((1, 21.66), (512, 716.62))
+    host_dram_gbps: float = 23.1
+    host_line_bytes: int = 64
+    page_bytes: int = 4096
+    page_fault_ns: float = 250.0
+    core_to_core_gbps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Power by consumer.
+
+    Attributes:
+        core_w: A core, while its kernel runs.
+        rank_w: A rank besides its cores, all the time.
+        host_w: The host, while it sends, receives, merges or combines.
+        host_idle_w: The host, while it waits for kernels.
+    """
+
+    core_w: float = 0.15
+    rank_w: float = 2.01
+    host_w: float = 70.0
+    host_idle_w: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The host as it combines: dense products, and steps that read and write whole matrices.
+
+    Attributes:
+        product_gflops: 10^9 multiplications and additions a second of dense float32 products.
+        stream_gbps: 10^9 bytes a second of steps that go through a matrix once, such as activation,
+            normalisation and quantising.
+    """
+
+    product_gflops: float = 500.0
+    stream_gbps: float = 23.1

@@ -1,0 +1,37 @@
+"""The figures and tables of four published works, computed here beside the published values.
+
+A work is a module with a function ``reproduce(quick, progress)``; it is imported when it is asked for.
+"""
+
+import importlib
+
+from onehop.errors import ArgumentError
+from onehop.reproduce.progress import Progress, silent
+from onehop.reproduce.rows import Chart, Reproduction, Row, Series
+
+__all__ = ["WORKS", "Chart", "Reproduction", "Row", "Series", "reproduce"]
+
+# Names on the command line, and their modules.
+WORKS = {
+    "pygim": "onehop.reproduce.pygim",
+    "grande": "onehop.reproduce.grande",
+    "io-aware": "onehop.reproduce.io_aware",
+    "isplib": "onehop.reproduce.isplib",
+}
+
+
+def reproduce(work: str, quick: bool = False, progress: Progress = silent) -> Reproduction:
+    """Computes everything that can be had of a work.
+
+    Args:
+        work: A key of :data:`WORKS`.
+        quick: Use smaller graphs and fewer rounds: minutes in place of an hour.
+        progress: Told what is being done, and its share, 0 to 1.
+
+    Raises:
+        ArgumentError: There is no such work.
+    """
+    if work not in WORKS:
+        raise ArgumentError(f"work: expected one of {', '.join(WORKS)}, got {work!r}.")
+    found: Reproduction = importlib.import_module(WORKS[work]).reproduce(quick, progress)
+    return found

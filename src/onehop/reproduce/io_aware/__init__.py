@@ -1,0 +1,34 @@
+"""IO-aware kernels for GNN layers: what can be had without a GPU, and which figures need one."""
+
+from onehop.bench.peers.base import import_reason
+from onehop.reproduce.io_aware import headlines, kept, layers, memory, times
+from onehop.reproduce.progress import Progress, part, silent
+from onehop.reproduce.rows import Reproduction, missing
+
+_SOURCE = (
+    "On efficient scaling of GNNs (turbo-gnn), ICML 2026, arXiv 2605.31500. Its body, appendices and most "
+    "tables of absolute times could be read. All its figures are of an A100."
+)
+
+
+def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
+    """Computes the figures of the IO-aware kernels' paper.
+
+    Args:
+        quick: Use a part of the twin and three rounds.
+        progress: Told how far it is.
+    """
+    fixed = (*headlines.rows(), *memory.rows(), *times.rows())
+    reason = import_reason("torch_geometric")
+    if reason is not None:
+        row = missing("layers over PyG on this processor", "x", None, f"Needs PyG: {reason}.")
+        return Reproduction(work="io-aware", source=_SOURCE, rows=(*fixed, row), charts=memory.charts())
+    progress("bytes kept for gradients", 0.05)
+    counted = kept.rows()
+    found = layers.measured(quick, part(progress, 0.2, 1.0))
+    return Reproduction(
+        work="io-aware",
+        source=_SOURCE,
+        rows=(*fixed, *counted, *layers.rows(found)),
+        charts=(*memory.charts(), *layers.charts(found)),
+    )

@@ -1,0 +1,54 @@
+"""PyGim: aggregation on near-bank cores, on twins of the paper's graphs."""
+
+from onehop.graph import Graph
+from onehop.machines.pim import Machine
+from onehop.machines.pim.shapes import Shapes
+from onehop.reproduce.graphs import label, twin
+from onehop.reproduce.progress import Progress, part, silent
+from onehop.reproduce.pygim import calibration, comparison, host, memory, scaling
+from onehop.reproduce.pygim.charts import charts
+from onehop.reproduce.rows import Chart, Reproduction, Row
+
+_SOURCE = (
+    "C. Giannoula et al., PyGim, SIGMETRICS 2025 (arXiv 2402.16731). Its abstract and its repository could "
+    "be read; its evaluation could not."
+)
+# Twin, and the part of it that a quick run uses.
+_GRAPHS = {"reddit": 0.05, "proteins": 0.05, "arxiv": 0.5}
+
+
+def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
+    """Computes the figures of PyGim.
+
+    Args:
+        quick: Use parts of the twins.
+        progress: Told how far it is.
+    """
+    cases: list[comparison.Case] = []
+    counted: list[Shapes] = []
+    # Shapes do not keep their graphs alive.
+    kept: list[Graph] = []
+    scaled: list[Row] = []
+    pictures: list[Chart] = []
+    for number, (name, share) in enumerate(_GRAPHS.items()):
+        scale = share if quick else 1.0
+        begin, middle, end = ((number + done) / len(_GRAPHS) for done in (0.0, 0.3, 0.9))
+        graph = twin(name, scale, part(progress, begin, middle))
+        shapes = Machine().shapes(graph)
+        told_name = label(name, scale)
+        cases += comparison.measured(told_name, shapes, part(progress, middle, end))
+        by_ranks = scaling.phases(shapes)
+        scaled += scaling.rows(told_name, by_ranks)
+        pictures.append(scaling.chart(told_name, by_ranks))
+        counted.append(shapes)
+        kept.append(graph)
+    rows = (
+        *comparison.rows(cases),
+        *comparison.winners(cases),
+        *comparison.regret(cases, counted),
+        *host.rows(cases, counted),
+        *scaled,
+        *memory.rows(),
+        *calibration.rows(),
+    )
+    return Reproduction(work="pygim", source=_SOURCE, rows=rows, charts=(*charts(cases, rows), *pictures))

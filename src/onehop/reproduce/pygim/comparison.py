@@ -1,0 +1,264 @@
+"""Parallelism Fusion against the prior schemes: one table for each, with an interval over what is assumed."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+
+from onehop.machines.pim import Machine, PimReport, prior_art, tune
+from onehop.machines.pim.combination import KINDS, Network, combination_energy_nj
+from onehop.machines.pim.config import PimConfig
+from onehop.machines.pim.shapes import Shapes
+from onehop.reproduce.progress import Progress
+from onehop.reproduce.pygim.assumptions import Assumption, base, of_energy, of_host, of_time
+from onehop.reproduce.pygim.schemes import (
+    DTYPE,
+    GRANDE,
+    OURS,
+    PRIOR,
+    PUBLISHED,
+    THREADS,
+    WIDTH,
+    Outcome,
+    outcome,
+)
+from onehop.reproduce.rows import Row
+
+LAYERS = 2
+SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {"mean": geometric_mean, "best": max}
+# The abstract: mean and best over prior works on near-bank cores, inference.
+_PAPER_SPEEDUP, _PAPER_ENERGY = (4.38, 7.20), (2.86, 3.68)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One graph at one number of merging threads.
+
+    Attributes:
+        graph: Its name.
+        nodes: Its nodes.
+        threads: Threads of the host that merge, for all schemes.
+        outcomes: On each of :func:`machines`.
+    """
+
+    graph: str
+    nodes: int
+    threads: int
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def base(self) -> Outcome:
+        """On the preset."""
+        return self.outcomes[0]
+
+
+def machines() -> list[Assumption]:
+    """The preset, then every machine that the evidence allows."""
+    return [base(), *of_time()]
+
+
+def measured(graph: str, shapes: Shapes, progress: Progress) -> list[Case]:
+    """Runs a graph under every scheme, on all machines.
+
+    Args:
+        graph: Its name.
+        shapes: The work of each core and tasklet.
+        progress: Told how far it is.
+    """
+    found = []
+    allowed = machines()
+    for at, threads in enumerate(THREADS):
+        outcomes = []
+        for number, assumption in enumerate(allowed):
+            progress(f"{graph}: schemes, {threads} threads", (at + number / len(allowed)) / len(THREADS))
+            outcomes.append(outcome(assumption, shapes, threads))
+        found.append(Case(graph, shapes.num_dst, threads, tuple(outcomes)))
+    return found
+
+
+def rows(cases: Sequence[Case]) -> list[Row]:
+    """Whole models by baseline, then aggregation by graph."""
+    found: list[Row] = []
+    for threads in THREADS:
+        own = [case for case in cases if case.threads == threads]
+        for prior in PRIOR:
+            for scheme in (PUBLISHED, OURS):
+                found += _models(own, prior, scheme, threads)
+    for case in cases:
+        for prior in PRIOR:
+            for scheme in (PUBLISHED, OURS):
+                found += _aggregation(case, prior, scheme)
+    return found
+
+
+def _models(cases: Sequence[Case], prior: str, scheme: str, threads: int) -> list[Row]:
+    """Mean and best over graphs and models, of time and of energy."""
+    found: list[Row] = []
+    in_time: dict[str, float] = {}
+    for quantity, paper, energy in (("time", _PAPER_SPEEDUP, False), ("energy", _PAPER_ENERGY, True)):
+        collected = list(_collected(cases, prior, scheme, energy))
+        for (name, over), published in zip(SUMMARIES.items(), paper, strict=True):
+            values = [over(each) for each in collected if each]
+            figure = (
+                f"inference, {quantity} of {prior} over {scheme}, merged by {_told(threads)}, {name} of "
+                f"{len(cases) * len(KINDS)}"
+            )
+            if not values:
+                found.append(Row(figure=figure, unit="x", note=f"{prior} fits no core's memory."))
+                continue
+            compared = prior == GRANDE and scheme == PUBLISHED and threads == THREADS[0]
+            note = _note(compared, values[0], in_time.get(name), min(values), max(values))
+            in_time.setdefault(name, values[0])
+            found.append(
+                Row(
+                    figure=figure,
+                    paper=published if compared else None,
+                    ours=values[0],
+                    low=min(values),
+                    high=max(values),
+                    unit="x",
+                    note=note,
+                )
+            )
+    return found
+
+
+def _collected(cases: Sequence[Case], prior: str, scheme: str, energy: bool) -> Iterator[list[float]]:
+    """Ratios of all graphs and models, on the preset first, then on each other machine."""
+    for at, assumption in enumerate(machines()):
+        yield _ratios(cases, at, assumption, prior, scheme, energy)
+        for hosted in of_host(assumption):
+            for powered in of_energy(hosted) if energy else (hosted,):
+                yield _ratios(cases, at, powered, prior, scheme, energy)
+
+
+def _ratios(
+    cases: Iterable[Case], at: int, assumption: Assumption, prior: str, scheme: str, energy: bool
+) -> list[float]:
+    found = []
+    for case in cases:
+        reports = case.outcomes[at].reports
+        if prior not in reports or scheme not in reports:
+            continue
+        for kind in KINDS:
+            network = Network(kind, case.nodes, WIDTH, WIDTH, WIDTH, LAYERS)
+            theirs = whole(reports[prior], assumption.prior, network, energy)
+            found.append(theirs / whole(reports[scheme], assumption.config, network, energy))
+    return found
+
+
+def whole(report: PimReport, config: PimConfig, network: Network, energy: bool) -> float:
+    """Nanoseconds, or nanojoules, of a network's inference: combination, and an aggregation a layer.
+
+    Args:
+        report: Of one aggregation; its energy is taken again with this machine's powers.
+        config: The machine.
+        network: Size of the network.
+        energy: Energy in place of time.
+    """
+    host_ns = network.time_ns(config)
+    if not energy:
+        return host_ns + network.layers * report.total_ns
+    own = combination_energy_nj(config.power, config.ranks, host_ns)
+    return own + network.layers * aggregation_energy_nj(report, config)
+
+
+def aggregation_energy_nj(report: PimReport, config: PimConfig) -> float:
+    """Energy of an aggregation on a machine that differs from the report's in its powers alone."""
+    power = config.power
+    kernel, total = report.phases_ns["kernel"], report.total_ns
+    # A summary has no busy times of cores; its energy was taken at the preset's power.
+    busy_ns = report.energy_nj["cores"] / base().config.power.core_w
+    host = power.host_w * (total - kernel) + power.host_idle_w * kernel
+    return power.core_w * busy_ns + power.rank_w * config.ranks * total + host
+
+
+def _aggregation(case: Case, prior: str, scheme: str) -> list[Row]:
+    ratios = [one.ratio(prior, scheme) for one in case.outcomes]
+    known = [ratio for ratio in ratios if ratio is not None]
+    figure = f"aggregation, {prior} over {scheme}, merged by {_told(case.threads)}, {case.graph}"
+    if ratios[0] is None or not known:
+        return [Row(figure=figure, unit="x", note=f"{prior} fits no core's memory.")]
+    return [
+        Row(
+            figure=figure,
+            ours=ratios[0],
+            low=min(known),
+            high=max(known),
+            unit="x",
+            note="The paper's figures by graph could not be read." + _open(min(known), max(known)),
+        )
+    ]
+
+
+def _note(compared: bool, gained: float, in_time: float | None, low: float, high: float) -> str:
+    """One sentence on a ratio, and whether its winner is open.
+
+    Args:
+        compared: Whether the abstract gives the ratio.
+        gained: The ratio.
+        in_time: For a ratio of energies, that of times.
+        low: Least ratio.
+        high: Largest ratio.
+    """
+    if not compared:
+        text = "Not in the abstract, which compares with works for GNNs and with their published code."
+    elif in_time is None:
+        text = (
+            "Twins and an assumed host; most of the prior scheme's time is its merge, whose rate is assumed "
+            "within a factor of 3."
+        )
+    elif gained < in_time:
+        text = "As in the paper, energy gains less than time: host and ranks draw power throughout."
+    else:
+        text = "In the paper energy gains less than time, here more: the prior cores are busy for longer."
+    return text + _open(low, high)
+
+
+def _open(low: float, high: float) -> str:
+    return " The winner is open: the interval holds 1." if low < 1 < high else ""
+
+
+def _told(threads: int) -> str:
+    return f"{threads} thread{'' if threads == 1 else 's'}"
+
+
+def winners(cases: Sequence[Case]) -> list[Row]:
+    """Format and grid of the published kernels: which is best, or that it is open."""
+    found = []
+    for case in cases:
+        if case.threads != THREADS[0]:
+            continue
+        for what, values in (
+            ("time of CSR over COO", [one.csr_over_coo for one in case.outcomes]),
+            ("time of one sparse part over two, CSR", [one.one_over_two for one in case.outcomes]),
+        ):
+            found.append(
+                Row(
+                    figure=f"published kernels, {what}, {case.graph}",
+                    ours=values[0],
+                    low=min(values),
+                    high=max(values),
+                    unit="x",
+                    note="PyGim's own search has CSR with one or two parts."
+                    + (_open(min(values), max(values)) or " The winner is the same on every machine."),
+                )
+            )
+    return found
+
+
+def regret(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
+    """Time of the plan that PyGim's own search finds over the best of ours with the same kernels."""
+    found = []
+    for case, own in zip([each for each in cases if each.threads == THREADS[0]], shapes, strict=True):
+        if PUBLISHED not in case.base.reports:
+            continue
+        best = tune(Machine(), own, WIDTH, DTYPE, base=prior_art.PUBLISHED).predicted_ns
+        found.append(
+            Row(
+                figure=f"plan of PyGim's search over the best of 1,184 with its kernels, {case.graph}",
+                ours=case.base.reports[PUBLISHED].total_ns / best,
+                unit="x",
+                note="The paper's accuracy of its tuner could not be read; its search has four plans.",
+            )
+        )
+    return found

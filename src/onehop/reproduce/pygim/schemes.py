@@ -1,0 +1,104 @@
+"""One aggregation under each scheme, on the machines that the evidence allows."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from onehop.errors import MachineMemoryError
+from onehop.machines.pim import Machine, PimConfig, PimPlan, PimReport, prior_art, tune
+from onehop.machines.pim.shapes import Shapes
+from onehop.reproduce.pygim.assumptions import Assumption
+
+WIDTH, DTYPE = 256, "int32"
+# Threads of the host that merge, the same for all schemes: the published code has one.
+THREADS = (1, 16)
+GRANDE, SPARSEP, PUBLISHED, OURS = SCHEMES = ("GraNDe-like", "SparseP-like", "PaF, published", "PaF, ours")
+PRIOR = (GRANDE, SPARSEP)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Each scheme's aggregation on one machine.
+
+    Attributes:
+        reports: By scheme; a scheme that does not fit is missing.
+        csr_over_coo: Best time of published kernels in CSR over that in COO.
+        one_over_two: Time of one sparse part over that of two, best of CSR each.
+    """
+
+    reports: dict[str, PimReport]
+    csr_over_coo: float
+    one_over_two: float
+
+    def ratio(self, prior: str, own: str, energy: bool = False) -> float | None:
+        """Time, or energy, of a prior scheme over one of Parallelism Fusion; None where one does not fit."""
+        if prior not in self.reports or own not in self.reports:
+            return None
+        theirs, ours = self.reports[prior], self.reports[own]
+        return theirs.energy_mj / ours.energy_mj if energy else theirs.total_ms / ours.total_ms
+
+
+def improved(threads: int) -> PimPlan:
+    """Our kernels and merge, before the grid is chosen."""
+    return PimPlan(unit_weights=True, merge_threads=threads, reuse_buffers=True, merge_order="row")
+
+
+def outcome(assumption: Assumption, shapes: Shapes, threads: int) -> Outcome:
+    """Runs every scheme.
+
+    Args:
+        assumption: The machine.
+        shapes: The work of each core and tasklet on a graph.
+        threads: Threads of the host that merge, for all schemes.
+    """
+    own, prior = Machine(assumption.config), Machine(assumption.prior)
+    kernel = own.kernel(prior_art.PUBLISHED, DTYPE)
+    plans: dict[str, tuple[Machine, PimPlan | None]] = {
+        GRANDE: (prior, replace(prior_art.grande(assumption.prior), merge_threads=threads)),
+        SPARSEP: (prior, prior_art.best_sparsep(assumption.prior, shapes, WIDTH, kernel, threads)),
+        PUBLISHED: (own, prior_art.pygim_search(assumption.config, shapes, WIDTH, kernel, threads)),
+        OURS: (own, tune(own, shapes, WIDTH, DTYPE, base=improved(threads)).plan),
+    }
+    reports = {}
+    for scheme, (machine, plan) in plans.items():
+        if plan is None:
+            continue
+        try:
+            reports[scheme] = machine.simulate(shapes, WIDTH, plan, DTYPE).summary()
+        except MachineMemoryError:
+            # Out of memory is a result: the scheme has no time.
+            continue
+    return Outcome(reports, *_winners(own, shapes, threads))
+
+
+def _winners(machine: Machine, shapes: Shapes, threads: int) -> tuple[float, float]:
+    """Ratios of the best published kernels: CSR over COO, and one sparse part over two, both in CSR."""
+    config = machine.config
+    published = replace(prior_art.PUBLISHED, merge_threads=threads)
+    grids = [(sp, config.ranks // sp) for sp in (1, 2, 4) if config.ranks % sp == 0]
+
+    def best(form: str, parts: Iterable[int]) -> float:
+        plans = [
+            replace(published, sp=sp, ds=ds, format=form, core_balance=core, thread_balance=thread)
+            for sp, ds in grids
+            if sp in parts
+            for core in ("row", "edge")
+            for thread in ("row", "edge")
+        ]
+        return min(_time(machine, shapes, plan) for plan in plans)
+
+    everything = [sp for sp, _ in grids]
+    coo, csr = best("coo", everything), best("csr", everything)
+    one, two = best("csr", everything[:1]), best("csr", everything[1:2])
+    return csr / coo, one / two
+
+
+def _time(machine: Machine, shapes: Shapes, plan: PimPlan) -> float:
+    try:
+        return machine.simulate(shapes, WIDTH, plan, DTYPE).total_ns
+    except MachineMemoryError:
+        return float("inf")
+
+
+def named(config: PimConfig) -> str:
+    """The machine, for titles."""
+    return f"simulated: {config.name}, {config.cores:,} cores at {config.core.clock_mhz:g} MHz"

@@ -1,0 +1,36 @@
+"""Every constant has a kind of evidence."""
+
+import pytest
+
+from onehop.machines.pim import preset, upmem_v1a
+from onehop.machines.pim.config import settable
+from onehop.machines.pim.provenance import ASSUMED, BOUNDS, CONSTANTS, KINDS, names, provenance
+
+
+def test_every_constant_of_upmem_is_marked_and_nothing_else() -> None:
+    assert set(CONSTANTS) == set(names(upmem_v1a()))
+    assert all(each.kind in KINDS and each.text for each in CONSTANTS.values())
+    assert provenance(upmem_v1a()) == dict(CONSTANTS)
+
+
+@pytest.mark.parametrize("name", ["hbm_pim_like", "aim_like"])
+def test_estimates_are_assumed_throughout(name: str) -> None:
+    assert {each.kind for each in provenance(preset(name)).values()} == {ASSUMED}
+
+
+def test_changed_values_lose_their_source() -> None:
+    found = provenance(upmem_v1a().with_(clock_mhz=425.0, push_gbps=9.9))
+    changed = {name for name, each in found.items() if each.text == "given with the machine"}
+    assert changed == {"core.clock_mhz", "links.push_gbps"}
+    assert {each.kind for each in provenance(upmem_v1a().with_(name="mine")).values()} == {ASSUMED}
+
+
+def test_bounds_are_of_assumed_constants_and_hold_them() -> None:
+    config = upmem_v1a()
+    for name, (low, high) in BOUNDS.items():
+        assert name in settable()
+        part = next(
+            part for part in ("core", "links", "power", "host") if hasattr(getattr(config, part), name)
+        )
+        assert CONSTANTS[f"{part}.{name}"].kind == ASSUMED
+        assert low <= getattr(getattr(config, part), name) <= high

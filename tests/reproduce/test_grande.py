@@ -1,0 +1,60 @@
+"""GraNDe's figures, on a small twin in place of all four."""
+
+import pytest
+
+from onehop.machines.ndp import Machine, NdpPlan
+from onehop.reproduce import grande
+from onehop.reproduce.grande import clock, retiling, shares, sizes, speedups
+from onehop.reproduce.grande.graphs import Twin, loaded
+from onehop.reproduce.progress import silent
+
+SMALL = (Twin("products", "cora", 16, 91.0, 1000.0, 2500.0, 0.5),)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (grande, speedups, shares):
+        monkeypatch.setattr(module, "TWINS", SMALL)
+
+
+@pytest.mark.usefixtures("small")
+def test_everything_that_the_paper_gives_has_a_row() -> None:
+    found = grande.reproduce(quick=True)
+    papers = [row.paper for row in found.rows if row.paper is not None]
+    assert papers[:6] == [3.01, 4.00, 1.69, 1.98, 1.91, 3.02]
+    assert {54.1, 91.0, 1000.0, 2500.0} <= set(papers)
+    for row in found.rows:
+        assert row.ours is not None or "Needs" in row.note
+    assert [chart.name for chart in found.charts] == ["times", "speedups"]
+    assert [series.label for series in found.charts[0].series] == [
+        "host alone",
+        "best prior near-data machine",
+        "near-rank, adaptive mapping",
+    ]
+
+
+def test_ratios_are_of_the_machines_own_times() -> None:
+    graph = loaded(SMALL[0], True, silent)
+    runs = speedups.measured(SMALL[0], graph)
+    assert [run.case for run in runs] == list(speedups.CASES)
+    layers = Machine("grande_16").layers(graph, [16, 256, 256], NdpPlan(), record=0)
+    time = sum(layer.time_ns for layer in layers)
+    assert runs[0].time_ns == pytest.approx(time)
+    assert runs[0].over_host == pytest.approx(sum(layer.baseline.time_ns for layer in layers) / time)
+    assert runs[0].end_to_end == pytest.approx(1 / (0.09 + 0.91 / runs[0].over_host))
+    # Other ranks and another tFAW give other times.
+    assert len({run.time_ns for run in runs}) == 4
+
+
+def test_only_products_has_a_clock_and_parts_are_extrapolated() -> None:
+    graph = loaded(SMALL[0], True, silent)
+    rows = clock.rows(SMALL[0], graph, True)
+    assert len(rows) == len(clock.CLOCKS_MHZ)
+    assert (rows[0].ours or 0) <= (rows[-1].ours or 0)
+    other = Twin("arxiv", "cora", 16, 67.0, 20.0, 173.4, 0.5)
+    assert clock.rows(other, graph, True) == []
+    half, whole = (sizes.rows(other, graph, quick)[0].ours for quick in (True, False))
+    assert half is not None
+    assert whole is not None
+    assert half == pytest.approx(2 * whole)
+    assert [row.paper for row in retiling.rows(other, graph, True)] == [None, 6.66]

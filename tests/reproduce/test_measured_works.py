@@ -1,0 +1,119 @@
+"""IO-aware kernels and iSpLib: what is counted, by hand; what is measured, for its form."""
+
+import contextlib
+
+import pytest
+import torch
+
+from onehop.bench.timing import Times
+from onehop.reproduce import io_aware, isplib
+from onehop.reproduce.io_aware import graphs, headlines, kept, layers, memory, times
+from onehop.reproduce.isplib import epochs
+from onehop.reproduce.progress import silent
+
+
+@pytest.mark.parametrize(
+    ("graph", "forward", "backward", "summed"),
+    # Floors in ms at 2 TB/s that an independent count gives.
+    [
+        ("ogbn-arxiv", 0.20, 0.64, 0.17),
+        ("tolokers-2", 0.14, 0.42, 0.14),
+        ("web-traffic", 2.4, 8.1, 2.05),
+        ("ogbn-products", 16.7, 51.5, 16.4),
+    ],
+)
+def test_floors_of_bytes(graph: str, forward: float, backward: float, summed: float) -> None:
+    size = graphs.GRAPHS[graph]
+    for moved, expected in (
+        (times.gatv2_forward_bytes, forward),
+        (times.gatv2_backward_bytes, backward),
+        (times.sum_bytes, summed),
+    ):
+        assert moved(size) / 2e9 == pytest.approx(expected, rel=0.03)
+
+
+def test_what_needs_a_gpu_says_so() -> None:
+    for row in (*headlines.rows(), *times.rows()):
+        assert row.ours is None
+        assert row.paper is not None
+        assert "Needs a GPU" in row.note
+
+
+def test_memory_is_counted_tensor_by_tensor() -> None:
+    size = graphs.Size(10, 100)
+    node_rows, edge_rows = 10 * 4 * 128 * 4 + 10 * 8, 100 * 16
+    assert memory.fused_bytes(size) == node_rows + edge_rows
+    assert memory.dgl_bytes(size) - memory.fused_bytes(size) == 100 * (3 * 512 + 4 * 8)
+    assert memory.dgl_bytes(size) - memory.dgl_bytes(size, edge_rows=2) == 100 * 512
+    rows = {row.figure.rpartition(", ")[2]: row for row in memory.rows()}
+    assert {graph: row.paper for graph, row in rows.items()} == {
+        "tolokers-2": 32.6,
+        "twitch-views": 44.0,
+        "ogbn-arxiv": 4.7,
+        "city-roads-L": 1.8,
+    }
+
+
+def test_pyg_keeps_rows_of_edges_and_we_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    import onehop
+
+    monkeypatch.setattr(kept, "_EDGES", (20_000, 40_000))
+    make = kept._layers()["GATv2"]
+    # Three rows of 256 floats, three numbers for each of four heads, both ends.
+    assert kept.bytes_an_edge(make, contextlib.nullcontext) == pytest.approx(3 * 1024 + 3 * 16 + 16, abs=1)
+    assert kept.bytes_an_edge(make, lambda: onehop.patch()) < 64
+
+
+def test_saved_storages_count_once() -> None:
+    def layer(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return (x * x).exp()
+
+    x = torch.ones(5, 4, requires_grad=True)
+    # x, which is saved twice, and the result of exp.
+    assert kept.kept_bytes(layer, x, x) == 2 * 5 * 4 * 4
+
+
+def test_layers_are_checked_then_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "_TWIN", "cora")
+    monkeypatch.setattr(layers, "_QUICK_SCALE", 1.0)
+    monkeypatch.setattr(layers, "_QUICK_ROUNDS", 1)
+    found = layers.measured(True, silent)
+    assert len(found) == 8
+    rows = layers.rows(found)
+    assert all(row.ours is not None and row.ours > 0 and row.paper is None for row in rows)
+    (chart,) = layers.charts(found)
+    assert [series.label for series in chart.series] == ["PyG (baseline)", "onehop"]
+    wrong = layers.Layer("GATv2", "forward", "cora twin", {}, 0.5)
+    assert layers.rows([wrong])[0].note == "Not timed: results differ by 0.5."
+    assert layers.charts([wrong]) == ()
+
+
+def test_without_pyg_the_rows_that_need_it_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (io_aware, isplib):
+        monkeypatch.setattr(module, "import_reason", lambda name: f"{name} cannot be imported (it is gone)")
+        rows = module.reproduce(quick=True).rows
+        assert "Needs PyG: torch_geometric cannot be imported" in rows[-1].note
+        assert rows[-1].ours is None
+
+
+def test_epochs_of_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epochs, "_GRAPHS", {"cora": 1.0})
+    monkeypatch.setattr(epochs, "_QUICK_ROUNDS", 1)
+    found = isplib.reproduce(quick=True)
+    first, *own, last = found.rows
+    assert first.paper == 27.0
+    assert first.ours == max(row.ours for row in own if row.ours is not None)
+    assert [row.figure.split(", ")[1] for row in own] == ["GCN", "SAGE", "GIN"]
+    assert "iSpLib" in last.figure
+    assert found.charts[0].groups[0] == "GCN 32 cora twin"
+
+
+def test_epochs_whose_losses_differ_are_not_timed() -> None:
+    wrong = epochs.Epoch("cora twin", "gcn", 32, {}, 0.25)
+    assert wrong.over_pyg is None
+    assert epochs.rows([wrong])[0].note == "Not timed: the losses differ by 0.25."
+    assert epochs.charts([wrong]) == ()
+    right = epochs.Epoch(
+        "cora twin", "gcn", 32, {"pyg-edge_index": Times((4.0,)), "onehop": Times((2.0,))}, 0.0
+    )
+    assert epochs.rows([right])[0].ours == 2.0

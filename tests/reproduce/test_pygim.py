@@ -1,0 +1,204 @@
+"""PyGim: machines that evidence allows, schemes on equal terms, intervals, and the host by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from onehop import Graph
+from onehop.datasets import chung_lu
+from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upmem_v1a
+from onehop.machines.pim.combination import Network, combination_energy_nj
+from onehop.machines.pim.costs import arithmetic_instructions
+from onehop.machines.pim.provenance import BOUNDS
+from onehop.reproduce.pygim import assumptions, calibration, comparison, host, memory, scaling, schemes
+from onehop.reproduce.pygim.charts import charts
+
+GRAPH = Graph.from_edge_index(chung_lu(3_000, 60_000), 3_000)
+SHAPES = Machine().shapes(GRAPH)
+
+
+def fast() -> assumptions.Assumption:
+    config = assumptions.with_element(upmem_v1a(), 1.0).with_(page_fault_ns=1600.0)
+    return assumptions.Assumption(config, assumptions.with_merge(config, 3.0))
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[comparison.Case]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "machines", lambda: [assumptions.base(), fast()])
+        return comparison.measured("a graph", SHAPES, lambda _what, _done: None)
+
+
+@pytest.fixture
+def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "machines", lambda: [assumptions.base(), fast()])
+
+
+def test_machines_are_all_combinations_of_the_bounds() -> None:
+    found = list(assumptions.of_time())
+    assert len({(each.config.to_toml(), each.prior.to_toml()) for each in found}) == 16
+    for name in ("page_fault_ns", "element_instructions", "coo_edge_instructions"):
+        part = "links" if name == "page_fault_ns" else "core"
+        assert {getattr(getattr(each.config, part), name) for each in found} == set(BOUNDS[name])
+
+
+@pytest.mark.parametrize("element", [0.0, 1.0, 8.44])
+def test_the_split_keeps_what_was_measured(element: float) -> None:
+    config = assumptions.with_element(upmem_v1a(), element)
+    published = Machine(config).kernel(prior_art.PUBLISHED, "int32")
+    total = config.core.element_instructions + arithmetic_instructions(config, published)
+    assert total == pytest.approx(20.47)
+    without = Machine(config).kernel(PimPlan(), "int32")
+    assert config.core.element_instructions + arithmetic_instructions(config, without) == pytest.approx(
+        6 + element
+    )
+
+
+def test_a_faster_merge_leaves_the_cores_alone() -> None:
+    config = assumptions.with_merge(upmem_v1a(), 3.0)
+    assert config.links.copy_ns[0][1] * 3 == pytest.approx(upmem_v1a().links.copy_ns[0][1])
+    assert config.links.host_dram_gbps == upmem_v1a().links.host_dram_gbps
+    assert config.core == upmem_v1a().core
+
+
+@pytest.mark.parametrize("threads", schemes.THREADS)
+def test_every_scheme_merges_with_the_same_threads_and_ours_wins(
+    cases: list[comparison.Case], threads: int
+) -> None:
+    (case,) = [each for each in cases if each.threads == threads]
+    reports = case.base.reports
+    assert set(reports) == set(schemes.SCHEMES)
+    assert {report.plan.merge_threads for report in reports.values()} == {threads}
+    assert not any(reports[name].plan.unit_weights for name in (*schemes.PRIOR, schemes.PUBLISHED))
+    assert reports[schemes.PUBLISHED].plan.format == "csr"
+    assert reports[schemes.PUBLISHED].plan.sp in (1, 2)
+    assert reports[schemes.SPARSEP].plan.scheme == "sparsep"
+    assert reports[schemes.OURS].total_ns < reports[schemes.PUBLISHED].total_ns
+    for prior in schemes.PRIOR:
+        assert case.base.ratio(prior, schemes.PUBLISHED) == pytest.approx(
+            reports[prior].total_ns / reports[schemes.PUBLISHED].total_ns
+        )
+    # A faster merge of prior schemes; by many threads, the memory is the limit already.
+    faster, merge = (
+        each.reports[schemes.GRANDE].phases_ns["merge"] for each in (case.outcomes[1], case.base)
+    )
+    assert faster == merge if threads > 1 else faster < merge
+
+
+def test_energy_taken_again_is_the_reports(cases: list[comparison.Case]) -> None:
+    config = upmem_v1a()
+    for report in cases[0].base.reports.values():
+        assert comparison.aggregation_energy_nj(report, config) == pytest.approx(report.energy_mj * 1e6)
+        dear = config.with_(rank_w=config.power.rank_w + 1)
+        more = comparison.aggregation_energy_nj(report, dear) - report.energy_mj * 1e6
+        assert more == pytest.approx(32 * report.total_ns)
+
+
+def test_whole_models_are_combination_and_a_sum_a_layer(cases: list[comparison.Case]) -> None:
+    config, report = upmem_v1a(), cases[0].base.reports[schemes.PUBLISHED]
+    network = Network("gin", 3_000, 256, 256, 256, layers=3)
+    host_ns = network.time_ns(config)
+    assert comparison.whole(report, config, network, energy=False) == pytest.approx(
+        host_ns + 3 * report.total_ns
+    )
+    expected = combination_energy_nj(config.power, 32, host_ns) + 3e6 * report.energy_mj
+    assert comparison.whole(report, config, network, energy=True) == pytest.approx(expected)
+
+
+@pytest.mark.usefixtures("two_machines")
+def test_a_table_for_each_baseline_scheme_and_number_of_threads(cases: list[comparison.Case]) -> None:
+    rows = comparison.rows(cases)
+    models = [row for row in rows if row.figure.startswith("inference")]
+    assert len(models) == 2 * 2 * 2 * 2 * 2
+    compared = [row for row in models if row.paper is not None]
+    assert [row.paper for row in compared] == [4.38, 7.20, 2.86, 3.68]
+    assert all("GraNDe-like over PaF, published, merged by 1 thread" in row.figure for row in compared)
+    for row in models:
+        assert row.low is not None
+        assert row.high is not None
+        assert row.low < row.high
+        assert ("winner is open" in row.note) == (row.low < 1 < row.high)
+    mean, best, energy, _ = (row.ours for row in compared)
+    assert mean is not None
+    assert best is not None
+    assert energy is not None
+    assert mean <= best
+    assert ("As in the paper, energy gains less" in compared[2].note) == (energy < mean)
+    assert ("here more" in compared[2].note) == (energy >= mean)
+
+
+@pytest.mark.usefixtures("two_machines")
+def test_schemes_that_do_not_fit_have_no_value(cases: list[comparison.Case]) -> None:
+    outcomes = tuple(
+        replace(each, reports={k: v for k, v in each.reports.items() if k != schemes.GRANDE})
+        for each in cases[0].outcomes
+    )
+    rows = comparison.rows([replace(cases[0], outcomes=outcomes)])
+    own = [row for row in rows if f"{schemes.GRANDE} over" in row.figure]
+    assert own
+    assert all(row.ours is None and "fits no core's memory" in row.note for row in own)
+
+
+def test_winners_are_open_where_the_interval_holds_one(cases: list[comparison.Case]) -> None:
+    for row in comparison.winners(cases):
+        assert row.low is not None
+        assert row.high is not None
+        assert ("open" in row.note) == (row.low < 1 < row.high)
+
+
+def test_regret_is_never_below_one(cases: list[comparison.Case]) -> None:
+    (row,) = comparison.regret(cases, [SHAPES])
+    assert row.ours is not None
+    assert row.ours >= 1
+
+
+def test_the_host_reads_a_row_an_edge_or_a_node() -> None:
+    config, size = upmem_v1a(), BalancedShapes(100, 50, 1_000)
+    each_edge = (1_000 * 8 + (1_000 + 50) * 1024) / 23.1
+    assert host.sum_ns(config, size, cached=False) == pytest.approx(each_edge)
+    assert host.sum_ns(config, size, cached=True) == pytest.approx((1_000 * 8 + 150 * 1024) / 23.1)
+
+
+def test_rows_over_the_host(cases: list[comparison.Case]) -> None:
+    rows = host.rows(cases, [SHAPES])
+    assert [row.paper for row in rows[:4]] == [3.04, 3.44, 1.55, 1.75]
+    report = cases[0].base.reports[schemes.PUBLISHED]
+    assert rows[4].ours == pytest.approx(100 * report.utilisation)
+    assert rows[-1].ours is None
+    assert "GPU" in rows[-1].note
+
+
+def test_ranks_scale_and_their_phases_are_drawn() -> None:
+    found = scaling.phases(SHAPES)
+    rows = scaling.rows("a graph", found)
+    totals = [row.ours for row in rows]
+    assert all(total is not None for total in totals)
+    assert scaling.chart("a graph", found).groups == ("4 ranks", "8 ranks", "16 ranks", "32 ranks")
+    missing = scaling.rows("a graph", {4: None})
+    assert missing[0].ours is None
+
+
+@pytest.mark.usefixtures("two_machines")
+def test_charts_have_every_scheme_beside_ours(cases: list[comparison.Case]) -> None:
+    rows = [*comparison.rows(cases), *host.rows(cases, [SHAPES])]
+    found = charts(cases, rows)
+    names = ["time_1_threads", "energy_1_threads", "time_16_threads", "energy_16_threads", "speedups"]
+    assert [chart.name for chart in found] == names
+    assert [series.label for series in found[0].series] == list(schemes.SCHEMES)
+    assert len(found[-1].groups) == 8
+
+
+def test_memory_and_calibration() -> None:
+    grids = {row.figure.rpartition(", ")[2]: row for row in memory.rows()}
+    assert grids["PaF 4x8"].note.startswith("It fits")
+    for name in ("PaF 1x32", "PaF 2x16", "GraNDe-like"):
+        assert grids[name].note.startswith("It does not fit")
+        assert (grids[name].ours or 0) > 64
+    rows = calibration.rows()
+    rates = {row.figure: row for row in rows if row.unit == "edges/ms"}
+    assert "Held out" in rates["edges a millisecond and core, width 2"].note
+    assert "Derived" in rates["edges a millisecond and core, width 8"].note
+    transfers = [row for row in rows if row.unit == "%"]
+    assert len(transfers) == 10
+    assert "R2" in transfers[0].note
+    assert all("Nobody measured" in row.note for row in rows if row.unit == "ms")

@@ -1,0 +1,75 @@
+"""Rows and charts: what they must have, and how they look as text."""
+
+from typing import Any
+
+import pytest
+
+from onehop import ArgumentError
+from onehop.reproduce import WORKS, Chart, Row, Series, reproduce
+from onehop.reproduce.rows import missing
+from onehop.reproduce.tables import cells, markdown, number
+
+KEYS = ["figure", "paper", "ours", "ratio", "low", "high", "unit", "note"]
+
+
+def row(**fields: Any) -> Row:
+    return Row(**{"figure": "speed", "unit": "x", "note": "On twins.", **fields})
+
+
+def test_a_row_has_its_eight_keys_and_null_where_there_is_none() -> None:
+    found = row(paper=4.0, ours=3.0, low=2.0, high=5.0).as_dict()
+    assert list(found) == KEYS
+    assert found["ratio"] == 0.75
+    empty = missing("speed", "x", None, "Needs a GPU.").as_dict()
+    assert {name for name, value in empty.items() if value is None} == {
+        "paper",
+        "ours",
+        "ratio",
+        "low",
+        "high",
+    }
+    assert row(ours=3.0).ratio is None
+    assert row(paper=3.0).ratio is None
+    assert row(paper=0.0, ours=1.0).ratio is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"note": ""}, "expected a figure and a note"),
+        ({"figure": ""}, "expected a figure and a note"),
+        ({"low": 1.0}, "both ends"),
+        ({"low": 2.0, "high": 1.0}, "2.0 to 1.0 is empty"),
+        ({"ours": 3.0, "low": 1.0, "high": 2.0}, "3.0 is outside the interval"),
+        ({"ours": float("nan"), "low": 1.0, "high": 2.0}, "outside the interval"),
+    ],
+)
+def test_bad_rows(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        row(**fields)
+
+
+def test_a_series_has_a_value_for_each_group() -> None:
+    chart = {"name": "c", "title": "t", "machine": "m", "unit": "ms", "groups": ("a", "b")}
+    Chart(**chart, series=(Series(label="s", values=(1.0, None)),))
+    for series in (
+        Series(label="s", values=(1.0,)),
+        Series(label="s", values=(1.0, 2.0), low=(1.0,), high=(2.0, 2.0)),
+    ):
+        with pytest.raises(ArgumentError, match="expected 2 values of 's'"):
+            Chart(**chart, series=(series,))
+
+
+def test_tables() -> None:
+    line = row(paper=27.0, ours=1234.5, low=0.98765, high=2000.0).as_dict()
+    assert cells(line) == ("speed", "27", "1,234", "45.72", "0.988 to 2,000", "x", "On twins.")
+    text = markdown([line, row().as_dict()]).splitlines()
+    assert text[0] == "| figure | paper | ours | ratio | interval | unit | difference |"
+    assert len({each.count("|") for each in text}) == 1
+    assert text[3] == "| speed |  |  |  |  | x | On twins. |"
+    assert number(0.0001234) == "0.000123"
+
+
+def test_unknown_works_are_named() -> None:
+    with pytest.raises(ArgumentError, match=f"work: expected one of {', '.join(WORKS)}, got 'pigym'"):
+        reproduce("pigym")
