@@ -1,5 +1,6 @@
 """Tables of what was measured, in Markdown."""
 
+from collections import Counter
 from typing import Any
 
 from onehop.bench.floors import PARTS
@@ -214,6 +215,36 @@ def typed_table(document: Document) -> str:
         if not result["wrong"]
     ]
     return rows(["layer", "PyG, ms", "with onehop, ms", "over PyG (quartiles)"], lines, left=1)
+
+
+def examples_sentence(document: Document) -> str:
+    """How many scripts of PyG there are of each kind."""
+    kinds = Counter(result["verdict"] for result in document["scripts"])
+    total = sum(kinds.values())
+    return f"{total} scripts: {', '.join(f'{count} {kind}' for kind, count in kinds.most_common())}."
+
+
+def examples_table(document: Document) -> str:
+    """A line for every example script of PyG that ran both ways."""
+    lines = []
+    for result in document["scripts"]:
+        if result["failed"] or "speedup" not in result:
+            continue
+        spread, times, peak = result["speedup"], result["times"], result["peak_bytes"]
+        lines.append(
+            [
+                f"`{result['script']}`",
+                result["verdict"],
+                milliseconds(times["pyg"]["median_s"]),
+                milliseconds(times["onehop"]["median_s"]),
+                f"{ratio(spread['median'])} ({ratio(spread['lower_quartile'])} to "
+                f"{ratio(spread['upper_quartile'])})",
+                memory(peak["pyg"]),
+                memory(peak["onehop"]),
+            ]
+        )
+    headings = ["script", "with onehop", "PyG, ms", "with onehop, ms", "speed-up (quartiles)"]
+    return rows([*headings, "PyG, peak MiB", "with onehop, peak MiB"], lines, left=2)
 
 
 def small_table(document: Document) -> str:
