@@ -115,8 +115,8 @@ def examples_section(document: Document) -> list[str]:
         "## PyG's examples",
         machine(document["stamp"]),
         "PyG's example scripts, unmodified, on [stand-ins for their data sets](howto/run-pygs-examples.md), "
-        "losses compared. An epoch of a script, with its tests; memory is the peak of the process, Python and "
-        f"torch included. {examples_sentence(document)}",
+        "losses compared. An epoch of a script, with its tests; memory is the peak of the process, Python "
+        f"and torch included. {examples_sentence(document)}",
         examples_table(document),
     ]
 

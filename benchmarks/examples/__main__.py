@@ -46,7 +46,10 @@ def line(result: dict[str, Any]) -> str:
     if words := reason(result):
         return f"{begin} {words}"
     memory = " to ".join(mebibytes(result["peak_bytes"][way]) for way in (PYG, OURS))
-    deviation = f"losses within {result['deviation']['largest']:.0e}"
+    deviation = (
+        f"first loss within {result['deviation']['first']:.0e}, gradients {result['gradients']:.0e}, "
+        f"all losses {result['deviation']['largest']:.0e}"
+    )
     if "speedup" not in result:
         return f"{begin} {memory} MiB, {deviation}"
     speedup, times = result["speedup"], result["times"]

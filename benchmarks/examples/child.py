@@ -1,8 +1,8 @@
 """One example script in a process of its own: ``python -m benchmarks.examples.child``, started by turns.py.
 
 Data sets are made here in place of downloads, seeds are set, the patch is put on if it is asked for, and then
-the script runs as it is written. The loss of every backward pass is kept. Nothing of onehop is imported
-unless the patch is asked for.
+the script runs as it is written. The loss of every backward pass is kept, and the gradients of each
+optimiser's first step. Nothing of onehop is imported unless the patch is asked for.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch_geometric.datasets
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from benchmarks.examples import graph_sets, node_sets, ogb_sets, typed_sets
 from benchmarks.examples.loops import Channel, replacement
@@ -52,6 +53,24 @@ def losses_kept(losses: list[torch.Tensor]) -> Iterator[None]:
         torch.Tensor.backward = backward  # type: ignore[method-assign]
 
 
+class Gradients:
+    """What each optimiser finds at its first step, in a file, so that it takes no memory afterwards."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seen: set[int] = set()
+
+    def before_step(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
+        """Keeps them, once for each optimiser."""
+        if id(optimiser) in self._seen:
+            return
+        self._seen.add(id(optimiser))
+        parameters = [each for group in optimiser.param_groups for each in group["params"]]
+        kept = torch.load(self._file) if self._file.exists() else []
+        kept.append([None if each.grad is None else each.grad.detach() for each in parameters])
+        torch.save(kept, self._file)
+
+
 class Listening:
     """Hears what patched layers do, during those turns that ask for it; never without the patch."""
 
@@ -79,7 +98,7 @@ class Listening:
         ]
 
 
-def run(script: Path, channel: Channel, patched: bool) -> None:
+def run(script: Path, channel: Channel, gradients: Path, patched: bool) -> None:
     """Runs the script, and tells the other side how it ended."""
     listening, losses = Listening(patched), list[torch.Tensor]()
     names = {"range": replacement(script.read_text(), channel, listening.before)}
@@ -87,6 +106,7 @@ def run(script: Path, channel: Channel, patched: bool) -> None:
     random.seed(SEED)
     np.random.seed(SEED)  # noqa: NPY002 - scripts draw from the global one
     torch.manual_seed(SEED)
+    hook = register_optimizer_step_pre_hook(Gradients(gradients).before_step)
     try:
         with losses_kept(losses):
             runpy.run_path(str(script), names, run_name="__main__")
@@ -98,6 +118,7 @@ def run(script: Path, channel: Channel, patched: bool) -> None:
         traceback.print_exc()
         channel.ask(event="failed", reason=f"{type(error).__name__}: {str(error).strip()}".splitlines()[0])
         return
+    hook.remove()
     values = [float(loss) for loss in losses]
     channel.ask(event="ended", losses=values, layers=listening.layers())
 
@@ -107,6 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--channel", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--gradients", type=Path, required=True)
     parser.add_argument("--patched", action="store_true")
     parser.add_argument("script", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -119,7 +141,7 @@ def main() -> None:
 
         onehop.patch()
     sys.argv = [str(options.script), *options.arguments]
-    run(options.script, channel, options.patched)
+    run(options.script, channel, options.gradients, options.patched)
 
 
 if __name__ == "__main__":

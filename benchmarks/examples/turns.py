@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from benchmarks.examples.differences import of_gradients, of_losses, saved
 from benchmarks.examples.loops import Channel
 from benchmarks.examples.scripts import Example
 from onehop.bench.timing import Ratio, Times
@@ -56,8 +57,10 @@ class Running:
         ours.settimeout(limit_s)
         self._limit_s = limit_s
         self._channel = Channel(ours)
-        self.printed = folder / ("patched.txt" if patched else "plain.txt")
+        name = OURS if patched else PYG
+        self.printed, self.gradients = folder / f"{name}.txt", folder / f"{name}.pt"
         command = [sys.executable, "-m", "benchmarks.examples.child", "--channel", str(theirs.fileno())]
+        command += ["--gradients", str(self.gradients)]
         command += ["--threads", str(threads), *(["--patched"] if patched else []), str(script), *arguments]
         search = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         environment = {
@@ -130,7 +133,7 @@ class Way:
         running: The process.
         at: What it said last.
         seconds: Of an epoch, by loop and round.
-        peak_bytes: The most memory it had resident from its first epoch on.
+        peak_bytes: The most memory it had resident from its second epoch on.
         before_bytes: What it had resident before its first epoch.
     """
 
@@ -184,7 +187,6 @@ def measured(example: Example, source: Path, rounds: int, threads: int, limit_s:
         while not failed and ways[PYG].at["event"] == "loop":
             if not loops:
                 for way in ways.values():
-                    way.running.forget_peak()
                     way.before_bytes = way.running.status("VmRSS")
             failed = _loop(ways, rounds)
             loops += 1
@@ -219,6 +221,9 @@ def _loop(ways: dict[str, Way], rounds: int) -> dict[str, str]:
         taken = round_of(listen=number == 0)
         if failed or None in taken.values():
             break
+        if number == 0 and len(ways[PYG].seconds) == 1:
+            for way in ways.values():
+                way.running.forget_peak()
     else:
         if available > WARM and (last := taken[PYG]) is not None:
             most = max((available - WARM) // rounds, 1)
@@ -266,7 +271,8 @@ def _compared(ways: dict[str, Way], loops: int) -> dict[str, Any]:
         "before_bytes": {name: way.before_bytes for name, way in ways.items()},
         "losses": {name: len(way.at["losses"]) for name, way in ways.items()},
         "first_losses": {name: way.at["losses"][:3] for name, way in ways.items()},
-        "deviation": deviations(*(way.at["losses"] for way in ways.values())),
+        "deviation": of_losses(*(way.at["losses"] for way in ways.values())),
+        "gradients": of_gradients(*(saved(way.running.gradients) for way in ways.values())),
         "layers": ways[OURS].at["layers"],
     }
     if len(times) == len(ways):
@@ -278,21 +284,3 @@ def _compared(ways: dict[str, Way], loops: int) -> dict[str, Any]:
             "upper_quartile": ratio.upper_quartile,
         }
     return found
-
-
-def deviations(theirs: list[float], ours: list[float]) -> dict[str, float] | None:
-    """The relative difference of the first losses, and the largest of all; None where it cannot be told.
-
-    Args:
-        theirs: PyG's.
-        ours: As many, or they cannot be compared.
-    """
-    if len(theirs) != len(ours) or not theirs:
-        return None
-    each = [
-        0.0 if a == b or (a != a and b != b) else abs(a - b) / max(abs(a), abs(b))
-        for a, b in zip(theirs, ours, strict=True)
-    ]
-    if any(value != value for value in each):
-        return None
-    return {"first": each[0], "largest": max(each)}

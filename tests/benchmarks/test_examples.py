@@ -17,10 +17,10 @@ from hypothesis import given, settings, strategies as st
 
 pytest.importorskip("torch_geometric")
 
-from benchmarks.examples import graph_sets, graphs, node_sets, ogb_sets, typed_sets
+from benchmarks.examples import differences, graph_sets, graphs, node_sets, ogb_sets, typed_sets
 from benchmarks.examples.loops import Channel, lines_of_loops, replacement
 from benchmarks.examples.scripts import EXAMPLES, Example
-from benchmarks.examples.turns import OURS, PYG, deviations, measured
+from benchmarks.examples.turns import OURS, PYG, measured
 from benchmarks.examples.verdicts import reason, verdict
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -195,7 +195,8 @@ def test_the_area_under_the_curve_is_the_share_of_pairs_in_order() -> None:
 
 def ran(**changes: Any) -> dict[str, Any]:
     layers = [{"class": "GCNConv", "path": "fast", "calls": 3, "reason": None}]
-    usual = {"failed": {}, "deviation": {"first": 0.0, "largest": 1e-6}, "layers": layers}
+    deviation = {"first": 0.0, "largest": 1e-6}
+    usual = {"failed": {}, "deviation": deviation, "gradients": 1e-7, "layers": layers}
     return {**usual, "speedup": {"median": 1.0}, "losses": {PYG: 3, OURS: 3}, **changes}
 
 
@@ -210,6 +211,8 @@ def ran(**changes: Any) -> dict[str, Any]:
         ({"deviation": {"first": 1e-4, "largest": 1e-4}}, "different losses"),
         ({"deviation": {"first": 0.0, "largest": 0.5}}, "different losses"),
         ({"deviation": None}, "different losses"),
+        ({"gradients": 0.01}, "different losses"),
+        ({"gradients": None}, "different losses"),
         ({"failed": {OURS: "Error: x"}}, "broken"),
         ({"failed": {PYG: "Error: x"}}, "only with onehop"),
         ({"failed": {PYG: "Error: x", OURS: "Error: x"}}, "does not run here"),
@@ -228,11 +231,24 @@ def test_reasons() -> None:
 
 def test_losses_are_compared_one_by_one() -> None:
     nan = float("nan")
-    assert deviations([1.0, 2.0, 4.0], [1.0, 2.0, 5.0]) == {"first": 0.0, "largest": pytest.approx(0.2)}
-    assert deviations([nan, 2.0], [nan, 2.0]) == {"first": 0.0, "largest": 0.0}
-    assert deviations([nan], [2.0]) is None
-    assert deviations([1.0], [1.0, 2.0]) is None
-    assert deviations([], []) is None
+    of = differences.of_losses
+    assert of([1.0, 2.0, 4.0], [1.0, 2.0, 5.0]) == {"first": 0.0, "largest": pytest.approx(0.2)}
+    assert of([nan, 2.0], [nan, 2.0]) == {"first": 0.0, "largest": 0.0}
+    assert of([nan], [2.0]) is None
+    assert of([1.0], [1.0, 2.0]) is None
+    assert of([], []) is None
+
+
+def test_gradients_are_compared_by_parameter() -> None:
+    of, weight, bias = differences.of_gradients, torch.tensor([3.0, 4.0]), torch.tensor([1e-9])
+    assert of([[weight, None]], [[weight.clone(), None]]) == 0
+    assert of([[weight, None]], [[weight * 1.01, None]]) == pytest.approx(0.01, rel=1e-3)
+    assert of([[weight, bias]], [[weight, -bias]]) == pytest.approx(2e-9 / 5e-3, rel=1e-3)
+    assert of([[weight]], [[weight * float("nan")]]) == float("inf")
+    assert of([[weight, bias]], [[weight, None]]) is None
+    assert of([[weight]], []) is None
+    sparse = torch.eye(3).to_sparse()
+    assert of([[sparse]], [[torch.eye(3)]]) == 0
 
 
 SCRIPT = """
