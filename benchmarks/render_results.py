@@ -55,7 +55,6 @@ def published_section(document: Document) -> list[str]:
         "One training epoch of models as their authors train them, with batch normalisation and dropout, the "
         "losses of the first epochs equal to PyG's ([the models](docs/howto/benchmark.md)):",
         models_table(document),
-        "![Speed-up of an epoch over PyG](docs/images/published.png)",
     ]
 
 
