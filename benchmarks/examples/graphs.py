@@ -116,7 +116,7 @@ def molecule(nodes: int, generator: torch.Generator) -> Tensor:
     back = 1 + choices(2, nodes - 1, generator)
     child = torch.arange(1, nodes)
     parent = (child - back).clamp(min=0)
-    rings = torch.arange(0, nodes - 6, 9)
+    rings = torch.arange(0, max(nodes - 6, 0), 9)
     first, second = torch.cat([parent, rings]), torch.cat([child, rings + 5])
     pairs = torch.stack([first, second]).unique(dim=1)
     return torch.cat([pairs, pairs.flip(0)], dim=1)

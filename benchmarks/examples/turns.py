@@ -53,12 +53,12 @@ class Running:
         limit_s: float,
         folder: Path,
     ) -> None:
-        ours, theirs = socket.socketpair()
-        ours.settimeout(limit_s)
+        self._socket, theirs = socket.socketpair()
+        self._socket.settimeout(limit_s)
         self._limit_s = limit_s
-        self._channel = Channel(ours)
+        self._channel = Channel(self._socket)
         name = OURS if patched else PYG
-        self.printed, self.gradients = folder / f"{name}.txt", folder / f"{name}.pt"
+        self._printed, self.gradients = folder / f"{name}.txt", folder / f"{name}.pt"
         command = [sys.executable, "-m", "benchmarks.examples.child", "--channel", str(theirs.fileno())]
         command += ["--gradients", str(self.gradients)]
         command += ["--threads", str(threads), *(["--patched"] if patched else []), str(script), *arguments]
@@ -69,7 +69,7 @@ class Running:
             "OMP_NUM_THREADS": str(threads),
             "MPLBACKEND": "Agg",
         }
-        with self.printed.open("w") as output:
+        with self._printed.open("w") as output:
             self._process = subprocess.Popen(
                 command,
                 cwd=folder,
@@ -91,6 +91,8 @@ class Running:
         """Ends the process, wherever it is."""
         self._process.kill()
         self._process.wait()
+        self._channel.close()
+        self._socket.close()
 
     def next(self) -> dict[str, Any]:
         """What it says next: it waits at a loop, epochs are done, it left a loop, or its script has ended.
@@ -101,7 +103,8 @@ class Running:
         try:
             message = self._channel.receive()
         except EOFError:
-            raise NotRun(f"the process ended with {self._process.wait()}; see {self.printed}") from None
+            code, last = self._process.wait(), self._printed.read_text().strip().rpartition("\n")[2]
+            raise NotRun(f"the process ended with {code}: {last}") from None
         except TimeoutError:
             raise NotRun(f"no turn ended within {self._limit_s:g} s") from None
         if message["event"] == "failed":
@@ -192,6 +195,8 @@ def measured(example: Example, source: Path, rounds: int, threads: int, limit_s:
             loops += 1
         for name in ways.keys() - failed.keys() if failed else ():
             failed.update(_alone(name, ways[name]))
+        if not failed and ways[OURS].at["event"] != "ended":
+            failed[OURS] = "it comes to a loop over epochs that PyG's run does not come to"
         result: dict[str, Any] = {"script": example.name, "failed": failed}
         if failed:
             return result
@@ -225,10 +230,11 @@ def _loop(ways: dict[str, Way], rounds: int) -> dict[str, str]:
             for way in ways.values():
                 way.running.forget_peak()
     else:
-        if available > WARM and (last := taken[PYG]) is not None:
-            most = max((available - WARM) // rounds, 1)
-            epochs = min(max(math.ceil(TURN_S / max(last, 1e-6)), 1), most)
-            while counted < min(rounds, available - WARM):
+        # The loop's last epoch is left out: nobody asks for a turn after it.
+        left = available - WARM - 1
+        if left > 0 and (last := taken[PYG]) is not None:
+            epochs = min(max(math.ceil(TURN_S / max(last, 1e-6)), 1), max(left // rounds, 1))
+            while counted < min(rounds, left):
                 taken = round_of(listen=False)
                 if failed or None in taken.values():
                     break
