@@ -104,7 +104,7 @@ def test_reddit_by_sampling() -> None:
 
 def test_molecule_property() -> None:
     pytest.importorskip("torch_geometric")
-    output = run("08_molecule_property.py", "--molecules", "128", "--epochs", "3")
+    output = run("08_molecule_property.py", "--molecules", "64", "--epochs", "3")
     errors = figures(output, "error")
     assert len(errors) == 2 * 3
     assert errors[2] < errors[0]
