@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from onehop.bench.floors import PARTS
-from onehop.bench.timing import geometric_mean
+from onehop.bench.timing import geometric_mean, quantile
 from onehop.sizes import mebibytes
 
 # As fast as PyG, within what repeated measurements differ by.
@@ -218,10 +218,19 @@ def typed_table(document: Document) -> str:
 
 
 def examples_sentence(document: Document) -> str:
-    """How many scripts of PyG there are of each kind."""
+    """How many scripts of PyG there are of each kind, and how many take more memory."""
     kinds = Counter(result["verdict"] for result in document["scripts"])
     total = sum(kinds.values())
-    return f"{total} scripts: {', '.join(f'{count} {kind}' for kind, count in kinds.most_common())}."
+    told = f"{total} scripts: {', '.join(f'{count} {kind}' for kind, count in kinds.most_common())}."
+    ran = [result for result in document["scripts"] if not result["failed"]]
+    more = [result["peak_bytes"]["onehop"] - result["peak_bytes"]["pyg"] for result in ran]
+    before = [result["before_bytes"]["onehop"] - result["before_bytes"]["pyg"] for result in ran]
+    if (higher := [size for size in more if size > 0]) and (own := quantile(before, 0.5)) > 0:
+        told += (
+            f" The peak is higher with onehop in {len(higher)}, by at most {mebibytes(max(higher))} MiB; the "
+            f"library itself takes {mebibytes(own)} MiB before the first epoch."
+        )
+    return told
 
 
 def examples_table(document: Document) -> str:
