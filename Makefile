@@ -32,7 +32,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 .PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 clean
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1\t/' | expand -t 22
 
 demo: $(MADE)/demo $(MADE)/onehop  ## train five PyG models with and without onehop (4 minutes)
 	$(call say,onehop demo)
@@ -150,6 +150,12 @@ wheel: $(MADE)/wheel  ## dist/: a manylinux wheel for this Python, and the sourc
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*.whl
 	$(BIN)/python -m build --sdist --no-isolation --outdir dist .
 	@ls -l dist
+
+# Debian: apt install g++-aarch64-linux-gnu. The kernels in it are tested under an emulator by tests/native.
+wheel-aarch64: $(MADE)/wheel  ## dist/: the wheel for 64-bit Arm, cross-compiled
+	$(call say,cross-compiling the wheel for 64-bit Arm)
+	@mkdir -p dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/cross_wheel.py dist
 
 clean:  ## remove the environment and all that was built
 	rm -rf .venv .venv-dgl build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -3,7 +3,8 @@
 Reads benchmarks/results/{ops,models,limits}.json, as `onehop bench ops|models|limits --json FILE` writes
 them, layers.json from benchmarks/layers/bench_layers.py (`make bench`), and published_models.json, as
 `onehop bench models --json FILE` writes it (`make bench-models`). messages.json, typed.json and small.json
-are what the scripts beside bench_layers.py write; until they are there, their sections are left out.
+are what the scripts beside bench_layers.py write, and examples.json what `python -m benchmarks.examples`
+writes; until they are there, their sections are left out.
 """
 
 import json
@@ -15,6 +16,8 @@ from benchmarks.result_pictures import draw, draw_each
 from benchmarks.result_tables import (
     Document,
     compiled_table,
+    examples_sentence,
+    examples_table,
     layers_table,
     limits_sentence,
     machine,
@@ -52,7 +55,6 @@ def published_section(document: Document) -> list[str]:
         "One training epoch of models as their authors train them, with batch normalisation and dropout, the "
         "losses of the first epochs equal to PyG's ([the models](docs/howto/benchmark.md)):",
         models_table(document),
-        "![Speed-up of an epoch over PyG](docs/images/published.png)",
     ]
 
 
@@ -92,6 +94,8 @@ def section(documents: Mapping[str, Document]) -> str:
     ):
         if name in documents:
             parts += [machine(documents[name]["stamp"]), f"{words}:", table(documents[name])]
+    if "examples" in documents:
+        parts += examples_section(documents["examples"])
     return "\n\n".join(
         [
             *parts,
@@ -102,6 +106,18 @@ def section(documents: Mapping[str, Document]) -> str:
             limits_sentence(limits),
         ]
     )
+
+
+def examples_section(document: Document) -> list[str]:
+    """PyG's own example scripts."""
+    return [
+        "## PyG's examples",
+        machine(document["stamp"]),
+        "PyG's example scripts, unmodified, on [stand-ins for their data sets](howto/run-pygs-examples.md), "
+        "losses compared. An epoch of a script, with its tests; memory is the peak of the process, Python "
+        f"and torch included. {examples_sentence(document)}",
+        examples_table(document),
+    ]
 
 
 def replace_between(text: str, content: str) -> str:
@@ -120,7 +136,7 @@ def main(root: Path = ROOT) -> None:
     """Reads, draws, writes."""
     folder, images = root / "benchmarks" / "results", root / "docs" / "images"
     documents = {name: read(folder, name) for name in ("ops", "models", "limits", "layers")}
-    for name in (PUBLISHED, "messages", "typed", "small"):
+    for name in (PUBLISHED, "messages", "typed", "small", "examples"):
         if (folder / f"{name}.json").exists():
             documents[name] = read(folder, name)
     draw(documents["models"], images / "results.png")

@@ -50,8 +50,9 @@ def draw_each(document: Document, path: Path) -> None:
         label = graph if graph not in axes.get_legend_handles_labels()[1] else None
         axes.bar(place, result["speedup_over"][PYG]["median"], 0.7, color=colours[graph], label=label)
         speedup_label(axes, place, result)
-    axes.axhline(1, color="black", linewidth=1)
+    axes.axhline(1, color="black", linewidth=1, label="as fast as PyG")
     axes.margins(y=0.15)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     axes.set_xticks(range(len(results)), [f"{r['model']}\n{r['hidden']}" for r in results])
     finish(figure, axes, "Training epoch of published models, by hidden width", document, path)
 
@@ -72,4 +73,4 @@ def finish(figure: Figure, axes: Axes, title: str, document: Document, path: Pat
     axes.set_ylabel("PyG's time over onehop's")
     pictures.style(axes)
     pictures.legend(figure, axes, columns=6)
-    pictures.save(figure, f"{title}; lines: quartiles", machine_line(document["stamp"]), path)
+    pictures.save(figure, f"{title}; on the bars: quartiles", machine_line(document["stamp"]), path)

@@ -1,9 +1,10 @@
 """Tables of what was measured, in Markdown."""
 
+from collections import Counter
 from typing import Any
 
 from onehop.bench.floors import PARTS
-from onehop.bench.timing import geometric_mean
+from onehop.bench.timing import geometric_mean, quantile
 from onehop.sizes import mebibytes
 
 # As fast as PyG, within what repeated measurements differ by.
@@ -214,6 +215,45 @@ def typed_table(document: Document) -> str:
         if not result["wrong"]
     ]
     return rows(["layer", "PyG, ms", "with onehop, ms", "over PyG (quartiles)"], lines, left=1)
+
+
+def examples_sentence(document: Document) -> str:
+    """How many scripts of PyG there are of each kind, and how many take more memory."""
+    kinds = Counter(result["verdict"] for result in document["scripts"])
+    total = sum(kinds.values())
+    told = f"{total} scripts: {', '.join(f'{count} {kind}' for kind, count in kinds.most_common())}."
+    ran = [result for result in document["scripts"] if not result["failed"]]
+    more = [result["peak_bytes"]["onehop"] - result["peak_bytes"]["pyg"] for result in ran]
+    before = [result["before_bytes"]["onehop"] - result["before_bytes"]["pyg"] for result in ran]
+    if (higher := [size for size in more if size > 0]) and (own := quantile(before, 0.5)) > 0:
+        told += (
+            f" The peak is higher with onehop in {len(higher)}, by at most {mebibytes(max(higher))} MiB; the "
+            f"library itself takes {mebibytes(own)} MiB before the first epoch."
+        )
+    return told
+
+
+def examples_table(document: Document) -> str:
+    """A line for every example script of PyG that ran both ways."""
+    lines = []
+    for result in document["scripts"]:
+        if result["failed"] or "speedup" not in result:
+            continue
+        spread, times, peak = result["speedup"], result["times"], result["peak_bytes"]
+        lines.append(
+            [
+                f"`{result['script']}`",
+                result["verdict"],
+                milliseconds(times["pyg"]["median_s"]),
+                milliseconds(times["onehop"]["median_s"]),
+                f"{ratio(spread['median'])} ({ratio(spread['lower_quartile'])} to "
+                f"{ratio(spread['upper_quartile'])})",
+                memory(peak["pyg"]),
+                memory(peak["onehop"]),
+            ]
+        )
+    headings = ["script", "with onehop", "PyG, ms", "with onehop, ms", "speed-up (quartiles)"]
+    return rows([*headings, "PyG, peak MiB", "with onehop, peak MiB"], lines, left=2)
 
 
 def small_table(document: Document) -> str:

@@ -1,5 +1,6 @@
 """The programs in examples/ run, and print what they promise."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,9 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 NOTEBOOK = "05_first_look.ipynb"
 
 
-def run(name: str) -> str:
-    done = subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True, check=False)
+def run(name: str, *arguments: str) -> str:
+    command = [sys.executable, EXAMPLES / name, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -75,12 +77,49 @@ def test_first_look(tmp_path: Path) -> None:
         assert "too busy" in shown[2]["text/plain"]
 
 
+def figures(output: str, word: str) -> list[float]:
+    """What stands behind a word, line by line."""
+    return [float(found) for found in re.findall(rf"{word} (\d+\.\d+)", output)]
+
+
+def test_ogb_arxiv() -> None:
+    pytest.importorskip("torch_geometric")
+    output = run("06_ogb_arxiv.py", "--scale", "0.005", "--epochs", "3")
+    losses = figures(output, "loss")
+    assert len(losses) == 2 * 3
+    assert losses[2] < losses[0]
+    assert "same losses: yes" in output
+
+
+def test_reddit_by_sampling() -> None:
+    pytest.importorskip("torch_geometric")
+    output = run("07_reddit_by_sampling.py", "--scale", "0.02", "--epochs", "2")
+    if "there is nothing to run" in output:
+        assert "pyg-lib" in output
+        pytest.skip(output.strip())
+    losses = figures(output, "loss")
+    assert len(losses) == 2
+    assert losses[1] < losses[0]
+
+
+def test_molecule_property() -> None:
+    pytest.importorskip("torch_geometric")
+    output = run("08_molecule_property.py", "--molecules", "64", "--epochs", "3")
+    errors = figures(output, "error")
+    assert len(errors) == 2 * 3
+    assert errors[2] < errors[0]
+    assert "same errors: yes" in output
+
+
 def test_every_example_has_a_test() -> None:
     names = {
         "01_aggregate.py",
         "02_patch_a_pyg_model.py",
         "03_tune_a_graph.py",
         "04_distributed_training.py",
+        "06_ogb_arxiv.py",
+        "07_reddit_by_sampling.py",
+        "08_molecule_property.py",
     }
     assert {path.name for path in EXAMPLES.glob("*.py")} == names
     assert [path.name for path in EXAMPLES.glob("*.ipynb")] == [NOTEBOOK]

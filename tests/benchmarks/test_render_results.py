@@ -213,6 +213,36 @@ MORE = {
 }
 
 
+EXAMPLE = {
+    "failed": {},
+    "times": {"pyg": {"median_s": 0.02}, "onehop": {"median_s": 0.01}},
+    "peak_bytes": {"pyg": 500 << 20, "onehop": 450 << 20},
+    "before_bytes": {"pyg": 400 << 20, "onehop": 416 << 20},
+}
+LARGER = {**EXAMPLE, "peak_bytes": {"pyg": 500 << 20, "onehop": 530 << 20}}
+EXAMPLES = {
+    "stamp": STAMP,
+    "scripts": [
+        {"script": "gcn.py", "verdict": "faster", "speedup": {"median": 2.0, **SPREAD}, **EXAMPLE},
+        {"script": "reddit.py", "verdict": "does not run here", "failed": {"pyg": "x", "onehop": "x"}},
+        {"script": "short.py", "verdict": "not timed", **LARGER},
+    ],
+}
+
+
+def test_examples_of_pyg_stand_there_once_they_are_measured(project: Path) -> None:
+    (project / "benchmarks" / "results" / "examples.json").write_text(json.dumps(EXAMPLES))
+    render_results.main(project)
+    text = (project / "docs" / "results.md").read_text()
+    assert (
+        "3 scripts: 1 faster, 1 does not run here, 1 not timed. The peak is higher with onehop in 1, by at "
+        "most 30 MiB; the library itself takes 16 MiB before the first epoch."
+    ) in text
+    assert "| `gcn.py` | faster | 20.0 | 10.0 | 2.00x (13.2x to 15.4x) | 500 | 450 |" in text
+    assert "reddit.py" not in text
+    assert "short.py" not in text
+
+
 def test_further_tables_stand_there_once_they_are_measured(project: Path) -> None:
     render_results.main(project)
     assert "compiled" not in (project / "docs" / "results.md").read_text()

@@ -151,8 +151,12 @@ def test_a_forbidden_patch_is_said(folder, monkeypatch):
 
 
 def test_explain_tells_plans_and_reasons(folder):
-    done = command(folder, "explain", "theirs.py", "2")
+    done = command(folder, "explain", "--json", "found.json", "theirs.py", "2")
     assert done.returncode == 0, done.stderr
+    layers = json.loads((folder / "found.json").read_text())["layers"]
+    paths = {each["class"]: each["path"] for each in layers}
+    assert (paths["GCNConv"], paths["SAGEConv"]) == ("fast", "PyG's")
+    assert all(each["program"] is None for each in layers)
     assert "GCNConv, 2 calls, fast: sum of" in done.stdout
     assert "SAGEConv, 2 calls, PyG's: its aggregation is LSTMAggregation" in done.stdout
 

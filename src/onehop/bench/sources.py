@@ -19,6 +19,7 @@ PRODUCTS_SCALE = 0.02
 # Cora's public split has 20 training nodes a class, 500 nodes for validation and 1,000 for testing.
 _PUBLIC = (20, 500 / 2_708, 1_000 / 2_708)
 GRAPH_HELP = "A file, or pyg:NAME, ogb:NAME or twin:NAME."
+BENCHMARK_HELP = f"One of {', '.join(graphs.GRAPHS)}; or a file, pyg:NAME, ogb:NAME or twin:NAME."
 
 
 def dataset(source: str, progress: datasets.Progress | None = None) -> datasets.Dataset:

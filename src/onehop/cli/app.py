@@ -83,6 +83,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Neighbour aggregation for graph neural networks, as fast as memory allows.",
+    epilog="Begin with: onehop run SCRIPT.py, a script of yours that uses PyG, unedited.",
 )
 
 

@@ -25,7 +25,7 @@ Threads = Annotated[int | None, typer.Option(help="Threads to use; torch's numbe
 Json = Annotated[
     Path | None,
     typer.Option(
-        "--json", metavar="FILE", help="Write everything measured to this file.", callback=_writable
+        "--json", metavar="FILE", help="Write everything to this file, as JSON.", callback=_writable
     ),
 ]
 Plot = Annotated[
@@ -53,7 +53,11 @@ Export = Annotated[
 Report = Annotated[
     Path | None,
     typer.Option(
-        "--report", "--json", metavar="FILE", help="Write the table to this file too.", callback=_writable
+        "--report",
+        "--json",
+        metavar="FILE",
+        help="Write the table to this file, as JSON.",
+        callback=_writable,
     ),
 ]
 Scale = Annotated[float, typer.Option(help="Multiplies a twin's numbers of nodes and edges.", min=0.0)]

@@ -15,7 +15,7 @@ from onehop.bench import tables
 from onehop.bench.memory import peak_bytes
 from onehop.bench.results import write_json
 from onehop.cli.console import output
-from onehop.cli.options import Report
+from onehop.cli.options import Json, Report
 from onehop.cli.script import Script, script
 from onehop.cli.watching import Sampler, Tally, Watched, watched
 from onehop.integrations import reports
@@ -85,7 +85,9 @@ def run(
     raise typer.Exit(ran.code)
 
 
-def explain(name: Name, arguments: Arguments = None, module: IsModule = False, only: Only = None) -> None:
+def explain(
+    name: Name, arguments: Arguments = None, module: IsModule = False, only: Only = None, json: Json = None
+) -> None:
     """Runs an unedited script under the patch, and then says how its layers ran: plans, programs, reasons."""
     ran = _ran(script(name, module, arguments or ()), only)
     console = output()
@@ -93,6 +95,9 @@ def explain(name: Name, arguments: Arguments = None, module: IsModule = False, o
         console.print(Text(_explained(each.row)), soft_wrap=True)
     if not ran.layers:
         console.print(_NO_LAYERS)
+    if json is not None:
+        layers = [{**_as_json(each), "program": each.row.program or None} for each in ran.layers]
+        write_json(json, "explain", {"layers": layers})
     raise typer.Exit(ran.code)
 
 

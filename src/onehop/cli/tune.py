@@ -22,7 +22,7 @@ from onehop.tuner.tuning import tune as find_plans
 
 
 def tune(
-    graph: Annotated[str, typer.Option(help=f"A benchmark graph's name, or: {sources.GRAPH_HELP}")],
+    graph: Annotated[str, typer.Option(help=sources.BENCHMARK_HELP)],
     widths: Annotated[
         str, typer.Option(help="Feature columns with commas, or FROM:TO for the powers of two.")
     ] = "16:512",

@@ -139,6 +139,7 @@ def plot_phases(bars: Mapping[str, Mapping[str, float]], title: str, where: str,
     axes.invert_yaxis()
     axes.set_xlabel("time, ms")
     axes.margins(y=0.02)
+    axes.set_xlim(left=0)
     pictures.style(axes, "x")
     pictures.legend(figure, axes, columns=6)
     pictures.save(figure, title, where, path)

@@ -82,10 +82,35 @@ def autocast_dtype(x: torch.Tensor) -> torch.dtype | None:
 _LOWERED = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def saving_is_watched() -> bool:
-    """Return whether hooks see what is saved for the backward pass.
-
-    Activation checkpointing is among them: it runs the forward pass again, during the backward pass, and
-    compares what is saved. So nothing may depend on what a forward pass changes, as lazy parameters do.
-    """
+def _is_watched_by_asking() -> bool:
+    """Return whether there are default hooks on saved tensors, in releases of torch that tell."""
     return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def _is_watched_by_trying() -> bool:
+    """Return whether there are default hooks on saved tensors, in torch 2.6 and others that do not tell.
+
+    Hooks cannot be forbidden where there are some: torch refuses. Where they are forbidden, there are none.
+    """
+    hooks = torch._C._autograd
+    if not hooks._saved_tensors_hooks_is_enabled():
+        return False
+    try:
+        hooks._saved_tensors_hooks_disable("onehop looks whether there are hooks")
+    except RuntimeError:
+        return True
+    finally:
+        hooks._saved_tensors_hooks_enable()
+    return False
+
+
+saving_is_watched = (
+    _is_watched_by_asking
+    if hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
+    else _is_watched_by_trying
+)
+"""Return whether hooks see what is saved for the backward pass.
+
+Activation checkpointing is among them: it runs the forward pass again, during the backward pass, and compares
+what is saved. So nothing may depend on what a forward pass changes, as lazy parameters do.
+"""

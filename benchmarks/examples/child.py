@@ -1,0 +1,148 @@
+"""One example script in a process of its own: ``python -m benchmarks.examples.child``, started by turns.py.
+
+Data sets are made here in place of downloads, seeds are set, the patch is put on if it is asked for, and then
+the script runs as it is written. The loss of every backward pass is kept, and the gradients of each
+optimiser's first step. Nothing of onehop is imported unless the patch is asked for.
+"""
+
+import argparse
+import contextlib
+import random
+import runpy
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch_geometric.datasets
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from benchmarks.examples import graph_sets, node_sets, ogb_sets, typed_sets
+from benchmarks.examples.loops import Channel, replacement
+from benchmarks.examples.stand_in import StandIn
+
+SEED = 0
+
+
+def install_data_sets() -> None:
+    """Puts the stand-ins where scripts import PyG's and OGB's data sets from."""
+    for module in (node_sets, graph_sets, typed_sets):
+        for name, value in vars(module).items():
+            if isinstance(value, type) and issubclass(value, StandIn) and value is not StandIn:
+                setattr(torch_geometric.datasets, name, value)
+    ogb_sets.install()
+
+
+@contextlib.contextmanager
+def losses_kept(losses: list[torch.Tensor]) -> Iterator[None]:
+    """Appends what ``backward`` is called on."""
+    backward = torch.Tensor.backward
+
+    def kept(self: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        losses.append(self.detach().clone())
+        backward(self, *args, **kwargs)
+
+    torch.Tensor.backward = kept  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.Tensor.backward = backward  # type: ignore[method-assign]
+
+
+class Gradients:
+    """What each optimiser finds at its first step, in a file, so that it takes no memory afterwards."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seen: set[int] = set()
+
+    def before_step(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
+        """Keeps them, once for each optimiser."""
+        if id(optimiser) in self._seen:
+            return
+        self._seen.add(id(optimiser))
+        parameters = [each for group in optimiser.param_groups for each in group["params"]]
+        kept = torch.load(self._file) if self._file.exists() else []
+        kept.append([None if each.grad is None else each.grad.detach() for each in parameters])
+        torch.save(kept, self._file)
+
+
+class Listening:
+    """Hears what patched layers do, during those turns that ask for it; never without the patch."""
+
+    def __init__(self, patched: bool) -> None:
+        self._stack = contextlib.ExitStack()
+        self._tally: Any = None
+        if patched:
+            from onehop.cli.watching import Tally
+
+            self._tally = Tally()
+
+    def before(self, answer: dict[str, Any]) -> None:
+        """Begins or ends, as the answer wants."""
+        self._stack.close()
+        if answer.get("listen") and self._tally is not None:
+            from onehop.integrations import reports
+
+            self._stack.enter_context(reports.heard_by(self._tally))
+
+    def layers(self) -> list[dict[str, Any]]:
+        """What was heard."""
+        rows = [] if self._tally is None else self._tally.rows()
+        return [
+            {"class": row.kind, "path": row.path, "calls": row.calls, "reason": row.reason} for row in rows
+        ]
+
+
+def run(script: Path, channel: Channel, gradients: Path, patched: bool) -> None:
+    """Runs the script, and tells the other side how it ended."""
+    listening, losses = Listening(patched), list[torch.Tensor]()
+    names = {"range": replacement(script.read_text(), channel, listening.before)}
+    sys.path[0] = str(script.parent)
+    random.seed(SEED)
+    np.random.seed(SEED)  # noqa: NPY002 - scripts draw from the global one
+    torch.manual_seed(SEED)
+    hook = register_optimizer_step_pre_hook(Gradients(gradients).before_step)
+    try:
+        with losses_kept(losses):
+            runpy.run_path(str(script), names, run_name="__main__")
+    except SystemExit as ended:
+        if ended.code:
+            channel.ask(event="failed", reason=str(ended.code))
+            return
+    except Exception as error:
+        traceback.print_exc()
+        channel.ask(event="failed", reason=f"{type(error).__name__}: {str(error).strip()}".splitlines()[0])
+        return
+    hook.remove()
+    values = [float(loss) for loss in losses]
+    channel.ask(event="ended", losses=values, layers=listening.layers())
+
+
+def main() -> None:
+    """Reads the command line that turns.py writes."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--channel", type=int, required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--gradients", type=Path, required=True)
+    parser.add_argument("--patched", action="store_true")
+    parser.add_argument("script", type=Path)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    channel = Channel(socket.socket(fileno=options.channel))
+    install_data_sets()
+    if options.patched:
+        import onehop
+
+        onehop.patch()
+    sys.argv = [str(options.script), *options.arguments]
+    run(options.script, channel, options.gradients, options.patched)
+
+
+if __name__ == "__main__":
+    main()

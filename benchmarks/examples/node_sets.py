@@ -1,0 +1,142 @@
+"""Stand-ins for data sets of one graph, or a few large ones, whose nodes have classes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+
+from benchmarks.examples import graphs
+from benchmarks.examples.stand_in import Function, StandIn
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of a graph.
+
+    Attributes:
+        nodes: How many.
+        edges: How many, both directions counted.
+        features: The width of its nodes' features.
+        classes: How many.
+    """
+
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+
+
+# As PyG's documentation of each data set has them.
+PLANETOID = {
+    "cora": Shape(2_708, 10_556, 1_433, 7),
+    "citeseer": Shape(3_327, 9_104, 3_703, 6),
+    "pubmed": Shape(19_717, 88_648, 500, 3),
+}
+WIKIPEDIA = {"chameleon": Shape(2_277, 36_101, 2_325, 5), "squirrel": Shape(5_201, 217_073, 2_089, 5)}
+# A tenth of the nodes: Penn94 and Reddit. Penn94 keeps its mean degree, Reddit a tenth of its own.
+PENN94 = Shape(4_155, 272_446, 4_814, 2)
+REDDIT = Shape(23_297, 1_146_158, 602, 41)
+# The mean graph of PPI. PPI has 20 graphs for training, 2 for validation and 2 for testing; here are 4, 2, 2.
+PPI_GRAPH = Shape(2_245, 61_318, 50, 121)
+PPI_GRAPHS = {"train": 4, "val": 2, "test": 2}
+WORDS_A_NODE = 18
+TRAINING_A_CLASS, VALIDATION, TESTING = 20, 500, 1_000
+SPLITS = 10
+
+
+class Planetoid(StandIn):
+    """Cora, CiteSeer or PubMed, with the public split."""
+
+    def __init__(
+        self,
+        root: str,
+        name: str,
+        split: str = "public",
+        transform: Function = None,
+        pre_transform: Function = None,
+    ) -> None:
+        if split != "public":
+            raise NotImplementedError(f"split: expected 'public', got {split!r}.")
+        shape, generator = PLANETOID[name.lower()], graphs.seeded("Planetoid", name.lower())
+        edge_index, y = graphs.labelled(shape.nodes, shape.edges, shape.classes, generator)
+        x = graphs.words(y, shape.features, WORDS_A_NODE, generator)
+        order = torch.randperm(shape.nodes, generator=generator)
+        training = torch.cat([order[y[order] == label][:TRAINING_A_CLASS] for label in range(shape.classes)])
+        rest = order[~graphs.mask(shape.nodes, training)[order]]
+        data = Data(
+            x=x,
+            edge_index=edge_index,
+            y=y,
+            train_mask=graphs.mask(shape.nodes, training),
+            val_mask=graphs.mask(shape.nodes, rest[:VALIDATION]),
+            test_mask=graphs.mask(shape.nodes, rest[VALIDATION : VALIDATION + TESTING]),
+        )
+        super().__init__([data], transform, pre_transform)
+
+
+class WikipediaNetwork(StandIn):
+    """Chameleon or Squirrel: directed, with ten splits."""
+
+    def __init__(
+        self, root: str, name: str, transform: Function = None, pre_transform: Function = None
+    ) -> None:
+        shape, generator = WIKIPEDIA[name.lower()], graphs.seeded("WikipediaNetwork", name.lower())
+        edge_index, y = graphs.labelled(shape.nodes, shape.edges, shape.classes, generator, directed=True)
+        x = graphs.words(y, shape.features, WORDS_A_NODE, generator)
+        data = Data(x=x, edge_index=edge_index, y=y, **_ten_splits(shape.nodes, generator))
+        super().__init__([data], transform, pre_transform)
+
+
+class LINKXDataset(StandIn):
+    """Penn94, at a tenth of its nodes."""
+
+    def __init__(
+        self, root: str, name: str, transform: Function = None, pre_transform: Function = None
+    ) -> None:
+        generator = graphs.seeded("LINKXDataset", name)
+        edge_index, y = graphs.labelled(PENN94.nodes, PENN94.edges, PENN94.classes, generator)
+        x = graphs.words(y, PENN94.features, 5, generator)
+        data = Data(x=x, edge_index=edge_index, y=y, **_ten_splits(PENN94.nodes, generator))
+        super().__init__([data], transform, pre_transform)
+
+
+class Reddit(StandIn):
+    """Reddit, at a tenth of its nodes, each of which has a tenth of the edges."""
+
+    def __init__(self, root: str, transform: Function = None, pre_transform: Function = None) -> None:
+        generator = graphs.seeded("Reddit")
+        edge_index, y = graphs.labelled(REDDIT.nodes, REDDIT.edges, REDDIT.classes, generator)
+        x = graphs.dense(y, REDDIT.features, generator)
+        shares = 2 * REDDIT.nodes // 3, REDDIT.nodes // 10, REDDIT.nodes // 5
+        data = Data(x=x, edge_index=edge_index, y=y, **graphs.masks(REDDIT.nodes, shares, generator))
+        super().__init__([data], transform, pre_transform)
+
+
+class PPI(StandIn):
+    """Protein interactions: fewer graphs, each of its mean size, with 121 labels a node."""
+
+    def __init__(
+        self,
+        root: str,
+        split: str = "train",
+        transform: Function = None,
+        pre_transform: Function = None,
+        pre_filter: Function = None,
+    ) -> None:
+        made = [_protein(graphs.seeded("PPI", split, number)) for number in range(PPI_GRAPHS[split])]
+        super().__init__(made, transform, pre_transform, pre_filter)
+
+
+def _protein(generator: torch.Generator) -> Data:
+    shape = PPI_GRAPH
+    edge_index, group = graphs.labelled(shape.nodes, shape.edges, 10, generator)
+    likely = torch.rand(10, shape.classes, generator=graphs.seeded("labels of PPI"))
+    y = (torch.rand(shape.nodes, shape.classes, generator=generator) < 0.6 * likely[group]).float()
+    return Data(x=graphs.dense(group, shape.features, generator), edge_index=edge_index, y=y)
+
+
+def _ten_splits(nodes: int, generator: torch.Generator) -> dict[str, Any]:
+    shares = 48 * nodes // 100, 32 * nodes // 100, 20 * nodes // 100
+    splits = [graphs.masks(nodes, shares, generator) for _ in range(SPLITS)]
+    return {name: torch.stack([split[name] for split in splits], dim=1) for name in splits[0]}

@@ -1,0 +1,211 @@
+"""Stand-ins for data sets whose nodes or edges have types."""
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData, TemporalData
+
+from benchmarks.examples import graphs
+from benchmarks.examples.stand_in import Function, StandIn
+
+# Nodes, edges and relations (both directions), classes, and labelled nodes for training and testing.
+ENTITIES = {
+    "aifb": (8_285, 58_086, 90, 4, 140, 36),
+    "mutag": (23_644, 148_454, 46, 2, 272, 68),
+}
+# Nodes and relations of FB15k-237; a tenth of its edges.
+FREEBASE_NODES, FREEBASE_RELATIONS = 14_541, 237
+FREEBASE_EDGES = {"train": 27_211, "valid": 1_753, "test": 2_046}
+IMDB_WORDS = 3_066
+IMDB_NODES = {"movie": 4_278, "director": 2_081, "actor": 5_257}
+DBLP_FEATURES = {"author": 334, "paper": 4_231, "term": 50}
+DBLP_NODES = {"author": 4_057, "paper": 14_328, "term": 7_723, "conference": 20}
+DBLP_EDGES = {("author", "paper"): 19_645, ("paper", "term"): 85_810, ("paper", "conference"): 14_328}
+# Of 3,257 or more nodes that are left, those for testing.
+TRAINING, VALIDATION, TESTING = 400, 400, 3_257
+MOVIES, MOVIE_FEATURES, USERS, RATINGS = 9_742, 404, 610, 100_836
+# A twentieth of Amazon-Book.
+READERS, BOOKS, READ, READ_LATER = 2_632, 4_580, 119_036, 30_168
+TRUST_NODES, TRUST_GRAPHS, TRUST_EDGES = 6_005, 10, 35_592
+# A tenth of the events of JODIE's Wikipedia.
+EDITORS, PAGES, EDITS, EDIT_FEATURES = 8_227, 1_000, 15_747, 172
+
+
+class Entities(StandIn):
+    """AIFB or MUTAG: typed edges, and classes of a few nodes."""
+
+    def __init__(
+        self, root: str, name: str, transform: Function = None, pre_transform: Function = None
+    ) -> None:
+        nodes, edges, relations, self._classes, training, testing = ENTITIES[name.lower()]
+        self._relations, generator = relations, graphs.seeded("Entities", name.lower())
+        edge_index, y = graphs.labelled(nodes, edges, self._classes, generator)
+        # A relation and its reverse are two types.
+        forward = edge_index[0] < edge_index[1]
+        low, high = edge_index.min(dim=0).values, edge_index.max(dim=0).values
+        edge_type = 2 * ((low * 7 + high * 3 + y[low]) % (relations // 2)) + forward.long()
+        order = torch.randperm(nodes, generator=generator)
+        train, test = order[:training], order[training : training + testing]
+        data = Data(edge_index=edge_index, edge_type=edge_type, num_nodes=nodes)
+        data.train_idx, data.train_y, data.test_idx, data.test_y = train, y[train], test, y[test]
+        super().__init__([data], transform, pre_transform)
+
+    @property
+    def num_classes(self) -> int:
+        """As PyG's data set has it."""
+        return self._classes
+
+    @property
+    def num_relations(self) -> int:
+        """As PyG's data set has it."""
+        return self._relations
+
+
+class RelLinkPredDataset(StandIn):
+    """FB15k-237, with a tenth of its edges."""
+
+    def __init__(
+        self, root: str, name: str, transform: Function = None, pre_transform: Function = None
+    ) -> None:
+        generator = graphs.seeded("RelLinkPredDataset", name)
+        data = Data(num_nodes=FREEBASE_NODES)
+        for split, edges in FREEBASE_EDGES.items():
+            pairs, _ = graphs.labelled(FREEBASE_NODES, edges, 20, generator, directed=True)
+            data[f"{split}_edge_index"] = pairs
+            data[f"{split}_edge_type"] = graphs.uneven(FREEBASE_RELATIONS, pairs.size(1), generator)
+        pairs, kinds = data.train_edge_index, data.train_edge_type
+        data.edge_index = torch.cat([pairs, pairs.flip(0)], dim=1)
+        data.edge_type = torch.cat([kinds, kinds + FREEBASE_RELATIONS])
+        super().__init__([data], transform, pre_transform)
+
+    @property
+    def num_relations(self) -> int:
+        """As PyG's data set has it: with the reverse ones."""
+        return 2 * FREEBASE_RELATIONS
+
+
+class IMDB(StandIn):
+    """Movies, their directors and actors; movies have classes."""
+
+    def __init__(self, root: str, transform: Function = None, pre_transform: Function = None) -> None:
+        generator, data = graphs.seeded("IMDB"), HeteroData()
+        for kind, nodes in IMDB_NODES.items():
+            y = graphs.choices(3, nodes, generator)
+            data[kind].x = graphs.words(y, IMDB_WORDS, 20, generator)
+            if kind == "movie":
+                data[kind].y = y
+        _label(data, "movie", IMDB_NODES["movie"], generator)
+        for other, each in (("director", 1), ("actor", 3)):
+            edges = graphs.between(
+                IMDB_NODES["movie"], IMDB_NODES[other], each * IMDB_NODES["movie"], generator
+            )
+            _join(data, "movie", other, edges)
+        super().__init__([data], transform, pre_transform)
+
+
+class DBLP(StandIn):
+    """Authors, papers, terms and conferences; authors have classes."""
+
+    def __init__(self, root: str, transform: Function = None, pre_transform: Function = None) -> None:
+        generator, data = graphs.seeded("DBLP"), HeteroData()
+        for kind, nodes in DBLP_NODES.items():
+            if kind not in DBLP_FEATURES:
+                data[kind].num_nodes = nodes
+                continue
+            y = graphs.choices(4, nodes, generator)
+            data[kind].x = graphs.words(y, DBLP_FEATURES[kind], 8, generator)
+            if kind == "author":
+                data[kind].y = y
+        _label(data, "author", DBLP_NODES["author"], generator)
+        for (source, target), edges in DBLP_EDGES.items():
+            pairs = graphs.between(DBLP_NODES[source], DBLP_NODES[target], edges, generator)
+            _join(data, source, target, pairs)
+        super().__init__([data], transform, pre_transform)
+
+
+class MovieLens(StandIn):
+    """Users who rate movies: whole stars, 1 to 5."""
+
+    def __init__(
+        self,
+        root: str,
+        transform: Function = None,
+        pre_transform: Function = None,
+        model_name: str | None = None,
+    ) -> None:
+        generator, data = graphs.seeded("MovieLens"), HeteroData()
+        data["movie"].x = torch.randn(MOVIES, MOVIE_FEATURES, generator=generator)
+        data["user"].num_nodes = USERS
+        pairs = graphs.between(USERS, MOVIES, RATINGS, generator)
+        rates = data["user", "rates", "movie"]
+        rates.edge_index = pairs
+        rates.edge_label = 1 + (pairs.sum(dim=0) + graphs.choices(3, RATINGS, generator)) % 5
+        rates.time = graphs.choices(10**9, RATINGS, generator)
+        super().__init__([data], transform, pre_transform)
+
+
+class AmazonBook(StandIn):
+    """Readers and books, at a twentieth."""
+
+    def __init__(self, root: str, transform: Function = None, pre_transform: Function = None) -> None:
+        generator, data = graphs.seeded("AmazonBook"), HeteroData()
+        data["user"].num_nodes, data["book"].num_nodes = READERS, BOOKS
+        pairs = graphs.between(READERS, BOOKS, READ, generator)
+        data["user", "rates", "book"].edge_index = pairs
+        data["book", "rated_by", "user"].edge_index = pairs.flip(0)
+        later = graphs.between(READERS, BOOKS, READ_LATER, generator)
+        data["user", "rates", "book"].edge_label_index = later
+        super().__init__([data], transform, pre_transform)
+
+
+class BitcoinOTC(StandIn):
+    """Who trusts whom: graphs of one set of nodes, with marks from -10 to 10."""
+
+    def __init__(
+        self,
+        root: str,
+        edge_window_size: int = 10,
+        transform: Function = None,
+        pre_transform: Function = None,
+    ) -> None:
+        generator = graphs.seeded("BitcoinOTC")
+        pairs, group = graphs.labelled(TRUST_NODES, TRUST_EDGES, 2, generator, directed=True)
+        alike = group[pairs[0]] == group[pairs[1]]
+        marks = (1 + graphs.choices(10, pairs.size(1), generator)) * torch.where(alike, 1, -1)
+        order = torch.randperm(pairs.size(1), generator=generator)
+        made = [
+            Data(edge_index=pairs[:, part], edge_attr=marks[part], num_nodes=TRUST_NODES)
+            for part in order.chunk(TRUST_GRAPHS)
+        ]
+        super().__init__(made, transform, pre_transform)
+
+
+class JODIEDataset(StandIn):
+    """Edits of pages in the order of time: a tenth of Wikipedia's."""
+
+    def __init__(
+        self, root: str, name: str, transform: Function = None, pre_transform: Function = None
+    ) -> None:
+        generator = graphs.seeded("JODIEDataset", name)
+        source = graphs.uneven(EDITORS, EDITS, generator)
+        page = (source + graphs.choices(50, EDITS, generator)) % PAGES
+        data = TemporalData(
+            src=source,
+            dst=EDITORS + page,
+            t=graphs.choices(2_600_000, EDITS, generator).sort().values,
+            msg=torch.randn(EDITS, EDIT_FEATURES, generator=generator),
+            y=torch.zeros(EDITS),
+        )
+        super().__init__([data], transform, pre_transform)
+
+
+def _join(data: HeteroData, source: str, target: str, pairs: Tensor) -> None:
+    """Edges from one type of nodes to another, and back."""
+    data[source, target].edge_index = pairs
+    data[target, source].edge_index = pairs.flip(0)
+
+
+def _label(data: HeteroData, kind: str, nodes: int, generator: torch.Generator) -> None:
+    """Masks of the nodes that have classes."""
+    shares = TRAINING, VALIDATION, min(TESTING, nodes - TRAINING - VALIDATION)
+    for name, found in graphs.masks(nodes, shares, generator).items():
+        data[kind][name] = found

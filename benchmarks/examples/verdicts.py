@@ -1,0 +1,49 @@
+"""What is said of a script that ran both ways."""
+
+from typing import Any
+
+from benchmarks.examples.turns import OURS, PYG
+
+# As fast as PyG, within what repeated measurements differ by.
+EVEN = 0.97
+# The first loss and the gradients of the first step come of the same parameters, in float32, with sums in
+# another order. Later losses come of parameters that drift apart: an optimiser that divides gradients by
+# their size, as Adam does, makes whole steps of those that are nothing but rounding.
+FIRST, GRADIENTS, LATER = 1e-5, 1e-3, 0.1
+BROKEN, DIFFERENT = "broken", "different losses"
+
+
+def verdict(result: dict[str, Any]) -> str:
+    """One of "faster", "same", "slower", "refused", "not timed", and what is wrong where something is.
+
+    Refused is a script of which no layer took a fast path, so that all it runs is PyG's.
+    """
+    failed = result["failed"]
+    if failed:
+        return BROKEN if PYG not in failed else "does not run here" if OURS in failed else "only with onehop"
+    deviation = result["deviation"]
+    gradients = result["gradients"]
+    if deviation is None or gradients is None or gradients > GRADIENTS:
+        return DIFFERENT
+    if deviation["first"] > FIRST or deviation["largest"] > LATER:
+        return DIFFERENT
+    if "speedup" not in result:
+        return "not timed"
+    ratio = result["speedup"]["median"]
+    if ratio < EVEN:
+        return "slower"
+    if not any(layer["reason"] is None for layer in result["layers"]):
+        return "refused"
+    return "faster" if ratio > 1 / EVEN else "same"
+
+
+def reason(result: dict[str, Any]) -> str:
+    """Why a script did not run, or in what its losses differ; else empty."""
+    if result["failed"]:
+        return str(result["failed"].get(OURS) or result["failed"][PYG])
+    if result["verdict"] == DIFFERENT:
+        counts = result["losses"]
+        if counts[PYG] != counts[OURS]:
+            return f"{counts[PYG]} losses, with onehop {counts[OURS]}"
+        return f"losses differ by {result['deviation']}, gradients by {result['gradients']}"
+    return ""

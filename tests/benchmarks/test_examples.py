@@ -1,0 +1,339 @@
+"""The harness that runs PyG's examples: loops, stand-ins for data sets, verdicts, whole scripts of ours."""
+
+import copy
+import json
+import random
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+pytest.importorskip("torch_geometric")
+
+from benchmarks.examples import (
+    __main__ as program,
+    differences,
+    graph_sets,
+    graphs,
+    node_sets,
+    ogb_sets,
+    typed_sets,
+)
+from benchmarks.examples.loops import Channel, lines_of_loops, replacement
+from benchmarks.examples.scripts import EXAMPLES, Example
+from benchmarks.examples.turns import OURS, PYG, measured
+from benchmarks.examples.verdicts import reason, verdict
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("for epoch in range(3):\n    for i in range(2):\n        pass", {1}),
+        ("def main():\n    for epoch in tqdm(range(1, 4)):\n        pass", {2}),
+        ("for i in range(3):\n    pass\nfor epoch in range(2):\n    pass", {3}),
+        ("for _ in range(3):\n    pass\nfor _ in range(\n    4,\n):\n    pass", {1, 3}),
+        ("if x:\n    for target in range(12):\n        pass", {2}),
+        ("class A:\n    def f(self):\n        for i in range(3):\n            pass", set()),
+        ("for epoch in loader:\n    pass\nnumbers = range(3)", set()),
+    ],
+)
+def test_loops_over_epochs_are_found(source: str, lines: set[int]) -> None:
+    assert lines_of_loops(source) == lines
+
+
+@pytest.fixture
+def channels() -> Iterator[tuple[Channel, Channel]]:
+    one, other = socket.socketpair()
+    for each in (one, other):
+        each.settimeout(20)
+    with one, other:
+        yield Channel(one), Channel(other)
+
+
+def executed(
+    source: str, channels: tuple[Channel, Channel], answers: list[int]
+) -> tuple[dict[str, Any], list[str]]:
+    """Runs a text with its loops, answering as given; returns its globals and the events."""
+    ours, theirs = channels
+    names: dict[str, Any] = {"range": replacement(source, theirs, lambda answer: None)}
+    events: list[str] = []
+
+    def answer() -> None:
+        remaining = iter(answers)
+        while True:
+            message = ours.receive()
+            events.append(message["event"])
+            if message["event"] == "end":
+                return
+            if message["event"] != "left":
+                ours.send(epochs=next(remaining))
+
+    other_side = threading.Thread(target=answer)
+    other_side.start()
+    exec(compile(source, "script", "exec"), names)
+    theirs.send(event="end")
+    other_side.join()
+    return names, events
+
+
+def test_a_loop_ends_when_it_is_told_to(channels: tuple[Channel, Channel]) -> None:
+    source = "seen = []\nfor epoch in range(1, 100):\n    seen.append(epoch)\nlast = list(range(3))"
+    names, events = executed(source, channels, [2, 3, 0])
+    assert names["seen"] == [1, 2, 3, 4, 5]
+    assert names["last"] == [0, 1, 2]
+    assert events == ["loop", "epochs", "epochs", "end"]
+
+
+def test_a_loop_that_ends_by_itself_says_so(channels: tuple[Channel, Channel]) -> None:
+    source = "seen = []\nfor epoch in range(9):\n    seen.append(epoch)\n    if epoch == 2:\n        break"
+    names, events = executed(source, channels, [2, 5])
+    assert names["seen"] == [0, 1, 2]
+    assert events == ["loop", "epochs", "left", "end"]
+
+
+def test_a_loop_is_not_made_longer(channels: tuple[Channel, Channel]) -> None:
+    names, events = executed("for epoch in range(3):\n    last = epoch", channels, [50])
+    assert names["last"] == 2
+    assert events == ["loop", "left", "end"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    nodes=st.integers(2, 60),
+    density=st.floats(0.1, 4),
+    classes=st.integers(1, 8),
+    directed=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_labelled_graphs_have_no_loops_and_both_directions(
+    nodes: int, density: float, classes: int, directed: bool, seed: int
+) -> None:
+    edges = int(nodes * density)
+    edge_index, y = graphs.labelled(nodes, edges, classes, graphs.seeded(seed), directed)
+    assert y.shape == (nodes,)
+    assert 0 <= int(y.min()) <= int(y.max()) < classes
+    pairs = set(map(tuple, edge_index.t().tolist()))
+    assert len(pairs) == edge_index.size(1) <= edges
+    assert all(a != b and 0 <= a < nodes and 0 <= b < nodes for a, b in pairs)
+    if not directed:
+        assert pairs == {(b, a) for a, b in pairs}
+
+
+@settings(max_examples=30, deadline=None)
+@given(nodes=st.integers(2, 60), seed=st.integers(0, 99))
+def test_molecules_are_connected_and_undirected(nodes: int, seed: int) -> None:
+    edge_index = graphs.molecule(nodes, graphs.seeded(seed))
+    pairs = set(map(tuple, edge_index.t().tolist()))
+    assert pairs == {(b, a) for a, b in pairs}
+    reached, new = {0}, {0}
+    while new:
+        new = {b for a, b in pairs if a in new} - reached
+        reached |= new
+    assert reached == set(range(nodes))
+
+
+def test_data_sets_have_the_shape_of_what_they_stand_for() -> None:
+    data = node_sets.Planetoid("", "Cora")
+    cora = data[0]
+    assert (data.num_features, data.num_classes) == (1_433, 7)
+    assert (cora.num_nodes, cora.num_edges) == (2_708, 10_556)
+    assert [int(cora[f"{name}_mask"].sum()) for name in ("train", "val", "test")] == [140, 500, 1_000]
+    assert not (cora.train_mask & cora.val_mask).any()
+    proteins = graph_sets.TUDataset("", "PROTEINS")
+    assert (len(proteins), proteins.num_features, proteins.num_classes) == (1_113, 3, 2)
+    molecule = graph_sets.ZINC("", split="val")[0]
+    assert molecule.x.dtype == molecule.edge_attr.dtype == torch.int64
+    assert 1 <= int(molecule.edge_attr.min()) <= int(molecule.edge_attr.max()) <= 3
+    entities = typed_sets.Entities("", "AIFB")
+    assert (entities.num_classes, entities.num_relations) == (4, 90)
+    assert int(entities[0].edge_type.max()) < 90
+    trust = typed_sets.BitcoinOTC("", edge_window_size=1)
+    assert {int(each) for graph in trust for each in graph.edge_attr.sign()} == {-1, 1}
+    arxiv = ogb_sets.PygNodePropPredDataset("ogbn-arxiv")
+    parts = arxiv.get_idx_split()
+    assert sorted(torch.cat(list(parts.values())).tolist()) == list(range(arxiv[0].num_nodes))
+
+
+def test_data_sets_are_the_same_each_time_and_leave_random_numbers_alone() -> None:
+    torch.manual_seed(7)
+    state = torch.get_rng_state()
+    first, second = (graph_sets.TUDataset("", "MUTAG", use_node_attr=True) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), state)
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one.x, other.x)
+        assert torch.equal(one.edge_index, other.edge_index)
+
+
+def test_a_data_set_applies_the_transforms_it_is_given() -> None:
+    def marked(data: Any) -> Any:
+        data.marked = True
+        return data
+
+    data = graph_sets.TUDataset(
+        "", "MUTAG", transform=marked, pre_transform=copy.copy, pre_filter=lambda each: each.num_nodes < 15
+    )
+    assert 0 < len(data) < 188
+    assert all(each.marked and each.num_nodes < 15 for each in data)
+
+
+def test_the_area_under_the_curve_is_the_share_of_pairs_in_order() -> None:
+    draw = random.Random(0)
+    truth = [draw.randrange(2) for _ in range(30)]
+    score = [draw.randrange(5) for _ in range(30)]
+    pairs = [
+        (a > b) + 0.5 * (a == b)
+        for a, t in zip(score, truth, strict=True)
+        for b, u in zip(score, truth, strict=True)
+        if t == 1 and u == 0
+    ]
+    found = ogb_sets.Evaluator("ogbn-proteins").eval(
+        {"y_true": torch.tensor(truth)[:, None], "y_pred": torch.tensor(score)[:, None]}
+    )
+    assert found["rocauc"] == pytest.approx(sum(pairs) / len(pairs))
+
+
+def ran(**changes: Any) -> dict[str, Any]:
+    layers = [{"class": "GCNConv", "path": "fast", "calls": 3, "reason": None}]
+    deviation = {"first": 0.0, "largest": 1e-6}
+    usual = {"failed": {}, "deviation": deviation, "gradients": 1e-7, "layers": layers}
+    return {**usual, "speedup": {"median": 1.0}, "losses": {PYG: 3, OURS: 3}, **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "same"),
+        ({"speedup": {"median": 1.5}}, "faster"),
+        ({"speedup": {"median": 0.96}}, "slower"),
+        ({"layers": [{"reason": "too small"}]}, "refused"),
+        ({"layers": [{"reason": "too small"}], "speedup": {"median": 0.5}}, "slower"),
+        ({"deviation": {"first": 1e-4, "largest": 1e-4}}, "different losses"),
+        ({"deviation": {"first": 0.0, "largest": 0.5}}, "different losses"),
+        ({"deviation": None}, "different losses"),
+        ({"gradients": 0.01}, "different losses"),
+        ({"gradients": None}, "different losses"),
+        ({"failed": {OURS: "Error: x"}}, "broken"),
+        ({"failed": {PYG: "Error: x"}}, "only with onehop"),
+        ({"failed": {PYG: "Error: x", OURS: "Error: x"}}, "does not run here"),
+    ],
+)
+def test_verdicts(changes: dict[str, Any], said: str) -> None:
+    assert verdict(ran(**changes)) == said
+
+
+def test_reasons() -> None:
+    assert reason({**ran(), "verdict": "same"}) == ""
+    assert reason({**ran(failed={PYG: "one", OURS: "two"}), "verdict": "does not run here"}) == "two"
+    found = ran(deviation=None, losses={PYG: 3, OURS: 4})
+    assert reason({**found, "verdict": verdict(found)}) == "3 losses, with onehop 4"
+
+
+def test_losses_are_compared_one_by_one() -> None:
+    nan = float("nan")
+    of = differences.of_losses
+    assert of([1.0, 2.0, 4.0], [1.0, 2.0, 5.0]) == {"first": 0.0, "largest": pytest.approx(0.2)}
+    assert of([nan, 2.0], [nan, 2.0]) == {"first": 0.0, "largest": 0.0}
+    assert of([nan], [2.0]) is None
+    assert of([1.0], [1.0, 2.0]) is None
+    assert of([], []) is None
+
+
+def test_gradients_are_compared_by_parameter() -> None:
+    of, weight, bias = differences.of_gradients, torch.tensor([3.0, 4.0]), torch.tensor([1e-9])
+    assert of([[weight, None]], [[weight.clone(), None]]) == 0
+    assert of([[weight, None]], [[weight * 1.01, None]]) == pytest.approx(0.01, rel=1e-3)
+    assert of([[weight, bias]], [[weight, -bias]]) == pytest.approx(2e-9 / 5e-3, rel=1e-3)
+    assert of([[weight]], [[weight * float("nan")]]) == float("inf")
+    assert of([[weight, bias]], [[weight, None]]) is None
+    assert of([[weight]], []) is None
+    sparse = torch.eye(3).to_sparse()
+    assert of([[sparse]], [[torch.eye(3)]]) == 0
+
+
+SCRIPT = """
+import sys
+import torch
+from torch_geometric.datasets import Planetoid
+from torch_geometric.nn import GCNConv, SAGEConv
+
+data = Planetoid("nowhere", "Cora")[0]
+first, second = GCNConv(1433, 16), SAGEConv(16, 7, aggr="median")
+optimiser = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+for epoch in range(1, 40):
+    optimiser.zero_grad()
+    out = second(first(data.x, data.edge_index).relu(), data.edge_index)
+    loss = torch.nn.functional.cross_entropy(out[data.train_mask], data.y[data.train_mask])
+    AFTER
+    loss.backward()
+    optimiser.step()
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str], Path]:
+    def write(after: str) -> Path:
+        folder = tmp_path / "examples"
+        folder.mkdir()
+        (folder / "gcn.py").write_text(SCRIPT.replace("AFTER", after))
+        return tmp_path
+
+    return write
+
+
+def test_a_script_is_measured_both_ways(written: Callable[[str], Path], tmp_path: Path) -> None:
+    source, file = written("pass"), tmp_path / "found.json"
+    options = f"--source {source} --scripts gcn.py --rounds 2 --threads 1 --json {file}".split()
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.examples", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = json.loads(file.read_text())["scripts"]
+    assert found["verdict"] in ("same", "faster", "slower")
+    assert found["losses"][PYG] == found["losses"][OURS] >= 3 + 2
+    assert found["times"][PYG]["rounds"] == found["times"][OURS]["rounds"] == 2
+    assert {layer["class"]: layer["reason"] is None for layer in found["layers"]} == {
+        "GCNConv": True,
+        "SAGEConv": False,
+    }
+    assert found["peak_bytes"][PYG] >= found["before_bytes"][PYG] > 0
+
+
+def test_a_script_that_the_patch_breaks_is_found(written: Callable[[str], Path]) -> None:
+    source = written('assert "onehop" not in sys.modules or epoch < 2, "broken by the patch"')
+    found = measured(Example("gcn.py"), source, rounds=2, threads=1, limit_s=100)
+    assert found["failed"] == {OURS: "AssertionError: broken by the patch"}
+    assert verdict(found) == "broken"
+
+
+def test_at_least_forty_scripts_are_listed_once_each() -> None:
+    names = [example.name for example in EXAMPLES]
+    assert len(set(names)) == len(names) >= 40
+
+
+def test_a_checkout_that_is_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["examples", "--source", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 2
+    assert f"which has examples/gcn.py; {tmp_path} has not" in capsys.readouterr().err
+
+
+def test_an_unknown_script_is_named() -> None:
+    with pytest.raises(SystemExit, match=r"unknown nothing\.py; there are agnn\.py, "):
+        program.chosen("gcn.py,nothing.py")
+    assert [example.name for example in program.chosen("gcn.py, gat.py")] == ["gcn.py", "gat.py"]
