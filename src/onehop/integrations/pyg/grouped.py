@@ -38,9 +38,17 @@ class _GroupedProduct(Function):
         if ctx.needs_input_grad[0]:
             of_rows = grouped_product(gradient, matrices.transpose(1, 2), ctx.counts)
         if ctx.needs_input_grad[1]:
-            groups = zip(rows.split(ctx.counts), gradient.split(ctx.counts), strict=True)
-            of_matrices = torch.stack([part.t() @ of_part for part, of_part in groups])
+            of_matrices = gradient_of_matrices(rows, gradient, ctx.counts)
         return of_rows, of_matrices, None
+
+
+def gradient_of_matrices(rows: Tensor, gradient: Tensor, counts: Sequence[int]) -> Tensor:
+    """[groups, K, M]: the gradient of a grouped product's matrices; arguments as of :func:`grouped_product`.
+
+    ``gradient``, [N, M], is that of the product.
+    """
+    groups = zip(rows.split(counts), gradient.split(counts), strict=True)
+    return torch.stack([part.t() @ of_part for part, of_part in groups])
 
 
 def _products(rows: Tensor, matrices: Tensor, counts: Sequence[int]) -> Tensor:
