@@ -51,6 +51,8 @@ class Thresholds:
             ResGatedGraphConv of width 64, forward and backward: 4 MiB takes 4 to 20 % longer, 1 MiB 5 to 7 %,
             512 KiB 15 to 35 %, in calls and in barriers between threads.
         block_edges: Fewest edges of a block of several rows, however wide its messages.
+        rows_a_node: Rows of HGTConv's relations that are made at once, for every node; more are made group by
+            group, and again in the backward pass.
         pairs_a_node: Pairs of a relation and a destination that are computed at once, for every node: what is
             made of them is no larger than what is made of nodes.
         degree_rows: Rows of one degree from which on they are multiplied by a matrix of their own, which takes
@@ -86,6 +88,7 @@ class Thresholds:
     compiled_edges: int = 0
     block_bytes: int = 2 << 20
     block_edges: int = 64
+    rows_a_node: int = 2
     pairs_a_node: int = 1
     degree_rows: int = 1 << 7
     direct_numbers: int = 1 << 22
@@ -116,6 +119,7 @@ NONE = Thresholds(
     compiled_edges=0,
     block_bytes=0,
     block_edges=8,
+    rows_a_node=0,
     pairs_a_node=0,
     degree_rows=3,
     direct_numbers=0,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from onehop.compiler.terms import Draw, Drawn, Fixed, drawn, tensors_of
-from onehop.compiler.values import Part, Read
+from onehop.compiler.values import Behind, Part, Read
 from onehop.graph import Graph
 from onehop.messages import APART, EXTREMA, End, Operand, Step
 from onehop.ops.aggregate import aggregate
@@ -142,6 +142,11 @@ class CompiledRows(Rows):
         self._tensors |= {id(term): drawn(term, graph, found[0].dtype, draw) for term in message.draws}
         made = self._run(message.parts, tuple(names)) if names else []
         self._pieces = dict(zip(names, made, strict=True))
+        if message.behind is not None:
+            self._pieces = {
+                name: (self._with_last(name, piece, message.behind, operands),)
+                for name, (piece,) in self._pieces.items()
+            }
         self._reduced: dict[str, Tensor] = {}
 
     def pieces(self, reduce: str) -> Sequence[Tensor]:
@@ -173,6 +178,16 @@ class CompiledRows(Rows):
             tensors = [self._tensors[id(term)] for term in part.terms]
             of_parts.append(reduce_messages(self.graph, part.program, tensors, names))
         return list(zip(*of_parts, strict=True))
+
+    def _with_last(self, name: str, rows: Tensor, behind: Behind, operands: list[Tensor]) -> Tensor:
+        """Sums or means of messages, with the last linear step of each."""
+        if behind.bias is None:
+            (matrix,) = tensors_of([behind.matrix], operands, self.graph)
+            return rows @ matrix
+        matrix, bias = tensors_of([behind.matrix, behind.bias], operands, self.graph)
+        degrees = self.graph.in_degrees
+        times = degrees if name == "sum" else degrees > 0
+        return torch.addmm(times.to(bias.dtype).unsqueeze(1) * bias, rows, matrix)
 
     def _shaped(self, name: str, pieces: Sequence[Tensor]) -> Tensor:
         out = pieces[0] if len(pieces) == 1 else torch.cat(list(pieces), 1)

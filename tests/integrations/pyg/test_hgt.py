@@ -74,7 +74,7 @@ def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 def ran(layer: Any, x: Any, edges: Any) -> bool:
     """Return whether a call went over all types at once."""
-    return "over all types, fused" in str(onehop.explain(layer, x, edges, verbose=True))
+    return "attention over all types" in str(onehop.explain(layer, x, edges, verbose=True))
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,12 @@ class RelationSums:
         Raises:
             NotFinite: There is a row that is not.
         """
-        records = torch.is_grad_enabled() and (x.requires_grad or matrices.requires_grad)
-        if len(self.relations.blocks) > 1 and records:
+        if len(self.relations.blocks) == 1:
+            return self.recorded(x, matrices)
+        if torch.is_grad_enabled() and (x.requires_grad or matrices.requires_grad):
             out: Tensor = _InBlocks.apply(self, x, matrices)  # type: ignore[no-untyped-call]
             return out
-        return self.recorded(x, matrices)
+        return self.forward(x, matrices)
 
     def recorded(self, x: Tensor, matrices: Tensor) -> Tensor:
         """The sums, with the aggregated rows of all blocks kept if a gradient is recorded."""

@@ -67,6 +67,8 @@ class CompiledTask:
         steps = sum(len(part.program.steps) for part in self.message.parts)
         plan = f"{steps} step{'' if steps == 1 else 's'} on tiles of edges"
         texts = [part.program.text(names_of(part.terms, self.arguments)) for part in self.message.parts]
+        if self.message.behind is not None:
+            texts.append("the sums or means of messages: times a matrix")
         shown = name_of(layer.aggr_module)
         return reports.Call(layer, None, "its message, compiled", shown, "cpu", plan, "\n".join(texts))
 
