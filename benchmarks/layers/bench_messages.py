@@ -29,7 +29,19 @@ from onehop.bench.timing import measure_once
 
 WAYS = ("pyg", "blocks", "compiled")
 WIDTH, NARROW = 64, 16
-LAYERS = ("gine", "gine-narrow", "resgated", "cg", "cg-narrow", "film", "edge-sum", "edge-max", "feast", "pna", "gen")
+LAYERS = (
+    "gine",
+    "gine-narrow",
+    "resgated",
+    "cg",
+    "cg-narrow",
+    "film",
+    "edge-sum",
+    "edge-max",
+    "feast",
+    "pna",
+    "gen",
+)
 # Relative to the largest entry: sums over hubs of float32 differ in their last digits with their order.
 TOLERANCE = 1e-3
 

@@ -1,14 +1,14 @@
 """Layers over typed edges, forward and backward: PyG, and the same with ``onehop.patch()``.
 
     python benchmarks/layers/bench_typed.py [--layers rgcn-5,hgt] [--graph arxiv] [--edges 200000]
-                                            [--relations 50] [--rounds 5] [--threads N] [--json FILE]
+                                            [--relations 50] [--rounds 5] [--memory] [--threads N] [--json FILE]
 
 RGCNConv has the edges of a graph, of 5 and of 50 types; the layers of which PyG's own makes a matrix
 or several rows for each edge, random edges of 5 types. HeteroConv and to_hetero have many relations of 5,000
 edges each among 10 types of nodes, and a layer of its own for each. Both ways take turns, after their
-results were compared; a ratio is PyG's time over the patched one's, with its quartiles over the rounds. Peak
-memory is what two forward and backward passes add to a process of their own, after its data and the layer
-have been made.
+results were compared; a ratio is PyG's time over the patched one's, with its quartiles over the rounds. With
+``--memory`` peaks are measured too: what two forward and backward passes add to a process of their own, after
+its data and the layer have been made.
 """
 
 import argparse
@@ -146,10 +146,20 @@ def in_own_process(order: dict[str, Any]) -> int:
 
 def measure(name: str, options: Any) -> dict[str, Any]:
     """One layer."""
-    order = {"layer": name, **{key: getattr(options, key) for key in ("graph", "edges", "relations", "threads")}}
-    row = {"layer": name, **beside_pyg(pass_of(order), options.rounds, TOLERANCE)}
+    row = {"layer": name, **beside_pyg(pass_of(_order(name, options)), options.rounds, TOLERANCE)}
+    if not options.memory:
+        return row
     ways = {"pyg": False, "onehop": True}
-    return {**row, "peak_bytes": {way: in_own_process({**order, "patched": on}) for way, on in ways.items()}}
+    peaks = {way: in_own_process({**_order(name, options), "patched": on}) for way, on in ways.items()}
+    return {**row, "peak_bytes": peaks}
+
+
+def _order(name: str, options: Any) -> dict[str, Any]:
+    """What a process is told to measure."""
+    return {
+        "layer": name,
+        **{key: getattr(options, key) for key in ("graph", "edges", "relations", "threads")},
+    }
 
 
 def main() -> None:
@@ -159,6 +169,7 @@ def main() -> None:
     parser.add_argument("--graph", default="arxiv", help="of RGCNConv (arxiv)")
     parser.add_argument("--edges", type=int, default=EDGES, help=f"of the other layers ({EDGES})")
     parser.add_argument("--relations", type=int, default=RELATIONS, help=f"of many layers ({RELATIONS})")
+    parser.add_argument("--memory", action="store_true", help="measure peaks of memory too")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = command.read(parser)
     if options.child:
@@ -171,12 +182,14 @@ def main() -> None:
     for name in options.layers:
         rows.append(row := measure(name, options))
         ratio, wrong = row["ratio"], " WRONG" if row["wrong"] else ""
-        peaks = row["peak_bytes"]
+        peaks, memory = row.get("peak_bytes"), ""
+        if peaks is not None:
+            times = peaks["pyg"] / peaks["onehop"]
+            memory = f"{peaks['pyg'] / 1e6:.0f} and {peaks['onehop'] / 1e6:.0f} MB (1/{times:.1f}), "
         print(
             f"{name:14} PyG {row['pyg_s'] * 1e3:7.1f} ms, onehop {row['onehop_s'] * 1e3:7.1f} ms, "
             f"{ratio['median']:.2f}x ({ratio['lower_quartile']:.2f} to {ratio['upper_quartile']:.2f}), "
-            f"{peaks['pyg'] / 1e6:.0f} MB and {peaks['onehop'] / 1e6:.0f} MB "
-            f"(1/{peaks['pyg'] / peaks['onehop']:.1f}), difference {row['difference']:.1e}{wrong}",
+            f"{memory}difference {row['difference']:.1e}{wrong}",
             flush=True,
         )
         command.write(options, "bench typed", {"results": rows})

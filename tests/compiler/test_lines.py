@@ -37,8 +37,7 @@ class OutsideItsRow(Layer):
     def forward(self, x_j):
         out = x_j * self.scale
         return (
-            out
-            - out.mean(0)  # here
+            out - out.mean(0)  # here
         )
 
 
@@ -98,7 +97,18 @@ class Failing(Layer):
         return out @ X  # here
 
 
-LAYERS = [OnData, OutsideItsRow, ByAFunction, Random, Stateful, StatefulInside, Keeping, Counting, Reading, Failing]
+LAYERS = [
+    OnData,
+    OutsideItsRow,
+    ByAFunction,
+    Random,
+    Stateful,
+    StatefulInside,
+    Keeping,
+    Counting,
+    Reading,
+    Failing,
+]
 
 
 @pytest.mark.parametrize("kind", LAYERS)

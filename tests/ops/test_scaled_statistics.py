@@ -21,7 +21,9 @@ def names_of(statistics: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def case_of(graph: Graph, statistics: tuple[str, ...], dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+def case_of(
+    graph: Graph, statistics: tuple[str, ...], dtype: torch.dtype = torch.float64
+) -> dict[str, Tensor]:
     """Operands, of which some rows have a variance below PyG's least one, and one below 0."""
     generator = torch.Generator().manual_seed(0)
 

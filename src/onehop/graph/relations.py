@@ -108,7 +108,9 @@ def divide(
     for first, last in bounds:
         end = int(until[last - 1]) if last else 0
         counts = torch.bincount(relations[begin:end], minlength=num_relations)
-        blocks.append(_block(ordered, targets[begin:end] - first, begin, (first, last), tuple(counts.tolist())))
+        blocks.append(
+            _block(ordered, targets[begin:end] - first, begin, (first, last), tuple(counts.tolist()))
+        )
         begin = end
     return Relations(tuple(blocks))
 

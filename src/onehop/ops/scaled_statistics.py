@@ -18,7 +18,9 @@ from onehop import thresholds
 from onehop.graph import Graph
 from onehop.graph.degrees import RowBlock, RowsByDegree, rows_by_degree
 from onehop.kernels.cpu.rows import take_rows
+from onehop.kernels.products import Product
 from onehop.ops.batching import for_each
+from onehop.ops.linear import FORWARD, TO_WEIGHT, library_of
 from onehop.ops.moments import deviation, variance
 from onehop.reference.scaled_statistics import scaled_statistics as reference
 
@@ -26,7 +28,12 @@ _OF_MEANS = {"var": variance, "std": deviation}
 
 
 def scaled_statistics(
-    graph: Graph, reduced: Mapping[str, Tensor], statistics: Sequence[str], scales: Tensor, weight: Tensor
+    graph: Graph,
+    reduced: Mapping[str, Tensor],
+    statistics: Sequence[str],
+    scales: Tensor,
+    weight: Tensor,
+    fastest: bool = False,
 ) -> Tensor:
     """Statistics of each destination, times each of its scales, times a matrix.
 
@@ -40,14 +47,16 @@ def scaled_statistics(
         scales: [num_dst, S], of the same dtype; equal for destinations of equal degrees, which is not
             checked. No gradient passes through them.
         weight: [S, statistics * F, M], of the same dtype. Differentiable.
+        fastest: Whether products may run in another library than torch's own.
 
     Returns:
         [num_dst, M].
     """
     operands = (weight, *reduced.values())
-    most = thresholds.now.block_bytes // max(weight.size(1) * weight.element_size(), 1)
+    # As many rows as two blocks of messages: products of fewer do not fill the libraries' own blocks.
+    most = 2 * thresholds.now.block_bytes // max(weight.size(1) * weight.element_size(), 1)
     by_degree = rows_by_degree(graph, thresholds.now.degree_rows, max(most, thresholds.now.block_edges))
-    run = _Run(by_degree, tuple(reduced), tuple(statistics), scales.detach())
+    run = _Run(by_degree, tuple(reduced), tuple(statistics), scales.detach(), fastest)
     if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
         out: Tensor = _Scaled.apply(run, *operands)  # type: ignore[no-untyped-call]
         return out
@@ -63,24 +72,27 @@ class _Run:
         names: Of what statistics are made of.
         statistics: Which there are.
         scales: [N, S].
+        fastest: Whether the library of its products may be chosen.
     """
 
     by_degree: RowsByDegree
     names: tuple[str, ...]
     statistics: tuple[str, ...]
     scales: Tensor
+    fastest: bool
 
     def forward(self, weight: Tensor, *reduced: Tensor) -> Tensor:
         """The product, unrecorded."""
         with torch.no_grad():
-            wide = _side_by_side(weight)
+            turned, times = weight.transpose(1, 2).contiguous(), self._library(FORWARD, weight.shape)
+            wide = turned.flatten(0, 1)
             out = weight.new_empty(len(self.by_degree.order), weight.size(2))
             for block, rows in self._blocks():
                 side = self._side([take_rows(each, rows) for each in reduced])
                 if block.alike:
-                    made = side @ self._matrix(weight, rows)
+                    made = times(side, self._matrix(turned, rows), None)
                 else:
-                    of_each = (side @ wide).view(len(rows), weight.size(0), weight.size(2))
+                    of_each = times(side, wide, None).view(len(rows), weight.size(0), weight.size(2))
                     made = (of_each * take_rows(self.scales, rows).unsqueeze(2)).sum(1)
                 out.index_copy_(0, rows, made)
         return out
@@ -90,22 +102,27 @@ class _Run:
         weight, *reduced = operands
         scales_count, height, width = weight.shape
         wide, grad = _side_by_side(weight), grad.contiguous()
+        times = self._library(FORWARD, (scales_count, width, height))
+        over_rows = self._library(TO_WEIGHT, (scales_count, width, height))
         of_weight = torch.zeros_like(weight, memory_format=torch.contiguous_format)
         wanted = [at for at, needed in enumerate(needs[1:]) if needed]
         of_reduced = [torch.empty_like(reduced[at], memory_format=torch.contiguous_format) for at in wanted]
         for block, rows in self._blocks():
             pulled = take_rows(grad, rows)
-            pieces = [take_rows(each, rows).requires_grad_(need) for each, need in zip(reduced, needs[1:])]
+            pieces = [
+                take_rows(each, rows).requires_grad_(need)
+                for each, need in zip(reduced, needs[1:], strict=True)
+            ]
             with torch.enable_grad():
                 side = self._side(pieces)
             scales = take_rows(self.scales, rows[:1] if block.alike else rows)
             if block.alike:
-                of_side = pulled @ self._matrix(weight, rows).t()
+                of_side = times(pulled, self._matrix(weight, rows), None)
             else:
                 pulled = (pulled.unsqueeze(1) * scales.unsqueeze(2)).flatten(1)
-                of_side = pulled @ wide.t()
+                of_side = times(pulled, wide, None)
             if needs[0]:
-                product = side.detach().t() @ pulled
+                product = over_rows(side.detach(), pulled, None)
                 if block.alike:
                     of_weight += scales.view(-1, 1, 1) * product
                 else:
@@ -118,9 +135,7 @@ class _Run:
                     out.index_copy_(0, rows, part)
         return (*([of_weight] if needs[0] else []), *of_reduced)
 
-    def differentiable(
-        self, needs: tuple[bool, ...], grad: Tensor, *operands: Tensor
-    ) -> tuple[Tensor, ...]:
+    def differentiable(self, needs: tuple[bool, ...], grad: Tensor, *operands: Tensor) -> tuple[Tensor, ...]:
         """The gradients as functions that can be differentiated again, with all statistics side by side."""
         # New names for them all, so that an operand that was made from another does not count for that too.
         weight, *reduced = (t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True))
@@ -142,8 +157,14 @@ class _Run:
         ]
         return torch.cat(made, 1)
 
+    def _library(self, kind: str, sizes: Sequence[int]) -> Product:
+        """The library for products of a block with a matrix of each scale, of these sizes."""
+        blocks = self.by_degree.blocks
+        rows = max((block.end - block.begin for block in blocks), default=0)
+        return library_of(kind, rows, *sizes[1:], self.scales.dtype, self.fastest)
+
     def _matrix(self, weight: Tensor, rows: Tensor) -> Tensor:
-        """[statistics * F, M]: by which rows of one degree are multiplied."""
+        """[statistics * F, M], or the other way round: by which rows of one degree are multiplied."""
         scales = take_rows(self.scales, rows[:1])
         return (scales @ weight.reshape(weight.size(0), -1)).view(weight.shape[1:])
 

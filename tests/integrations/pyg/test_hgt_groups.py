@@ -99,7 +99,8 @@ def test_batched_gradients(layer, x, edges):
 
     out = layer(x, edges)["paper"]
     singly = [
-        torch.autograd.grad(out, [x["author"], layer.k_rel.weight], each, retain_graph=True) for each in pulled
+        torch.autograd.grad(out, [x["author"], layer.k_rel.weight], each, retain_graph=True)
+        for each in pulled
     ]
     with onehop.patch():
         for ours, theirs in zip(found(), zip(*singly, strict=True), strict=True):

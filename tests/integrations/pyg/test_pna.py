@@ -126,7 +126,9 @@ def test_hooks_see_what_pyg_gives_them(gradients_of):
     assert seen == [(NODES, 13 * WIDTH)]
 
 
-@pytest.mark.parametrize("wrong", [{"x": torch.randn(NODES, WIDTH + 1)}, {"x": torch.randn(NODES, WIDTH).float()}])
+@pytest.mark.parametrize(
+    "wrong", [{"x": torch.randn(NODES, WIDTH + 1)}, {"x": torch.randn(NODES, WIDTH).float()}]
+)
 def test_errors_are_pygs(wrong):
     layer, edges = pna(), make_edges(NODES, NODES, EDGES)
     with pytest.raises(RuntimeError) as theirs:

@@ -248,7 +248,9 @@ def test_other_reasons(reason_of, monkeypatch, bounds):
     assert reason_of(hooked) == "hooks are registered on a module in it"
     hooked = layer_of(lambda self, x_j: x_j * self.weight)
     hooked.weight.register_hook(lambda grad: grad)
-    assert reason_of(hooked).startswith("its message uses a parameter on which a hook is registered, in line ")
+    assert reason_of(hooked).startswith(
+        "its message uses a parameter on which a hook is registered, in line "
+    )
     odd = layer_of(lambda self, x_j: x_j * 2, gnn.aggr.LSTMAggregation(WIDTH, WIDTH))
     order = make_edges(NODES, NODES, EDGES)
     order = order[:, order[1].argsort()]

@@ -5,8 +5,6 @@ features of the edge. A product with what is joined is a sum of products, of whi
 once for each; and the sum of an edge's features times a matrix is the matrix times the sum.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn.functional import dropout, leaky_relu, linear
@@ -14,7 +12,7 @@ from torch_geometric.nn.dense import Linear
 
 from onehop.compiler.modules import modules_reason
 from onehop.graph import Graph
-from onehop.integrations.pyg.attention_operands import alike_reason, dtypes_reason, is_feature
+from onehop.integrations.pyg.attention_operands import dtypes_reason, is_feature
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, fits
 from onehop.messages import End, Operand, Program, Step

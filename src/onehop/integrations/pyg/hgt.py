@@ -21,6 +21,7 @@ from torch_geometric.utils.hetero import construct_bipartite_edge_index
 from onehop import thresholds
 from onehop.graph import Graph
 from onehop.integrations import session
+from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.attention_task import AttentionTask
 from onehop.integrations.pyg.conditions import has_hooks, layer_reason, reduction_of
 from onehop.integrations.pyg.graphs import graph_of
@@ -79,7 +80,8 @@ def _forward(layer: Any, x_dict: Any, edge_index_dict: Any) -> dict[str, Tensor]
     keys, queries, values = {}, [], {}
     for name, made in layer.kqv_lin(x_dict).items():
         key, query, value = made.view(-1, 3, heads, columns).unbind(1)
-        keys[name], values[name] = key, value
+        # Copies, so that products run in any library, and what they are copied from can go.
+        keys[name], values[name] = key.contiguous(), value.contiguous()
         queries.append(query)
     factors = torch.cat([layer.p_rel["__".join(layer.edge_types[number])] for number in numbers])
     of_keys = _matrices(layer.k_rel, heads, numbers) * factors[:, :, None, None]
@@ -142,16 +144,17 @@ def _rows(of_sources: list[Tensor], matrices: Tensor) -> Tensor:
     widest = max(1, _BLOCK // columns)
     together = max(each for each in range(1, min(heads, widest) + 1) if heads % each == 0)
     groups, width = heads // together, together * columns
-    # [relations, groups, D, D, together], whose last dimension becomes the diagonal of blocks.
-    of_groups = matrices.view(relations, groups, together, columns, columns).permute(0, 1, 3, 4, 2)
+    # [relations, groups, D, D, together], whose last dimension becomes the diagonal of blocks. Turned round, as
+    # the weights of linear steps are.
+    of_groups = matrices.view(relations, groups, together, columns, columns).permute(0, 1, 4, 3, 2)
     blocks = torch.diag_embed(of_groups, dim1=2, dim2=4).reshape(relations, groups, width, width)
     made = []
     for rows, block in zip(of_sources, blocks.unbind(), strict=True):
         if groups == 1:
-            made.append(rows.reshape(-1, width) @ block[0])
+            made.append(product(rows.reshape(-1, width), block[0], None))
         else:
-            product = rows.reshape(-1, groups, width).transpose(0, 1) @ block
-            made.append(product.transpose(0, 1))
+            of_heads = rows.reshape(-1, groups, width).transpose(0, 1) @ block.transpose(1, 2)
+            made.append(of_heads.transpose(0, 1))
     return torch.cat(made).view(-1, heads, columns)
 
 

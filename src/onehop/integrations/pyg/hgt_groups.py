@@ -146,7 +146,9 @@ class GroupedAttention:
 
     def _rows(self, group: Group, ends: Sequence[Tensor], matrices: Tensor) -> Tensor:
         relations = range(*group.relations)
-        return self.rows([ends[self.sources[number]] for number in relations], matrices[slice(*group.relations)])
+        return self.rows(
+            [ends[self.sources[number]] for number in relations], matrices[slice(*group.relations)]
+        )
 
     def gradients(
         self, needs: tuple[bool, ...], grad: Tensor, scores: Tensor, *operands: Tensor
@@ -177,9 +179,7 @@ class GroupedAttention:
         for group in self.groups.each:
             edges = slice(*group.edges)
             made = self._made(group, ends[: self.types], of_keys)
-            found[0] += reduce_rows(
-                group.graph, made.rows.detach(), weight=of_scores[edges], reduce="sum"
-            )
+            found[0] += reduce_rows(group.graph, made.rows.detach(), weight=of_scores[edges], reduce="sum")
             pulled = reduce_rows(group.graph.transpose(), query, weight=of_scores[edges], reduce="sum")
             made.go_back(pulled, found[3:first], found[1][slice(*group.relations)])
         return tuple(each for each, needed in zip(found, needs, strict=True) if needed)
@@ -193,9 +193,7 @@ class GroupedAttention:
             rows = self.rows([leaves[number] for number in numbers], of_group)
         return _Made(rows, leaves, of_group)
 
-    def differentiable(
-        self, needs: tuple[bool, ...], grad: Tensor, *operands: Tensor
-    ) -> tuple[Tensor, ...]:
+    def differentiable(self, needs: tuple[bool, ...], grad: Tensor, *operands: Tensor) -> tuple[Tensor, ...]:
         """The gradients as functions that can be differentiated again, with the rows of all groups."""
         # New names for them all, so that an operand that was made from another does not count for that too.
         inputs = [t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True)]

@@ -17,6 +17,7 @@ from torch_geometric.nn.dense import Linear
 
 from onehop.graph import Graph
 from onehop.integrations import session
+from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.conditions import REDUCTIONS
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
 from onehop.integrations.pyg.rowwise.task import fits_cache, in_blocks_instead
@@ -95,7 +96,10 @@ def _first_step(
     of_own, of_statistics = step.weight.split([width, columns - width], dim=1)
     weight = of_statistics.view(step.weight.size(0), scales.size(1), -1).permute(1, 2, 0)
     weight = weight * _averages(module).view(-1, 1, 1)
-    return linear(own, of_own, step.bias) + scaled_statistics(graph, reduced, statistics, scales, weight)
+    fastest = may_run_elsewhere(own)
+    return linear(own, of_own, step.bias) + scaled_statistics(
+        graph, reduced, statistics, scales, weight, fastest
+    )
 
 
 def _scales(module: Any, graph: Graph, dtype: torch.dtype) -> Tensor:

@@ -95,7 +95,11 @@ def text_of(sweep: Sweep) -> str:
         "    end = tl.load(rowptr + row + 1, mask=there, other=0)",
         "    longest = tl.max(end - begin, axis=0)",
         *(line for at in range(len(names)) for line in _outside(sweep, at)),
-        *(line for result, name in zip(sweep.results, outs, strict=True) for line in _begin(result, name, widths)),
+        *(
+            line
+            for result, name in zip(sweep.results, outs, strict=True)
+            for line in _begin(result, name, widths)
+        ),
         "    for step in tl.range(0, longest, EDGES):",
         "        at = begin[:, None] + step + tl.arange(0, EDGES)[None, :]",
         "        live = at < end[:, None]",
@@ -105,9 +109,21 @@ def text_of(sweep: Sweep) -> str:
         "        if perm is not None:",
         "            number = tl.load(perm + at, mask=live, other=0).to(tl.int64)",
         *(line for at in range(len(names)) for line in _inside(sweep, at)),
-        *(f"        {line}" for at, step in enumerate(sweep.steps) for line in _step(sweep, at, step, widths)),
-        *(line for result, name in zip(sweep.results, outs, strict=True) for line in _give(result, name, widths)),
-        *(line for result, name in zip(sweep.results, outs, strict=True) for line in _end(result, name, widths)),
+        *(
+            f"        {line}"
+            for at, step in enumerate(sweep.steps)
+            for line in _step(sweep, at, step, widths)
+        ),
+        *(
+            line
+            for result, name in zip(sweep.results, outs, strict=True)
+            for line in _give(result, name, widths)
+        ),
+        *(
+            line
+            for result, name in zip(sweep.results, outs, strict=True)
+            for line in _end(result, name, widths)
+        ),
     ]
     return "\n".join(lines) + "\n"
 
@@ -133,7 +149,9 @@ def _outside(sweep: Sweep, at: int) -> list[str]:
     operand = sweep.operands[at]
     if operand.end is End.FIXED:
         columns = _columns(operand.width)
-        return [f"    v{at} = tl.load(o{at} + {columns}, mask={columns} < {operand.width}, other=0)[None, None, :]"]
+        return [
+            f"    v{at} = tl.load(o{at} + {columns}, mask={columns} < {operand.width}, other=0)[None, None, :]"
+        ]
     if operand.end is End.MATRIX:
         taker = next(step for step in sweep.steps if step.operation == "product" and step.inputs[1] == at)
         height = operand.width // taker.width
@@ -142,7 +160,9 @@ def _outside(sweep: Sweep, at: int) -> list[str]:
             f"    v{at} = tl.load(o{at} + {down}[:, None] * {taker.width} + {across}[None, :], "
             f"mask=({down} < {height})[:, None] & ({across} < {taker.width})[None, :], other=0)"
         ]
-    return [_loaded(sweep, at, "    ", "row[:, None]", "there[:, None]")] if _of_rows(sweep, operand.end) else []
+    return (
+        [_loaded(sweep, at, "    ", "row[:, None]", "there[:, None]")] if _of_rows(sweep, operand.end) else []
+    )
 
 
 def _inside(sweep: Sweep, at: int) -> list[str]:
