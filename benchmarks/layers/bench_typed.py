@@ -1,7 +1,8 @@
 """Layers over typed edges, forward and backward: PyG, and the same with ``onehop.patch()``.
 
     python benchmarks/layers/bench_typed.py [--layers rgcn-5,hgt] [--graph arxiv] [--edges 200000]
-                                            [--relations 50] [--rounds 5] [--memory] [--threads N] [--json FILE]
+                                            [--relations 50] [--rounds 5] [--memory] [--threads N]
+                                            [--json FILE]
 
 RGCNConv has the edges of a graph, of 5 and of 50 types; the layers of which PyG's own makes a matrix
 or several rows for each edge, random edges of 5 types. HeteroConv and to_hetero have many relations of 5,000

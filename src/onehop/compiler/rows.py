@@ -150,7 +150,7 @@ class CompiledRows(Rows):
         self._reduced: dict[str, Tensor] = {}
 
     def pieces(self, reduce: str) -> Sequence[Tensor]:
-        """Sum, mean, max, min or mean of squares over each row, of each part of the message: [rows, width]."""
+        """Sum, mean, max, min or mean of squares over rows: [rows, width] for each part of the message."""
         return self._pieces[reduce]
 
     def reduced(self, reduce: str) -> Tensor:

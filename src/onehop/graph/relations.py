@@ -107,10 +107,8 @@ def divide(
     blocks, begin = [], 0
     for first, last in bounds:
         end = int(until[last - 1]) if last else 0
-        counts = torch.bincount(relations[begin:end], minlength=num_relations)
-        blocks.append(
-            _block(ordered, targets[begin:end] - first, begin, (first, last), tuple(counts.tolist()))
-        )
+        counts = tuple(torch.bincount(relations[begin:end], minlength=num_relations).tolist())
+        blocks.append(_block(ordered, targets[begin:end] - first, begin, (first, last), counts))
         begin = end
     return Relations(tuple(blocks))
 

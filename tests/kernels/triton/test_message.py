@@ -23,13 +23,17 @@ from tests.ops.hostile_graphs import HOSTILE
 REDUCES = ("sum", "mean", "squares", "max", "min")
 
 
+# Two programs, and rows of more edges than are taken at a time.
+FEW = torch.stack([torch.arange(40) * 7 % 11, torch.arange(40) ** 2 % 13]), 11, 13
+
+
 def graph_of(name):
-    edge_index, num_src, num_dst = HOSTILE[name]
+    edge_index, num_src, num_dst = FEW if name == "few" else HOSTILE[name]
     return Graph.from_edge_index(edge_index, size=(num_src, num_dst))
 
 
 def inputs_of(graph, program, sweep, tensors, seed=0):
-    """The tensors behind a sweep's operands: those of the program, or numbers in place of what sweeps made."""
+    """The tensors behind a sweep's operands: those of the program, or numbers for what other sweeps make."""
     found = []
     for operand, given in zip(sweep.operands, sweep.inputs, strict=True):
         if given.at not in tensors:
@@ -65,9 +69,9 @@ def compare(name, program, reductions=("sum",), dtype=torch.float64, tolerance=1
     return ran
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_programs(seed):
-    name = ("random", "multi_edges", "empty_rows", "bipartite_tall")[seed % 4]
+    name = ("few", "multi_edges", "one_edge", "few")[seed % 4]
     compare(name, random_program(seed, 16), (REDUCES[seed % 5], REDUCES[(seed + 2) % 5]))
 
 
@@ -85,7 +89,7 @@ def gated(width):
     return Program(operands, steps, 5)
 
 
-@pytest.mark.parametrize("name", ["random", "no_edges", "no_nodes", "empty_rows", "one_edge", "self_loops"])
+@pytest.mark.parametrize("name", ["few", "no_edges", "no_nodes", "one_edge", "self_loops"])
 def test_graphs(name):
     # Forward, ties, and backward over rows of destinations and of sources.
     assert compare(name, gated(5), REDUCES) == 4
@@ -113,11 +117,12 @@ def test_heads():
         Step("collect", (5,), 1), Step("spread", (6,), 4), Step("divide", (5, 7), 4),
         Step("spread", (8,), 32), Step("multiply", (0, 9), 32), Step("collect", (10,), 8, (8.0, 0.0)),
     )  # fmt: skip
-    assert compare("random", Program(operands, steps, 11), ("mean",)) == 3
+    assert compare("few", Program(operands, steps, 11), ("mean",)) == 3
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of NumPy, which interprets
 def test_numbers_that_are_not_finite():
-    graph = graph_of("random")
+    graph = graph_of("few")
     program = gated(4)
     (sweep,) = forward_sweeps(program, ("max", "min", "sum"))
     operands = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)
@@ -143,7 +148,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_has_no_form_is_said(text):
-    graph, program = graph_of("random"), REFUSED[text]
+    graph, program = graph_of("few"), REFUSED[text]
     (sweep,) = forward_sweeps(program, ("sum",))
     operands = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)
     with pytest.raises(BackendError, match=f"message: no kernel can be written for this sweep, .*{text}"):

@@ -1,4 +1,4 @@
-"""HEATConv: its linear steps before and behind the sum over edges, and its weights as numbers of edges and heads.
+"""HEATConv: its linear steps before and behind the sum over edges, its weights as numbers of edges and heads.
 
 PyG multiplies what it joins for every edge: the rows of both ends, an embedding of the edge's type, and
 features of the edge. A product with what is joined is a sum of products, of which those of nodes are made

@@ -195,7 +195,7 @@ def _serves(src: Tensor, index: Any) -> bool:
 
 
 def _bounds_serve(src: Tensor, ptr: Any) -> bool:
-    """Return whether rows of a plain tensor can be reduced between these bounds, by PyG's own code for them."""
+    """Return whether rows of a plain tensor can be reduced between these bounds; PyG would do it in torch."""
     return (
         not (torch_geometric.typing.WITH_TORCH_SCATTER or torch_geometric.typing.WITH_SOFTMAX)
         and _are_numbers(ptr)

@@ -1,7 +1,7 @@
 """Attention over the relations of HGTConv, a group of relations at a time.
 
-Each relation has rows of keys and values of its own for its sources: several times as many as there are nodes.
-Where that is so, the rows of a group of relations are made, used and dropped, and made again in the backward
+Each relation has rows of keys and values of its own for its sources. Where these are many times as many as
+there are nodes, the rows of a group of relations are made, used and dropped, and made again in the backward
 pass; between the groups there are numbers of edges and heads, which the softmax needs all together.
 """
 
@@ -19,7 +19,7 @@ from onehop.ops.aggregate import reduce_rows
 from onehop.ops.batching import for_each
 
 Rows = Callable[[list[Tensor], Tensor], Tensor]
-"""Makes [rows, H, D] of the sources' rows [N, H, D] of each relation and their matrices [relations, H, D, D]."""
+"""Makes [rows, H, D] of each relation's sources' rows [N, H, D] and of the matrices [relations, H, D, D]."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def _averages(module: Any) -> Tensor:
 
 
 def _statistics(layer: Any) -> tuple[str, ...] | None:
-    """The names of the statistics of the layer's aggregation; None if it has others, or joins them otherwise."""
+    """The names of the statistics of the layer's aggregation; None if it has others, or combines them."""
     module = layer.aggr_module
     if type(module) is not aggr.DegreeScalerAggregation or not set(module.scaler) <= _SCALES.keys():
         return None
@@ -146,7 +146,7 @@ def _statistics(layer: Any) -> tuple[str, ...] | None:
 def _is_plain(layer: Any, x: Any, count: int) -> bool:
     """Return whether the layer and its features are such that its first linear steps can be made apart.
 
-    Its aggregation has ``count`` statistics. The rest, hooks among it, is looked at where the message is compiled.
+    Its aggregation has ``count`` statistics. All else, hooks too, is looked at where the message is compiled.
     """
     kind, module = type(layer), layer.aggr_module
     if (

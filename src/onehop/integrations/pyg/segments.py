@@ -1,4 +1,4 @@
-"""The rows of a sorted index, such as a batch vector, or between bounds: which belong together, remembered."""
+"""Rows of a sorted index, such as a batch vector, or between bounds: which belong together, remembered."""
 
 import torch
 from torch import Tensor

@@ -19,7 +19,7 @@ from onehop.graph import Graph
 from onehop.kernels.triton.message_text import is_by_row, refusal, text_of
 from onehop.messages import Sink, Sweep
 
-# Rows of a program, and how many edges of each it takes at a time: together what tensor cores multiply at least.
+# Rows of a program, and how many edges of each it takes at a time: together enough for tensor cores.
 _ROWS, _EDGES = 8, 4
 
 _DTYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
@@ -62,7 +62,7 @@ def run(graph: Graph, sweep: Sweep, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _empty(result: Any, rows: int, edges: int, programs: int, like: Tensor) -> Tensor:
-    """Memory for a result; what is added up over all edges is added up for each program, and then all of these."""
+    """Memory for a result; what is added up over all edges has a row for each program, to be added up."""
     height = rows if is_by_row(result.sink) else edges if result.sink is Sink.EDGE else programs
     return like.new_empty(height, result.width)
 

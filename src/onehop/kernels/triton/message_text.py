@@ -1,8 +1,8 @@
 """Sweeps of messages, written out as kernels in Triton.
 
-A program takes some rows and goes over their edges, a few of each at a time; every value of the sweep is a
-tile [rows, edges, columns] whose last dimension is padded to a power of two. What is the same for all edges of
-a row is loaded once.
+A program takes some rows and goes over their edges, a few of each at a time. Every value of the sweep is a
+tile [rows, edges, columns], whose last dimension is padded to a power of two. What is the same for all edges
+of a row is loaded once.
 """
 
 from onehop.messages import End, Result, Sink, Step, Sweep
@@ -81,6 +81,7 @@ def text_of(sweep: Sweep) -> str:
     names = [f"o{at}" for at in range(len(sweep.operands))]
     outs = [f"r{at}" for at in range(len(sweep.results))]
     widths = _widths(sweep)
+    results = list(zip(sweep.results, outs, strict=True))
     lines = [
         "import triton",
         "import triton.language as tl",
@@ -95,11 +96,7 @@ def text_of(sweep: Sweep) -> str:
         "    end = tl.load(rowptr + row + 1, mask=there, other=0)",
         "    longest = tl.max(end - begin, axis=0)",
         *(line for at in range(len(names)) for line in _outside(sweep, at)),
-        *(
-            line
-            for result, name in zip(sweep.results, outs, strict=True)
-            for line in _begin(result, name, widths)
-        ),
+        *(line for result, name in results for line in _begin(result, name, widths)),
         "    for step in tl.range(0, longest, EDGES):",
         "        at = begin[:, None] + step + tl.arange(0, EDGES)[None, :]",
         "        live = at < end[:, None]",
@@ -109,21 +106,9 @@ def text_of(sweep: Sweep) -> str:
         "        if perm is not None:",
         "            number = tl.load(perm + at, mask=live, other=0).to(tl.int64)",
         *(line for at in range(len(names)) for line in _inside(sweep, at)),
-        *(
-            f"        {line}"
-            for at, step in enumerate(sweep.steps)
-            for line in _step(sweep, at, step, widths)
-        ),
-        *(
-            line
-            for result, name in zip(sweep.results, outs, strict=True)
-            for line in _give(result, name, widths)
-        ),
-        *(
-            line
-            for result, name in zip(sweep.results, outs, strict=True)
-            for line in _end(result, name, widths)
-        ),
+        *(line for at, step in enumerate(sweep.steps) for line in _step(sweep, at, step, widths)),
+        *(line for result, name in results for line in _give(result, name, widths)),
+        *(line for result, name in results for line in _end(result, name, widths)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -149,9 +134,8 @@ def _outside(sweep: Sweep, at: int) -> list[str]:
     operand = sweep.operands[at]
     if operand.end is End.FIXED:
         columns = _columns(operand.width)
-        return [
-            f"    v{at} = tl.load(o{at} + {columns}, mask={columns} < {operand.width}, other=0)[None, None, :]"
-        ]
+        loaded = f"tl.load(o{at} + {columns}, mask={columns} < {operand.width}, other=0)"
+        return [f"    v{at} = {loaded}[None, None, :]"]
     if operand.end is End.MATRIX:
         taker = next(step for step in sweep.steps if step.operation == "product" and step.inputs[1] == at)
         height = operand.width // taker.width
@@ -160,9 +144,9 @@ def _outside(sweep: Sweep, at: int) -> list[str]:
             f"    v{at} = tl.load(o{at} + {down}[:, None] * {taker.width} + {across}[None, :], "
             f"mask=({down} < {height})[:, None] & ({across} < {taker.width})[None, :], other=0)"
         ]
-    return (
-        [_loaded(sweep, at, "    ", "row[:, None]", "there[:, None]")] if _of_rows(sweep, operand.end) else []
-    )
+    if not _of_rows(sweep, operand.end):
+        return []
+    return [_loaded(sweep, at, "    ", "row[:, None]", "there[:, None]")]
 
 
 def _inside(sweep: Sweep, at: int) -> list[str]:
@@ -184,7 +168,7 @@ def _loaded(sweep: Sweep, at: int, indent: str, which: str, mask: str) -> str:
 
 
 def _step(sweep: Sweep, number: int, step: Step, widths: list[int]) -> list[str]:
-    out = f"v{len(sweep.operands) + number}"
+    out = f"        v{len(sweep.operands) + number}"
     a = step.inputs[0]
     block, inner = int(step.numbers[0]) or 1, widths[a]
     # A tile of what is the same for all edges has dimensions of 1, which a reshape would keep.
@@ -208,7 +192,7 @@ def _step(sweep: Sweep, number: int, step: Step, widths: list[int]) -> list[str]
         missing = f"tl.max(tl.where({apart} == {apart}, 0, 1), axis=3)"
         return [
             f"{out} = tl.where({missing} > 0, float('nan'), {largest})",
-            f"{out} = tl.reshape({out}, [ROWS, EDGES, {step.width}])",
+            f"{out} = tl.reshape({out.strip()}, [ROWS, EDGES, {step.width}])",
         ]
     b = step.inputs[-1]
     numbers = {name: _number(value) for name, value in zip("pq", step.numbers, strict=True)}
@@ -244,10 +228,9 @@ def _give(result: Result, name: str, widths: list[int]) -> list[str]:
     value = f"tl.broadcast_to(v{result.value}, [ROWS, EDGES, {width}])"
     if result.sink is Sink.EDGE:
         columns = _columns(result.width)
-        return [
-            f"        tl.store({name} + number[:, :, None] * {result.width} + {columns}[None, None, :], {value}, "
-            f"mask=alive & ({columns} < {result.width})[None, None, :])"
-        ]
+        place = f"{name} + number[:, :, None] * {result.width} + {columns}[None, None, :]"
+        mask = f"alive & ({columns} < {result.width})[None, None, :]"
+        return [f"        tl.store({place}, {value}, mask={mask})"]
     kept = f"tl.where(alive, {value}, 0.0)"
     if result.sink is Sink.ROW_SUM:
         return [f"        t{name} += tl.sum({kept}, axis=1)"]
@@ -265,7 +248,8 @@ def _give(result: Result, name: str, widths: list[int]) -> list[str]:
     there = f"tl.where(alive & ({value} == {value}), {value}, {least})"
     return [
         f"        t{name} = {outer}(t{name}, {fold}({there}, axis=1))",
-        f"        n{name} = tl.maximum(n{name}, tl.max(tl.where(alive & ({value} != {value}), 1, 0), axis=1))",
+        f"        no_number = tl.where(alive & ({value} != {value}), 1, 0)",
+        f"        n{name} = tl.maximum(n{name}, tl.max(no_number, axis=1))",
     ]
 
 

@@ -88,6 +88,7 @@ class RelationSums:
                 of_matrices += gradient_of_matrices(aggregated.detach(), pulled, block.counts)
             if of_x is not None:
                 of_rows = grouped_product(pulled, turned, block.counts)
+                del pulled  # as large as what is about to be made
                 (part,) = torch.autograd.grad(aggregated, leaf, of_rows)
                 of_x += part
         return tuple(each for each in (of_x, of_matrices) if each is not None)

@@ -75,10 +75,10 @@ def _forward(layer: Any, x: Any, edge_index: Any, edge_type: Any) -> Tensor | No
     features, own, size = operands
     if is_too_small(edge_index, None, layer.weight.size(-1)) or edge_index.size(1) == 0:
         return None
-    # Rows of the matrices themselves are as many as relations times nodes: the gradient of a block is as large.
-    most = (
-        None if features is None else max(thresholds.now.pairs_a_node * max(size), thresholds.now.block_edges)
-    )
+    most = None
+    if features is not None:
+        # Not of the matrices' own rows: the gradient of a block would have all of them, for every relation.
+        most = max(thresholds.now.pairs_a_node * max(size), thresholds.now.block_edges)
     key = _Key(layer.num_relations, size, most, features is None)
     relations = _relations_of(edge_index, edge_type, key)
     if relations is None:
