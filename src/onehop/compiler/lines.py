@@ -12,13 +12,11 @@ from typing import Any
 import torch
 from torch.nn import Module
 
-import onehop
-
 Line = tuple[str, int]
 """The path of a file, and the number of a line."""
 
 # What is called by a message, or calls it.
-_OTHERS = tuple(str(Path(module.__file__ or "").parent) + "/" for module in (torch, onehop))
+_OTHERS = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
 _CHANGING = frozenset({
     "append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "add", "discard", "update",
     "setdefault", "popitem",

@@ -161,7 +161,8 @@ class _Run:
         """The library for products of a block with a matrix of each scale, of these sizes."""
         blocks = self.by_degree.blocks
         rows = max((block.end - block.begin for block in blocks), default=0)
-        return library_of(kind, rows, *sizes[1:], self.scales.dtype, self.fastest)
+        _, inputs, outputs = sizes
+        return library_of(kind, rows, inputs, outputs, self.scales.dtype, self.fastest)
 
     def _matrix(self, weight: Tensor, rows: Tensor) -> Tensor:
         """[statistics * F, M], or the other way round: by which rows of one degree are multiplied."""

@@ -65,7 +65,8 @@ def _products(rows: Tensor, matrices: Tensor, counts: Sequence[int]) -> Tensor:
         return torch.cat([part @ matrix for part, matrix in pairs])
     out, fastest = rows.new_empty(rows.size(0), matrices.size(2)), _may_run_elsewhere(rows)
     for (part, matrix), place in zip(pairs, out.split(counts), strict=True):
-        run = library_of(FORWARD, len(part), *matrix.shape, rows.dtype, fastest)
+        inputs, outputs = matrix.shape
+        run = library_of(FORWARD, len(part), inputs, outputs, rows.dtype, fastest)
         if run is libraries(FORWARD)[TORCH]:
             torch.mm(part, matrix, out=place)
         else:

@@ -144,8 +144,8 @@ def _rows(of_sources: list[Tensor], matrices: Tensor) -> Tensor:
     widest = max(1, _BLOCK // columns)
     together = max(each for each in range(1, min(heads, widest) + 1) if heads % each == 0)
     groups, width = heads // together, together * columns
-    # [relations, groups, D, D, together], whose last dimension becomes the diagonal of blocks. They are turned
-    # round, as the weights of linear steps are.
+    # [relations, groups, D, D, together], whose last dimension becomes the diagonal of blocks. Turned round,
+    # as the weights of linear steps are.
     of_groups = matrices.view(relations, groups, together, columns, columns).permute(0, 1, 4, 3, 2)
     blocks = torch.diag_embed(of_groups, dim1=2, dim2=4).reshape(relations, groups, width, width)
     made = []

@@ -7,7 +7,7 @@ it yet: rows of many edges are not divided, so that a hub keeps one program busy
 import functools
 import itertools
 import linecache
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -72,6 +72,6 @@ def kernel_of(sweep: Sweep) -> Any:
     """The kernel of a sweep, whose text Triton reads as if it were a file."""
     text, name = text_of(sweep), f"<message {next(_numbers)} of onehop>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    module: dict[str, Callable[..., Any]] = {"__name__": "onehop.kernels.triton.message"}
+    module: dict[str, Any] = {"__name__": "onehop.kernels.triton.message"}
     exec(compile(text, name, "exec"), module)
     return module["message_kernel"]
