@@ -97,6 +97,13 @@ def test_outputs_and_gradients_are_those_of_pyg(options, x, edges):
             assert_same(results(layer, x, edges), expected)
 
 
+def test_gradients_of_factors_are_tensors_of_their_own(layer, x, edges):
+    with onehop.patch():
+        layer(x, edges)["paper"].square().sum().backward()
+    found = [each.grad.untyped_storage().data_ptr() for each in layer.p_rel.values() if each.grad is not None]
+    assert len(found) == len(set(found)) > 1
+
+
 def test_one_type_of_nodes_and_edges():
     layer = make(metadata=(["paper"], [TYPES[1]]))
     x = {"paper": torch.randn(20, WIDTH, requires_grad=True)}

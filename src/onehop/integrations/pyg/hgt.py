@@ -83,7 +83,8 @@ def _forward(layer: Any, x_dict: Any, edge_index_dict: Any) -> dict[str, Tensor]
         # Copies, so that products run in any library, and what they are copied from can go.
         keys[name], values[name] = key.contiguous(), value.contiguous()
         queries.append(query)
-    factors = torch.cat([layer.p_rel["__".join(layer.edge_types[number])] for number in numbers])
+    # Each times 1, so that their gradients are no views of one tensor.
+    factors = torch.cat([1 * layer.p_rel["__".join(layer.edge_types[number])] for number in numbers])
     of_keys = _matrices(layer.k_rel, heads, numbers) * factors[:, :, None, None]
     of_values = _matrices(layer.v_rel, heads, numbers)
     query, scale = torch.cat(queries), 1 / math.sqrt(columns)

@@ -114,7 +114,8 @@ def _averages(module: Any) -> Tensor:
     for name in module.scaler:
         _, average, divides = _SCALES[name]
         value = getattr(module, average) if average else torch.ones_like(module.avg_deg_lin)
-        found.append(1 / value if divides else value)
+        # Times 1, so that gradients of several averages are no views of one tensor.
+        found.append(1 / value if divides else 1 * value)
     return torch.cat(found)
 
 
