@@ -29,7 +29,19 @@ from onehop.bench.timing import measure_once
 
 WAYS = ("pyg", "blocks", "compiled")
 WIDTH, NARROW = 64, 16
-LAYERS = ("gine", "gine-narrow", "resgated", "cg", "cg-narrow", "film", "edge-sum", "pna", "gen")
+LAYERS = (
+    "gine",
+    "gine-narrow",
+    "resgated",
+    "cg",
+    "cg-narrow",
+    "film",
+    "edge-sum",
+    "edge-max",
+    "feast",
+    "pna",
+    "gen",
+)
 # Relative to the largest entry: sums over hubs of float32 differ in their last digits with their order.
 TOLERANCE = 1e-3
 
@@ -52,6 +64,8 @@ def layer_of(name: str) -> tuple[torch.nn.Module, int]:
         "pna": (lambda: nn.PNAConv(WIDTH, WIDTH, aggregators, scalers, degrees), 0),
         "gen": (lambda: nn.GENConv(WIDTH, WIDTH), 0),
         "edge-sum": (lambda: nn.EdgeConv(perceptron, aggr="sum"), 0),
+        "edge-max": (lambda: nn.EdgeConv(perceptron), 0),
+        "feast": (lambda: nn.FeaStConv(WIDTH, WIDTH, heads=4), 0),
     }
     make, edge_width = layers[name]
     return make(), edge_width

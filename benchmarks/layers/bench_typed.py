@@ -1,21 +1,31 @@
 """Layers over typed edges, forward and backward: PyG, and the same with ``onehop.patch()``.
 
     python benchmarks/layers/bench_typed.py [--layers rgcn-5,hgt] [--graph arxiv] [--edges 200000]
-                                            [--relations 50] [--rounds 5] [--threads N] [--json FILE]
+                                            [--relations 50] [--rounds 5] [--memory] [--threads N]
+                                            [--json FILE]
 
 RGCNConv has the edges of a graph, of 5 and of 50 types; the layers of which PyG's own makes a matrix
 or several rows for each edge, random edges of 5 types. HeteroConv and to_hetero have many relations of 5,000
 edges each among 10 types of nodes, and a layer of its own for each. Both ways take turns, after their
-results were compared; a ratio is PyG's time over the patched one's, with its quartiles over the rounds.
+results were compared; a ratio is PyG's time over the patched one's, with its quartiles over the rounds. With
+``--memory`` peaks are measured too: what two forward and backward passes add to a process of their own, after
+its data and the layer have been made.
 """
 
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+import onehop
 from onehop.bench import command, graphs
+from onehop.bench.memory import peak_bytes, resident_bytes
 from onehop.bench.patched import beside_pyg
 from onehop.bench.stamp import machine_line
 
@@ -23,7 +33,9 @@ WIDTH, HEADS = 64, 4
 EDGES, EDGES_A_NODE, TYPES = 200_000, 10, 5
 RELATIONS, NODE_TYPES, EDGES_A_RELATION, NODES_A_TYPE = 50, 10, 5_000, 2_000
 INSIDE = ("hetero-sage", "hetero-gat", "to-hetero-sage", "to-hetero-gat")
-LAYERS = ("rgcn-5", "rgcn-50", "fast-rgcn", "han", "hgt", *INSIDE)
+LAYERS = ("rgcn-5", "rgcn-50", "fast-rgcn", "han", "hgt", "rgat", "heat", *INSIDE)
+# Columns of HEATConv's edge features and embeddings.
+NARROW = 16
 # Relative to the largest entry: sums over hubs of float32 differ in their last digits with their order.
 TOLERANCE = 1e-3
 
@@ -47,6 +59,14 @@ def one_pass(name: str, graph: str, edges: int) -> Callable[[], list[Tensor]]:
         make = nn.HANConv if name == "han" else nn.HGTConv
         layer: Any = make(WIDTH, WIDTH, (["node"], kinds), heads=HEADS)
         operands: tuple[Any, ...] = ({"node": x}, of_types)
+    elif name == "rgat":
+        layer = nn.RGATConv(WIDTH, WIDTH // HEADS, types, heads=HEADS)
+        torch.nn.init.constant_(layer.l2, 0.5)  # which PyG leaves as the memory was
+        operands = (x, edge_index, edge_type)
+    elif name == "heat":
+        layer = nn.HEATConv(WIDTH, WIDTH, NODE_TYPES, types, NARROW, NARROW, NARROW, heads=HEADS)
+        edge_attr = torch.randn(edge_index.size(1), NARROW)
+        operands = (x, edge_index, torch.randint(NODE_TYPES, (nodes,)), edge_type, edge_attr)
     else:
         layer = (nn.FastRGCNConv if name == "fast-rgcn" else nn.RGCNConv)(WIDTH, WIDTH, types)
         operands = (x, edge_index, edge_type)
@@ -93,13 +113,54 @@ def one_pass_of_relations(name: str, relations: int) -> Callable[[], list[Tensor
     return once
 
 
+def pass_of(order: dict[str, Any]) -> Callable[[], list[Tensor]]:
+    """A forward and backward pass of a layer."""
+    if order["layer"] in INSIDE:
+        return one_pass_of_relations(order["layer"], order["relations"])
+    return one_pass(order["layer"], order["graph"], order["edges"])
+
+
+def peak_of(order: dict[str, Any]) -> int:
+    """The peak memory of one way, in a process of its own."""
+    torch.set_num_threads(order["threads"])
+    once = pass_of(order)
+    patch = onehop.patch()
+    before = resident_bytes()
+    with contextlib.nullcontext() if order["patched"] else patch.paused():
+        once()
+        once()
+    return peak_bytes() - before
+
+
+def in_own_process(order: dict[str, Any]) -> int:
+    """What :func:`peak_of` says.
+
+    Raises:
+        SystemExit: It failed.
+    """
+    program = [sys.executable, __file__, "--child", json.dumps(order)]
+    finished = subprocess.run(program, capture_output=True, text=True, check=False)
+    if finished.returncode != 0:
+        raise SystemExit(finished.stderr)
+    return int(finished.stdout.splitlines()[-1])
+
+
 def measure(name: str, options: Any) -> dict[str, Any]:
     """One layer."""
-    if name in INSIDE:
-        once = one_pass_of_relations(name, options.relations)
-    else:
-        once = one_pass(name, options.graph, options.edges)
-    return {"layer": name, **beside_pyg(once, options.rounds, TOLERANCE)}
+    row = {"layer": name, **beside_pyg(pass_of(_order(name, options)), options.rounds, TOLERANCE)}
+    if not options.memory:
+        return row
+    ways = {"pyg": False, "onehop": True}
+    peaks = {way: in_own_process({**_order(name, options), "patched": on}) for way, on in ways.items()}
+    return {**row, "peak_bytes": peaks}
+
+
+def _order(name: str, options: Any) -> dict[str, Any]:
+    """What a process is told to measure."""
+    return {
+        "layer": name,
+        **{key: getattr(options, key) for key in ("graph", "edges", "relations", "threads")},
+    }
 
 
 def main() -> None:
@@ -109,7 +170,12 @@ def main() -> None:
     parser.add_argument("--graph", default="arxiv", help="of RGCNConv (arxiv)")
     parser.add_argument("--edges", type=int, default=EDGES, help=f"of the other layers ({EDGES})")
     parser.add_argument("--relations", type=int, default=RELATIONS, help=f"of many layers ({RELATIONS})")
+    parser.add_argument("--memory", action="store_true", help="measure peaks of memory too")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     options = command.read(parser)
+    if options.child:
+        print(peak_of(json.loads(options.child)))
+        return
     if unknown := [name for name in options.layers if name not in LAYERS]:
         raise SystemExit(f"--layers: unknown {', '.join(unknown)}; there are {', '.join(LAYERS)}.")
     print(machine_line())
@@ -117,10 +183,14 @@ def main() -> None:
     for name in options.layers:
         rows.append(row := measure(name, options))
         ratio, wrong = row["ratio"], " WRONG" if row["wrong"] else ""
+        peaks, memory = row.get("peak_bytes"), ""
+        if peaks is not None:
+            times = peaks["pyg"] / peaks["onehop"]
+            memory = f"{peaks['pyg'] / 1e6:.0f} and {peaks['onehop'] / 1e6:.0f} MB (1/{times:.1f}), "
         print(
             f"{name:14} PyG {row['pyg_s'] * 1e3:7.1f} ms, onehop {row['onehop_s'] * 1e3:7.1f} ms, "
             f"{ratio['median']:.2f}x ({ratio['lower_quartile']:.2f} to {ratio['upper_quartile']:.2f}), "
-            f"difference {row['difference']:.1e}{wrong}",
+            f"{memory}difference {row['difference']:.1e}{wrong}",
             flush=True,
         )
         command.write(options, "bench typed", {"results": rows})

@@ -81,20 +81,36 @@ void spread(const Rows<T>& a, int64_t edges, int64_t width, int64_t block, T* ou
   }
 }
 
-// The sum of `count` times `block` numbers, number by number.
-template <class T>
-ONEHOP_INLINE void sum_of_blocks(const T* from, int64_t count, int64_t block, T* out) {
+// What so many numbers come to, and one more: their sum, or the largest, where NaN wins.
+struct Sum {
+  template <class V>
+  ONEHOP_INLINE static V of(V so_far, V x) {
+    return so_far + x;
+  }
+};
+struct Largest {
+  template <class V>
+  ONEHOP_INLINE static V of(V so_far, V x) {
+    return (x > so_far) | (x != x) ? x : so_far;
+  }
+};
+
+// What `count` times `block` numbers come to, number by number.
+template <class Fold, class T>
+ONEHOP_INLINE void fold_blocks(const T* from, int64_t count, int64_t block, T* out) {
   constexpr int kLanes = kFullLanes<T>;
   int64_t i = 0;
   for (; i + kLanes <= block; i += kLanes) {
-    Vector<T, kLanes> sums{};
-    for (int64_t k = 0; k < count; ++k) sums += load<T, kLanes>(from + k * block + i);
-    store<T, kLanes>(out + i, sums);
+    Vector<T, kLanes> folded = load<T, kLanes>(from + i);
+    for (int64_t k = 1; k < count; ++k) {
+      folded = Fold::template of<Vector<T, kLanes>>(folded, load<T, kLanes>(from + k * block + i));
+    }
+    store<T, kLanes>(out + i, folded);
   }
   for (; i < block; ++i) {
-    T sum = 0;
-    for (int64_t k = 0; k < count; ++k) sum += from[k * block + i];
-    out[i] = sum;
+    T folded = from[i];
+    for (int64_t k = 1; k < count; ++k) folded = Fold::template of<T>(folded, from[k * block + i]);
+    out[i] = folded;
   }
 }
 
@@ -107,7 +123,7 @@ void collect(const Rows<T>& a, int64_t edges, int64_t width, int64_t block, T* o
     const T* from = a[edge];
     if (block > 1) {
       for (int64_t k = 0; k < width; k += block, from += count * block, out += block) {
-        sum_of_blocks(from, count, block, out);
+        fold_blocks<Sum>(from, count, block, out);
       }
       continue;
     }
@@ -118,6 +134,19 @@ void collect(const Rows<T>& a, int64_t edges, int64_t width, int64_t block, T* o
       T sum = sum_of_lanes<T, kLanes>(sums);
       for (; i < count; ++i) sum += from[i];
       *out++ = sum;
+    }
+  }
+}
+
+// The largest of so many consecutive blocks, number by number.
+template <class T>
+void largest(const Rows<T>& a, int64_t edges, int64_t width, int64_t block, T* out) {
+  const int64_t count = a.width / width;
+  const int64_t numbers = larger(block, int64_t{1});
+  for (int64_t edge = 0; edge < edges; ++edge) {
+    const T* from = a[edge];
+    for (int64_t k = 0; k < width; k += numbers, from += count * numbers, out += numbers) {
+      fold_blocks<Largest>(from, count, numbers, out);
     }
   }
 }
@@ -182,6 +211,8 @@ void run_step(const MessageStep& step, const Rows<T>* values, int64_t edges, T* 
       return spread(a, edges, step.width, static_cast<int64_t>(p), out);
     case MessageOp::collect:
       return collect(a, edges, step.width, static_cast<int64_t>(p), out);
+    case MessageOp::largest:
+      return largest(a, edges, step.width, static_cast<int64_t>(p), out);
     case MessageOp::product:
       return product(a, b.flat, edges, step.width, out);
     case MessageOp::add:

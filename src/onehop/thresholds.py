@@ -51,6 +51,13 @@ class Thresholds:
             ResGatedGraphConv of width 64, forward and backward: 4 MiB takes 4 to 20 % longer, 1 MiB 5 to 7 %,
             512 KiB 15 to 35 %, in calls and in barriers between threads.
         block_edges: Fewest edges of a block of several rows, however wide its messages.
+        rows_a_node: Rows of HGTConv's relations that are made at once, for every node; more are made group by
+            group, and again in the backward pass. Of 5 relations, groups of one or two take 1.5 times as long
+            as all at once, for 0.8 of the memory.
+        pairs_a_node: Pairs of a relation and a destination that are computed at once, for every node: what is
+            made of them is no larger than what is made of nodes.
+        degree_rows: Rows of one degree from which on they are multiplied by a matrix of their own, which is
+            as long in the making as about a hundred rows are multiplied by three.
         direct_numbers: Entries from which on PyG's ``scatter`` over a sorted index runs as an aggregation;
             fewer are summed before their rows are found. A mean of 3.2 million, of an index that is new, ran
             at 0.94 of PyG's speed, forward and backward, and one of 12.8 million at 2.1.
@@ -82,6 +89,9 @@ class Thresholds:
     compiled_edges: int = 0
     block_bytes: int = 2 << 20
     block_edges: int = 64
+    rows_a_node: int = 8
+    pairs_a_node: int = 1
+    degree_rows: int = 1 << 7
     direct_numbers: int = 1 << 22
     tuned_work: int = 1 << 20
     dropout_elements: int = 1 << 10
@@ -110,6 +120,9 @@ NONE = Thresholds(
     compiled_edges=0,
     block_bytes=0,
     block_edges=8,
+    rows_a_node=0,
+    pairs_a_node=0,
+    degree_rows=3,
     direct_numbers=0,
     tuned_work=0,
     dropout_elements=0,

@@ -14,7 +14,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_layer_is_printed_and_written(tmp_path: Path) -> None:
     file = tmp_path / "typed.json"
-    layers = ["fast-rgcn", "han", "hgt", "hetero-sage", "hetero-gat", "to-hetero-sage"]
+    layers = ["fast-rgcn", "han", "hgt", "rgat", "heat", "hetero-sage", "hetero-gat", "to-hetero-sage"]
     sizes = ("--edges", "600", "--relations", "11", "--rounds", "1")
     done = run("--layers", ",".join(layers), *sizes, "--json", str(file))
     assert done.returncode == 0, done.stderr
@@ -22,6 +22,15 @@ def test_every_layer_is_printed_and_written(tmp_path: Path) -> None:
     assert [row["layer"] for row in rows] == layers
     assert not any(row["wrong"] for row in rows)
     assert "hgt" in done.stdout
+
+
+def test_peaks_are_measured_on_demand(tmp_path: Path) -> None:
+    file = tmp_path / "typed.json"
+    done = run("--layers", "hgt", "--edges", "600", "--rounds", "1", "--memory", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(file.read_text())["results"]
+    assert min(row["peak_bytes"].values()) > 0
+    assert " MB (1/" in done.stdout
 
 
 def test_an_unknown_layer_is_named() -> None:

@@ -280,6 +280,12 @@ FOUND: dict[str, Program] = {
         )
         for aggr in ("mean", "max")
     },
+    # The gradient of a concatenation is cut into views of one tensor.
+    "factors of several relations have gradients of their own": Program(
+        steps=(Call(), Backward()),
+        models=_of("HGTConv"),
+        graphs=(Graph(edges=40),),
+    ),
     # Torch does not watch what is saved with hooks: PyG reads the edges, or the largest messages, of now.
     "edges overwritten where torch does not watch them": Program(
         steps=(Call(context="saved on cpu"), WriteEdges(how="negative"), Backward()),

@@ -10,6 +10,19 @@ from torch.nn import BatchNorm1d, Linear, Module, Parameter, ReLU, Sequential, f
 from torch_geometric import nn as pyg
 
 from tests.differential.tensors import ATTRIBUTES, RELATIONS
+from tests.differential.wrapped_layers import (
+    OfDisplacedPoints,
+    OfHyperedges,
+    OfLayers,
+    OfPoints,
+    OfPositions,
+    OfSigns,
+    OfSurfaces,
+    OfTypes,
+    han,
+    hetero,
+    hgt,
+)
 
 Choices = dict[str, tuple[Any, ...]]
 
@@ -103,40 +116,6 @@ class GCNOfTheTutorial(pyg.MessagePassing):
 
     def message(self, x_j: Tensor, norm: Tensor) -> Tensor:
         return norm.view(-1, 1) * x_j
-
-
-class OfPoints(torch.nn.Module):
-    """PointTransformerConv, with the features as positions."""
-
-    def __init__(self, inp: int, out: int, **options: Any) -> None:
-        super().__init__()
-        self.conv = pyg.PointTransformerConv(inp, out, pos_nn=Linear(inp, out), **options)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv(x, x, edge_index)
-
-
-class OfTypes(torch.nn.Module):
-    """HEATConv, with nodes of two types by turns."""
-
-    def __init__(self, inp: int, out: int, **options: Any) -> None:
-        super().__init__()
-        self.conv = pyg.HEATConv(inp, out, 2, RELATIONS, 3, ATTRIBUTES, 4, **options)
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor, edge_attr: Tensor) -> Tensor:
-        node_type = torch.arange(x.size(0)) % 2
-        return self.conv(x, edge_index, node_type, edge_type, edge_attr)
-
-
-class OfHyperedges(torch.nn.Module):
-    """HypergraphConv, with a hyperedge for each node, which has its features."""
-
-    def __init__(self, inp: int, out: int, **options: Any) -> None:
-        super().__init__()
-        self.conv = pyg.HypergraphConv(inp, out, **options)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv(x, edge_index, hyperedge_attr=x, num_edges=x.size(0))
 
 
 @dataclass(frozen=True)
@@ -376,6 +355,51 @@ KINDS: dict[str, Kind] = {
     ),
     "HEATConv": Kind(OfTypes, {**_HEADS, **_BIAS, "root_weight": _NOBOOL, **_FLOW}, "type and attr"),
     "PointTransformerConv": Kind(OfPoints, {"add_self_loops": _NOBOOL, "aggr": ("sum", "max")}),
+    "PointNetConv": Kind(OfPositions, {"add_self_loops": _NOBOOL, "aggr": ("max", "sum")}),
+    "PPFConv": Kind(OfSurfaces, {"add_self_loops": _NOBOOL, "aggr": ("max", "mean")}),
+    "PointGNNConv": Kind(
+        lambda inp, out, **options: OfDisplacedPoints(inp, **options),
+        {"aggr": ("max", "sum")},
+        keeps_width=True,
+    ),
+    "SignedConv": Kind(OfSigns, {**_BIAS, **_FLOW}),
+    "DNAConv": Kind(OfLayers, {"dropout": (0.0, 0.0, 0.5), "normalize": _NOBOOL, **_BIAS}, "weight alone"),
+    "GMMConv": Kind(
+        lambda inp, out, **options: pyg.GMMConv(inp, out, ATTRIBUTES, 2, **options),
+        {"separate_gaussians": _BOOL, "root_weight": _NOBOOL, "aggr": ("mean", "sum", "max"), **_BIAS},
+        "attr",
+        pair=True,
+    ),
+    "NNConv": Kind(
+        lambda inp, out, **options: pyg.NNConv(inp, out, Linear(ATTRIBUTES, inp * out), **options),
+        {"root_weight": _NOBOOL, "aggr": ("add", "mean", "max"), **_BIAS, **_FLOW},
+        "attr",
+    ),
+    "PDNConv": Kind(
+        lambda inp, out, **options: pyg.PDNConv(inp, out, ATTRIBUTES, 3, **options),
+        {"normalize": _NOBOOL, "add_self_loops": _NOBOOL, **_BIAS},
+        "attr",
+    ),
+    "WLConvContinuous": Kind(
+        lambda inp, out, **options: pyg.WLConvContinuous(**options), _FLOW, "weight", keeps_width=True
+    ),
+    "AntiSymmetricConv": Kind(
+        lambda inp, out, **options: pyg.AntiSymmetricConv(inp, **options),
+        {"num_iters": (1, 2), **_BIAS},
+        keeps_width=True,
+    ),
+    "DirGNNConv": Kind(
+        lambda inp, out, **options: pyg.DirGNNConv(pyg.SAGEConv(inp, out), **options),
+        {"alpha": (0.5, 0.0), "root_weight": _NOBOOL},
+    ),
+    "GPSConv": Kind(
+        lambda inp, out, **options: pyg.GPSConv(inp, pyg.SAGEConv(inp, inp), **options),
+        {"norm": ("layer_norm", None), "dropout": (0.0, 0.0, 0.5)},
+        keeps_width=True,
+    ),
+    "HGTConv": Kind(hgt, {"heads": (1, 2)}, "type"),
+    "HANConv": Kind(han, {"heads": (1, 2), "dropout": (0.0, 0.0, 0.5)}, "type"),
+    "HeteroConv": Kind(hetero, {"aggr": ("sum", "mean", "max")}, "type"),
     "FiLMConv": Kind(pyg.FiLMConv, {"aggr": ("mean", "sum", "max"), **_FLOW}),
     "CGConv": Kind(
         lambda inp, out, **options: pyg.CGConv(inp, ATTRIBUTES, **options),
@@ -428,6 +452,6 @@ REORDERED = ("GCNConv", "SAGEConv", "GraphConv", "SGConv", "TAGConv", "LEConv", 
 """Layers of which the patch multiplies, subtracts and adds in another order, and models of them."""
 SOFTMAX = (
     "GATConv", "GATv2Conv", "TransformerConv", "SuperGATConv", "GeneralConv", "AGNNConv", "GENConv",
-    "RGATConv", "HEATConv", "PointTransformerConv", "GAT",
+    "RGATConv", "HEATConv", "PointTransformerConv", "HGTConv", "HANConv", "GAT",
 )  # fmt: skip
 """Layers with a softmax over the edges of each destination."""

@@ -96,7 +96,8 @@ class _Making:
         if kind == 7:
             return self.emit(self.choice.choice(["row_sum", "row_max", "detach"]), self.narrow(a))
         if self.heads > 1 and b % 2:
-            collected = self.emit("collect", a, width=self.heads, p=self.block(self.heads))
+            fold = self.choice.choice(["collect", "largest"])
+            collected = self.emit(fold, a, width=self.heads, p=self.block(self.heads))
             return self.emit("spread", collected, p=self.block(self.heads))
         return self.emit(self.choice.choice(_ANY), a)
 

@@ -27,6 +27,7 @@ enum class RowOf : int { row, col, edge, fixed, matrix };
 enum class MessageOp : int {
   spread,           // each p numbers of a, over and over, side by side; p = 0 is p = 1
   collect,          // sums of so many consecutive p numbers of a, number by number; likewise
+  largest,          // the largest of them, where NaN wins; likewise
   product,          // a times the matrix b
   add,              // a + b
   subtract,         // a - b

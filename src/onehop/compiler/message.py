@@ -96,6 +96,7 @@ def _message(
         return _over_no_edges(graph, code, each, tensors)
     trial = Trial(
         code.message,
+        fn,
         each,
         tensors,
         frozenset(size for tensor in _tensors_in(named) for size in tensor.shape),
@@ -106,7 +107,8 @@ def _message(
     )
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
     names = tuple(sorted({part for one in reductions for part in PARTS[one]}))
-    way = way_of(trial, graph, autocast, partial(_refusal_of, names=names))
+    linear = set(reductions) <= {"sum", "mean"}
+    way = way_of(trial, graph, autocast, partial(_refusal_of, names=names), linear)
     if isinstance(way, str):
         raise ArgumentError(f"fn: {way}.")
     if isinstance(way, Read):

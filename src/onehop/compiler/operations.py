@@ -126,6 +126,25 @@ def _collected(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return Row(tuple(result.shape[1:]), found.value)
 
 
+def _shares(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    """A softmax over a dimension of an edge's row."""
+    less, total = _raised(reader, bound, result)
+    return reader.emit("divide", reader.emit("exp", less), total)
+
+
+def _logarithms_of_shares(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    less, total = _raised(reader, bound, result)
+    return reader.emit("subtract", less, reader.emit("log", total))
+
+
+def _raised(reader: Reader, bound: dict[str, Any], result: Any) -> tuple[Row, Row]:
+    """A row less its largest number along a dimension, and the sum of what e to the power of these is."""
+    row, shape = reader.row(bound["self"]), tuple(result.shape[1:])
+    dims = {bound["dim"] % result.dim() - 1}
+    less = reader.emit("subtract", row, reader.spread(reader.collected(row, dims, "largest"), shape))
+    return less, reader.spread(reader.collected(reader.emit("exp", less), dims), shape)
+
+
 def _averaged(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     row = reader.row(bound["self"])
     total = _collected(reader, bound, result)
@@ -283,6 +302,8 @@ READINGS: dict[tuple[str, str], Reading] = {
     ("expand", "*"): _expanded,
     ("sum", "dim_IntList"): _collected,
     ("mean", "dim"): _averaged,
+    ("_softmax", "*"): _shares,
+    ("_log_softmax", "*"): _logarithms_of_shares,
     ("cat", "*"): _joined,
     ("stack", "*"): _stacked,
     ("repeat", "*"): _repeated,

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from onehop.compiler.edge_dims import Place
 from onehop.compiler.terms import Columns, Drawn, Fixed, NodeProduct, Term
 from onehop.compiler.tracing import Watched
-from onehop.compiler.values import Joined, NotCompiled, Part, Read, Row, Stacked, Unread, Zeros
+from onehop.compiler.values import Behind, Joined, NotCompiled, Part, Read, Row, Stacked, Unread, Zeros
 from onehop.messages import APART, OF_ROWS, End, Operand, Program, Step
 
 # Numbers of the largest matrix that a tile's rows are multiplied by: larger ones do not stay in the caches.
@@ -21,7 +21,12 @@ _MOST_IN_MATRIX = 1 << 14
 # Parts of a message that are computed apart from each other; there is a run over the edges for each.
 _MOST_PARTS = 16
 
+# Rows that a sum may have to be taken apart for a product.
+_MOST_SUMMANDS = 4
+
 _NUMBERS = "uses numbers of nodes, or what is made from no operand"
+
+_Products = list[tuple[Columns | NodeProduct, Tensor]]
 
 Reading = Callable[["Reader", dict[str, Any], Any], Any]
 """Takes the reader, an operation's arguments by name and torch's own result, and returns what that is."""
@@ -57,8 +62,8 @@ class Reader:
         self._steps: list[Step] = []
         self._made: dict[int, Row | Joined | Stacked | Unread] = {}
 
-    def finished(self) -> Read:
-        """The programs whose results are the message."""
+    def finished(self, behind: bool) -> Read:
+        """The programs whose results are the message; a last linear step may be left behind their sums."""
         found = self.either(self._watched.out)
         rows = found.rows if isinstance(found, Stacked) else (found,)
         pieces = [row for each in rows for row in (each.rows if isinstance(each, Joined) else (each,))]
@@ -66,7 +71,27 @@ class Reader:
             raise NotCompiled(f"has {len(pieces)} parts")
         draws = tuple(term for term in self._terms if isinstance(term, Drawn))
         stays = bool(draws) or any(step.operation in OF_ROWS for step in self._steps)
-        return Read(tuple(self._part(row.value) for row in pieces), found.shape, self._dtype, draws, stays)
+        values, step = [row.value for row in pieces], None
+        if behind and len(values) == 1:
+            values[0], step = self._without_last(values[0])
+        return Read(tuple(map(self._part, values)), found.shape, self._dtype, draws, stays, step)
+
+    def _without_last(self, value: int) -> tuple[int, Behind | None]:
+        """A value without its last linear step, if that is what it ends with, and the step."""
+        bias, product = None, self._step_of(value)
+        if product is not None and product.operation == "add":
+            given = self._terms[-1 - product.inputs[1]] if product.inputs[1] < 0 else None
+            if not isinstance(given, Fixed):
+                return value, None
+            bias, product = given, self._step_of(product.inputs[0])
+        if product is None or product.operation != "product":
+            return value, None
+        matrix = self._terms[-1 - product.inputs[1]]
+        assert isinstance(matrix, Fixed)
+        return product.inputs[0], Behind(matrix, bias)
+
+    def _step_of(self, value: int) -> Step | None:
+        return self._steps[value] if value >= 0 else None
 
     def _part(self, result: int) -> Part:
         """The program of a value, with the operands and steps that it needs."""
@@ -246,15 +271,15 @@ class Reader:
             found = self._moved(found, "spread", wider, math.prod(found.shape[end:]))
         return found
 
-    def collected(self, row: Row, dims: set[int]) -> Row:
-        """The sums of a row over dimensions, each of which has size 1 then."""
+    def collected(self, row: Row, dims: set[int], operation: str = "collect") -> Row:
+        """The sums of a row over dimensions, or its largest numbers, each of which has size 1 then."""
         found, end = row, len(row.shape)
         while dims:
             # The last run of dimensions.
             end = max(d for d in dims if d < end) + 1
             start = next(d + 1 for d in range(end - 1, -2, -1) if d not in dims)
             narrower = (*found.shape[:start], *(1,) * (end - start), *found.shape[end:])
-            found = self._moved(found, "collect", narrower, math.prod(found.shape[end:]))
+            found = self._moved(found, operation, narrower, math.prod(found.shape[end:]))
             dims = dims - set(range(start, end))
         return found
 
@@ -292,16 +317,18 @@ class Reader:
         width = matrix.size(1)
         if not width:
             raise NotCompiled("has rows without columns")
-        of_nodes: dict[End, list[tuple[Columns | NodeProduct, Tensor]]] = {}
+        of_nodes: dict[End, _Products] = {}
         parts: list[Row] = []
         start = 0
-        for row in rows:
-            term = self._terms[-1 - row.value] if row.value < 0 else None
+        of_rows = [self._summands(row.value, 1) for row in rows]
+        plain = {id(found[0][0]) for found in of_rows if found is not None and len(found) == 1}
+        for row, summands in zip(rows, of_rows, strict=True):
             piece = matrix if len(rows) == 1 else matrix[start : start + row.width]
             start += row.width
-            if isinstance(term, Columns | NodeProduct) and term.end in self._hoists:
+            if summands is not None and self._may_hoist(summands, plain):
                 self._fixed_term(piece, End.MATRIX, tuple(piece.shape))
-                of_nodes.setdefault(term.end, []).append((term, piece))
+                for term, sign in summands:
+                    _add_product(of_nodes.setdefault(term.end, []), term, piece if sign > 0 else -piece)
                 continue
             if piece.numel() > _MOST_IN_MATRIX:
                 raise NotCompiled(f"multiplies edges by a matrix of {piece.size(0)} x {piece.size(1)}")
@@ -317,6 +344,28 @@ class Reader:
         for part in parts[1:]:
             total = self.emit("add", total, part)
         return total if bias is None else self.emit("add", total, self.broadcast(bias, (width,)))
+
+    def _summands(self, value: int, sign: int) -> list[tuple[Columns | NodeProduct, int]] | None:
+        """The rows of nodes or edges, with signs, that a value is the sum of; None if it is no such sum."""
+        if value < 0:
+            term = self._terms[-1 - value]
+            return [(term, sign)] if isinstance(term, Columns | NodeProduct) else None
+        step = self._steps[value]
+        if step.operation not in ("add", "subtract"):
+            return None
+        left = self._summands(step.inputs[0], sign)
+        right = self._summands(step.inputs[1], sign if step.operation == "add" else -sign)
+        both = None if left is None or right is None else [*left, *right]
+        return both if both is None or len(both) <= _MOST_SUMMANDS else None
+
+    def _may_hoist(self, summands: list[tuple[Columns | NodeProduct, int]], plain: set[int]) -> bool:
+        """Return whether the product of a sum is made of products for nodes.
+
+        A small difference of large rows, as of positions, loses its digits where each row is multiplied. So
+        it is done only if the rows are multiplied for themselves, too, beside it: those of :data:`plain`.
+        """
+        ends = {term.end for term, _ in summands}
+        return ends <= self._hoists and (len(summands) == 1 or any(id(term) in plain for term, _ in summands))
 
     def columns(self, row: Row, start: int, shape: tuple[int, ...]) -> Row:
         """Columns of an operand, from one on, as a row of this shape."""
@@ -340,3 +389,12 @@ class Reader:
         if count == 1:
             return (Row(inner, row.value),)
         return tuple(self.columns(row, at * math.prod(inner), inner) for at in range(count))
+
+
+def _add_product(products: _Products, term: Columns | NodeProduct, matrix: Tensor) -> None:
+    """Adds a product of a term; its matrix is added to another one of the same term."""
+    for at, (other, before) in enumerate(products):
+        if other is term:
+            products[at] = (term, before + matrix)
+            return
+    products.append((term, matrix))

@@ -17,6 +17,7 @@ def read(
     wholes: dict[int, int],
     constant: bool,
     hoists: frozenset[End],
+    linear: bool,
 ) -> Read:
     """Reads a message.
 
@@ -27,6 +28,7 @@ def read(
         wholes: For the ids of its other arguments: which operand of ``propagate`` they are.
         constant: Whether none of these needs a gradient.
         hoists: The ends whose products with matrices are computed for nodes.
+        linear: Whether its messages are added up or averaged, and no more.
 
     Raises:
         NotCompiled: It has an operation, a shape or a dtype that programs have not.
@@ -34,4 +36,4 @@ def read(
     reader = Reader(watched, rows, wholes, constant, hoists)
     for call in watched.calls:
         reader.follow(READINGS, *call)
-    return reader.finished()
+    return reader.finished(linear and End.TARGET in hoists)

@@ -1,6 +1,5 @@
 """Messages, as their reductions over the rows of a graph show them: of a block, or compiled."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,11 +7,12 @@ import torch
 from torch import Tensor
 
 from onehop.compiler.terms import Draw, Drawn, Fixed, drawn, tensors_of
-from onehop.compiler.values import Part, Read
+from onehop.compiler.values import Behind, Part, Read
 from onehop.graph import Graph
 from onehop.messages import APART, EXTREMA, End, Operand, Step
 from onehop.ops.aggregate import aggregate
 from onehop.ops.message import reduce_messages
+from onehop.ops.moments import deviation, variance
 
 PARTS = {
     **{reduce: (reduce,) for reduce in ("sum", "mean", "max", "min")},
@@ -65,11 +65,9 @@ def statistic(rows: Rows, reduce: str, constant: bool = False) -> Tensor:
         constant: Whether no gradient passes through the mean of squares.
     """
     if reduce == "var":
-        mean = rows.reduced("mean")
-        return rows.mean_of_squares(constant) - mean * mean
+        return variance(rows.reduced("mean"), rows.mean_of_squares(constant))
     if reduce == "std":
-        out = statistic(rows, "var", constant).clamp(min=1e-5).sqrt()
-        return out.masked_fill(out <= math.sqrt(1e-5), 0.0)
+        return deviation(rows.reduced("mean"), rows.mean_of_squares(constant))
     return rows.reduced(reduce)
 
 
@@ -142,23 +140,36 @@ class CompiledRows(Rows):
         found = tensors_of(terms, operands, graph)
         self._tensors = {id(term): tensor for term, tensor in zip(terms, found, strict=True)}
         self._tensors |= {id(term): drawn(term, graph, found[0].dtype, draw) for term in message.draws}
-        self._reduced = dict(zip(names, self._run(message.parts, tuple(names)), strict=True)) if names else {}
+        made = self._run(message.parts, tuple(names)) if names else []
+        self._pieces = dict(zip(names, made, strict=True))
+        if message.behind is not None:
+            self._pieces = {
+                name: (self._with_last(name, piece, message.behind, operands),)
+                for name, (piece,) in self._pieces.items()
+            }
+        self._reduced: dict[str, Tensor] = {}
+
+    def pieces(self, reduce: str) -> Sequence[Tensor]:
+        """Sum, mean, max, min or mean of squares over rows: [rows, width] for each part of the message."""
+        return self._pieces[reduce]
 
     def reduced(self, reduce: str) -> Tensor:
         """Sum, mean, max or min over each row."""
+        if reduce not in self._reduced:
+            self._reduced[reduce] = self._shaped(reduce, self._pieces[reduce])
         return self._reduced[reduce]
 
     def mean_of_squares(self, constant: bool) -> Tensor:
         """The mean of the squares over each row; no gradient passes through it if it is constant."""
-        found = self._reduced["squares"]
+        found = self.reduced("squares")
         return found.detach() if constant else found
 
     def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
         """Their sum over each row, weighted by a softmax of their own."""
-        (out,) = self._run([weighted(part, factor, constant) for part in self._message.parts], ("sum",))
-        return out
+        (pieces,) = self._run([weighted(part, factor, constant) for part in self._message.parts], ("sum",))
+        return self._shaped("sum", pieces)
 
-    def _run(self, parts: Sequence[Part], names: tuple[str, ...]) -> list[Tensor]:
+    def _run(self, parts: Sequence[Part], names: tuple[str, ...]) -> list[tuple[Tensor, ...]]:
         of_parts = []
         for part in parts:
             for term in part.terms:
@@ -166,8 +177,17 @@ class CompiledRows(Rows):
                     (self._tensors[id(term)],) = tensors_of([term], [], self.graph)
             tensors = [self._tensors[id(term)] for term in part.terms]
             of_parts.append(reduce_messages(self.graph, part.program, tensors, names))
-        columns = zip(*of_parts, strict=True)
-        return [self._shaped(name, pieces) for name, pieces in zip(names, columns, strict=True)]
+        return list(zip(*of_parts, strict=True))
+
+    def _with_last(self, name: str, rows: Tensor, behind: Behind, operands: list[Tensor]) -> Tensor:
+        """Sums or means of messages, with the last linear step of each."""
+        if behind.bias is None:
+            (matrix,) = tensors_of([behind.matrix], operands, self.graph)
+            return rows @ matrix
+        matrix, bias = tensors_of([behind.matrix, behind.bias], operands, self.graph)
+        degrees = self.graph.in_degrees
+        times = degrees if name == "sum" else degrees > 0
+        return torch.addmm(times.to(bias.dtype).unsqueeze(1) * bias, rows, matrix)
 
     def _shaped(self, name: str, pieces: Sequence[Tensor]) -> Tensor:
         out = pieces[0] if len(pieces) == 1 else torch.cat(list(pieces), 1)

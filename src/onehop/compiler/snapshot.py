@@ -7,6 +7,9 @@ else. What a message stores on the layer goes to the copy, where it is noticed.
 
 from typing import Any
 
+AN_ENTRY = "an entry of a list, dictionary or set"
+"""The name of what is stored in one that a module has."""
+
 _Contents = list[Any] | dict[Any, Any] | set[Any]
 
 
@@ -58,7 +61,7 @@ class Snapshot:
         for container, before in self._contents:
             if len(container) != len(before) or not _holds(container, before):
                 _restore(container, before)
-                found = "an entry of a list, dictionary or set"
+                found = AN_ENTRY
         for original, copied in self._copies.values():
             name = _difference(vars(original), vars(copied))
             found = name if name is not None else found

@@ -8,6 +8,7 @@ happen; conditions on the data are refused, and so are random numbers and writes
 own. Nothing of this is remembered: a layer that has changed is looked at as it is.
 """
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from onehop.compiler.destinations import Destinations
 from onehop.compiler.edge_dims import MAKERS, SIZED, Mixes, Place, place_of_made, rule_of
+from onehop.compiler.lines import Line, line_below, line_of_error, told
 
 # Numbers of edges to try: primes, of which two are taken that divide none of the sizes at hand.
 _FEW = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
@@ -123,23 +125,28 @@ def trace(message: Callable[..., Any], runs: list[Run]) -> Permission:
     watches = []
     for run in runs:
         watch = _Watch(run)
-        with _Guard(), watch:
-            out = message(**run.arguments)
+        try:
+            with _Guard(), watch:
+                out = message(**run.arguments)
+        except Refused as why:
+            raise Refused(f"{why}{told(line_of_error(why.__traceback__))}") from None
         watch.finish(out)
         watches.append(watch)
     first, second = watches
-    if len(first.steps) != len(second.steps) or not all(
-        _agree(*steps, first.run, second.run) for steps in zip(first.steps, second.steps, strict=True)
-    ):
+    for one, other in zip(first.steps, second.steps, strict=False):
+        if not _agree(one, other, first.run, second.run):
+            raise Refused(f"its message depends on the number of edges{told(one.line)}")
+    if len(first.steps) != len(second.steps):
         raise Refused("its message depends on the number of edges")
     out = first.out
     _check_history(out)
     parameters = list({id(t): t for t in first.outer if t.requires_grad}.values())
     for parameter in parameters:
+        where = told(first.met_at[id(parameter)])
         if parameter.grad_fn is not None:
-            raise Refused("its message uses a tensor with a history of its own, which is no operand")
+            raise Refused(f"its message uses a tensor with a history of its own, which is no operand{where}")
         if parameter._backward_hooks:
-            raise Refused("its message uses a parameter on which a hook is registered")
+            raise Refused(f"its message uses a parameter on which a hook is registered{where}")
     edges = first.run.edges
     largest = max(first.largest, out.nbytes // edges)
     sizes = {size for tensor in first.outer for size in tensor.shape}
@@ -155,12 +162,14 @@ class _Step:
         places: Where the edges were in its operands.
         values: Its other arguments, and tensors from outside.
         result: Where the edges are in its result.
+        line: Of the message.
     """
 
     operation: Any
     places: list[Place | None]
     values: list[Any]
     result: Place | None
+    line: Line | None
 
 
 class _Guard(TorchFunctionMode):
@@ -179,6 +188,7 @@ class _Watch(TorchDispatchMode):
     run: Run
     steps: list[_Step] = field(default_factory=list)
     outer: list[Tensor] = field(default_factory=list)
+    met_at: dict[int, Line | None] = field(default_factory=dict)
     largest: int = 0
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = field(default_factory=list)
 
@@ -224,8 +234,9 @@ class _Watch(TorchDispatchMode):
         drawn = torch.Tag.nondeterministic_seeded in operation.tags
         if drawn and not (self.run.draws and self._drops(operation, args, kwargs)):
             raise Refused(f"its message draws random numbers ({name})")
+        line = line_below(trace.__code__, sys._getframe())
         for tensor in tensors:
-            self._meet(tensor)
+            self._meet(tensor, line)
         if schema.is_mutable:
             self._check_write(schema, args, name)
         bound = dict(zip((a.name for a in schema.arguments), args, strict=False), **kwargs)
@@ -248,7 +259,7 @@ class _Watch(TorchDispatchMode):
             except Mixes as why:
                 raise Refused(f"its message mixes edges in {name}: {why}") from None
         self._destinations.follow(name, bound, result)
-        self.steps.append(_Step(operation, places, [*values, *outside], place))
+        self.steps.append(_Step(operation, places, [*values, *outside], place, line))
         self.calls.append((operation, args, kwargs, result))
         for out in tree_leaves(result):
             if isinstance(out, Tensor):
@@ -262,11 +273,12 @@ class _Watch(TorchDispatchMode):
         own = id(args[0]) in self._made and self._place(args[0]) == Place(0)
         return own and args[0].is_contiguous()
 
-    def _meet(self, tensor: Tensor) -> None:
+    def _meet(self, tensor: Tensor, line: Line | None) -> None:
         if id(tensor) not in self._met:
             self._met[id(tensor)] = tensor
             self._foreign.add(tensor.untyped_storage()._cdata)
             self.outer.append(tensor)
+            self.met_at[id(tensor)] = line
 
     def _note(self, out: Tensor, place: Place | None) -> None:
         self._met[id(out)] = out

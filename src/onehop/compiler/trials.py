@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from onehop.compiler.arguments import Argument, Kind
+from onehop.compiler.lines import line_of_error, line_that_stores, told
+from onehop.compiler.snapshot import AN_ENTRY
 from onehop.compiler.tracing import Permission, Refused, Run, few_edges, trace
 from onehop.ops.checks import FLOATS
 
@@ -24,6 +26,7 @@ class Trial:
 
     Attributes:
         message: To be called with keywords.
+        written: The same, as its author wrote it.
         each: Its arguments.
         operands: The tensors behind these.
         sizes: Of the tensors that it may use besides.
@@ -34,6 +37,7 @@ class Trial:
     """
 
     message: Callable[..., Any]
+    written: Callable[..., Any]
     each: list[Argument]
     operands: list[Tensor]
     sizes: frozenset[int]
@@ -104,11 +108,14 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
         except Refused as why:
             return str(why)
         except Exception as error:  # the message is a user's, and shall report itself what it raises
-            return f"its message fails on a few of the edges ({type(error).__name__}: {error})"
+            where = told(line_of_error(error.__traceback__))
+            return f"its message fails on a few of the edges ({type(error).__name__}: {error}){where}"
         finally:
             stored = trial.stored()
     if stored is not None:
-        return f"its message stores something on the layer ({stored})"
+        attribute = None if stored == AN_ENTRY else stored
+        where = told(line_that_stores(trial.written, attribute))
+        return f"its message stores something on the layer ({stored}){where}"
     out_dims, dim = permission.dims, trial.node_dim
     if not -out_dims <= dim < out_dims or dim % out_dims != 0:
         return "node_dim is not the first dimension of its messages"

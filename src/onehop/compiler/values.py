@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from onehop.compiler.terms import Drawn, Term
+from onehop.compiler.terms import Drawn, Fixed, Term
 from onehop.messages import Program
 
 
@@ -87,6 +87,19 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """A linear step that sums and means of messages are given, in place of each message.
+
+    Attributes:
+        matrix: [columns, width], by which they are multiplied.
+        bias: [width], of every message; None adds nothing.
+    """
+
+    matrix: Fixed
+    bias: Fixed | None
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """A message that was read.
 
@@ -96,6 +109,7 @@ class Read:
         dtype: Of a message.
         draws: What is drawn for it, in order, whether the message needs it or not.
         stays: Whether it reduces something over destinations, or draws something, which blocks cannot.
+        behind: What is left to be done with its sums and means; None: nothing.
     """
 
     parts: tuple[Part, ...]
@@ -103,3 +117,4 @@ class Read:
     dtype: torch.dtype
     draws: tuple[Drawn, ...]
     stays: bool
+    behind: Behind | None = None

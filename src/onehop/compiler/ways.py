@@ -31,7 +31,11 @@ class InBlocks:
 
 
 def way_of(
-    trial: Trial, graph: Graph, autocast: torch.dtype | None, refusal_of: Callable[[Read], str | None]
+    trial: Trial,
+    graph: Graph,
+    autocast: torch.dtype | None,
+    refusal_of: Callable[[Read], str | None],
+    linear: bool,
 ) -> Read | InBlocks | str:
     """The program of a message; or that it runs in blocks; or why it does neither.
 
@@ -40,11 +44,12 @@ def way_of(
         graph: Over which edges.
         autocast: The dtype of autocast; None without.
         refusal_of: Says of a program why its messages cannot be reduced as they shall; None if they can.
+        linear: Whether its messages are added up or averaged, and no more.
     """
     if may_stay_inside(trial.each):
         with under_autocast(autocast):
             traced = traced_inside(trial)
-        found = traced if isinstance(traced, str) else _compiled(trial, traced, graph, refusal_of)
+        found = traced if isinstance(traced, str) else _compiled(trial, traced, graph, refusal_of, linear)
         if not isinstance(found, str):
             return found
         if any(argument.name == "ptr" for argument in trial.each):
@@ -53,7 +58,7 @@ def way_of(
         traced = traced_alone(trial)
     if isinstance(traced, str):
         return traced
-    found = _compiled(trial, traced, graph, refusal_of)
+    found = _compiled(trial, traced, graph, refusal_of, linear)
     return InBlocks(traced[0], found) if isinstance(found, str) else found
 
 
@@ -68,7 +73,7 @@ def is_short(message: Read, reductions: tuple[str, ...]) -> bool:
 
 
 def _compiled(
-    trial: Trial, traced: Traced, graph: Graph, refusal_of: Callable[[Read], str | None]
+    trial: Trial, traced: Traced, graph: Graph, refusal_of: Callable[[Read], str | None], linear: bool
 ) -> Read | str:
     """Compiles a message; or says why not."""
     permission, given = traced
@@ -88,7 +93,7 @@ def _compiled(
     hoists = frozenset(end for end, count in nodes.items() if count <= graph.num_edges)
     constant = not any(operands[at].requires_grad for at in wholes.values())
     try:
-        found = read(watched, rows, wholes, constant, hoists)
+        found = read(watched, rows, wholes, constant, hoists, linear)
     except NotCompiled as why:
         return f"its message {why}"
     return refusal_of(found) or found

@@ -9,7 +9,7 @@ operands. The reverse of a sum over a row is a sum over a row: another sweep, be
 import functools
 from dataclasses import replace
 
-from onehop.messages.program import APART, OF_ROWS, End, Operand, Program, Step
+from onehop.messages.program import OF_ROWS, WITHOUT_GRADIENT, End, Operand, Program, Step
 from onehop.messages.sweeps import Input, Line, Result, Sink, Sweep
 
 _SINKS = {
@@ -121,7 +121,7 @@ class _Reverse:
                 moved.append(self._append(step))
             if moved[-1] == len(needs):
                 needs.append(False)
-            through = step.operation not in (APART, "row_max")
+            through = step.operation not in WITHOUT_GRADIENT
             needs[moved[-1]] = through and any(needs[value] for value in step.inputs)
             steps.append((moved[-1], step))
         self._needs = needs

@@ -9,19 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 OPERATIONS = (
-    "spread", "collect", "product", "add", "subtract", "multiply", "divide", "shift", "scale", "invert",
-    "negate", "absolute", "relu", "leaky_relu", "sigmoid", "tanh", "softplus", "elu", "exp", "log", "sqrt",
-    "clamp", "absolute_grad", "relu_grad", "leaky_relu_grad", "sigmoid_grad", "tanh_grad", "softplus_grad",
-    "elu_grad", "clamp_grad", "equal",
+    "spread", "collect", "largest", "product", "add", "subtract", "multiply", "divide", "shift", "scale",
+    "invert", "negate", "absolute", "relu", "leaky_relu", "sigmoid", "tanh", "softplus", "elu", "exp", "log",
+    "sqrt", "clamp", "absolute_grad", "relu_grad", "leaky_relu_grad", "sigmoid_grad", "tanh_grad",
+    "softplus_grad", "elu_grad", "clamp_grad", "equal",
 )  # fmt: skip
 """What a step may do, as onehop::MessageOp in csrc/include/onehop/message.hpp says, and in its order."""
 
 OF_ROWS = ("row_sum", "row_max")
-"""Steps that reduce a value over the edges of each destination; every edge gets what its destination has.
-No gradient passes through "row_max"."""
+"""Steps that reduce a value over the edges of each destination; every edge gets what its destination has."""
 
 APART = "detach"
 """The step that gives the same numbers, through which no gradient passes."""
+
+WITHOUT_GRADIENT = (APART, "row_max", "largest")
+"""Steps through which no gradient passes: the largest is what softmax subtracts, which changes nothing."""
 
 REDUCTIONS = ("sum", "mean", "squares", "max", "min")
 """What messages are reduced by; "squares" is the mean of their squares."""

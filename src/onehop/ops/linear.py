@@ -10,10 +10,19 @@ from torch import Tensor
 
 from onehop import thresholds
 from onehop.graph.lending import is_shared, read_address
-from onehop.kernels.products import FORWARD, TO_INPUT, TO_WEIGHT, TORCH, libraries
+from onehop.kernels.products import FORWARD, TO_INPUT, TO_WEIGHT, TORCH, Product, libraries
 from onehop.tuner import products
 
-__all__ = ["FORWARD", "TO_INPUT", "TO_WEIGHT", "add_product", "is_large", "multiply", "torch_decides"]
+__all__ = [
+    "FORWARD",
+    "TO_INPUT",
+    "TO_WEIGHT",
+    "add_product",
+    "is_large",
+    "library_of",
+    "multiply",
+    "torch_decides",
+]
 
 # Releases of torch before 2.9 have no such setting.
 _precision_of = getattr(torch._C, "_get_fp32_precision_getter", None)
@@ -54,6 +63,25 @@ def is_large(kind: str, left: Tensor, right: Tensor) -> bool:
         and not left.is_neg()
         and not right.is_neg()
     )
+
+
+def library_of(kind: str, rows: int, inputs: int, outputs: int, dtype: torch.dtype, fastest: bool) -> Product:
+    """The library for many products of about one size, of plain tensors without gaps on the CPU.
+
+    Args:
+        kind: As in :func:`is_large`.
+        rows: Rows of x.
+        inputs: Columns of x.
+        outputs: Rows of the weight.
+        dtype: Of all operands.
+        fastest: Whether another than torch's own may be taken.
+    """
+    work = rows * inputs * outputs
+    if not fastest or work < thresholds.now.product_work or not work:
+        return libraries(kind)[TORCH]
+    if dtype is not torch.float32 or torch_decides():
+        return libraries(kind)[TORCH]
+    return products.library(kind, rows, inputs, outputs)
 
 
 def multiply(kind: str, left: Tensor, right: Tensor, added: Tensor | None = None) -> Tensor:

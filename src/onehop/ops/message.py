@@ -150,8 +150,8 @@ def _gradients(
         places = [at for at, reduce in enumerate(reductions) if reduce in EXTREMA]
         for at, extremum in zip(places, extrema, strict=True):
             _, count = next(ties)
-            # The zeros that torch's outputs start from tie too.
-            tensors[len(kept) + at] = pulled[at] / count.add_(extremum == 0)
+            # The zeros that torch's outputs start from tie too. Each share lies where the count was.
+            tensors[len(kept) + at] = torch.div(pulled[at], count.add_(extremum == 0), out=count)
     found: dict[int, Tensor] = {}
     for at, tensor in _run(graph, backward_sweeps(program, wanted, reductions), tensors):
         tensor = tensor.view_as(kept[at])

@@ -69,6 +69,8 @@ def message(
             values.append(_spread(inputs[0], step.width, int(step.numbers[0]) or 1))
         elif step.operation == "collect":
             values.append(_collected(inputs[0], step.width, int(step.numbers[0]) or 1))
+        elif step.operation == "largest":
+            values.append(_collected(inputs[0].detach(), step.width, int(step.numbers[0]) or 1, torch.amax))
         elif step.operation == "row_sum":
             values.append(_reduced(inputs[0], target, num_dst, "sum").index_select(0, target))
         elif step.operation == "row_max":
@@ -85,10 +87,12 @@ def _spread(rows: Tensor, width: int, block: int) -> Tensor:
     return each.expand(-1, -1, times, -1).flatten(1)
 
 
-def _collected(rows: Tensor, width: int, block: int) -> Tensor:
-    """The sums of so many consecutive ``block`` numbers."""
+def _collected(
+    rows: Tensor, width: int, block: int, fold: Callable[[Tensor, int], Tensor] = torch.sum
+) -> Tensor:
+    """What so many consecutive ``block`` numbers come to."""
     count = rows.size(1) // width
-    return rows.reshape(len(rows), width // block, count, block).sum(2).flatten(1)
+    return fold(rows.reshape(len(rows), width // block, count, block), 2).flatten(1)
 
 
 def _reduced(rows: Tensor, target: Tensor, num_dst: int, reduce: str) -> Tensor:

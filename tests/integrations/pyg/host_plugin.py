@@ -136,8 +136,10 @@ def ending(phases: list[pytest.TestReport]) -> dict[str, str]:
 
 def layer_use(call: Any) -> tuple[str, str, str]:
     """A layer's class, which path it took, and what ran or why not."""
+    from onehop.compiler.lines import without_line
+
     kind = type(call.layer)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if call.reason is not None:
-        return name, "delegated", call.reason
+        return name, "delegated", without_line(call.reason)
     return name, "tiered" if call.form in TIERED else "fast", f"{call.reduce} of {call.form}"

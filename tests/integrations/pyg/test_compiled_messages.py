@@ -43,10 +43,13 @@ LAYERS: dict[str, tuple[Callable[[], torch.nn.Module], int, int]] = {
     "FiLM": (lambda: gnn.FiLMConv(WIDTH, 16), 0, 3),
     "FiLM sum": (lambda: gnn.FiLMConv(WIDTH, 5, aggr="sum", act=torch.nn.ELU()), 0, 3),
     "FiLM linear": (lambda: gnn.FiLMConv(WIDTH, 5, act=None), 0, 2),
-    "Edge": (lambda: gnn.EdgeConv(perceptron(2 * WIDTH)), 0, 6),
+    "Edge": (lambda: gnn.EdgeConv(perceptron(2 * WIDTH)), 0, 4),
     "GINE max": (lambda: gnn.GINEConv(torch.nn.Linear(WIDTH, 4), edge_dim=DIM, aggr="max"), DIM, 4),
     "CG min": (lambda: gnn.CGConv(WIDTH, dim=DIM, aggr="min"), DIM, 9),
-    "Edge sum": (lambda: gnn.EdgeConv(perceptron(2 * WIDTH), aggr="sum"), 0, 6),
+    "Edge sum": (lambda: gnn.EdgeConv(perceptron(2 * WIDTH), aggr="sum"), 0, 2),
+    "Edge mean": (lambda: gnn.EdgeConv(perceptron(2 * WIDTH), aggr="mean"), 0, 2),
+    "FeaSt": (lambda: gnn.FeaStConv(WIDTH, 4, heads=3, add_self_loops=False), 0, 14),
+    "FeaSt one head": (lambda: gnn.FeaStConv(WIDTH, 17, add_self_loops=False), 0, 9),
     "General": (lambda: gnn.GeneralConv(WIDTH, 4, in_edge_channels=DIM), DIM, 3),
 }
 
@@ -132,6 +135,7 @@ def test_bipartite(gradients_of):
 
 
 # Messages that are compiled, each with its own turn of phrase.
+MATRIX = torch.linspace(-1, 1, 36, dtype=torch.float64).sin().view(6, 6)
 SCALE = torch.nn.Parameter(torch.linspace(0.5, 1.5, 6, dtype=torch.float64))
 
 
@@ -177,6 +181,23 @@ def with_functions(self, x_i: Tensor, x_j: Tensor) -> Tensor:
     return functional.silu(x_i) + functional.leaky_relu(x_j, 0.1) - functional.softplus(x_i - x_j, 2.0, 3.0)
 
 
+def softmax_of_heads(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+    shares = (x_i * x_j).view(-1, 3, 2).softmax(1)
+    return (shares * x_j.view(-1, 3, 2)).view(-1, 6) + torch.log_softmax(5 * x_j, -1)
+
+
+def difference_alone(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+    return ((x_j - x_i) @ MATRIX).tanh()
+
+
+def difference_beside_its_end(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+    return (torch.cat([x_i, x_i + x_j - x_i, x_j], 1) @ MATRIX.repeat(3, 1)).tanh()
+
+
+def a_last_product(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+    return (x_i * x_j) @ MATRIX
+
+
 def detached(self, x_i: Tensor, x_j: Tensor) -> Tensor:
     return x_i.detach() * x_j + (x_i * x_j).detach()
 
@@ -188,6 +209,10 @@ def without_gradients(self, x_i: Tensor, x_j: Tensor) -> Tensor:
 
 
 COMPILED = (
+    softmax_of_heads,
+    difference_alone,
+    difference_beside_its_end,
+    a_last_product,
     detached,
     without_gradients,
     by_heads,
@@ -218,6 +243,31 @@ def test_messages(message, gradients_of):
     assert (ours is None) == (theirs is None) == (message is not with_a_parameter)
     if theirs is not None:
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-11)
+
+
+def test_a_small_difference_of_large_rows_keeps_its_digits():
+    # Each end's product for itself would be rounded to more than the result.
+    edges, x = make_edges(NODES, NODES, EDGES), inputs_of(0)["x"].float() * 0.01 + 1000
+    layer = layer_of(lambda self, x_i, x_j: (x_j - x_i) @ MATRIX.to(x_j.dtype))
+    exact = layer(x.double(), edges)
+    error = (layer(x, edges).double() - exact).abs().max()
+    with onehop.patch(), reports.recorded() as calls:
+        ours = layer(x, edges)
+    assert [call.form for call in calls] == ["its message, compiled"]
+    assert (ours.double() - exact).abs().max() <= 4 * error
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_a_last_linear_step_is_done_once_for_a_destination(reduce):
+    edges, x = make_edges(NODES, NODES, EDGES), inputs_of(0)["x"]
+    layer = gnn.EdgeConv(perceptron(2 * WIDTH), aggr=reduce).double()
+    told = str(onehop.explain(layer, x, edges, verbose=True))
+    assert "product" not in told
+    assert "the sums or means of messages: times a matrix" in told
+    layer.aggr_module = gnn.aggr.MaxAggregation()
+    told = str(onehop.explain(layer, x, edges, verbose=True))
+    assert told.count("= product") == 1
+    assert "the sums or means of messages" not in told
 
 
 def test_a_parameter_that_changes_before_the_backward_pass_is_noticed():
@@ -264,8 +314,8 @@ def _many_steps(self, x_j: Tensor) -> Tensor:
     return x_j
 
 
-def _a_softmax(self, x_j: Tensor) -> Tensor:
-    return x_j.softmax(-1)
+def _running_sums(self, x_j: Tensor) -> Tensor:
+    return x_j.cumsum(-1)
 
 
 # Messages that run in blocks, and why.
@@ -276,7 +326,7 @@ IN_BLOCKS = {
     _another_dtype: "uses _to_copy",
     _too_large_a_matrix: "multiplies edges by a matrix of 6 x 5000",
     _many_steps: "has too many steps",
-    _a_softmax: "uses _softmax",
+    _running_sums: "uses cumsum",
 }
 
 

@@ -56,12 +56,12 @@ LAYERS: dict[str, tuple[Callable[[], torch.nn.Module], dict[str, Tensor], dict[s
         {},
     ),
     "HEAT": (
-        lambda: gnn.HEATConv(WIDTH, 4, 3, 2, 5, DIM, 2, heads=3),
+        lambda: gnn.HEATConv(WIDTH, 4, 3, 2, 5, DIM, 2, heads=3, aggr="max"),
         {"x": numbers(NODES, WIDTH), "edge_attr": numbers(EDGES, DIM)},
         {"node_type": types(NODES, 3), "edge_type": types(EDGES, 2)},
     ),
-    "HEAT one head, mean": (
-        lambda: gnn.HEATConv(WIDTH, 4, 3, 2, 5, DIM, 2, concat=False, root_weight=False),
+    "HEAT one head, std": (
+        lambda: gnn.HEATConv(WIDTH, 4, 3, 2, 5, DIM, 2, concat=False, root_weight=False, aggr="std"),
         {"x": numbers(NODES, WIDTH), "edge_attr": numbers(EDGES, DIM)},
         {"node_type": types(NODES, 3), "edge_type": types(EDGES, 2)},
     ),

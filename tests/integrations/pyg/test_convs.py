@@ -404,8 +404,8 @@ def test_known_layers_are_all_tested():
         for case in CASES.values()
         for module in _layers(case.make())
     }
-    # In test_several_reductions.py, test_heterogeneous_attention.py, test_relational_attention.py and
-    # test_compiled_softmax.py.
+    # In test_several_reductions.py, test_heterogeneous_attention.py, test_relational_attention.py,
+    # test_heat.py and test_compiled_softmax.py.
     others = {"EGConv", "HANConv", "HEATConv", "HGTConv", "PointTransformerConv", "RGATConv"}
     assert named | set(IN_BLOCKS) | others == set(known_layers())
 

@@ -134,7 +134,7 @@ def test_another_dtype_another_dimension_and_other_reductions_are_left_to_pyg(x,
         lambda: utils.scatter(x.t(), index, 1),
         lambda: utils.scatter(x, index, reduce="mul"),
         lambda: utils.softmax(x.t(), index, dim=1),
-        lambda: utils.softmax(x, ptr=torch.tensor([0, 20, ROWS])),
+        lambda: utils.softmax(x.t(), ptr=torch.tensor([0, 2, WIDTH]), dim=0).t(),
         lambda: torch.func.vmap(lambda x: utils.scatter(x, index))(x.detach().expand(2, -1, -1)),
     ]
     for call in calls:

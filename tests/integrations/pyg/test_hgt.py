@@ -74,7 +74,7 @@ def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 def ran(layer: Any, x: Any, edges: Any) -> bool:
     """Return whether a call went over all types at once."""
-    return "over all types, fused" in str(onehop.explain(layer, x, edges, verbose=True))
+    return "attention over all types" in str(onehop.explain(layer, x, edges, verbose=True))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,13 @@ def test_outputs_and_gradients_are_those_of_pyg(options, x, edges):
         assert ran(layer, x, edges)
         for _ in range(3):
             assert_same(results(layer, x, edges), expected)
+
+
+def test_gradients_of_factors_are_tensors_of_their_own(layer, x, edges):
+    with onehop.patch():
+        layer(x, edges)["paper"].square().sum().backward()
+    found = [each.grad.untyped_storage().data_ptr() for each in layer.p_rel.values() if each.grad is not None]
+    assert len(found) == len(set(found)) > 1
 
 
 def test_one_type_of_nodes_and_edges():

@@ -76,8 +76,75 @@ def test_outputs_and_gradients_are_those_of_pyg(kind, options, given, edge_index
             assert_same(results(layer, x, edge_index, edge_type), expected)
 
 
+@pytest.mark.parametrize("needs", ["all", "features", "matrices", "none"])
+@pytest.mark.parametrize("options", ["mean", "sum", "bases"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_second_derivatives(kind, edge_index, edge_type):
+def test_blocks_of_destinations(kind, options, needs, edge_index, edge_type, ran, bounds):
+    bounds(pairs_a_node=0, block_edges=7)
+    layer = kind(WIDTH, OUT, RELATIONS, **OPTIONS[options])
+    layer.requires_grad_(needs in ("all", "matrices"))
+    x = torch.randn(NODES, WIDTH, requires_grad=needs in ("all", "features"))
+
+    def found() -> list[Tensor | None]:
+        if needs == "none":
+            return [layer(x, edge_index, edge_type)]
+        leaves = [each for each in (x, *layer.parameters()) if each.requires_grad]
+        out = layer(x, edge_index, edge_type)
+        return [out.detach(), *torch.autograd.grad(out.pow(3).sum(), leaves)]
+
+    expected = found()
+    with onehop.patch():
+        assert ran(layer, x, edge_index, edge_type)
+        assert_same(found(), expected)
+        with torch.inference_mode():
+            torch.testing.assert_close(layer(x, edge_index, edge_type).clone(), expected[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batched_gradients_and_infinite_rows_in_blocks(kind, edge_index, edge_type, ran, bounds):
+    bounds(pairs_a_node=0, block_edges=7)
+    layer, x = kind(WIDTH, OUT, RELATIONS), torch.randn(NODES, WIDTH, requires_grad=True)
+    pulled = torch.randn(3, NODES, OUT)
+    leaves = [x, layer.weight]
+    out = layer(x, edge_index, edge_type)
+    singly = [torch.autograd.grad(out, leaves, each, retain_graph=True) for each in pulled]
+    with onehop.patch():
+        out = layer(x, edge_index, edge_type)
+        found = torch.autograd.grad(out, leaves, pulled, is_grads_batched=True)
+    for ours, theirs in zip(found, zip(*singly, strict=True), strict=True):
+        torch.testing.assert_close(ours, torch.stack(theirs))
+    x = torch.full((NODES, WIDTH), torch.inf)
+    expected = layer(x, edge_index, edge_type)
+    with onehop.patch():
+        torch.testing.assert_close(layer(x, edge_index, edge_type), expected, equal_nan=True)
+
+
+def test_no_more_than_nodes_is_kept(bounds):
+    bounds(pairs_a_node=1, block_edges=1)
+    layer, x = RGCNConv(WIDTH, OUT, 40), torch.randn(NODES, WIDTH, requires_grad=True)
+    edges, types = torch.randint(NODES, (2, 600)), torch.randint(40, (600,))
+    sizes: list[int] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        sizes.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        with onehop.patch():
+            layer(x, edges, types)
+        assert max(sizes) <= max(layer.weight.numel(), x.numel())
+        bounds(pairs_a_node=600)
+        onehop.clear_cache()
+        with onehop.patch():
+            layer(x, edges, types)
+        assert max(sizes) > max(layer.weight.numel(), x.numel())
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_second_derivatives(kind, blocks, edge_index, edge_type, bounds):
+    if blocks:
+        bounds(pairs_a_node=0, block_edges=7)
     layer, x = kind(WIDTH, OUT, RELATIONS), torch.randn(NODES, WIDTH, requires_grad=True)
 
     def second() -> Tensor:

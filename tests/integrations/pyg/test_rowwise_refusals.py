@@ -1,8 +1,10 @@
 """Messages that cannot run in blocks: each goes PyG's own way, with its sentence."""
 
+import inspect
 import itertools
 import types
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,10 +13,12 @@ from torch_geometric import nn as gnn
 from torch_geometric.utils import softmax
 
 import onehop
+from onehop.compiler.lines import without_line
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
 
 NODES, EDGES, WIDTH = 20, 120, 6
+THIS = Path(__file__).name
 _numbers = itertools.count()
 
 
@@ -209,7 +213,13 @@ def reason_of(took_fast_path, monkeypatch):
 
 @pytest.mark.parametrize(("message", "reason"), REASONS, ids=[m.__name__ for m, _ in REASONS])
 def test_messages(message, reason, reason_of):
-    assert reason in reason_of(layer_of(message))
+    found = reason_of(layer_of(message))
+    assert reason in found
+    if message not in (whole_edges, own_gradient):
+        lines, first = inspect.getsourcelines(message)
+        told = [f", in line {first + at} of {THIS} (`{line.strip()}`)" for at, line in enumerate(lines) if at]
+        assert any(found.endswith(each) for each in told), found
+        assert without_line(found).startswith("its message ")
 
 
 @pytest.mark.parametrize("message", [stores, appends, normalises, draws], ids=lambda m: m.__name__)
@@ -238,7 +248,9 @@ def test_other_reasons(reason_of, monkeypatch, bounds):
     assert reason_of(hooked) == "hooks are registered on a module in it"
     hooked = layer_of(lambda self, x_j: x_j * self.weight)
     hooked.weight.register_hook(lambda grad: grad)
-    assert reason_of(hooked) == "its message uses a parameter on which a hook is registered"
+    assert reason_of(hooked).startswith(
+        "its message uses a parameter on which a hook is registered, in line "
+    )
     odd = layer_of(lambda self, x_j: x_j * 2, gnn.aggr.LSTMAggregation(WIDTH, WIDTH))
     order = make_edges(NODES, NODES, EDGES)
     order = order[:, order[1].argsort()]

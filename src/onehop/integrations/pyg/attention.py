@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import dropout, leaky_relu
 
 from onehop.graph import Graph
-from onehop.integrations.pyg import attention_relational, attention_typed, several_reductions
+from onehop.integrations.pyg import attention_heat, attention_relational, attention_typed, several_reductions
 from onehop.integrations.pyg.attention_operands import (
     alike_reason,
     dropout_factors,
@@ -295,6 +295,7 @@ _RECIPES: dict[str, Callable[[Propagation], AttentionTask | str]] = {
     "hgt": attention_typed.hgt,
     "eg": several_reductions.eg,
     "rgat": attention_relational.rgat,
+    "heat": attention_heat.heat,
 }
 _FUSED = {"gat": _fused_gat, "gatv2": _fused_gatv2}
 

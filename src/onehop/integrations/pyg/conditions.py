@@ -83,6 +83,7 @@ class ClassRecord:
         block_reason: Why its messages cannot run in blocks; None if the class is not in the way.
         fuses: Whether the class has a fused path of PyG's own.
         attends: Messages are weighed by attention.
+        compiles: Whether they can be compiled where the first tier does not take them, though it knows them.
         first: The operand of ``propagate`` with the sources' features; empty without a form.
         names: The operands that ``propagate`` gets, but for ``size``.
         arguments: The arguments of its message function, where PyG's steps may run without PyG's questions.
@@ -96,6 +97,7 @@ class ClassRecord:
         "arguments",
         "attends",
         "block_reason",
+        "compiles",
         "first",
         "form",
         "fuses",
@@ -116,6 +118,7 @@ class ClassRecord:
         self.names = _operands(kind) if self.form is None else self.form.names
         self.first = "" if self.form is None else self.form.first
         self.attends = isinstance(self.form, AttentionForm)
+        self.compiles = isinstance(self.form, AttentionForm) and self.form.compiles
         self.block_reason = block_class_reason(kind)
         self.arguments: Arguments | None = None
         steps = self.form is not None or (self.block_reason is None and _is_of_pyg(kind))

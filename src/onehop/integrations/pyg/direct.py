@@ -1,14 +1,17 @@
-"""PyG's functions that models call themselves, without a layer: ``scatter``, ``softmax`` and ``spmm``.
+"""PyG's functions that models call themselves: ``scatter``, ``segment``, ``softmax`` and ``spmm``.
 
-Read-outs, aggregation modules and layers of users' own reduce rows by an index. Where it ascends, as a batch
-vector does, its rows lie together, and are reduced as those of a graph: nothing of the size of the rows is
-made on the way. An index in another order would have to be sorted first, and is left to PyG.
+Read-outs, aggregation modules and layers of users' own reduce rows by an index, or between bounds. Where an
+index ascends, as a batch vector does, its rows lie together, and are reduced as those of a graph: nothing of
+the size of the rows is made on the way. An index in another order would have to be sorted first, and is left
+to PyG.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch_geometric.typing
 import torch_geometric.utils
 from torch import Tensor
 from torch.nn import Parameter
@@ -20,7 +23,7 @@ from onehop.integrations import session
 from onehop.integrations.pyg.matrices import is_matrix, matrix_reason
 from onehop.integrations.pyg.matrix_operands import product_operands
 from onehop.integrations.pyg.recognise import OVER_MATRIX
-from onehop.integrations.pyg.segments import segments_of
+from onehop.integrations.pyg.segments import segments_between, segments_of
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.tasks import Task
 from onehop.integrations.rows import Row, stand_in
@@ -31,6 +34,7 @@ from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
 _DTYPES = (torch.float32, torch.float64)
 _PLAIN = (Tensor, Parameter)
 _OF_PRODUCTS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min"}
+_OF_SEGMENTS = ("sum", "mean", "max", "min")
 _REDUCTIONS = {**_OF_PRODUCTS, "amax": "max", "amin": "min"}
 _MATRIX = 2
 
@@ -44,6 +48,7 @@ def rows() -> list[Row]:
     utils = torch_geometric.utils
     made = {
         "scatter": (scattering(utils.scatter), (utils, glob, base)),
+        "segment": (segmenting(utils.segment), (utils, base)),
         "softmax": (normalising(utils.softmax), (utils, basic, attention, set2set)),
         "spmm": (multiplying(utils.spmm), (utils,)),
     }
@@ -65,12 +70,23 @@ def scattering(theirs: Callable[..., Any]) -> Callable[..., Any]:
     return stand_in(theirs, scatter)
 
 
+def segmenting(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """PyG's ``segment``."""
+    ours, in_program = _segmented, compiling
+
+    def segment(src, ptr, reduce="sum"):  # type: ignore[no-untyped-def]
+        out = None if in_program() else ours(src, ptr, reduce)
+        return theirs(src, ptr, reduce) if out is None else out
+
+    return stand_in(theirs, segment)
+
+
 def normalising(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """PyG's ``softmax``, over the rows of a sorted index."""
+    """PyG's ``softmax``, over the rows of a sorted index, or between bounds."""
     ours, in_program = _normalised, compiling
 
     def softmax(src, index=None, ptr=None, num_nodes=None, dim=0):  # type: ignore[no-untyped-def]
-        out = None if in_program() or ptr is not None else ours(src, index, num_nodes, dim)
+        out = None if in_program() else ours(src, index, ptr, num_nodes, dim)
         return theirs(src, index, ptr, num_nodes, dim) if out is None else out
 
     return stand_in(theirs, softmax)
@@ -106,11 +122,39 @@ def _scattered(src: Any, index: Any, dim: Any, dim_size: Any, reduce: Any) -> Te
     return out if src.dim() == _MATRIX else torch.ops.aten._unsafe_view(out, (graph.num_dst, *src.shape[1:]))
 
 
-def _normalised(src: Any, index: Any, num_nodes: Any, dim: Any) -> Tensor | None:
+def _segmented(src: Any, ptr: Any, reduce: Any) -> Tensor | None:
+    """The reduced rows between bounds; None where PyG's code is to run."""
+    if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SEGMENTS:
+        return None
+    if src.numel() * _COST < thresholds.now.direct_numbers or src.dim() < _MATRIX:
+        return None
+    extremum = reduce in ("max", "min")
+    # Its gradient is another one than that of scatter's, where ties are at 0.
+    if (extremum and src.requires_grad and torch.is_grad_enabled()) or not _bounds_serve(src, ptr):
+        return None
+    graph = segments_between(ptr, src.size(0))
+    if graph is None:
+        return None
+    out = reduce_rows(graph, src.flatten(1), reduce=reduce)
+    if extremum:
+        # As PyG does, whose empty segments have an infinite one.
+        out = torch.where(out.isinf(), 0, out)
+    return out if src.dim() == _MATRIX else torch.ops.aten._unsafe_view(out, (graph.num_dst, *src.shape[1:]))
+
+
+def _normalised(src: Any, index: Any, ptr: Any, num_nodes: Any, dim: Any) -> Tensor | None:
     """The shares; None where PyG's code is to run."""
     if type(src) not in _PLAIN or src.numel() * _COST < thresholds.now.direct_numbers:
         return None
-    if not 1 <= src.dim() <= _MATRIX or dim not in (0, -src.dim()) or not _serves(src, index):
+    if not 1 <= src.dim() <= _MATRIX or dim not in (0, -src.dim()):
+        return None
+    if ptr is not None:
+        # PyG takes infinite extrema of segments for 0.
+        if not _bounds_serve(src, ptr) or not math.isfinite(float(src.detach().sum())):
+            return None
+        graph = segments_between(ptr, src.size(0))
+        return None if graph is None else edge_softmax(graph, src)
+    if not _serves(src, index):
         return None
     if num_nodes is not None and type(num_nodes) is not int:
         return None
@@ -140,16 +184,36 @@ def _multiplied(matrix: Any, x: Any, reduce: Any) -> Tensor | None:
 def _serves(src: Tensor, index: Any) -> bool:
     """Return whether rows of a plain tensor can be reduced by this index."""
     return (
-        type(index) is Tensor
-        and index.dtype is torch.int64
-        and index.is_cpu
-        and index.layout is torch.strided
+        _are_numbers(index)
         and index.shape == src.shape[:1]
         and index.numel() > 0
         and src.numel() > 0
         and _applies(src)
         and not wraps(index)
         and not index.is_inference()
+    )
+
+
+def _bounds_serve(src: Tensor, ptr: Any) -> bool:
+    """Return whether rows of a plain tensor can be reduced between these bounds; PyG would do it in torch."""
+    return (
+        not (torch_geometric.typing.WITH_TORCH_SCATTER or torch_geometric.typing.WITH_SOFTMAX)
+        and _are_numbers(ptr)
+        and ptr.dim() == 1
+        and ptr.numel() > 1
+        and src.numel() > 0
+        and _applies(src)
+        and not wraps(ptr)
+        and not ptr.is_inference()
+    )
+
+
+def _are_numbers(index: Any) -> bool:
+    return (
+        type(index) is Tensor
+        and index.dtype is torch.int64
+        and index.is_cpu
+        and index.layout is torch.strided
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch_geometric
-from torch_geometric.nn import HeteroLinear, HGTConv, HypergraphConv, MessagePassing
+from torch_geometric.nn import HeteroLinear, HGTConv, HypergraphConv, MessagePassing, PNAConv
 from torch_geometric.nn.conv import gcn_conv
 
 from onehop.errors import ConfigurationError
@@ -21,6 +21,7 @@ from onehop.integrations.pyg import (
     neighbours,
     pending,
     saint,
+    pna,
     self_loops,
     typed_edges,
     typed_products,
@@ -141,6 +142,7 @@ def _rows() -> list[Row]:
         Row(HypergraphConv, "forward", hyperedges.attending(HypergraphConv.forward), HypergraphConv.forward)
     )
     rows.append(Row(HGTConv, "forward", hgt.over_all_types(HGTConv.forward), HGTConv.forward))
+    rows.append(Row(PNAConv, "forward", pna.multiplying_apart(PNAConv.forward), PNAConv.forward))
     rows.extend(direct.rows())
     rows.extend(neighbours.rows())
     rows.extend(clusters.rows())

@@ -7,7 +7,11 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from onehop.integrations import session
+from onehop.integrations.torch.products import may_choose
+from onehop.kernels.products import TORCH, libraries
 from onehop.ops.contexts import wraps
+from onehop.ops.linear import FORWARD, TO_WEIGHT, library_of
 
 
 def grouped_product(rows: Tensor, matrices: Tensor, counts: Sequence[int]) -> Tensor:
@@ -38,9 +42,20 @@ class _GroupedProduct(Function):
         if ctx.needs_input_grad[0]:
             of_rows = grouped_product(gradient, matrices.transpose(1, 2), ctx.counts)
         if ctx.needs_input_grad[1]:
-            groups = zip(rows.split(ctx.counts), gradient.split(ctx.counts), strict=True)
-            of_matrices = torch.stack([part.t() @ of_part for part, of_part in groups])
+            of_matrices = gradient_of_matrices(rows, gradient, ctx.counts)
         return of_rows, of_matrices, None
+
+
+def gradient_of_matrices(rows: Tensor, gradient: Tensor, counts: Sequence[int]) -> Tensor:
+    """[groups, K, M]: the gradient of a grouped product's matrices; arguments as of :func:`grouped_product`.
+
+    ``gradient``, [N, M], is that of the product.
+    """
+    groups = zip(rows.split(counts), gradient.split(counts), strict=True)
+    if wraps(rows, gradient):
+        return torch.stack([part.t() @ of_part for part, of_part in groups])
+    fastest = _may_run_elsewhere(rows)
+    return torch.stack([_over_rows(part, of_part, fastest) for part, of_part in groups])
 
 
 def _products(rows: Tensor, matrices: Tensor, counts: Sequence[int]) -> Tensor:
@@ -48,7 +63,23 @@ def _products(rows: Tensor, matrices: Tensor, counts: Sequence[int]) -> Tensor:
     if wraps(rows, matrices):
         # Batched gradients know no writes into a tensor.
         return torch.cat([part @ matrix for part, matrix in pairs])
-    out = rows.new_empty(rows.size(0), matrices.size(2))
+    out, fastest = rows.new_empty(rows.size(0), matrices.size(2)), _may_run_elsewhere(rows)
     for (part, matrix), place in zip(pairs, out.split(counts), strict=True):
-        torch.mm(part, matrix, out=place)
+        inputs, outputs = matrix.shape
+        run = library_of(FORWARD, len(part), inputs, outputs, rows.dtype, fastest)
+        if run is libraries(FORWARD)[TORCH]:
+            torch.mm(part, matrix, out=place)
+        else:
+            place.copy_(run(part.contiguous(), matrix.t().contiguous(), None))
     return out
+
+
+def _over_rows(part: Tensor, gradient: Tensor, fastest: bool) -> Tensor:
+    """[K, M]: the gradient of one group's matrix."""
+    run = library_of(TO_WEIGHT, len(part), gradient.size(1), part.size(1), part.dtype, fastest)
+    return run(part.contiguous(), gradient.contiguous(), None)
+
+
+def _may_run_elsewhere(rows: Tensor) -> bool:
+    """Return whether products may run in another library than torch's own."""
+    return rows.is_cpu and session.now.settings.products and may_choose()

@@ -1,4 +1,4 @@
-"""HGTConv: a row of keys and of values for every relation of a node, then one fused attention over all types.
+"""HGTConv: a row of keys and of values for every relation of a node, then one attention over all types.
 
 PyG stacks the keys of all relations by heads, multiplies them type by type, transposes them back, and runs
 its messages on the joint edges. Here each relation's rows are made where they belong, by one product for all
@@ -18,11 +18,14 @@ from torch_geometric.nn import HGTConv
 from torch_geometric.nn.dense import HeteroDictLinear, HeteroLinear, Linear
 from torch_geometric.utils.hetero import construct_bipartite_edge_index
 
+from onehop import thresholds
 from onehop.graph import Graph
 from onehop.integrations import session
+from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.attention_task import AttentionTask
 from onehop.integrations.pyg.conditions import has_hooks, layer_reason, reduction_of
 from onehop.integrations.pyg.graphs import graph_of
+from onehop.integrations.pyg.hgt_groups import GroupedAttention, Groups, groups_of
 from onehop.integrations.pyg.tasks import begin, record_of
 from onehop.integrations.pyg.typed_edges import join
 from onehop.integrations.rows import stand_in
@@ -31,6 +34,8 @@ from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
 
 _DTYPES = (torch.float32, torch.float64)
 _PLAIN = (Tensor, Parameter)
+_FORM = "dot-product attention over all types, fused"
+_GROUPED = "dot-product attention over all types, by groups of relations"
 # Narrow heads are multiplied together, by a matrix of blocks, up to this width: products of 16 columns take
 # as long as those of 64.
 _BLOCK = 64
@@ -75,20 +80,38 @@ def _forward(layer: Any, x_dict: Any, edge_index_dict: Any) -> dict[str, Tensor]
     keys, queries, values = {}, [], {}
     for name, made in layer.kqv_lin(x_dict).items():
         key, query, value = made.view(-1, 3, heads, columns).unbind(1)
-        keys[name], values[name] = key, value
+        # Copies, so that products run in any library, and what they are copied from can go.
+        keys[name], values[name] = key.contiguous(), value.contiguous()
         queries.append(query)
-    factors = torch.cat([layer.p_rel["__".join(layer.edge_types[number])] for number in numbers])
-    key = _rows([keys[name] for name in sources], _matrices(layer.k_rel, heads, numbers), factors)
-    value = _rows([values[name] for name in sources], _matrices(layer.v_rel, heads, numbers))
-    query = torch.cat(queries)
+    # Each times 1, so that their gradients are no views of one tensor.
+    factors = torch.cat([1 * layer.p_rel["__".join(layer.edge_types[number])] for number in numbers])
+    of_keys = _matrices(layer.k_rel, heads, numbers) * factors[:, :, None, None]
+    of_values = _matrices(layer.v_rel, heads, numbers)
+    query, scale = torch.cat(queries), 1 / math.sqrt(columns)
+    groups = _groups(relations, x_dict, edge_index_dict)
 
     def run() -> Tensor:
-        return attention(graph, query, key, value, 1 / math.sqrt(columns)).flatten(1)
+        if len(groups.each) == 1:
+            key = _rows([keys[name] for name in sources], of_keys)
+            value = _rows([values[name] for name in sources], of_values)
+            return attention(graph, query, key, value, scale).flatten(1)
+        places = {name: place for place, name in enumerate(types)}
+        each = tuple(places[name] for name in sources)
+        grouped = GroupedAttention(graph, groups, each, len(types), scale, _rows)
+        ends = [keys[name] for name in types], [values[name] for name in types]
+        return grouped(query, *ends, of_keys, of_values).flatten(1)
 
-    task = AttentionTask("dot-product attention over all types, fused", "sum", graph, value, run, "attention")
+    task = AttentionTask(_FORM if len(groups.each) == 1 else _GROUPED, "sum", graph, query, run, "attention")
     begin(task, layer)
     parts = dict(zip(types, task.run().split([len(each) for each in queries]), strict=True))
     return _transformed(layer, x_dict, {name: parts[name] for name in types if name in layer.dst_node_types})
+
+
+def _groups(relations: _Relations, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Groups:
+    """The relations in groups, which have no more rows than there are nodes."""
+    most = max(thresholds.now.rows_a_node * relations.graph.num_dst, thresholds.now.block_edges)
+    rows = [x_dict[name].size(0) for name in relations.sources]
+    return groups_of(relations.graph, rows, [each.size(1) for each in edge_index_dict.values()], most)
 
 
 def _transformed(layer: Any, x_dict: dict[str, Tensor], parts: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -111,30 +134,28 @@ def _matrices(layer: Any, heads: int, numbers: list[int]) -> Tensor:
     return chosen if len(numbers) == chosen.size(0) else chosen[numbers]
 
 
-def _rows(of_sources: list[Tensor], matrices: Tensor, factors: Tensor | None = None) -> Tensor:
+def _rows(of_sources: list[Tensor], matrices: Tensor) -> Tensor:
     """[rows, H, D]: the sources' rows of each relation, times its matrices.
 
     Args:
         of_sources: [N, H, D] for each relation.
         matrices: [relations, H, D, D].
-        factors: [relations, H], of each relation's matrices, or None.
     """
     relations, heads, columns, _ = matrices.shape
-    if factors is not None:
-        matrices = matrices * factors[:, :, None, None]
     widest = max(1, _BLOCK // columns)
     together = max(each for each in range(1, min(heads, widest) + 1) if heads % each == 0)
     groups, width = heads // together, together * columns
-    # [relations, groups, D, D, together], whose last dimension becomes the diagonal of blocks.
-    of_groups = matrices.view(relations, groups, together, columns, columns).permute(0, 1, 3, 4, 2)
+    # [relations, groups, D, D, together], whose last dimension becomes the diagonal of blocks. Turned round,
+    # as the weights of linear steps are.
+    of_groups = matrices.view(relations, groups, together, columns, columns).permute(0, 1, 4, 3, 2)
     blocks = torch.diag_embed(of_groups, dim1=2, dim2=4).reshape(relations, groups, width, width)
     made = []
     for rows, block in zip(of_sources, blocks.unbind(), strict=True):
         if groups == 1:
-            made.append(rows.reshape(-1, width) @ block[0])
+            made.append(product(rows.reshape(-1, width), block[0], None))
         else:
-            product = rows.reshape(-1, groups, width).transpose(0, 1) @ block
-            made.append(product.transpose(0, 1))
+            of_heads = rows.reshape(-1, groups, width).transpose(0, 1) @ block.transpose(1, 2)
+            made.append(of_heads.transpose(0, 1))
     return torch.cat(made).view(-1, heads, columns)
 
 

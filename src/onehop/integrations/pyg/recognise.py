@@ -57,11 +57,13 @@ class AttentionForm:
         kind: Which; a recipe of ``attention.py`` has the same name.
         operands: What ``propagate`` gets.
         needs: Functions of its own that a subclass must not have replaced, beside those that no class may.
+        compiles: Whether the message can be compiled where the recipe does not take it.
     """
 
     kind: str
     operands: tuple[str, ...]
     needs: tuple[str, ...] = ()
+    compiles: bool = False
 
     @property
     def first(self) -> str:
@@ -83,6 +85,7 @@ HAN = AttentionForm("han", ("x", "alpha"))
 HGT = AttentionForm("hgt", ("k", "q", "v", "edge_attr"))
 EG = AttentionForm("eg", ("x", "symnorm_weight"), needs=("aggregate",))
 RGAT = AttentionForm("rgat", ("x", "edge_type", "edge_attr"), needs=("update",))
+HEAT = AttentionForm("heat", ("x", "edge_type_emb", "edge_attr"), compiles=True)
 
 _CONV = "torch_geometric.nn.conv"
 _MODELS = "torch_geometric.nn.models"
@@ -123,6 +126,7 @@ _TABLE: tuple[tuple[str, str, Form | AttentionForm], ...] = (
     (f"{_CONV}.hgt_conv", "HGTConv", HGT),
     (f"{_CONV}.eg_conv", "EGConv", EG),
     (f"{_CONV}.rgat_conv", "RGATConv", RGAT),
+    (f"{_CONV}.heat_conv", "HEATConv", HEAT),
 )
 
 # Layers of PyG whose messages treat each edge on its own, and so run in blocks.
@@ -149,7 +153,7 @@ IN_BLOCKS = (
 )
 
 # Layers of PyG whose messages reduce over destinations, and so run compiled or not at all.
-_COMPILED = ("HEATConv", "PointTransformerConv")
+_COMPILED = ("PointTransformerConv",)
 
 # Every module of PyG that holds a name bound to gcn_norm.
 GCN_NORM_MODULES = (

@@ -1,4 +1,4 @@
-"""The rows of a sorted index, such as a batch vector: which of them belong together, remembered."""
+"""Rows of a sorted index, such as a batch vector, or between bounds: which belong together, remembered."""
 
 import torch
 from torch import Tensor
@@ -45,6 +45,29 @@ def segments_of(index: Tensor, num_rows: int | None) -> Graph | None:
         except ArgumentError:
             return None
     CACHE.store(index, rest, made)
+    return made
+
+
+def segments_between(ptr: Tensor, rows: int) -> Graph | None:
+    """The graph of segments of rows, whose edge e goes from row e to the segment that has it: found, or made.
+
+    Args:
+        ptr: [segments + 1], int64, on the CPU, not made in inference mode: where each segment begins, and the
+            last one ends; one segment at least.
+        rows: E, how many rows there are; at least 1.
+
+    Returns:
+        None if ``ptr`` does not ascend from 0 to E.
+    """
+    found: Graph | None = CACHE.find(ptr, "segments")
+    if found is not None and found.num_edges == rows:
+        return found
+    with torch.inference_mode(False), torch.no_grad():
+        try:
+            made = Graph.from_csr(ptr.clone(), torch.arange(rows, device="cpu"), rows)
+        except ArgumentError:
+            return None
+    CACHE.store(ptr, "segments", made)
     return made
 
 

@@ -27,7 +27,7 @@ _TILE_BYTES = 24 << 10
 _BY_ROW = (Sink.ROW_SUM, Sink.ROW_MAX, Sink.ROW_MIN)
 
 # Steps whose result may take the place of an operand: number by number.
-_MOVING = frozenset({"spread", "collect", "product"})
+_MOVING = frozenset({"spread", "collect", "largest", "product"})
 
 
 def fits(sweep: Sweep) -> bool:

@@ -21,9 +21,8 @@ from onehop.graph.identity import CACHE
 from onehop.graph.lending import original
 from onehop.graph.relations import Relations, divide
 from onehop.integrations import memory, reports, session
-from onehop.integrations.pyg.associations import order
+from onehop.integrations.pyg.associations.relation_sums import NotFinite, RelationSums
 from onehop.integrations.pyg.conditions import is_left_out, layer_reason, reduction_of
-from onehop.integrations.pyg.grouped import grouped_product
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.tasks import record_of
 from onehop.integrations.rows import stand_in
@@ -40,6 +39,7 @@ class _Key(NamedTuple):
 
     num_relations: int
     size: tuple[int, int]
+    most: int | None
     rows_of_each: bool
 
 
@@ -75,7 +75,12 @@ def _forward(layer: Any, x: Any, edge_index: Any, edge_type: Any) -> Tensor | No
     features, own, size = operands
     if is_too_small(edge_index, None, layer.weight.size(-1)) or edge_index.size(1) == 0:
         return None
-    relations = _relations_of(edge_index, edge_type, _Key(layer.num_relations, size, features is None))
+    most = None
+    if features is not None:
+        # Not of the matrices' own rows: the gradient of a block would have all of them, for every relation.
+        most = max(thresholds.now.pairs_a_node * max(size), thresholds.now.block_edges)
+    key = _Key(layer.num_relations, size, most, features is None)
+    relations = _relations_of(edge_index, edge_type, key)
     if relations is None:
         return None
     weight = layer.weight
@@ -84,18 +89,20 @@ def _forward(layer: Any, x: Any, edge_index: Any, edge_type: Any) -> Tensor | No
             layer.num_relations, layer.in_channels_l, layer.out_channels
         )
     if features is None:
-        made = reduce_rows(relations.pairs, weight.reshape(-1, layer.out_channels), reduce=reduce)
+        (block,) = relations.blocks
+        made = reduce_rows(block.pairs, weight.reshape(-1, layer.out_channels), reduce=reduce)
+        out = reduce_rows(block.ends, made, reduce="sum")
     else:
         if features.nbytes >= thresholds.now.policy_bytes:
             memory.gained(features)
-        aggregated = reduce_rows(relations.pairs, features, reduce=reduce)
         # FastRGCNConv multiplies first, and infinities would meet elsewhere.
-        if isinstance(layer, FastRGCNConv) and not order.is_finite(aggregated):
+        sums = RelationSums(relations, reduce, finite=isinstance(layer, FastRGCNConv))
+        try:
+            out = sums(features, weight)
+        except NotFinite:
             return None
-        made = grouped_product(aggregated, weight, relations.counts)
     if reports.recording():
         reports.record(reports.Call(layer, None, _FORM, reduce, "cpu", f"{layer.num_relations} relations"))
-    out = reduce_rows(relations.ends, made, reduce="sum")
     if layer.root is not None:
         out = out + (layer.root if own is None else own @ layer.root)
     return out if layer.bias is None else out + layer.bias
@@ -174,15 +181,15 @@ def _relations_of(edge_index: Tensor, edge_type: Tensor, key: _Key) -> Relations
     """The edges in the order of their relations, found or made; None if PyG is to report what is wrong."""
     found: Relations | None = CACHE.find(edge_index, key)
     of_types: _OfTypes | None = CACHE.find(edge_type, key)
-    if found is not None and of_types is not None and of_types.number == found.pairs.number:
+    if found is not None and of_types is not None and of_types.number == found.number:
         return found
     edges = edge_index if original(edge_index) is edge_index else edge_index.clone()
     try:
         # Tensors made in inference mode could not be used outside it, where they will be found again.
         with torch.inference_mode(False), torch.no_grad():
-            relations = divide(edges, edge_type, key.num_relations, key.size, key.rows_of_each)
+            relations = divide(edges, edge_type, *key)
     except ArgumentError:
         return None
     CACHE.store(edge_index, key, relations)
-    CACHE.store(edge_type, key, _OfTypes(relations.pairs.number))
+    CACHE.store(edge_type, key, _OfTypes(relations.number))
     return relations

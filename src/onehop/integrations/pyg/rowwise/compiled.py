@@ -47,20 +47,28 @@ class CompiledTask:
         """The largest operand."""
         return max(self.operands, key=lambda tensor: tensor.nbytes)
 
+    @property
+    def reductions(self) -> tuple[str, ...]:
+        """Names of the reductions that its aggregation is made of."""
+        found = simple_parts(self.layer.aggr_module)
+        assert found is not None
+        return tuple(sorted(found[0]))
+
+    def rows(self) -> CompiledRows:
+        """The messages, with these reductions of them."""
+        return CompiledRows(self.graph, self.message, self.reductions, self.operands, filled_with_factors)
+
     def run(self) -> Any:
         """Return the result of ``propagate``."""
-        module = self.layer.aggr_module
-        reductions = simple_parts(module)
-        assert reductions is not None
-        names = tuple(sorted(reductions[0]))
-        rows = CompiledRows(self.graph, self.message, names, self.operands, filled_with_factors)
-        return self.layer.update(reduce(rows, module), **self.update)
+        return self.layer.update(reduce(self.rows(), self.layer.aggr_module), **self.update)
 
     def described(self, layer: Any) -> reports.Call:
         """The row of ``explain``."""
         steps = sum(len(part.program.steps) for part in self.message.parts)
         plan = f"{steps} step{'' if steps == 1 else 's'} on tiles of edges"
         texts = [part.program.text(names_of(part.terms, self.arguments)) for part in self.message.parts]
+        if self.message.behind is not None:
+            texts.append("the sums or means of messages: times a matrix")
         shown = name_of(layer.aggr_module)
         return reports.Call(layer, None, "its message, compiled", shown, "cpu", plan, "\n".join(texts))
 

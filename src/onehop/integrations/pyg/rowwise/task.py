@@ -26,6 +26,7 @@ from onehop.integrations.pyg.conditions import (
     LEFT_TO_PYG,
     OUT_OF_RANGE,
     REDUCTIONS,
+    TOO_SMALL,
     ClassRecord,
     edges_of,
     layer_reason,
@@ -127,7 +128,8 @@ def in_blocks_instead(
         args: what else, without a name,
         kwargs: and with one.
     """
-    if record.form is not None and type(layer.aggr_module) in REDUCTIONS:
+    known = record.form is not None and type(layer.aggr_module) in REDUCTIONS
+    if known and (not record.compiles or refusal is TOO_SMALL):
         return refusal
     reason = (
         record.block_reason
@@ -202,6 +204,7 @@ def _prepare(
     own = frozenset(size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape)
     trial = Trial(
         partial(message, snapshot.layer),
+        message,
         each,
         operands,
         own,
@@ -210,13 +213,13 @@ def _prepare(
         layer.node_dim,
         snapshot.stored,
     )
-    way = way_of(trial, graph, autocast, partial(refusal_of, module=module))
+    linear = linear_reduction(module)
+    way = way_of(trial, graph, autocast, partial(refusal_of, module=module), linear is not None)
     if isinstance(way, str):
         return way
     if isinstance(way, Read):
         names = {(ENDS[a.kind], a.at): a.name for a in each if a.kind in ENDS and a.at is not None}
         return CompiledTask(way, layer, graph, operands, update, names)
-    linear = linear_reduction(module)
     blocks = blocks_of(data, graph, edges_of_a_block(way.permission.row_bytes), linear is not None)
     run = BlockRun(LayerCode(snapshot.layer, message), each, graph, blocks, linear, autocast)
     learned = [p for p in module.parameters() if p.requires_grad]

@@ -1,0 +1,125 @@
+"""Sums over relations of aggregated rows times the relation's matrix, a block of destinations at a time.
+
+A pair of a relation and a destination has an aggregated row. There can be as many pairs as edges, so that
+where there are more than nodes, only those of some destinations are made at once, and made again in the
+backward pass.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.graph.relations import RelationBlock, Relations
+from onehop.integrations.pyg.associations import order
+from onehop.integrations.pyg.grouped import gradient_of_matrices, grouped_product
+from onehop.kernels.cpu.rows import take_rows
+from onehop.ops.aggregate import reduce_rows
+from onehop.ops.batching import for_each
+
+
+class NotFinite(Exception):
+    """An aggregated row is infinite or no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationSums:
+    """The sums, ready to run.
+
+    Attributes:
+        relations: The edges.
+        reduce: "sum" or "mean": how the rows of each relation are aggregated.
+        finite: Whether aggregated rows have to be finite.
+    """
+
+    relations: Relations
+    reduce: str
+    finite: bool
+
+    def __call__(self, x: Tensor, matrices: Tensor) -> Tensor:
+        """[num_dst, M]: the sums.
+
+        Args:
+            x: [num_src, K], the sources' rows.
+            matrices: [R, K, M].
+
+        Raises:
+            NotFinite: There is a row that is not.
+        """
+        if len(self.relations.blocks) == 1:
+            return self.recorded(x, matrices)
+        if torch.is_grad_enabled() and (x.requires_grad or matrices.requires_grad):
+            out: Tensor = _InBlocks.apply(self, x, matrices)  # type: ignore[no-untyped-call]
+            return out
+        return self.forward(x, matrices)
+
+    def recorded(self, x: Tensor, matrices: Tensor) -> Tensor:
+        """The sums, with the aggregated rows of all blocks kept if a gradient is recorded."""
+        outs = [self._of_block(block, x, matrices) for block in self.relations.blocks]
+        return torch.cat(outs) if len(outs) > 1 else outs[0]
+
+    def _of_block(self, block: RelationBlock, x: Tensor, matrices: Tensor) -> Tensor:
+        aggregated = reduce_rows(block.pairs, x, reduce=self.reduce)
+        if self.finite and not order.is_finite(aggregated):
+            raise NotFinite
+        return reduce_rows(block.ends, grouped_product(aggregated, matrices, block.counts), reduce="sum")
+
+    def forward(self, x: Tensor, matrices: Tensor) -> Tensor:
+        """The sums, of which nothing is kept."""
+        out = x.new_empty(self.relations.blocks[-1].last, matrices.size(2))
+        for block in self.relations.blocks:
+            out[block.first : block.last] = self._of_block(block, x, matrices)
+        return out
+
+    def gradients(
+        self, needs: tuple[bool, bool], grad: Tensor, x: Tensor, matrices: Tensor
+    ) -> tuple[Tensor, ...]:
+        """The gradients of the rows and of the matrices, of those that are needed."""
+        of_x = torch.zeros_like(x, memory_format=torch.contiguous_format) if needs[0] else None
+        of_matrices = torch.zeros_like(matrices, memory_format=torch.contiguous_format) if needs[1] else None
+        leaf, turned = x.detach().requires_grad_(), matrices.transpose(1, 2)
+        for block in self.relations.blocks:
+            pulled = take_rows(grad[block.first : block.last], block.targets)
+            with torch.enable_grad():
+                aggregated = reduce_rows(block.pairs, leaf, reduce=self.reduce)
+            if of_matrices is not None:
+                of_matrices += gradient_of_matrices(aggregated.detach(), pulled, block.counts)
+            if of_x is not None:
+                of_rows = grouped_product(pulled, turned, block.counts)
+                del pulled  # as large as what is about to be made
+                (part,) = torch.autograd.grad(aggregated, leaf, of_rows)
+                of_x += part
+        return tuple(each for each in (of_x, of_matrices) if each is not None)
+
+    def differentiable(
+        self, needs: tuple[bool, bool], grad: Tensor, x: Tensor, matrices: Tensor
+    ) -> tuple[Tensor, ...]:
+        """The gradients as functions that can be differentiated again, with all aggregated rows."""
+        # New names, so that one that was made from the other does not count for that too.
+        x, matrices = (t.view_as(t) if need else t for t, need in zip((x, matrices), needs, strict=True))
+        wanted = [t for t, need in zip((x, matrices), needs, strict=True) if need]
+        return torch.autograd.grad(self.recorded(x, matrices), wanted, grad, create_graph=True)
+
+
+class _InBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, sums: RelationSums, x: Tensor, matrices: Tensor) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, matrices)
+        ctx.sums = sums
+        return sums.forward(x, matrices)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return None, None, None
+        needs = ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled():
+            found = ctx.sums.differentiable(needs, grad, *ctx.saved_tensors)
+        else:
+            # Rows are read from memory, which a batch of gradients does not have: they go one by one.
+            found = for_each(partial(ctx.sums.gradients, needs), grad, *ctx.saved_tensors)
+        left = iter(found)
+        return (None, *(next(left) if needed else None for needed in needs))

@@ -1,0 +1,178 @@
+"""PNAConv: its statistics are scaled and multiplied a few rows at a time, and never lie side by side.
+
+PyG joins A statistics times S scales, [N, S A F], behind the node's own features, and multiplies them. Here
+the columns of the linear step's matrix that belong to a scale and its statistics are a matrix of their own:
+see :mod:`onehop.ops.scaled_statistics`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter, Sequential
+from torch.nn.functional import linear
+from torch_geometric.nn import MessagePassing, PNAConv, aggr
+from torch_geometric.nn.dense import Linear
+
+from onehop.graph import Graph
+from onehop.integrations import session
+from onehop.integrations.pyg.associations.product import may_run_elsewhere
+from onehop.integrations.pyg.conditions import REDUCTIONS
+from onehop.integrations.pyg.rowwise.compiled import CompiledTask
+from onehop.integrations.pyg.rowwise.task import fits_cache, in_blocks_instead
+from onehop.integrations.pyg.tasks import begin, record_of
+from onehop.integrations.rows import stand_in
+from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
+from onehop.ops.scaled_statistics import scaled_statistics
+
+_DTYPES = (torch.float32, torch.float64)
+
+# Of a scale, the part that depends on the degree, and the average that divides it, or multiplies it.
+_SCALES: dict[str, tuple[Callable[[Tensor], Tensor], str, bool]] = {
+    "identity": (torch.ones_like, "", False),
+    "amplification": (lambda degrees: torch.log(degrees + 1), "avg_deg_log", True),
+    "attenuation": (lambda degrees: 1 / torch.log(degrees.clamp(min=1) + 1), "avg_deg_log", False),
+    "linear": (lambda degrees: degrees, "avg_deg_lin", True),
+    "inverse_linear": (lambda degrees: 1 / degrees.clamp(min=1), "avg_deg_lin", False),
+}
+
+
+def multiplying_apart(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """PNAConv's ``forward``."""
+    ours, in_program, fits = _forward, compiling, fits_cache
+
+    def forward(self, x, edge_index, edge_attr=None):  # type: ignore[no-untyped-def]
+        out = None
+        if type(edge_index) is Tensor and not in_program() and not fits(edge_index, {"x": x}):
+            out = ours(self, x, edge_index, edge_attr)
+        return theirs(self, x, edge_index, edge_attr) if out is None else out
+
+    return stand_in(theirs, forward)
+
+
+def _forward(layer: Any, x: Any, edge_index: Tensor, edge_attr: Any) -> Tensor | None:
+    """The layer's result; None where PyG's code is to run."""
+    record = record_of(layer)
+    if record is None or record.reason is None or context_reason() is not None:
+        return None
+    statistics = _statistics(layer) if session.now.settings.associate else None
+    if statistics is None or not _is_plain(layer, x, len(statistics)):
+        return None
+    towers, width = layer.towers, layer.F_in
+    spread = x.view(-1, towers, width) if layer.divide_input else x.view(-1, 1, width)
+    if not layer.divide_input and towers > 1:
+        spread = spread.repeat(1, towers, 1)
+    operands = {"x": spread, "edge_attr": edge_attr}
+    task = in_blocks_instead(record.reason, record, layer, edge_index, (), operands)
+    if not isinstance(task, CompiledTask) or [part.program.width for part in task.message.parts] != (
+        [width] * towers
+    ):
+        return None
+    begin(task, layer)
+    rows, module = task.rows(), layer.aggr_module
+    scales = _scales(module, task.graph, x.dtype)
+    outs = []
+    for tower, steps in enumerate(layer.post_nns):
+        reduced = {name: rows.pieces(name)[tower] for name in task.reductions}
+        out = _first_step(steps[0], module, task.graph, spread[:, tower], reduced, statistics, scales)
+        for step in steps[1:]:
+            out = step(out)
+        outs.append(out)
+    return layer.lin(torch.cat(outs, dim=1) if len(outs) > 1 else outs[0])  # type: ignore[no-any-return]
+
+
+def _first_step(
+    step: Any,
+    module: Any,
+    graph: Graph,
+    own: Tensor,
+    reduced: dict[str, Tensor],
+    statistics: tuple[str, ...],
+    scales: Tensor,
+) -> Tensor:
+    """The linear step of the nodes' own features, and of all statistics times all scales, in this order."""
+    columns, width = step.weight.size(1), own.size(1)
+    of_own, of_statistics = step.weight.split([width, columns - width], dim=1)
+    weight = of_statistics.view(step.weight.size(0), scales.size(1), -1).permute(1, 2, 0)
+    weight = weight * _averages(module).view(-1, 1, 1)
+    fastest = may_run_elsewhere(own)
+    return linear(own, of_own, step.bias) + scaled_statistics(
+        graph, reduced, statistics, scales, weight, fastest
+    )
+
+
+def _scales(module: Any, graph: Graph, dtype: torch.dtype) -> Tensor:
+    """[N, S]: what the degrees make of each scale."""
+    degrees = graph.in_degrees.to(dtype)
+    return torch.stack([_SCALES[name][0](degrees) for name in module.scaler], dim=1)
+
+
+def _averages(module: Any) -> Tensor:
+    """[S]: what the averages, which may be learned, make of each scale."""
+    found = []
+    for name in module.scaler:
+        _, average, divides = _SCALES[name]
+        value = getattr(module, average) if average else torch.ones_like(module.avg_deg_lin)
+        # Times 1, so that gradients of several averages are no views of one tensor.
+        found.append(1 / value if divides else 1 * value)
+    return torch.cat(found)
+
+
+def _statistics(layer: Any) -> tuple[str, ...] | None:
+    """The names of the statistics of the layer's aggregation; None if it has others, or combines them."""
+    module = layer.aggr_module
+    if type(module) is not aggr.DegreeScalerAggregation or not set(module.scaler) <= _SCALES.keys():
+        return None
+    inner = module.aggr
+    if type(inner) is not aggr.MultiAggregation:
+        each = [inner]
+    elif inner.mode == "cat":
+        each = list(inner.aggrs)
+    else:
+        return None
+    found = []
+    for one in each:
+        if type(one) in REDUCTIONS:
+            found.append(REDUCTIONS[type(one)])
+        elif type(one) is aggr.VarAggregation and not one.semi_grad:
+            found.append("var")
+        elif type(one) is aggr.StdAggregation and not one.var_aggr.semi_grad:
+            found.append("std")
+        else:
+            return None
+    return tuple(found)
+
+
+def _is_plain(layer: Any, x: Any, count: int) -> bool:
+    """Return whether the layer and its features are such that its first linear steps can be made apart.
+
+    Its aggregation has ``count`` statistics. All else, hooks too, is looked at where the message is compiled.
+    """
+    kind, module = type(layer), layer.aggr_module
+    if (
+        kind.message is not PNAConv.message
+        or kind.update is not MessagePassing.update
+        or type(x) not in (Tensor, Parameter)
+        or x.dtype not in _DTYPES
+        or not x.is_cpu
+        or x.dim() != 2
+        or x.layout is not torch.strided
+        or wraps(x)
+        or autocasts(x)
+        or x.size(1) != layer.F_in * (layer.towers if layer.divide_input else 1)
+    ):
+        return False
+    columns = (1 + len(module.scaler) * count) * layer.F_in
+    learned = [module.avg_deg_lin, module.avg_deg_log]
+    for steps in layer.post_nns:
+        if type(steps) is not Sequential or not len(steps) or type(steps[0]) not in (Linear, torch.nn.Linear):
+            return False
+        weight = steps[0].weight
+        if type(weight) is not Parameter or weight.dim() != 2 or weight.size(1) != columns:
+            return False
+        learned.append(weight)
+    return all(
+        each.dtype is x.dtype and each.is_cpu and not each.is_inference() and not wraps(each)
+        for each in learned
+    )

@@ -1,0 +1,197 @@
+"""Statistics of rows, scaled by functions of the degree, times a matrix: without those that are side by side.
+
+Principal neighbourhood aggregation (https://arxiv.org/abs/2004.05718) puts A statistics times S scales side
+by side, [N, S A F], and multiplies them. Rows of one degree have the same scales, so their statistics are
+multiplied by one sum of the matrices of all scales: S times fewer products. Rows of rare degrees are
+multiplied by all matrices, and then scaled. A few rows at a time, nothing wider than A F or S M is made.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop import thresholds
+from onehop.graph import Graph
+from onehop.graph.degrees import RowBlock, RowsByDegree, rows_by_degree
+from onehop.kernels.cpu.rows import take_rows
+from onehop.kernels.products import Product
+from onehop.ops.batching import for_each
+from onehop.ops.linear import FORWARD, TO_WEIGHT, library_of
+from onehop.ops.moments import deviation, variance
+from onehop.reference.scaled_statistics import scaled_statistics as reference
+
+_OF_MEANS = {"var": variance, "std": deviation}
+
+
+def scaled_statistics(
+    graph: Graph,
+    reduced: Mapping[str, Tensor],
+    statistics: Sequence[str],
+    scales: Tensor,
+    weight: Tensor,
+    fastest: bool = False,
+) -> Tensor:
+    """Statistics of each destination, times each of its scales, times a matrix.
+
+    ``out[i] = sum over scales s of scales[i, s] * (all statistics of i, side by side) weight[s]``
+
+    Args:
+        graph: Whose rows they are, on the CPU.
+        reduced: [num_dst, F] each, float32 or float64: what statistics are made of, by name. Differentiable.
+        statistics: Names in ``reduced``, or "var" or "std", which are made of its "mean" and "squares", the
+            mean of the squares.
+        scales: [num_dst, S], of the same dtype; equal for destinations of equal degrees, which is not
+            checked. No gradient passes through them.
+        weight: [S, statistics * F, M], of the same dtype. Differentiable.
+        fastest: Whether products may run in another library than torch's own.
+
+    Returns:
+        [num_dst, M].
+    """
+    operands = (weight, *reduced.values())
+    # As many rows as two blocks of messages: products of fewer do not fill the libraries' own blocks.
+    most = 2 * thresholds.now.block_bytes // max(weight.size(1) * weight.element_size(), 1)
+    by_degree = rows_by_degree(graph, thresholds.now.degree_rows, max(most, thresholds.now.block_edges))
+    run = _Run(by_degree, tuple(reduced), tuple(statistics), scales.detach(), fastest)
+    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
+        out: Tensor = _Scaled.apply(run, *operands)  # type: ignore[no-untyped-call]
+        return out
+    return run.forward(*operands)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One product.
+
+    Attributes:
+        by_degree: The rows.
+        names: Of what statistics are made of.
+        statistics: Which there are.
+        scales: [N, S].
+        fastest: Whether the library of its products may be chosen.
+    """
+
+    by_degree: RowsByDegree
+    names: tuple[str, ...]
+    statistics: tuple[str, ...]
+    scales: Tensor
+    fastest: bool
+
+    def forward(self, weight: Tensor, *reduced: Tensor) -> Tensor:
+        """The product, unrecorded."""
+        with torch.no_grad():
+            turned, times = weight.transpose(1, 2).contiguous(), self._library(FORWARD, weight.shape)
+            wide = turned.flatten(0, 1)
+            out = weight.new_empty(len(self.by_degree.order), weight.size(2))
+            for block, rows in self._blocks():
+                side = self._side([take_rows(each, rows) for each in reduced])
+                if block.alike:
+                    made = times(side, self._matrix(turned, rows), None)
+                else:
+                    of_each = times(side, wide, None).view(len(rows), weight.size(0), weight.size(2))
+                    made = (of_each * take_rows(self.scales, rows).unsqueeze(2)).sum(1)
+                out.index_copy_(0, rows, made)
+        return out
+
+    def gradients(self, needs: tuple[bool, ...], grad: Tensor, *operands: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of those of the weight, and of what statistics are made of, that need one."""
+        weight, *reduced = operands
+        scales_count, height, width = weight.shape
+        wide, grad = _side_by_side(weight), grad.contiguous()
+        times = self._library(FORWARD, (scales_count, width, height))
+        over_rows = self._library(TO_WEIGHT, (scales_count, width, height))
+        of_weight = torch.zeros_like(weight, memory_format=torch.contiguous_format)
+        wanted = [at for at, needed in enumerate(needs[1:]) if needed]
+        of_reduced = [torch.empty_like(reduced[at], memory_format=torch.contiguous_format) for at in wanted]
+        for block, rows in self._blocks():
+            pulled = take_rows(grad, rows)
+            pieces = [
+                take_rows(each, rows).requires_grad_(need)
+                for each, need in zip(reduced, needs[1:], strict=True)
+            ]
+            with torch.enable_grad():
+                side = self._side(pieces)
+            scales = take_rows(self.scales, rows[:1] if block.alike else rows)
+            if block.alike:
+                of_side = times(pulled, self._matrix(weight, rows), None)
+            else:
+                pulled = (pulled.unsqueeze(1) * scales.unsqueeze(2)).flatten(1)
+                of_side = times(pulled, wide, None)
+            if needs[0]:
+                product = over_rows(side.detach(), pulled, None)
+                if block.alike:
+                    of_weight += scales.view(-1, 1, 1) * product
+                else:
+                    of_weight += product.view(height, scales_count, width).transpose(0, 1)
+            if wanted:
+                parts = torch.autograd.grad(
+                    side, [pieces[at] for at in wanted], of_side, materialize_grads=True
+                )
+                for out, part in zip(of_reduced, parts, strict=True):
+                    out.index_copy_(0, rows, part)
+        return (*([of_weight] if needs[0] else []), *of_reduced)
+
+    def differentiable(self, needs: tuple[bool, ...], grad: Tensor, *operands: Tensor) -> tuple[Tensor, ...]:
+        """The gradients as functions that can be differentiated again, with all statistics side by side."""
+        # New names for them all, so that an operand that was made from another does not count for that too.
+        weight, *reduced = (t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True))
+        named = dict(zip(self.names, reduced, strict=True))
+        out = reference(named, self.statistics, self.scales, weight)
+        wanted = [t for t, need in zip((weight, *reduced), needs, strict=True) if need]
+        return torch.autograd.grad(out, wanted, grad, create_graph=True, materialize_grads=True)
+
+    def _blocks(self) -> Iterator[tuple[RowBlock, Tensor]]:
+        for block in self.by_degree.blocks:
+            yield block, self.by_degree.order[block.begin : block.end]
+
+    def _side(self, pieces: Sequence[Tensor]) -> Tensor:
+        """[rows, statistics * F]."""
+        named = dict(zip(self.names, pieces, strict=True))
+        made = [
+            _OF_MEANS[name](named["mean"], named["squares"]) if name in _OF_MEANS else named[name]
+            for name in self.statistics
+        ]
+        return torch.cat(made, 1)
+
+    def _library(self, kind: str, sizes: Sequence[int]) -> Product:
+        """The library for products of a block with a matrix of each scale, of these sizes."""
+        blocks = self.by_degree.blocks
+        rows = max((block.end - block.begin for block in blocks), default=0)
+        _, inputs, outputs = sizes
+        return library_of(kind, rows, inputs, outputs, self.scales.dtype, self.fastest)
+
+    def _matrix(self, weight: Tensor, rows: Tensor) -> Tensor:
+        """[statistics * F, M], or the other way round: by which rows of one degree are multiplied."""
+        scales = take_rows(self.scales, rows[:1])
+        return (scales @ weight.reshape(weight.size(0), -1)).view(weight.shape[1:])
+
+
+def _side_by_side(weight: Tensor) -> Tensor:
+    """[statistics * F, S * M]."""
+    return weight.transpose(0, 1).flatten(1)
+
+
+class _Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, run: _Run, *operands: Tensor) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*operands)
+        ctx.run = run
+        return run.forward(*operands)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        needs = ctx.needs_input_grad[1:]
+        if grad is None:
+            return (None,) * (1 + len(needs))
+        if torch.is_grad_enabled():
+            found = ctx.run.differentiable(needs, grad, *ctx.saved_tensors)
+        else:
+            # Rows are read from memory, which a batch of gradients does not have: they go one by one.
+            found = for_each(partial(ctx.run.gradients, needs), grad, *ctx.saved_tensors)
+        left = iter(found)
+        return (None, *(next(left) if needed else None for needed in needs))
