@@ -7,15 +7,19 @@ RGCNConv has the edges of a graph, of 5 and of 50 types; the layers of which PyG
 or several rows for each edge, random edges of 5 types. HeteroConv and to_hetero have many relations of 5,000
 edges each among 10 types of nodes, and a layer of its own for each. Both ways take turns, after their
 results were compared; a ratio is PyG's time over the patched one's, with its quartiles over the rounds.
+Beside each layer stands its floor (``message_floors.py``).
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from message_floors import Linear, attention_floor, beside_floor, fewest_pairs, joined, sums_floor
 from torch import Tensor
 
 from onehop.bench import command, graphs
+from onehop.bench.cases import Workload
+from onehop.bench.floors import Roofs
 from onehop.bench.patched import beside_pyg
 from onehop.bench.stamp import machine_line
 
@@ -28,17 +32,29 @@ LAYERS = ("rgcn-5", "rgcn-50", "fast-rgcn", "han", "hgt", *INSIDE)
 TOLERANCE = 1e-3
 
 
-def one_pass(name: str, graph: str, edges: int) -> Callable[[], list[Tensor]]:
-    """A forward and backward pass of a layer; it returns the output and all gradients."""
+class Pass(NamedTuple):
+    """A forward and backward pass of a layer.
+
+    Attributes:
+        once: Runs it, and returns the output and all gradients.
+        floor: Measures the least time for it.
+    """
+
+    once: Callable[[], list[Tensor]]
+    floor: Callable[[], dict[str, float]]
+
+
+def one_pass(name: str, graph: str, edges: int) -> Pass:
+    """The pass of one layer over all edges."""
     from torch_geometric import nn
 
     torch.manual_seed(0)
     if name.startswith("rgcn"):
         workload, types = graphs.workload(graph), int(name.split("-")[1])
-        edge_index, nodes = workload.edge_index, workload.num_nodes
     else:
         nodes, types = edges // EDGES_A_NODE, TYPES
-        edge_index = torch.randint(nodes, (2, edges))
+        workload = Workload("random", torch.randint(nodes, (2, edges)), nodes)
+    edge_index, nodes = workload.edge_index, workload.num_nodes
     edge_type = torch.randint(types, (edge_index.size(1),))
     x = torch.randn(nodes, WIDTH, requires_grad=True)
     if name in ("han", "hgt"):
@@ -58,11 +74,24 @@ def one_pass(name: str, graph: str, edges: int) -> Callable[[], list[Tensor]]:
         found = torch.autograd.grad(out.square().mean(), learned, allow_unused=True)
         return [out.detach(), *(each for each in found if each is not None)]
 
-    return once
+    def floor() -> dict[str, float]:
+        roofs, head = Roofs(workload), WIDTH // HEADS
+        if name == "han":
+            # Its features, and for each type the scores of what it gives.
+            products = {Linear(WIDTH, WIDTH): (1 + types) * nodes}
+            return attention_floor("gat", workload, HEADS, WIDTH, products, roofs)
+        if name == "hgt":
+            # Keys, queries, values and the result; keys and values by the matrix of each type and head.
+            products = {Linear(WIDTH, WIDTH): 4 * nodes, Linear(head, head): 2 * types * nodes * HEADS}
+            return attention_floor("transformer", workload, HEADS, WIDTH, products, roofs)
+        rows = min(fewest_pairs(workload, edge_type), types * nodes)
+        return sums_floor(workload, WIDTH, {Linear(WIDTH, WIDTH): rows + nodes}, roofs)
+
+    return Pass(once, floor)
 
 
-def one_pass_of_relations(name: str, relations: int) -> Callable[[], list[Tensor]]:
-    """A forward and backward pass of a layer for each relation; it returns all outputs and gradients."""
+def one_pass_of_relations(name: str, relations: int) -> Pass:
+    """The pass of a layer for each relation, with all of their outputs and gradients."""
     from torch_geometric import nn
 
     torch.manual_seed(0)
@@ -90,16 +119,28 @@ def one_pass_of_relations(name: str, relations: int) -> Callable[[], list[Tensor
         found = torch.autograd.grad(loss, learned, allow_unused=True)
         return [*(out.detach() for out in outs), *(each for each in found if each is not None)]
 
-    return once
+    def floor() -> dict[str, float]:
+        workload = joined(edges, NODES_A_TYPE)
+        # Each relation multiplies the rows of both of its ends.
+        products = {Linear(WIDTH, WIDTH): 2 * relations * NODES_A_TYPE}
+        if name.endswith("gat"):
+            return attention_floor("gat", workload, HEADS, WIDTH, products, Roofs(workload))
+        return sums_floor(workload, WIDTH, products, Roofs(workload))
+
+    return Pass(once, floor)
 
 
 def measure(name: str, options: Any) -> dict[str, Any]:
     """One layer."""
     if name in INSIDE:
-        once = one_pass_of_relations(name, options.relations)
+        found = one_pass_of_relations(name, options.relations)
     else:
-        once = one_pass(name, options.graph, options.edges)
-    return {"layer": name, **beside_pyg(once, options.rounds, TOLERANCE)}
+        found = one_pass(name, options.graph, options.edges)
+    return {
+        "layer": name,
+        **beside_pyg(found.once, options.rounds, TOLERANCE),
+        "floor_s": found.floor(),
+    }
 
 
 def main() -> None:
@@ -120,7 +161,7 @@ def main() -> None:
         print(
             f"{name:14} PyG {row['pyg_s'] * 1e3:7.1f} ms, onehop {row['onehop_s'] * 1e3:7.1f} ms, "
             f"{ratio['median']:.2f}x ({ratio['lower_quartile']:.2f} to {ratio['upper_quartile']:.2f}), "
-            f"difference {row['difference']:.1e}{wrong}",
+            f"{beside_floor(row['onehop_s'], row['floor_s'])}, difference {row['difference']:.1e}{wrong}",
             flush=True,
         )
         command.write(options, "bench typed", {"results": rows})

@@ -101,13 +101,3 @@ def test_a_users_layer_ignores_the_values_as_in_pyg(at, values, took_fast_path):
         assert took_fast_path(layer, x, adjacency) == [None]
         of_csc = outcome(lambda: layer(x, matrix("csc", at, values)))
     assert of_csc == outcome(lambda: layer(x, matrix("csc", at, values)))
-
-
-def test_layers_in_blocks_are_left_to_pyg(at, values, took_fast_path):
-    conv, x = gnn.ResGatedGraphConv(WIDTH, 4).double(), torch.randn(NODES, WIDTH).double()
-    adjacency = matrix("csr", at, values)
-    expected = conv(x, adjacency)
-    with onehop.patch():
-        assert torch.equal(conv(x, adjacency), expected)
-        reason = "edge_index is a sparse matrix, for which PyG has its own code"
-        assert took_fast_path(conv, x, adjacency) == [reason]

@@ -11,6 +11,7 @@ from torch_geometric.nn.conv import gcn_conv
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
+    derived_tensors,
     direct,
     gcn_norm,
     hgt,
@@ -138,6 +139,7 @@ def _rows() -> list[Row]:
     )
     rows.append(Row(HGTConv, "forward", hgt.over_all_types(HGTConv.forward), HGTConv.forward))
     rows.extend(direct.rows())
+    rows.extend(derived_tensors.rows())
     naive = HeteroLinear.forward_naive
     rows.append(Row(HeteroLinear, "forward_naive", typed_products.put_together(naive), naive))
     return rows

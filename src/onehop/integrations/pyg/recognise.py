@@ -217,6 +217,13 @@ def block_messages() -> frozenset[Callable[..., Any]]:
 
 
 @functools.cache
+def messages_with_softmax() -> frozenset[Callable[..., Any]]:
+    """The message functions of PyG that do no more with ``ptr`` than to hand it to a softmax, if they ask."""
+    layers = importlib.import_module("torch_geometric.nn")
+    return block_messages() | {getattr(layers, name).message for name in _COMPILED}
+
+
+@functools.cache
 def fused_functions() -> dict[Callable[..., Any], Callable[..., Any]]:
     """The products with a sparse matrix that stand for messages in PyG, by the message function."""
     kinds = [_class(module, name) for module, name, form in _TABLE if isinstance(form, Form)]
