@@ -164,16 +164,23 @@ def test_gradients_reach_the_values(kind, way, at, values, gradients_of):
         assert_same(gradients_of(model, call, x=x, v=values), expected, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["csr", "coo", "SparseTensor with values"])
 @pytest.mark.parametrize("name", ["NN", "GMM", "GINE", "CG attr"])
-def test_further_dimensions_of_values_are_features_of_edges(name, way, at, gradients_of, took_fast_path):
-    """Of torch_sparse; torch's matrices of this kind have three dimensions."""
+def test_further_dimensions_of_values_are_features_of_edges(
+    name, kind, way, at, gradients_of, took_fast_path
+):
     model, x = ATTRIBUTES[name]().double(), torch.randn(NODES, WIDTH).double()
     attributes = torch.rand(at.size(1), DIM).double()
-    call = lambda m, x, v: m(x, adjacency("SparseTensor with values", at, v))  # noqa: E731, a test's own
-    expected = gradients_of(model, call, x=x, v=attributes)
-    assert "gradient of v" in expected
+
+    def call(model: torch.nn.Module, x: Tensor, v: Tensor) -> Tensor:
+        if kind.startswith("SparseTensor"):
+            return model(x, adjacency(kind, at, v))
+        return model(x, matrix(kind, at, v, shape=(NODES, NODES, DIM)))
+
+    expected = outcome(lambda: gradients_of(model, call, x=x, v=attributes))
     with onehop.patch():
-        assert_same(gradients_of(model, call, x=x, v=attributes), expected, rtol=1e-8, atol=1e-9)
+        found = outcome(lambda: gradients_of(model, call, x=x, v=attributes))
+        assert_same(found, expected, rtol=1e-8, atol=1e-9)
         assert took_fast_path(call, model, x=x, v=attributes) == [None]
 
 

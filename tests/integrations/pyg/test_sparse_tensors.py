@@ -358,3 +358,17 @@ def test_explain_names_what_runs(name, at, values):
     report = str(onehop.explain(model, x, sparse(at, values)))
     assert "SparseTensor" not in report
     assert "max" in report or "sum" in report or "mean" in report
+
+
+@pytest.mark.parametrize("as_tensor", [True, False])
+def test_pan_multiplies_by_a_matrix_that_it_learns(
+    as_tensor, edge_index, gradients_of, took_fast_path, in_doubles
+):
+    model, x = gnn.PANConv(WIDTH, 4, filter_size=2), torch.randn(NODES, WIDTH)
+    edges = edge_index if as_tensor else sparse(edge_index.flip(0))
+    call = lambda m, x: m(x, edges)[0]  # noqa: E731, a test's own
+    expected = gradients_of(model, call, x=x)
+    assert "gradient of weight" in expected
+    with onehop.patch():
+        assert_same(gradients_of(model, call, x=x), expected)
+        assert took_fast_path(call, model, x=x) == [None]

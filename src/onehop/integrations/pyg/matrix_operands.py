@@ -231,6 +231,8 @@ def _layer_reason(layer: Any, matrix: Any, fused: bool) -> str | None:
 
 def _fused_reason(x: Tensor, matrix: Tensor, values: Tensor, reduce: str) -> str | None:
     """Return why PyG's product with a matrix is left to PyG; None if it is not."""
+    if values.dim() != 1:
+        return "edge_index is a sparse matrix with further dimensions"
     if x.dim() != _MATRIX or values.dtype is not x.dtype:
         return LEFT_TO_PYG
     # A mean over CSC is a sum in PyG, and then divided.

@@ -110,6 +110,7 @@ _TABLE: tuple[tuple[str, str, Form | AttentionForm], ...] = (
     (f"{_CONV}.arma_conv", "ARMAConv", WEIGHTED),
     (f"{_CONV}.pdn_conv", "PDNConv", WEIGHTED),
     (f"{_CONV}.cluster_gcn_conv", "ClusterGCNConv", WEIGHTED),
+    (f"{_CONV}.pan_conv", "PANConv", WEIGHTED),
     (f"{_CONV}.cheb_conv", "ChebConv", CHEBYSHEV),
     (f"{_MODELS}.linkx", "SparseLinear", SPARSE_LINEAR),
     (f"{_CONV}.le_conv", "LEConv", DIFFERENCE),
