@@ -1,7 +1,8 @@
 """Layers over a sparse matrix and over the same edges as an ``edge_index``, with and without the patch.
 
     python benchmarks/layers/bench_matrices.py [--layers SAGE,GCN] [--edges 300000] [--width 64]
-                                               [--rounds 15] [--threads N] [--json FILE]
+                                               [--matrix csr|SparseTensor] [--rounds 15] [--threads N]
+                                               [--json FILE]
 
 Forward and backward passes over one graph, the four ways in turns; the results are compared before anything
 is timed. A line shows the median time of each way in milliseconds, the patched time over the matrix divided
@@ -43,8 +44,9 @@ def layers(width: int) -> dict[str, Callable[[], torch.nn.Module]]:
     }
 
 
-def both_forms(edges: int) -> tuple[int, Tensor, Tensor]:
-    """Nodes, a random ``edge_index`` without loops and repeated edges, and the same edges as a CSR matrix."""
+def both_forms(edges: int, form: str) -> tuple[int, Tensor, Any]:
+    """Nodes, a random ``edge_index`` without loops and repeated edges, and the same edges as a matrix."""
+    from torch_geometric.typing import SparseTensor
     from torch_geometric.utils import to_torch_csr_tensor
 
     torch.manual_seed(0)
@@ -52,15 +54,17 @@ def both_forms(edges: int) -> tuple[int, Tensor, Tensor]:
     edge_index = torch.randint(nodes, (2, edges)).unique(dim=1)
     edge_index = edge_index[:, edge_index[0] != edge_index[1]]
     edge_index = edge_index[:, torch.randperm(edge_index.size(1))]
-    return nodes, edge_index, to_torch_csr_tensor(edge_index.flip(0), size=(nodes, nodes))
+    if form == "csr":
+        return nodes, edge_index, to_torch_csr_tensor(edge_index.flip(0), size=(nodes, nodes))
+    return nodes, edge_index, SparseTensor(row=edge_index[1], col=edge_index[0], sparse_sizes=(nodes, nodes))
 
 
 def measured(make: Callable[[], torch.nn.Module], options: Any) -> dict[str, float]:
     """The median seconds of each way."""
-    nodes, edge_index, matrix = both_forms(options.edges)
+    nodes, edge_index, matrix = both_forms(options.edges, options.matrix)
     x, layer = torch.randn(nodes, options.width, requires_grad=True), make()
 
-    def once(edges: Tensor) -> Tensor:
+    def once(edges: Any) -> Tensor:
         x.grad = None
         out: Tensor = layer(x, edges)
         out.sum().backward()
@@ -100,6 +104,9 @@ def main() -> None:
     """Prints a line a layer."""
     parser = command.parser(__doc__, rounds=15, threads=True)
     parser.add_argument("--layers", help="names, separated by commas; all by default")
+    parser.add_argument(
+        "--matrix", choices=("csr", "SparseTensor"), default="csr", help="torch's, or torch_sparse's"
+    )
     parser.add_argument("--edges", type=int, default=300_000)
     parser.add_argument("--width", type=int, default=64)
     options = command.read(parser)
@@ -113,7 +120,7 @@ def main() -> None:
             f"{case['layer']:18}{shown}{case['matrix over edge_index']:22.2f}{case['speedup']:16.2f}",
             flush=True,
         )
-    command.write(options, "benchmarks/layers/bench_matrices.py", {"cases": found})
+    command.write(options, "benchmarks/layers/bench_matrices.py", {"matrix": options.matrix, "cases": found})
 
 
 if __name__ == "__main__":

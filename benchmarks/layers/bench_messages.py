@@ -5,7 +5,7 @@
 
 Each layer has a process of its own, in which the three ways take turns after their results and gradients
 have been compared. Peak memory is what a forward and backward pass adds to a process of its own, after its
-data and the layer have been made.
+data and the layer have been made. Beside each layer stands its floor (``message_floors.py``).
 """
 
 import argparse
@@ -18,11 +18,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from message_floors import beside_floor, message_floor, message_works
 from torch import Tensor
 
 import onehop
 from onehop import thresholds
 from onehop.bench import command, graphs
+from onehop.bench.floors import Roofs
 from onehop.bench.memory import peak_bytes, resident_bytes
 from onehop.bench.stamp import machine_line
 from onehop.bench.timing import measure_once
@@ -147,7 +149,8 @@ def describe(row: dict[str, Any]) -> str:
         for way in WAYS
     ]
     wrong = " WRONG" if row["wrong"] else ""
-    return f"{row['graph']} {row['layer']}: {'; '.join(parts)}; difference {row['difference']:.1e}{wrong}"
+    parts += [beside_floor(seconds["compiled"], row["floor_s"]), f"difference {row['difference']:.1e}{wrong}"]
+    return f"{row['graph']} {row['layer']}: {'; '.join(parts)}"
 
 
 def main() -> None:
@@ -161,10 +164,13 @@ def main() -> None:
         print(json.dumps(child(json.loads(options.child))))
         return
     print(machine_line())
-    rows = []
+    rows, works = [], message_works(WIDTH, NARROW)
     for graph in options.graphs:
+        workload = graphs.workload(graph)
+        roofs = Roofs(workload)
         for layer in options.layers:
             rows.append(measure(layer, graph, options.rounds, options.threads))
+            rows[-1]["floor_s"] = message_floor(works[layer], workload, WIDTH, roofs)
             print(describe(rows[-1]), flush=True)
             command.write(options, "bench messages", {"results": rows})
 

@@ -7,9 +7,9 @@
 RGCNConv has the edges of a graph, of 5 and of 50 types; the layers of which PyG's own makes a matrix
 or several rows for each edge, random edges of 5 types. HeteroConv and to_hetero have many relations of 5,000
 edges each among 10 types of nodes, and a layer of its own for each. Both ways take turns, after their
-results were compared; a ratio is PyG's time over the patched one's, with its quartiles over the rounds. With
-``--memory`` peaks are measured too: what two forward and backward passes add to a process of their own, after
-its data and the layer have been made.
+results were compared; a ratio is PyG's time over the patched one's, with its quartiles over the rounds.
+Beside each layer stands its floor (``message_floors.py``). With ``--memory`` peaks are measured too: what two
+forward and backward passes add to a process of their own, after its data and the layer have been made.
 """
 
 import argparse
@@ -18,13 +18,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from message_floors import Linear, attention_floor, beside_floor, fewest_pairs, joined, sums_floor
 from torch import Tensor
 
 import onehop
 from onehop.bench import command, graphs
+from onehop.bench.cases import Workload
+from onehop.bench.floors import Roofs
 from onehop.bench.memory import peak_bytes, resident_bytes
 from onehop.bench.patched import beside_pyg
 from onehop.bench.stamp import machine_line
@@ -40,17 +43,29 @@ NARROW = 16
 TOLERANCE = 1e-3
 
 
-def one_pass(name: str, graph: str, edges: int) -> Callable[[], list[Tensor]]:
-    """A forward and backward pass of a layer; it returns the output and all gradients."""
+class Pass(NamedTuple):
+    """A forward and backward pass of a layer.
+
+    Attributes:
+        once: Runs it, and returns the output and all gradients.
+        floor: Measures the least time for it.
+    """
+
+    once: Callable[[], list[Tensor]]
+    floor: Callable[[], dict[str, float]]
+
+
+def one_pass(name: str, graph: str, edges: int) -> Pass:
+    """The pass of one layer over all edges."""
     from torch_geometric import nn
 
     torch.manual_seed(0)
     if name.startswith("rgcn"):
         workload, types = graphs.workload(graph), int(name.split("-")[1])
-        edge_index, nodes = workload.edge_index, workload.num_nodes
     else:
         nodes, types = edges // EDGES_A_NODE, TYPES
-        edge_index = torch.randint(nodes, (2, edges))
+        workload = Workload("random", torch.randint(nodes, (2, edges)), nodes)
+    edge_index, nodes = workload.edge_index, workload.num_nodes
     edge_type = torch.randint(types, (edge_index.size(1),))
     x = torch.randn(nodes, WIDTH, requires_grad=True)
     if name in ("han", "hgt"):
@@ -78,11 +93,24 @@ def one_pass(name: str, graph: str, edges: int) -> Callable[[], list[Tensor]]:
         found = torch.autograd.grad(out.square().mean(), learned, allow_unused=True)
         return [out.detach(), *(each for each in found if each is not None)]
 
-    return once
+    def floor() -> dict[str, float]:
+        roofs, head = Roofs(workload), WIDTH // HEADS
+        if name == "han":
+            # Its features, and for each type the scores of what it gives.
+            products = {Linear(WIDTH, WIDTH): (1 + types) * nodes}
+            return attention_floor("gat", workload, HEADS, WIDTH, products, roofs)
+        if name == "hgt":
+            # Keys, queries, values and the result; keys and values by the matrix of each type and head.
+            products = {Linear(WIDTH, WIDTH): 4 * nodes, Linear(head, head): 2 * types * nodes * HEADS}
+            return attention_floor("transformer", workload, HEADS, WIDTH, products, roofs)
+        rows = min(fewest_pairs(workload, edge_type), types * nodes)
+        return sums_floor(workload, WIDTH, {Linear(WIDTH, WIDTH): rows + nodes}, roofs)
+
+    return Pass(once, floor)
 
 
-def one_pass_of_relations(name: str, relations: int) -> Callable[[], list[Tensor]]:
-    """A forward and backward pass of a layer for each relation; it returns all outputs and gradients."""
+def one_pass_of_relations(name: str, relations: int) -> Pass:
+    """The pass of a layer for each relation, with all of their outputs and gradients."""
     from torch_geometric import nn
 
     torch.manual_seed(0)
@@ -110,11 +138,19 @@ def one_pass_of_relations(name: str, relations: int) -> Callable[[], list[Tensor
         found = torch.autograd.grad(loss, learned, allow_unused=True)
         return [*(out.detach() for out in outs), *(each for each in found if each is not None)]
 
-    return once
+    def floor() -> dict[str, float]:
+        workload = joined(edges, NODES_A_TYPE)
+        # Each relation multiplies the rows of both of its ends.
+        products = {Linear(WIDTH, WIDTH): 2 * relations * NODES_A_TYPE}
+        if name.endswith("gat"):
+            return attention_floor("gat", workload, HEADS, WIDTH, products, Roofs(workload))
+        return sums_floor(workload, WIDTH, products, Roofs(workload))
+
+    return Pass(once, floor)
 
 
-def pass_of(order: dict[str, Any]) -> Callable[[], list[Tensor]]:
-    """A forward and backward pass of a layer."""
+def pass_of(order: dict[str, Any]) -> Pass:
+    """A forward and backward pass of a layer, and its floor."""
     if order["layer"] in INSIDE:
         return one_pass_of_relations(order["layer"], order["relations"])
     return one_pass(order["layer"], order["graph"], order["edges"])
@@ -123,7 +159,7 @@ def pass_of(order: dict[str, Any]) -> Callable[[], list[Tensor]]:
 def peak_of(order: dict[str, Any]) -> int:
     """The peak memory of one way, in a process of its own."""
     torch.set_num_threads(order["threads"])
-    once = pass_of(order)
+    once = pass_of(order).once
     patch = onehop.patch()
     before = resident_bytes()
     with contextlib.nullcontext() if order["patched"] else patch.paused():
@@ -147,7 +183,12 @@ def in_own_process(order: dict[str, Any]) -> int:
 
 def measure(name: str, options: Any) -> dict[str, Any]:
     """One layer."""
-    row = {"layer": name, **beside_pyg(pass_of(_order(name, options)), options.rounds, TOLERANCE)}
+    found = pass_of(_order(name, options))
+    row = {
+        "layer": name,
+        **beside_pyg(found.once, options.rounds, TOLERANCE),
+        "floor_s": found.floor(),
+    }
     if not options.memory:
         return row
     ways = {"pyg": False, "onehop": True}
@@ -190,7 +231,7 @@ def main() -> None:
         print(
             f"{name:14} PyG {row['pyg_s'] * 1e3:7.1f} ms, onehop {row['onehop_s'] * 1e3:7.1f} ms, "
             f"{ratio['median']:.2f}x ({ratio['lower_quartile']:.2f} to {ratio['upper_quartile']:.2f}), "
-            f"{memory}difference {row['difference']:.1e}{wrong}",
+            f"{beside_floor(row['onehop_s'], row['floor_s'])}, {memory}difference {row['difference']:.1e}{wrong}",
             flush=True,
         )
         command.write(options, "bench typed", {"results": rows})

@@ -1,7 +1,18 @@
-"""Which path every layer of PyG took in PyG's own tests: for the terminal, and as a page of the documents."""
+"""Which path every layer of PyG took in PyG's own tests: for the terminal, and as a page of the documents.
 
+    python tests/integrations/pyg/host_layers.py
+
+writes the columns of speed and memory into the page that is there, from what benchmarks/layers/bench_convs.py
+has measured, without running PyG's tests again.
+"""
+
+import argparse
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from host_comparison import LayerUse
 
@@ -64,20 +75,77 @@ def as_text(layers: Sequence[LayerRow]) -> str:
     return "\n".join(lines)
 
 
-def as_page(layers: Sequence[LayerRow], versions: Mapping[str, str]) -> str:
-    """The page in Markdown. Reasons that are given for several layers are numbered."""
+def as_page(
+    layers: Sequence[LayerRow], versions: Mapping[str, str], measured: Mapping[str, Any] | None = None
+) -> str:
+    """The page in Markdown. Reasons that are given for several layers are numbered.
+
+    Args:
+        layers: Its rows.
+        versions: Of the packages that ran.
+        measured: What bench_convs.py wrote; None leaves its columns empty.
+    """
     reasons = sorted({reason for row in layers if row.path in (FAST, TIERED) for reason in row.reasons})
-    lines = [_HEAD.format(**versions)]
+    lines = [_HEAD.format(**versions, measured=NOT_YET)]
     for row in layers:
         marks = ", ".join(str(reasons.index(reason) + 1) for reason in row.reasons if reason in reasons)
         if row.path in (FAST, TIERED):
-            lines.append(f"| `{row.name}` | {row.path} | {'; '.join(row.runs)} | {marks} |")
+            lines.append(f"| `{row.name}` | {row.path} | {'; '.join(row.runs)} | | | {marks} |")
         else:
             words = "; ".join(row.reasons) or _WORDS[row.path]
-            lines.append(f"| `{row.name}` | {row.path} | {words} | |")
+            lines.append(f"| `{row.name}` | {row.path} | {words} | | | |")
     lines.append("\nPyG's own code runs where:\n")
     lines += [f"{number}. {reason}" for number, reason in enumerate(reasons, start=1)]
-    return "\n".join(lines) + "\n"
+    page = "\n".join(lines) + "\n"
+    return page if measured is None else with_figures(page, measured)
+
+
+def with_figures(page: str, measured: Mapping[str, Any]) -> str:
+    """A page with the columns of speed and memory as they were measured.
+
+    Args:
+        page: As :func:`as_page` makes it, with figures or without.
+        measured: What bench_convs.py wrote.
+
+    Raises:
+        ValueError: A measurement was wrong, or the page is of another form.
+    """
+    found = {}
+    for row in measured["results"]:
+        if row["wrong"]:
+            raise ValueError(f"{row['layer']} gave other results than PyG's: measure it again, or mend it.")
+        peaks = row["peak_bytes"]
+        share = f"{peaks['onehop'] / peaks['pyg']:.2f}" if peaks["pyg"] else ""
+        found[row["layer"]] = f"| {row['ratio']['median']:.1f}x | {share} |"
+
+    def filled(match: re.Match[str]) -> str:
+        return f"{match[1]}{found.get(match[2], '| | |')}{match[3]}"
+
+    page, rows = re.subn(_ROW, filled, page, flags=re.MULTILINE)
+    page, sentences = re.subn(_MEASURED, lambda _: _sentence(measured), page, flags=re.MULTILINE)
+    if not rows or sentences != 1:
+        raise ValueError("the page has no columns of speed and memory: have host_suite.py write it anew.")
+    return page
+
+
+# The first three cells and the name among them, two that are replaced, and the last.
+_ROW = r"^(\| `(\w+)` \|[^|]*\|[^|]*)\|[^|]*\|[^|]*\|([^|]*\|)$"
+_MEASURED = r"^Speed and memory .*$"
+NOT_YET = "Speed and memory beside PyG have not been measured."
+
+
+def _sentence(measured: Mapping[str, Any]) -> str:
+    graph, stamp = measured["graph"], measured["stamp"]
+    widths = sorted({row["width"] for row in measured["results"]}, reverse=True)
+    narrow = [f"{row['layer']} {row['width']}" for row in measured["results"] if row["width"] != widths[0]]
+    besides = f" ({', '.join(narrow)})" if narrow else ""
+    threads = stamp["threads"]
+    return (
+        f"Speed and memory are of a forward and backward pass over {graph['nodes']:,} nodes and "
+        f"{graph['edges']:,} edges, width {widths[0]}{besides}: PyG's time "
+        f"over ours, and our peak over PyG's, each in a process of its own; {stamp['machine']['processor']}, "
+        f"{threads} thread{'' if threads == 1 else 's'}, {stamp['isa']}, {stamp['date'][:10]}."
+    )
 
 
 _HEAD = """\
@@ -94,5 +162,25 @@ and torch {torch}.
 The graphs of these tests have a few edges. Otherwise, a layer's own message leaves such graphs to PyG.
 [Patching](../patching.md) lists the conditions. The numbers in the last column are explained below the table.
 
-| layer | path | what runs | PyG's own code runs where |
-|---|---|---|---|"""
+{measured}
+
+| layer | path | what runs | speed | memory | PyG's own code runs where |
+|---|---|---|---|---|---|"""
+
+
+def main() -> None:
+    """Writes the columns of speed and memory into the page."""
+    root = Path(__file__).resolve().parents[3]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--page", type=Path, default=root / "docs" / "reference" / "pyg-layers.md")
+    parser.add_argument("--measured", type=Path, default=MEASURED)
+    given = parser.parse_args()
+    measured = json.loads(given.measured.read_text(encoding="utf-8"))
+    given.page.write_text(with_figures(given.page.read_text(encoding="utf-8"), measured), encoding="utf-8")
+
+
+MEASURED = Path(__file__).resolve().parents[3] / "benchmarks" / "results" / "convs.json"
+"""What bench_convs.py has measured last."""
+
+if __name__ == "__main__":
+    main()

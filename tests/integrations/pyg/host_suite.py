@@ -245,7 +245,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.json is not None:
         given.json.write_text(json.dumps(as_json(results, rows), indent=1) + "\n", encoding="utf-8")
     if given.docs is not None:
-        given.docs.write_text(host_layers.as_page(rows, versions()), encoding="utf-8")
+        known = host_layers.MEASURED
+        measured = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else None
+        given.docs.write_text(host_layers.as_page(rows, versions(), measured), encoding="utf-8")
     return 1 if any(result.comparison.regressions for result in results) else 0
 
 

@@ -4,6 +4,7 @@ import json
 import os
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import host_layers
 import host_samplers
@@ -264,10 +265,44 @@ def test_a_layer_is_as_fast_as_its_best_run() -> None:
     assert found["HeteroConv"].path == "no messages"
 
     page = host_layers.as_page(rows, {"torch_geometric": "2", "torch": "3"})
-    assert "| `GCNConv` | fast | sum of source | 1 |" in page
-    assert "| `NNConv` | delegated | its message is its own | |" in page
+    assert "| `GCNConv` | fast | sum of source | | | 1 |" in page
+    assert "| `NNConv` | delegated | its message is its own | | | |" in page
+    assert host_layers.NOT_YET in page
     assert "\n1. edge_index is sparse\n" in page
     assert "GCNConv" in host_layers.as_text(rows)
+
+
+def measured(**others: Any) -> dict[str, Any]:
+    """As bench_convs.py writes it."""
+    row = {"layer": "GCNConv", "width": 64, "wrong": False, "ratio": {"median": 2.345}}
+    row |= {"peak_bytes": {"pyg": 200, "onehop": 50}, **others}
+    machine = {"processor": "A processor"}
+    stamp = {"machine": machine, "threads": 2, "isa": "avx2", "date": "2026-01-02T03:04:05+00:00"}
+    return {"graph": {"nodes": 20_000, "edges": 200_000}, "stamp": stamp, "results": [row]}
+
+
+def test_the_page_has_speed_and_memory_of_layers_that_were_measured() -> None:
+    rows = host_layers.rows([LayerUse(GCN, "fast", "sum of source")])
+    page = host_layers.as_page(rows, {"torch_geometric": "2", "torch": "3"}, measured())
+    assert "| `GCNConv` | fast | sum of source | 2.3x | 0.25 |  |" in page
+    assert "| `NNConv` | not seen | PyG's tests of it" in page
+    assert "20,000 nodes and 200,000 edges, width 64: PyG's time" in page
+    assert "A processor, 2 threads, avx2, 2026-01-02." in page
+    assert host_layers.NOT_YET not in page
+
+    # Figures replace figures.
+    faster = host_layers.with_figures(page, measured(ratio={"median": 3.0}, width=32))
+    assert "| `GCNConv` | fast | sum of source | 3.0x | 0.25 |  |" in faster
+    assert "2.3x" not in faster
+    assert host_layers.with_figures(faster, measured()) == page
+
+
+def test_wrong_results_and_pages_of_another_form_have_no_figures() -> None:
+    page = host_layers.as_page(host_layers.rows([]), {"torch_geometric": "2", "torch": "3"})
+    with pytest.raises(ValueError, match="GCNConv gave other results than PyG's"):
+        host_layers.with_figures(page, measured(wrong=True))
+    with pytest.raises(ValueError, match="no columns of speed and memory"):
+        host_layers.with_figures("# Another page\n", measured())
 
 
 # PyG's own tests

@@ -103,11 +103,29 @@ def test_a_users_layer_ignores_the_values_as_in_pyg(at, values, took_fast_path):
     assert of_csc == outcome(lambda: layer(x, matrix("csc", at, values)))
 
 
-def test_layers_in_blocks_are_left_to_pyg(at, values, took_fast_path):
-    conv, x = gnn.ResGatedGraphConv(WIDTH, 4).double(), torch.randn(NODES, WIDTH).double()
-    adjacency = matrix("csr", at, values)
-    expected = conv(x, adjacency)
+@pytest.mark.parametrize("layout", ["csr", "coo"])
+@pytest.mark.parametrize("name", ["GAT", "GATv2", "Transformer"])
+def test_values_of_two_dimensions_are_features_of_edges(name, layout, at, gradients_of, took_fast_path):
+    kind = {"GAT": gnn.GATConv, "GATv2": gnn.GATv2Conv, "Transformer": gnn.TransformerConv}[name]
+    loops = {} if name == "Transformer" else {"add_self_loops": False}
+    model, x = kind(WIDTH, 4, heads=2, edge_dim=3, **loops).double(), torch.randn(NODES, WIDTH).double()
+    adjacency = matrix(layout, at, torch.randn(at.size(1), 3).double(), shape=(NODES, NODES, 3))
+    call = lambda m, x: m(x, adjacency)  # noqa: E731, a test's own
+    expected = gradients_of(model, call, x=x)
     with onehop.patch():
-        assert torch.equal(conv(x, adjacency), expected)
-        reason = "edge_index is a sparse matrix, for which PyG has its own code"
-        assert took_fast_path(conv, x, adjacency) == [reason]
+        assert_same(gradients_of(model, call, x=x), expected)
+        assert took_fast_path(call, model, x=x) == [None]
+
+
+@pytest.mark.parametrize("name", ["SAGE mean", "GCN", "GCN without loops", "LE", "Simple self loop"])
+def test_values_of_two_dimensions_are_no_weights(name, at, took_fast_path):
+    model, x = model_of(name), torch.randn(NODES, WIDTH).double()
+    adjacency = matrix("coo", at, torch.randn(at.size(1), 3).double(), shape=(NODES, NODES, 3))
+    expected = outcome(lambda: model(x, adjacency))
+    with onehop.patch():
+        found = outcome(lambda: model(x, adjacency))
+    assert type(found) is type(expected)
+    if isinstance(expected, tuple):
+        assert found == expected
+    else:
+        torch.testing.assert_close(found, expected)

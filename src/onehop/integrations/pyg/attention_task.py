@@ -21,7 +21,7 @@ class Propagation:
         layer: The layer.
         reduce: How it reduces messages.
         edge_index: As it was given.
-        edges: [2, E], its tensor; or the sparse matrix that was given.
+        edges: [2, E], its tensor; of a sparse matrix [E], the sources, where the ends are not asked for.
         num_edges: E.
         sizes: Rows of the two ends, as far as they are known; recipes fill it in as PyG does.
         operands: What else was given, by name.

@@ -31,7 +31,7 @@ def han(call: Propagation) -> AttentionTask | str:
     source, (of_source, of_target) = x[0], scores
     if source is None or of_source is None or of_target is None:
         return LEFT_TO_PYG
-    if call.reduce != "sum" or layer.node_dim != 0 or call.edges.size(1) == 0:
+    if call.reduce != "sum" or layer.node_dim != 0 or call.num_edges == 0:
         return LEFT_TO_PYG
     heads, columns = source.shape[1:]
     if heads != layer.heads or heads * columns != layer.out_channels:
@@ -70,7 +70,7 @@ def hgt(call: Propagation) -> AttentionTask | str:
         or heads != layer.heads
         or heads * columns != layer.out_channels
         or not is_feature(call, factor, 2)
-        or factor.shape != (call.edges.size(1), heads)
+        or factor.shape != (call.num_edges, heads)
         or factor.dtype is not key.dtype
     ):
         return LEFT_TO_PYG

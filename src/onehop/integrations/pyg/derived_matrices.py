@@ -69,6 +69,8 @@ def derived(matrix: Tensor, key: Hashable, make: Callable[[], Tensor]) -> Tensor
     """
     if matrix_reason(matrix) is not None or matrix.layout is torch.sparse_csc or matrix.requires_grad:
         return None
+    if matrix.dense_dim():
+        return None
     structure, values = structure_of(matrix), matrix.values()
     found: Any = structure.derived.get(key)
     contents = fingerprint(values)

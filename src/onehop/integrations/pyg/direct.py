@@ -20,8 +20,13 @@ from torch_geometric.nn.pool import glob
 
 from onehop import thresholds
 from onehop.integrations import session
-from onehop.integrations.pyg.matrices import is_matrix, matrix_reason
-from onehop.integrations.pyg.matrix_operands import product_operands
+from onehop.integrations.pyg.matrices import is_matrix
+from onehop.integrations.pyg.matrix_operands import (
+    adjacency_reason,
+    is_adjacency,
+    product_operands,
+    tensor_operands,
+)
 from onehop.integrations.pyg.recognise import OVER_MATRIX
 from onehop.integrations.pyg.segments import segments_between, segments_of
 from onehop.integrations.pyg.sizes import is_too_small
@@ -93,7 +98,7 @@ def normalising(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def multiplying(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """PyG's ``spmm``, for torch's own sparse matrices."""
+    """PyG's ``spmm``, for torch's own sparse matrices and those of torch_sparse."""
     ours, in_program = _multiplied, compiling
 
     def spmm(src, other, reduce="sum"):  # type: ignore[no-untyped-def]
@@ -164,17 +169,18 @@ def _normalised(src: Any, index: Any, ptr: Any, num_nodes: Any, dim: Any) -> Ten
 
 def _multiplied(matrix: Any, x: Any, reduce: Any) -> Tensor | None:
     """The product, as a layer with a fused path computes it; None where PyG's code is to run."""
-    if not is_matrix(matrix) or type(x) not in _PLAIN or type(reduce) is not str:
+    if not is_adjacency(matrix) or type(x) not in _PLAIN or type(reduce) is not str:
         return None
     if reduce not in _OF_PRODUCTS:
         return None
-    if not _applies(x) or matrix_reason(matrix) is not None or x.dim() != _MATRIX:
+    if not _applies(x) or adjacency_reason(matrix) is not None or x.dim() != _MATRIX:
         return None
     if x.size(0) != matrix.size(1) or is_too_small(matrix, x):
         return None
     sizes: list[int | None] = [matrix.size(1), matrix.size(0)]
     reduce = _REDUCTIONS[reduce]
-    found = product_operands(matrix, x, sizes, reduce)
+    operands_of = product_operands if is_matrix(matrix) else tensor_operands
+    found = operands_of(matrix, x, sizes, reduce)
     if isinstance(found, str):
         return None
     operands = (found.graph, found.x, found.weight, found.scale)

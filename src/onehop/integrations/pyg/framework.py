@@ -12,6 +12,7 @@ from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
     clusters,
+    derived_tensors,
     direct,
     gcn_norm,
     hgt,
@@ -148,6 +149,7 @@ def _rows() -> list[Row]:
     rows.extend(clusters.rows())
     rows.extend(layerwise.rows())
     rows.extend(saint.rows())
+    rows.extend(derived_tensors.rows())
     naive = HeteroLinear.forward_naive
     rows.append(Row(HeteroLinear, "forward_naive", typed_products.put_together(naive), naive))
     return rows

@@ -3,7 +3,8 @@
 Without edge weights both the edges with self loops and the weights are kept, and with them the numbers
 ``deg ** -1/2`` whose products the weights are, so that the aggregation needs no weight for each edge.
 With edge weights, which may need gradients, the edges alone are kept and the weights are computed every time.
-Normalised sparse matrices are kept by :mod:`onehop.integrations.pyg.derived_matrices`.
+Normalised sparse matrices are kept by :mod:`onehop.integrations.pyg.derived_matrices`, those of torch_sparse
+by :mod:`onehop.integrations.pyg.derived_tensors`.
 """
 
 from collections.abc import Callable
@@ -15,9 +16,11 @@ from torch_geometric.nn.conv import gcn_conv
 
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.derived_matrices import derived
+from onehop.integrations.pyg.derived_tensors import derived_tensor
 from onehop.integrations.pyg.graphs import note_scales
 from onehop.integrations.pyg.matrices import is_matrix
 from onehop.integrations.pyg.processes import parts_for
+from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
 from onehop.integrations.rows import stand_in
 from onehop.ops import contexts
 from onehop.ops.contexts import context_reason
@@ -85,6 +88,17 @@ def _normalise(
         )
         if made is not None:
             return made, None
+    if is_sparse_tensor(edge_index):
+        # PyG looks at no other argument then.
+        made = None
+        if context_reason() is None:
+            made = derived_tensor(
+                edge_index,
+                ("gcn_norm", improved, add_self_loops, dtype),
+                lambda: theirs(edge_index, None, num_nodes, improved, add_self_loops, flow, dtype),
+            )
+        if made is not None:
+            return made
     if not can_remember(edge_index):
         parts = None if type(edge_index) is Tensor else parts_for(edge_index)
         if parts is not None:

@@ -114,7 +114,7 @@ def matrix_reason(matrix: Tensor) -> str | None:
         return WRAPPED
     if not matrix.is_cpu:
         return "edge_index is a sparse matrix on another device than the CPU, for which PyG has its own code"
-    if matrix.dim() != _MATRIX:
+    if matrix.dim() - matrix.dense_dim() != _MATRIX or matrix.dense_dim() > 1:
         return "edge_index is a sparse matrix with further dimensions"
     if matrix.layout is torch.sparse_coo and not matrix.is_coalesced():
         return "edge_index is a sparse matrix whose entries have to be summed first (coalesced)"
@@ -191,7 +191,7 @@ _ARRAYS: dict[torch.layout, Callable[[Tensor], tuple[Tensor, ...]]] = {
 
 
 def _graph_of(matrix: Tensor, arrays: tuple[Tensor, ...]) -> Graph | None:
-    num_dst, num_src = matrix.shape
+    num_dst, num_src = matrix.shape[:_MATRIX]
     # Native code takes an address, which counts as a write: lent arrays would be copies no more.
     arrays = tuple(array.clone() if original(array) is not array else array for array in arrays)
     try:

@@ -113,6 +113,7 @@ _TABLE: tuple[tuple[str, str, Form | AttentionForm], ...] = (
     (f"{_CONV}.arma_conv", "ARMAConv", WEIGHTED),
     (f"{_CONV}.pdn_conv", "PDNConv", WEIGHTED),
     (f"{_CONV}.cluster_gcn_conv", "ClusterGCNConv", WEIGHTED),
+    (f"{_CONV}.pan_conv", "PANConv", WEIGHTED),
     (f"{_CONV}.cheb_conv", "ChebConv", CHEBYSHEV),
     (f"{_MODELS}.linkx", "SparseLinear", SPARSE_LINEAR),
     (f"{_CONV}.le_conv", "LEConv", DIFFERENCE),
@@ -218,6 +219,13 @@ def block_messages() -> frozenset[Callable[..., Any]]:
     """The message functions of PyG that run in blocks."""
     layers = importlib.import_module("torch_geometric.nn")
     return frozenset(getattr(layers, name).message for name in IN_BLOCKS)
+
+
+@functools.cache
+def messages_with_softmax() -> frozenset[Callable[..., Any]]:
+    """The message functions of PyG that do no more with ``ptr`` than to hand it to a softmax, if they ask."""
+    layers = importlib.import_module("torch_geometric.nn")
+    return block_messages() | {getattr(layers, name).message for name in _COMPILED}
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from torch import Tensor
 from onehop import thresholds
 from onehop.integrations import session
 from onehop.integrations.pyg.matrices import LAYOUTS
+from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
 from onehop.ops.contexts import context_reason, is_wrapped
 
 # An edge of attention costs PyG about as much as this many edges of a sum.
@@ -23,7 +24,7 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
     would save other tensors the second time.
 
     Args:
-        edge_index: [2, E], or a sparse matrix.
+        edge_index: [2, E], or a sparse matrix of torch's own or of torch_sparse.
         operand: The features that are gathered, or a pair of which the first are; None where they are not
             made yet.
         columns: How many columns are aggregated, where they may be fewer than those of the features; None
@@ -31,13 +32,17 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
         attends: Whether messages are weighed by attention, on which PyG spends several times as long, and
             which has heads behind its nodes; other features have batches before them.
     """
-    if type(edge_index) is not Tensor:
-        return False
+    bounds = thresholds.now
     # Layers of small graphs pay for each of these questions; a shape is read in the time of one size.
-    bounds, shape = thresholds.now, edge_index.shape
-    if len(shape) != _MATRIX:
+    if type(edge_index) is Tensor:
+        shape = edge_index.shape
+        if len(shape) != _MATRIX:
+            return False
+        edges = shape[1] if edge_index.layout is torch.strided else number_of_edges(edge_index)
+    elif is_sparse_tensor(edge_index):
+        edges = edge_index.nnz()
+    else:
         return False
-    edges = shape[1] if edge_index.layout is torch.strided else number_of_edges(edge_index)
     # Who asks for a machine or a backend wants every aggregation there.
     if edges >= bounds.few_edges or session.now.settings.backend:
         return False
@@ -60,11 +65,16 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
     return edges * (width if columns is None else min(width, columns)) < bounds.few_work
 
 
-def number_of_edges(edge_index: Tensor) -> int:
+def number_of_edges(edge_index: Any) -> int:
     """The number of edges of [2, E], or of a sparse matrix."""
+    entries: int
+    if is_sparse_tensor(edge_index):
+        entries = edge_index.nnz()
+        return entries
+    entries = edge_index.size(-1)
     if edge_index.layout is torch.strided or edge_index.layout not in LAYOUTS:
-        return edge_index.size(-1)
+        return entries
     # A transform's own tensors know no number of entries, nor do others inside it; both are refused later.
-    if is_wrapped(edge_index) or context_reason() is not None:
-        return edge_index.size(-1)
-    return edge_index._nnz()
+    if not is_wrapped(edge_index) and context_reason() is None:
+        entries = edge_index._nnz()
+    return entries

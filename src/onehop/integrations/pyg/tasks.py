@@ -32,8 +32,13 @@ from onehop.integrations.pyg.conditions import (
     weight_of,
 )
 from onehop.integrations.pyg.graphs import graph_of, scales_of
-from onehop.integrations.pyg.matrices import is_matrix
-from onehop.integrations.pyg.matrix_operands import message_edges, operands_over
+from onehop.integrations.pyg.matrix_operands import (
+    is_adjacency,
+    message_edges,
+    operands_over,
+    with_values,
+)
+from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.placement import backend_of
 from onehop.integrations.pyg.recognise import OVER_MATRIX, AttentionForm, Form
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
@@ -223,7 +228,8 @@ def prepare(
     if args or (kwargs.keys() != record.names and kwargs.keys() - _SIZE != record.names):
         return OTHER_OPERANDS
     # Asked here first, for every call comes by.
-    if type(edge_index) is Tensor and edge_index.layout is not torch.strided and is_matrix(edge_index):
+    listed = type(edge_index) is Tensor and edge_index.layout is torch.strided
+    if not listed and is_adjacency(edge_index):
         if isinstance(form, AttentionForm):
             return _attending_over_matrix(layer, form, reduce, edge_index, kwargs)
         return _over_matrix(layer, form, reduce, edge_index, kwargs)
@@ -281,7 +287,7 @@ def prepare(
     return Task(form, reduce, graph, x, weight, scale, subtrahend, backend)
 
 
-def _over_matrix(layer: Any, form: Form, reduce: str, matrix: Tensor, kwargs: dict[str, Any]) -> Task | str:
+def _over_matrix(layer: Any, form: Form, reduce: str, matrix: Any, kwargs: dict[str, Any]) -> Task | str:
     """The task over a sparse matrix, or the sentence why there is none."""
     found = operands_over(layer, form, reduce, matrix, kwargs)
     if isinstance(found, str):
@@ -312,15 +318,18 @@ def _over_matrix(layer: Any, form: Form, reduce: str, matrix: Tensor, kwargs: di
 
 
 def _attending_over_matrix(
-    layer: Any, form: AttentionForm, reduce: str, matrix: Tensor, kwargs: dict[str, Any]
+    layer: Any, form: AttentionForm, reduce: str, matrix: Any, kwargs: dict[str, Any]
 ) -> AttentionTask | str:
     """The task of attention over a sparse matrix, or the sentence why there is none."""
     graph = message_edges(layer, matrix)
     if isinstance(graph, str):
         return graph
-    if "edge_weight" in kwargs and kwargs["edge_weight"] is None:
-        kwargs = {**kwargs, "edge_weight": matrix.values()}
+    kwargs = with_values(form.names, matrix, kwargs)
+    weights = kwargs.get("alpha")
+    if type(weights) is Pending:
+        # PyG gives the values to edge_update likewise, which makes the weights.
+        weights.operands = with_values(weights.operands, matrix, weights.operands)
     sizes: list[int | None] = [matrix.size(1), matrix.size(0)]
     edges = graph.num_edges
-    call = Propagation(layer, reduce, matrix, matrix, edges, sizes, kwargs, 0, session.now.backend, graph)
+    call = Propagation(layer, reduce, matrix, graph.col, edges, sizes, kwargs, 0, session.now.backend, graph)
     return prepare_attention(form.kind, call)

@@ -24,6 +24,7 @@ from onehop.integrations.pyg.derived import Derived
 from onehop.integrations.pyg.gcn_norm import Unweighted, without_weight
 from onehop.integrations.pyg.graphs import COUNTING, Symmetric, SymmetricKey, make_symmetric
 from onehop.integrations.pyg.sizes import is_too_small
+from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
 from onehop.integrations.rows import stand_in
 from onehop.ops.contexts import autocast_dtype, compiling
 
@@ -60,10 +61,11 @@ def _forward(
     edge_weight: Any,
 ) -> Any:
     lin, symmetric = layer._modules.get("lin"), _is_symmetric(layer, x, edge_weight)
+    plain = type(edge_index) is Tensor
     if (
-        type(edge_index) is not Tensor
+        not (plain or is_sparse_tensor(edge_index))
         or (not symmetric and is_too_small(edge_index, x, layer.out_channels))
-        or not order.may_choose(lin, x, edge_index)
+        or not order.may_choose(lin, x, *((edge_index,) if plain else ()))
         or lin.bias is not None
         or layer.node_dim != _ROWS_DIM
         or type(layer).message is not GCNConv.message
@@ -117,11 +119,12 @@ def _widened(out: Tensor, task: Any, bias: Tensor | None) -> Tensor:
 
 
 def _task(
-    layer: Any, gcn_norm: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, symmetric: bool
+    layer: Any, gcn_norm: Any, x: Tensor, edge_index: Any, edge_weight: Tensor | None, symmetric: bool
 ) -> Any:
     """The task over the normalised edges, or a sentence why there is none."""
     if (
-        edge_weight is not None
+        type(edge_index) is not Tensor
+        or edge_weight is not None
         or not layer.normalize
         or layer.cached
         or layer._cached_edge_index is not None
@@ -160,13 +163,21 @@ def _task(
     return task
 
 
-def _edges(layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Any, Any]:
+def _edges(layer: Any, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> tuple[Any, Any]:
     """The edges and weights that GCNConv's own forward would aggregate with."""
     if not layer.normalize:
         return edge_index, edge_weight
-    if layer._cached_edge_index is not None:
+    of_tensors = type(edge_index) is Tensor
+    if of_tensors and layer._cached_edge_index is not None:
         return layer._cached_edge_index[0], layer._cached_edge_index[1]
+    if not of_tensors and layer._cached_adj_t is not None:
+        return layer._cached_adj_t, edge_weight
     found = order.normalised(layer, x, edge_index, edge_weight, layer.add_self_loops, layer.improved)
+    if not of_tensors:
+        if layer.cached:
+            layer._cached_adj_t = found[0]
+        # PyG's weight goes along, and is looked at by nobody.
+        return found[0], edge_weight
     if layer.cached:
         layer._cached_edge_index = found
     return found

@@ -84,7 +84,7 @@ def _tag(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None
 
 def _pays(lins: list[Any], x: Any, edge_index: Any, edge_weight: Any) -> bool:
     if (
-        type(edge_index) is not Tensor
+        not order.are_edges(edge_index)
         or is_too_small(edge_index, x)
         or (isinstance(x, Tensor) and autocast_dtype(x) is not None)
         or not all(order.may_choose(lin, x) for lin in lins)

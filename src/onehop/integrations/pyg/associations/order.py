@@ -14,6 +14,7 @@ from onehop.graph.lending import is_shared, original
 from onehop.integrations import session
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations.product import product
+from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.tasks import Task
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import may_choose as may_choose_library
@@ -150,7 +151,7 @@ class _Finite:
 def normalised(
     layer: Any,
     x: Tensor,
-    edge_index: Tensor,
+    edge_index: Any,
     edge_weight: Tensor | None,
     add_self_loops: bool,
     improved: bool = False,
@@ -161,4 +162,9 @@ def normalised(
     found = gcn_conv.gcn_norm(
         edge_index, edge_weight, x.size(0), improved, add_self_loops, layer.flow, x.dtype
     )
-    return found[0], found[1]
+    return (found, None) if is_sparse_tensor(found) else (found[0], found[1])
+
+
+def are_edges(edge_index: Any) -> bool:
+    """Return whether edges are a tensor, sparse or not, or a SparseTensor: those that are looked at here."""
+    return type(edge_index) is Tensor or is_sparse_tensor(edge_index)

@@ -94,7 +94,7 @@ def _both(
     if (
         type(ends) is not tuple
         or len(ends) != 2
-        or type(edge_index) is not Tensor
+        or not order.are_edges(edge_index)
         or not order.may_choose(lin, ends[0])
     ):
         return None

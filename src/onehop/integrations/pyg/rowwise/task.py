@@ -12,7 +12,7 @@ from torch_geometric.nn import MessagePassing
 
 from onehop import thresholds
 from onehop.compiler.arguments import ENDS, SIZES, Kind, with_sizes
-from onehop.compiler.blocks import blocks_of, edges_of_a_block
+from onehop.compiler.blocks import edges_of_a_block
 from onehop.compiler.executor import BlockRun
 from onehop.compiler.rows import BlockRows
 from onehop.compiler.snapshot import Snapshot
@@ -24,18 +24,17 @@ from onehop.integrations import reports
 from onehop.integrations.pyg.conditions import (
     FITS_CACHE,
     LEFT_TO_PYG,
-    OUT_OF_RANGE,
     REDUCTIONS,
     TOO_SMALL,
     ClassRecord,
-    edges_of,
     layer_reason,
     module_reason,
 )
-from onehop.integrations.pyg.graphs import graph_of
+from onehop.integrations.pyg.matrix_operands import with_values
 from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of, reduce
 from onehop.integrations.pyg.rowwise.arguments import Arguments, arguments_of
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask, refusal_of
+from onehop.integrations.pyg.rowwise.edges import MatrixEdges, edges_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,30 +171,26 @@ def _prepare(
 ) -> BlockTask | CompiledTask | str:
     if args:
         return "propagate gets operands without a name"
-    edges = edges_of(layer, edge_index, kwargs.get("size"), fuses)
+    edges = edges_for(layer, edge_index, kwargs.get("size"), fuses)
     if isinstance(edges, str):
         return edges
-    data, sizes = edges
-    if not data.is_cpu:
-        return "edge_index is not on the CPU, where alone messages run in blocks"
     message = type(layer).message
-    arguments = arguments_of(
-        layer, message, kwargs, sizes, data.size(1), data is edge_index and type(data) is Tensor
-    )
+    if isinstance(edges, MatrixEdges):
+        kwargs = with_values(_asked(layer), edge_index, kwargs)
+    arguments = arguments_of(layer, message, kwargs, edges.sizes, edges.number, edges.ptr_is_none)
     if isinstance(arguments, str):
         return arguments
-    forwards = layer.flow == "source_to_target"
-    counts = _counts(sizes, forwards)
+    counts = _counts(edges.sizes, layer.flow == "source_to_target")
     if counts is None:
         return LEFT_TO_PYG
     update = _update_arguments(layer, kwargs, counts)
     if isinstance(update, str):
         return update
-    if data.size(1) * _row_bytes(arguments) < thresholds.now.cached_bytes:
+    if edges.number * _row_bytes(arguments) < thresholds.now.cached_bytes:
         return FITS_CACHE
-    graph = graph_of(data, *counts, forwards)
-    if graph is None:
-        return OUT_OF_RANGE
+    graph = edges.graph(*counts)
+    if isinstance(graph, str):
+        return graph
     snapshot = Snapshot(layer)
     each = with_sizes(arguments.each, *counts)
     operands = arguments.operands
@@ -208,8 +203,8 @@ def _prepare(
         each,
         operands,
         own,
-        partial(_first_edges, data, forwards),
-        data.size(1),
+        partial(edges.first, graph),
+        edges.number,
         layer.node_dim,
         snapshot.stored,
     )
@@ -220,18 +215,17 @@ def _prepare(
     if isinstance(way, Read):
         names = {(ENDS[a.kind], a.at): a.name for a in each if a.kind in ENDS and a.at is not None}
         return CompiledTask(way, layer, graph, operands, update, names)
-    blocks = blocks_of(data, graph, edges_of_a_block(way.permission.row_bytes), linear is not None)
+    blocks = edges.blocks(graph, edges_of_a_block(way.permission.row_bytes), linear is not None)
     run = BlockRun(LayerCode(snapshot.layer, message), each, graph, blocks, linear, autocast)
     learned = [p for p in module.parameters() if p.requires_grad]
     parameters = list({id(p): p for p in (*way.permission.parameters, *learned)}.values())
     return BlockTask(run, layer, operands, parameters, update, way.refusal)
 
 
-def _first_edges(data: Tensor, forwards: bool, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Numbers, sources and destinations of so many edges."""
-    first = data[:, :count].long()
-    source, target = first.unbind() if forwards else first.flip(0).unbind()
-    return torch.arange(count, device="cpu"), source, target
+def _asked(layer: Any) -> set[str]:
+    """The names that a layer's message and update ask for."""
+    kind = type(layer)
+    return {name for each in (kind.message, kind.update) for name in inspect.signature(each).parameters}
 
 
 def _counts(sizes: list[int | None], forwards: bool) -> tuple[int, int] | None:
