@@ -231,7 +231,8 @@ def main() -> None:
         print(
             f"{name:14} PyG {row['pyg_s'] * 1e3:7.1f} ms, onehop {row['onehop_s'] * 1e3:7.1f} ms, "
             f"{ratio['median']:.2f}x ({ratio['lower_quartile']:.2f} to {ratio['upper_quartile']:.2f}), "
-            f"{beside_floor(row['onehop_s'], row['floor_s'])}, {memory}difference {row['difference']:.1e}{wrong}",
+            f"{beside_floor(row['onehop_s'], row['floor_s'])}, {memory}"
+            f"difference {row['difference']:.1e}{wrong}",
             flush=True,
         )
         command.write(options, "bench typed", {"results": rows})
