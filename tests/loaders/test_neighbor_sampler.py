@@ -258,6 +258,9 @@ def test_a_graph_on_disk(graph: Graph, edge_index: Tensor, tmp_path: Path) -> No
     on_disk = NeighborSampler(stored, [4, 3], seed=1).sample_from_nodes(seeds(1, 2, 3))
     for name in ("node", "row", "col", "edge"):
         assert torch.equal(getattr(in_memory, name), getattr(on_disk, name))
+    again = pickle.dumps(NeighborSampler(stored, [4, 3], seed=1))
+    assert len(again) < 2000, "the edges stay on disk"
+    assert torch.equal(pickle.loads(again).sample_from_nodes(seeds(1, 2, 3)).edge, on_disk.edge)
     empty = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=3).save(tmp_path / "empty")
     assert NeighborSampler(empty, [2]).sample_from_nodes(seeds(1)).edge.numel() == 0
 

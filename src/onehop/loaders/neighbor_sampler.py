@@ -125,6 +125,17 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
                     src_time=src_time,
                 )
             )
+        self._made_from = {
+            "graph": graph,
+            "num_neighbors": num_neighbors,
+            "replace": replace,
+            "subgraph_type": subgraph_type,
+            "disjoint": disjoint,
+            "temporal_strategy": temporal_strategy,
+            "node_time": node_time,
+            "edge_time": edge_time,
+            "weight": weight,
+        }
         self.disjoint = disjoint or temporal
         self.seed = seed
         self.course = Course()
@@ -179,6 +190,10 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         with drawing_edges([inputs.row, inputs.col], self.seed, self.course):
             out = edge_sample(inputs, self._sample, self.num_nodes, self.disjoint, node_time, neg_sampling)
         return self._finished(out)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles what it was made from: a stored graph stays on disk, and is opened again."""
+        return (_made_again, (self._made_from | {"seed": self.seed}, self.course))
 
     @property
     def edge_permutation(self) -> None:
@@ -253,6 +268,12 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     def __repr__(self) -> str:
         """The types, and numbers of nodes."""
         return f"NeighborSampler(num_nodes={self.num_nodes}, hops={self._engine.choices.hops})"
+
+
+def _made_again(arguments: dict[str, Any], course: Course) -> NeighborSampler:
+    sampler = NeighborSampler(**arguments)
+    sampler.course = course
+    return sampler
 
 
 def _check_among(name: str, value: str, known: tuple[str, ...]) -> None:
