@@ -275,6 +275,18 @@ def test_a_damaged_file_is_noticed(graph: Graph, tmp_path: Path) -> None:
         NeighborSampler(stored, [4]).sample_from_nodes(seeds(1, 2, 3))
 
 
+def test_another_default_device(graph: Graph, edge_index: Tensor) -> None:
+    inputs, time = seeds(1, 2, 3), torch.arange(EDGES)
+    weight = torch.ones(EDGES)
+    with torch.device("meta"):
+        for arguments in ({"weight": weight}, {"edge_time": time}, {"subgraph_type": "induced"}):
+            sampler = NeighborSampler(graph, [4, 4], **arguments)
+            inputs.time = torch.full((3,), EDGES, device="cpu") if "edge_time" in arguments else None
+            out = sampler.sample_from_nodes(inputs)
+            assert out.node.is_cpu
+            check(out, edge_index)
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "fan-out": ({"num_neighbors": [-2]}, "num_neighbors: expected a list of integers"),
     "fan-outs by type": ({"num_neighbors": {CITES: [2]}}, "num_neighbors: expected a list, or one for each"),

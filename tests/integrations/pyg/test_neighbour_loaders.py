@@ -353,6 +353,7 @@ def test_unpatched_everything_is_as_before(data: Data) -> None:
         return [
             NeighborSampler._sample,
             NeighborSampler.sample_from_edges,
+            vars(NeighborSampler)["edge_permutation"],
             utils.filter_edge_store_,
             neighbor_sampler.torch_geometric,
             "__iter__" in vars(NodeLoader),
