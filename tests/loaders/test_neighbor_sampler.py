@@ -208,6 +208,10 @@ def test_fan_out_of_zero_and_all(graph: Graph, edge_index: Tensor) -> None:
     all_of_them = NeighborSampler(graph, [-1]).sample_from_nodes(seeds(1, 2))
     expected = torch.isin(edge_index[1], torch.tensor([1, 2])).nonzero().view(-1)
     assert sorted(all_of_them.edge.tolist()) == expected.tolist()
+    nobody = NodeSamplerInput(None, torch.empty(0, dtype=torch.int64))
+    for sampler in (NeighborSampler(graph, [3]), NeighborSampler(graph, [3], node_time=torch.arange(NODES))):
+        out = sampler.sample_from_nodes(nobody)
+        assert (out.node.numel(), out.edge.numel(), out.num_sampled_nodes) == (0, 0, [0, 0])
     no_hops = NeighborSampler(graph, []).sample_from_nodes(seeds(1, 2))
     assert (no_hops.edge.numel(), no_hops.num_sampled_nodes, no_hops.num_sampled_edges) == (0, [2], [])
 
