@@ -45,8 +45,9 @@ def hetero(generator: torch.Generator) -> HeteroData:
             torch.randint(0, 100, (300,), generator=generator),
         ]
     )
-    data["paper", "rev_writes", "author"].edge_index = data["author", "writes", "paper"].edge_index.flip(0)
+    # Types in the order of their names, in which torch-sparse goes through them.
     data["paper", "cites", "paper"].edge_index = torch.randint(0, 100, (2, 400), generator=generator)
+    data["paper", "rev_writes", "author"].edge_index = data["author", "writes", "paper"].edge_index.flip(0)
     return data
 
 
