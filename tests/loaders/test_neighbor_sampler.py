@@ -208,6 +208,10 @@ def test_fan_out_of_zero_and_all(graph: Graph, edge_index: Tensor) -> None:
     all_of_them = NeighborSampler(graph, [-1]).sample_from_nodes(seeds(1, 2))
     expected = torch.isin(edge_index[1], torch.tensor([1, 2])).nonzero().view(-1)
     assert sorted(all_of_them.edge.tolist()) == expected.tolist()
+    nobody = NodeSamplerInput(None, torch.empty(0, dtype=torch.int64))
+    for sampler in (NeighborSampler(graph, [3]), NeighborSampler(graph, [3], node_time=torch.arange(NODES))):
+        out = sampler.sample_from_nodes(nobody)
+        assert (out.node.numel(), out.edge.numel(), out.num_sampled_nodes) == (0, 0, [0, 0])
     no_hops = NeighborSampler(graph, []).sample_from_nodes(seeds(1, 2))
     assert (no_hops.edge.numel(), no_hops.num_sampled_nodes, no_hops.num_sampled_edges) == (0, [2], [])
 
@@ -258,6 +262,9 @@ def test_a_graph_on_disk(graph: Graph, edge_index: Tensor, tmp_path: Path) -> No
     on_disk = NeighborSampler(stored, [4, 3], seed=1).sample_from_nodes(seeds(1, 2, 3))
     for name in ("node", "row", "col", "edge"):
         assert torch.equal(getattr(in_memory, name), getattr(on_disk, name))
+    again = pickle.dumps(NeighborSampler(stored, [4, 3], seed=1))
+    assert len(again) < 2000, "the edges stay on disk"
+    assert torch.equal(pickle.loads(again).sample_from_nodes(seeds(1, 2, 3)).edge, on_disk.edge)
     empty = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=3).save(tmp_path / "empty")
     assert NeighborSampler(empty, [2]).sample_from_nodes(seeds(1)).edge.numel() == 0
 
@@ -270,6 +277,18 @@ def test_a_damaged_file_is_noticed(graph: Graph, tmp_path: Path) -> None:
         file.write((col + NODES).tobytes())
     with pytest.raises(onehop.IndexRangeError, match=r"source \d+ of edge \d+ is not in \[0, 150\)"):
         NeighborSampler(stored, [4]).sample_from_nodes(seeds(1, 2, 3))
+
+
+def test_another_default_device(graph: Graph, edge_index: Tensor) -> None:
+    inputs, time = seeds(1, 2, 3), torch.arange(EDGES)
+    weight = torch.ones(EDGES)
+    with torch.device("meta"):
+        for arguments in ({"weight": weight}, {"edge_time": time}, {"subgraph_type": "induced"}):
+            sampler = NeighborSampler(graph, [4, 4], **arguments)
+            inputs.time = torch.full((3,), EDGES, device="cpu") if "edge_time" in arguments else None
+            out = sampler.sample_from_nodes(inputs)
+            assert out.node.is_cpu
+            check(out, edge_index)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

@@ -19,6 +19,7 @@
 #include "onehop/communities.hpp"
 #include "onehop/fingerprint.hpp"
 #include "onehop/parallel.hpp"
+#include "onehop/sampling.hpp"
 
 namespace {
 
@@ -167,6 +168,59 @@ void share_graph() {
   }
 }
 
+// What a batch consists of.
+struct Drawn {
+  std::vector<int64_t> nodes, edges;
+  bool operator==(const Drawn&) const = default;
+};
+
+Drawn draw(onehop::Drawing& drawing, const std::vector<int64_t>& seeds, int64_t num_nodes, int threads, bool induced) {
+  onehop::DrawOptions options;
+  options.key = 7;
+  options.hops = 2;
+  options.threads = threads;
+  options.induced = induced;
+  const auto count = static_cast<int64_t>(seeds.size());
+  const auto result = drawing.draw({{seeds.data(), count, num_nodes, nullptr, 0}}, options);
+  expect(result.problem == onehop::DrawProblem::none, "a batch is drawn");
+  Drawn drawn;
+  drawn.nodes.resize(static_cast<size_t>(drawing.nodes(0)));
+  drawing.write_nodes(0, drawn.nodes.data(), nullptr);
+  const auto edges = static_cast<size_t>(drawing.edges(0));
+  std::vector<int64_t> src(edges), dst(edges);
+  drawn.edges.resize(edges);
+  drawing.write_edges(0, src.data(), dst.data(), drawn.edges.data(), threads);
+  return drawn;
+}
+
+// Batches of one graph, each of them drawn by several threads.
+void draw_neighbours() {
+  const int64_t nodes = 6000;
+  const Graph graph = random_graph("drawn from", nodes, nodes, 120000, false, false);
+  std::vector<double> weight(static_cast<size_t>(graph.edges()), 1.0);
+  onehop::SampledRelation relation;
+  relation.rowptr = graph.csr->rowptr_data();
+  relation.col = graph.csr->col_data();
+  relation.rows = relation.cols = nodes;
+  relation.edges = graph.edges();
+  relation.fan_out = {8, 5};
+  std::vector<int64_t> seeds;
+  for (int64_t node = 0; node < nodes; node += 3) seeds.push_back(node);
+  for (const bool weighted : {false, true}) {
+    relation.weight = weighted ? weight.data() : nullptr;
+    for (const bool induced : {false, true}) {
+      onehop::Drawing alone(1, {relation});
+      const Drawn expected = draw(alone, seeds, nodes, 1, induced);
+      std::atomic<int64_t> wrong{0};
+      at_once([&](int) {
+        onehop::Drawing drawing(1, {relation});
+        for (int round = 0; round < 3; ++round) wrong += draw(drawing, seeds, nodes, kThreads, induced) != expected;
+      });
+      expect(wrong == 0 && expected.edges.size() > seeds.size(), "threads draw what one draws");
+    }
+  }
+}
+
 #if !defined(__SANITIZE_THREAD__)
 // The child of a process whose other threads are inside the pool, inside loops and inside a graph.
 void fork_in_between() {
@@ -249,6 +303,7 @@ int main(int argc, char** argv) {
   take_over_tasks();
   share_pool();
   share_graph();
+  draw_neighbours();
 #if !defined(__SANITIZE_THREAD__)
   // ThreadSanitizer takes the lock that a child makes anew for the one that its parent held. Its allocator, too, keeps
   // its locks in a child.

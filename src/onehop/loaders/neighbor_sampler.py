@@ -6,13 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.errors import ArgumentError, IndexRangeError
+from onehop.errors import ArgumentError
 from onehop.extras import needed
 from onehop.graph import Graph, StoredGraph
 from onehop.loaders.arrays import Arrays, arrays_of
 from onehop.loaders.engine import Choices, Engine
-from onehop.loaders.keys import Course, batch_key, drawing_edges
+from onehop.loaders.keys import Course, drawing_edges
 from onehop.loaders.relation import Relation, checked_fan_out, checked_time, checked_weight
+from onehop.loaders.seeds import draw_for, times_of
 
 with needed("onehop.NeighborSampler", "pyg"):
     from torch_geometric.sampler import (
@@ -125,6 +126,17 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
                     src_time=src_time,
                 )
             )
+        self._made_from = {
+            "graph": graph,
+            "num_neighbors": num_neighbors,
+            "replace": replace,
+            "subgraph_type": subgraph_type,
+            "disjoint": disjoint,
+            "temporal_strategy": temporal_strategy,
+            "node_time": node_time,
+            "edge_time": edge_time,
+            "weight": weight,
+        }
         self.disjoint = disjoint or temporal
         self.seed = seed
         self.course = Course()
@@ -180,6 +192,10 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             out = edge_sample(inputs, self._sample, self.num_nodes, self.disjoint, node_time, neg_sampling)
         return self._finished(out)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles what it was made from: a stored graph stays on disk, and is opened again."""
+        return (_made_again, (self._made_from | {"seed": self.seed}, self.course))
+
     @property
     def edge_permutation(self) -> None:
         """None: the numbers of edges are those of the graph's edges already."""
@@ -187,25 +203,14 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
 
     def _sample(self, seed: Any, seed_time: Any = None) -> SamplerOutput | HeteroSamplerOutput:
         seeds: dict[str, Tensor] = seed if self.is_hetero else {_NODE: seed}
-        times: dict[str, Tensor] | None = None
-        if self._temporal:
-            times = self._seed_times(seeds, seed_time)
-        unknown = sorted(set(seeds) - set(self.node_types))
-        if unknown:
-            raise ArgumentError(
-                f"seeds: {', '.join(unknown)} is no type of nodes; there are {', '.join(self.node_types)}."
-            )
-        first_trees, following = {}, 0
-        # Trees are numbered in the order in which the seeds are given, as edge_sample expects.
-        for kind, nodes in seeds.items():
-            first_trees[kind] = following
-            following += nodes.numel()
-        contents = [*seeds.values(), *(() if times is None else times.values())]
-        batch = self._engine.draw(
-            [seeds.get(kind) for kind in self.node_types],
-            batch_key(contents, self.seed, self.course),
-            times=None if times is None else [times.get(kind) for kind in self.node_types],
-            first_trees=[first_trees.get(kind, 0) for kind in self.node_types],
+        given = seed_time if self.is_hetero or seed_time is None else {_NODE: seed_time}
+        batch = draw_for(
+            self._engine,
+            self.node_types,
+            seeds,
+            times_of(seeds, given, self._node_time) if self._temporal else None,
+            seed=self.seed,
+            course=self.course,
             graphs=wants_graphs(),
         )
         for number, arrays in enumerate(self._arrays):
@@ -213,26 +218,6 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         return (
             heterogeneous(batch, self.node_types, self.edge_types) if self.is_hetero else homogeneous(batch)
         )
-
-    def _seed_times(self, seeds: dict[str, Tensor], given: Any) -> dict[str, Tensor]:
-        times: dict[str, Tensor] = {}
-        for kind, nodes in seeds.items():
-            if given is not None:
-                times[kind] = given[kind] if self.is_hetero else given
-            elif kind in self._node_time:
-                of_type = self._node_time[kind]
-                if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < of_type.numel():
-                    raise IndexRangeError(
-                        f"seeds: nodes {int(nodes.min())} to {int(nodes.max())} are not all in "
-                        f"[0, {of_type.numel()}). Check the input nodes."
-                    )
-                times[kind] = of_type[nodes]
-            else:
-                raise ArgumentError(
-                    "time: the seeds need times, since the graph has times; give input_time= or "
-                    "edge_label_time= to the loader."
-                )
-        return times
 
     def _finished(self, out: SamplerOutput | HeteroSamplerOutput) -> SamplerOutput | HeteroSamplerOutput:
         return out.to_bidirectional() if self._subgraph_type == "bidirectional" else out
@@ -253,6 +238,12 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     def __repr__(self) -> str:
         """The types, and numbers of nodes."""
         return f"NeighborSampler(num_nodes={self.num_nodes}, hops={self._engine.choices.hops})"
+
+
+def _made_again(arguments: dict[str, Any], course: Course) -> NeighborSampler:
+    sampler = NeighborSampler(**arguments)
+    sampler.course = course
+    return sampler
 
 
 def _check_among(name: str, value: str, known: tuple[str, ...]) -> None:

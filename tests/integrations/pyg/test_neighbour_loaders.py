@@ -45,8 +45,9 @@ def hetero(generator: torch.Generator) -> HeteroData:
             torch.randint(0, 100, (300,), generator=generator),
         ]
     )
-    data["paper", "rev_writes", "author"].edge_index = data["author", "writes", "paper"].edge_index.flip(0)
+    # Types in the order of their names, in which torch-sparse goes through them.
     data["paper", "cites", "paper"].edge_index = torch.randint(0, 100, (2, 400), generator=generator)
+    data["paper", "rev_writes", "author"].edge_index = data["author", "writes", "paper"].edge_index.flip(0)
     return data
 
 
@@ -348,11 +349,41 @@ def test_refusals(data: Data) -> None:
         list(NeighborLoader(data, [-1], batch_size=NODES))
 
 
+@pytest.mark.skipif(
+    not torch_geometric.typing.WITH_TORCH_SPARSE, reason="PyG draws with torch_sparse, which is not installed"
+)
+@pytest.mark.parametrize("subgraph_type", ["directional", "induced"])
+@pytest.mark.parametrize("num_neighbors", [[-1], [-1, -1, -1], [0, -1]], ids=str)
+def test_whole_neighbourhoods_are_those_of_torch_sparse(
+    data: Data,
+    hetero: HeteroData,
+    num_neighbors: list[int],
+    subgraph_type: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch_geometric.typing, "WITH_PYG_LIB", False)
+    for graph, kind in ((data, None), (hetero, "paper")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            sampler = NeighborSampler(graph, num_neighbors, subgraph_type=subgraph_type)
+        seeds = NodeSamplerInput(None, torch.arange(7), None, kind)
+        theirs, perm = sampler.sample_from_nodes(seeds), sampler.edge_permutation
+        with onehop.patch(sampler=True):
+            ours = sampler.sample_from_nodes(seeds)
+        theirs.edge = {k: perm[k][v] for k, v in theirs.edge.items()} if kind else perm[theirs.edge]
+        for name in ("node", "row", "col", "edge"):
+            expected, found = getattr(theirs, name), getattr(ours, name)
+            for key in expected if kind else [None]:
+                got, want = (found[key], expected[key]) if kind else (found, expected)
+                assert torch.equal(got, want), (name, key)
+
+
 def test_unpatched_everything_is_as_before(data: Data) -> None:
     def state() -> list[Any]:
         return [
             NeighborSampler._sample,
             NeighborSampler.sample_from_edges,
+            vars(NeighborSampler)["edge_permutation"],
             utils.filter_edge_store_,
             neighbor_sampler.torch_geometric,
             "__iter__" in vars(NodeLoader),

@@ -110,6 +110,16 @@ def wheel(scores: list[int]) -> LayerwiseEngine:
     return LayerwiseEngine([len(scores) + 1], [Relation("edges", rowptr, col, 0, 0, ())])
 
 
+def test_another_default_device() -> None:
+    seeds = [torch.tensor([0])]
+    engine = wheel([1, 2, 3])
+    expected = engine.draw(seeds, [[1, 1]], 3)
+    with torch.device("meta"):
+        found = engine.draw(seeds, [[1, 1]], 3)
+    assert torch.equal(found.nodes[0], expected.nodes[0])
+    assert torch.equal(found.edges[0], expected.edges[0])
+
+
 def test_nodes_of_a_layer_are_drawn_by_the_squares_of_their_scores() -> None:
     engine, times = wheel([1, 2, 3]), 3000
     drawn = [int(engine.draw([torch.tensor([0])], [[1]], key).nodes[0][1]) for key in range(times)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch_geometric.sampler import HeteroSamplerOutput, HGTSampler, hgt_sampler
 
-from onehop.integrations.pyg.neighbours import course_of, wanted
+from onehop.integrations.pyg.neighbours import course_of, numbered_by_caller, wanted
 from onehop.integrations.pyg.sampled_parts import Parts, relations_of
 from onehop.integrations.rows import Row
 from onehop.loaders.keys import batch_key
@@ -32,6 +32,7 @@ def rows() -> list[Row]:
     return [
         Row(hgt_sampler, "WITH_TORCH_SPARSE", _HasSampler(has), has),
         Row(HGTSampler, "sample_from_nodes", _drawing(theirs), theirs),
+        numbered_by_caller(HGTSampler),
     ]
 
 
@@ -47,13 +48,18 @@ def _drawing(theirs: Callable[..., Any]) -> Callable[..., Any]:
             batch_key([inputs.node], None, course_of(self)),
         )
         kinds = self.edge_types
+        # As the caller numbers them.
+        edges = [
+            numbers if self.perm.get(kind) is None else self.perm[kind].index_select(0, numbers)
+            for kind, numbers in zip(kinds, batch.edges, strict=True)
+        ]
         return HeteroSamplerOutput(
             node={
                 kind: nodes for kind, nodes in zip(self.node_types, batch.nodes, strict=True) if len(nodes)
             },
             row={kind: ends[0] for kind, ends in zip(kinds, batch.edge_index, strict=True)},
             col={kind: ends[1] for kind, ends in zip(kinds, batch.edge_index, strict=True)},
-            edge=dict(zip(kinds, batch.edges, strict=True)),
+            edge=dict(zip(kinds, edges, strict=True)),
             batch=None,
             metadata=(inputs.input_id, inputs.time),
         )

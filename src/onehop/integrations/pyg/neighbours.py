@@ -22,9 +22,10 @@ from onehop.integrations.pyg.sampled_parts import Parts, by_type, relations_of
 from onehop.integrations.pyg.spawned import Inherited
 from onehop.integrations.rows import Row
 from onehop.loaders.engine import Batch, Choices, Engine
-from onehop.loaders.keys import Course, batch_key, drawing_edges
+from onehop.loaders.keys import Course, drawing_edges
 from onehop.loaders.outputs import heterogeneous, homogeneous, wants_graphs
 from onehop.loaders.relation import Relation
+from onehop.loaders.seeds import draw_for, times_of
 
 # Attributes of a sampler of PyG's that are ours.
 _ENGINE, _COURSE, _INHERITED = "_onehop_engine", "_onehop_course", "_onehop_inherited"
@@ -83,12 +84,23 @@ def rows() -> list[Row]:
             _for_edges(NeighborSampler.sample_from_edges),
             NeighborSampler.sample_from_edges,
         ),
+        numbered_by_caller(NeighborSampler),
         Row(utils, "filter_edge_store_", _keeping_edges(ends), ends),
         *(
             Row(kind, "__iter__", _in_epochs(kind.__iter__), kind.__iter__, inherited=True)
             for kind in (NodeLoader, LinkLoader)
         ),
     ]
+
+
+def numbered_by_caller(kind: type) -> Row:
+    """The row of a sampler's ``edge_permutation``: none where edges have the caller's numbers already."""
+    theirs: property = vars(kind)["edge_permutation"]
+
+    def edge_permutation(self: Any) -> Any:
+        return None if wanted() else theirs.fget(self)  # type: ignore[misc]
+
+    return Row(kind, "edge_permutation", property(edge_permutation, doc=theirs.__doc__), theirs)
 
 
 def _sampling(theirs: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,21 +119,23 @@ def _drawn(sampler: Any, seed: Any, seed_time: Any) -> Any:
     seeds = {kind: nodes.long() for kind, nodes in (seed if is_hetero else {None: seed}).items()}
     types: list[Any] = list(sampler.node_types) if is_hetero else [None]
     edge_types: list[Any] = list(sampler.edge_types) if is_hetero else [None]
-    engine = _engine_of(sampler, types, edge_types)
-    times = _times_of_seeds(sampler, seeds, seed_time, engine)
-    first_trees, following = {}, 0
-    # Trees are numbered in the order in which the seeds are given, as PyG's edge_sample expects.
-    for kind, nodes in seeds.items():
-        first_trees[kind] = following
-        following += nodes.numel()
-    contents = [*seeds.values(), *(() if times is None else times.values())]
-    batch = engine.draw(
-        [seeds.get(kind) for kind in types],
-        batch_key(contents, None, course_of(sampler)),
-        times=None if times is None else [times.get(kind) for kind in types],
-        first_trees=[first_trees.get(kind, 0) for kind in types],
+    times = None
+    if sampler.is_temporal:
+        given = seed_time if is_hetero or seed_time is None else {None: seed_time}
+        times = times_of(seeds, given, by_type(sampler.node_time))
+    batch = draw_for(
+        _engine_of(sampler, types, edge_types),
+        types,
+        seeds,
+        times,
+        seed=None,
+        course=course_of(sampler),
         graphs=wants_graphs() and sampler.sample_direction == "forward",
     )
+    perm = by_type(sampler.perm)
+    for number, kind in enumerate(edge_types):
+        if perm.get(kind) is not None:
+            batch.edges[number] = perm[kind].index_select(0, batch.edges[number])
     batch = _in_dtype(batch, sampler)
     is_backward = sampler.sample_direction == "backward"
     if not is_hetero:
@@ -148,24 +162,6 @@ def _in_dtype(batch: Batch, sampler: Any) -> Batch:
         edge_index=[each.to(dtype) for each in batch.edge_index],
         edges=[each.to(dtype) for each in batch.edges],
     )
-
-
-def _times_of_seeds(
-    sampler: Any, seeds: dict[Any, Tensor], given: Any, engine: Engine
-) -> dict[Any, Tensor] | None:
-    """For each type, the times that no neighbour may exceed: those given, or the seeds' own."""
-    if not sampler.is_temporal:
-        return None
-    times: dict[Any, Tensor] = {}
-    for kind, nodes in seeds.items():
-        if given is not None:
-            time = given if kind is None else given[kind]
-        elif sampler.node_time is not None:
-            time = (sampler.node_time if kind is None else sampler.node_time[kind])[nodes]
-        else:
-            raise ValueError("Seed time needs to be specified")
-        times[kind] = time
-    return times
 
 
 def _engine_of(sampler: Any, types: list[Any], edge_types: list[Any]) -> Engine:

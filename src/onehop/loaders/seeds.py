@@ -1,0 +1,88 @@
+"""Seeds by type, as PyG's samplers get them: their times, their trees, and their batch."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from onehop.errors import ArgumentError, IndexRangeError
+from onehop.loaders.engine import Batch, Engine
+from onehop.loaders.keys import Course, batch_key
+
+Seeds = Mapping[Any, Tensor]
+
+
+def times_of(seeds: Seeds, given: Seeds | None, node_time: Seeds) -> dict[Any, Tensor]:
+    """For each type, the times that no neighbour of a seed may exceed.
+
+    Args:
+        seeds: For each type, [n], integers.
+        given: For each type with seeds, [n]; None: the times of the nodes themselves.
+        node_time: For each type, [num_nodes].
+
+    Raises:
+        ArgumentError: No times are given, and the nodes have none.
+        IndexRangeError: A seed is no node.
+    """
+    if given is not None:
+        return {kind: given[kind] for kind in seeds}
+    times = {}
+    for kind, nodes in seeds.items():
+        if kind not in node_time:
+            raise ArgumentError(
+                "time: the seeds need times, since the graph has times; give input_time= or "
+                "edge_label_time= to the loader."
+            )
+        of_type = node_time[kind]
+        if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < of_type.numel():
+            raise IndexRangeError(
+                f"seeds: nodes {int(nodes.min())} to {int(nodes.max())} are not all in "
+                f"[0, {of_type.numel()}). Check the input nodes."
+            )
+        times[kind] = of_type[nodes]
+    return times
+
+
+def draw_for(
+    engine: Engine,
+    types: Sequence[Any],
+    seeds: Seeds,
+    times: Seeds | None,
+    *,
+    seed: int | None,
+    course: Course | None,
+    graphs: bool,
+) -> Batch:
+    """Draws the batch of some seeds.
+
+    Trees are numbered in the order in which the types of seeds are given, as PyG's ``edge_sample`` expects.
+
+    Args:
+        engine: The graph.
+        types: Its types, in order.
+        seeds: For each type that has some, [n], integers.
+        times: Likewise, their times; None without times.
+        seed: As for :func:`onehop.loaders.keys.batch_key`.
+        course: Likewise.
+        graphs: Whether the batch has its graphs.
+
+    Raises:
+        ArgumentError: The seeds or their times are not as expected.
+        IndexRangeError: A seed is no node.
+    """
+    unknown = sorted(str(kind) for kind in seeds if kind not in types)
+    if unknown:
+        known = ", ".join(map(str, types))
+        raise ArgumentError(f"seeds: {', '.join(unknown)} is no type of nodes; there are {known}.")
+    first_trees, following = {}, 0
+    for kind, nodes in seeds.items():
+        first_trees[kind] = following
+        following += nodes.numel()
+    contents = [*seeds.values(), *(() if times is None else times.values())]
+    return engine.draw(
+        [seeds.get(kind) for kind in types],
+        batch_key(contents, seed, course),
+        times=None if times is None else [times.get(kind) for kind in types],
+        first_trees=[first_trees.get(kind, 0) for kind in types],
+        graphs=graphs,
+    )
