@@ -208,6 +208,7 @@ def test_the_host_alone(both):
     expected = oracle_others.alone(both.layer(Pods.of(both.machine.config.topology, "rank")))
     for name in ("adjacency_ns", "features_ns", "write_ns", "energy_nj"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9)
+    assert found.bytes == expected.bytes
 
 
 def test_prior_machines(both):
