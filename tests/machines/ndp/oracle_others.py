@@ -68,6 +68,12 @@ def alone(layer):
     )
     read, written = structure + graph.num_edges * bursts, graph.num_dst * bursts
     opened = structure * stream.opened + graph.num_edges * bursts * vectors.opened + written * out.opened
+    times.bytes = {
+        "adjacency_read": structure * 64,
+        "feature_read": graph.num_edges * bursts * 64,
+        "feature_useful": graph.num_edges * layer.width * 4,
+        "results_write": written * 64,
+    }
     device = layer.config.dram.device()
     time_ns = times.adjacency_ns + times.features_ns + times.write_ns
     refreshes = time_ns / (device.timing.refi * device.timing.clock_ps / 1000) * layer.ranks

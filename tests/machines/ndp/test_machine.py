@@ -153,6 +153,8 @@ def test_ranks_and_channels_add_up(graph, x):
         + moved["feature_read"]
         + moved["write_back"]
     )
+    useful = sum(line["useful_bytes"] for line in figures["ranks"])
+    assert useful == moved["adjacency_useful"] + moved["feature_useful"] + moved["finals_write"]
     by_channel = sum(line["bytes"] for line in figures["channels"])
     assert by_channel == (
         moved["bundle_read"] + moved["bundle_write"] + moved["outputs_read"] + moved["finals_write"]
@@ -161,6 +163,36 @@ def test_ranks_and_channels_add_up(graph, x):
     assert sum(count for _, count in figures["bounds"]) == figures["windows"]
     assert 0 <= figures["rows"]["row_hit_percent"] <= 100
     assert figures["energy_mj"] == pytest.approx(sum(figures["energy_parts_mj"].values()))
+
+
+@pytest.mark.parametrize("mapping", ["rank", "2-channel"])
+def test_lines_of_ranks_and_channels_follow_from_their_parts(graph, x, mapping):
+    machine = Machine("grande_16")
+    figures = machine.aggregate(graph, x, NdpPlan(mapping, host_order="after"))[1].as_dict()
+    phases = figures["phases_ms"]
+    windows_ms = figures["total_ms"] - phases["control"] - phases["re-tiling"]
+    for line in figures["ranks"]:
+        busy = line["adjacency_ms"] + line["features_ms"] + line["write_back_ms"]
+        assert line["idle_ms"] == pytest.approx(windows_ms - busy)
+        assert line["gbps"] == pytest.approx(line["bytes"] / windows_ms / 1e6)
+        assert line["percent_of_peak"] == pytest.approx(100 * line["gbps"] / machine.memory.device.peak_gbps)
+        hits = 1 - line["activations"] / (line["bytes"] / 64)
+        # Tile lists are read as fractions of a burst.
+        assert line["row_hit_percent"] == pytest.approx(100 * hits, rel=0.01)
+    for line in figures["channels"]:
+        busy = line["bundle_read_ms"] + line["bundle_write_ms"] + line["outputs_ms"] + line["finals_ms"]
+        assert line["idle_ms"] == pytest.approx(windows_ms - busy)
+        assert line["gbps"] == pytest.approx(line["bytes"] / windows_ms / 1e6)
+
+
+def test_imbalance_is_the_busiest_rank_over_the_mean():
+    graph = random_graph(600, 6000)
+    run = Machine("grande_16").layers(graph, [48], NdpPlan("channel", retile="index"))[0].run
+    bursts = run.traffic.feature_bursts.tolist()
+    expected = [max(window) / (sum(window) / 16) for window in bursts]
+    assert run.imbalance() == pytest.approx(expected)
+    figures = ndp.layer_report(Machine("grande_16").layers(random_graph(9, 0), [8])[0]).figures
+    assert figures["imbalance"] == {"mean": 1.0, "median": 1.0, "p99": 1.0, "max": 1.0}
 
 
 def test_phases_add_up_where_ranks_work_ahead_of_one_another():

@@ -208,6 +208,7 @@ def test_the_host_alone(both):
     expected = oracle_others.alone(both.layer(Pods.of(both.machine.config.topology, "rank")))
     for name in ("adjacency_ns", "features_ns", "write_ns", "energy_nj"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9)
+    assert found.bytes == expected.bytes
 
 
 def test_prior_machines(both):
@@ -222,3 +223,14 @@ def test_prior_machines(both):
         assert one.overlapped_ns == pytest.approx(expected.overlapped_ns, rel=1e-9)
         assert one.bytes == expected.bytes
         assert one.energy_nj == pytest.approx(expected.energy_nj, rel=1e-9)
+
+
+def test_ranks_without_outputs_cost_prior_machines_no_access():
+    # All edges come from node 0, and so from one rank; the host adds up in no time.
+    config = MACHINES["odd_16"].change(host={"reduce_gbps": 1e6})
+    edge_index = torch.stack([torch.zeros(300, dtype=torch.long), torch.arange(300) % 150])
+    graph = Graph.from_edge_index(edge_index, num_nodes=150)
+    both = Both(Machine(config), graph, PLANS["by number"], 70, list(range(150)))
+    for one in both.machine.layers(graph, [70], both.plan, record=0)[0].priors:
+        layer = both.layer(Pods.of(both.machine.config.topology, one.mapping))
+        assert one.steps_ns == pytest.approx(oracle_others.prior(layer).steps_ns, rel=1e-9)

@@ -15,7 +15,7 @@ from onehop.machines.ndp.prior import PriorRun, prior_run
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What is modelled of a published machine.
+    """The modelled part of a published machine.
 
     Attributes:
         mappings: Its mappings; the best of them is taken for each layer.

@@ -19,7 +19,7 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 @dataclass(frozen=True, slots=True)
 class Finals:
-    """What the host makes of a layer's outputs and writes to the ranks.
+    """Final vectors, which the host makes of a layer's outputs and writes to the ranks.
 
     Attributes:
         width: Their columns.
