@@ -302,7 +302,7 @@ def test_a_script_is_measured_both_ways(written: Callable[[str], Path], tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = json.loads(file.read_text())["scripts"]
     assert found["verdict"] in ("same", "faster", "slower")
-    assert found["losses"][PYG] == found["losses"][OURS] >= 3 + 2
+    assert found["losses"][PYG] == found["losses"][OURS] >= 2 + 2
     assert found["times"][PYG]["rounds"] == found["times"][OURS]["rounds"] == 2
     assert {layer["class"]: layer["reason"] is None for layer in found["layers"]} == {
         "GCNConv": True,
