@@ -26,6 +26,7 @@ from benchmarks.examples import (
     ogb_sets,
     typed_sets,
 )
+from benchmarks.examples.child import in_a_line
 from benchmarks.examples.loops import Channel, lines_of_loops, replacement
 from benchmarks.examples.scripts import EXAMPLES, Example
 from benchmarks.examples.turns import OURS, PYG, measured
@@ -235,6 +236,13 @@ def test_reasons() -> None:
     assert reason({**ran(failed={PYG: "one", OURS: "two"}), "verdict": "does not run here"}) == "two"
     found = ran(deviation=None, losses={PYG: 3, OURS: 4})
     assert reason({**found, "verdict": verdict(found)}) == "3 losses, with onehop 4"
+
+
+def test_errors_are_said_in_a_line() -> None:
+    assert in_a_line(ValueError("one\ntwo")) == "ValueError: one"
+    assert in_a_line(ValueError()) == "ValueError: "
+    met = "Caught ImportError in DataLoader worker process 0.\nTraceback ...\nImportError: needs pyg-lib\n"
+    assert in_a_line(ImportError(met)) == "ImportError: needs pyg-lib"
 
 
 def test_losses_are_compared_one_by_one() -> None:
