@@ -98,6 +98,14 @@ class Listening:
         ]
 
 
+def in_a_line(error: BaseException) -> str:
+    """An error's class and its first line; of one that a loader's worker met, that one's."""
+    lines = str(error).strip().splitlines() or [""]
+    if lines[0].startswith("Caught ") and "DataLoader worker" in lines[0]:
+        return lines[-1]
+    return f"{type(error).__name__}: {lines[0]}"
+
+
 def run(script: Path, channel: Channel, gradients: Path, patched: bool) -> None:
     """Runs the script, and tells the other side how it ended."""
     listening, losses = Listening(patched), list[torch.Tensor]()
@@ -116,7 +124,7 @@ def run(script: Path, channel: Channel, gradients: Path, patched: bool) -> None:
             return
     except Exception as error:
         traceback.print_exc()
-        channel.ask(event="failed", reason=f"{type(error).__name__}: {str(error).strip()}".splitlines()[0])
+        channel.ask(event="failed", reason=in_a_line(error))
         return
     hook.remove()
     values = [float(loss) for loss in losses]

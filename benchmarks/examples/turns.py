@@ -23,7 +23,7 @@ PYG, OURS = "pyg", "onehop"
 # A turn lasts about so long, by the epoch of PyG that was seen before.
 TURN_S = 0.2
 # Epochs before the turns that count. In the first, the paths of layers are heard, and lazy layers are made.
-WARM = 3
+WARM = 2
 # Idle threads of the other process spin for some milliseconds before they sleep.
 PAUSE_S = 0.1
 

@@ -26,6 +26,7 @@ from benchmarks.examples import (
     ogb_sets,
     typed_sets,
 )
+from benchmarks.examples.child import in_a_line
 from benchmarks.examples.loops import Channel, lines_of_loops, replacement
 from benchmarks.examples.scripts import EXAMPLES, Example
 from benchmarks.examples.turns import OURS, PYG, measured
@@ -237,6 +238,13 @@ def test_reasons() -> None:
     assert reason({**found, "verdict": verdict(found)}) == "3 losses, with onehop 4"
 
 
+def test_errors_are_said_in_a_line() -> None:
+    assert in_a_line(ValueError("one\ntwo")) == "ValueError: one"
+    assert in_a_line(ValueError()) == "ValueError: "
+    met = "Caught ImportError in DataLoader worker process 0.\nTraceback ...\nImportError: needs pyg-lib\n"
+    assert in_a_line(ImportError(met)) == "ImportError: needs pyg-lib"
+
+
 def test_losses_are_compared_one_by_one() -> None:
     nan = float("nan")
     of = differences.of_losses
@@ -302,7 +310,7 @@ def test_a_script_is_measured_both_ways(written: Callable[[str], Path], tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = json.loads(file.read_text())["scripts"]
     assert found["verdict"] in ("same", "faster", "slower")
-    assert found["losses"][PYG] == found["losses"][OURS] >= 3 + 2
+    assert found["losses"][PYG] == found["losses"][OURS] >= 2 + 2
     assert found["times"][PYG]["rounds"] == found["times"][OURS]["rounds"] == 2
     assert {layer["class"]: layer["reason"] is None for layer in found["layers"]} == {
         "GCNConv": True,

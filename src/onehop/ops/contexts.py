@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import torch
 from torch.autograd import forward_ad
+from torch.autograd.graph import disable_saved_tensors_hooks
 
 from onehop.ops.batching import in_older_vmap as in_older_vmap
 
@@ -90,18 +91,13 @@ def _is_watched_by_asking() -> bool:
 def _is_watched_by_trying() -> bool:
     """Return whether there are default hooks on saved tensors, in torch 2.6 and others that do not tell.
 
-    Hooks cannot be forbidden where there are some: torch refuses. Where they are forbidden, there are none.
+    Hooks cannot be forbidden where there are some: torch refuses.
     """
-    hooks = torch._C._autograd
-    if not hooks._saved_tensors_hooks_is_enabled():
-        return False
     try:
-        hooks._saved_tensors_hooks_disable("onehop looks whether there are hooks")
+        with disable_saved_tensors_hooks("onehop looks whether there are hooks"):
+            return False
     except RuntimeError:
         return True
-    finally:
-        hooks._saved_tensors_hooks_enable()
-    return False
 
 
 saving_is_watched = (
