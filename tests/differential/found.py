@@ -280,7 +280,7 @@ FOUND: dict[str, Program] = {
         )
         for aggr in ("mean", "max")
     },
-    # The sum of two products of an infinite number may be no number; that with the sum of the matrices is not.
+    # Two products of an infinite number may add up to no number; one with the sum of the matrices does not.
     "a difference beside one of its ends, of infinite numbers": Program(
         steps=(Call(times=2),),
         models=_of("PointNetConv", out=1),
