@@ -280,6 +280,14 @@ FOUND: dict[str, Program] = {
         )
         for aggr in ("mean", "max")
     },
+    # Two products of an infinite number may add up to no number; one with the sum of the matrices does not.
+    "a difference beside one of its ends, of infinite numbers": Program(
+        steps=(Call(times=2),),
+        models=_of("PointNetConv", out=1),
+        graphs=(Graph(edges=5, seed=824),),
+        features=(Features(values="infinite", grad="parameter", seed=472),),
+        seed=50425,
+    ),
     # The gradient of a concatenation is cut into views of one tensor.
     "factors of several relations have gradients of their own": Program(
         steps=(Call(), Backward()),

@@ -107,6 +107,27 @@ def test_cut_rows_on_every_instruction_set(isa, edges_per_item):
         torch.testing.assert_close(found[at].view_as(exact_grad), exact_grad, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize(("block", "width"), [(0, 3), (1, 1), (5, 10), (17, 34)])
+@pytest.mark.parametrize("operation", ["collect", "largest"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("isa", native.extension.available_isas())
+def test_folded_rows(isa, dtype, operation, block, width):
+    edge_index, graph = graph_of("random")
+    program = Program(
+        (Operand(End.SOURCE, 4 * width),), (Step(operation, (0,), width, (float(block), 0.0)),), 1
+    )
+    x = torch.randn(graph.num_src, 4 * width, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x[1, 0], x[2, -1], x[3], x[4, width] = math.nan, math.inf, -math.inf, -math.inf
+    before = native.extension.selected_isa()
+    try:
+        native.extension.select_isa(isa)
+        (ours,) = reduce_messages(graph, program, [x], ("max",))
+    finally:
+        native.extension.select_isa(before)
+    (exact,) = reference.message(edge_index, graph.num_dst, program, [x], ("max",))
+    torch.testing.assert_close(ours, exact, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", UNARY)
 @pytest.mark.parametrize("isa", native.extension.available_isas())

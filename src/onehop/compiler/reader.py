@@ -328,7 +328,8 @@ class Reader:
             if summands is not None and self._may_hoist(summands, plain):
                 self._fixed_term(piece, End.MATRIX, tuple(piece.shape))
                 for term, sign in summands:
-                    _add_product(of_nodes.setdefault(term.end, []), term, piece if sign > 0 else -piece)
+                    # Not added up, even of one term: infinite numbers meet as they do in the sum.
+                    of_nodes.setdefault(term.end, []).append((term, piece if sign > 0 else -piece))
                 continue
             if piece.numel() > _MOST_IN_MATRIX:
                 raise NotCompiled(f"multiplies edges by a matrix of {piece.size(0)} x {piece.size(1)}")
@@ -389,12 +390,3 @@ class Reader:
         if count == 1:
             return (Row(inner, row.value),)
         return tuple(self.columns(row, at * math.prod(inner), inner) for at in range(count))
-
-
-def _add_product(products: _Products, term: Columns | NodeProduct, matrix: Tensor) -> None:
-    """Adds a product of a term; its matrix is added to another one of the same term."""
-    for at, (other, before) in enumerate(products):
-        if other is term:
-            products[at] = (term, before + matrix)
-            return
-    products.append((term, matrix))

@@ -90,7 +90,7 @@ def _spread(rows: Tensor, width: int, block: int) -> Tensor:
 def _collected(
     rows: Tensor, width: int, block: int, fold: Callable[[Tensor, int], Tensor] = torch.sum
 ) -> Tensor:
-    """What so many consecutive ``block`` numbers come to."""
+    """Folds so many consecutive ``block`` numbers, number by number."""
     count = rows.size(1) // width
     return fold(rows.reshape(len(rows), width // block, count, block), 2).flatten(1)
 

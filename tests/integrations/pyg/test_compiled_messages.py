@@ -257,6 +257,18 @@ def test_a_small_difference_of_large_rows_keeps_its_digits():
     assert (ours.double() - exact).abs().max() <= 4 * error
 
 
+@pytest.mark.parametrize("aggr", ["max", "sum"])
+def test_infinite_numbers_meet_as_in_a_difference(aggr):
+    edges, x = make_edges(NODES, NODES, EDGES), inputs_of(0)["x"]
+    x[3, 1], x[7], x[9, 2] = float("inf"), -float("inf"), float("nan")
+    layer = gnn.EdgeConv(torch.nn.Linear(2 * WIDTH, 4), aggr=aggr).double()
+    expected = layer(x, edges)
+    assert bool(expected.isinf().any())
+    assert bool(expected.isnan().any())
+    with onehop.patch():
+        torch.testing.assert_close(layer(x, edges), expected, equal_nan=True)
+
+
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 def test_a_last_linear_step_is_done_once_for_a_destination(reduce):
     edges, x = make_edges(NODES, NODES, EDGES), inputs_of(0)["x"]

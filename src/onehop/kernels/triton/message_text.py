@@ -130,7 +130,7 @@ def _columns(width: int) -> str:
 
 
 def _outside(sweep: Sweep, at: int) -> list[str]:
-    """What is loaded once: rows of the program's own rows, and what is the same for all."""
+    """The lines that load what is loaded once: the program's own rows, and what is the same for all."""
     operand = sweep.operands[at]
     if operand.end is End.FIXED:
         columns = _columns(operand.width)
@@ -150,7 +150,7 @@ def _outside(sweep: Sweep, at: int) -> list[str]:
 
 
 def _inside(sweep: Sweep, at: int) -> list[str]:
-    """What is loaded for each edge."""
+    """The lines that load what each edge has."""
     end = sweep.operands[at].end
     if end in (End.FIXED, End.MATRIX) or _of_rows(sweep, end):
         return []
@@ -223,7 +223,7 @@ def _begin(result: Result, name: str, widths: list[int]) -> list[str]:
 
 
 def _give(result: Result, name: str, widths: list[int]) -> list[str]:
-    """What becomes of a value's tile."""
+    """The lines that add up or store a value's tile."""
     width = power_of_two(widths[result.value])
     value = f"tl.broadcast_to(v{result.value}, [ROWS, EDGES, {width}])"
     if result.sink is Sink.EDGE:
@@ -254,7 +254,7 @@ def _give(result: Result, name: str, widths: list[int]) -> list[str]:
 
 
 def _end(result: Result, name: str, widths: list[int]) -> list[str]:
-    """Where a result is stored: for each row, or for each program, to be added up."""
+    """The lines that store a result: for each row, or for each program, to be added up."""
     if result.sink is Sink.EDGE:
         return []
     if result.sink is Sink.OUTER:
