@@ -34,7 +34,11 @@ TOLERANCE = 1e-3
 
 
 def one_pass(name: str, nodes: int, edges: int) -> Callable[[], list[Tensor]]:
-    """A forward and backward pass of a layer; it returns the output and all gradients."""
+    """A forward and backward pass of a layer; it returns the output and all gradients.
+
+    Those of parameters are one vector, for the gradient of some is 0 but for rounding, such as that of a bias
+    before a softmax.
+    """
     conv = CONVS[name]
     on = given(nodes, chung_lu(nodes, edges), conv.width)
     layer = conv.make(conv.width, on)
@@ -42,8 +46,9 @@ def one_pass(name: str, nodes: int, edges: int) -> Callable[[], list[Tensor]]:
 
     def once() -> list[Tensor]:
         out = conv.call(layer, on)
-        found = torch.autograd.grad(out.square().mean(), learned, allow_unused=True)
-        return [out.detach(), *(each for each in found if each is not None)]
+        of_x, *found = torch.autograd.grad(out.square().mean(), learned, allow_unused=True)
+        of_parameters = [each.flatten() for each in found if each is not None]
+        return [out.detach(), of_x, *([torch.cat(of_parameters)] if of_parameters else [])]
 
     return once
 

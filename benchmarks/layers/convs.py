@@ -213,13 +213,18 @@ CONVS: dict[str, Conv] = {
     ),
     "HANConv": _of_dictionaries(lambda width, on: nn.HANConv(width, width, on.relations, heads=HEADS)),
     "LGConv": _plain(lambda width: nn.LGConv()),
+    # Without a bias before a normalisation by the batch, whose gradient is 0 but for rounding.
     "PointGNNConv": _of_points(
         lambda width: nn.PointGNNConv(
-            nn.MLP([width, width, 3]), nn.MLP([width + 3, width]), nn.MLP([width, width])
+            nn.MLP([width, width, 3], bias=False),
+            nn.MLP([width + 3, width], bias=False),
+            nn.MLP([width, width], bias=False),
         )
     ),
     "GPSConv": _plain(
-        lambda width: nn.GPSConv(width, nn.GCNConv(width, width), heads=HEADS, attn_type="performer")
+        lambda width: nn.GPSConv(
+            width, nn.GCNConv(width, width), heads=HEADS, attn_type="performer", norm=None
+        )
     ),
     "AntiSymmetricConv": _plain(lambda width: nn.AntiSymmetricConv(width)),
     "DirGNNConv": _plain(lambda width: nn.DirGNNConv(nn.SAGEConv(width, width))),

@@ -198,7 +198,7 @@ def test_points_attend_over_a_matrix(kind, at, values, gradients_of, took_fast_p
         assert took_fast_path(call, conv, **operands) == [None]
 
 
-def test_small_graphs_are_left_to_pyg(at, values, took_fast_path):
+def test_small_graphs_are_left_to_pyg(at, values, took_fast_path, ordinary_bounds):
     conv, x = gnn.ResGatedGraphConv(WIDTH, 4).double(), torch.randn(NODES, WIDTH).double()
     edges = matrix("csr", at, values)
     expected = conv(x, edges)

@@ -31,7 +31,7 @@ class ListedEdges(NamedTuple):
 
     @property
     def number(self) -> int:
-        """How many there are."""
+        """The number of edges."""
         return self.data.size(1)
 
     def graph(self, num_src: int, num_dst: int) -> Graph | str:
@@ -66,7 +66,7 @@ class MatrixEdges(NamedTuple):
 
     @property
     def number(self) -> int:
-        """How many there are."""
+        """The number of edges."""
         return number_of_edges(self.matrix)
 
     def graph(self, num_src: int, num_dst: int) -> Graph | str:
