@@ -100,10 +100,11 @@ def aggregate(
         backend: Who runs it, by name; None means the best that can (``onehop info`` lists them).
         out: Where to write the result, for what does not fit into memory: then ``graph`` is one that
             ``Graph.open`` opened, and ``x`` [num_src, F], float32 or float64, and ``weight`` [E] are .npy
-            files, as paths or memory-mapped. Tiles are read, reduced and written; the result has the bits of
-            one in memory, and appears when it is whole. A run that was interrupted goes on where it stopped
-            when it is called again with the same arguments, by the contents of what it read. One run at a
-            time writes a result; another is refused. No scales, no gradients.
+            files, as paths or memory-mapped. Tiles are read, reduced and written; the result appears when it
+            is whole, and has the bits of one in memory but for sums of more than 1,024 edges, which may be
+            added up in other pieces. A run that was interrupted goes on where it stopped when it is called
+            again with the same arguments, by the contents of what it read. One run at a time writes a result;
+            another is refused. No scales, no gradients.
         memory: With ``out``, the bytes that it may take; None means six tenths of what
             this process may still take.
 

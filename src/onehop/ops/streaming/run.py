@@ -150,8 +150,14 @@ def _run(inputs: _Inputs, reduce: str, tiles: Tiling, unfinished: Unfinished, re
         Waiting(tiles.waiting_bytes, note) as writer,
     ):
         made = _ahead(_made(edges, unfinished.done), reader)
-        for number, (tile, graph) in enumerate(made, unfinished.done + 1):
-            block = _reduced(graph, features.panel(tile.first), tile.weights, reduce)
+        carried: Tensor | None = None
+        number = unfinished.done
+        for tile, graph in made:
+            block = _tile_reduced(tile, graph, features, carried, reduce)
+            carried = None if tile.ends else block
+            if not tile.ends:
+                continue
+            number += 1
             unsynced += block.nbytes
             sync = unsynced >= _SYNC_BYTES
             write = partial(result.put, written, tile.row, tile.first, block, sync)
@@ -173,6 +179,17 @@ def _changed(features: Features, edges: Edges, before: Contents, tiles: Tiling) 
     for number in range(len(before.panels)):
         features.panel(number * tiles.columns)
     return None if features.fingerprints == before.panels else "x"
+
+
+def _tile_reduced(
+    tile: Tile, graph: Graph, features: Features, carried: Tensor | None, reduce: str
+) -> Tensor:
+    """[rows, columns]; of a piece of a row, what all of its pieces so far have come to."""
+    x = features.panel(tile.first) if carried is None else features.panel_with(tile.first, carried)
+    if not tile.degree or reduce != "mean":
+        return _reduced(graph, x, tile.weights, reduce)
+    summed = _reduced(graph, x, tile.weights, "sum")
+    return summed / tile.degree if tile.ends else summed
 
 
 def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:

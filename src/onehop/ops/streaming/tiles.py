@@ -1,7 +1,8 @@
 """Division of a streamed aggregation: panels of columns, and tiles of rows in each.
 
 The features of a panel's columns are in memory for all sources; the edges pass by, tile after tile, once for
-each panel. Every row is reduced in one piece, so results have the bits of an aggregation in memory.
+each panel. The pieces of a row that is
+longer than a tile hand on what they have come to.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class Tiling:
 
     Attributes:
         columns: Of a panel.
-        edges: Of a tile, at most, unless one row has more.
+        edges: Of a tile, at most.
         rows: Of a tile, at most.
         piece_bytes: Features are read in pieces of so many.
         waiting_bytes: So many of the result may wait to be written, unless one tile has more.
@@ -50,7 +51,7 @@ def tiling(graph: StoredGraph, x: MatrixFile, weighted: bool, memory: int) -> Ti
         ArgumentError: The budget does not hold one column.
     """
     size = x.dtype.itemsize
-    column = max(graph.num_src, 1) * size
+    column = (graph.num_src + 1) * size  # and what is carried from one piece of a row to the next
     columns = _columns(max(x.columns, 1), int(memory * _PANEL) // column, _LINE_BYTES // size)
     piece = max(min(int(memory * _PIECES), most_bytes(x)), 4096)
     rest = memory - piece - columns * column
