@@ -24,6 +24,7 @@ NAMES = {
     "MachineMemoryError",
     "OnehopError",
     "Patch",
+    "RawMatrix",
     "TuningResult",
     "accelerate",
     "aggregate",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from onehop.ops.edge_softmax import edge_softmax as edge_softmax
     from onehop.ops.fusedmm import fusedmm as fusedmm
     from onehop.ops.sddmm import sddmm as sddmm
+    from onehop.ops.streaming import RawMatrix as RawMatrix
     from onehop.streaming import ingest as ingest
     from onehop.tuner import TuningResult as TuningResult, tune as tune
 
@@ -58,6 +59,7 @@ _NAMES = {
     "onehop.integrations.explanation": "Explanation",
     "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
     "onehop.ops": "aggregate attention dropout edge_softmax fusedmm gat gatv2 sddmm",
+    "onehop.ops.streaming": "RawMatrix",
     "onehop.streaming": "ingest",
     "onehop.tuner": "TuningResult tune",
 }

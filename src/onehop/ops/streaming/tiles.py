@@ -44,13 +44,21 @@ class Tiling:
     waiting_bytes: int
 
 
-def tiling(graph: StoredGraph, x: MatrixFile, weighted: bool, memory: int) -> Tiling:
+def tiling(graph: StoredGraph, x: MatrixFile, weighted: bool, memory: int, scales: int = 0) -> Tiling:
     """The fewest panels that a budget of memory, in bytes, allows.
+
+    Args:
+        graph: The graph.
+        x: The features.
+        weighted: Whether edges have weights.
+        memory: The budget.
+        scales: Bytes of it that scales take.
 
     Raises:
         ArgumentError: The budget does not hold one column.
     """
-    size = x.dtype.itemsize
+    size = x.wide.itemsize
+    given, memory = memory, memory - scales
     column = (graph.num_src + 1) * size  # and what is carried from one piece of a row to the next
     columns = _columns(max(x.columns, 1), int(memory * _PANEL) // column, _LINE_BYTES // size)
     piece = max(min(int(memory * _PIECES), most_bytes(x)), 4096)
@@ -59,9 +67,9 @@ def tiling(graph: StoredGraph, x: MatrixFile, weighted: bool, memory: int) -> Ti
     # A row's result, the same turned round for the file, and the pointers.
     per_row = 2 * columns * size + 24
     if columns < 1 or rest < 3 * (per_edge + per_row):
-        need = int(column / _PANEL) + 8192
+        need = int(column / _PANEL) + 8192 + scales
         raise ArgumentError(
-            f"memory: {memory} bytes do not hold one column of {graph.num_src} sources; {need} are needed."
+            f"memory: {given} bytes do not hold one column of {graph.num_src} sources; {need} are needed."
         )
     return Tiling(columns, rest // 3 // per_edge, rest // 3 // per_row, piece, rest // 3)
 
