@@ -38,6 +38,7 @@ NAMES = {
     "fusedmm",
     "gat",
     "gatv2",
+    "hops",
     "ingest",
     "message",
     "patch",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onehop.ops.fusedmm import fusedmm as fusedmm
     from onehop.ops.sddmm import sddmm as sddmm
     from onehop.ops.streaming import RawMatrix as RawMatrix
-    from onehop.streaming import ingest as ingest
+    from onehop.streaming import hops as hops, ingest as ingest
     from onehop.tuner import TuningResult as TuningResult, tune as tune
 
 __version__ = "0.1.0"
@@ -60,7 +60,7 @@ _NAMES = {
     "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
     "onehop.ops": "aggregate attention dropout edge_softmax fusedmm gat gatv2 sddmm",
     "onehop.ops.streaming": "RawMatrix",
-    "onehop.streaming": "ingest",
+    "onehop.streaming": "hops ingest",
     "onehop.tuner": "TuningResult tune",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
