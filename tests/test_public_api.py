@@ -39,6 +39,7 @@ NAMES = {
     "gat",
     "gatv2",
     "hops",
+    "infer",
     "ingest",
     "message",
     "patch",

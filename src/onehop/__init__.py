@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         patched as patched,
         unpatch as unpatch,
     )
+    from onehop.integrations.pyg.layerwise import infer as infer
     from onehop.ops.aggregate import aggregate as aggregate
     from onehop.ops.attention import attention as attention, gat as gat, gatv2 as gatv2
     from onehop.ops.dropout import dropout as dropout
@@ -58,6 +59,7 @@ _NAMES = {
     "onehop.integrations.explain": "explain",
     "onehop.integrations.explanation": "Explanation",
     "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
+    "onehop.integrations.pyg.layerwise": "infer",
     "onehop.ops": "aggregate attention dropout edge_softmax fusedmm gat gatv2 sddmm",
     "onehop.ops.streaming": "RawMatrix",
     "onehop.streaming": "hops ingest",

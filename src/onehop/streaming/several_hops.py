@@ -8,10 +8,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError, FileFormatError
@@ -19,10 +16,12 @@ from onehop.graph.graph import StoredGraph
 from onehop.ops import streaming
 from onehop.ops.streaming.budget import default_bytes
 from onehop.ops.streaming.lock import alone
-from onehop.ops.streaming.matrix_file import WIDE, MatrixFile
+from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.storage import writing
+from onehop.streaming.normalisation import scale_of
 from onehop.streaming.rows import RowReader
 from onehop.streaming.self_loops import with_self_loops
+from onehop.streaming.work_folder import begin, stamp
 
 NORMALISATIONS = ("gcn", "symmetric", "mean", "none")
 _KEPT = ("last", "all")
@@ -82,8 +81,8 @@ def hops(
         raise ArgumentError(f"out: {goal} exists; remove it or give another name.")
     with alone(goal) as lock:
         work = goal.with_name(goal.name + ".hops")
-        told = {"graph": graph.identity, "x": _stamp(features), "how": [count, normalise, teleport, keep]}
-        _begin(work, json.loads(json.dumps(told)))
+        told = {"graph": graph.identity, "x": stamp(features), "how": [count, normalise, teleport, keep]}
+        begin(work, json.loads(json.dumps(told)))
         budget = default_bytes() if memory is None else memory
         walked = graph
         if normalise == "gcn":
@@ -94,7 +93,7 @@ def hops(
                 else with_self_loops(graph, loops, int(budget * _LOOPS))
             )
         last = _walk(walked, x, features, count, work, (normalise, teleport, keep), memory)
-        if {"graph": StoredGraph.open(graph.folder).identity, "x": _stamp(features)} != {
+        if {"graph": StoredGraph.open(graph.folder).identity, "x": stamp(features)} != {
             name: told[name] for name in ("graph", "x")
         }:
             shutil.rmtree(work)
@@ -137,14 +136,14 @@ def _walk(
 ) -> Path:
     """Takes the hops that are left; returns the file of the last one."""
     normalise, teleport, keep = how
-    scale = _scale(graph, features, normalise)
+    scale = scale_of(graph, features, normalise)
     with RowReader(features) as first:
 
         def mixed(row: int, column: int, block: Tensor) -> Tensor:
             start = first.block(row, column, block.size(0), block.size(1))
             return (1 - teleport) * block + teleport * start
 
-        then = streaming.Then([teleport, _stamp(features)], mixed) if teleport else None
+        then = streaming.Then([teleport, stamp(features)], mixed) if teleport else None
         previous: object = x
         for number in range(1, count + 1):
             path = work / f"hop{number}.npy"
@@ -168,33 +167,6 @@ def _walk(
     return path
 
 
-def _scale(graph: StoredGraph, features: MatrixFile, normalise: str) -> Tensor | None:
-    """[N]: the number of edges that end at each node to the power of -1/2, and 0 for none; or None."""
-    if normalise not in ("gcn", "symmetric"):
-        return None
-    scale = torch.empty(graph.num_dst, dtype=WIDE[features.wide], device="cpu")
-    for row, pointers in graph.row_blocks(1 << 20, 1 << 40):
-        degrees = torch.from_numpy(np.diff(pointers)).to(scale.dtype)
-        scale[row : row + len(degrees)] = degrees.pow(-0.5).masked_fill_(degrees == 0, 0)
-    return scale
-
-
-def _begin(work: Path, told: Any) -> None:
-    """Makes the folder, unless there is one of the same request."""
-    note = work / "request.json"
-    if work.exists():
-        try:
-            if json.loads(note.read_text()) == told:
-                return
-        except (OSError, ValueError):
-            pass  # of no use, as one of another request is
-        with writing("out", work):
-            shutil.rmtree(work)
-    with writing("out", work):
-        work.mkdir(parents=True)
-        note.write_text(json.dumps(told))
-
-
 def _finish(work: Path, last: Path, goal: Path, keep: str) -> None:
     with writing("out", goal):
         if keep == "last":
@@ -208,8 +180,3 @@ def _finish(work: Path, last: Path, goal: Path, keep: str) -> None:
             else:
                 extra.unlink(missing_ok=True)
         work.rename(goal)
-
-
-def _stamp(file: MatrixFile) -> list[int | str]:
-    told = file.path.stat()
-    return [str(file.path.resolve()), told.st_size, told.st_mtime_ns]
