@@ -3,6 +3,7 @@
 import os
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -79,7 +80,7 @@ def divide(module: nn.Module) -> Layer | str | None:
     return Layer(None, "none", reduce, after, module.root_weight, module.normalize)
 
 
-def _gcn(module: nn.Module) -> Layer | str:
+def _gcn(module: Any) -> Layer | str:
     if module.improved or module.aggr != "add":
         return "its normalisation is the improved one, or it does not sum"
     normalise = "none" if not module.normalize else "gcn" if module.add_self_loops else "symmetric"
@@ -90,13 +91,13 @@ def _gcn(module: nn.Module) -> Layer | str:
     return Layer(module.lin, normalise, "sum", after, False, None)
 
 
-def _sage(module: nn.Module, rows: Tensor, given: Tensor | None) -> Tensor:
+def _sage(module: Any, rows: Tensor, given: Tensor | None) -> Tensor:
     out: Tensor = module.lin_l(rows)
     if module.root_weight:
         out = out + module.lin_r(given)
     return F.normalize(out, p=2.0, dim=-1) if module.normalize else out
 
 
-def _graph_conv(module: nn.Module, rows: Tensor, given: Tensor | None) -> Tensor:
+def _graph_conv(module: Any, rows: Tensor, given: Tensor | None) -> Tensor:
     out: Tensor = module.lin_rel(rows) + module.lin_root(given)
     return out

@@ -15,14 +15,14 @@ from onehop.errors import ArgumentError, FileFormatError
 
 # bfloat16 is no dtype of NumPy, which has its bits as they are.
 _BFLOAT16 = np.dtype(np.uint16)
-_DTYPES = {
+_DTYPES: dict[np.dtype, torch.dtype] = {
     np.dtype(np.float32): torch.float32,
     np.dtype(np.float64): torch.float64,
     np.dtype(np.float16): torch.float16,
 }
 WIDE = {dtype: found for dtype, found in _DTYPES.items() if dtype.itemsize > 2}
 """The dtypes in which numbers are added up, as torch has them."""
-_RAW_DTYPES = {**{dtype.name: dtype for dtype in _DTYPES}, "bfloat16": _BFLOAT16}
+_RAW_DTYPES: dict[str, np.dtype] = {**{dtype.name: dtype for dtype in _DTYPES}, "bfloat16": _BFLOAT16}
 
 
 @dataclass(frozen=True, slots=True)
