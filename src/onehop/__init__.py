@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         patched as patched,
         unpatch as unpatch,
     )
+    from onehop.integrations.pyg.layerwise import infer as infer
     from onehop.loaders.neighbor_sampler import NeighborSampler as NeighborSampler
     from onehop.ops.aggregate import aggregate as aggregate
     from onehop.ops.attention import attention as attention, gat as gat, gatv2 as gatv2
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from onehop.ops.edge_softmax import edge_softmax as edge_softmax
     from onehop.ops.fusedmm import fusedmm as fusedmm
     from onehop.ops.sddmm import sddmm as sddmm
-    from onehop.streaming import ingest as ingest
+    from onehop.ops.streaming import RawMatrix as RawMatrix
+    from onehop.streaming import hops as hops, ingest as ingest
     from onehop.tuner import TuningResult as TuningResult, tune as tune
 
 __version__ = "0.1.0"
@@ -58,8 +60,10 @@ _NAMES = {
     "onehop.integrations.explain": "explain",
     "onehop.integrations.explanation": "Explanation",
     "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
+    "onehop.integrations.pyg.layerwise": "infer",
     "onehop.ops": "aggregate attention dropout edge_softmax fusedmm gat gatv2 sddmm",
-    "onehop.streaming": "ingest",
+    "onehop.ops.streaming": "RawMatrix",
+    "onehop.streaming": "hops ingest",
     "onehop.tuner": "TuningResult tune",
 }
 # What imports PyG, and so waits until it is asked for.

@@ -328,7 +328,7 @@ def test_bad_arguments(graph: Graph, tmp_path: Path) -> None:
         onehop.aggregate(stored, tmp_path / "missing.npy", **out)
     with pytest.raises(ArgumentError, match="a row for each of the 300 sources"):
         onehop.aggregate(stored, tmp_path / "long.npy", **out)
-    with pytest.raises(FileFormatError, match="float32 or float64, got int64"):
+    with pytest.raises(FileFormatError, match="float16, float32 or float64, got int64"):
         onehop.aggregate(stored, tmp_path / "integers.npy", **out)
     with pytest.raises(FileFormatError, match=r"not a \.npy file"):
         onehop.aggregate(stored, tmp_path / "text.npy", **out)
@@ -340,7 +340,7 @@ def test_bad_arguments(graph: Graph, tmp_path: Path) -> None:
         onehop.aggregate(graph, tmp_path / "x.npy", **out)
     with pytest.raises(ArgumentError, match="give its path"):
         onehop.aggregate(stored, tmp_path / "x.npy")
-    with pytest.raises(ArgumentError, match="none goes with out"):
+    with pytest.raises(ArgumentError, match="neither goes with out"):
         onehop.aggregate(stored, tmp_path / "x.npy", multiply="add", **out)
     with pytest.raises(ArgumentError, match="expected one of sum"):
         onehop.aggregate(stored, tmp_path / "x.npy", reduce="median", **out)

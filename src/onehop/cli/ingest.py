@@ -40,7 +40,8 @@ def ingest(
 ) -> None:
     """Makes a graph on disk of a file of edges that need not fit into memory.
 
-    They are sorted by destination, and nodes are numbered; ids of any kind will do. Interrupted, it goes on after the last step that was done when it is called again.
+    They are sorted by destination, and nodes are numbered; ids of any kind will do. Interrupted, it goes on
+    after the last step that was done when it is called again.
     """
     set_threads(threads)
     with progress() as bar:

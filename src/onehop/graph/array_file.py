@@ -5,6 +5,7 @@ from types import TracebackType
 
 import numpy as np
 
+from onehop.graph.checksums import Checksums
 from onehop.storage import writing
 
 
@@ -17,10 +18,12 @@ class ArrayFile:
 
     Attributes:
         count: So many have been written.
+        checksums: Of the numbers.
     """
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
         self._path, self._dtype, self.count = path, np.dtype(dtype), 0
+        self.checksums = Checksums()
         with writing("folder", path):
             # Unbuffered: a buffer would report a full disk only when the file is closed.
             self._file = path.open("wb", buffering=0)
@@ -37,15 +40,18 @@ class ArrayFile:
             StorageError: The disk is full.
         """
         flat = np.ascontiguousarray(values, dtype=self._dtype)
-        self._write(flat.view(np.uint8).data)
+        data = flat.view(np.uint8).data
+        self._write(data)
+        self.checksums.add(data)
         self.count += len(flat)
 
     def finish(self) -> None:
-        """Writes the length into the header.
+        """Writes the length into the header, and ends the last block of the checksums.
 
         Raises:
             StorageError: The disk is full.
         """
+        self.checksums.finish()
         self._file.seek(0)
         self._write(_header(self.count, self._dtype))
 

@@ -1,8 +1,8 @@
 """Compressed sparse rows in a folder: how they are read piece by piece, checked, and written.
 
-A folder holds ``meta.json``, ``rowptr.npy`` ([num_dst + 1], int64) and ``col.npy`` ([E], int32), where the
-sources of destination i are ``col[rowptr[i]:rowptr[i + 1]]``, as in :class:`onehop.Graph`. The edge order is
-that of ``col``.
+A folder holds ``meta.json``, ``checksums.json``, ``rowptr.npy`` ([num_dst + 1], int64) and ``col.npy`` ([E],
+int32), where the sources of destination i are ``col[rowptr[i]:rowptr[i + 1]]``, as in :class:`onehop.Graph`.
+The edge order is that of ``col``.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError, FileFormatError, IndexRangeError
+from onehop.graph import checksums
 from onehop.graph.array_file import ArrayFile
 from onehop.graph.build import MOST_NODES
 from onehop.graph.pieces import PieceReader
@@ -109,6 +110,15 @@ class StoredRows:
     def col_file(self) -> Path:
         """The file of ``col``."""
         return self.folder / _COL
+
+    def verify(self) -> None:
+        """Reads all files once, and compares each 4 MiB with the checksum of what was written.
+
+        Raises:
+            FileFormatError: A block has other contents, or an earlier release stored the graph, without
+                checksums.
+        """
+        checksums.verify(self.folder)
 
     def blocks(self, rows: int = PIECE, edges: int = PIECE) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Consecutive rows: the first one's number, their numbers of edges [rows], and their sources [edges].
@@ -222,14 +232,21 @@ class Rows:
             self.sources = stack.enter_context(ArrayFile(folder / _COL, np.int32))
             self._files = stack.pop_all()
 
-    def finish(self, num_src: int, num_dst: int) -> None:
-        """Writes the lengths, and the metadata.
+    def finish(self, num_src: int, num_dst: int, more: Mapping[str, ArrayFile] | None = None) -> None:
+        """Writes the lengths, the checksums and the metadata.
+
+        Args:
+            num_src: Number of sources.
+            num_dst: Number of destinations.
+            more: Other files in the folder, finished, by their names; None means none.
 
         Raises:
             StorageError: The disk is full.
         """
         self.pointers.finish()
         self.sources.finish()
+        files = {_ROWPTR: self.pointers, _COL: self.sources, **(more or {})}
+        checksums.write(self._folder, {name: file.checksums.blocks for name, file in files.items()})
         edges = self.sources.count
         meta = {"format": _FORMAT, "num_src": num_src, "num_dst": num_dst, "num_edges": edges}
         with writing("folder", self._folder):

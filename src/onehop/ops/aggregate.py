@@ -34,8 +34,8 @@ _PLAIN = (torch.float32, torch.float64)
 _MATRIX = 2
 
 
-Stored = str | os.PathLike[str] | np.memmap
-"""A matrix in a .npy file: its path, or all of it memory-mapped."""
+Stored = str | os.PathLike[str] | np.memmap | streaming.RawMatrix
+"""A matrix in a .npy file: its path, or all of it memory-mapped; or in a raw file."""
 
 
 @overload
@@ -56,6 +56,8 @@ def aggregate(
     x: Stored,
     weight: Stored | None = None,
     reduce: str = "sum",
+    src_scale: Tensor | None = None,
+    dst_scale: Tensor | None = None,
     *,
     out: str | os.PathLike[str],
     memory: int | None = None,
@@ -99,17 +101,21 @@ def aggregate(
             semirings of FusedMM: ("add", "min") finds shortest paths, ("mul", "max") most reliable ones.
         backend: Who runs it, by name; None means the best that can (``onehop info`` lists them).
         out: Where to write the result, for what does not fit into memory: then ``graph`` is one that
-            ``Graph.open`` opened, and ``x`` [num_src, F], float32 or float64, and ``weight`` [E] are .npy
-            files, as paths or memory-mapped. Tiles are read, reduced and written; the result has the bits of
-            one in memory, and appears when it is whole. A run that was interrupted goes on where it stopped
-            when it is called again with the same arguments, by the contents of what it read. One run at a
-            time writes a result; another is refused. No scales, no gradients.
+            ``Graph.open`` opened, and ``x`` [num_src, F] and ``weight`` [E] are .npy files, as paths or
+            memory-mapped, or a :class:`onehop.RawMatrix`. The features are float16, float32, float64, or raw
+            bfloat16, and 16-bit ones are added up in float32; weight and scales are float32, or float64 with
+            features of that. Tiles are read, reduced and written; the result appears when it
+            is whole, and has the bits of one in memory but for sums of more than 1,024 edges, which may be
+            added up in other pieces. A run that was interrupted goes on where it stopped when it is called
+            again with the same arguments, by the contents of what it read. One run at a time writes a result;
+            another is refused. Scales are tensors. No gradients.
         memory: With ``out``, the bytes that it may take; None means six tenths of what
             this process may still take.
 
     Returns:
         [num_dst, F] or [num_dst, ...], of the promoted dtype of x, weight and scales; with ``out`` its
-        path. The file is in Fortran order if that of ``x`` is, or if its columns did not fit at once.
+        path. Of bfloat16, which .npy files do not have, it is float32. The file is in Fortran order if that
+        of ``x`` is, or if its columns did not fit at once.
 
     Raises:
         ArgumentError: A shape, dtype or device does not fit, or ``reduce`` or ``multiply`` is unknown.
@@ -176,9 +182,10 @@ def _to_file(
         )
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
-    if rest != (None, None, "mul", None):
-        raise ArgumentError("src_scale, dst_scale, multiply, backend: none goes with out; leave them out.")
-    return streaming.aggregate(graph, x, weight, reduce, out, memory)
+    src_scale, dst_scale, *others = rest
+    if others != ["mul", None]:
+        raise ArgumentError("multiply, backend: neither goes with out; leave them out.")
+    return streaming.aggregate(graph, x, weight, reduce, out, memory, streaming.Scales(src_scale, dst_scale))
 
 
 def reduce_rows(

@@ -16,9 +16,9 @@ from onehop.integrations.pyg import (
     direct,
     gcn_norm,
     hgt,
+    hgt_loader,
     hook,
     hyperedges,
-    layerwise,
     neighbours,
     pending,
     pna,
@@ -147,7 +147,7 @@ def _rows() -> list[Row]:
     rows.extend(direct.rows())
     rows.extend(neighbours.rows())
     rows.extend(clusters.rows())
-    rows.extend(layerwise.rows())
+    rows.extend(hgt_loader.rows())
     rows.extend(saint.rows())
     rows.extend(derived_tensors.rows())
     naive = HeteroLinear.forward_naive

@@ -1,84 +1,103 @@
-"""PyG's ``HGTLoader``, whose layers of nodes onehop draws where torch-sparse is missing."""
+"""Layer-by-layer inference of PyG's models on graphs on disk."""
 
-import functools
-from collections.abc import Callable
+import os
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from torch_geometric.sampler import HeteroSamplerOutput, HGTSampler, hgt_sampler
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from onehop.integrations.pyg.neighbours import course_of, numbered_by_caller, wanted
-from onehop.integrations.pyg.sampled_parts import Parts, relations_of
-from onehop.integrations.rows import Row
-from onehop.loaders.keys import batch_key
-from onehop.loaders.layerwise import LayerwiseEngine
+from onehop import extras
+from onehop.graph.graph import StoredGraph
+from onehop.ops.aggregate import REDUCTIONS
+from onehop.streaming import layerwise
+from onehop.streaming.layerwise import Layer
 
-_ENGINE = "_onehop_layerwise"
-
-
-class _HasSampler:
-    """Says that there is a sampler, where PyG's module asks for torch-sparse."""
-
-    def __init__(self, theirs: bool) -> None:
-        self._theirs = theirs
-
-    def __bool__(self) -> bool:
-        return self._theirs or wanted()
+_DIVIDED = "GCNConv, SAGEConv and GraphConv are divided"
 
 
-def rows() -> list[Row]:
-    """The rows of the patch table."""
-    theirs = HGTSampler.sample_from_nodes
-    has = hgt_sampler.WITH_TORCH_SPARSE
-    return [
-        Row(hgt_sampler, "WITH_TORCH_SPARSE", _HasSampler(has), has),
-        Row(HGTSampler, "sample_from_nodes", _drawing(theirs), theirs),
-        numbered_by_caller(HGTSampler),
-    ]
+def infer(
+    model: nn.Module,
+    graph: StoredGraph,
+    x: object,
+    out: str | os.PathLike[str],
+    *,
+    memory: int | None = None,
+) -> Path:
+    """Runs an unchanged PyG model on a graph on disk, layer by layer, from disk to disk.
+
+    ``model(x, edge_index)`` is divided at its layers over edges (``GCNConv``, ``SAGEConv``, ``GraphConv``).
+    What a layer aggregates is on disk; linear layers, activations, normalisations of rows and skip
+    connections between two layers are computed for some rows at a time. So PyG's ``GCN`` and ``GraphSAGE``
+    run, and modules of one's own that ``torch.fx`` can trace.
+
+    A run that was interrupted goes on with the step it was at when it is called again with the same model and
+    files. What is on the way lies in ``out.layers`` beside the result.
+
+    Args:
+        model: In evaluation mode, with parameters of the dtype of ``x`` (float32 for those of 16 bits).
+        graph: A graph that ``Graph.open`` opened, with as many sources as destinations.
+        x: [N, F], the features: as :func:`onehop.aggregate` takes them with ``out``.
+        out: The .npy file of the result, [N, .].
+        memory: As for :func:`onehop.aggregate`.
+
+    Returns:
+        ``out``.
+
+    Raises:
+        ArgumentError: The model cannot be divided, and why; or an argument does not fit.
+        ConfigurationError: PyG is not installed.
+        FileFormatError: A file is truncated or holds something else.
+        StorageError: The result cannot be written, or another run is writing it.
+    """
+    return layerwise.infer(model, graph, x, out, memory, divide)
 
 
-def _drawing(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(theirs)
-    def sample_from_nodes(self: Any, inputs: Any) -> Any:
-        if not wanted():
-            return theirs(self, inputs)
-        seeds = [inputs.node if kind == inputs.input_type else None for kind in self.node_types]
-        batch = _engine_of(self).draw(
-            seeds,
-            [self.num_samples.get(kind, []) for kind in self.node_types],
-            batch_key([inputs.node], None, course_of(self)),
-        )
-        kinds = self.edge_types
-        # As the caller numbers them.
-        edges = [
-            numbers if self.perm.get(kind) is None else self.perm[kind].index_select(0, numbers)
-            for kind, numbers in zip(kinds, batch.edges, strict=True)
-        ]
-        return HeteroSamplerOutput(
-            node={
-                kind: nodes for kind, nodes in zip(self.node_types, batch.nodes, strict=True) if len(nodes)
-            },
-            row={kind: ends[0] for kind, ends in zip(kinds, batch.edge_index, strict=True)},
-            col={kind: ends[1] for kind, ends in zip(kinds, batch.edge_index, strict=True)},
-            edge=dict(zip(kinds, edges, strict=True)),
-            batch=None,
-            metadata=(inputs.input_id, inputs.time),
-        )
-
-    return sample_from_nodes
+def divide(module: nn.Module) -> Layer | str | None:
+    """The division of a layer; the reason why there is none; None for what is no layer over edges."""
+    with extras.needed("onehop.infer", "pyg"):
+        from torch_geometric.nn import GCNConv, GraphConv, MessagePassing, SAGEConv
+    if not isinstance(module, MessagePassing):
+        return None
+    if type(module) not in (GCNConv, SAGEConv, GraphConv):
+        return f"{type(module).__name__} is not known here; {_DIVIDED}"
+    if module.flow != "source_to_target" or module.node_dim not in (-2, 0):
+        return "its messages flow from target to source, or its nodes are no rows"
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_propagate_forward_hooks", "_message_forward_hooks")
+    if module.decomposed_layers > 1 or any(getattr(module, name, None) for name in hooks):
+        return "it has hooks, or is decomposed"
+    if type(module) is GCNConv:
+        return _gcn(module)
+    reduce = {"add": "sum"}.get(str(module.aggr), str(module.aggr))
+    if not isinstance(module.aggr, str) or reduce not in REDUCTIONS:
+        return f"it aggregates by {module.aggr!r}, and here are {', '.join(REDUCTIONS)}"
+    if type(module) is GraphConv:
+        return Layer(None, "none", reduce, partial(_graph_conv, module), True, None)
+    if module.project:
+        return "it projects its input, which is not divided yet"
+    after = partial(_sage, module)
+    return Layer(None, "none", reduce, after, module.root_weight, module.normalize)
 
 
-def _engine_of(sampler: Any) -> LayerwiseEngine:
-    made: LayerwiseEngine | None = sampler.__dict__.get(_ENGINE)
-    if made is None:
-        keys = [sampler.to_rel_type[kind] for kind in sampler.edge_types]
-        parts = Parts(
-            types=sampler.node_types,
-            edge_types=sampler.edge_types,
-            keys=keys,
-            rowptr=sampler.colptr_dict,
-            col=sampler.row_dict,
-            num_nodes={},
-        )
-        made = LayerwiseEngine(*relations_of(parts, dict.fromkeys(keys, ())))
-        sampler.__dict__[_ENGINE] = made
-    return made
+def _gcn(module: Any) -> Layer | str:
+    if module.improved or module.aggr != "add":
+        return "its normalisation is the improved one, or it does not sum"
+    normalise = "none" if not module.normalize else "gcn" if module.add_self_loops else "symmetric"
+
+    def after(rows: Tensor, _: Tensor | None) -> Tensor:
+        return rows if module.bias is None else rows + module.bias
+
+    return Layer(module.lin, normalise, "sum", after, False, None)
+
+
+def _sage(module: Any, rows: Tensor, given: Tensor | None) -> Tensor:
+    out: Tensor = module.lin_l(rows)
+    if module.root_weight:
+        out = out + module.lin_r(given)
+    return F.normalize(out, p=2.0, dim=-1) if module.normalize else out
+
+
+def _graph_conv(module: Any, rows: Tensor, given: Tensor | None) -> Tensor:
+    out: Tensor = module.lin_rel(rows) + module.lin_root(given)
+    return out

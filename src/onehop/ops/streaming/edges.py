@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +19,11 @@ from onehop.ops.streaming.tiles import Tiling
 
 
 class Tile(NamedTuple):
-    """Some rows, for the columns of a panel.
+    """Some rows, or a piece of one that is too long, for the columns of a panel.
+
+    A piece that goes on with a row has one more edge, before the others: from a source behind all others,
+    which is to hold what the pieces before have come to, with the weight 1. So a row is reduced edge after
+    edge, as if it were whole, and has the same bits.
 
     Attributes:
         first: First column of the panel.
@@ -28,6 +31,9 @@ class Tile(NamedTuple):
         pointers: [rows + 1], int64: where in the file the edges of each row begin.
         sources: [edges], int32.
         weights: [edges], or None.
+        degree: Of a piece, the number of edges of the whole row; 0 for whole rows.
+        goes_on: Whether pieces of the same row came before.
+        ends: Whether none comes after.
     """
 
     first: int
@@ -35,6 +41,19 @@ class Tile(NamedTuple):
     pointers: np.ndarray
     sources: Tensor
     weights: Tensor | None
+    degree: int
+    goes_on: bool
+    ends: bool
+
+
+class _Cut(NamedTuple):
+    """Rows, or a piece of one, as in :class:`Tile`."""
+
+    row: int
+    pointers: np.ndarray
+    degree: int
+    goes_on: bool
+    ends: bool
 
 
 class Edges:
@@ -47,37 +66,54 @@ class Edges:
         tiles: How everything is cut.
 
     Attributes:
-        fingerprints: After each tile of the first panel: of the contents of all tiles until then.
+        fingerprints: After each tile of the first panel, all pieces of a row counting as one: of the contents
+            of all tiles until then.
     """
 
     def __init__(self, graph: StoredGraph, weight: MatrixFile | None, columns: int, tiles: Tiling) -> None:
         self._graph, self._weight, self._columns, self._tiles = graph, weight, columns, tiles
         self.fingerprints: list[int] = []
+        # The same after a piece of a row that others follow.
+        self._so_far = 0
 
     def tiles(self, begin: int, end: int | None = None) -> Iterator[Tile]:
-        """The tiles from one number on, up to another."""
+        """The tiles from one number on, up to another; pieces of a row have the same number."""
         graph, weight, tiles = self._graph, self._weight, self._tiles
-        steps = (
-            (first, row, pointers)
-            for first in range(0, self._columns, tiles.columns)
-            for row, pointers in graph.row_blocks(tiles.rows, tiles.edges)
-        )
+        steps = ((first, cut) for first in range(0, self._columns, tiles.columns) for cut in self._cuts())
         offset = graph.col_file.stat().st_size - 4 * graph.num_edges
         with ExitStack() as stack:
             col = stack.enter_context(PieceReader(graph.col_file))
             factors = None if weight is None else stack.enter_context(PieceReader(weight.path))
-            for first, row, pointers in islice(steps, begin, end):
-                place, count = int(pointers[0]), int(pointers[-1] - pointers[0])
-                sources = _read(col, offset + 4 * place, count, torch.int32)
+            number = 0
+            for first, cut in steps:
+                now, number = number, number + cut.ends
+                if now < begin:
+                    continue
+                if end is not None and now >= end:
+                    return
+                place, count = int(cut.pointers[0]), int(cut.pointers[-1] - cut.pointers[0])
+                carried = graph.num_src if cut.goes_on else None
+                sources = _read(col, offset + 4 * place, count, torch.int32, carried)
                 values = None
                 if weight is not None and factors is not None:
-                    values = _read(
-                        factors, weight.offset + weight.dtype.itemsize * place, count, weight.torch_dtype
-                    )
-                tile = Tile(first, row, pointers, sources, values)
+                    begins = weight.offset + weight.dtype.itemsize * place
+                    values = _read(factors, begins, count, weight.torch_dtype, 1 if cut.goes_on else None)
+                tile = Tile(first, cut.row, cut.pointers, sources, values, cut.degree, cut.goes_on, cut.ends)
                 if first == 0:
                     self._note(tile)
                 yield tile
+
+    def _cuts(self) -> Iterator[_Cut]:
+        """All rows, and those that have more edges than a tile in pieces."""
+        most = self._tiles.edges
+        for row, pointers in self._graph.row_blocks(self._tiles.rows, most):
+            begin, end = int(pointers[0]), int(pointers[-1])
+            if len(pointers) > 2 or end - begin <= most:
+                yield _Cut(row, pointers, 0, False, True)
+                continue
+            for place in range(begin, end, most):
+                piece = np.array([place, min(place + most, end)])
+                yield _Cut(row, piece, end - begin, place > begin, place + most >= end)
 
     def graph_of(self, tile: Tile) -> Graph:
         """The rows of a tile, in memory.
@@ -86,8 +122,14 @@ class Edges:
             FileFormatError: A source lies outside the graph.
         """
         pointers = torch.from_numpy(tile.pointers - tile.pointers[0])
+        sources = self._graph.num_src
         try:
-            return Graph.from_csr(pointers, tile.sources, self._graph.num_src)
+            if not tile.goes_on:
+                return Graph.from_csr(pointers, tile.sources, sources)
+            if int(tile.sources[1:].max()) >= sources:
+                raise IndexRangeError(f"col: expected numbers below {sources}")
+            pointers[1] += 1
+            return Graph.from_csr(pointers, tile.sources, sources + 1)
         except IndexRangeError as error:
             raise FileFormatError(
                 f"{self._graph.col_file}: a source is not in [0, {self._graph.num_src}) ({error}). Store the "
@@ -98,15 +140,22 @@ class Edges:
         parts = [torch.from_numpy(np.ascontiguousarray(tile.pointers)), tile.sources]
         if tile.weights is not None:
             parts.append(tile.weights)
-        before = self.fingerprints[-1] if self.fingerprints else 0
+        whole = self.fingerprints[-1] if self.fingerprints else 0
+        before = self._so_far if tile.goes_on else whole
         digest = hashlib.blake2b(before.to_bytes(8, "little"), digest_size=8)
         for part in parts:
             # Of this thread alone: the others have a tile to reduce.
             digest.update(fingerprint(part, threads=1).to_bytes(8, "little"))
-        self.fingerprints.append(int.from_bytes(digest.digest(), "little"))
+        self._so_far = int.from_bytes(digest.digest(), "little")
+        if tile.ends:
+            self.fingerprints.append(self._so_far)
 
 
-def _read(reader: PieceReader, place: int, count: int, dtype: torch.dtype) -> Tensor:
-    values = torch.empty(count, dtype=dtype, device="cpu")
-    reader.read(place, values.nbytes, values.numpy().view(np.uint8), 0)
+def _read(reader: PieceReader, place: int, count: int, dtype: torch.dtype, before: int | None) -> Tensor:
+    """[count] numbers, or one more: ``before``, where it is given, comes before them."""
+    lead = int(before is not None)
+    values = torch.empty(lead + count, dtype=dtype, device="cpu")
+    if before is not None:
+        values[0] = before
+    reader.read(place, count * dtype.itemsize, values[lead:].numpy().view(np.uint8), 0)
     return values

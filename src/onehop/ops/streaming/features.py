@@ -3,27 +3,28 @@
 from torch import Tensor
 
 from onehop import native
-from onehop.ops.streaming.matrix_file import MatrixFile
+from onehop.ops.streaming.matrix_file import WIDE, MatrixFile
 from onehop.ops.streaming.panels import Panels
 from onehop.ops.streaming.tiles import Tiling
 
 
 class Features:
-    """The panel that is in memory, and what was in those before.
+    """The panel that is in memory, with a row more than there are sources, and what was in those before.
 
     Args:
         x: The file.
         tiles: How it is cut.
+        scale: [rows], of the file's wide dtype: multiplies the rows; None means 1.
 
     Attributes:
         fingerprints: Of the contents of each panel that was read, the first one first.
     """
 
-    def __init__(self, x: MatrixFile, tiles: Tiling) -> None:
-        self._x, self._columns = x, tiles.columns
+    def __init__(self, x: MatrixFile, tiles: Tiling, scale: Tensor | None = None) -> None:
+        self._x, self._columns, self._scale = x, tiles.columns, scale
         # The same for all panels: what an allocator keeps of the last one must not come on top of the next.
         # In large pages, where rows are found faster.
-        self._room = native.empty((x.rows * tiles.columns,), x.torch_dtype)
+        self._room = native.empty(((x.rows + 1) * tiles.columns,), WIDE[x.wide])
         self._panels = Panels(x, tiles.piece_bytes)
         self._first, self._panel = -1, self._room[:0]
         self.fingerprints: list[int] = []
@@ -38,12 +39,20 @@ class Features:
             # Results of the last panel have sizes that this one may have no use for.
             native.extension.pool_clear()
             width = min(self._columns, self._x.columns - first)
-            self._panel = self._room[: self._x.rows * width].view(self._x.rows, width)
+            self._panel = self._room[: (self._x.rows + 1) * width].view(self._x.rows + 1, width)
             self._first = -1  # until all of it is there
-            self._panels.load(first, self._panel)
-            self._first = first
+            self._panels.load(first, self._panel[:-1])
             number = first // self._columns
-            self.fingerprints[number:] = [fingerprint(self._panel)]
+            self.fingerprints[number:] = [fingerprint(self._panel[:-1])]
+            if self._scale is not None:
+                self._panel[:-1] *= self._scale[:, None]
+            self._first = first
+        return self._panel[:-1]
+
+    def panel_with(self, first: int, carried: Tensor) -> Tensor:
+        """[rows + 1, .]: the same, and ``carried``, [1, .], as a row behind."""
+        self.panel(first)
+        self._panel[-1:] = carried
         return self._panel
 
 

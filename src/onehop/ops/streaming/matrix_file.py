@@ -1,4 +1,4 @@
-"""A matrix in a .npy file, read and written by pieces without mapping it."""
+"""A matrix in a .npy file or a raw one, read and written by pieces without mapping it."""
 
 import contextlib
 import os
@@ -13,7 +13,35 @@ from torch import Tensor
 from onehop import storage
 from onehop.errors import ArgumentError, FileFormatError
 
-_DTYPES = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
+# bfloat16 is no dtype of NumPy, which has its bits as they are.
+_BFLOAT16 = np.dtype(np.uint16)
+_DTYPES: dict[np.dtype, torch.dtype] = {
+    np.dtype(np.float32): torch.float32,
+    np.dtype(np.float64): torch.float64,
+    np.dtype(np.float16): torch.float16,
+}
+WIDE = {dtype: found for dtype, found in _DTYPES.items() if dtype.itemsize > 2}
+"""The dtypes in which numbers are added up, as torch has them."""
+_RAW_DTYPES: dict[str, np.dtype] = {**{dtype.name: dtype for dtype in _DTYPES}, "bfloat16": _BFLOAT16}
+
+
+@dataclass(frozen=True, slots=True)
+class RawMatrix:
+    """The numbers of a matrix in a file without a header, in this machine's byte order.
+
+    Attributes:
+        path: The file.
+        shape: (rows, columns).
+        dtype: "float32", "float64", "float16" or "bfloat16".
+        by_columns: Whether the numbers of a column lie one after the other.
+        offset: Of the first number, in bytes.
+    """
+
+    path: str | os.PathLike[str]
+    shape: tuple[int, int]
+    dtype: str = "float32"
+    by_columns: bool = False
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +52,7 @@ class MatrixFile:
         path: The file.
         rows: Number of rows.
         columns: Number of columns.
-        dtype: float32 or float64.
+        dtype: float16, float32 or float64; uint16 for the bits of bfloat16.
         by_columns: Whether the numbers of a column lie one after the other (NumPy's Fortran order).
         offset: Of the first number, in bytes.
     """
@@ -38,18 +66,21 @@ class MatrixFile:
 
     @classmethod
     def open(cls, name: str, given: object) -> "MatrixFile":
-        """The matrix in a file, given as its path or as a memory-mapped array of all of it.
+        """The matrix in a file, given as its path, as a memory-mapped array of all of it, or as a raw one.
 
         Raises:
-            ArgumentError: It is neither, or the array is a part of its file.
+            ArgumentError: It is none of them, the array is a part of its file, or the raw one contradicts
+                itself.
             FileFormatError: The file holds no matrix of floats, or is truncated.
             FileNotFoundError: There is no such file.
         """
+        if isinstance(given, RawMatrix):
+            return cls._raw(name, given)
         if isinstance(given, np.memmap):
             given = _whole_file(name, given)
         if not isinstance(given, (str, os.PathLike)):
             raise ArgumentError(
-                f"{name}: expected the path of a .npy file or a memory-mapped one, got "
+                f"{name}: expected the path of a .npy file, a memory-mapped one or a RawMatrix, got "
                 f"{type(given).__name__}; write it with numpy.save."
             )
         path = Path(given)
@@ -70,18 +101,55 @@ class MatrixFile:
             offset = file.tell()
         if dtype not in _DTYPES or len(shape) not in (1, 2):
             raise FileFormatError(
-                f"{path}: expected a matrix of float32 or float64, got {dtype} of shape {list(shape)}."
+                f"{path}: expected a matrix of float16, float32 or float64, got {dtype} of shape "
+                f"{list(shape)}."
             )
         rows, columns = shape if len(shape) == 2 else (shape[0], 1)
-        wanted, found = offset + rows * columns * dtype.itemsize, path.stat().st_size
+        return cls(path, rows, columns, dtype, bool(fortran) or columns == 1, offset)._whole()
+
+    @classmethod
+    def _raw(cls, name: str, given: RawMatrix) -> "MatrixFile":
+        rows, columns = given.shape
+        if min(rows, columns, given.offset) < 0 or given.dtype not in _RAW_DTYPES:
+            raise ArgumentError(
+                f"{name}: expected a RawMatrix of a shape and an offset of 0 or more and a dtype of "
+                f"{', '.join(_RAW_DTYPES)}, got {given}."
+            )
+        path, dtype = Path(given.path), _RAW_DTYPES[given.dtype]
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: there is no such file.")
+        by_columns = given.by_columns or columns == 1
+        return cls(path, rows, columns, dtype, by_columns, given.offset)._whole()
+
+    def _whole(self) -> "MatrixFile":
+        wanted, found = self.offset + self.nbytes, self.path.stat().st_size
         if found < wanted:
-            raise FileFormatError(f"{path}: truncated: {found} bytes of {wanted}. Copy or write it again.")
-        return cls(path, rows, columns, dtype, bool(fortran) or columns == 1, offset)
+            raise FileFormatError(
+                f"{self.path}: truncated: {found} bytes of {wanted}. Copy or write it again."
+            )
+        return self
 
     @property
     def torch_dtype(self) -> torch.dtype:
         """As torch has it."""
-        return _DTYPES[self.dtype]
+        return torch.bfloat16 if self.dtype == _BFLOAT16 else _DTYPES[self.dtype]
+
+    @property
+    def wide(self) -> np.dtype:
+        """The dtype in which its numbers are added up: 16-bit ones in float32."""
+        return self.dtype if self.dtype.itemsize > 2 else np.dtype(np.float32)
+
+    @property
+    def result(self) -> np.dtype:
+        """The dtype of results in .npy files, which have no bfloat16: that of its sums stands for it."""
+        return self.wide if self.dtype == _BFLOAT16 else self.dtype
+
+    def widened(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers as they are in the file, or in a dtype that :attr:`wide` can be copied from."""
+        if self.dtype != _BFLOAT16:
+            return numbers
+        # bfloat16 is the upper half of float32.
+        return (numbers.astype(np.uint32) << 16).view(np.float32)
 
     @property
     def nbytes(self) -> int:
@@ -89,7 +157,9 @@ class MatrixFile:
         return self.rows * self.columns * self.dtype.itemsize
 
     def put(self, file: BinaryIO, row: int, first: int, block: Tensor, sync: bool) -> None:
-        """Writes a block from a row and a column on; in a row-major file it has all columns.
+        """Writes a block, rounded to the file's dtype, from a row and a column on.
+
+        In a row-major file it has all columns.
 
         With ``sync`` it returns when all that was written is on the disk, and no longer in memory.
 
@@ -97,6 +167,7 @@ class MatrixFile:
             StorageError: The disk is full, or the file may not grow.
         """
         size = self.dtype.itemsize
+        block = block.to(self.torch_dtype)
         with writing(self.path, block.nbytes):
             if self.by_columns:
                 turned = block.t().contiguous()

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from onehop import native
@@ -43,12 +44,12 @@ class Panels:
         least = self._cell * self._streams
         size = -(-max(piece_bytes // _READERS, least) // BLOCK_BYTES) * BLOCK_BYTES
         # In large pages: the disk takes memory that lies together in one request.
-        room = native.empty(((_READERS * size + BLOCK_BYTES) // x.dtype.itemsize,), x.torch_dtype)
+        room = native.empty((-(-(_READERS * size + BLOCK_BYTES) // 4),), torch.float32)
         whole = whole_blocks(room.numpy().view(np.uint8))
         self._rooms = [whole[begin : begin + size] for begin in range(0, _READERS * size, size)]
 
     def load(self, first: int, out: Tensor) -> None:
-        """Fills ``out``, [rows, .], with columns from ``first`` on.
+        """Fills ``out``, [rows, .] of the file's wide dtype, with columns from ``first`` on.
 
         Raises:
             FileFormatError: The file is truncated.
@@ -73,7 +74,7 @@ class Panels:
                 room = free.get()
                 try:
                     piece = self._columns if x.by_columns else self._rows
-                    np.copyto(into, piece(reader, row, first + column, into.shape, room))
+                    np.copyto(into, x.widened(piece(reader, row, first + column, into.shape, room)))
                 finally:
                     free.put(room)
 

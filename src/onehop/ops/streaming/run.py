@@ -3,11 +3,12 @@
 import logging
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -18,9 +19,9 @@ from onehop.graph.stored import StoredGraph
 from onehop.ops.library import run as run_call
 from onehop.ops.streaming.budget import default_bytes
 from onehop.ops.streaming.edges import Edges, Tile
-from onehop.ops.streaming.features import Features
+from onehop.ops.streaming.features import Features, fingerprint
 from onehop.ops.streaming.lock import alone
-from onehop.ops.streaming.matrix_file import MatrixFile, writing
+from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, writing
 from onehop.ops.streaming.progress import Contents, Unfinished
 from onehop.ops.streaming.tiles import TILES_AHEAD, Tiling, tiling
 from onehop.ops.streaming.waiting import Waiting
@@ -31,6 +32,30 @@ LOGGER = logging.getLogger("onehop")
 _SYNC_BYTES = 32 << 20
 
 
+class Scales(NamedTuple):
+    """Factors of the rows of sources and of destinations, in memory; None means 1."""
+
+    src: Tensor | None = None
+    dst: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Their bytes."""
+        return sum(each.nbytes for each in self if each is not None)
+
+
+class Then(NamedTuple):
+    """A change of reduced rows before they are written.
+
+    Attributes:
+        what: All that it depends on, ready for JSON.
+        apply: Given the first row's number, the first column's, and [rows, columns], returns the same shape.
+    """
+
+    what: object
+    apply: Callable[[int, int, Tensor], Tensor]
+
+
 @dataclass(frozen=True, slots=True)
 class _Inputs:
     """The inputs."""
@@ -38,6 +63,7 @@ class _Inputs:
     graph: StoredGraph
     x: MatrixFile
     weight: MatrixFile | None
+    scales: Scales
 
     def stamps(self) -> dict[str, object]:
         """Their sizes and times of change, ready for JSON."""
@@ -45,6 +71,7 @@ class _Inputs:
             "graph": self.graph.identity,
             "x": _stamp(self.x),
             "weight": None if self.weight is None else _stamp(self.weight),
+            "scales": [None if each is None else fingerprint(each) for each in self.scales],
         }
 
     def confirm(self, begun: dict[str, object]) -> None:
@@ -69,8 +96,10 @@ def aggregate(
     reduce: str,
     out: str | os.PathLike[str],
     memory: int | None,
+    scales: Scales = Scales(),  # noqa: B008 (it cannot change)
+    then: Then | None = None,
 ) -> Path:
-    """See :func:`onehop.aggregate` with ``out``."""
+    """See :func:`onehop.aggregate` with ``out``; ``then`` changes rows before they are written."""
     features = MatrixFile.open("x", x)
     if features.rows != graph.num_src:
         raise ArgumentError(
@@ -81,48 +110,76 @@ def aggregate(
     if weights is not None and (weights.rows, weights.columns, weights.dtype) != (
         graph.num_edges,
         1,
-        features.dtype,
+        features.wide,
     ):
         raise ArgumentError(
-            f"weight: expected [{graph.num_edges}] {features.dtype}, one for each edge, and {weights.path} "
+            f"weight: expected [{graph.num_edges}] {features.wide}, one for each edge, and {weights.path} "
             f"has [{weights.rows}, {weights.columns}] {weights.dtype}."
         )
+    scales = Scales(
+        _checked("src_scale", scales.src, graph.num_src, features),
+        _checked("dst_scale", scales.dst, graph.num_dst, features),
+    )
     goal = Path(out)
     with writing(goal):
         folder = goal.is_dir()
     if folder:
         raise ArgumentError(f"out: {goal} is a folder; give the name of a file.")
     with alone(goal) as lock:
-        inputs = _Inputs(graph, features, weights)
+        inputs = _Inputs(graph, features, weights, scales)
         begun = inputs.stamps()
-        unfinished = Unfinished(goal, {**begun, "reduce": reduce})
+        unfinished = Unfinished(
+            goal, {**begun, "reduce": reduce, "then": None if then is None else then.what}
+        )
         tiles = _tiling(inputs, default_bytes() if memory is None else memory, memory is None, unfinished)
         # Panels of a row-major file would be written in scraps.
         by_columns = features.by_columns or tiles.columns < features.columns
-        result = unfinished.begin(
-            list(astuple(tiles)), graph.num_dst, features.columns, features.dtype, by_columns
-        )
-        _run(inputs, reduce, tiles, unfinished, result)
+        # As in memory: factors of 32 bits make the result as wide.
+        plain = weights is None and scales == (None, None)
+        dtype = features.result if plain else features.wide
+        result = unfinished.begin(list(astuple(tiles)), graph.num_dst, features.columns, dtype, by_columns)
+        _run(inputs, reduce, then, tiles, unfinished, result)
         inputs.confirm(begun)
         lock.confirm()
         unfinished.finish()
     return goal
 
 
+def _checked(name: str, scale: Tensor | None, rows: int, x: MatrixFile) -> Tensor | None:
+    """A scale, contiguous.
+
+    Raises:
+        ArgumentError: Its shape, dtype or device does not fit.
+    """
+    if scale is None:
+        return None
+    wanted = WIDE[x.wide]
+    if not isinstance(scale, Tensor) or scale.shape != (rows,) or scale.dtype != wanted or not scale.is_cpu:
+        got = (
+            f"{list(scale.shape)} {scale.dtype} on {scale.device}"
+            if isinstance(scale, Tensor)
+            else type(scale).__name__
+        )
+        raise ArgumentError(f"{name}: with out, expected a tensor [{rows}] {wanted} on the CPU, got {got}.")
+    return scale.detach().contiguous()
+
+
 def _tiling(inputs: _Inputs, budget: int, own: bool, unfinished: Unfinished) -> Tiling:
     """The plan; with ``own``, where the budget is our own choice, that of an earlier run if it fits."""
-    tiles = tiling(inputs.graph, inputs.x, inputs.weight is not None, budget)
+    tiles = tiling(inputs.graph, inputs.x, inputs.weight is not None, budget, inputs.scales.nbytes)
     earlier = unfinished.plan()
     if own and earlier is not None and len(earlier) == len(astuple(tiles)):
         # What is free changes; a run that was interrupted goes on by its own plan, where that still fits.
         before = Tiling(*earlier)
-        if min(earlier) > 0 and before.columns * inputs.x.rows * inputs.x.dtype.itemsize <= budget:
+        if min(earlier) > 0 and before.columns * inputs.x.rows * inputs.x.wide.itemsize <= budget:
             tiles = before
     return tiles
 
 
-def _run(inputs: _Inputs, reduce: str, tiles: Tiling, unfinished: Unfinished, result: MatrixFile) -> None:
-    features = Features(inputs.x, tiles)
+def _run(
+    inputs: _Inputs, reduce: str, then: Then | None, tiles: Tiling, unfinished: Unfinished, result: MatrixFile
+) -> None:
+    features = Features(inputs.x, tiles, inputs.scales.src)
     edges = Edges(inputs.graph, inputs.weight, inputs.x.columns, tiles)
     if unfinished.done:
         changed = _changed(features, edges, unfinished.read, tiles)
@@ -150,8 +207,18 @@ def _run(inputs: _Inputs, reduce: str, tiles: Tiling, unfinished: Unfinished, re
         Waiting(tiles.waiting_bytes, note) as writer,
     ):
         made = _ahead(_made(edges, unfinished.done), reader)
-        for number, (tile, graph) in enumerate(made, unfinished.done + 1):
-            block = _reduced(graph, features.panel(tile.first), tile.weights, reduce)
+        carried: Tensor | None = None
+        number = unfinished.done
+        for tile, graph in made:
+            block = _tile_reduced(tile, graph, features, carried, reduce)
+            carried = None if tile.ends else block
+            if not tile.ends:
+                continue
+            number += 1
+            if inputs.scales.dst is not None:
+                block = block * inputs.scales.dst[tile.row : tile.row + len(block), None]
+            if then is not None:
+                block = then.apply(tile.row, tile.first, block)
             unsynced += block.nbytes
             sync = unsynced >= _SYNC_BYTES
             write = partial(result.put, written, tile.row, tile.first, block, sync)
@@ -173,6 +240,17 @@ def _changed(features: Features, edges: Edges, before: Contents, tiles: Tiling) 
     for number in range(len(before.panels)):
         features.panel(number * tiles.columns)
     return None if features.fingerprints == before.panels else "x"
+
+
+def _tile_reduced(
+    tile: Tile, graph: Graph, features: Features, carried: Tensor | None, reduce: str
+) -> Tensor:
+    """[rows, columns]; of a piece of a row, what all of its pieces so far have come to."""
+    x = features.panel(tile.first) if carried is None else features.panel_with(tile.first, carried)
+    if not tile.degree or reduce != "mean":
+        return _reduced(graph, x, tile.weights, reduce)
+    summed = _reduced(graph, x, tile.weights, "sum")
+    return summed / tile.degree if tile.ends else summed
 
 
 def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:

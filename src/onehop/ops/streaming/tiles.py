@@ -1,7 +1,8 @@
 """Division of a streamed aggregation: panels of columns, and tiles of rows in each.
 
 The features of a panel's columns are in memory for all sources; the edges pass by, tile after tile, once for
-each panel. Every row is reduced in one piece, so results have the bits of an aggregation in memory.
+each panel. The pieces of a row that is
+longer than a tile hand on what they have come to.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class Tiling:
 
     Attributes:
         columns: Of a panel.
-        edges: Of a tile, at most, unless one row has more.
+        edges: Of a tile, at most.
         rows: Of a tile, at most.
         piece_bytes: Features are read in pieces of so many.
         waiting_bytes: So many of the result may wait to be written, unless one tile has more.
@@ -43,14 +44,22 @@ class Tiling:
     waiting_bytes: int
 
 
-def tiling(graph: StoredGraph, x: MatrixFile, weighted: bool, memory: int) -> Tiling:
+def tiling(graph: StoredGraph, x: MatrixFile, weighted: bool, memory: int, scales: int = 0) -> Tiling:
     """The fewest panels that a budget of memory, in bytes, allows.
+
+    Args:
+        graph: The graph.
+        x: The features.
+        weighted: Whether edges have weights.
+        memory: The budget.
+        scales: Bytes of it that scales take.
 
     Raises:
         ArgumentError: The budget does not hold one column.
     """
-    size = x.dtype.itemsize
-    column = max(graph.num_src, 1) * size
+    size = x.wide.itemsize
+    given, memory = memory, memory - scales
+    column = (graph.num_src + 1) * size  # and what is carried from one piece of a row to the next
     columns = _columns(max(x.columns, 1), int(memory * _PANEL) // column, _LINE_BYTES // size)
     piece = max(min(int(memory * _PIECES), most_bytes(x)), 4096)
     rest = memory - piece - columns * column
@@ -58,9 +67,9 @@ def tiling(graph: StoredGraph, x: MatrixFile, weighted: bool, memory: int) -> Ti
     # A row's result, the same turned round for the file, and the pointers.
     per_row = 2 * columns * size + 24
     if columns < 1 or rest < 3 * (per_edge + per_row):
-        need = int(column / _PANEL) + 8192
+        need = int(column / _PANEL) + 8192 + scales
         raise ArgumentError(
-            f"memory: {memory} bytes do not hold one column of {graph.num_src} sources; {need} are needed."
+            f"memory: {given} bytes do not hold one column of {graph.num_src} sources; {need} are needed."
         )
     return Tiling(columns, rest // 3 // per_edge, rest // 3 // per_row, piece, rest // 3)
 

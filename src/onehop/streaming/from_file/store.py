@@ -54,7 +54,7 @@ def store(database: Database, request: Request, out: Path, block: int) -> None:
             path = literal(str(beside / f"{_MAPS[table]}.parquet"))
             ids = f"SELECT CAST(rowid AS BIGINT) AS number, id FROM {table} ORDER BY number"
             database.run(f"COPY ({ids}) TO {path} (FORMAT parquet)", "storing ids")
-        rows.finish(num_src, num_dst)
+        rows.finish(num_src, num_dst, {_FILES[name]: file for name, file in more.items()})
 
 
 def _put_pointers(file: ArrayFile, first: int, end: int, targets: np.ndarray, place: int) -> int:

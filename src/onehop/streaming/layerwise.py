@@ -1,0 +1,268 @@
+"""Layer-by-layer inference from disk to disk: all rows of a layer before the next one begins.
+
+What is aggregated is on disk; everything between two aggregations is computed for some rows at a time.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+
+from onehop.errors import ArgumentError
+from onehop.graph.graph import StoredGraph
+from onehop.ops import streaming
+from onehop.ops.streaming.budget import default_bytes
+from onehop.ops.streaming.lock import alone
+from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, create
+from onehop.storage import writing
+from onehop.streaming.normalisation import scale_of
+from onehop.streaming.rows import RowReader
+from onehop.streaming.rowwise import refusal, run, traced
+from onehop.streaming.self_loops import with_self_loops
+from onehop.streaming.work_folder import begin, stamp
+
+# Of the budget: for the rows of all tensors between two aggregations (the rest is for what torch does with
+# them), and for adding loops.
+_ROWS = 0.25
+_LOOPS = 0.5
+
+
+class Layer(NamedTuple):
+    """A layer over edges, divided.
+
+    Attributes:
+        before: Of rows of the layer's input, the rows that are aggregated; None means that they are these.
+        normalise: As for :func:`onehop.hops`.
+        reduce: Of "none" normalisation: as for :func:`onehop.aggregate`.
+        after: Of the aggregated rows, and those of the input, or None where it does not need them, the
+            layer's result.
+        needs_input: Whether it does.
+        what: All else that the result depends on beside parameters, ready for JSON.
+    """
+
+    before: Callable[[Tensor], Tensor] | None
+    normalise: str
+    reduce: str
+    after: Callable[[Tensor, Tensor | None], Tensor]
+    needs_input: bool
+    what: object
+
+
+def infer(
+    model: nn.Module,
+    graph: StoredGraph,
+    x: object,
+    out: str | os.PathLike[str],
+    memory: int | None,
+    divide: Callable[[nn.Module], Layer | str | None],
+) -> Path:
+    """See :func:`onehop.infer`.
+
+    Args:
+        model: The model.
+        graph: The graph.
+        x: The features.
+        out: The result.
+        memory: Bytes, or None.
+        divide: Of a module: its division, the reason why there is none, or None if it is no layer over edges.
+    """
+    if not isinstance(graph, StoredGraph) or graph.num_src != graph.num_dst:
+        raise ArgumentError(
+            "graph: expected a graph on disk (Graph.open) with as many sources as destinations, got "
+            f"{graph if isinstance(graph, StoredGraph) else type(graph).__name__}."
+        )
+    features, goal = MatrixFile.open("x", x), Path(out)
+    if features.rows != graph.num_src:
+        raise ArgumentError(
+            f"x: expected a row for each of the {graph.num_src} nodes, and {features.path} has "
+            f"{features.rows}."
+        )
+    wrong = {value.dtype for value in model.parameters()} - {WIDE[features.wide]}
+    if wrong:
+        raise ArgumentError(
+            f"x: the model has parameters of {wrong.pop()}, and {features.path} {features.dtype}, which is "
+            f"computed with in {WIDE[features.wide]}."
+        )
+    plan, nodes = traced(model, lambda module: divide(module) is not None)
+    layers = {}
+    for node in nodes:
+        layer = divide(model.get_submodule(str(node.target)))
+        if not isinstance(layer, Layer):
+            raise refusal(f"{node.target}: {layer}")
+        layers[node] = layer
+    with alone(goal) as lock:
+        work = goal.with_name(goal.name + ".layers")
+        told = [graph.identity, stamp(features), str(plan), _digest(model)]
+        settings = [[layer.what, layer.normalise, layer.reduce] for layer in layers.values()]
+        begin(work, json.loads(json.dumps([*told, settings])))
+        with torch.no_grad():
+            made = _Inference(model, graph, x, layers, work).result(list(plan.nodes), memory)
+        lock.confirm()
+        with writing("out", goal):
+            made.replace(goal)
+            shutil.rmtree(work)
+    return goal
+
+
+class _Inference:
+    """The files that are there, by the node of the model whose rows they have.
+
+    That of a layer has what was aggregated, which is not yet the layer's result.
+    """
+
+    def __init__(
+        self, model: nn.Module, graph: StoredGraph, x: object, layers: dict[fx.Node, Layer], work: Path
+    ) -> None:
+        self._model, self._graph, self._x, self._layers, self._work = model, graph, x, layers, work
+        self._files: dict[fx.Node, MatrixFile] = {}
+        self._features = MatrixFile.open("x", x)
+
+    def result(self, nodes: list[fx.Node], memory: int | None) -> Path:
+        """Computes what is left; returns the file of the model's result."""
+        self._files[nodes[0]] = self._features
+        output = nodes[-1].args[0]
+        assert isinstance(output, fx.Node)
+        budget = default_bytes() if memory is None else memory
+        left = list(self._layers)
+        for node, layer in self._layers.items():
+            given = node.args[0]
+            assert isinstance(given, fx.Node)
+            source = self._x if given is nodes[0] else None
+            inner = self._work / f"{node.name}.input.npy"
+            if layer.before is not None or given not in self._files:
+                self._once(inner, partial(self._write_rows, given, layer.before, True, budget))
+                source = inner
+                if layer.before is None and inner.exists():
+                    self._files[given] = MatrixFile.open("x", inner)
+            elif source is None:
+                source = self._files[given].path
+            path = self._work / f"{node.name}.npy"
+            self._once(path, partial(self._aggregate, source, layer, memory, budget))
+            if path.exists():
+                self._files[node] = MatrixFile.open("x", path)
+            if layer.before is not None:
+                inner.unlink(missing_ok=True)
+            left.remove(node)
+            self._remove_but([output, *(each.args[0] for each in left)])
+        made = self._work / "result.npy"
+        self._once(made, partial(self._write_rows, output, None, False, budget))
+        return made
+
+    def _once(self, path: Path, make: Callable[[Path], object]) -> None:
+        """Makes a file, unless an earlier run has; it may have been removed since, as of no more use."""
+        mark = path.with_suffix(".done")
+        if not mark.exists():
+            make(path)
+            with writing("out", mark):
+                mark.touch()
+
+    def _aggregate(self, source: object, layer: Layer, memory: int | None, budget: int, path: Path) -> None:
+        graph = self._graph
+        if layer.normalise == "gcn":
+            loops = self._work / "graph"
+            if not loops.exists():
+                with_self_loops(graph, loops, int(budget * _LOOPS))
+            graph = StoredGraph.open(loops)
+        scale = scale_of(graph, self._features, layer.normalise)
+        scales = streaming.Scales(scale, scale)
+        streaming.aggregate(graph, source, None, layer.reduce, path, memory, scales)
+
+    def _write_rows(
+        self,
+        node: fx.Node,
+        change: Callable[[Tensor], Tensor] | None,
+        by_columns: bool,
+        budget: int,
+        path: Path,
+    ) -> None:
+        """Computes all rows of a node, changed, some at a time, and writes them."""
+        rows = self._graph.num_dst
+        with ExitStack() as stack:
+            readers = {
+                each: stack.enter_context(RowReader(self._files[each])) for each in self._sources([node])
+            }
+            # One row shows how wide everything is.
+            seen: dict[fx.Node, Tensor] = {}
+            trial = self._rows(node, change, readers, 0, min(rows, 1), seen)
+            if trial.dim() != 2 or len(trial) != min(rows, 1):
+                raise refusal(f"{node} has the shape {list(trial.shape)} for one node")
+            each_bytes = sum(value.nbytes for value in seen.values()) + 2 * trial.nbytes
+            step = max(int(budget * _ROWS) // max(each_bytes, 1), 1)
+            beside = path.with_suffix(".tmp")
+            file = create(beside, rows, trial.size(1), self._features.wide, by_columns)
+            with writing("out", beside), beside.open("r+b") as written:
+                for row in range(0, rows, step):
+                    block = self._rows(node, change, readers, row, min(step, rows - row), {})
+                    file.put(written, row, 0, block, sync=False)
+                os.fsync(written.fileno())
+            beside.replace(path)
+
+    def _rows(
+        self,
+        node: fx.Node,
+        change: Callable[[Tensor], Tensor] | None,
+        readers: dict[fx.Node, RowReader],
+        row: int,
+        rows: int,
+        seen: dict[fx.Node, Tensor],
+    ) -> Tensor:
+        """[rows, .] of a node, from a row on; ``seen`` gets the rows of all nodes on the way."""
+
+        def value(wanted: fx.Node) -> Tensor:
+            if wanted not in seen:
+                seen[wanted] = compute(wanted)
+            return seen[wanted]
+
+        def compute(wanted: fx.Node) -> Tensor:
+            if wanted not in readers:
+                return run(wanted, self._model, value)
+            found = readers[wanted].block(row, 0, rows, self._files[wanted].columns)
+            if wanted not in self._layers:
+                return found
+            layer, given = self._layers[wanted], wanted.args[0]
+            assert isinstance(given, fx.Node)
+            return layer.after(found, value(given) if layer.needs_input else None)
+
+        found = value(node)
+        return found if change is None else change(found)
+
+    def _sources(self, roots: list[Any]) -> set[fx.Node]:
+        """The nodes with files that others are computed from."""
+        found: set[fx.Node] = set()
+        waiting, met = list(roots), set(roots)
+        while waiting:
+            node = waiting.pop()
+            follow = node.all_input_nodes
+            if node in self._files:
+                found.add(node)
+                layer = self._layers.get(node)
+                follow = [node.args[0]] if layer is not None and layer.needs_input else []
+            waiting.extend(each for each in follow if each not in met)
+            met.update(follow)
+        return found
+
+    def _remove_but(self, roots: list[Any]) -> None:
+        """Removes the files that none of the nodes that are still wanted is computed from."""
+        for node in set(self._files) - self._sources(roots):
+            path = self._files.pop(node).path
+            if path.parent == self._work:
+                with writing("out", path):
+                    path.unlink()
+
+
+def _digest(model: nn.Module) -> str:
+    """Of the parameters, the buffers and all that the model says of itself."""
+    digest = hashlib.blake2b(str(model).encode())
+    for name, value in model.state_dict().items():
+        if isinstance(value, Tensor):
+            digest.update(name.encode())
+            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

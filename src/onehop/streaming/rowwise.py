@@ -1,0 +1,161 @@
+"""A model as torch.fx sees it: layers over edges, and between them functions of each row on its own.
+
+Between layers only what is listed here may stand, so that rows can be computed some at a time.
+"""
+
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+
+from onehop.errors import ArgumentError
+
+# Of each number on its own, or of numbers in the same place.
+_ELEMENTWISE_METHODS = ("relu", "tanh", "sigmoid", "add", "sub", "mul", "div", "abs", "exp")
+_ELEMENTWISE = (
+    *(torch.relu, torch.tanh, torch.sigmoid, torch.add, torch.sub, torch.mul, torch.div),
+    *(operator.add, operator.sub, operator.mul, operator.truediv, operator.neg),
+    *(F.relu, F.elu, F.leaky_relu, F.gelu, F.silu, F.selu, F.softplus, F.tanh, F.sigmoid),
+)
+# Of the numbers of a row, where the dimension is the last one.
+_ALONG_ROWS = (torch.cat, F.softmax, F.log_softmax, F.normalize, torch.softmax, torch.log_softmax)
+_ALONG_ROWS_METHODS = ("softmax", "log_softmax")
+_PRODUCTS = (F.linear, torch.matmul, operator.matmul)
+_MODULES = (
+    *(nn.Linear, nn.Identity, nn.Dropout, nn.ReLU, nn.ELU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.SELU, nn.PReLU),
+    *(nn.Tanh, nn.Sigmoid, nn.Softplus, nn.LayerNorm, nn.BatchNorm1d),
+)
+
+
+class _Tracer(fx.Tracer):
+    def __init__(self, is_layer: Callable[[nn.Module], bool]) -> None:
+        super().__init__()
+        self._is_layer = is_layer
+
+    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
+        return self._is_layer(module) or type(module) in _MODULES
+
+
+def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.Graph, list[fx.Node]]:
+    """The graph of a model, and its layers in their order, checked: what lies between them goes row by row.
+
+    Args:
+        model: In evaluation mode; called with features and an ``edge_index``.
+        is_layer: Tells layers over edges.
+
+    Raises:
+        ArgumentError: The model cannot be divided; says why.
+    """
+    if model.training:
+        raise ArgumentError("model: expected evaluation mode; call model.eval() first.")
+    names = list(inspect.signature(model.forward).parameters.values())
+    rest = {each.name: each.default for each in names[2:]}
+    if len(names) < 2 or inspect.Parameter.empty in rest.values():
+        raise refusal("its forward takes other arguments than the features and the edge_index")
+    try:
+        graph = _Tracer(is_layer).trace(model, concrete_args=rest)
+    except Exception as error:
+        # Anything that the model's own code does on a stand-in for a tensor.
+        raise refusal(f"torch.fx cannot trace it ({type(error).__name__}: {error})") from error
+    found = list(graph.nodes)
+    edge_index = found[1]
+    needed = _needed(found[-1])
+    modules = dict(model.named_modules())
+    layers = []
+    for node in found:
+        if node not in needed or node in found[:2] or node.op in ("output", "get_attr"):
+            continue
+        if node.op == "call_module" and is_layer(modules[str(node.target)]):
+            if node.args[1:] != (edge_index,) or any(value is not None for value in node.kwargs.values()):
+                raise refusal(f"{node.target} takes more than features and the edge_index")
+            layers.append(node)
+            continue
+        if edge_index in node.all_input_nodes or not _goes_by_rows(node, modules, model):
+            raise refusal(f"{_told(node)} is no function of each row on its own that is known")
+    if not isinstance(found[-1].args[0], fx.Node) or found[-1].args[0] in found[:2]:
+        raise refusal("it does not return one tensor that it has computed")
+    return graph, layers
+
+
+def refusal(reason: str) -> ArgumentError:
+    """The sentence for a model that cannot be divided."""
+    return ArgumentError(
+        f"model: it cannot be divided into layers: {reason}. Run it in memory, on "
+        "graph.load(), or on batches."
+    )
+
+
+def run(node: fx.Node, model: nn.Module, value: Callable[[fx.Node], Tensor]) -> Tensor:
+    """The rows of a node, of those of its inputs."""
+
+    def of(argument: Any) -> Any:
+        return fx.map_arg(argument, value)
+
+    args, kwargs = of(node.args), of(node.kwargs)
+    if node.op == "get_attr":
+        found: Tensor = operator.attrgetter(str(node.target))(model)
+    elif node.op == "call_module":
+        found = model.get_submodule(str(node.target))(*args, **kwargs)
+    elif node.op == "call_method":
+        found = getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    else:
+        assert callable(node.target)
+        found = node.target(*args, **kwargs)
+    return found
+
+
+def _needed(output: fx.Node) -> set[fx.Node]:
+    """The nodes that a result depends on."""
+    found, waiting = set(), [output]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting.extend(node.all_input_nodes)
+    return found
+
+
+def _told(node: fx.Node) -> str:
+    """The name of what a node calls."""
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def _is_by_rows(module: nn.Module) -> bool:
+    if isinstance(module, nn.BatchNorm1d):
+        return module.running_mean is not None  # else it takes the mean of the rows that it is given
+    if isinstance(module, nn.LayerNorm):
+        return len(module.normalized_shape) == 1
+    return type(module) in _MODULES
+
+
+def _goes_by_rows(node: fx.Node, modules: dict[str, nn.Module], model: nn.Module) -> bool:
+    if node.op == "call_module":
+        return _is_by_rows(modules[str(node.target)])
+    constants = {
+        each: operator.attrgetter(str(each.target))(model).dim()
+        for each in node.all_input_nodes
+        if each.op == "get_attr"
+    }
+    if node.target in _PRODUCTS:
+        # A matrix is the second factor alone: as the first, it would mix rows.
+        first, *others = (*node.args, *node.kwargs.values())
+        return first not in constants and all(each is None or each in constants for each in others)
+    if any(dims > 1 for dims in constants.values()):
+        return False  # which may have a row for each node
+    if node.target is F.layer_norm:
+        shape = node.args[1] if len(node.args) > 1 else None
+        return isinstance(shape, tuple | list) and len(shape) == 1
+    if node.op == "call_method" and node.target in _ELEMENTWISE_METHODS:
+        return True
+    if node.target in _ELEMENTWISE:
+        return True
+    if node.target is F.dropout:
+        return node.kwargs.get("training") is False or (len(node.args) > 2 and node.args[2] is False)
+    along = node.target in _ALONG_ROWS or (node.op == "call_method" and node.target in _ALONG_ROWS_METHODS)
+    place = 2 if node.target is F.normalize else 1
+    dim = node.kwargs.get("dim", node.args[place] if len(node.args) > place else None)
+    return along and dim in (-1, 1)

@@ -1,0 +1,62 @@
+"""A stored graph with exactly one loop at each node, written piece by piece."""
+
+from pathlib import Path
+
+import numpy as np
+
+from onehop.errors import ArgumentError
+from onehop.graph import folder as folders
+from onehop.graph.graph import StoredGraph
+from onehop.graph.pieces import PieceReader
+
+# Of the budget for each edge of a piece: as read, which are kept, places of loops, and together again.
+_EDGE_BYTES = 64
+
+
+def with_self_loops(graph: StoredGraph, folder: Path, memory: int) -> StoredGraph:
+    """The graph with one loop at each node, behind the other edges of its row: PyG's order.
+
+    Loops that are there are replaced, as by PyG's ``add_remaining_self_loops`` without weights.
+
+    Args:
+        graph: The graph; both sides are the same nodes.
+        folder: Where to store the new one; must not exist.
+        memory: Bytes for a piece of edges.
+
+    Raises:
+        ArgumentError: The graph has two kinds of nodes.
+        FileFormatError: A file of the graph is truncated.
+        StorageError: The disk is full.
+    """
+    if graph.num_src != graph.num_dst:
+        raise ArgumentError(
+            f"graph: loops need as many sources as destinations, got {graph.num_src} and {graph.num_dst}."
+        )
+    most = max(memory // _EDGE_BYTES, 1)
+    offset = graph.col_file.stat().st_size - 4 * graph.num_edges
+    with (
+        folders.appearing(folder) as beside,
+        folders.Rows(beside) as rows,
+        PieceReader(graph.col_file) as reader,
+    ):
+        rows.pointers.put(np.zeros(1))
+        for row, pointers in graph.row_blocks(most, most):
+            kept = np.zeros(len(pointers) - 1, dtype=np.int64)
+            # All of it in one go, but for a row that is too long.
+            for begin in range(int(pointers[0]), max(int(pointers[-1]), int(pointers[0]) + 1), most):
+                end = min(begin + most, int(pointers[-1]))
+                sources = np.empty(end - begin, dtype=np.int32)
+                reader.read(offset + 4 * begin, sources.nbytes, sources.view(np.uint8), 0)
+                places = np.searchsorted(pointers, np.arange(begin, end), side="right") - 1
+                stay = sources != row + places
+                counts = np.bincount(places[stay], minlength=len(kept))
+                kept += counts
+                if end < pointers[-1]:
+                    rows.sources.put(sources[stay])
+                    continue
+                loops = np.arange(row, row + len(kept))
+                rows.sources.put(np.insert(sources[stay], np.cumsum(counts), loops))
+            before = rows.sources.count - int(kept.sum()) - len(kept)
+            rows.pointers.put(before + np.cumsum(kept + 1))
+        rows.finish(graph.num_src, graph.num_dst)
+    return StoredGraph.open(folder)

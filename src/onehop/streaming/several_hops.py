@@ -1,0 +1,182 @@
+"""Several hops from disk to disk: the features of SGC, SIGN and APPNP.
+
+Each hop reads the file of the one before and writes one of its own, so an interrupted run goes on with the
+hop it was at, and within that where :func:`onehop.aggregate` does.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from torch import Tensor
+
+from onehop.errors import ArgumentError, FileFormatError
+from onehop.graph.graph import StoredGraph
+from onehop.ops import streaming
+from onehop.ops.streaming.budget import default_bytes
+from onehop.ops.streaming.lock import alone
+from onehop.ops.streaming.matrix_file import MatrixFile
+from onehop.storage import writing
+from onehop.streaming.normalisation import scale_of
+from onehop.streaming.rows import RowReader
+from onehop.streaming.self_loops import with_self_loops
+from onehop.streaming.work_folder import begin, stamp
+
+NORMALISATIONS = ("gcn", "symmetric", "mean", "none")
+_KEPT = ("last", "all")
+# Of the budget, while loops are added; nothing else is in memory then.
+_LOOPS = 0.5
+
+
+def hops(
+    graph: StoredGraph,
+    x: object,
+    count: int,
+    out: str | os.PathLike[str],
+    *,
+    normalise: str = "gcn",
+    teleport: float = 0.0,
+    keep: str = "last",
+    memory: int | None = None,
+) -> Path:
+    """Aggregates several times, from disk to disk: ``h = (1 - teleport) * S h + teleport * x``.
+
+    With the matrix S of ``normalise="gcn"`` the result is what ``SGConv`` multiplies by its weights (Wu et
+    al., ICML 2019) and, with a teleport probability, what ``APPNP`` makes of a prediction (Gasteiger et al.,
+    ICLR 2019). ``normalise="symmetric"`` and ``keep="all"`` make the features of SIGN (Frasca et al., 2020).
+
+    A run that was interrupted goes on with the hop it was at when it is called again with the same arguments.
+
+    Args:
+        graph: A graph that ``Graph.open`` opened.
+        x: [N, F], the features: as :func:`onehop.aggregate` takes them with ``out``.
+        count: Number of hops, one or more.
+        out: The .npy file of the last hop; with ``keep="all"`` a folder of ``hop1.npy``, ``hop2.npy`` and so
+            on. What is on the way lies in ``out.hops`` beside it.
+        normalise: "gcn": ``D^-1/2 (A + I) D^-1/2``, each node having exactly one loop, for which the graph is
+            stored once more; "symmetric": ``D^-1/2 A D^-1/2``; "mean": ``D^-1 A``; "none": ``A``.
+        teleport: The probability to start again, 0 to 1.
+        keep: "last" or "all".
+        memory: As for :func:`onehop.aggregate`.
+
+    Returns:
+        ``out``.
+
+    Raises:
+        ArgumentError: An argument has the wrong value, or the graph has two kinds of nodes.
+        FileFormatError: A file is truncated or holds something else.
+        StorageError: The result cannot be written, or another run is writing it.
+    """
+    goal, features = Path(out), MatrixFile.open("x", x)
+    _check(graph, count, normalise, teleport, keep)
+    if features.rows != graph.num_src:
+        raise ArgumentError(
+            f"x: expected a row for each of the {graph.num_src} nodes, and {features.path} has "
+            f"{features.rows}."
+        )
+    with writing("out", goal):
+        taken = goal.is_dir() if keep == "last" else goal.exists()
+    if taken:
+        raise ArgumentError(f"out: {goal} exists; remove it or give another name.")
+    with alone(goal) as lock:
+        work = goal.with_name(goal.name + ".hops")
+        told = {"graph": graph.identity, "x": stamp(features), "how": [count, normalise, teleport, keep]}
+        begin(work, json.loads(json.dumps(told)))
+        budget = default_bytes() if memory is None else memory
+        walked = graph
+        if normalise == "gcn":
+            loops = work / "graph"
+            walked = (
+                StoredGraph.open(loops)
+                if loops.exists()
+                else with_self_loops(graph, loops, int(budget * _LOOPS))
+            )
+        last = _walk(walked, x, features, count, work, (normalise, teleport, keep), memory)
+        if {"graph": StoredGraph.open(graph.folder).identity, "x": stamp(features)} != {
+            name: told[name] for name in ("graph", "x")
+        }:
+            shutil.rmtree(work)
+            raise FileFormatError(
+                f"graph, x: {graph.folder} or {features.path} was written to while it was read. Call again "
+                "when it is done."
+            )
+        lock.confirm()
+        _finish(work, last, goal, keep)
+    return goal
+
+
+def _check(graph: object, count: int, normalise: str, teleport: float, keep: str) -> None:
+    if not isinstance(graph, StoredGraph):
+        raise ArgumentError(
+            f"graph: expected a graph on disk, got {type(graph).__name__}; graph.save(folder) stores one, "
+            "and Graph.open(folder) opens it."
+        )
+    if graph.num_src != graph.num_dst:
+        raise ArgumentError(
+            f"graph: hops need as many sources as destinations, got {graph.num_src} and {graph.num_dst}."
+        )
+    if count < 1:
+        raise ArgumentError(f"count: expected 1 or more hops, got {count}.")
+    for name, value, choices in (("normalise", normalise, NORMALISATIONS), ("keep", keep, _KEPT)):
+        if value not in choices:
+            raise ArgumentError(f"{name}: expected one of {', '.join(choices)}, got {value!r}.")
+    if not 0 <= teleport <= 1:
+        raise ArgumentError(f"teleport: expected a probability, 0 to 1, got {teleport}.")
+
+
+def _walk(
+    graph: StoredGraph,
+    x: object,
+    features: MatrixFile,
+    count: int,
+    work: Path,
+    how: tuple[str, float, str],
+    memory: int | None,
+) -> Path:
+    """Takes the hops that are left; returns the file of the last one."""
+    normalise, teleport, keep = how
+    scale = scale_of(graph, features, normalise)
+    with RowReader(features) as first:
+
+        def mixed(row: int, column: int, block: Tensor) -> Tensor:
+            start = first.block(row, column, block.size(0), block.size(1))
+            return (1 - teleport) * block + teleport * start
+
+        then = streaming.Then([teleport, stamp(features)], mixed) if teleport else None
+        previous: object = x
+        for number in range(1, count + 1):
+            path = work / f"hop{number}.npy"
+            later = [work / f"hop{more}.npy" for more in range(number + 1, count + 1)]
+            if not path.exists() and not any(each.exists() for each in later):
+                streaming.aggregate(
+                    graph,
+                    previous,
+                    None,
+                    "mean" if normalise == "mean" else "sum",
+                    path,
+                    memory,
+                    streaming.Scales(scale, scale),
+                    then,
+                )
+            if keep == "last" and number > 1:
+                # Two files are enough.
+                with writing("out", path):
+                    (work / f"hop{number - 1}.npy").unlink(missing_ok=True)
+            previous = path
+    return path
+
+
+def _finish(work: Path, last: Path, goal: Path, keep: str) -> None:
+    with writing("out", goal):
+        if keep == "last":
+            last.replace(goal)
+            shutil.rmtree(work)
+            return
+        for name in ("graph", "request.json"):
+            extra = work / name
+            if extra.is_dir():
+                shutil.rmtree(extra)
+            else:
+                extra.unlink(missing_ok=True)
+        work.rename(goal)

@@ -1,0 +1,265 @@
+"""Layer-by-layer inference from disk to disk, against the model itself in memory."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch_geometric.nn import GCN, GATConv, GCNConv, GraphConv, GraphSAGE, SAGEConv
+
+import onehop
+from onehop import ArgumentError, Graph
+from onehop.errors import StorageError
+from onehop.graph.stored import StoredGraph
+from onehop.ops.streaming.lock import alone
+from onehop.streaming import layerwise
+
+NODES, WIDTH = 150, 24
+SMALL = 60_000
+
+
+@pytest.fixture
+def edge_index(generator: torch.Generator) -> Tensor:
+    edges = torch.randint(0, NODES - 5, (2, 1500), generator=generator)
+    edges[1, :300] = 11
+    edges[:, :4] = torch.tensor([[3, 3, 4, 11], [3, 3, 4, 11]])
+    return edges
+
+
+@pytest.fixture
+def stored(edge_index: Tensor, tmp_path: Path) -> StoredGraph:
+    return Graph.from_edge_index(edge_index, NODES).save(tmp_path / "graph")
+
+
+@pytest.fixture
+def x(tmp_path: Path, generator: torch.Generator) -> Tensor:
+    values = torch.randn(NODES, WIDTH, generator=generator)
+    np.save(tmp_path / "x.npy", values.numpy())
+    return values
+
+
+class OneOfOnesOwn(nn.Module):
+    """As users write it: layers of three kinds, one used by two, a skip connection, parameters of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = GCNConv(WIDTH, 16), SAGEConv(16, 16, aggr="max", normalize=True)
+        self.third, self.norm = GraphConv(16, 16), nn.LayerNorm(16)
+        self.scale = nn.Parameter(torch.randn(16))
+        self.matrix = nn.Parameter(torch.randn(32, 5))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = F.dropout(F.elu(self.first(x, edge_index)), p=0.5, training=self.training)
+        side = self.third(h, edge_index)
+        h = self.norm(self.second(h, edge_index).relu() + h) * self.scale
+        return F.log_softmax(torch.cat([h, side], dim=-1) @ self.matrix, dim=1)
+
+
+class Plain(nn.Module):
+    """Layers one after the other, with a function between them."""
+
+    def __init__(self, *layers: nn.Module, between: Callable[[Tensor], Tensor] = torch.relu) -> None:
+        super().__init__()
+        self.layers, self.between = nn.ModuleList(layers), between
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = self.between(layer(x, edge_index))
+        return x
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "gcn": lambda: GCN(WIDTH, 32, 3, 7),
+    "gcn-norms": lambda: GCN(WIDTH, 16, 2, 7, norm="batch_norm", act="elu", dropout=0.5),
+    "sage": lambda: GraphSAGE(WIDTH, 32, 3, 7),
+    "sage-jk": lambda: GraphSAGE(WIDTH, 16, 3, 7, jk="cat", norm="layer_norm", norm_kwargs={"mode": "node"}),
+    "sage-max": lambda: GraphSAGE(WIDTH, 16, 2, aggr="max", root_weight=False),
+    "own": OneOfOnesOwn,
+    "no-loops": lambda: Plain(GCNConv(WIDTH, 9, add_self_loops=False, bias=False), GCNConv(9, 4)),
+    "no-norm": lambda: Plain(GCNConv(WIDTH, 9, normalize=False), GraphConv(9, 4, aggr="mean")),
+    "one-layer": lambda: SAGEConv(WIDTH, 4),
+}
+
+
+def in_memory(model: nn.Module, x: Tensor, edge_index: Tensor) -> np.ndarray:
+    with torch.no_grad():
+        result: np.ndarray = model(x, edge_index).numpy()
+    return result
+
+
+@pytest.mark.parametrize("memory", [SMALL, None], ids=["tiles", "at-once"])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_as_in_memory(
+    name: str, memory: int | None, edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model = Plain(MODELS[name]()) if name == "one-layer" else MODELS[name]()
+    model.eval()
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm1d):
+                module.running_mean.normal_()
+                module.running_var.uniform_(0.5, 2)
+    out = onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=memory)
+    exact = in_memory(model, x, edge_index)
+    found = np.load(out)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "out.npy", "x.npy"]
+
+
+def test_doubles_and_features_of_16_bits(
+    edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model = GCN(WIDTH, 8, 2, 3).eval()
+    np.save(tmp_path / "h.npy", x.half().numpy())
+    found = np.load(onehop.infer(model, stored, tmp_path / "h.npy", tmp_path / "h.out", memory=SMALL))
+    np.testing.assert_allclose(found, in_memory(model, x.half().float(), edge_index), rtol=1e-4, atol=1e-5)
+    np.save(tmp_path / "d.npy", x.double().numpy())
+    found = np.load(
+        onehop.infer(model.double(), stored, tmp_path / "d.npy", tmp_path / "d.out", memory=90_000)
+    )
+    np.testing.assert_allclose(found, in_memory(model, x.double(), edge_index), rtol=1e-10, atol=1e-10)
+
+
+class Stop(Exception):
+    """Somebody pulls the plug."""
+
+
+@pytest.mark.parametrize("name", ["gcn", "sage", "own"])
+def test_an_interrupted_run_goes_on_with_the_step_it_was_at(
+    name: str,
+    edge_index: Tensor,
+    stored: StoredGraph,
+    x: Tensor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    model, exact, done = MODELS[name]().eval(), None, []
+    exact = in_memory(model, x, edge_index)
+    once = layerwise._Inference._once
+
+    def noted(self: Any, path: Path, make: Any) -> None:
+        def counted(path: Path) -> None:
+            make(path)
+            done.append(path.name)
+            if len(done) % 2:
+                raise Stop
+
+        once(self, path, counted)
+
+    monkeypatch.setattr(layerwise._Inference, "_once", noted)
+    calls = 0
+    while not (tmp_path / "out.npy").exists():
+        calls += 1
+        try:
+            onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+        except Stop:
+            assert not (tmp_path / "out.npy").exists()
+        # Of each layer at most what is aggregated and what it is aggregated to, and those of one before.
+        assert len(list((tmp_path / "out.npy.layers").glob("*.npy"))) <= 5
+    # What was stopped before it was noted is done once more, and nothing else.
+    assert calls > 2
+    assert all(done.count(each) <= 2 for each in done)
+    assert len(done) - len(set(done)) == calls - 1
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_another_model_is_begun_anew(
+    edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model = GCN(WIDTH, 8, 2, 3).eval()
+
+    def stop(*_: object) -> None:
+        raise Stop
+
+    changes: list[Callable[[], object]] = [
+        lambda: model.convs[0].bias.data.add_(1),
+        lambda: setattr(model.convs[0], "add_self_loops", False),
+    ]
+    for change in changes:
+        with monkeypatch.context() as patch:
+            patch.setattr(layerwise.shutil, "rmtree", stop)  # all is done but to clean up
+            with pytest.raises(Stop):
+                onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+        change()
+        found = np.load(onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL))
+        np.testing.assert_allclose(found, in_memory(model, x, edge_index), rtol=1e-4, atol=1e-5)
+
+
+class Mixing(nn.Module):
+    """A layer, and a function after it."""
+
+    def __init__(self, function: Callable[..., Tensor], takes_edges: bool = False) -> None:
+        super().__init__()
+        self.conv, self.function, self.takes_edges = SAGEConv(WIDTH, 8), function, takes_edges
+        self.each_node = nn.Parameter(torch.randn(NODES, 8))
+        self.mixed = nn.Parameter(torch.randn(NODES, NODES))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.conv(x, edge_index)
+        return self.function(self, h, edge_index)
+
+
+REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "layer": (lambda: Plain(GATConv(WIDTH, 4)), "layers.0: GATConv is not known here; GCNConv, SAGEConv and"),
+    "mean": (lambda: Mixing(lambda _, h, e: h - h.mean(0)), "mean.* is no function of each row on its own"),
+    "softmax": (lambda: Mixing(lambda _, h, e: h.softmax(0)), "softmax.* is no function of each row"),
+    "cat": (lambda: Mixing(lambda _, h, e: torch.cat([h, h])), "cat.* is no function of each row"),
+    "node": (lambda: Mixing(lambda m, h, e: h + m.each_node), "add.* is no function of each row"),
+    "matrix": (lambda: Mixing(lambda m, h, e: m.mixed @ h), "matmul.* is no function of each row"),
+    "gram": (lambda: Mixing(lambda m, h, e: h @ h), "matmul.* is no function of each row"),
+    "edges": (lambda: Mixing(lambda m, h, e: h * e), "mul.* is no function of each row"),
+    "weight": (lambda: Mixing(lambda m, h, e: m.conv(h, e, (NODES, NODES))), "conv takes more than features"),
+    "branch": (lambda: Mixing(lambda m, h, e: h if h.sum() > 0 else -h), "torch.fx cannot trace it"),
+    "batch": (
+        lambda: Plain(SAGEConv(WIDTH, 4), between=nn.BatchNorm1d(4, track_running_stats=False)),
+        "between.* is no function of each row",
+    ),
+    "two": (lambda: Mixing(lambda m, h, e: (h, h)), "does not return one tensor"),
+    "improved": (lambda: Plain(GCNConv(WIDTH, 4, improved=True)), "normalisation is the improved one"),
+    "project": (lambda: Plain(SAGEConv(WIDTH, 4, project=True)), "it projects its input"),
+    "lstm": (lambda: Plain(SAGEConv(WIDTH, 4, aggr="lstm")), "it aggregates by 'lstm', and here are sum"),
+    "flow": (lambda: Plain(SAGEConv(WIDTH, 4, flow="target_to_source")), "flow from target to source"),
+    "arguments": (lambda: nn.Linear(WIDTH, 4), "its forward takes other arguments"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_models_that_cannot_be_divided(name: str, stored: StoredGraph, x: Tensor, tmp_path: Path) -> None:
+    make, message = REFUSED[name]
+    with pytest.raises(ArgumentError, match=r"model: it cannot be divided into layers: .*" + message):
+        onehop.infer(make().eval(), stored, tmp_path / "x.npy", tmp_path / "out.npy")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "x.npy"]
+
+
+def test_a_layer_with_hooks_is_refused(stored: StoredGraph, x: Tensor, tmp_path: Path) -> None:
+    model = Plain(SAGEConv(WIDTH, 4)).eval()
+    model.layers[0].register_forward_hook(lambda *_: None)
+    with pytest.raises(ArgumentError, match="it has hooks"):
+        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy")
+
+
+def test_bad_arguments(stored: StoredGraph, x: Tensor, tmp_path: Path) -> None:
+    model = GCN(WIDTH, 8, 2, 3)
+    out = tmp_path / "out.npy"
+    with pytest.raises(ArgumentError, match=r"call model\.eval\(\) first"):
+        onehop.infer(model, stored, tmp_path / "x.npy", out)
+    model.eval()
+    with pytest.raises(ArgumentError, match=r"graph: expected a graph on disk .* got Graph"):
+        onehop.infer(model, stored.load(), tmp_path / "x.npy", out)
+    np.save(tmp_path / "long.npy", np.ones((NODES + 1, WIDTH), np.float32))
+    with pytest.raises(ArgumentError, match=r"a row for each of the 150 nodes, and .* has 151"):
+        onehop.infer(model, stored, tmp_path / "long.npy", out)
+    np.save(tmp_path / "d.npy", np.ones((NODES, WIDTH)))
+    with pytest.raises(ArgumentError, match=r"x: the model has parameters of torch.float32, and .* float64"):
+        onehop.infer(model, stored, tmp_path / "d.npy", out)
+    with alone(out), pytest.raises(StorageError, match="is being written by another run"):
+        onehop.infer(model, stored, tmp_path / "x.npy", out)
