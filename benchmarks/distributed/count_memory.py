@@ -9,14 +9,14 @@ these bytes, and what ``DistributedGraph.nbytes`` says.
 """
 
 import argparse
-import gc
+import itertools
 import json
-import warnings
-from collections.abc import Iterable
+import sys
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from held import held_bytes
 from processes import launch
 
 import onehop
@@ -27,33 +27,6 @@ from onehop.bench.sources import structure
 from onehop.bench.stamp import machine_line
 
 FEATURES, HIDDEN, CLASSES = 8, 8, 4
-
-
-def held_bytes(known: Iterable[torch.Tensor]) -> int:
-    """Bytes of all tensors and graphs of this process, without the known tensors."""
-    gc.collect()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of modules that warn when their attributes are looked at
-        found = gc.get_objects()
-        tensors = [each for each in found if isinstance(each, torch.Tensor)]
-        graphs = [each for each in found if type(each) is onehop.Graph]
-    known_storages = {each.untyped_storage().data_ptr() for each in known}
-    sizes = {}
-    for each in tensors:
-        storage = storage_of(each)
-        if storage.data_ptr() not in known_storages:
-            sizes[storage.data_ptr()] = storage.nbytes()
-    for graph in graphs:
-        for csr in (graph.csr, graph._transpose, *graph.ordered.values()):
-            if csr is not None:
-                sizes[id(csr)] = csr.bytes
-    return sum(sizes.values())
-
-
-def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage:
-    """The storage, whatever the tensor's class does with its attributes."""
-    with torch._C.DisableTorchFunctionSubclass():
-        return tensor.untyped_storage()
 
 
 def count(graph_name: str, model_name: str, method: str) -> dict[str, object]:
@@ -87,9 +60,9 @@ def count(graph_name: str, model_name: str, method: str) -> dict[str, object]:
 
 
 def work(options: argparse.Namespace) -> dict[str, object]:
-    """One process's counts of one model."""
+    """One process's counts, by model."""
     dist.init_process_group("gloo")
-    found = count(options.graph, options.models[0], options.method)
+    found = {name: count(options.graph, name, options.method) for name in options.models}
     dist.barrier()
     dist.destroy_process_group()
     return found
@@ -108,16 +81,14 @@ def main() -> None:
         print(json.dumps(work(options)))
         return
     print(machine_line())
-    found = {}
-    for name in options.models:
-        arguments = ["--graph", options.graph, "--method", options.method, "--models", name, "--worker"]
-        found[name] = launch(__file__, options.processes, *arguments)
-        for rank, each in enumerate(found[name]):
-            print(
-                f"{name:12} rank {rank}: {each['held_bytes'] / each['edges']:6.1f} bytes an owned edge held, "
-                f"{each['nbytes'] / each['edges']:6.1f} by nbytes; {each}"
-            )
-    command.write(options, "count memory", {"graph": options.graph, "models": found})
+    ranks = launch(__file__, options.processes, *sys.argv[1:], "--worker")
+    for name, (rank, found) in itertools.product(options.models, enumerate(ranks)):
+        each = found[name]
+        print(
+            f"{name:12} rank {rank}: {each['held_bytes'] / each['edges']:6.1f} bytes an owned edge held, "
+            f"{each['nbytes'] / each['edges']:6.1f} by nbytes; {each}"
+        )
+    command.write(options, "count memory", {"graph": options.graph, "ranks": ranks})
 
 
 if __name__ == "__main__":

@@ -107,11 +107,15 @@ class Division(ABC):
         # Places in this order ascend by owner and number.
         place = torch.empty_like(by_owner)
         place[by_owner] = torch.arange(len(by_owner), dtype=torch.int32, device="cpu")
+        # Marks are several times as fast as sorting, or NumPy's hashing.
+        is_sent = torch.zeros(len(by_owner), dtype=torch.bool, device="cpu")
         for rank in range(self.parts):
             source, target, _ = self.edges(rank)
             remote = self.owner.index_select(0, source) != rank
             self._boundary[target[remote]] = True
-            places = np.unique(place.index_select(0, source[remote]).numpy())
+            is_sent[place.index_select(0, source[remote])] = True
+            places = np.flatnonzero(is_sent.numpy())
+            is_sent[places] = False
             self.cut_edges += int(remote.sum())
             yield by_owner.numpy()[places], np.diff(np.searchsorted(places, bounds.numpy()))
 
