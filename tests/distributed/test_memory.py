@@ -9,6 +9,7 @@ import torch
 import onehop
 from benchmarks.distributed.held import held_bytes
 from onehop import datasets
+from onehop.distributed import cost
 from tests.distributed.launch import ROOT, run
 
 # Sources and numbers of edges, a split and its transpose: 4 bytes each, and 8 for the transpose; then rows.
@@ -35,6 +36,16 @@ def test_bytes_an_owned_edge(model: str, ranks: list[dict]) -> None:
         assert counted["held_bytes"] <= MOST[model] * counted["edges"]
         # But for the number that an edge_index without memory points to.
         assert counted["nbytes"] <= counted["held_bytes"] <= counted["nbytes"] + 64
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_the_model_of_memory_says_what_is_counted(model: str, ranks: list[dict]) -> None:
+    rows, halo, edges, counted = (
+        sum(rank[model][name] for rank in ranks) for name in ("rows", "halo", "edges", "nbytes")
+    )
+    assert halo == ranks[0][model]["cut_rows"]
+    # But for the ends of arrays, which the graphs pad so that kernels may read ahead.
+    assert cost.graph_bytes(rows, halo, edges) == pytest.approx(counted, abs=8000)
 
 
 def test_the_counter_counts_each_storage_once() -> None:
