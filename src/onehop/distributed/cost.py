@@ -16,7 +16,7 @@ _EDGE_BYTES = 20
 # Of an owned row: bounds of its edges in the part, in both graphs of the split and in the transpose of the
 # first, in 64 bits; the node's number and a scale in 32.
 _ROW_BYTES = 40
-# Of a row that is received: bounds of its edges in the transpose in 64 bits; its number, and the sender's, in 32.
+# Of a row that is received: bounds of its edges in the transpose in 64 bits; its number here and there in 32.
 _HALO_BYTES = 16
 # Features, saved tensors of the backward pass, and gradients: the number of tables of the widest layer.
 _TABLES = 3

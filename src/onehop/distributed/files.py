@@ -95,7 +95,8 @@ def save(
             meta.setdefault("inner_rows", []).append(part.inner_rows)
             meta.setdefault("owned_rows", []).append(len(part.owned_nodes))
         for name, array in arrays.items():
-            deal(array, division, lambda rank, name=name: beside / _name(rank) / "tensors" / f"{name}.npy")
+            files = [beside / _name(rank) / "tensors" / f"{name}.npy" for rank in range(parts)]
+            deal(array, division, files)
         shutil.rmtree(scratch)
         (beside / _META).write_text(json.dumps(meta, indent=2) + "\n")
         beside.rename(goal)

@@ -78,8 +78,8 @@ def _aggregate(
     if isinstance(x, str):
         raise refused(layer, f"{x}, or they are not a row for each of {graph.num_nodes} owned nodes")
     scale = None
-    given = None if form.weight is None else operands[form.weight]
-    if type(given) is PartWeights:
+    if form.weight is not None and type(operands[form.weight]) is PartWeights:
+        given = operands[form.weight]
         if reduce == "sum" and given.graph is graph and x.dtype is given.dtype:
             operands, scale = {**operands, form.weight: None}, given.scale
         else:
