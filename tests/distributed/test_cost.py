@@ -35,7 +35,7 @@ def test_rows_cut_by_chance(parts: int) -> None:
 
 
 def test_one_host_computes_and_sends_nothing() -> None:
-    alone = cost.estimate(EPOCH, HOST, 1, 0, imbalance=1)
+    alone = cost.estimate(EPOCH, HOST, 1, 0)
     assert alone.epoch_s == alone.compute_s == pytest.approx(1e7 * 200 * 4 / 10e9)
     assert (alone.network_s, alone.sent_bytes, alone.binds) == (0, 0, "compute")
 

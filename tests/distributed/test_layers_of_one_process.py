@@ -15,11 +15,26 @@ pytest.importorskip("torch_geometric")
 
 from torch_geometric import nn as gnn
 
+
+class Chain(torch.nn.Module):
+    """A layer without parameters, after one with."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.first, self.inner = torch.nn.Linear(6, 4), inner
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.inner(self.first(x), edge_index)
+
+
 LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "GCN": lambda: gnn.GCNConv(6, 4),
     "GCN improved": lambda: gnn.GCNConv(6, 4, improved=True),
     "GCN without loops": lambda: gnn.GCNConv(6, 4, add_self_loops=False),
     "GCN unnormalised": lambda: gnn.GCNConv(6, 4, normalize=False),
+    "GCN mean": lambda: gnn.GCNConv(6, 4, aggr="mean"),
+    "GCN max": lambda: gnn.GCNConv(6, 4, aggr="max"),
+    "APPNP": lambda: Chain(gnn.APPNP(3, 0.2, dropout=0.0)),
     "SAGE": lambda: gnn.SAGEConv(6, 4),
     "SAGE max": lambda: gnn.SAGEConv(6, 4, aggr="max"),
     "GAT": lambda: gnn.GATConv(6, 4, heads=2),
@@ -84,6 +99,33 @@ def test_weights_of_edges_and_their_gradients(name: str, graph: DistributedGraph
 def test_layers_share_what_was_derived_from_a_graph(first: str, graph: DistributedGraph) -> None:
     for name in (first, "GATv2", "GCN", "GAT", "GCN improved"):
         compare(name, graph)
+
+
+def test_weights_of_gcn_are_made_for_those_who_compute_with_them(graph: DistributedGraph) -> None:
+    found = gnn.conv.gcn_conv.gcn_norm(hostile(), None, NODES, dtype=torch.float64)
+    with onehop.patch():
+        edges, weights = gnn.conv.gcn_conv.gcn_norm(graph.edge_index, None, NODES, dtype=torch.float64)
+    assert weights.shape == (edges.graph.num_edges,)
+    assert weights.dtype is torch.float64
+    before = graph.nbytes
+    plain = weights * 1
+    assert type(plain) is torch.Tensor
+    assert graph.nbytes == before + plain.nbytes
+    # Each edge by its ends; equal ends have equal weights.
+    exact = {tuple(ends): weight for *ends, weight in zip(*found[0].tolist(), found[1].tolist(), strict=True)}
+    owned = graph.owned_nodes
+    for source, target, weight in zip(*owned[edges.graph.ends()].tolist(), plain.tolist(), strict=True):
+        assert weight == pytest.approx(exact[source, target])
+
+
+def test_sixteen_bits_have_pygs_rounding(graph: DistributedGraph) -> None:
+    torch.manual_seed(0)
+    layer = gnn.GCNConv(6, 4).bfloat16()
+    x = torch.randn(NODES, 6).bfloat16()
+    expected = layer(x, hostile())
+    with onehop.patch():
+        found = layer(x[graph.owned_nodes], graph.edge_index)
+    torch.testing.assert_close(found, expected[graph.owned_nodes])
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -155,11 +155,13 @@ def estimate(
         imbalance: Rows and edges of the part with most of them, over the mean.
     """
     gathered = epoch.edges * epoch.columns * epoch.number_bytes
-    compute_s = gathered * imbalance / hosts / (host.gathered_gbps * 1e9)
+    # A single machine has everything, and no part that is larger than others.
+    share = imbalance / hosts if hosts > 1 else 1.0
+    compute_s = gathered * share / (host.gathered_gbps * 1e9)
     sent = traffic_bytes(cut_rows, epoch.columns, epoch.number_bytes)
-    network_s = sent * imbalance / hosts / (host.network_gbps * 1e9)
+    network_s = sent * share / (host.network_gbps * 1e9)
     rows = (epoch.nodes + cut_rows) * max(epoch.features, epoch.hidden) * _TABLES * epoch.number_bytes
-    memory = (rows + graph_bytes(epoch.nodes, cut_rows, epoch.edges)) * imbalance / hosts
+    memory = (rows + graph_bytes(epoch.nodes, cut_rows, epoch.edges)) * share
     fits = memory <= host.memory_bytes
     binds = "network" if network_s > compute_s else "compute"
     return Estimate(

@@ -150,7 +150,7 @@ class DistributedGraph:
 
     @property
     def device(self) -> torch.device:
-        """Where the part is, and rows must be."""
+        """Device of the part, and of its rows."""
         return self.part.source.device
 
     @property
