@@ -101,31 +101,24 @@ def test_layers_share_what_was_derived_from_a_graph(first: str, graph: Distribut
         compare(name, graph)
 
 
-def test_weights_of_gcn_are_made_for_those_who_compute_with_them(graph: DistributedGraph) -> None:
-    found = gnn.conv.gcn_conv.gcn_norm(hostile(), None, NODES, dtype=torch.float64)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_weights_of_gcn_are_made_for_those_who_compute_with_them(
+    dtype: torch.dtype, graph: DistributedGraph
+) -> None:
+    found = gnn.conv.gcn_conv.gcn_norm(hostile(), None, NODES, dtype=dtype)
     with onehop.patch():
-        edges, weights = gnn.conv.gcn_conv.gcn_norm(graph.edge_index, None, NODES, dtype=torch.float64)
+        edges, weights = gnn.conv.gcn_conv.gcn_norm(graph.edge_index, None, NODES, dtype=dtype)
     assert weights.shape == (edges.graph.num_edges,)
-    assert weights.dtype is torch.float64
+    assert weights.dtype is dtype
     before = graph.nbytes
     plain = weights * 1
     assert type(plain) is torch.Tensor
-    assert graph.nbytes == before + plain.nbytes
+    # Products of scales would have other roundings than PyG's in 16 bits, and are not left to be made.
+    assert graph.nbytes - before == (0 if dtype is torch.bfloat16 else plain.nbytes)
     # Each edge by its ends; equal ends have equal weights.
     exact = {tuple(ends): weight for *ends, weight in zip(*found[0].tolist(), found[1].tolist(), strict=True)}
-    owned = graph.owned_nodes
-    for source, target, weight in zip(*owned[edges.graph.ends()].tolist(), plain.tolist(), strict=True):
-        assert weight == pytest.approx(exact[source, target])
-
-
-def test_sixteen_bits_have_pygs_rounding(graph: DistributedGraph) -> None:
-    torch.manual_seed(0)
-    layer = gnn.GCNConv(6, 4).bfloat16()
-    x = torch.randn(NODES, 6).bfloat16()
-    expected = layer(x, hostile())
-    with onehop.patch():
-        found = layer(x[graph.owned_nodes], graph.edge_index)
-    torch.testing.assert_close(found, expected[graph.owned_nodes])
+    ends = graph.owned_nodes[edges.graph.ends()].tolist()
+    assert [exact[pair] for pair in zip(*ends, strict=True)] == plain.tolist()
 
 
 @pytest.mark.parametrize("training", [False, True])
