@@ -12,15 +12,14 @@ the first; waiting is the time in which a process could only wait for rows or gr
 import argparse
 import json
 import os
-import socket
 import statistics
-import subprocess
 import sys
 import time
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from processes import launch
 
 import onehop
 from onehop import distributed
@@ -125,29 +124,6 @@ def link() -> float:
     return best
 
 
-def launch(processes: int, alone: bool) -> list[dict]:
-    """Starts the processes, and gathers what they say."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    environment = os.environ | {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(processes),
-        "OMP_NUM_THREADS": "1",
-        "ONEHOP_TUNED": "0",
-    }
-    program = [sys.executable, __file__, *sys.argv[1:], "--worker", *(["--alone"] if alone else [])]
-    started = [
-        subprocess.Popen(program, env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
-        for rank in range(processes)
-    ]
-    said = [process.communicate()[0] for process in started]
-    if any(process.returncode for process in started):
-        raise SystemExit(f"a process of {processes} failed; see above")
-    return [json.loads(text.splitlines()[-1]) for text in said]
-
-
 def predict(count: str, ranks: list[dict], alone_s: float, models: list[dict]) -> float:
     """What the cost model says: the work of one process, divided among the cores that there are; messages."""
     if count == "alone":
@@ -179,9 +155,9 @@ def main() -> None:
         print(json.dumps(train(options)))
         return
     print(machine_line())
-    runs: dict[str, list[dict]] = {"alone": launch(1, alone=True)}
+    runs: dict[str, list[dict]] = {"alone": launch(__file__, 1, *sys.argv[1:], "--worker", "--alone")}
     for count in options.processes:
-        runs[str(count)] = launch(count, alone=False)
+        runs[str(count)] = launch(__file__, count, *sys.argv[1:], "--worker")
     exact = runs["alone"][0]["models"]
     rows = []
     for name in options.models:

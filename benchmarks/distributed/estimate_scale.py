@@ -1,13 +1,16 @@
 """Time and traffic of graphs of billions of edges on many machines, from what was measured on one.
 
-    python benchmarks/distributed/estimate_scale.py [--measured FILE] [--json FILE]
+    python benchmarks/distributed/estimate_scale.py [--measured FILE] [--partitions FILE] [--json FILE]
 
 The rate of computing is that of the run with most processes that have a core each, for all of its processes
-together; the partition is as good, beside one by chance, as the greedy one was there. The model is a GCN of
-two layers: 128 features, 256 hidden columns, 172 classes. FILE is what bench_distributed.py wrote.
+together. The rows that an exchange sends are a share of those by chance: what the greedy method left on two
+graphs, one with communities and one without, for the nearest number of parts that was measured. The model is
+a GCN of two layers: 128 features, 256 hidden columns, 172 classes. The files are what bench_distributed.py
+and bench_partition.py wrote.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,8 +29,12 @@ MACHINES = {"measured": (1, 24 * 2**30), "server": (15, 768 * 2**30)}
 _MEASURED_FEATURES, _MEASURED_CLASSES = 128, 40
 
 
-def measured(path: Path) -> tuple[float, float]:
-    """(gathered_gbps of the machine, cut rows of the greedy partition over those by chance)."""
+# Kinds of graph, by the twin on which partitions were measured.
+KINDS = {"communities": "twin:arxiv-communities", "none": "twin:arxiv"}
+
+
+def measured(path: Path) -> float:
+    """The machine's gathered_gbps."""
     content = json.loads(path.read_text())
     cores = content["stamp"]["machine"]["cores"]
     hidden = content["hidden"]
@@ -36,20 +43,36 @@ def measured(path: Path) -> tuple[float, float]:
     best = max(count for count in counts if count <= cores)
     row = next(r for r in content["rows"] if r["model"] == "gcn" and r["processes"] == str(best))
     edges = sum(content["parts"][str(best)]["edges"])
-    nodes = sum(content["parts"][str(best)]["rows"])
-    most = max(counts)
-    by_chance = cost.cut_rows_by_chance(nodes, edges, most)
-    share = content["parts"][str(most)]["cut_rows"][0] / by_chance
-    return edges * columns * 4 / row["epoch_s"] / 1e9, share
+    return edges * columns * 4 / row["epoch_s"] / 1e9
+
+
+def shares(path: Path) -> dict[str, dict[int, float]]:
+    """For each kind of graph and number of parts: rows that the greedy method sends, over those by chance."""
+    found = json.loads(path.read_text())["partitions"]
+    return {
+        kind: {row["parts"]: row["by_chance_share"] for row in found[twin] if row["method"] == "greedy"}
+        for kind, twin in KINDS.items()
+    }
+
+
+def of_nearest(by_parts: dict[int, float], hosts: int) -> float:
+    """The share of the nearest number of parts, by their ratio."""
+    return by_parts[min(by_parts, key=lambda parts: max(parts / hosts, hosts / parts))]
+
+
+def pair(texts: Iterable[str]) -> str:
+    """Both, or one if they are the same."""
+    return ", ".join(dict.fromkeys(texts))
 
 
 def main() -> None:
     """Prints the tables of docs/explanation/internet-scale.md."""
     parser = command.parser(__doc__)
     parser.add_argument("--measured", type=Path, default=Path("benchmarks/results/distributed.json"))
+    parser.add_argument("--partitions", type=Path, default=Path("benchmarks/results/partition.json"))
     options = command.read(parser)
-    rate, share = measured(options.measured)
-    print(f"measured: {rate:.2f} GB/s gathered; greedy sends {share:.0%} of what chance sends\n")
+    rate, share = measured(options.measured), shares(options.partitions)
+    print(f"measured: {rate:.2f} GB/s gathered; greedy sends, of what chance sends: {share}\n")
     columns = cost.columns("gcn", FEATURES, HIDDEN, CLASSES)
     rows = []
     for graph, (nodes, edges) in GRAPHS.items():
@@ -59,19 +82,29 @@ def main() -> None:
                 host = cost.HostRates(rate * times, gbps, memory)
                 print(f"**{graph}, {machine} machines, {network}**\n")
                 print(
-                    "| machines | compute, s | network, s | epoch, s | sent, GB | memory each, GB | binds |"
+                    "| machines | compute, s | network, s: with communities, without | sent, GB | "
+                    "memory each, GB | binds |"
                 )
-                print("| ---: | ---: | ---: | ---: | ---: | ---: | --- |")
+                print("| ---: | ---: | ---: | ---: | ---: | --- |")
                 for hosts in HOSTS:
-                    cut = cost.cut_rows_by_chance(nodes, edges, hosts) * share
-                    found = cost.estimate(epoch, host, hosts, cut)
-                    rows.append({"graph": graph, "machine": machine, "network": network, **asdict(found)})
+                    by_chance = cost.cut_rows_by_chance(nodes, edges, hosts)
+                    found = [
+                        cost.estimate(epoch, host, hosts, by_chance * of_nearest(share[kind], hosts))
+                        for kind in KINDS
+                    ]
+                    rows += [
+                        {"graph": graph, "kind": kind, "machine": machine, "network": network, **asdict(each)}
+                        for kind, each in zip(KINDS, found, strict=True)
+                    ]
                     print(
-                        f"| {hosts} | {found.compute_s:.3g} | {found.network_s:.3g} | {found.epoch_s:.3g} | "
-                        f"{found.sent_bytes / 1e9:.0f} | {found.memory_bytes / 1e9:.1f} | {found.binds} |"
+                        f"| {hosts} | {found[0].compute_s:.3g} | "
+                        f"{pair(f'{e.network_s:.3g}' for e in found)} | "
+                        f"{pair(f'{e.sent_bytes / 1e9:.0f}' for e in found)} | "
+                        f"{pair(f'{e.memory_bytes / 1e9:.1f}' for e in found)} | "
+                        f"{pair(e.binds for e in found)} |"
                     )
                 print()
-    command.write(options, "estimate scale", {"gathered_gbps": rate, "share": share, "rows": rows})
+    command.write(options, "estimate scale", {"gathered_gbps": rate, "shares": share, "rows": rows})
 
 
 if __name__ == "__main__":

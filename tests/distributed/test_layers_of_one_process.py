@@ -15,11 +15,26 @@ pytest.importorskip("torch_geometric")
 
 from torch_geometric import nn as gnn
 
+
+class Chain(torch.nn.Module):
+    """A layer without parameters, after one with."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.first, self.inner = torch.nn.Linear(6, 4), inner
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.inner(self.first(x), edge_index)
+
+
 LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "GCN": lambda: gnn.GCNConv(6, 4),
     "GCN improved": lambda: gnn.GCNConv(6, 4, improved=True),
     "GCN without loops": lambda: gnn.GCNConv(6, 4, add_self_loops=False),
     "GCN unnormalised": lambda: gnn.GCNConv(6, 4, normalize=False),
+    "GCN mean": lambda: gnn.GCNConv(6, 4, aggr="mean"),
+    "GCN max": lambda: gnn.GCNConv(6, 4, aggr="max"),
+    "APPNP": lambda: Chain(gnn.APPNP(3, 0.2, dropout=0.0)),
     "SAGE": lambda: gnn.SAGEConv(6, 4),
     "SAGE max": lambda: gnn.SAGEConv(6, 4, aggr="max"),
     "GAT": lambda: gnn.GATConv(6, 4, heads=2),
@@ -84,6 +99,26 @@ def test_weights_of_edges_and_their_gradients(name: str, graph: DistributedGraph
 def test_layers_share_what_was_derived_from_a_graph(first: str, graph: DistributedGraph) -> None:
     for name in (first, "GATv2", "GCN", "GAT", "GCN improved"):
         compare(name, graph)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_weights_of_gcn_are_made_for_those_who_compute_with_them(
+    dtype: torch.dtype, graph: DistributedGraph
+) -> None:
+    found = gnn.conv.gcn_conv.gcn_norm(hostile(), None, NODES, dtype=dtype)
+    with onehop.patch():
+        edges, weights = gnn.conv.gcn_conv.gcn_norm(graph.edge_index, None, NODES, dtype=dtype)
+    assert weights.shape == (edges.graph.num_edges,)
+    assert weights.dtype is dtype
+    before = graph.nbytes
+    plain = weights * 1
+    assert type(plain) is torch.Tensor
+    # Products of scales would have other roundings than PyG's in 16 bits, and are not left to be made.
+    assert graph.nbytes - before == (0 if dtype is torch.bfloat16 else plain.nbytes)
+    # Each edge by its ends; equal ends have equal weights.
+    exact = {tuple(ends): weight for *ends, weight in zip(*found[0].tolist(), found[1].tolist(), strict=True)}
+    ends = graph.owned_nodes[edges.graph.ends()].tolist()
+    assert [exact[pair] for pair in zip(*ends, strict=True)] == plain.tolist()
 
 
 @pytest.mark.parametrize("training", [False, True])

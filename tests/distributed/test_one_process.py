@@ -167,6 +167,46 @@ def test_traffic_is_counted_from_the_last_reset() -> None:
     assert graph.traffic == Traffic()
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_implied_loops_are_edges(reduce: str, times: int) -> None:
+    source, target = hostile()
+    plain = hostile()[:, source != target]
+    loops = torch.arange(NODES).repeat(2, times)
+    kept = torch.cat([(source != target).nonzero().squeeze(1), EDGES + torch.arange(NODES * times)])
+    whole = Graph.from_edge_index(torch.cat([plain, loops], 1), NODES)
+    part = divided(hostile(), NODES).without_self_loops()
+    for _ in range(times):
+        part = part.with_self_loops()
+    assert part.num_edges == whole.num_edges == len(part.owned_edges)
+    assert torch.equal(part.in_degrees, whole.in_degrees[part.owned_nodes])
+    # A second loop has the number of the first.
+    numbers = EDGES + (kept[-NODES * times :] - EDGES) % NODES
+    expected = torch.cat([kept[: -NODES * times], numbers]).sort().values
+    assert torch.equal(part.owned_edges.sort().values, expected)
+    ends = part.owned_nodes[part.ends()]
+    assert torch.equal(
+        *(each[:, (each[0] * NODES + each[1]).sort().indices] for each in (ends, whole.edge_index()))
+    )
+    x, scale = random(NODES, 3), random(NODES, seed=8)
+    weight = random(EDGES + NODES, seed=9)
+    of_whole = weight[torch.cat([kept[: -NODES * times], numbers])]
+    options = {"reduce": reduce, "dst_scale": scale}
+    exact = onehop.aggregate(whole, x, of_whole, **options)[part.owned_nodes]
+    mine, own = x[part.owned_nodes], {"reduce": reduce, "dst_scale": scale[part.owned_nodes]}
+    torch.testing.assert_close(distributed.aggregate(part, mine, weight[part.owned_edges], **own), exact)
+    unweighted = onehop.aggregate(whole, x, **options)[part.owned_nodes]
+    torch.testing.assert_close(distributed.aggregate(part, mine, **own), unweighted)
+
+
+def test_a_graph_and_those_derived_from_it_share_what_they_can() -> None:
+    part = divided(hostile(), NODES)
+    plain = part.without_self_loops()
+    assert plain.without_self_loops().splits is plain.splits
+    assert plain.with_self_loops().splits is plain.splits
+    assert plain.splits is not part.splits
+
+
 def test_edges_show_whose_they_are(graph: DistributedGraph) -> None:
     assert repr(graph.edge_index) == f"LocalEdges({graph})"
     assert graph.edge_index.detach() is graph.edge_index

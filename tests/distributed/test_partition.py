@@ -78,12 +78,16 @@ def test_parts_hold_every_edge_once_and_halos_fit_each_other() -> None:
     owner = partition(Graph.from_edge_index(edge_index, NODES), 3, "greedy")
     division = ListDivision(edge_index, owner, 3)
     parts = [division.part(rank) for rank in range(3)]
-    assert torch.equal(torch.cat([p.edge_numbers for p in parts]).sort().values, torch.arange(500))
+    numbers = torch.cat([p.edge_numbers for p in parts])
+    assert numbers.dtype == torch.int32
+    assert numbers.sort().values.tolist() == list(range(500))
     for part in parts:
-        everywhere = torch.cat([part.owned_nodes, part.halo_nodes])
-        ends = torch.stack([everywhere[part.source.long()], everywhere[part.target.long()]])
+        everywhere = torch.cat([part.owned_nodes, part.halo_nodes]).long()
+        ends = torch.stack([everywhere[part.source], everywhere[part.target]])
         assert torch.equal(ends, edge_index[:, part.edge_numbers])
         assert not bool((part.source[part.target < part.inner_rows] >= len(part.owned_nodes)).any())
+        for row in part.edge_numbers.split(part.rowptr.diff().tolist()):
+            assert row.tolist() == sorted(row.tolist())
         for other in parts:
             sent = part.owned_nodes[part.send_rows].split(part.send_counts.tolist())[other.rank]
             received = other.halo_nodes.split(other.halo_counts.tolist())[part.rank]
@@ -174,7 +178,7 @@ def test_a_process_reads_its_own_part_alone(folder: Path) -> None:
     assert len(part.owned_nodes) == json.loads((folder / "meta.json").read_text())["owned_rows"][0]
 
 
-@pytest.mark.parametrize("name", ["source", "halo_counts", "owned_nodes"])
+@pytest.mark.parametrize("name", ["source", "halo_counts", "owned_nodes", "rowptr", "edge_numbers"])
 def test_damaged_arrays(folder: Path, name: str) -> None:
     file = folder / "part-00000" / f"{name}.npy"
     stored = np.load(file)

@@ -40,17 +40,14 @@ def test_gradients_of_edge_weights(reports: list[dict]) -> None:
 def test_bytes_of_an_epoch(reports: list[dict]) -> None:
     for name, columns in COLUMNS.items():
         sent = sum(report["sent"][name] for report in reports)
-        # GCN sends degrees when it first meets the graph.
-        once = 1 if name == "gcn" else 0
-        assert sent == reports[0]["cut"] * (EPOCHS * columns + once) * 8, name
+        assert sent == reports[0]["cut"] * EPOCHS * columns * 8, name
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 def test_the_model_of_traffic_is_exact(reports: list[dict], model: str) -> None:
     columns = cost.columns(model, FEATURES, HIDDEN, CLASSES)
     expected = EPOCHS * cost.traffic_bytes(reports[0]["cut"], columns, 8)
-    degrees = cost.traffic_bytes(reports[0]["cut"], 1, 8) if model == "gcn" else 0
-    assert sum(report["sent"][model] for report in reports) == expected + degrees
+    assert sum(report["sent"][model] for report in reports) == expected
 
 
 def test_explain_says_where_it_ran(reports: list[dict]) -> None:

@@ -5,7 +5,8 @@ from torch import Tensor
 
 from onehop.distributed.checks import check_part, check_rows
 from onehop.distributed.graph import DistributedGraph
-from onehop.distributed.part import EdgeSplit
+from onehop.distributed.loops import separated
+from onehop.distributed.splits import EdgeSplit
 from onehop.errors import ArgumentError
 from onehop.ops.aggregate import REDUCTIONS, aggregate as aggregate_here
 from onehop.ops.checks import check_vector
@@ -70,15 +71,33 @@ def _summed(
     graph: DistributedGraph, x: Tensor, weight: Tensor | None, mean: bool, dst_scale: Tensor | None
 ) -> Tensor:
     """The sum over owned sources, and the sum over the others."""
-    split = graph.by_source
+    split = graph.splits.by_source
     if mean:
         share = graph.derived(("mean", x.dtype), lambda: _inverse_degrees(graph, x))
         dst_scale = share if dst_scale is None else share * dst_scale
-    first, second = split_weight(split, weight)
+    of_loops = None
+    if graph.loops and weight is not None:
+        weight, of_loops = separated(graph.part.rowptr, weight)
+    first, second = _by_source(graph, weight)
     pending = graph.exchange.begin(x)
     here = aggregate_here(split.first, x, first, dst_scale=dst_scale)
+    if graph.loops:
+        here = here + _scaled(_scaled(x, of_loops), dst_scale)
     halo = pending.end()
     return here + aggregate_here(split.second, halo, second, dst_scale=dst_scale)
+
+
+def _scaled(x: Tensor, scale: Tensor | None) -> Tensor:
+    return x if scale is None else x * scale.unsqueeze(-1)
+
+
+def _by_source(graph: DistributedGraph, weight: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The values of edges from owned rows, and of edges from halo rows."""
+    if weight is None:
+        return None, None
+    near = graph.splits.is_near
+    first, second = (each.nonzero().squeeze(1) for each in (near, ~near))
+    return weight.index_select(0, first), weight.index_select(0, second)
 
 
 def _by_rows(
@@ -93,8 +112,8 @@ def _by_rows(
 
     The scales are applied in the kernels: multiplied here, 16-bit rows would be rounded once more.
     """
-    split = graph.by_row
-    first, second = split_weight(split, weight)
+    split = graph.splits.by_row(graph.loops)
+    first, second = split_by_row(split, weight)
     pending = graph.exchange.begin(x)
     scales = None if src_scale is None else graph.exchange.begin(src_scale.unsqueeze(-1))
     inner_scale = outer_scale = None
@@ -107,11 +126,12 @@ def _by_rows(
     return torch.cat([inner, aggregate_here(split.second, rows, second, reduce, src_scale, outer_scale)])
 
 
-def split_weight(split: EdgeSplit, weight: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """The values of the edges of either graph."""
-    if weight is None:
+def split_by_row(split: EdgeSplit, values: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The values of the edges of either graph, which :meth:`Splits.by_row` made."""
+    if values is None:
         return None, None
-    return weight.index_select(0, split.of_first), weight.index_select(0, split.of_second)
+    first, second = values.split([split.first.num_edges, split.second.num_edges])
+    return first, second
 
 
 def _inverse_degrees(graph: DistributedGraph, like: Tensor) -> Tensor:

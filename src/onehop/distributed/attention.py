@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from onehop.distributed.aggregate import split_weight
+from onehop.distributed.aggregate import split_by_row
 from onehop.distributed.checks import check_part, check_rows
 from onehop.distributed.graph import DistributedGraph
 from onehop.errors import ArgumentError
@@ -51,9 +51,9 @@ def gat(
             raise ArgumentError(
                 f"{name}: expected {x.dtype} of shape [n, {heads}], got {score.dtype} {list(score.shape)}."
             )
-    split, inner = graph.by_row, graph.part.inner_rows
+    split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
     mask = _mask(graph, heads, dropout, edge_mask, seed, x.dtype)
-    first, second = split_weight(split, mask)
+    first, second = split_by_row(split, mask)
     # One message a node: its row and its scores.
     pending = graph.exchange.begin(torch.cat([x.flatten(1), score_src], 1))
     near = gat_here(split.first, x, score_src, score_dst[:inner], negative_slope, edge_mask=first)
@@ -101,9 +101,9 @@ def gatv2(
     """
     check_part(graph)
     _check_heads(graph, x_src=x_src, x_dst=x_dst)
-    split, inner = graph.by_row, graph.part.inner_rows
+    split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
     mask = _mask(graph, x_src.size(1), dropout, edge_mask, seed, x_src.dtype)
-    first, second = split_weight(split, mask)
+    first, second = split_by_row(split, mask)
     pending = graph.exchange.begin(x_src.flatten(1))
     near = gatv2_here(split.first, x_src, x_dst[:inner], att, negative_slope, edge_mask=first)
     sources = torch.cat([x_src, pending.end().unflatten(1, tuple(x_src.shape[1:]))])
@@ -145,9 +145,9 @@ def attention(
     _check_heads(graph, query=query, key=key, value=value)
     if key.dtype != value.dtype:
         raise ArgumentError(f"value: expected the key's dtype {key.dtype}, got {value.dtype}; convert it.")
-    split, inner = graph.by_row, graph.part.inner_rows
+    split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
     mask = _mask(graph, query.size(1), dropout, edge_mask, seed, query.dtype)
-    first, second = split_weight(split, mask)
+    first, second = split_by_row(split, mask)
     columns = key[0].numel() if len(key) else key.size(1) * key.size(2)
     # One message a node: its key and its value.
     pending = graph.exchange.begin(torch.cat([key.flatten(1), value.flatten(1)], 1))

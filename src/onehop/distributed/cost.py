@@ -7,10 +7,17 @@ from a measured epoch; the traffic of an unknown partition is bounded by that of
 
 from dataclasses import dataclass
 
+from onehop.distributed.loads import IMBALANCE
 from onehop.errors import ArgumentError
 
-# Per edge: source and position in rows, and the same of the transpose, each in 32 bits.
-_EDGE_BYTES = 16
+# Of a divided graph in training, in 32 bits: the source and the number of an edge, its source in a split, and
+# source and number in the transpose of that.
+_EDGE_BYTES = 20
+# Of an owned row: bounds of its edges in the part, in both graphs of the split and in the transpose of the
+# first, in 64 bits; the node's number and a scale in 32.
+_ROW_BYTES = 40
+# Of a row that is received: bounds of its edges in the transpose in 64 bits; its number here and there in 32.
+_HALO_BYTES = 16
 # Features, saved tensors of the backward pass, and gradients: the number of tables of the widest layer.
 _TABLES = 3
 
@@ -110,6 +117,19 @@ def traffic_bytes(cut_rows: float, columns: int, number_bytes: int = 4) -> float
     return cut_rows * columns * number_bytes
 
 
+def graph_bytes(rows: float, cut_rows: float, edges: float) -> float:
+    """Bytes of divided graphs that train with sums, as ``DistributedGraph.nbytes`` counts them; no features.
+
+    Tests hold what two processes count against this.
+
+    Args:
+        rows: Owned rows.
+        cut_rows: Rows that are received, each of which is also sent.
+        edges: Edges that end in the owned rows.
+    """
+    return rows * _ROW_BYTES + cut_rows * _HALO_BYTES + edges * _EDGE_BYTES
+
+
 def cut_rows_by_chance(nodes: float, edges: float, parts: int) -> float:
     """Rows of an exchange with a random partition, an upper bound for any reasonable one.
 
@@ -122,7 +142,9 @@ def cut_rows_by_chance(nodes: float, edges: float, parts: int) -> float:
     return nodes * (parts - 1) * (1 - elsewhere)
 
 
-def estimate(epoch: Epoch, host: HostRates, hosts: int, cut_rows: float, imbalance: float = 1.05) -> Estimate:
+def estimate(
+    epoch: Epoch, host: HostRates, hosts: int, cut_rows: float, imbalance: float = IMBALANCE
+) -> Estimate:
     """Estimates an epoch on a number of machines of a kind.
 
     Args:
@@ -130,14 +152,16 @@ def estimate(epoch: Epoch, host: HostRates, hosts: int, cut_rows: float, imbalan
         host: The kind of machine.
         hosts: Number of machines.
         cut_rows: Rows of an exchange, of all together.
-        imbalance: Work of the part with most of it, over the mean.
+        imbalance: Rows and edges of the part with most of them, over the mean.
     """
     gathered = epoch.edges * epoch.columns * epoch.number_bytes
-    compute_s = gathered * imbalance / hosts / (host.gathered_gbps * 1e9)
+    # A single machine has everything, and no part that is larger than others.
+    share = imbalance / hosts if hosts > 1 else 1.0
+    compute_s = gathered * share / (host.gathered_gbps * 1e9)
     sent = traffic_bytes(cut_rows, epoch.columns, epoch.number_bytes)
-    network_s = sent * imbalance / hosts / (host.network_gbps * 1e9)
+    network_s = sent * share / (host.network_gbps * 1e9)
     rows = (epoch.nodes + cut_rows) * max(epoch.features, epoch.hidden) * _TABLES * epoch.number_bytes
-    memory = (rows + epoch.edges * _EDGE_BYTES) / hosts
+    memory = (rows + graph_bytes(epoch.nodes, cut_rows, epoch.edges)) * share
     fits = memory <= host.memory_bytes
     binds = "network" if network_s > compute_s else "compute"
     return Estimate(

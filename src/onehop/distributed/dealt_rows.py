@@ -1,6 +1,5 @@
 """The rows of tensors, dealt to the folders of their owners in one pass over each tensor."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +10,13 @@ from onehop.distributed.division import Division
 _BLOCK_BYTES = 1 << 26
 
 
-def deal(array: np.ndarray, division: Division, file_of: Callable[[int], Path]) -> None:
+def deal(array: np.ndarray, division: Division, files: list[Path]) -> None:
     """Writes a .npy file of its rows for each part.
 
     Args:
         array: [N, ...], which may be memory-mapped: it is read in order, once.
         division: Says which rows are whose, and in which order.
-        file_of: The file of a part, in a folder that exists.
+        files: The file of each part, in a folder that exists.
 
     Raises:
         OSError: The disk is full.
@@ -27,7 +26,7 @@ def deal(array: np.ndarray, division: Division, file_of: Callable[[int], Path]) 
     for rank in range(division.parts):
         shape = (len(division.owned(rank)), *array.shape[1:])
         description = np.lib.format.dtype_to_descr(array.dtype)
-        with file_of(rank).open("wb") as file:
+        with files[rank].open("wb") as file:
             header = {"descr": description, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
             begins.append(file.tell())
@@ -41,6 +40,6 @@ def deal(array: np.ndarray, division: Division, file_of: Callable[[int], Path]) 
         found, runs = np.unique(kinds[order], return_index=True)
         for kind, rows in zip(found.tolist(), np.split(order, runs[1:]), strict=True):
             rank = kind // 2
-            with file_of(rank).open("r+b") as file:
+            with files[rank].open("r+b") as file:
                 file.seek(begins[rank] + int(local[first + rows[0]]) * row_bytes)
                 file.write(np.ascontiguousarray(block[rows]).data)

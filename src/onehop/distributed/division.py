@@ -11,7 +11,7 @@ from torch import Tensor
 from onehop.distributed.fingerprint import fingerprint
 from onehop.distributed.halos import Halos
 from onehop.distributed.numbering import grouped, inner_first
-from onehop.distributed.part import Part
+from onehop.distributed.part import Part, edge_kind
 from onehop.graph import Graph
 
 
@@ -50,8 +50,8 @@ class Division(ABC):
         return self._halos.rows
 
     def owned(self, rank: int) -> Tensor:
-        """Return [n], int64: the nodes of a part, those without sources in other parts first."""
-        return self.nodes[int(self.bounds[2 * rank]) : int(self.bounds[2 * rank + 2])].long()
+        """Return [n], int32: the nodes of a part, those without sources in other parts first."""
+        return self.nodes[int(self.bounds[2 * rank]) : int(self.bounds[2 * rank + 2])].clone()
 
     def inner_rows(self, rank: int) -> int:
         """Number of a part's nodes without sources in other parts."""
@@ -70,12 +70,18 @@ class Division(ABC):
         """The part of one process."""
         source, target, numbers = self.edges(rank)
         owned, halo, sent = self.owned(rank), self._halos.received(rank), self._halos.sent(rank)
-        send_rows = self.local.index_select(0, torch.cat(sent)).long()
+        send_rows = self.local.index_select(0, torch.cat(sent))
         # For the sources of this part alone, the halo has numbers here as well.
-        elsewhere = self.local[halo]
+        elsewhere = self.local.index_select(0, halo)
         self.local[halo] = torch.arange(len(owned), len(owned) + len(halo), dtype=torch.int32, device="cpu")
         local_source = self.local.index_select(0, source)
         self.local[halo] = elsewhere
+        # In one native pass, the edges of each row in their order.
+        by_row = Graph.from_edge_index(
+            torch.stack([local_source, self.local.index_select(0, target)]),
+            size=(len(owned) + len(halo), len(owned)),
+        )
+        numbers = numbers.to(edge_kind(self.num_edges))
         return Part(
             rank=rank,
             parts=self.parts,
@@ -90,9 +96,9 @@ class Division(ABC):
             halo_counts=self._halos.received_counts(rank),
             send_rows=send_rows,
             send_counts=torch.tensor([len(nodes) for nodes in sent], device="cpu"),
-            source=local_source,
-            target=self.local.index_select(0, target),
-            edge_numbers=numbers,
+            rowptr=by_row.rowptr.clone(),
+            source=by_row.col.clone(),
+            edge_numbers=numbers if by_row.perm is None else numbers.index_select(0, by_row.perm),
         )
 
     def _received(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -101,11 +107,15 @@ class Division(ABC):
         # Places in this order ascend by owner and number.
         place = torch.empty_like(by_owner)
         place[by_owner] = torch.arange(len(by_owner), dtype=torch.int32, device="cpu")
+        # Marks are several times as fast as sorting, or NumPy's hashing.
+        is_sent = torch.zeros(len(by_owner), dtype=torch.bool, device="cpu")
         for rank in range(self.parts):
             source, target, _ = self.edges(rank)
             remote = self.owner.index_select(0, source) != rank
             self._boundary[target[remote]] = True
-            places = np.unique(place.index_select(0, source[remote]).numpy())
+            is_sent[place.index_select(0, source[remote])] = True
+            places = np.flatnonzero(is_sent.numpy())
+            is_sent[places] = False
             self.cut_edges += int(remote.sum())
             yield by_owner.numpy()[places], np.diff(np.searchsorted(places, bounds.numpy()))
 

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 
-# Attributes and functions that do not depend on a tensor's values.
-_LOOKS = {
+LOOKS = {
     *(
         getattr(Tensor, name).__get__
         for name in (
@@ -37,13 +36,10 @@ _LOOKS = {
     Tensor.size,
     Tensor.dim,
     Tensor.numel,
-    Tensor.stride,
-    Tensor.is_contiguous,
     Tensor.is_floating_point,
     Tensor.is_complex,
     Tensor.is_inference,
     Tensor.__len__,
-    Tensor.as_subclass,
     Tensor.data_ptr,
     Tensor.element_size,
     Tensor.storage_offset,
@@ -51,12 +47,16 @@ _LOOKS = {
     torch.is_floating_point,
     torch.numel,
 }
+"""Attributes and functions that do not depend on a tensor's values, nor on how they lie in memory."""
+
+_LAID_OUT = (Tensor.is_contiguous, Tensor.stride, Tensor.as_subclass)
 _EQUAL = (Tensor.__eq__, Tensor.__ne__, Tensor.eq, Tensor.ne, torch.eq, torch.ne)
 
 
 class PartEdges(torch.Tensor):
     """The edges of one part as a tensor [2, e], for layers that take an ``edge_index``.
 
+    It has the shape, and no memory: its numbers are made of the graph's rows for those who may have them.
     Its class is :class:`onehop.distributed.graph.LocalEdges`, by which the patch recognises it. Row 1, the
     destinations, may be used as any tensor: these are all edges that end in the owned nodes. Row 0 may be
     compared with it. Everything else is an error, because the result would cover this part only;
@@ -72,9 +72,13 @@ class PartEdges(torch.Tensor):
     ) -> Any:
         """Runs functions whose result one part determines; refuses the rest."""
         with torch._C.DisableTorchFunctionSubclass():
-            if func in _LOOKS:
+            if func in LOOKS:
                 return func(*args, **(kwargs or {}))
             edges = args[0] if args else None
+            if isinstance(edges, PartEdges) and func is Tensor.as_subclass:
+                return _plain(edges).as_subclass(*args[1:], **(kwargs or {}))
+            if isinstance(edges, PartEdges) and func is Tensor.is_contiguous:
+                return True
             if isinstance(edges, PartEdges) and func is Tensor.__repr__:
                 return f"LocalEdges({edges.graph})"
             if isinstance(edges, PartEdges) and func is Tensor.detach:
@@ -98,14 +102,14 @@ class LocalSources(torch.Tensor):
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Runs functions whose result one part determines; refuses the rest."""
-        if func in _LOOKS or func in _EQUAL:
+        if func in LOOKS or func in _EQUAL or func in _LAID_OUT:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
         raise _refused(func)
 
 
 def _plain(edges: Any) -> Tensor:
-    plain: Tensor = edges.as_subclass(torch.Tensor)
+    plain: Tensor = edges.graph.ends()
     return plain
 
 

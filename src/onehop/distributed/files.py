@@ -18,14 +18,14 @@ from torch import Tensor
 
 from onehop.distributed.dealt_rows import deal
 from onehop.distributed.division import Division, ListDivision
-from onehop.distributed.part import ARRAYS, Part
+from onehop.distributed.part import ARRAYS, Part, edge_kind
 from onehop.distributed.partition import partition
 from onehop.distributed.stored_division import StoredDivision
 from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
 
-_FORMAT = "onehop partitioned graph 1"
+_FORMAT = "onehop partitioned graph 2"
 _META = "meta.json"
 _WHOLE = ("num_nodes", "num_edges", "cut_edges", "cut_rows", "identity")
 
@@ -95,7 +95,8 @@ def save(
             meta.setdefault("inner_rows", []).append(part.inner_rows)
             meta.setdefault("owned_rows", []).append(len(part.owned_nodes))
         for name, array in arrays.items():
-            deal(array, division, lambda rank, name=name: beside / _name(rank) / "tensors" / f"{name}.npy")
+            files = [beside / _name(rank) / "tensors" / f"{name}.npy" for rank in range(parts)]
+            deal(array, division, files)
         shutil.rmtree(scratch)
         (beside / _META).write_text(json.dumps(meta, indent=2) + "\n")
         beside.rename(goal)
@@ -148,7 +149,9 @@ class Folder:
                 f"used ({error})."
             ) from error
         if meta.get("format") != _FORMAT or min(whole) < 0 or lists != [written, written]:
-            raise FileFormatError(f"{path / _META}: expected {_FORMAT!r}, got {meta.get('format')!r}.")
+            raise FileFormatError(
+                f"{path / _META}: expected {_FORMAT!r}, got {meta.get('format')!r}. Save the graph again."
+            )
         if written != parts:
             raise ArgumentError(
                 f"folder: {path} was written for {written} processes, and this job has {parts}. Start "
@@ -167,28 +170,35 @@ class Folder:
             **arrays,  # type: ignore[arg-type]
         )
         rows, halo = len(part.owned_nodes), len(part.halo_nodes)
-        bounds = {
-            "owned_nodes": part.num_nodes,
-            "halo_nodes": part.num_nodes,
-            "halo_counts": halo + 1,
-            "send_counts": len(part.send_rows) + 1,
-            "send_rows": rows,
-            "source": rows + halo,
-            "target": rows,
-            "edge_numbers": part.num_edges,
+        edges = len(part.source)
+        numbers, nodes, counts = edge_kind(part.num_edges), torch.int32, torch.int64
+        expected = {
+            "owned_nodes": (nodes, part.num_nodes),
+            "halo_nodes": (nodes, part.num_nodes),
+            "halo_counts": (counts, halo + 1),
+            "send_counts": (counts, len(part.send_rows) + 1),
+            "send_rows": (nodes, rows),
+            "rowptr": (counts, edges + 1),
+            "source": (nodes, rows + halo),
+            "edge_numbers": (numbers, part.num_edges),
         }
-        for name, bound in bounds.items():
-            array, kind = arrays[name], torch.int32 if name in ("source", "target") else torch.int64
+        for name, (kind, bound) in expected.items():
+            array = arrays[name]
             outside = array.numel() > 0 and not 0 <= int(array.min()) <= int(array.max()) < bound
             if array.dim() != 1 or array.dtype != kind or outside:
                 raise self._damaged(f"{name}.npy", f"{kind} numbers in [0, {bound})")
         agree = (
-            len(part.source) == len(part.target) == len(part.edge_numbers)
+            len(part.edge_numbers) == edges
             and len(part.halo_counts) == len(part.send_counts) == part.parts
             and int(part.halo_counts.sum()) == halo
             and int(part.send_counts.sum()) == len(part.send_rows)
             and rows == self.meta["owned_rows"][self.rank]
-            and not bool((part.source[part.target < part.inner_rows] >= rows).any())
+            and 0 <= part.inner_rows <= rows
+            and len(part.rowptr) == rows + 1
+            and int(part.rowptr[0]) == 0
+            and int(part.rowptr[-1]) == edges
+            and not bool((part.rowptr.diff() < 0).any())
+            and not bool((part.source[: int(part.rowptr[part.inner_rows])] >= rows).any())
         )
         if not agree:
             raise self._damaged("*.npy", f"arrays that fit each other and {_META}")

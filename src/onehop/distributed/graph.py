@@ -1,6 +1,5 @@
 """One graph over several processes: each has its own rows, and the edges that end there."""
 
-import dataclasses
 import os
 import weakref
 from collections.abc import Callable, Hashable
@@ -16,8 +15,10 @@ from onehop.distributed.division import ListDivision
 from onehop.distributed.edges import PartEdges
 from onehop.distributed.exchange import Exchange, Traffic
 from onehop.distributed.fingerprint import fingerprint
-from onehop.distributed.part import EdgeSplit, Part, split_by_row, split_by_source
+from onehop.distributed.loops import looped_numbers, with_loops, without_loops
+from onehop.distributed.part import ARRAYS, Part
 from onehop.distributed.partition import partition
+from onehop.distributed.splits import Splits
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 
@@ -33,16 +34,24 @@ class DistributedGraph:
     Attributes:
         part: This process's part.
         exchange: Sends its rows to the processes that need them.
+        loops: Whether every owned row has a self loop, its last edge, beside the edges of the part.
     """
 
-    def __init__(self, part: Part, exchange: Exchange, folder: files.Folder | None = None) -> None:
+    def __init__(
+        self,
+        part: Part,
+        exchange: Exchange,
+        folder: files.Folder | None = None,
+        splits: Splits | None = None,
+        loops: bool = False,
+    ) -> None:
         self.part = part
         self.exchange = exchange
         self._folder = folder
-        self._ends: Tensor | None = None
         # Weak, for the edges hold the graph, and a graph is in use as long as it is referenced (held_graphs).
         self._edge_index: weakref.ref[LocalEdges] | None = None
-        self._splits: dict[str, EdgeSplit] = {}
+        self.loops = loops
+        self._splits = Splits(part) if splits is None else splits
         self._derived: dict[Hashable, Any] = {}
         if part.parts > 1:
             held_graphs.add(self)
@@ -128,13 +137,21 @@ class DistributedGraph:
 
     @property
     def owned_nodes(self) -> Tensor:
-        """Return [n], int64: the graph's numbers of the rows that this process owns."""
-        return self.part.owned_nodes
+        """Return [n], int64: the graph's numbers of the rows that this process owns. A new tensor."""
+        return self.part.owned_nodes.long()
 
     @property
     def owned_edges(self) -> Tensor:
-        """Return [e], int64: the graph's numbers of the edges that end in those rows."""
-        return self.part.edge_numbers
+        """Return [e], int64: the graph's numbers of the edges that end in those rows, row by row.
+
+        A new tensor.
+        """
+        return looped_numbers(self.part) if self.loops else self.part.edge_numbers.long()
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the part, and of its rows."""
+        return self.part.source.device
 
     @property
     def num_nodes(self) -> int:
@@ -144,7 +161,7 @@ class DistributedGraph:
     @property
     def num_edges(self) -> int:
         """Number of edges that end in them."""
-        return len(self.part.target)
+        return len(self.part.source) + self.loops * self.num_nodes
 
     @property
     def num_halo(self) -> int:
@@ -168,11 +185,14 @@ class DistributedGraph:
         """
         edges = None if self._edge_index is None else self._edge_index()
         if edges is None:
-            if self._ends is None:
-                self._ends = torch.stack([self.part.source, self.part.target]).long()
-            edges = LocalEdges.of(self, self._ends)
+            edges = LocalEdges.of(self)
             self._edge_index = weakref.ref(edges)
         return edges
+
+    def ends(self) -> Tensor:
+        """Return [2, e], int64: the numbers that :attr:`edge_index` stands for. A new tensor."""
+        part = with_loops(self.part) if self.loops else self.part
+        return torch.stack([part.source, part.target]).long()
 
     def to(self, device: torch.device | str) -> "DistributedGraph":
         """This graph with its part on a device, for rows on that device; itself if it is there already.
@@ -183,7 +203,7 @@ class DistributedGraph:
         return (
             self
             if part is self.part
-            else DistributedGraph(part, Exchange(part, self.exchange.group), self._folder)
+            else DistributedGraph(part, Exchange(part, self.exchange.group), self._folder, loops=self.loops)
         )
 
     def load(self, name: str) -> Tensor:
@@ -201,37 +221,34 @@ class DistributedGraph:
         return self._folder.tensor(name, self.num_nodes)
 
     @property
-    def by_source(self) -> EdgeSplit:
-        """Edges from owned rows, and the others."""
-        part = self.part
-        return self._split("source", lambda: split_by_source(part.source, part.target, *self._rows))
-
-    @property
-    def by_row(self) -> EdgeSplit:
-        """Edges of rows without halo sources, and edges of the other rows."""
-        part = self.part
-        return self._split(
-            "row", lambda: split_by_row(part.source, part.target, *self._rows, part.inner_rows)
-        )
+    def splits(self) -> Splits:
+        """The edges without the implied loops in two graphs."""
+        return self._splits
 
     @property
     def in_degrees(self) -> Tensor:
         """Return [n], int64: number of edges that end in each owned row."""
-        return torch.bincount(self.part.target, minlength=self.num_nodes)
+        return self.part.rowptr.diff() + int(self.loops)
 
     def without_self_loops(self) -> "DistributedGraph":
         """The graph without edges from a node to itself."""
-        kept = self.part.source != self.part.target
-        return self._with(self.part.source[kept], self.part.target[kept], self.part.edge_numbers[kept])
+        part = without_loops(self.part)
+        return DistributedGraph(part, self.exchange, self._folder, self._splits_of(part))
 
     def with_self_loops(self) -> "DistributedGraph":
         """The graph with one more edge from every node to itself, numbered after all others, by node."""
-        rows = torch.arange(self.num_nodes, dtype=torch.int32, device=self.part.source.device)
-        return self._with(
-            torch.cat([self.part.source, rows]),
-            torch.cat([self.part.target, rows]),
-            torch.cat([self.part.edge_numbers, self.part.num_edges + self.part.owned_nodes]),
-        )
+        part = with_loops(self.part) if self.loops else self.part
+        return DistributedGraph(part, self.exchange, self._folder, self._splits_of(part), loops=True)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors that this graph holds, and those of graphs that were derived from it.
+
+        Features and messages in transit are not among them.
+        """
+        sizes: dict[int, int] = {}
+        self._measure(sizes)
+        return sum(sizes.values())
 
     def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Caches the result of ``make`` under ``key``."""
@@ -247,18 +264,19 @@ class DistributedGraph:
             f"rows from others)"
         )
 
-    @property
-    def _rows(self) -> tuple[int, int]:
-        return self.num_nodes, self.num_halo
+    def _measure(self, sizes: dict[int, int]) -> None:
+        """Notes the bytes of every storage and of the splits, each once."""
+        sizes[id(self._splits)] = self._splits.nbytes
+        arrays = [getattr(self.part, name) for name in ARRAYS]
+        for each in (*arrays, *self._derived.values()):
+            if isinstance(each, DistributedGraph):
+                each._measure(sizes)
+            elif isinstance(each, Tensor):
+                storage = each.untyped_storage()
+                sizes[storage.data_ptr()] = storage.nbytes()
 
-    def _split(self, name: str, make: Callable[[], EdgeSplit]) -> EdgeSplit:
-        if name not in self._splits:
-            self._splits[name] = make()
-        return self._splits[name]
-
-    def _with(self, source: Tensor, target: Tensor, numbers: Tensor) -> "DistributedGraph":
-        part = dataclasses.replace(self.part, source=source, target=target, edge_numbers=numbers)
-        return DistributedGraph(part, self.exchange, self._folder)
+    def _splits_of(self, part: Part) -> Splits | None:
+        return self._splits if part is self.part else None
 
 
 def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
@@ -285,8 +303,9 @@ class LocalEdges(PartEdges):
     graph: DistributedGraph
 
     @staticmethod
-    def of(graph: DistributedGraph, ends: Tensor) -> "LocalEdges":
-        """The edges of a graph's part, whose ends are given as a plain tensor."""
-        edges: LocalEdges = torch.Tensor._make_subclass(LocalEdges, ends)
+    def of(graph: DistributedGraph) -> "LocalEdges":
+        """The edges of a graph's part: a tensor of their shape, which takes the memory of one number."""
+        shape = torch.zeros(1, 1, dtype=torch.int64, device=graph.device).expand(2, graph.num_edges)
+        edges: LocalEdges = torch.Tensor._make_subclass(LocalEdges, shape)
         edges.graph = graph
         return edges

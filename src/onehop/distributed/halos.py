@@ -59,7 +59,7 @@ class Halos:
         return len(self.nodes)
 
     def received(self, rank: int) -> Tensor:
-        """Return [h], int64: the halo of a part, by owner and number."""
+        """Return [h], int32: the halo of a part, by owner and number."""
         return self._read(rank * self.parts, (rank + 1) * self.parts)
 
     def received_counts(self, rank: int) -> Tensor:
@@ -67,8 +67,8 @@ class Halos:
         return torch.from_numpy(np.diff(self.bounds[rank * self.parts : (rank + 1) * self.parts + 1]))
 
     def sent(self, rank: int) -> list[Tensor]:
-        """For each receiver: [.], int64, the nodes of a part that it receives, by number."""
+        """For each receiver: [.], int32, the nodes of a part that it receives, by number."""
         return [self._read(at, at + 1) for at in range(rank, self.parts**2, self.parts)]
 
     def _read(self, first: int, last: int) -> Tensor:
-        return torch.from_numpy(self.nodes[self.bounds[first] : self.bounds[last]].astype(np.int64))
+        return torch.from_numpy(np.array(self.nodes[self.bounds[first] : self.bounds[last]]))

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from onehop.graph import Graph
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -23,14 +21,14 @@ class Part:
             has an edge from it. One exchange of width F moves ``cut_rows * F`` numbers.
         identity: Identifies the graph and its partition.
         inner_rows: Number of owned rows without halo sources; these come first.
-        owned_nodes: [n], int64, the graph's numbers of the owned rows.
-        halo_nodes: [h], int64, the graph's numbers of the rows that are received, by owner and number.
+        owned_nodes: [n], int32, the graph's numbers of the owned rows.
+        halo_nodes: [h], int32, the graph's numbers of the rows that are received, by owner and number.
         halo_counts: [parts], int64, number of halo rows that each part owns.
-        send_rows: [s], int64, the owned rows that are sent, by receiver and number.
+        send_rows: [s], int32, the owned rows that are sent, by receiver and number.
         send_counts: [parts], int64, number of rows that each part receives.
-        source: [e], int32, of every edge that ends here: an owned row, or n + a halo row.
-        target: [e], int32, an owned row.
-        edge_numbers: [e], int64, ascending, the graph's numbers of these edges.
+        rowptr: [n + 1], int64: the edges that end in owned row i are ``rowptr[i]`` to ``rowptr[i + 1] - 1``.
+        source: [e], int32, of every edge that ends here, by row: an owned row, or n + a halo row.
+        edge_numbers: [e], the graph's numbers of these edges, ascending in each row; see :func:`edge_kind`.
     """
 
     rank: int
@@ -46,9 +44,15 @@ class Part:
     halo_counts: Tensor
     send_rows: Tensor
     send_counts: Tensor
+    rowptr: Tensor
     source: Tensor
-    target: Tensor
     edge_numbers: Tensor
+
+    @property
+    def target(self) -> Tensor:
+        """Return [e], int32: the owned row in which each edge ends. A new tensor."""
+        rows = torch.arange(len(self.owned_nodes), dtype=torch.int32, device=self.rowptr.device)
+        return rows.repeat_interleave(self.rowptr.diff())
 
     def to(self, device: torch.device) -> "Part":
         """The part with its tensors on a device; itself if they are there already."""
@@ -63,51 +67,13 @@ ARRAYS = (
     "halo_counts",
     "send_rows",
     "send_counts",
+    "rowptr",
     "source",
-    "target",
     "edge_numbers",
 )
 """The names of a part's tensors."""
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeSplit:
-    """The edges of a part in two graphs: the first needs nothing from other processes.
-
-    Attributes:
-        first: Owned rows as sources.
-        second: The rest.
-        of_first: [.], int64, the positions of the first graph's edges among the part's.
-        of_second: Likewise.
-    """
-
-    first: Graph
-    second: Graph
-    of_first: Tensor
-    of_second: Tensor
-
-
-def split_by_source(source: Tensor, target: Tensor, rows: int, halo: int) -> EdgeSplit:
-    """Edges from owned rows, and edges from halo rows; both graphs have all rows."""
-    remote = source >= rows
-    inner, outer = (~remote).nonzero().squeeze(1), remote.nonzero().squeeze(1)
-    return EdgeSplit(
-        Graph.from_edge_index(torch.stack([source[inner], target[inner]]), size=(rows, rows)),
-        Graph.from_edge_index(torch.stack([source[outer] - rows, target[outer]]), size=(halo, rows)),
-        inner,
-        outer,
-    )
-
-
-def split_by_row(source: Tensor, target: Tensor, rows: int, halo: int, inner_rows: int) -> EdgeSplit:
-    """Edges of rows whose sources are all owned, and edges of the other rows, from all sources."""
-    boundary = target >= inner_rows
-    inner, outer = (~boundary).nonzero().squeeze(1), boundary.nonzero().squeeze(1)
-    return EdgeSplit(
-        Graph.from_edge_index(torch.stack([source[inner], target[inner]]), size=(rows, inner_rows)),
-        Graph.from_edge_index(
-            torch.stack([source[outer], target[outer] - inner_rows]), size=(rows + halo, rows - inner_rows)
-        ),
-        inner,
-        outer,
-    )
+def edge_kind(num_edges: int) -> torch.dtype:
+    """The dtype of numbers of edges: int32 as long as they fit."""
+    return torch.int32 if num_edges <= torch.iinfo(torch.int32).max else torch.int64

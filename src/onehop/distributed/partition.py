@@ -14,7 +14,8 @@ from onehop.graph.stored import StoredGraph
 
 METHODS = ("auto", "metis", "greedy", "streamed")
 
-# A streamed graph is read in at least this many blocks, each of at most this many edges.
+# A streamed graph is read in at least this many blocks, each of at most this many edges; a block of more than
+# twice the mean is read in pieces.
 _BLOCKS, _BLOCK_EDGES = 256, 1 << 22
 
 
@@ -73,7 +74,7 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
 
 def _streamed(graph: Graph | StoredGraph, parts: int) -> Tensor:
     rows = -(-graph.num_dst // _BLOCKS)
-    edges = min(-(-graph.num_edges // _BLOCKS), _BLOCK_EDGES)
+    edges = min(2 * -(-graph.num_edges // _BLOCKS), _BLOCK_EDGES)
     if isinstance(graph, StoredGraph):
         return streamed(lambda: graph.blocks(rows, edges), torch.from_numpy(np.diff(graph.rowptr)), parts)
     degrees = graph.in_degrees

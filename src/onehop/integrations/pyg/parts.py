@@ -13,6 +13,7 @@ from torch import Tensor
 from onehop.distributed import aggregate, attention, gat, gatv2
 from onehop.distributed.dropout import dropout
 from onehop.distributed.graph import DistributedGraph, LocalEdges
+from onehop.distributed.loops import merged
 from onehop.errors import ArgumentError
 from onehop.integrations import reports
 from onehop.integrations.pyg.conditions import (
@@ -23,6 +24,7 @@ from onehop.integrations.pyg.conditions import (
     source_of,
     weight_of,
 )
+from onehop.integrations.pyg.part_weights import PartWeights, made_weights, normalised_weights
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.recognise import AttentionForm, Form
 from onehop.ops.contexts import context_reason
@@ -75,15 +77,22 @@ def _aggregate(
     x = source_of(layer, operands[form.source], [graph.num_nodes, graph.num_nodes], forwards=True)
     if isinstance(x, str):
         raise refused(layer, f"{x}, or they are not a row for each of {graph.num_nodes} owned nodes")
-    weight, reason = weight_of(form, operands, graph.num_edges)
+    scale = None
+    if form.weight is not None and type(operands[form.weight]) is PartWeights:
+        given = operands[form.weight]
+        if reduce == "sum" and given.graph is graph and x.dtype is given.dtype:
+            operands, scale = {**operands, form.weight: None}, given.scale
+        else:
+            operands = {**operands, form.weight: given.made()}
+    weight, reason = (None, None) if scale is not None else weight_of(form, operands, graph.num_edges)
     if reason is not None:
         raise refused(layer, reason)
     if x.dim() != 2:
         raise refused(layer, "the features have three dimensions")
-    where = graph.part.source.device
+    where = graph.device
     if x.device != where or (weight is not None and weight.device != where):
         raise refused(layer, f"the features or the edge weight are not on {where}, where its part is")
-    return aggregate(graph, x, weight, reduce)
+    return aggregate(graph, x, weight, reduce, src_scale=scale, dst_scale=scale)
 
 
 def _attend(
@@ -103,7 +112,7 @@ def _attend(
     source, target = operands["x"]
     if pending.operands.get("edge_attr") is not None or (target is None and pending.kind == "gatv2"):
         raise refused(layer, "it has features of edges, or none of destinations")
-    where = graph.part.source.device
+    where = graph.device
     if features_reason(source.flatten(1), 0) is not None or source.device != where:
         raise refused(layer, f"the features are not a dense floating-point tensor on {where}")
     mask = _drawn(layer, graph, source)
@@ -160,17 +169,12 @@ def normalised(
                 f"of rank {graph.rank} (weight[graph.owned_edges]), got shape {list(edge_weight.shape)}."
             )
         return _weighted(graph, edge_weight, improved, add_self_loops)
-    improved = False  # as in PyG, where a loop weighs 1 if no edge has a weight
-    key = ("gcn_norm", improved, add_self_loops, dtype)
-
-    def make() -> Tensor:
-        with torch.inference_mode(False), torch.no_grad():
-            ones = torch.ones(graph.num_edges, dtype=dtype, device=graph.part.source.device)
-            return _weighted(graph, ones, improved, add_self_loops)[1]
-
-    # The weights alone: a graph that kept its own edges, which hold it, would never be let go.
-    weights: Tensor = graph.derived(key, make)
-    return _looped(graph, add_self_loops).edge_index, weights
+    looped = _looped(graph, add_self_loops)
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    if dtype in (torch.float32, torch.float64):
+        return looped.edge_index, PartWeights.of(looped, dtype)
+    # In 16 bits products of scales have PyG's rounding only if they are made as it makes them.
+    return looped.edge_index, made_weights(looped, dtype)
 
 
 def _weighted(
@@ -180,12 +184,7 @@ def _weighted(
     if add_self_loops:
         weight = _with_loops(graph, weight, 2.0 if improved else 1.0)
     graph = _looped(graph, add_self_loops)
-    source, target = graph.part.source.long(), graph.part.target.long()
-    degree = weight.new_zeros(graph.num_nodes).index_add(0, target, weight)
-    scale = degree.pow(-0.5)
-    scale = scale.masked_fill(scale == float("inf"), 0)
-    everywhere = torch.cat([scale, graph.exchange.values(scale.unsqueeze(1)).squeeze(1)])
-    return graph.edge_index, everywhere[source] * weight * scale[target]
+    return graph.edge_index, normalised_weights(graph, weight)
 
 
 def _looped(graph: DistributedGraph, add_self_loops: bool) -> DistributedGraph:
@@ -198,8 +197,9 @@ def _looped(graph: DistributedGraph, add_self_loops: bool) -> DistributedGraph:
 
 
 def _with_loops(graph: DistributedGraph, weight: Tensor, fill: float) -> Tensor:
-    """The weights without those of loops, then a loop's for every node: its last loop's, or ``fill``."""
-    loop = graph.part.source == graph.part.target
+    """The weights, where the loop of every node has that of its last loop, or ``fill``."""
+    source, target = graph.ends()
+    loop = source == target
     of_loops = weight.new_full((graph.num_nodes,), fill)
-    of_loops[graph.part.target[loop].long()] = weight[loop]
-    return torch.cat([weight[~loop], of_loops])
+    of_loops[target[loop]] = weight[loop]
+    return merged(_looped(graph, True).part.rowptr, weight[~loop], of_loops)

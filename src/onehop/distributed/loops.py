@@ -1,0 +1,71 @@
+"""Self loops of a part: removed, implied, and in the order of the edges.
+
+A graph with one loop at every node needs no list of them. Where each edge has a value, the loop's is the last
+of its row.
+"""
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from onehop.distributed.part import Part
+
+
+def without_loops(part: Part) -> Part:
+    """The part without edges from a node to itself; the same object if there are none."""
+    kept = part.source != part.target
+    if bool(kept.all()):
+        return part
+    return dataclasses.replace(
+        part,
+        rowptr=counts_before(kept)[part.rowptr],
+        source=part.source[kept],
+        edge_numbers=part.edge_numbers[kept],
+    )
+
+
+def with_loops(part: Part) -> Part:
+    """The part with one more edge from every node to itself, its row's last."""
+    rows = torch.arange(len(part.owned_nodes), dtype=torch.int32, device=part.source.device)
+    return dataclasses.replace(
+        part,
+        rowptr=looped_rowptr(part.rowptr),
+        source=merged(part.rowptr, part.source, rows),
+        edge_numbers=looped_numbers(part),
+    )
+
+
+def looped_numbers(part: Part) -> Tensor:
+    """Return [e + n], int64: numbers of the edges and of the loops, which follow all edges, by node."""
+    return merged(part.rowptr, part.edge_numbers.long(), part.num_edges + part.owned_nodes.long())
+
+
+def looped_rowptr(rowptr: Tensor) -> Tensor:
+    """Return [n + 1]: bounds of the rows with a loop each."""
+    return rowptr + torch.arange(len(rowptr), device=rowptr.device)
+
+
+def merged(rowptr: Tensor, of_edges: Tensor, of_loops: Tensor) -> Tensor:
+    """Values of the edges [e, ...] and of the loops [n, ...], the loop last in each row. Differentiable."""
+    both = torch.cat([of_edges, of_loops])
+    order = both.new_empty(len(both), dtype=torch.int64)
+    loops = looped_rowptr(rowptr)[1:] - 1
+    is_edge = torch.ones_like(order, dtype=torch.bool)
+    is_edge[loops] = False
+    order[is_edge] = torch.arange(len(of_edges), device=order.device)
+    order[loops] = torch.arange(len(of_edges), len(both), device=order.device)
+    return both.index_select(0, order)
+
+
+def separated(rowptr: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Values of the edges [e, ...] and of the loops [n, ...], undoing :func:`merged`. Differentiable."""
+    loops = looped_rowptr(rowptr)[1:] - 1
+    is_edge = torch.ones(len(values), dtype=torch.bool, device=rowptr.device)
+    is_edge[loops] = False
+    return values.index_select(0, is_edge.nonzero().squeeze(1)), values.index_select(0, loops)
+
+
+def counts_before(kept: Tensor) -> Tensor:
+    """Return [e + 1], int64: how many entries before each are true."""
+    return torch.cat([kept.new_zeros(1, dtype=torch.int64), kept.cumsum(0)])

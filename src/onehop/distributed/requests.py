@@ -1,0 +1,140 @@
+"""Rows of any nodes of a divided graph, wherever they are owned: for the ends of links, and for pooling.
+
+Nobody has the owners of all nodes. Each rank keeps the owners of as many consecutive numbers, its share of a
+directory: a request asks the directory first, and then the owners.
+"""
+
+import dataclasses
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from onehop.distributed.agreement import gathered, together
+from onehop.distributed.checks import check_part, check_rows
+from onehop.distributed.exchange import Exchange
+from onehop.distributed.failures import failed
+from onehop.distributed.graph import DistributedGraph
+from onehop.distributed.numbering import grouped
+from onehop.errors import ArgumentError
+
+
+class RowRequest:
+    """The way to the rows of some nodes, found once for any number of tensors.
+
+    All ranks make their requests together, each for its own nodes, which may be none.
+
+    Args:
+        graph: This process's part.
+        nodes: [k], int32 or int64, the graph's numbers of any nodes, in any order, also repeated.
+
+    Raises:
+        ArgumentError: The nodes of a rank are not such numbers.
+        CommunicationError: Another process ended or did not answer.
+    """
+
+    def __init__(self, graph: DistributedGraph, nodes: Tensor) -> None:
+        check_part(graph)
+        group, part = graph.exchange.group, graph.part
+        wanted, position = together("RowRequest", lambda: _checked(graph, nodes), group).unique(
+            return_inverse=True
+        )
+        entries = graph.derived("directory", lambda: _directory(graph))
+        step = _step(graph)
+        asked = _swapped(graph, _by_rank(wanted // step, wanted, part.parts))
+        answers = _swapped(graph, [entries.index_select(0, each - part.rank * step) for each in asked])
+        owner, row = torch.cat(answers).unbind(1)
+        bounds, order = grouped(owner.int(), part.parts)
+        # The rows of this rank itself are not sent.
+        mine = slice(int(bounds[part.rank]), int(bounds[part.rank + 1]))
+        asked_rows = [row[each.long()] for each in order.split(bounds.diff().tolist())]
+        place = torch.empty_like(row)
+        place[order.long()] = graph.num_nodes + torch.arange(len(row), device=row.device)
+        place[order[mine.stop :].long()] -= mine.stop - mine.start
+        place[order[mine].long()] = asked_rows[part.rank]
+        self._place = place.index_select(0, position).to(graph.device)
+        asked_rows[part.rank] = row[:0]
+        given = _swapped(graph, asked_rows)
+        way = dataclasses.replace(
+            part,
+            send_rows=torch.cat(given).to(graph.device),
+            send_counts=torch.tensor([len(each) for each in given], device="cpu"),
+            halo_counts=torch.tensor([len(each) for each in asked_rows], device="cpu"),
+        )
+        self._graph = graph
+        self._exchange = Exchange(way, group)
+
+    def rows(self, x: Tensor) -> Tensor:
+        """Return [k, ...]: the rows of the nodes, of a tensor [n, ...] that is divided as the graph is.
+
+        Differentiable: gradients return to the owners. All ranks call it together.
+
+        Args:
+            x: A row for each of ``graph.owned_nodes``.
+
+        Raises:
+            ArgumentError: A shape or dtype does not fit.
+            CommunicationError: Another process ended or did not answer.
+        """
+        check_rows("x", x, self._graph)
+        flat = x.flatten(1)
+        found = torch.cat([flat, self._exchange.values(flat)]).index_select(0, self._place)
+        return found.unflatten(1, x.shape[1:])
+
+
+def _checked(graph: DistributedGraph, nodes: Tensor) -> Tensor:
+    count = graph.part.num_nodes
+    if not isinstance(nodes, Tensor) or nodes.dim() != 1 or nodes.dtype not in (torch.int32, torch.int64):
+        raise ArgumentError("nodes: expected a tensor [k], int32 or int64, of the graph's numbers of nodes.")
+    if len(nodes) and not 0 <= int(nodes.min()) <= int(nodes.max()) < count:
+        raise ArgumentError(
+            f"nodes: expected numbers in [0, {count}), the nodes of the whole graph, got {int(nodes.min())} "
+            f"to {int(nodes.max())}."
+        )
+    return nodes.long().cpu()
+
+
+def _step(graph: DistributedGraph) -> int:
+    """Nodes in each rank's share of the directory."""
+    return max(-(-graph.part.num_nodes // graph.part.parts), 1)
+
+
+def _directory(graph: DistributedGraph) -> Tensor:
+    """Return [step, 2], int64: owner and row of each node in this rank's share."""
+    part, step = graph.part, _step(graph)
+    nodes = graph.owned_nodes.cpu()
+    entries = torch.stack([nodes, torch.arange(len(nodes), device="cpu")], 1)
+    received = _swapped(graph, _by_rank(nodes // step, entries, part.parts))
+    found = torch.empty(step, 2, dtype=torch.int64, device="cpu")
+    for rank, each in enumerate(received):
+        place = each[:, 0] - part.rank * step
+        found[place, 0] = rank
+        found[place, 1] = each[:, 1]
+    return found
+
+
+def _by_rank(rank: Tensor, values: Tensor, parts: int) -> list[Tensor]:
+    bounds, order = grouped(rank.int(), parts)
+    return list(values.index_select(0, order).split(bounds.diff().tolist()))
+
+
+def _swapped(graph: DistributedGraph, outgoing: list[Tensor]) -> list[Tensor]:
+    """For each rank, what it has for this one: int64 tensors of one shape but for their lengths."""
+    group, here = graph.exchange.group, graph.part.rank
+    counts = gathered("requesting rows", [len(each) for each in outgoing], group)
+    incoming = [outgoing[0].new_empty(sent[here], *outgoing[0].shape[1:]) for sent in counts]
+    incoming[here] = outgoing[here]
+    operations = [
+        dist.P2POp(
+            kind, message.contiguous() if kind is dist.isend else message, group=group, group_peer=peer
+        )
+        for kind, messages in ((dist.irecv, incoming), (dist.isend, outgoing))
+        for peer, message in enumerate(messages)
+        if peer != here and message.numel()
+    ]
+    try:
+        for work in dist.batch_isend_irecv(operations) if operations else []:
+            work.wait()
+    except RuntimeError as error:
+        raise failed("requesting rows", error) from error
+    return incoming
