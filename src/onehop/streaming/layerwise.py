@@ -6,7 +6,6 @@ What is aggregated is on disk; everything between two aggregations is computed f
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -27,7 +26,7 @@ from onehop.streaming.normalisation import scale_of
 from onehop.streaming.rows import RowReader
 from onehop.streaming.rowwise import refusal, run, traced
 from onehop.streaming.self_loops import with_self_loops
-from onehop.streaming.work_folder import begin, stamp
+from onehop.streaming.work_folder import begin, finish, stamp
 
 # Of the budget: for the rows of all tensors between two aggregations (the rest is for what torch does with
 # them), and for adding loops.
@@ -106,9 +105,7 @@ def infer(
         with torch.no_grad():
             made = _Inference(model, graph, x, layers, work).result(list(plan.nodes), memory)
         lock.confirm()
-        with writing("out", goal):
-            made.replace(goal)
-            shutil.rmtree(work)
+        finish(work, made, goal)
     return goal
 
 

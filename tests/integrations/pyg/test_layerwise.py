@@ -229,12 +229,31 @@ def test_another_model_is_begun_anew(
     ]
     for change in changes:
         with monkeypatch.context() as patch:
-            patch.setattr(layerwise.shutil, "rmtree", stop)  # all is done but to clean up
+            patch.setattr(layerwise, "finish", stop)
             with pytest.raises(Stop):
                 onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
         change()
         found = np.load(onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL))
         np.testing.assert_allclose(found, in_memory(model, x, edge_index), rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_that_ended_before_it_had_cleaned_up(
+    edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Stop
+
+    torch.manual_seed(0)
+    model = GCN(WIDTH, 8, 2, 3).eval()
+    with monkeypatch.context() as patch:
+        patch.setattr("onehop.streaming.work_folder.shutil.rmtree", stop)
+        with pytest.raises(Stop):
+            onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+    exact = in_memory(model, x, edge_index)
+    for _ in range(2):
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), exact, rtol=1e-4, atol=1e-5)
+        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+    assert not (tmp_path / "out.npy.layers").exists()
 
 
 class Mixing(nn.Module):
