@@ -191,6 +191,23 @@ def test_a_run_of_something_else_is_begun_anew(
         np.testing.assert_allclose(found, exact.numpy(), rtol=1e-10, atol=1e-10)
 
 
+def test_a_run_that_ended_before_it_had_cleaned_up(
+    edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr("onehop.streaming.work_folder.shutil.rmtree", stop)
+        with pytest.raises(Stop):
+            onehop.hops(stored, tmp_path / "x.npy", 2, tmp_path / "out.npy", memory=SMALL)
+    exact = torch.linalg.matrix_power(dense(edge_index, "gcn"), 2) @ x
+    for _ in range(2):
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), exact.numpy(), rtol=1e-10, atol=1e-10)
+        onehop.hops(stored, tmp_path / "x.npy", 2, tmp_path / "out.npy", memory=SMALL)
+    assert not (tmp_path / "out.npy.hops").exists()
+
+
 def test_files_written_to_during_a_run_are_told(
     stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

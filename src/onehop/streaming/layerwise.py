@@ -6,7 +6,6 @@ What is aggregated is on disk; everything between two aggregations is computed f
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -27,7 +26,7 @@ from onehop.streaming.normalisation import scale_of
 from onehop.streaming.rows import RowReader
 from onehop.streaming.rowwise import refusal, run, traced
 from onehop.streaming.self_loops import with_self_loops
-from onehop.streaming.work_folder import begin, stamp
+from onehop.streaming.work_folder import begin, finish, stamp
 
 # Of the budget: for the rows of all tensors between two aggregations (the rest is for what torch does with
 # them), and for adding loops.
@@ -106,28 +105,30 @@ def infer(
         with torch.no_grad():
             made = _Inference(model, graph, x, layers, work).result(list(plan.nodes), memory)
         lock.confirm()
-        with writing("out", goal):
-            made.replace(goal)
-            shutil.rmtree(work)
+        finish(work, made, goal)
     return goal
 
 
-class _Inference:
-    """The files that are there, by the node of the model whose rows they have.
+class _Held(NamedTuple):
+    """A file that is there: a node's rows, or what a layer has aggregated, which is not yet its result."""
 
-    That of a layer has what was aggregated, which is not yet the layer's result.
-    """
+    node: fx.Node
+    aggregated: bool
+
+
+class _Inference:
+    """The files that are there, and those that are still to be made."""
 
     def __init__(
         self, model: nn.Module, graph: StoredGraph, x: object, layers: dict[fx.Node, Layer], work: Path
     ) -> None:
         self._model, self._graph, self._x, self._layers, self._work = model, graph, x, layers, work
-        self._files: dict[fx.Node, MatrixFile] = {}
+        self._files: dict[_Held, MatrixFile] = {}
         self._features = MatrixFile.open("x", x)
 
     def result(self, nodes: list[fx.Node], memory: int | None) -> Path:
         """Computes what is left; returns the file of the model's result."""
-        self._files[nodes[0]] = self._features
+        self._files[_Held(nodes[0], False)] = self._features
         output = nodes[-1].args[0]
         assert isinstance(output, fx.Node)
         budget = default_bytes() if memory is None else memory
@@ -136,18 +137,20 @@ class _Inference:
             given = node.args[0]
             assert isinstance(given, fx.Node)
             source = self._x if given is nodes[0] else None
-            inner = self._work / f"{node.name}.input.npy"
-            if layer.before is not None or given not in self._files:
+            inner, rows = self._work / f"{node.name}.input.npy", _Held(given, False)
+            path = self._work / f"{node.name}.npy"
+            # Of what is done, files may have been removed; those that are there are needed by others.
+            left_to_do = not _mark(path).exists()
+            if left_to_do and (layer.before is not None or rows not in self._files):
                 self._once(inner, partial(self._write_rows, given, layer.before, True, budget))
                 source = inner
-                if layer.before is None and inner.exists():
-                    self._files[given] = MatrixFile.open("x", inner)
-            elif source is None:
-                source = self._files[given].path
-            path = self._work / f"{node.name}.npy"
-            self._once(path, partial(self._aggregate, source, layer, memory, budget))
+            if layer.before is None and inner.exists():
+                self._files[rows] = MatrixFile.open("x", inner)
+            if left_to_do:
+                source = self._files[rows].path if source is None else source
+                self._once(path, partial(self._aggregate, source, layer, memory, budget))
             if path.exists():
-                self._files[node] = MatrixFile.open("x", path)
+                self._files[_Held(node, True)] = MatrixFile.open("x", path)
             if layer.before is not None:
                 inner.unlink(missing_ok=True)
             left.remove(node)
@@ -158,7 +161,7 @@ class _Inference:
 
     def _once(self, path: Path, make: Callable[[Path], object]) -> None:
         """Makes a file, unless an earlier run has; it may have been removed since, as of no more use."""
-        mark = path.with_suffix(".done")
+        mark = _mark(path)
         if not mark.exists():
             make(path)
             with writing("out", mark):
@@ -209,7 +212,7 @@ class _Inference:
         self,
         node: fx.Node,
         change: Callable[[Tensor], Tensor] | None,
-        readers: dict[fx.Node, RowReader],
+        readers: dict[_Held, RowReader],
         row: int,
         rows: int,
         seen: dict[fx.Node, Tensor],
@@ -222,40 +225,50 @@ class _Inference:
             return seen[wanted]
 
         def compute(wanted: fx.Node) -> Tensor:
-            if wanted not in readers:
-                return run(wanted, self._model, value)
-            found = readers[wanted].block(row, 0, rows, self._files[wanted].columns)
-            if wanted not in self._layers:
-                return found
-            layer, given = self._layers[wanted], wanted.args[0]
-            assert isinstance(given, fx.Node)
-            return layer.after(found, value(given) if layer.needs_input else None)
+            for held in (_Held(wanted, False), _Held(wanted, True)):
+                if held in readers:
+                    found = readers[held].block(row, 0, rows, self._files[held].columns)
+                    return self._finished(wanted, found, value) if held.aggregated else found
+            return run(wanted, self._model, value)
 
         found = value(node)
         return found if change is None else change(found)
 
-    def _sources(self, roots: list[Any]) -> set[fx.Node]:
-        """The nodes with files that others are computed from."""
-        found: set[fx.Node] = set()
+    def _finished(self, node: fx.Node, found: Tensor, value: Callable[[fx.Node], Tensor]) -> Tensor:
+        """The result of a layer, of what it has aggregated."""
+        layer, given = self._layers[node], node.args[0]
+        assert isinstance(given, fx.Node)
+        return layer.after(found, value(given) if layer.needs_input else None)
+
+    def _sources(self, roots: list[Any]) -> set[_Held]:
+        """The files that nodes are computed from."""
+        found: set[_Held] = set()
         waiting, met = list(roots), set(roots)
         while waiting:
             node = waiting.pop()
             follow = node.all_input_nodes
-            if node in self._files:
-                found.add(node)
-                layer = self._layers.get(node)
-                follow = [node.args[0]] if layer is not None and layer.needs_input else []
+            if _Held(node, False) in self._files:
+                found.add(_Held(node, False))
+                follow = []
+            elif _Held(node, True) in self._files:
+                found.add(_Held(node, True))
+                follow = [node.args[0]] if self._layers[node].needs_input else []
             waiting.extend(each for each in follow if each not in met)
             met.update(follow)
         return found
 
     def _remove_but(self, roots: list[Any]) -> None:
         """Removes the files that none of the nodes that are still wanted is computed from."""
-        for node in set(self._files) - self._sources(roots):
-            path = self._files.pop(node).path
+        for held in set(self._files) - self._sources(roots):
+            path = self._files.pop(held).path
             if path.parent == self._work:
                 with writing("out", path):
                     path.unlink()
+
+
+def _mark(path: Path) -> Path:
+    """The empty file that says that a file was made."""
+    return path.with_suffix(".done")
 
 
 def _digest(model: nn.Module) -> str:

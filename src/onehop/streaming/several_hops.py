@@ -21,7 +21,7 @@ from onehop.storage import writing
 from onehop.streaming.normalisation import scale_of
 from onehop.streaming.rows import RowReader
 from onehop.streaming.self_loops import with_self_loops
-from onehop.streaming.work_folder import begin, stamp
+from onehop.streaming.work_folder import begin, finish, stamp
 
 NORMALISATIONS = ("gcn", "symmetric", "mean", "none")
 _KEPT = ("last", "all")
@@ -168,12 +168,11 @@ def _walk(
 
 
 def _finish(work: Path, last: Path, goal: Path, keep: str) -> None:
+    if keep == "last":
+        finish(work, last, goal)
+        return
     with writing("out", goal):
-        if keep == "last":
-            last.replace(goal)
-            shutil.rmtree(work)
-            return
-        for name in ("graph", "request.json"):
+        for name in ("request.json", "graph"):
             extra = work / name
             if extra.is_dir():
                 shutil.rmtree(extra)

@@ -8,10 +8,12 @@ from typing import Any
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.storage import writing
 
+_NOTE = "request.json"
+
 
 def begin(work: Path, told: Any) -> None:
     """Makes a folder, unless there is one of the same request, ``told``, to go on from."""
-    note = work / "request.json"
+    note = work / _NOTE
     if work.exists():
         try:
             if json.loads(note.read_text()) == told:
@@ -23,6 +25,15 @@ def begin(work: Path, told: Any) -> None:
     with writing("out", work):
         work.mkdir(parents=True)
         note.write_text(json.dumps(told))
+
+
+def finish(work: Path, made: Path, goal: Path) -> None:
+    """Has a file in the folder take its place, and removes the folder."""
+    with writing("out", goal):
+        # First, for nothing can go on from a folder that has lost its result.
+        (work / _NOTE).unlink()
+        made.replace(goal)
+        shutil.rmtree(work)
 
 
 def stamp(file: MatrixFile) -> list[int | str]:

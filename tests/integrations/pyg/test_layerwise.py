@@ -72,6 +72,25 @@ class Plain(nn.Module):
         return x
 
 
+class Shared(nn.Module):
+    """Two layers that aggregate the same rows, which nothing needs afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = SAGEConv(WIDTH, 9, root_weight=False)
+        self.left, self.right = (SAGEConv(9, 8, root_weight=False, aggr=aggr) for aggr in ("mean", "max"))
+        self.last = GraphConv(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.first(x, edge_index).relu()
+        h = (self.left(h, edge_index) + self.right(h, edge_index)).relu()
+        return self.last(h, edge_index)
+
+
+def _the_same(x: Tensor) -> Tensor:
+    return x
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "gcn": lambda: GCN(WIDTH, 32, 3, 7),
     "gcn-norms": lambda: GCN(WIDTH, 16, 2, 7, norm="batch_norm", act="elu", dropout=0.5),
@@ -79,8 +98,19 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "sage-jk": lambda: GraphSAGE(WIDTH, 16, 3, 7, jk="cat", norm="layer_norm", norm_kwargs={"mode": "node"}),
     "sage-max": lambda: GraphSAGE(WIDTH, 16, 2, aggr="max", root_weight=False),
     "own": OneOfOnesOwn,
+    "shared": Shared,
     "no-loops": lambda: Plain(GCNConv(WIDTH, 9, add_self_loops=False, bias=False), GCNConv(9, 4)),
     "no-norm": lambda: Plain(GCNConv(WIDTH, 9, normalize=False), GraphConv(9, 4, aggr="mean")),
+    "no-function-between": lambda: Plain(
+        *(
+            SAGEConv(WIDTH, 9),
+            GraphConv(9, 8),
+            SAGEConv(8, 7, root_weight=False),
+            GCNConv(7, 6),
+            SAGEConv(6, 5),
+        ),
+        between=_the_same,
+    ),
     "one-layer": lambda: SAGEConv(WIDTH, 4),
 }
 
@@ -127,11 +157,24 @@ def test_doubles_and_features_of_16_bits(
     np.testing.assert_allclose(found, in_memory(model, x.double(), edge_index), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("name", ["gcn", "own"])
+def test_the_same_under_the_patch(
+    name: str, edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model = MODELS[name]().eval()
+    exact = in_memory(model, x, edge_index)
+    with onehop.patch():
+        in_memory(model, x, edge_index)  # what the patch keeps with a layer
+        found = np.load(onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL))
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
+
+
 class Stop(Exception):
     """Somebody pulls the plug."""
 
 
-@pytest.mark.parametrize("name", ["gcn", "sage", "own"])
+@pytest.mark.parametrize("name", ["gcn", "sage", "own", "shared", "no-function-between"])
 def test_an_interrupted_run_goes_on_with_the_step_it_was_at(
     name: str,
     edge_index: Tensor,
@@ -186,12 +229,31 @@ def test_another_model_is_begun_anew(
     ]
     for change in changes:
         with monkeypatch.context() as patch:
-            patch.setattr(layerwise.shutil, "rmtree", stop)  # all is done but to clean up
+            patch.setattr(layerwise, "finish", stop)
             with pytest.raises(Stop):
                 onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
         change()
         found = np.load(onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL))
         np.testing.assert_allclose(found, in_memory(model, x, edge_index), rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_that_ended_before_it_had_cleaned_up(
+    edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Stop
+
+    torch.manual_seed(0)
+    model = GCN(WIDTH, 8, 2, 3).eval()
+    with monkeypatch.context() as patch:
+        patch.setattr("onehop.streaming.work_folder.shutil.rmtree", stop)
+        with pytest.raises(Stop):
+            onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+    exact = in_memory(model, x, edge_index)
+    for _ in range(2):
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), exact, rtol=1e-4, atol=1e-5)
+        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+    assert not (tmp_path / "out.npy.layers").exists()
 
 
 class Mixing(nn.Module):

@@ -40,7 +40,7 @@ class Database:
         with extras.needed("onehop.ingest", "ingest"):
             import duckdb
         self._duckdb, self._folder, self._source, self.progress = duckdb, folder, source, progress
-        settings = {
+        settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{memory}B",
             "threads": threads,
             "temp_directory": str(folder / "spilled"),
@@ -60,7 +60,8 @@ class Database:
     def row(self, query: str) -> tuple[Any, ...]:
         """The first row of a result."""
         with self._told():
-            found: tuple[Any, ...] = self._connection.execute(query).fetchone()
+            found: tuple[Any, ...] | None = self._connection.execute(query).fetchone()
+        assert found is not None  # it counts, or finds an extreme: there is always a row
         return found
 
     def arrays(self, query: str) -> dict[str, np.ndarray]:
