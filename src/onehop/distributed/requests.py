@@ -79,7 +79,7 @@ class RowRequest:
         check_rows("x", x, self._graph)
         flat = x.flatten(1)
         found = torch.cat([flat, self._exchange.values(flat)]).index_select(0, self._place)
-        return found.unflatten(1, x.shape[1:])
+        return found.reshape(len(found), *x.shape[1:])
 
 
 def _checked(graph: DistributedGraph, nodes: Tensor) -> Tensor:
