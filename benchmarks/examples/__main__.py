@@ -78,9 +78,10 @@ def main() -> None:
         result["verdict"] = verdict(result)
         found.append(result)
         print(line(result), flush=True)
+        # So that an interruption loses little.
+        command.write(options, "python -m benchmarks.examples", {"scripts": found})
     counts = Counter(result["verdict"] for result in found)
     print(", ".join(f"{count} {kind}" for kind, count in counts.most_common()))
-    command.write(options, "python -m benchmarks.examples", {"scripts": found})
     if counts[BROKEN] or counts[DIFFERENT]:
         raise SystemExit(1)
 
