@@ -37,7 +37,7 @@ def workload() -> Workload:
 
 def test_every_layer_of_the_benchmark_has_a_floor():
     text = (FOLDER / "bench_messages.py").read_text(encoding="utf-8")
-    named = re.search(r"^LAYERS = \((.*)\)$", text, re.MULTILINE)
+    named = re.search(r"^LAYERS = \((.*?)\)$", text, re.MULTILINE | re.DOTALL)
     assert named is not None
     assert set(re.findall(r'"([\w-]+)"', named[1])) == set(floors.message_works(64, 16))
 

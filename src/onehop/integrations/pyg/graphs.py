@@ -9,7 +9,6 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE
-from onehop.graph.known import graph_key
 from onehop.graph.lending import original
 from onehop.graph.self_loops import one_loop_each
 
@@ -26,7 +25,7 @@ def graph_of(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> 
     Returns:
         None if a node number is out of range or there are too many nodes, which PyG is to report.
     """
-    given, rest = edge_index, graph_key(num_src, num_dst, forwards)
+    given, rest = edge_index, ("graph", num_src, num_dst, forwards)
     found = CACHE.find(edge_index, rest)
     if found is not None:
         return found  # type: ignore[no-any-return]
