@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tests.differential.calls import Checkpoint, Threads
 from tests.differential.layers import REORDERED, SOFTMAX
-from tests.differential.lives import Hook
+from tests.differential.lives import Hook, ResetCaches
 from tests.differential.observe import Observation, Seen
 from tests.differential.program import Layer, Program, specs_in
 from tests.differential.writes import WRITES_OPERANDS, WriteEdges
@@ -129,7 +129,8 @@ def _excused_numbers(
     program: Program, plain: Observation, patched: Observation, numbers: frozenset[str]
 ) -> bool:
     """Whether the runs may part where nothing but these numbers differs."""
-    unwatched = _unwatched(program) and (_rewrites_edges(program) or _rewrites_largest(program))
+    rewrites = _rewrites_edges(program) or _rewrites_largest(program) or _rewrites_parameters(program)
+    unwatched = _unwatched(program) and rewrites
     if unwatched and all(map(_of_gradient, numbers)):
         return True
     finite = {name: (_finite(plain.tensors[name]), _finite(patched.tensors[name])) for name in numbers}
@@ -166,6 +167,11 @@ def _unwatched(program: Program) -> bool:
 
 def _rewrites_edges(program: Program) -> bool:
     return any(isinstance(step, WriteEdges) for step in program.steps)
+
+
+def _rewrites_parameters(program: Program) -> bool:
+    """Whether layers draw their parameters anew, where those of before may have been saved."""
+    return any(isinstance(step, ResetCaches) for step in program.steps)
 
 
 def _rewrites_largest(program: Program) -> bool:
