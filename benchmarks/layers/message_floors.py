@@ -79,8 +79,8 @@ def message_works(width: int, narrow: int) -> dict[str, MessageWork]:
         "gen": MessageWork(1, 3, (double, Linear(2 * width, width))),
         # By source the destination's part and the gradient; by destination the source's part.
         "edge-sum": MessageWork(1, 3, (square,) * 3),
-        # The same, but the second product cannot leave the edges. Its gradients count in full, though only one
-        # edge matters for each column of a destination.
+        # The same, but the second product cannot leave the edges. Its gradients count in full, though one
+        # edge alone matters for each column of a destination.
         "edge-max": MessageWork(1, 3, (square, square, Linear(width, width, over_edges=True))),
         # Weights of the heads follow from four columns; sources' rows are summed for each head, and then
         # multiplied. By source the gradient; by destination the source's row.
