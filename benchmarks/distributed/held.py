@@ -15,8 +15,7 @@ def held_bytes(known: Iterable[torch.Tensor]) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of modules that warn when their attributes are looked at
         found = gc.get_objects()
-        # Sparse tensors have no storage, but parts, which are tensors.
-        tensors = [each for each in found if isinstance(each, torch.Tensor) and each.layout is torch.strided]
+        tensors = [each for each in found if isinstance(each, torch.Tensor)]
         graphs = [each for each in found if type(each) is onehop.Graph]
     known_storages = {each.untyped_storage().data_ptr() for each in known}
     sizes = {}
