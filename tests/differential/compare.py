@@ -10,7 +10,7 @@ from tests.differential.calls import Checkpoint, Threads
 from tests.differential.layers import REORDERED, SOFTMAX
 from tests.differential.lives import Hook, ResetCaches
 from tests.differential.observe import Observation, Seen
-from tests.differential.program import Layer, Program, specs_in
+from tests.differential.program import Layer, Program, Spec, specs_in
 from tests.differential.writes import WRITES_OPERANDS, WriteEdges
 
 # Of the largest number of a tensor. Past it, the program itself is asked how far rounding carries it.
@@ -159,10 +159,11 @@ def _unwatched(program: Program) -> bool:
     Torch does not notice then that one of them is written to before the backward pass. PyG's gradients are of
     what is written there by now; those of the patch may be of what the result was made of.
     """
-    return any(
-        isinstance(step, Checkpoint) or getattr(step, "context", None) == "saved on cpu"
-        for step in program.steps
-    )
+    return any(map(_saves_unwatched, program.steps))
+
+
+def _saves_unwatched(step: Spec) -> bool:
+    return isinstance(step, Checkpoint) or getattr(step, "context", None) == "saved on cpu"
 
 
 def _rewrites_edges(program: Program) -> bool:
@@ -170,8 +171,9 @@ def _rewrites_edges(program: Program) -> bool:
 
 
 def _rewrites_parameters(program: Program) -> bool:
-    """Whether layers draw their parameters anew, where those of before may have been saved."""
-    return any(isinstance(step, ResetCaches) for step in program.steps)
+    """Whether layers draw their parameters anew after a pass that saved those of before, unwatched."""
+    steps = iter(program.steps)
+    return any(map(_saves_unwatched, steps)) and any(isinstance(step, ResetCaches) for step in steps)
 
 
 def _rewrites_largest(program: Program) -> bool:
