@@ -28,7 +28,7 @@ void simulate(uintptr_t timing, uintptr_t slices, int64_t slice_count, uintptr_t
                             slice_count,
                             {width[0], width[1], width[2], width[3], width[4]},
                             xor_column};
-  const dram::Controller behind{shape[0], shape[1], shape[2], shape[3], shape[4] != 0, shape[5] != 0};
+  const dram::Controller behind{shape[0], shape[1], shape[2], shape[3], shape[4], shape[5], shape[6], shape[7] != 0};
   *reinterpret_cast<dram::Counts*>(counts) = dram::simulate(
       *reinterpret_cast<const dram::Timing*>(timing), layout, behind, reinterpret_cast<const int64_t*>(bursts),
       reinterpret_cast<const uint8_t*>(writes), requests, log == nullptr ? nullptr : &log->commands);

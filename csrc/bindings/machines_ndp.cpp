@@ -41,10 +41,11 @@ void bind_ndp(nb::module_& m) {
       });
   m.def(
       "ndp_count",
-      [](const ndp::Work& work, int64_t tile, int64_t block, int64_t entry_bytes, Address pod, int32_t levels,
-         Address edges, Address reads, Address row_bursts, Address touched, int64_t touched_stride, int threads) {
+      [](const ndp::Work& work, int64_t tile, int64_t block, int64_t entry_bytes, int64_t burst_bytes, Address pod,
+         int32_t levels, Address edges, Address reads, Address row_bursts, Address touched, int64_t touched_stride,
+         int threads) {
         need(ndp::count(work,
-                        {tile, block, entry_bytes, at<const int32_t>(pod), levels, at<int64_t>(edges),
+                        {tile, block, entry_bytes, burst_bytes, at<const int32_t>(pod), levels, at<int64_t>(edges),
                          at<int64_t>(reads), at<int64_t>(row_bursts), at<int64_t>(touched), touched_stride},
                         threads));
       },

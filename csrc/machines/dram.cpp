@@ -6,6 +6,11 @@
 // requests. A request leaves the queue when the row is opened for it, or when it reads or writes an open row. A bank
 // with a row opened for a request is not closed before that request is served. Writes are served if no read waits or 80
 // % of their queue is full, until it is drained to 20 %.
+//
+// With two command buses, first RD and WR, then the other commands are looked at, and each bus may take one a clock.
+// Where an ACT is two commands, the second goes out in a clock in which nothing else can, at the latest AAD clocks
+// after the first; no other ACT begins before it. Where rows are closed after so many accesses, their PRE comes before
+// the commands of waiting requests, and an access beyond that number closes its row itself.
 #include "dram.hpp"
 
 #include "dram_device.hpp"
@@ -19,10 +24,11 @@ struct Choice {
   int64_t clock = kNever;
   Command command = kRefresh;
   int32_t place = kNone;
+  int64_t bank = -1;  // that a PRE closes if it is for no request
 
   // If several are ready in one clock, the one with the oldest request comes first.
   void offer(int64_t ready, int32_t at, Command what) {
-    if (ready < clock || (ready == clock && at < place)) *this = {ready, what, at};
+    if (ready < clock || (ready == clock && at < place)) *this = {ready, what, at, -1};
   }
 };
 
@@ -38,7 +44,11 @@ class Simulation {
         device_owner_(std::make_unique<Device>(timing, controller)),
         device_(*device_owner_),
         waiting_(device_, controller.queue),
-        next_refresh_(controller.refresh ? timing.refi : kNever) {}
+        same_bank_(controller.refresh == kSameBank),
+        refresh_every_(same_bank_ ? timing.refi_sb : timing.refi),
+        refresh_sets_(same_bank_ ? device_.banks / controller.refresh_set : 1),
+        edge_(timing.command_edges - 1),
+        next_refresh_(controller.refresh != kNoRefresh ? refresh_every_ : kNever) {}
 
   Counts run(const int64_t* bursts, const uint8_t* writes, int64_t count) {
     int64_t arrived = 0;
@@ -56,17 +66,17 @@ class Simulation {
       }
       if (clock == next_refresh_) {
         refreshes_due_ += controller_.ranks;
-        next_refresh_ += timing_.refi;
+        next_refresh_ += refresh_every_;
       }
       // Until then no request arrives that could change the choice.
       int64_t until = next_refresh_ - 1;
       if (arrived < count && takes(next)) until = clock;
-      const Choice choice = choose(clock);
-      if (choice.clock > until) {
-        clock_ = until;
+      if (device_.one_bus) {
+        const Choice choice = choose(clock);
+        clock_ = std::min(choice.clock, until);
+        if (choice.clock <= until) issue(choice);
       } else {
-        clock_ = choice.clock;
-        issue(choice);
+        step_both_buses(clock, until);
       }
     }
     counts_.cycles = last_data_;
@@ -121,23 +131,95 @@ class Simulation {
 
   // The next command if no request arrives: not before `from`.
   Choice choose(int64_t from) {
-    const int64_t soonest = later(from, device_.bus);
-    Choice opened;
-    for (int kind = waiting_.begin_kind; kind < waiting_.end_kind; ++kind) {
-      if (waiting_.opened[kind].count > 0) offer_accesses(opened, waiting_.opened[kind], soonest, kind);
-    }
+    const Choice choice = choose_whole(from);
+    if (half_open_ == kNone || (choice.clock == from && from < half_open_until_)) return choice;
+    return {from, kActivate2, waiting_.opened_for(half_open_)};
+  }
+
+  Choice choose_whole(int64_t from) {
+    const int64_t soonest = later(from, device_.bus[kRowBus]);
+    const Choice opened = choose_opened(soonest);
     if (refreshes_due_ > 0) {
       const Choice refresh = choose_refresh(soonest);
       return refresh.clock < opened.clock ? refresh : opened;
     }
     if (opened.clock == from) return opened;
+    const Choice closing = choose_closing(soonest);
     turn_to_writes_or_reads();
-    const int kind = writing_ ? kWrites : kReads;
-    Choice other{opened.clock, kRefresh, kNone};
-    if (waiting_.hits[kind].count > 0) offer_accesses(other, waiting_.hits[kind], soonest, kind);
-    if (waiting_.closers[kind].count > 0) offer_precharges(other, waiting_.closers[kind], soonest);
-    if (waiting_.openers[kind].count > 0) offer_activations(other, waiting_.openers[kind], soonest);
+    Choice other{std::min(opened.clock, closing.clock), kRefresh, kNone};
+    offer_hits(other, soonest);
+    offer_rows(other, soonest);
+    if (other.place != kNone) return other;
+    return closing.clock < opened.clock ? closing : opened;
+  }
+
+  // The same for the two buses of a device that has two.
+  Choice choose_column(int64_t from) {
+    const int64_t soonest = later(from, device_.bus[kColumnBus]);
+    const Choice opened = choose_opened(soonest);
+    if (refreshes_due_ > 0 || opened.clock == from) return opened;
+    const Choice closing = choose_closing(later(from, device_.bus[kRowBus]));
+    turn_to_writes_or_reads();
+    Choice other{std::min(opened.clock, closing.clock), kRefresh, kNone};
+    offer_hits(other, soonest);
     return other.place != kNone ? other : opened;
+  }
+
+  Choice choose_row(int64_t from) {
+    const int64_t soonest = later(from, device_.bus[kRowBus]);
+    if (refreshes_due_ > 0) return choose_refresh(soonest);
+    const Choice closing = choose_closing(soonest);
+    turn_to_writes_or_reads();
+    Choice other{closing.clock, kRefresh, kNone};
+    offer_rows(other, soonest);
+    return other.place != kNone ? other : closing;
+  }
+
+  void step_both_buses(int64_t from, int64_t until) {
+    const Choice column = choose_column(from);
+    const int64_t row_clock = choose_row(from).clock;
+    const int64_t next = std::min(column.clock, row_clock);
+    clock_ = std::min(next, until);
+    if (next > until) return;
+    if (column.clock == next) issue(column);
+    const Choice row = choose_row(next);  // the access may have changed it
+    if (row.clock == next) issue(row);
+  }
+
+  Choice choose_opened(int64_t soonest) {
+    Choice opened;
+    for (int kind = waiting_.begin_kind; kind < waiting_.end_kind; ++kind) {
+      if (waiting_.opened[kind].count > 0) offer_accesses(opened, waiting_.opened[kind], soonest, kind);
+    }
+    return opened;
+  }
+
+  // The PRE of a row that had all its accesses.
+  Choice choose_closing(int64_t soonest) const {
+    Choice closing;
+    if (controller_.close_after == 0) return closing;
+    for (int64_t rank = 0; rank < controller_.ranks; ++rank) {
+      for (uint64_t left = used_up_[rank]; left != 0; left &= left - 1) {
+        const int64_t bank = rank * kMostBanks + __builtin_ctzll(left);
+        if (waiting_.opened_for(bank) != kNone) continue;
+        const int64_t ready = std::max({soonest, device_.rank_pre[rank], device_.pre[bank]});
+        if (ready < closing.clock) closing = {ready, kPrecharge, kNone, bank};
+      }
+    }
+    return closing;
+  }
+
+  void offer_hits(Choice& choice, int64_t soonest) {
+    const int kind = writing_ ? kWrites : kReads;
+    if (waiting_.hits[kind].count > 0) offer_accesses(choice, waiting_.hits[kind], soonest, kind);
+  }
+
+  void offer_rows(Choice& choice, int64_t soonest) {
+    const int kind = writing_ ? kWrites : kReads;
+    if (waiting_.closers[kind].count > 0) offer_precharges(choice, waiting_.closers[kind], soonest);
+    if (waiting_.openers[kind].count > 0 && half_open_ == kNone) {
+      offer_activations(choice, waiting_.openers[kind], soonest);
+    }
   }
 
   // Offers the first of some requests' next commands. `soonest`: none can be ready before it.
@@ -195,9 +277,9 @@ class Simulation {
     const Device& d = device_;
     const int64_t* in_rank = d.rank_cas[kind];
     const int64_t* in_group = d.group_cas[kind];
-    soonest = later(soonest, later(d.bus_cas[kind], least(in_rank)));
+    soonest = on_edge(later(soonest, later(d.bus_cas[kind], least(in_rank))));
     offer(choice, places, soonest, kind == kReads ? kRead : kWrite, [&](int64_t bank, int32_t) {
-      return later(in_rank_of(bank, in_rank), later(d.cas[bank], in_group[d.group_of(bank)]));
+      return on_edge(later(in_rank_of(bank, in_rank), later(d.cas[kind][bank], in_group[d.group_of(bank)])));
     });
   }
 
@@ -212,19 +294,46 @@ class Simulation {
 
   void offer_activations(Choice& choice, Places& places, int64_t soonest) {
     const Device& d = device_;
-    soonest = later(soonest, least(d.rank_act));
+    soonest = on_edge(later(soonest, least(d.rank_act)));
     offer(choice, places, soonest, kActivate, [&](int64_t bank, int32_t) {
-      return later(in_rank_of(bank, d.rank_act), later(d.act[bank], d.group_act[d.group_of(bank)]));
+      return on_edge(later(in_rank_of(bank, d.rank_act), later(d.act[bank], d.group_act[d.group_of(bank)])));
     });
   }
 
   // Ranks are refreshed one after another: rows closed, then REF. Rows that were opened for a request stay for it.
   Choice choose_refresh(int64_t soonest) const {
+    if (same_bank_) return choose_same_bank(soonest);
     const int64_t rank = refreshing_;
-    if (device_.open[rank] == 0) return {std::max(soonest, device_.rank_ref[rank]), kRefresh, kNone};
+    if (device_.open[rank] == 0) return {on_edge(std::max(soonest, device_.rank_ref[rank])), kRefresh, kNone};
     if (opened_in_[rank] == 0) return {std::max(soonest, device_.rank_pre_all[rank]), kPrechargeAll, kNone};
     return {};
   }
+
+  // The same with one bank after another, or with the same bank of every bank group. The first row that may be closed
+  // is closed first.
+  Choice choose_same_bank(int64_t soonest) const {
+    const int64_t rank = refreshing_ % controller_.ranks;
+    int64_t ready = std::max(soonest, device_.rank_refsb[rank]);
+    bool held = false;
+    for (int64_t i = 0; i < controller_.refresh_set; ++i) {
+      const int64_t bank = refreshed_bank(i);
+      ready = std::max(ready, device_.refsb[bank]);
+      if (device_.row[bank] < 0) continue;
+      held = waiting_.opened_for(bank) != kNone || held;
+      if (waiting_.opened_for(bank) != kNone) continue;
+      return {std::max({soonest, device_.rank_pre[rank], device_.pre[bank]}), kPrecharge, kNone, bank};
+    }
+    if (held) return {};
+    return {on_edge(ready), kRefreshSame, kNone};
+  }
+
+  int64_t refreshed_bank(int64_t i) const {
+    const int64_t rank = refreshing_ % controller_.ranks, set = refreshing_ / controller_.ranks;
+    return rank * kMostBanks + i * controller_.banks_per_group + set;
+  }
+
+  // The next clock in which a command other than PRE may begin.
+  int64_t on_edge(int64_t clock) const { return clock | edge_; }
 
   void turn_to_writes_or_reads() {
     const int64_t reads = waiting_.size[kReads], writes = waiting_.size[kWrites];
@@ -238,13 +347,21 @@ class Simulation {
         activate(choice.place);
         break;
       case kPrecharge:
-        precharge(choice.place);
+        precharge(choice);
         break;
       case kRead:
+      case kReadClose:
         access<kReads>(choice.place);
         break;
       case kWrite:
+      case kWriteClose:
         access<kWrites>(choice.place);
+        break;
+      case kActivate2:
+        activate2(choice.place);
+        break;
+      case kRefreshSame:
+        refresh_same();
         break;
       case kPrechargeAll:
         precharge_all(refreshing_);
@@ -270,15 +387,43 @@ class Simulation {
     waiting_.row_opened(place);
     ++opened_in_[Device::rank_of(request.bank)];
     ++counts_.activations;
+    if (timing_.aad > 0) {
+      half_open_ = request.bank;
+      half_open_until_ = clock_ + timing_.aad;
+    }
   }
 
-  void precharge(int32_t place) {
-    Request& request = waiting_[place];
-    count(request, counts_.row_conflicts);
-    put_down(kPrecharge, request.bank, -1, -1);
-    device_.precharge(request.bank, clock_);
-    forget_in_rank(waiting_.closers, request.bank);
-    waiting_.row_closed(request.bank);
+  void activate2(int32_t place) {
+    put_down(kActivate2, waiting_.bank_of(place), waiting_[place].row, -1);
+    half_open_ = kNone;
+  }
+
+  // For a request, or, if there is none, for a refresh or because the row had all its accesses.
+  void precharge(const Choice& choice) {
+    int64_t bank = choice.bank;
+    if (choice.place != kNone) {
+      Request& request = waiting_[choice.place];
+      count(request, counts_.row_conflicts);
+      bank = request.bank;
+    }
+    put_down(kPrecharge, bank, -1, -1);
+    device_.precharge(bank, clock_);
+    forget_in_rank(waiting_.closers, bank);
+    start_row(bank);
+    waiting_.row_closed(bank);
+  }
+
+  void refresh_same() {
+    const int64_t rank = refreshing_ % controller_.ranks, first = refreshed_bank(0) % kMostBanks;
+    const bool one = controller_.refresh_set == 1;
+    put_down(kRefreshSame, rank, one ? first / controller_.banks_per_group : -1, first % controller_.banks_per_group,
+             -1, -1);
+    for (int64_t i = 0; i < controller_.refresh_set; ++i) device_.refresh_bank(refreshed_bank(i), clock_);
+    device_.refreshed_banks(rank, clock_);
+    forget(waiting_.openers);
+    ++counts_.refreshes;
+    refreshing_ = (refreshing_ + 1) % (controller_.ranks * refresh_sets_);
+    --refreshes_due_;
   }
 
   void precharge_all(int64_t rank) {
@@ -288,7 +433,9 @@ class Simulation {
     forget(waiting_.closers);
     forget(waiting_.openers);
     for (uint64_t left = open; left != 0; left &= left - 1) {
-      waiting_.row_closed(rank * kMostBanks + __builtin_ctzll(left));
+      const int64_t bank = rank * kMostBanks + __builtin_ctzll(left);
+      start_row(bank);
+      waiting_.row_closed(bank);
     }
   }
 
@@ -300,11 +447,20 @@ class Simulation {
     } else {
       count(request, counts_.row_hits);
     }
-    put_down(kind == kReads ? kRead : kWrite, request.bank, request.row, request.column);
-    device_.access<kind>(request.bank, clock_);
+    const int64_t bank = request.bank;
+    const int32_t holder = waiting_.opened_for(bank);
+    const bool closes = controller_.close_after > 0 && accesses_[bank] >= controller_.close_after &&
+                        (holder == kNone || holder == place);
+    const Command plain = kind == kReads ? kRead : kWrite, closing = kind == kReads ? kReadClose : kWriteClose;
+    put_down(closes ? closing : plain, bank, request.row, request.column);
+    device_.access<kind>(bank, clock_, closes);
     forget(waiting_.hits);
     forget(waiting_.opened);
-    forget_of_bank(waiting_.closers, request.bank);
+    if (controller_.rows_first) {
+      forget(waiting_.closers);  // the bank's row may be needed no more, so that its PRE need not wait
+    } else {
+      forget_of_bank(waiting_.closers, request.bank);
+    }
     last_data_ = std::max(last_data_, clock_ + device_.far.data[kind]);
     if (kind == kReads) {
       ++counts_.reads;
@@ -313,6 +469,19 @@ class Simulation {
       ++counts_.writes;
     }
     waiting_.served(place);
+    if (closes) {
+      device_.auto_precharge<kind>(bank, clock_);
+      start_row(bank);
+      waiting_.row_closed(bank);
+    } else if (controller_.close_after > 0 && ++accesses_[bank] >= controller_.close_after) {
+      used_up_[Device::rank_of(bank)] |= Device::bit(bank);
+    }
+  }
+
+  // No access of the bank's next row was made yet.
+  void start_row(int64_t bank) {
+    accesses_[bank] = 0;
+    used_up_[Device::rank_of(bank)] &= ~Device::bit(bank);
   }
 
   // The clocks for these differ from those when the first of them was found.
@@ -356,8 +525,15 @@ class Simulation {
   int64_t opened_in_[kMostRanks] = {};  // by rank: banks with a row opened for a request that is not served yet
   static constexpr int64_t kBlock = 256;
   int64_t fields_[5][kBlock];  // of the requests to come, as Slice::field
+  const bool same_bank_;
+  const int64_t refresh_every_, refresh_sets_;  // clocks between two refreshes; refreshes that take a rank's banks once
+  const int64_t edge_;                          // 1 if commands other than PRE begin in odd clocks only
+  int64_t half_open_ = kNone;                   // the bank whose ACT lacks its second command
+  int64_t half_open_until_ = 0;                 // the clock in which that is due at the latest
+  int64_t accesses_[kMostRanks * kMostBanks] = {};  // of the open row, where rows are closed after some
+  uint64_t used_up_[kMostRanks] = {};               // banks whose row had them all, a bit a bank
   int64_t clock_ = 0, next_refresh_, last_data_ = 0;
-  int64_t refreshes_due_ = 0, refreshing_ = 0;  // the rank whose turn it is
+  int64_t refreshes_due_ = 0, refreshing_ = 0;  // the rank whose turn it is; plus ranks times the set of banks
   bool writing_ = false;
   Counts counts_ = {};
 };

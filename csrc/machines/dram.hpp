@@ -9,7 +9,8 @@ namespace onehop::dram {
 // Least distances in clocks, as onehop.machines.dram.Timing, in its order.
 struct Timing {
   int64_t clock_ps, bl, cl, cwl, rcd, rp, ras, rc, ccd_s, ccd_l, ccd_l_wr, rrd_s, rrd_l, faw, rtp, wr, wtr_s, wtr_l,
-      rtw, ppd, cs, rfc, refi, command_clocks;
+      rtw, ppd, cs, rfc, refi, command_clocks, rcd_wr, act_clocks, command_buses, command_edges, aad, rfc_sb, refi_sb,
+      refsb_act, refsb_refsb;
 };
 
 // Bits of a burst's number that are bits of a field: 0 rank, 1 bank group, 2 bank, 3 row, 4 column.
@@ -26,12 +27,28 @@ struct Layout {
 
 struct Controller {
   int64_t ranks, bank_groups, banks_per_group;
-  int64_t queue;    // requests of a kind that wait
-  bool refresh;     // all banks of every rank, every REFI
-  bool rows_first;  // a row that an older request still needs is not closed
+  int64_t queue;        // requests of a kind that wait
+  int64_t refresh;      // a Refresh
+  int64_t refresh_set;  // banks that a same-bank refresh takes: 1, or as many as there are bank groups
+  int64_t close_after;  // accesses after which a row is closed; 0: only for another row of its bank
+  bool rows_first;      // a row that an older request still needs is not closed
 };
 
-enum Command : int64_t { kActivate, kPrecharge, kPrechargeAll, kRead, kWrite, kRefresh };
+// All banks of every rank in every REFI; or one set of banks in every REFI_SB, in turn.
+enum Refresh : int64_t { kNoRefresh, kAllBanks, kSameBank };
+
+enum Command : int64_t {
+  kActivate,
+  kPrecharge,
+  kPrechargeAll,
+  kRead,
+  kWrite,
+  kRefresh,
+  kRefreshSame,  // one bank, or the same bank of every bank group
+  kActivate2,    // the second half of an ACT that is two commands
+  kReadClose,    // with auto-precharge
+  kWriteClose,
+};
 
 // A command and its target: -1 for all.
 struct Issued {

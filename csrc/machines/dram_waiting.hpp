@@ -117,7 +117,7 @@ class Waiting {
     Bank& bank = banks_[request.bank];
     unlink(place);
     bank.opened_for = place;
-    opened[request.kind].add(place, device_.cas[request.bank]);
+    opened[request.kind].add(place, device_.cas[request.kind][request.bank]);
     row_changed(request.bank);
   }
 
@@ -198,7 +198,7 @@ class Waiting {
     const Bank& bank = banks_[at];
     const bool open = device_.row[at] >= 0;
     for (int kind = begin_kind; kind < end_kind; ++kind) {
-      if (bank.hit[kind] != kNone) hits[kind].add(bank.hit[kind], device_.cas[at]);
+      if (bank.hit[kind] != kNone) hits[kind].add(bank.hit[kind], device_.cas[kind][at]);
       const int32_t other = bank.other[kind];
       if (other == kNone) continue;
       if (!open) {

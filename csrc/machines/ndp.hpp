@@ -19,11 +19,12 @@ struct Work {
 struct Counts {
   int64_t tile, block;
   int64_t entry_bytes;     // of one adjacency entry
+  int64_t burst_bytes;     // of one DRAM burst
   const int32_t* pod;      // [levels]: ranks of a pod
   int32_t levels;          //
   int64_t* edges;          // [blocks, ranks]
   int64_t* reads;          // [blocks, ranks]: distinct sources, tile by tile
-  int64_t* row_bursts;     // [blocks, ranks]: 64-byte bursts when every row's part is read by itself
+  int64_t* row_bursts;     // [blocks, ranks]: bursts when every row's part is read by itself
   int64_t* touched;        // [blocks, sum over levels of ranks / pod]: rows with an edge in the pod
   int64_t touched_stride;  // columns of `touched`
 };

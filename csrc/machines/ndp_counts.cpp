@@ -9,8 +9,6 @@
 namespace onehop::ndp {
 namespace {
 
-constexpr int64_t kBurst = 64;
-
 struct Job {
   const Work* work;
   const Counts* counts;
@@ -46,7 +44,7 @@ void count_block(void* context, int64_t block, int thread) {
     }
     for (int32_t rank = 0; rank < work.ranks; ++rank) {
       edges[rank] += in_row[rank];
-      bursts[rank] += (in_row[rank] * counts.entry_bytes + kBurst - 1) / kBurst;
+      bursts[rank] += (in_row[rank] * counts.entry_bytes + counts.burst_bytes - 1) / counts.burst_bytes;
     }
     int64_t* of_level = touched;
     for (int32_t level = 0; level < counts.levels; ++level) {

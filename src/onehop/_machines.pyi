@@ -92,6 +92,7 @@ def ndp_count(
     tile: int,
     block: int,
     entry_bytes: int,
+    burst_bytes: int,
     pod: int,
     levels: int,
     edges: int,

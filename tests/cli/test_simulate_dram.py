@@ -8,7 +8,7 @@ from tests.cli.running import onehop
 KEYS = {"cycles", "served", "gbps", "percent_of_peak", "row_hits", "row_misses", "row_conflicts", "energy_nj"}
 
 
-@pytest.mark.parametrize("level", ["command", "curve", "closed"])
+@pytest.mark.parametrize("level", ["command", "curve"])
 def test_a_run_is_shown_and_written(tmp_path, level):
     path = tmp_path / "dram.json"
     result = onehop(
@@ -43,7 +43,7 @@ def test_a_device_may_come_from_a_file_and_timings_from_the_command_line(tmp_pat
         "--timing",
         "faw=32,rrd_s=8",
         "--level",
-        "closed",
+        "curve",
         "--json",
         path,
     )
@@ -64,6 +64,7 @@ def test_a_device_may_come_from_a_file_and_timings_from_the_command_line(tmp_pat
         (["--requests", "0"], "requests: expected"),
         (["--ranks", "3"], "ranks: expected a power of two"),
         (["--level", "gate"], "level: expected one of"),
+        (["--level", "closed"], "take command or curve"),
         (["--timing", "faw"], "--timing: expected"),
         (["--timing", "fow=3"], "no fow"),
     ],
@@ -77,6 +78,25 @@ def test_what_cannot_be_is_refused_with_a_sentence(arguments, sentence):
 def test_a_recorded_trace_needs_the_command_level(tmp_path):
     trace = tmp_path / "a.trace"
     trace.write_text("LD 0\n")
-    result = onehop("simulate", "dram", "--replay", trace, "--level", "closed")
+    result = onehop("simulate", "dram", "--replay", trace, "--level", "curve")
     assert result.exit_code == 2
     assert "level: expected command" in result.stderr
+
+
+def test_what_binds_is_shown_where_the_formula_knows(tmp_path):
+    path = tmp_path / "out.json"
+    result = onehop("simulate", "dram", "--requests", 500, "--json", path)
+    assert "rows (clocks a burst: bus 8.00, bank groups 8.00, rows 12.00, commands 5.00" in result.stdout
+    document = json.loads(path.read_text())
+    assert (document["limits"]["binds"], document["limits"]["rows"]) == ("rows", 12)
+    assert document["no_limits_because"] is None
+
+
+@pytest.mark.parametrize("other", [["--close-after", 1], ["--write-share", 0.5]])
+def test_where_it_does_not_it_says_why(tmp_path, other):
+    path = tmp_path / "out.json"
+    result = onehop("simulate", "dram", "--requests", 500, "--json", path, *other)
+    assert "the formula knows" in result.stdout
+    document = json.loads(path.read_text())
+    assert document["limits"] is None
+    assert document["no_limits_because"] in result.stdout

@@ -90,9 +90,9 @@ def _serial(found):
     return found["serial_ms"]
 
 
-def test_sweep_trace_and_plot(tmp_path):
+def test_sweep_of_tiles_and_plot(tmp_path):
     content, output = simulated(
-        tmp_path / "ndp.json", *SMALL, "--sweep", "--trace", tmp_path / "t.json", "--plot", tmp_path / "p.png"
+        tmp_path / "ndp.json", *SMALL, "--sweep", "tile=4:128", "--plot", tmp_path / "p.png"
     )
     assert len(content["sweep"]) == 24
     by_tile = {
@@ -102,17 +102,51 @@ def test_sweep_trace_and_plot(tmp_path):
     }
     assert list(by_tile) == [4, 8, 16, 32, 64, 128]
     assert sorted(by_tile.values()) == list(by_tile.values())
-    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
     assert "broadcast off" in output
 
 
 def test_a_sweep_takes_the_tiles_that_it_is_given(tmp_path):
-    content, _ = simulated(tmp_path / "ndp.json", *SMALL, "--sweep", "--tiles", "8,32", "--width", 16)
+    content, _ = simulated(tmp_path / "ndp.json", *SMALL, "--sweep", "tile=8,32", "--width", 16)
     assert [line["tile"] for line in content["sweep"]] == [8, 8, 32, 32] * 2
     assert {line["retile"] for line in content["sweep"]} == {"index", "rows"}
     for line in content["sweep"]:
         assert line["time_ms"] == pytest.approx(min(line["candidates_ms"].values()))
+
+
+def test_a_trace_is_the_runs_timeline(tmp_path):
+    simulated(tmp_path / "ndp.json", *SMALL, "--width", 16, "--trace", tmp_path / "t.json")
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+def test_a_sweep_over_values_of_the_machine_is_as_each_machine_alone(tmp_path):
+    sweeps = ("--sweep", "clock_mhz=300:1200", "--sweep", "channels=2,4")
+    content, output = simulated(tmp_path / "ndp.json", *SMALL, "--width", 64, *sweeps)
+    found = [(line["name"], line["value"]) for line in content["sweep"]]
+    assert found == [("clock_mhz", value) for value in (300, 600, 1200)] + [("channels", 2), ("channels", 4)]
+    same = [line["time_ms"] for line in content["sweep"] if line["value"] in (1200, 4)]
+    assert same == pytest.approx([content["time_ms"]] * 2)
+    halved = content["sweep"][3]
+    assert halved["time_ms"] > content["time_ms"]
+    assert "clock mhz 300: " in output
+    assert halved["time_ms"] == pytest.approx(min(halved["candidates_ms"].values()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--sweep", "speed=3"], "with a NAME of tile, channels"),
+        (["--sweep", "tile=4:2"], "0 < A <= B"),
+        (["--sweep", "tile=2.5"], "expected integers for tile, got 2.5"),
+        (["--sweep", "tile=0"], "tile must be an integer of at least 1"),
+        (["--sweep", "channels=0"], "topology.channels: expected"),
+        (["--sweep", "tile=4", "--trace", "t.json"], "a sweep has no timeline"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_refused_before_anything_runs(arguments, sentence):
+    result = onehop("simulate", "ndp", *arguments)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
 
 
 def test_clocks_of_the_units(tmp_path):

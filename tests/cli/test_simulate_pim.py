@@ -54,6 +54,25 @@ def test_twins_are_scaled(machine: Path, tmp_path: Path) -> None:
     assert 400 < graph["nodes"] < 700
 
 
+def test_seeds_draw_other_twins(machine: Path, tmp_path: Path) -> None:
+    file, found = tmp_path / "out.json", []
+    arguments = ["--graph", "twin:cora", "--scale", 0.2, "--machine", machine, "--width", 4, "--plan", "1x4"]
+    for seed in (0, 0, 1):
+        result = onehop("simulate", "pim", *arguments, "--seed", seed, "--json", file)
+        assert result.exit_code == 0, result.output
+        found.append(json.loads(file.read_text())["core_busy_ms"])
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_machine_may_have_a_base(edge_list: Path, tmp_path: Path) -> None:
+    path, file = tmp_path / "mine.toml", tmp_path / "out.json"
+    path.write_text('base = "upmem_v1a"\nname = "mine"\ncores = 8\nranks = 2\n')
+    arguments = ["--graph", edge_list, "--machine", path, "--width", 4, "--plan", "1x2", "--json", file]
+    result = onehop("simulate", "pim", *arguments)
+    assert result.exit_code == 0, result.output
+    assert json.loads(file.read_text())["machine"] == "mine"
+
+
 def test_trace_plot_and_host(edge_list: Path, machine: Path, tmp_path: Path) -> None:
     trace, plot, file = tmp_path / "trace.json", tmp_path / "plot.png", tmp_path / "out.json"
     arguments = ["--graph", edge_list, "--machine", machine, "--width", 8, "--plan", "1x4", "--host"]
@@ -134,6 +153,8 @@ def test_plan_from_a_file(edge_list: Path, machine: Path, tmp_path: Path) -> Non
         (["--dtype", "int4"], "dtype: expected"),
         (["--model", "gat"], "model: expected"),
         (["--scale", "0.5"], "only twins"),
+        (["--layers", "3"], "without a model is one aggregation"),
+        (["--seed", "-1"], "--seed"),
         (["--sweep", "kores=1:2"], "NAME of cores"),
         (["--sweep", "cores=2:1"], "0 < A <= B"),
         (["--sweep", "cores"], "sweep: expected"),
@@ -142,6 +163,7 @@ def test_plan_from_a_file(edge_list: Path, machine: Path, tmp_path: Path) -> Non
         (["--sweep", "clock_mhz=350,0"], "clock_mhz: expected more than 0"),
         (["--host", "--model", "gcn"], "beside one aggregation"),
         (["--plan", "."], "plan: expected tuned"),
+        (["--published", "--plan", "default"], "leave one of them away"),
     ],
 )
 def test_bad_requests_are_one_sentence(edge_list: Path, arguments: list[str], message: str) -> None:
@@ -149,6 +171,14 @@ def test_bad_requests_are_one_sentence(edge_list: Path, arguments: list[str], me
     assert result.exit_code == 2
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_plan_file_is_not_silently_preferred_to_published(edge_list: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(PimPlan(sp=4).to_json())
+    result = onehop("simulate", "pim", "--graph", edge_list, "--published", "--plan", plan)
+    assert result.exit_code == 2
+    assert "published: the plan" in result.output
 
 
 def test_machine_with_an_unknown_key(edge_list: Path, tmp_path: Path) -> None:

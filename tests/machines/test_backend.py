@@ -9,10 +9,20 @@ import pytest
 import torch
 from torch.nn import Linear
 from torch.utils import backend_registration
-from torch_geometric.nn import GATConv, GCNConv, GINConv, PNAConv, SAGEConv
+from torch_geometric.nn import (
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    PNAConv,
+    SAGEConv,
+    SuperGATConv,
+    TransformerConv,
+)
 
 import onehop
 from onehop import ArgumentError, BackendError, ConfigurationError, Graph
+from onehop.machines import ndp
 from onehop.machines.pim import Machine, PimPlan
 from tests.machines.pim.machines import small
 
@@ -45,13 +55,49 @@ def test_heads_run_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("reduce", ["max", "min"])
-def test_what_machines_do_not_do_is_refused(reduce: str) -> None:
-    with pytest.raises(BackendError, match="extremum is not among"):
-        onehop.aggregate(GRAPH, torch.ones(40, 2), reduce=reduce, backend="pim")
+def test_backend_gives_the_cpus_extrema_and_gradients(reduce: str) -> None:
+    results = []
+    for backend in ("cpu", "pim"):
+        x, weight, *_ = leaves()
+        with torch.no_grad():
+            # Ties, whose gradient is split.
+            x[:20] = x[20:]
+        out = onehop.aggregate(GRAPH, x, weight, reduce, backend=backend)
+        grads = torch.autograd.grad((out * out.detach().cos()).sum(), [x, weight])
+        results.append([out, *grads])
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("rule", ["gat", "gatv2", "attention"])
+def test_backend_gives_the_cpus_attention_weights_and_gradients(rule: str) -> None:
+    results = []
+    for backend in ("cpu", "pim"):
+        generator = torch.Generator().manual_seed(2)
+        shapes = {
+            "gat": ((40, 2, 6), (40, 2), (40, 2)),
+            "gatv2": ((40, 2, 6), (40, 2, 6), (2, 6)),
+            "attention": ((40, 2, 6),) * 3,
+        }[rule]
+        given = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
+        out, weights = getattr(onehop, rule)(GRAPH, *given, return_attention_weights=True, backend=backend)
+        grads = torch.autograd.grad((out * out.detach().cos()).sum() + weights.square().sum(), given)
+        results.append([out, weights, *grads])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_what_machines_do_not_do_is_refused() -> None:
     with pytest.raises(BackendError, match="bfloat16"):
         onehop.aggregate(GRAPH, torch.ones(40, 2, dtype=torch.bfloat16), backend="pim")
     with pytest.raises(BackendError, match="edge_softmax is not among"):
         onehop.edge_softmax(GRAPH, torch.ones(300), backend="pim")
+    operands = (torch.ones(40, 2, 6), torch.ones(40, 2), torch.ones(40, 2))
+    with pytest.raises(BackendError, match="no dropout of its own; give the factors as edge_mask"):
+        onehop.gat(GRAPH, *operands, dropout=0.5, backend="pim")
+    heads = torch.ones(40, 2, 6)
+    with pytest.raises(BackendError, match="edges have features"):
+        onehop.attention(GRAPH, heads, heads, heads, edge=torch.ones(300, 2, 6), backend="pim")
 
 
 class Model(torch.nn.Module):
@@ -75,6 +121,10 @@ MODELS = {
     "SAGE mean": lambda: Model(SAGEConv(6, 8), SAGEConv(8, 3)),
     "SAGE sum": lambda: Model(SAGEConv(6, 8, aggr="sum"), SAGEConv(8, 3, aggr="sum")),
     "GIN": lambda: Model(GINConv(Linear(6, 8)), GINConv(Linear(8, 3))),
+    "SAGE max": lambda: Model(SAGEConv(6, 8, aggr="max"), SAGEConv(8, 3, aggr="min")),
+    "GAT": lambda: Model(GATConv(6, 4, heads=2), GATConv(8, 3)),
+    "GATv2": lambda: Model(GATv2Conv(6, 4, heads=2), GATv2Conv(8, 3)),
+    "Transformer": lambda: Model(TransformerConv(6, 4, heads=2), TransformerConv(8, 3)),
 }
 
 
@@ -115,7 +165,8 @@ def test_models_train_on_the_machine_with_tensors_on_another_device() -> None:
         timeout=300,
     )
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines() == [*(f"{name} trained" for name in MODELS), "the rest refused"]
+    there = ("GCN", "SAGE mean", "SAGE sum", "GIN", "SAGE max")
+    assert ran.stdout.splitlines() == [*(f"{name} trained" for name in there), "the rest refused"]
 
 
 def test_report_adds_up_layers_and_epochs() -> None:
@@ -157,31 +208,68 @@ def test_quantised_machine_trains_nearly_alike() -> None:
     assert (out - expected).abs().max() < 1e-2 * expected.abs().max()
 
 
+class WithEdges(torch.nn.Module):
+    """Calls a layer with features of edges."""
+
+    def __init__(self, layer: torch.nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+        attributes = torch.arange(edges.size(1) * 3.0).view(-1, 3).sin()
+        out: torch.Tensor = self.layer(x, edges, attributes)
+        return out
+
+
+def test_attention_and_max_run_on_the_machine_with_masks_and_edges() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(40, 6)
+    layers = (
+        GATConv(6, 3, heads=2, dropout=0.4),
+        SAGEConv(6, 6, aggr="max"),
+        WithEdges(GATConv(6, 3, heads=2, edge_dim=3)),
+    )
+    model = Model(*layers)
+    torch.manual_seed(1)
+    expected = model(x)
+    with onehop.patch(machine=Machine(small())) as patch:
+        torch.manual_seed(1)
+        torch.testing.assert_close(model(x), expected)
+        assert patch.report.elsewhere == {}
+        ran = {entry.layer: entry.report.figures["operator"] for entry in patch.report.entries}
+    assert ran == {"GATConv 1": "attention", "SAGEConv 1": "extremum", "GATConv 2": "attention"}
+    assert all(each.report.total_ns > 0 for each in patch.report.entries)
+
+
 def test_other_layers_run_as_before() -> None:
     torch.manual_seed(0)
     x = torch.randn(40, 6)
-    model = Model(GATConv(6, 4), SAGEConv(4, 2, aggr="max"))
+    edges = WithEdges(TransformerConv(6, 3, heads=2, edge_dim=3))
+    model = Model(SuperGATConv(6, 6), PNA(), edges, SAGEConv(6, 2, aggr="max"))
     expected = model(x)
-    with onehop.patch(machine=Machine(small())) as patch:
+    with onehop.patch(machine=Machine(small(), dtype="int16")) as patch:
         torch.testing.assert_close(model(x), expected)
         assert patch.report.entries == []
-        assert set(patch.report.elsewhere) == {"GATConv 1", "SAGEConv 1"}
-        assert "attention" in patch.report.elsewhere["GATConv 1"]
-        assert patch.report.elsewhere["SAGEConv 1"] == "machines compute sums and means, and this is max"
-        assert patch.report.as_dict()["elsewhere"] == patch.report.elsewhere
-        assert "SAGEConv 1 did not run on the machine: machines compute" in str(patch.report)
+        left = patch.report.elsewhere
+        assert set(left) == {"SuperGATConv 1", "PNAConv 1", "TransformerConv 1", "SAGEConv 1"}
+        assert "this propagation takes several" in left["SuperGATConv 1"]
+        assert left["SAGEConv 1"].startswith("the machine has sums alone of int16")
+        assert patch.report.as_dict()["elsewhere"] == left
+        assert "SAGEConv 1 did not run on the machine: the machine has sums" in str(patch.report)
         patch.report.clear()
         assert patch.report.elsewhere == {}
+    with onehop.patch(machine=Machine(small())) as patch:
+        torch.testing.assert_close(model(x), expected)
+        assert set(patch.report.elsewhere) == {"SuperGATConv 1", "PNAConv 1", "TransformerConv 1"}
+        assert "edges have features" in patch.report.elsewhere["TransformerConv 1"]
 
 
-def test_every_layer_of_a_class_is_named_and_those_on_the_machine_are_not() -> None:
-    x = torch.randn(40, 6)
-    model = Model(SAGEConv(6, 6, aggr="max"), SAGEConv(6, 6), PNA(), SAGEConv(6, 6, aggr="max"))
-    for _ in range(2):
-        with onehop.patch(machine=Machine(small())) as patch:
-            model(x)
-        assert set(patch.report.elsewhere) == {"SAGEConv 1", "PNAConv 1", "SAGEConv 3"}
-        assert {entry.layer for entry in patch.report.entries} == {"SAGEConv 2"}
+def test_machines_of_sums_alone_leave_attention_and_max_on_the_host() -> None:
+    x, model = torch.randn(40, 6), Model(GATConv(6, 6), SAGEConv(6, 2, aggr="max"))
+    with onehop.patch(machine=ndp.Machine(ndp.load(ndp.presets()[0]))) as patch:
+        model(x)
+        assert set(patch.report.elsewhere) == {"GATConv 1", "SAGEConv 1"}
+        assert all("computes sums and means" in why for why in patch.report.elsewhere.values())
 
 
 def test_few_edges_run_on_the_machine_too() -> None:
@@ -229,8 +317,9 @@ def test_keeping_aggregates_and_counting_them_exclude_each_other() -> None:
     assert onehop.patched() == ()
 
 
-def test_explain_names_the_machine() -> None:
-    model = MODELS["GCN"]()
+@pytest.mark.parametrize("name", ["GCN", "SAGE max", "GAT"])
+def test_explain_names_the_machine(name: str) -> None:
+    model = MODELS[name]()
     with onehop.patch(machine=Machine(small())):
         rows = onehop.explain(model, torch.randn(40, 6)).layers
     assert all(row.fast and row.backend.startswith("machine-") and row.plan == "small" for row in rows)

@@ -1,10 +1,12 @@
 """The interface of every simulated machine."""
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from onehop.calls import Attention, Extremum
 from onehop.graph import Graph
 from onehop.machines.report import Report
 
@@ -52,5 +54,96 @@ class Machine(Protocol):
 
         Raises:
             ArgumentError: A shape, dtype or plan does not fit.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionSize:
+    """Size of an attention, as :class:`onehop.calls.Attention` states it.
+
+    Attributes:
+        rule: "gat", "gatv2" or "dot".
+        heads: H.
+        width: V, columns of a head's value.
+        key_width: D, columns of a head's key; for gat 1.
+        dtype: Dtype of the features.
+        edge_scores: Whether edges have scores of their own, a number an edge and head (gat).
+        edge_vectors: Whether edges have features of their own, D columns an edge and head (gatv2, dot).
+        masked: Whether softmaxed weights are multiplied by a number an edge and head.
+    """
+
+    rule: str
+    heads: int
+    width: int
+    key_width: int
+    dtype: torch.dtype
+    edge_scores: bool = False
+    edge_vectors: bool = False
+    masked: bool = False
+
+    @property
+    def columns(self) -> int:
+        """Columns of the values of all heads."""
+        return self.heads * self.width
+
+    @classmethod
+    def of(cls, call: Attention) -> "AttentionSize":
+        """The size of a call."""
+        return cls(
+            rule=call.rule,
+            heads=call.heads,
+            width=call.value.size(2),
+            key_width=1 if call.rule == "gat" else call.query.size(2),
+            dtype=call.value.dtype,
+            edge_scores=call.rule == "gat" and call.edge is not None,
+            edge_vectors=call.rule != "gat" and call.edge is not None,
+            masked=call.mask is not None,
+        )
+
+
+@runtime_checkable
+class OperatorMachine(Machine, Protocol):
+    """A machine that has max, min and attention beside sums and means."""
+
+    def refuse_extremum(self, dtype: torch.dtype) -> str | None:
+        """Return why it has no max and min of such features, or None if it has; a sentence's end."""
+        ...
+
+    def refuse_attention(self, graph: Graph, size: AttentionSize) -> str | None:
+        """Return why it does not run such an attention over a graph, or None if it does; a sentence's end."""
+        ...
+
+    def extremum(self, graph: Graph, call: Extremum, plan: Any = None) -> tuple[Tensor, Report]:
+        """Max or min over each row's edges.
+
+        Args:
+            graph: The graph.
+            call: What is asked for, with CPU tensors; ties are not counted.
+            plan: A plan of the machine's own kind; None means its default.
+
+        Returns:
+            [num_dst, F], and the report.
+
+        Raises:
+            ArgumentError: It is refused, or the plan does not fit.
+        """
+        ...
+
+    def attention(
+        self, graph: Graph, call: Attention, plan: Any = None
+    ) -> tuple[tuple[Tensor, Tensor], Report]:
+        """Attention over each row's edges.
+
+        Args:
+            graph: The graph.
+            call: What is asked for, with CPU tensors and without dropout; weights are not returned.
+            plan: A plan of the machine's own kind; None means the fastest that fits.
+
+        Returns:
+            [num_dst, H, V] and [num_dst, 2, H], the first two results of the call; and the report.
+
+        Raises:
+            ArgumentError: It is refused, or the plan does not fit.
         """
         ...

@@ -8,7 +8,7 @@ class NaiveController:
     """Serves requests one clock after another, trying every command against every rule."""
 
     def __init__(self, memory, requests):
-        self.memory, self.timing = memory, memory.dram.timing
+        self.memory, self.timing = memory, memory.dram.timing.in_full()
         fields = memory.address_layout.map(requests.bursts).T.tolist()
         self.coming = [
             {"write": bool(w), "bank": tuple(f[:3]), "row": f[3], "column": f[4], "arrival": None}
@@ -22,16 +22,41 @@ class NaiveController:
         self.log = []
         self.writing = False
         self.clock = 0
+        # The bank whose ACT lacks its second half and when that is due; accesses of each bank's open row.
+        self.half = None
+        self.accesses = {}
 
     def run(self):
         """Every command, in order."""
         while self.coming or self.queues[False] or self.queues[True] or self.opened:
             self._arrive()
             self.clock += 1
-            if self.memory.refresh and self.clock % self.timing.refi == 0:
-                self.refreshes += range(self.memory.ranks)
-            self._tick()
+            self._refreshes_fall_due()
+            if self.timing.command_buses == 2:
+                self._tick(("RD", "WR"))
+                self._tick(("ACT", "PRE", "PREA", "REF", "REFSB"))
+            elif self.half and self.clock == self.half[1]:
+                self._second_half()
+            else:
+                issued = self._tick(("RD", "WR", "ACT", "PRE", "PREA", "REF", "REFSB"))
+                if self.half and not issued:
+                    self._second_half()
         return self.log
+
+    def _refreshes_fall_due(self):
+        shape = self.memory.dram.organisation
+        if not self.memory.refresh:
+            return
+        if self.memory.refresh_mode == "all_bank":
+            if self.clock % self.timing.refi == 0:
+                self.refreshes += range(self.memory.ranks)
+        elif self.clock % self.timing.refi_sb == 0:
+            number = self.clock // self.timing.refi_sb - 1
+            if shape.refresh_set == 1:
+                group, bank = divmod(number % shape.banks, shape.banks_per_group)
+            else:
+                group, bank = -1, number % shape.banks_per_group
+            self.refreshes += [(rank, group, bank) for rank in range(self.memory.ranks)]
 
     def _arrive(self):
         if not self.coming:
@@ -44,31 +69,76 @@ class NaiveController:
             request["arrival"] = self.clock
             self.queues[request["write"]].append(self.coming.pop(0))
 
-    def _tick(self):
+    def _tick(self, names):
+        """At most one command among these kinds; returns whether one went out."""
         for request in sorted(self.opened, key=lambda r: r["arrival"]):
-            if self._issue("WR" if request["write"] else "RD", request):
+            if self._access(request, names):
                 self.opened.remove(request)
-                return
+                return True
         if self.refreshes:
-            self._refresh(self.refreshes[0])
-            return
+            return self._refresh(self.refreshes[0], names)
+        if self._row_used_up():
+            return self._close_used_up(names)
         self._turn()
         queue = self.queues[self.writing]
         for request in queue:
             row = self.rows.get(request["bank"])
             if row == request["row"]:
-                if self._issue("WR" if request["write"] else "RD", request):
+                if self._access(request, names):
                     queue.remove(request)
-                    return
+                    return True
             elif row is None:
-                if self._issue("ACT", request):
+                if self.half is None and self._issue("ACT", request, names):
                     queue.remove(request)
                     self.opened.append(request)
                     self.rows[request["bank"]] = request["row"]
-                    return
-            elif self._may_close(request, row, queue) and self._issue("PRE", request):
-                del self.rows[request["bank"]]
-                return
+                    if self.timing.aad:
+                        self.half = (request, self.clock + self.timing.aad)
+                    return True
+            elif self._may_close(request, row, queue) and self._issue("PRE", request, names):
+                self._closed(request["bank"])
+                return True
+        return False
+
+    def _second_half(self):
+        request = self.half[0]
+        self.log.append(Command(self.clock, "ACT2", *request["bank"], request["row"]))
+        self.half = None
+
+    def _access(self, request, names):
+        bank = request["bank"]
+        held = any(other["bank"] == bank and other is not request for other in self.opened)
+        full = bool(self.memory.close_after) and self.accesses.get(bank, 0) >= self.memory.close_after
+        full = full and not held
+        name = ("WR" if request["write"] else "RD") + ("A" if full else "")
+        if not self._issue(name, request, names):
+            return False
+        self.accesses[bank] = self.accesses.get(bank, 0) + 1
+        if full:
+            self._closed(bank)
+        return True
+
+    def _closed(self, bank):
+        del self.rows[bank]
+        self.accesses.pop(bank, None)
+
+    def _used_up(self):
+        """PRE of every row that had all its accesses, by number of the bank."""
+        held = [request["bank"] for request in self.opened]
+        least = self.memory.close_after or 1 << 30
+        full = [bank for bank, count in self.accesses.items() if count >= least and bank not in held]
+        return [Command(self.clock, "PRE", *bank) for bank in sorted(full)]
+
+    def _row_used_up(self):
+        # A PRE that could go out on its bus keeps the requests' commands from either bus.
+        return any(not self.rules.too_early(command) for command in self._used_up())
+
+    def _close_used_up(self, names):
+        for command in self._used_up():
+            if "PRE" in names and self._send(command):
+                self._closed(command[2:5])
+                return True
+        return False
 
     def _may_close(self, request, row, queue):
         if any(other["bank"] == request["bank"] for other in self.opened):
@@ -77,14 +147,36 @@ class NaiveController:
         keep = self.memory.scheduler == "fr_fcfs_rows"
         return not (keep and any(r["bank"] == request["bank"] and r["row"] == row for r in older))
 
-    def _refresh(self, rank):
-        if not any(bank[0] == rank for bank in self.rows):
-            if self._send(Command(self.clock, "REF", rank)):
+    def _refresh(self, due, names):
+        if isinstance(due, tuple):
+            return self._refresh_banks(due, names)
+        held = any(request["bank"][0] == due for request in self.opened)
+        if not any(bank[0] == due for bank in self.rows):
+            if "REF" in names and self._send(Command(self.clock, "REF", due)):
                 self.refreshes.pop(0)
-        elif not any(request["bank"][0] == rank for request in self.opened) and self._send(
-            Command(self.clock, "PREA", rank)
-        ):
-            self.rows = {bank: row for bank, row in self.rows.items() if bank[0] != rank}
+                return True
+        elif not held and "PREA" in names and self._send(Command(self.clock, "PREA", due)):
+            for bank in [bank for bank in self.rows if bank[0] == due]:
+                self._closed(bank)
+            return True
+        return False
+
+    def _refresh_banks(self, due, names):
+        groups = range(self.memory.dram.organisation.bank_groups) if due[1] < 0 else [due[1]]
+        banks = [(due[0], group, due[2]) for group in groups]
+        held = [request["bank"] for request in self.opened]
+        for bank in banks:
+            if bank in self.rows and bank not in held:
+                if "PRE" in names and self._send(Command(self.clock, "PRE", *bank)):
+                    self._closed(bank)
+                    return True
+                return False
+        if any(bank in self.rows for bank in banks) or "REFSB" not in names:
+            return False
+        if self._send(Command(self.clock, "REFSB", *due)):
+            self.refreshes.pop(0)
+            return True
+        return False
 
     def _turn(self):
         reads, writes = len(self.queues[False]), len(self.queues[True])
@@ -93,13 +185,18 @@ class NaiveController:
         else:
             self.writing = writes > 0.8 * self.memory.queue or not reads
 
-    def _issue(self, name, request):
+    def _issue(self, name, request, names):
+        if name[:2] not in names and name not in names:
+            return False
         row = -1 if name == "PRE" else request["row"]
-        column = request["column"] if name in ("RD", "WR") else -1
+        column = request["column"] if name[:2] in ("RD", "WR") else -1
         return self._send(Command(self.clock, name, *request["bank"], row, column))
 
     def _send(self, command):
-        if self.rules.too_early(command):
+        on_edge = command.name in ("PRE", "PREA") or self.clock % self.timing.command_edges == (
+            1 % self.timing.command_edges
+        )
+        if not on_edge or self.rules.too_early(command):
             return False
         self.rules.remember(command)
         self.log.append(command)

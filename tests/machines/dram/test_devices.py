@@ -1,4 +1,6 @@
+import re
 from dataclasses import fields, replace
+from importlib import resources
 
 import pytest
 
@@ -117,3 +119,14 @@ def test_energies_that_cannot_be_are_refused(field, value):
 
 def test_every_preset_says_where_its_energies_come_from():
     assert all(isinstance(device.energy, Energy) and device.energy.source for device in PRESETS.values())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_is_assumed_is_marked_in_the_file(name):
+    text = (resources.files("onehop.machines.dram") / "devices" / f"{name.lower()}.toml").read_text()
+    if name.startswith("DDR5"):
+        lines = re.findall(r"^(?:rfc_sb|refi_sb|refsb_act|refsb_refsb) = .*$", text, re.MULTILINE)
+        assert len(lines) == 4
+        assert all("; an assumption: " in line for line in lines)
+    if name.startswith(("LPDDR5", "HBM")):
+        assert preset(name).energy.source.startswith("assumptions")

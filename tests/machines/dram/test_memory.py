@@ -3,7 +3,7 @@ import pytest
 
 from onehop.errors import ArgumentError
 from onehop.machines.dram import Access, DramReport, Memory, check, preset
-from onehop.machines.dram.closed_form import lost_to_refresh
+from onehop.machines.dram.limits import lost_to_refresh
 from onehop.machines.dram.memory import LEVELS
 
 DDR5 = preset("DDR5_4800AN")
@@ -40,12 +40,12 @@ def test_sequential_writes_end_at_the_clock_where_ramulator_ends():
     ],
     ids=["64 B", "FAW 32", "bg_first", "4 ranks", "no refresh", "rows first", "writes"],
 )
-def test_random_traffic_is_within_a_percent_of_ramulator_and_the_closed_form_within_three(
+def test_random_traffic_is_within_a_percent_of_ramulator_and_its_strictest_limit_within_three(
     dram, memory, access, clocks
 ):
     tried = Memory(dram, **memory)
     assert tried.burst_cycles(access, "command") == pytest.approx(clocks, rel=0.01)
-    assert tried.burst_cycles(access, "closed") == pytest.approx(clocks, rel=0.03)
+    assert tried.limits(access).cycles == pytest.approx(clocks, rel=0.03)
 
 
 def test_gnnears_run_is_met():
@@ -192,7 +192,7 @@ def test_no_number_of_requests_is_refused(level, requests):
 
 
 def test_an_unknown_level_and_a_run_longer_than_the_ranks_are_refused():
-    with pytest.raises(ArgumentError, match="level: expected one of command, curve, closed, got 'gate'"):
+    with pytest.raises(ArgumentError, match="level: expected one of command, curve, got 'gate'"):
         MEMORY.run(Access(), 5, "gate")
     with pytest.raises(ArgumentError, match="run_bytes: expected at most"):
         MEMORY.run(Access("random", 1 << 34), 5, "command")

@@ -43,7 +43,7 @@ def test_counts_equal_the_naive_ones(case, retile):
     graph = graph_of(case)
     if graph.num_src != graph.num_dst:
         graph = random_graph(50, 40, seed=5)
-    workload = RankWorkload(graph, TOPOLOGY, 8, retile=retile, batch=7)
+    workload = RankWorkload(graph, TOPOLOGY, 8, 64, retile=retile, batch=7)
     order = naive_order(graph, TOPOLOGY, retile, 7) if retile != "index" else list(range(graph.num_dst))
     if retile != "index":
         assert workload.order.tolist() == order
@@ -55,7 +55,7 @@ def test_counts_equal_the_naive_ones(case, retile):
 
 
 def test_reads_without_tiles_are_the_edges():
-    workload = RankWorkload(graph_of("multi_edges"), TOPOLOGY, 8, retile="none")
+    workload = RankWorkload(graph_of("multi_edges"), TOPOLOGY, 8, 64, retile="none")
     counts = workload.counts(TargetGroups(4, 8, 8))
     assert np.array_equal(counts.reads, counts.edges)
 
@@ -63,7 +63,7 @@ def test_reads_without_tiles_are_the_edges():
 @pytest.mark.parametrize("case", HOSTILE)
 def test_touched_rows_are_those_with_an_edge_in_the_pod(case):
     graph = graph_of(case)
-    counts = RankWorkload(graph, TOPOLOGY, 8, retile="index").counts(TargetGroups(4, 8, 8))
+    counts = RankWorkload(graph, TOPOLOGY, 8, 64, retile="index").counts(TargetGroups(4, 8, 8))
     owner = owners(TOPOLOGY, graph.num_src)
     for pods in candidates(TOPOLOGY):
         expected = np.zeros((-(-graph.num_dst // 8), TOPOLOGY.ranks), dtype=int)
@@ -76,7 +76,7 @@ def test_touched_rows_are_those_with_an_edge_in_the_pod(case):
 @pytest.mark.parametrize("retile", ["index", "rows"])
 def test_every_target_has_its_final_vector_in_one_pod(retile):
     graph = random_graph(77, 300)
-    counts = RankWorkload(graph, TOPOLOGY, 8, retile=retile).counts(TargetGroups(4, 8, 16))
+    counts = RankWorkload(graph, TOPOLOGY, 8, 64, retile=retile).counts(TargetGroups(4, 8, 16))
     for pods in candidates(TOPOLOGY):
         assert pods_rows(counts, pods).sum() == 77 * pods.size
     assert counts.rows.sum() == 77
@@ -85,14 +85,14 @@ def test_every_target_has_its_final_vector_in_one_pod(retile):
 def test_every_order_has_every_node_once():
     graph = random_graph(500, 900)
     for retile in ("rows", "ranks", "round_robin"):
-        order = RankWorkload(graph, TOPOLOGY, 8, retile=retile, batch=64).order
+        order = RankWorkload(graph, TOPOLOGY, 8, 64, retile=retile, batch=64).order
         assert np.array_equal(np.sort(order), np.arange(500))
 
 
 def test_small_batches_of_any_order_are_rows_merged_row_by_row():
     graph = random_graph(300, 900)
-    rows = RankWorkload(graph, TOPOLOGY, 8, retile="rows").order
-    assert np.array_equal(RankWorkload(graph, TOPOLOGY, 8, retile="ranks", batch=1).order, rows)
+    rows = RankWorkload(graph, TOPOLOGY, 8, 64, retile="rows").order
+    assert np.array_equal(RankWorkload(graph, TOPOLOGY, 8, 64, retile="ranks", batch=1).order, rows)
 
 
 def test_index_order_saves_what_chance_lets_it():
@@ -101,7 +101,7 @@ def test_index_order_saves_what_chance_lets_it():
     graph = random_graph(nodes, edges)
     degree = graph.out_degrees.numpy()
     expected = 1 - (nodes / tile * (1 - (1 - degree / nodes) ** tile)).sum() / edges
-    found = RankWorkload(graph, TOPOLOGY, 8, retile="index").read_reduction_percent(tile)
+    found = RankWorkload(graph, TOPOLOGY, 8, 64, retile="index").read_reduction_percent(tile)
     assert found == pytest.approx(100 * expected, abs=1.0)
 
 
@@ -110,25 +110,25 @@ def test_retiling_finds_groups_that_index_order_does_not():
     number = torch.randperm(1024, generator=torch.Generator().manual_seed(0)).view(64, 16)
     edge_index = torch.cat([torch.cartesian_prod(group, group).t() for group in number], dim=1)
     graph = Graph.from_edge_index(edge_index, num_nodes=1024)
-    assert RankWorkload(graph, TOPOLOGY, 8, retile="rows").read_reduction_percent(16) == pytest.approx(
+    assert RankWorkload(graph, TOPOLOGY, 8, 64, retile="rows").read_reduction_percent(16) == pytest.approx(
         100 * 15 / 16
     )
-    assert RankWorkload(graph, TOPOLOGY, 8, retile="index").read_reduction_percent(16) < 40
+    assert RankWorkload(graph, TOPOLOGY, 8, 64, retile="index").read_reduction_percent(16) < 40
 
 
 def test_counts_do_not_depend_on_threads(threads):
     graph, shape = random_graph(5000, 50_000), TargetGroups(8, 128, 128)
     threads(1)
-    one = RankWorkload(graph, TOPOLOGY, 8, retile="rows").counts(shape)
+    one = RankWorkload(graph, TOPOLOGY, 8, 64, retile="rows").counts(shape)
     threads(2)
-    two = RankWorkload(graph, TOPOLOGY, 8, retile="rows").counts(shape)
+    two = RankWorkload(graph, TOPOLOGY, 8, 64, retile="rows").counts(shape)
     assert np.array_equal(one.reads, two.reads)
     assert all(np.array_equal(one.touched[size], two.touched[size]) for size in one.touched)
 
 
 def test_a_cache_of_everything_misses_each_source_once():
     graph = random_graph(64, 2000)
-    workload = RankWorkload(graph, TOPOLOGY, 8, retile="index")
+    workload = RankWorkload(graph, TOPOLOGY, 8, 64, retile="index")
     assert workload.cache_misses(64, 64) == len(graph.col.unique())
     assert workload.cache_misses(16, 16) > 1000
 
@@ -156,10 +156,12 @@ def test_a_buffer_that_holds_no_slice_is_refused():
 
 def test_retiling_a_bipartite_graph_is_refused():
     with pytest.raises(ArgumentError, match="retile='index'"):
-        RankWorkload(random_graph(5, 9, num_src=7), TOPOLOGY, 8, retile="rows")
+        RankWorkload(random_graph(5, 9, num_src=7), TOPOLOGY, 8, 64, retile="rows")
 
 
 def test_pods_of_other_sizes_are_not_counted():
     assert set(
-        RankWorkload(random_graph(9, 9), TOPOLOGY, 8, retile="index").counts(TargetGroups(4, 8, 8)).touched
+        RankWorkload(random_graph(9, 9), TOPOLOGY, 8, 64, retile="index")
+        .counts(TargetGroups(4, 8, 8))
+        .touched
     ) == {Pods.of(TOPOLOGY, name).size for name in ("rank", "dimm", "channel", "2-channel", "system")}

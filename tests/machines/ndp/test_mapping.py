@@ -22,7 +22,7 @@ TOPOLOGIES = [
 
 
 def aggregated(graph, topology, name, x, weight=None):
-    workload = RankWorkload(graph, topology, 8, retile="index")
+    workload = RankWorkload(graph, topology, 8, 64, retile="index")
     return functional.aggregate(workload, Pods.of(topology, name), x, weight)
 
 
@@ -36,7 +36,7 @@ def test_slices_cut_every_vector_once(name, width):
     assert np.ptp(np.diff(slices)) <= 1
     assert len(slices) == pods.size + 1
     # The bursts of the widest slice are those of the table: 64 ceil(4d / 64k) bytes.
-    assert pods.slice_bursts(width).max() == -(-4 * width // (64 * pods.size))
+    assert pods.slice_bursts(width, 64).max() == -(-4 * width // (64 * pods.size))
 
 
 def test_candidates_differ_in_size():
@@ -109,7 +109,7 @@ def test_rows_and_columns_can_be_chosen():
     graph = Graph.from_edge_index(edge_index, num_nodes=nodes)
     topology = Topology(4, 2, 2)
     x = torch.randn(nodes, 40, generator=torch.Generator().manual_seed(2))
-    workload, pods = RankWorkload(graph, topology, 8, retile="index"), Pods.of(topology, "channel")
+    workload, pods = RankWorkload(graph, topology, 8, 64, retile="index"), Pods.of(topology, "channel")
     whole = functional.aggregate(workload, pods, x)
     rows = np.array([3, 0, 17])
     part = functional.aggregate(workload, pods, x[:, 5:30], rows=rows, columns=(5, 30), width=40)

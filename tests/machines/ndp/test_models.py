@@ -53,7 +53,7 @@ def test_final_vectors_lie_in_the_next_layers_mapping():
     ):
         moved = layer.run.bytes()
         assert moved["finals_write"] == moved["write_back_useful"] == 700 * columns * 4
-        assert moved["write_back"] == 700 * int(pods.slice_bursts(columns)[: pods.size].sum()) * 64
+        assert moved["write_back"] == 700 * int(pods.slice_bursts(columns, 64)[: pods.size].sum()) * 64
     assert first.run.retiling is not None
     assert last.run.retiling is None
 

@@ -48,7 +48,7 @@ def naive_copies(graph, topology, share, tile, window):
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.35, 1.0])
 def test_copies_of_hubs_equal_the_naive_count(share, topology):
     graph = random_graph(90, 700, seed=3)
-    workload = CopiedWorkload(graph, topology, 8, share)
+    workload = CopiedWorkload(graph, topology, 8, 64, share)
     counts = workload.counts(TargetGroups(tile=4, block=8, window=16))
     edges, reads, rows, touched = naive_copies(graph, topology, share, 4, 16)
     assert np.array_equal(counts.edges, edges)
@@ -60,8 +60,8 @@ def test_copies_of_hubs_equal_the_naive_count(share, topology):
 
 def test_copies_spare_partial_sums_and_cost_writes():
     graph, config = random_graph(3000, 60_000), load("grande_16")
-    plain = RankWorkload(graph, config.topology, 8, retile="index")
-    copied = CopiedWorkload(graph, config.topology, 8, 0.35)
+    plain = RankWorkload(graph, config.topology, 8, 64, retile="index")
+    copied = CopiedWorkload(graph, config.topology, 8, 64, 0.35)
     machine, pods = Machine(config), Pods.of(config.topology, "dimm")
     without, with_copies = (
         prior_run(config, work, machine.memory, pods, 128, 256) for work in (plain, copied)
@@ -73,7 +73,7 @@ def test_copies_spare_partial_sums_and_cost_writes():
 
 def test_a_dimm_that_sums_sends_one_vector_for_its_ranks():
     graph, config = circulant(2048, 32), load("grande_16")
-    workload = RankWorkload(graph, config.topology, 8, retile="index")
+    workload = RankWorkload(graph, config.topology, 8, 64, retile="index")
     machine, pods = Machine(config), Pods.of(config.topology, "rank")
     apart, summed = (
         prior_run(config, workload, machine.memory, pods, 128, 256, sums_in_dimm=flag)
@@ -112,7 +112,7 @@ def test_tensordimm_scales_with_its_dimms():
     features = []
     for dimms in (2, 4, 8):
         config = NdpConfig("scaled", Topology(4, dimms, 1))
-        workload = RankWorkload(graph, config.topology, 8, retile="none")
+        workload = RankWorkload(graph, config.topology, 8, 64, retile="none")
         memory = Machine(config).memory
         run = prior_run(config, workload, memory, Pods.of(config.topology, "system"), 128, 2048)
         features.append(run.steps_ns["features"])
@@ -138,7 +138,7 @@ def test_gnnear_reads_at_the_rate_of_its_artifact():
     # Published: 18.07 of 19.2 GB/s in DRAMsim3's run of products, 256 bytes of a vector in a rank
     # (PKUZHOU/GNNear-PACT-2022). Half a vector of 128 numbers is as long.
     memory = Machine("gnnear").memory
-    assert int(Pods.of(load("gnnear").topology, "dimm").slice_bursts(128)[0]) == 4
+    assert int(Pods.of(load("gnnear").topology, "dimm").slice_bursts(128, 64)[0]) == 4
     assert memory.device.peak_gbps == pytest.approx(19.2, rel=0.01)
     assert 64 / memory.random(4).ns == pytest.approx(18.07, rel=0.05)
 

@@ -15,7 +15,7 @@ NODES, DEGREE, WIDTH = 2048, 32, 256
 
 
 def traffic(graph, config, name, width=WIDTH, tile=128, broadcast=True, retile="index"):
-    workload = RankWorkload(graph, config.topology, config.module.adjacency_entry_bytes, retile=retile)
+    workload = RankWorkload(graph, config.topology, config.module.adjacency_entry_bytes, 64, retile=retile)
     return LayerTraffic(config, workload, Pods.of(config.topology, name), width, tile, broadcast)
 
 

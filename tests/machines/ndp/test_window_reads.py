@@ -21,7 +21,7 @@ def naive(run, window, rank):
     rowptr, col, owner = graph.rowptr.tolist(), graph.col.tolist(), work.owner.tolist()
     dealt = [[n for n in range(graph.num_src) if owner[n] == first + j] for j in range(pods.size)]
     place = {node: i for i, node in enumerate(node for bundle in dealt for node in bundle)}
-    bursts, out = int(pods.slice_bursts(run.traffic.width)[rank]), []
+    bursts, out = int(pods.slice_bursts(run.traffic.width, 64)[rank]), []
     targets = order[window * shape.window : (window + 1) * shape.window]
     for bundle in range(first, first + pods.size):
         for begin in range(0, len(targets), shape.tile):

@@ -18,6 +18,7 @@ from onehop.machines.dram import (
     Access,
     Dram,
     DramReport,
+    Limits,
     Memory,
     load,
     preset,
@@ -25,6 +26,7 @@ from onehop.machines.dram import (
     write_trace,
 )
 from onehop.machines.dram.access import OPERATIONS, PATTERNS
+from onehop.machines.dram.command import REFRESHES
 from onehop.machines.dram.layout import NAMES
 from onehop.machines.dram.memory import LEVELS, SCHEDULERS
 from onehop.machines.dram.trace import FORMATS
@@ -48,6 +50,14 @@ def dram(
     queue: Annotated[int, typer.Option(help="Requests that the controller chooses among.")] = 32,
     scheduler: Annotated[str, typer.Option(help=f"One of {', '.join(SCHEDULERS)}.")] = "fr_fcfs",
     refresh: Annotated[bool, typer.Option(help="Whether ranks are refreshed.")] = True,
+    refresh_mode: Annotated[str, typer.Option(help=f"One of {', '.join(REFRESHES[1:])}.")] = "all_bank",
+    close_after: Annotated[
+        int,
+        typer.Option(help="Accesses after which a row is closed: 1, closed pages; 0, open pages."),
+    ] = 0,
+    write_share: Annotated[
+        float | None, typer.Option(help="Share of the runs that are written, in place of --op.")
+    ] = None,
     timing: Annotated[
         str | None, typer.Option(metavar="NAME=CLOCKS,…", help="Timings other than the preset's, as faw=32.")
     ] = None,
@@ -60,8 +70,10 @@ def dram(
     json: Json = None,
 ) -> None:
     """DRAM alone: how long so many bursts take, which rows they find open, and the energy."""
-    memory = Memory(_device(preset_name, timing), ranks, layout, queue, refresh, scheduler)
-    access = Access(pattern, run_bytes, op)
+    memory = Memory(
+        _device(preset_name, timing), ranks, layout, queue, refresh, scheduler, refresh_mode, close_after
+    )
+    access = Access(pattern, run_bytes, op, write_share=write_share)
     if replay is not None and level != "command":
         raise ArgumentError(f"level: expected command, which alone knows recorded requests, got {level!r}.")
     with progress(what="reading requests") as bar:
@@ -72,13 +84,19 @@ def dram(
         bar.describe("serving requests")
         report = memory.run(access, requests, level, seed) if recorded is None else memory.serve(recorded)
     runs = f" of {run_bytes} B" if pattern == "random" else ""
-    what = f"{pattern} {op}s{runs}" if replay is None else str(replay)
-    output().print(_table(report, f"{report.dram}, {what}, {layout}, {ranks} rank" + "s" * (ranks > 1)))
+    kind = f"{op}s" if write_share is None else f"reads, {write_share:.0%} writes,"
+    what = f"{pattern} {kind}{runs}" if replay is None else str(replay)
+    why_not = memory.why_no_limits(access) if recorded is None else "the formula knows no recorded requests"
+    bounds = None if why_not else memory.limits(access)
+    shown = _table(report, f"{report.dram}, {what}, {layout}, {ranks} rank" + "s" * (ranks > 1))
+    shown.add_row("what binds, by formula", why_not if bounds is None else _binding(bounds))
+    output().print(shown)
     if json is not None:
         asked: dict[str, Any] = {
             "pattern": pattern,
             "run_bytes": run_bytes,
             "op": op,
+            "write_share": write_share,
             "requests": requests if recorded is None else len(recorded),
             "seed": seed,
             "trace": None if replay is None else str(replay),
@@ -86,9 +104,16 @@ def dram(
             "queue": queue,
             "scheduler": scheduler,
             "refresh": refresh,
+            "refresh_mode": refresh_mode,
+            "close_after": close_after,
             "timing": asdict(memory.dram.timing),
         }
-        write_json(json, "simulate dram", {"asked": asked, **asdict(report)})
+        explained = bounds and {**asdict(bounds), "binds": bounds.binds, "cycles": bounds.cycles}
+        write_json(
+            json,
+            "simulate dram",
+            {"asked": asked, **asdict(report), "limits": explained, "no_limits_because": why_not or None},
+        )
 
 
 def _device(name: str, timing: str | None) -> Dram:
@@ -101,6 +126,14 @@ def _device(name: str, timing: str | None) -> Dram:
             raise ArgumentError(f"--timing: expected names and clocks as faw=32,rcd=39, got {entry!r}.")
         clocks[key] = int(value)
     return device.with_timing(**clocks) if clocks else device
+
+
+def _binding(bounds: Limits) -> str:
+    """The strictest limit, and the others beside it."""
+    clocks = {name.replace("_", " "): value for name, value in bounds.clocks().items()}
+    each = ", ".join(f"{name} {value:.2f}" for name, value in clocks.items())
+    refreshes = f"; refreshes take {bounds.refresh_share:.1%}" if bounds.refresh_share else ""
+    return f"{bounds.binds.replace('_', ' ')} (clocks a burst: {each}{refreshes})"
 
 
 def _table(report: DramReport, title: str) -> Table:

@@ -1,19 +1,19 @@
 """``onehop simulate ndp``: aggregation on a near-rank machine."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from onehop import datasets
 from onehop.bench import tables
 from onehop.bench.lists import numbers
 from onehop.bench.ndp_check import output_errors
 from onehop.bench.results import write_json
-from onehop.bench.sources import GRAPH_HELP, dataset
 from onehop.cli.console import Bar, output, progress
 from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
+from onehop.cli.simulate import ndp_sweep
+from onehop.cli.simulate.shared import Source, Sweep, load_graph, sweep_points
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
@@ -38,7 +38,7 @@ _COMPARED = ("baseline", "prior")
 
 
 def ndp(
-    graph: Annotated[str, typer.Option(help=GRAPH_HELP)] = "twin:arxiv-communities",
+    graph: Source = "twin:arxiv-communities",
     scale: Scale = 1.0,
     seed: Seed = 0,
     width: Width = 256,
@@ -70,10 +70,7 @@ def ndp(
             help="Check results on all targets for the chosen mapping, or on samples: full, sample."
         ),
     ] = "sample",
-    sweep: Annotated[
-        bool, typer.Option("--sweep", help="All of --tiles, re-tiled and not, with and without broadcast.")
-    ] = False,
-    tiles: Annotated[str, typer.Option(help="Of a sweep.")] = "4,8,16,32,64,128",
+    sweep: Sweep = None,
     clocks: Annotated[
         str, typer.Option(help="Also the gains at these clocks of the units in MHz, such as 300,1200,2400.")
     ] = "",
@@ -90,7 +87,11 @@ def ndp(
         console.print(toy.gantt(), markup=False)
         return
     set_threads(threads)
-    hardware, swept = _machine(machine, faw), numbers("tiles", tiles)
+    if sweep and trace is not None:
+        raise ArgumentError("trace: a sweep has no timeline; leave --trace or --sweep away.")
+    hardware = _machine(machine, faw)
+    swept = [sweep_points(text, ndp_sweep.NAMES) for text in sweep or []]
+    ndp_sweep.machines(hardware, swept)
     tried = numbers("clocks", clocks) if clocks else []
     plan = NdpPlan(
         "adaptive" if mapping in _COMPARED else mapping,
@@ -104,14 +105,16 @@ def ndp(
     if model:
         _one("model", model, MODELS)
     with progress(what="loading the graph") as bar:
-        structure, features, classes = _load(graph, seed, scale, self_loops, bar)
-        columns = [features or width, *[width] * (layers - 1), classes or width]
+        loaded = load_graph(graph, seed, scale, bar)
+        columns = [loaded.num_features or width, *[width] * (layers - 1), loaded.num_classes or width]
+        structure = with_self_loops(loaded.graph) if self_loops else loaded.graph
+        del loaded
         widths = [width] if layers == 1 else columns[:-1]
         bar.describe("timing all mappings")
         found = hardware.layers(structure, widths, plan)
         content: dict[str, Any] = whole_report(found)
-        if sweep:
-            content["sweep"] = _sweep(hardware, structure, widths, plan, swept, bar)
+        if swept:
+            content["sweep"] = ndp_sweep.run(hardware, structure, widths, plan, swept, bar)
         if tried:
             bar.describe("trying clocks")
             points = by_clock(hardware, structure, widths, plan, tried)
@@ -153,56 +156,6 @@ def _machine(source: str, faw: str) -> Machine:
     if not faw:
         return hardware
     return Machine(hardware.config.change(dram={"faw": int(faw) if faw.isdecimal() else faw}))
-
-
-def _load(source: str, seed: int, scale: float, self_loops: bool, bar: Bar) -> tuple[Graph, int, int]:
-    """The graph, and its numbers of features and classes; 0 where it has none."""
-    if source.startswith("twin:"):
-        # Their features' width is known without drawing them.
-        content = datasets.load(source, seed, scale, bar.share, features=False)
-        first = datasets.num_features(source.removeprefix("twin:"))
-    elif scale != 1:
-        raise ArgumentError("scale: only twins can be scaled; leave it away.")
-    else:
-        content = dataset(source)
-        first = content.num_features
-    bar.describe("building the graph")
-    structure = Graph.from_edge_index(content.edge_index, num_nodes=content.num_nodes)
-    classes = content.num_classes
-    del content
-    if self_loops:
-        structure = with_self_loops(structure)
-    return structure, first, classes
-
-
-def _sweep(
-    hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, tiles: list[int], bar: Bar
-) -> list[dict[str, Any]]:
-    """Times of all mappings over tiles, orders and broadcasting, and what tiling saves."""
-    lines = []
-    for retile in ("index", "rows"):
-        for number, tile in enumerate(tiles):
-            bar.share(f"sweeping tiles, {retile}", number / len(tiles))
-            reduction = hardware.workload(graph, replace(plan, retile=retile)).read_reduction_percent(tile)
-            for broadcast in (True, False):
-                tried = replace(plan, retile=retile, tile=tile, broadcast=broadcast, mapping="adaptive")
-                found = hardware.layers(graph, widths, tried, record=0)
-                times: dict[str, float] = {}
-                for one in found:
-                    for name, time in one.candidates_ms().items():
-                        times[name] = times.get(name, 0.0) + time
-                lines.append(
-                    {
-                        "retile": retile,
-                        "tile": tile,
-                        "broadcast": broadcast,
-                        "read_reduction_percent": reduction,
-                        "time_ms": sum(one.time_ns for one in found) / 1e6,
-                        "mappings": [one.run.mapping for one in found],
-                        "candidates_ms": times,
-                    }
-                )
-    return lines
 
 
 def _priors(
@@ -283,11 +236,7 @@ def _print(
         )
     console.print(table)
     for line in content.get("sweep", []):
-        each = ", ".join(f"{name} {time:.3f}" for name, time in line["candidates_ms"].items())
-        console.print(
-            f"tile {line['tile']}, {line['retile']}, broadcast {'on' if line['broadcast'] else 'off'}: "
-            f"{line['read_reduction_percent']:.2f} % fewer reads; ms: {each}"
-        )
+        console.print(ndp_sweep.text(line))
     if "model" in content:
         whole = content["model"]
         console.print(

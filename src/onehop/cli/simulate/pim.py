@@ -1,7 +1,6 @@
 """``onehop simulate pim``: a graph, or a whole model, on a near-bank machine."""
 
 import json as json_module
-import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +10,24 @@ import torch
 import typer
 from torch import Tensor
 
-from onehop import datasets
-from onehop.bench import near_bank, sources
+from onehop.bench import near_bank
 from onehop.cli.console import output, progress
-from onehop.cli.options import Json, Plot, Scale, Threads, Timeline, Width, set_threads
+from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
+from onehop.cli.simulate.shared import Source, Sweep, load_graph, sweep_points
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
-from onehop.machines.pim import Machine, PimConfig, PimPlan, PimReport, host, preset, presets, prior_art, tune
+from onehop.machines.pim import (
+    Machine,
+    PimConfig,
+    PimPlan,
+    PimReport,
+    host,
+    load,
+    preset,
+    presets,
+    prior_art,
+    tune,
+)
 from onehop.machines.pim.combination import KINDS
 from onehop.machines.pim.layout import suitable_grids
 from onehop.machines.pim.numbers import TORCH_TYPES
@@ -33,12 +43,11 @@ _NAMED_PLANS = ("tuned", "default", "grande", "sparsep")
 # Features are small whole numbers, so that sums of any type can be compared exactly.
 _LARGEST_FEATURE = 8
 
-Graphs = Annotated[str, typer.Option("--graph", help=sources.GRAPH_HELP)]
-
 
 def pim(
-    graph: Graphs,
+    graph: Source = "twin:arxiv-communities",
     scale: Scale = 1.0,
+    seed: Seed = 0,
     width: Width = 256,
     dtype: Annotated[str, typer.Option(help=f"In the machine: {', '.join(TORCH_TYPES)}.")] = "int32",
     plan: Annotated[str, typer.Option(help=f"One of {_PLANS}.")] = "tuned",
@@ -51,15 +60,11 @@ def pim(
     host_too: Annotated[
         bool, typer.Option("--host", help="Measure torch on this machine beside it.")
     ] = False,
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=A:B|A,B,...",
-            help="Vary a value of the machine: A:B is A, 2A, 4A, ... and B. Names: see docs/machines/pim.md.",
-        ),
-    ] = None,
+    sweep: Sweep = None,
     model: Annotated[str | None, typer.Option(help=f"A whole model: {', '.join(KINDS)}.")] = None,
-    layers: Annotated[int, typer.Option(help="Of the model.", min=1)] = 2,
+    layers: Annotated[
+        int | None, typer.Option(help="Layers of the model; 2 if not given.", min=1, show_default=False)
+    ] = None,
     threads: Threads = None,
     json: Json = None,
     trace: Timeline = None,
@@ -71,29 +76,33 @@ def pim(
         raise ArgumentError(f"dtype: expected one of {', '.join(TORCH_TYPES)}, got {dtype!r}.")
     if model is not None and model not in KINDS:
         raise ArgumentError(f"model: expected one of {', '.join(KINDS)}, got {model!r}.")
+    if layers is not None and model is None:
+        raise ArgumentError("layers: a run without a model is one aggregation; give --model too.")
     if sweep and model is not None:
         raise ArgumentError("sweep, model: give one of them.")
     if sweep and trace is not None:
         raise ArgumentError("trace: a sweep has no timeline; leave --trace or --sweep away.")
     if host_too and (sweep or model is not None):
         raise ArgumentError("host: torch is measured beside one aggregation; leave --sweep and --model away.")
-    points = [_sweep_points(text) for text in sweep or []]
-    config = PimConfig.load(machine) if Path(machine).exists() else preset(machine)
+    points = [sweep_points(text, variable()) for text in sweep or []]
+    config = load(machine) if Path(machine).exists() else preset(machine)
     chosen = _Chosen(plan, published, width, dtype, config)
-    loaded, name = _load(graph, scale)
+    with progress(100, graph) as bar:
+        found_graph = load_graph(graph, seed, scale, bar)
+    loaded, name = found_graph.graph, found_graph.name
     console = output()
     if points:
         _run_sweep(config, loaded, name, chosen, points, json, plot)
         return
     simulated = Machine(config)
     if model is not None:
-        _run_model(simulated, loaded, name, model, layers, chosen, json, trace, plot)
+        _run_model(simulated, loaded, name, model, layers or 2, seed, chosen, json, trace, plot)
         return
     with progress(3, "finding a plan") as bar:
         found = chosen.on(simulated, loaded, simulated.shapes(loaded))
         bar.advance()
         bar.describe("aggregating")
-        x = features(loaded.num_src, width, dtype)
+        x = features(loaded.num_src, width, dtype, seed)
         out, report = simulated.aggregate(loaded, x, found.plan)
         bar.advance()
         bar.describe("comparing with float64")
@@ -135,6 +144,11 @@ class _Chosen:
         self.plan, self.width, self.dtype = plan, width, dtype
         self.base = prior_art.PUBLISHED if published else PimPlan()
         self._given: PimPlan | None = None
+        if published and (plan == "default" or (plan not in _NAMED_PLANS and Path(plan).is_file())):
+            raise ArgumentError(
+                f"published: the plan {plan!r} says itself all that --published would; leave one of them "
+                "away, or take a grid or tuned."
+            )
         if plan in _NAMED_PLANS:
             return
         grid = re.fullmatch(r"(\d+)x(\d+)", plan)
@@ -165,9 +179,9 @@ class _Chosen:
         return _Found(best or prior_art.sparsep(config, self.width, config.ranks))
 
 
-def features(rows: int, width: int, dtype: str) -> Tensor:
+def features(rows: int, width: int, dtype: str, seed: int = 0) -> Tensor:
     """[rows, width]: seeded whole numbers from -8 to 7."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     whole = torch.randint(
         -_LARGEST_FEATURE,
         _LARGEST_FEATURE,
@@ -177,18 +191,6 @@ def features(rows: int, width: int, dtype: str) -> Tensor:
         device="cpu",
     )
     return whole.to(TORCH_TYPES[dtype])
-
-
-def _load(source: str, scale: float) -> tuple[Graph, str]:
-    if scale != 1.0 and not source.startswith("twin:"):
-        raise ArgumentError(f"scale: only twins can be scaled, and {source!r} is none.")
-    with progress(100, source) as bar:
-        if source.startswith("twin:"):
-            found = datasets.load(source, scale=scale, progress=bar.share, features=False)
-        else:
-            found = sources.dataset(source, bar.share)
-        graph = Graph.from_edge_index(found.edge_index, found.num_nodes)
-    return graph, found.name
 
 
 def _facts(graph: Graph, name: str) -> dict[str, Any]:
@@ -206,14 +208,15 @@ def _run_model(
     name: str,
     kind: str,
     layers: int,
+    seed: int,
     chosen: _Chosen,
     json: Path | None,
     trace: Path | None,
     plot: Path | None,
 ) -> None:
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     network = near_bank.Network(kind, chosen.width, chosen.width, chosen.width, layers).eval()
-    x = features(graph.num_src, chosen.width, "float32") / _LARGEST_FEATURE
+    x = features(graph.num_src, chosen.width, "float32", seed) / _LARGEST_FEATURE
     with progress(2, "finding a plan") as bar:
         plan = replace(chosen.on(machine, graph, machine.shapes(graph)).plan, dtype=chosen.dtype)
         bar.advance()
@@ -257,27 +260,6 @@ def _run_model(
         what = f"{kind}, {name}, width {chosen.width}, {chosen.dtype}: aggregation, time of each phase"
         bars = {f"layer {i + 1}": report.phases_ns for i, report in enumerate(ran.reports)}
         plot_phases(bars, what, f"simulated: {machine.config.name}", plot)
-
-
-def _sweep_points(text: str) -> tuple[str, list[float]]:
-    name, equals, values = text.partition("=")
-    allowed = variable()
-    if not equals or name not in allowed:
-        raise ArgumentError(f"sweep: expected NAME=A:B or NAME=A,B,... with a NAME of {', '.join(allowed)}.")
-    try:
-        if ":" in values:
-            low, high = (float(each) for each in values.split(":"))
-            if not 0 < low <= high:
-                raise ValueError
-            doublings = math.ceil(math.log2(high / low) - 1e-9)
-            points = [*(low * 2**i for i in range(doublings)), high]
-        else:
-            points = [float(each) for each in values.split(",")]
-    except ValueError as error:
-        raise ArgumentError(
-            f"sweep: expected numbers A:B with 0 < A <= B, or A,B,..., got {values!r}."
-        ) from error
-    return name, points
 
 
 def _run_sweep(

@@ -1,4 +1,4 @@
-"""DRAM: banks, ranks and their timing, at three levels with one interface.
+"""DRAM: banks, ranks and their timing, at two levels with one interface.
 
 ``Memory(preset("DDR5_4800AN"), ranks=1).gbps(Access("random", run_bytes=256))``.
 """
@@ -8,6 +8,7 @@ from onehop.machines.dram.command import Command, CommandLog, CommandRun
 from onehop.machines.dram.device import Dram, Energy, Organisation, Timing
 from onehop.machines.dram.files import from_toml, load, to_toml
 from onehop.machines.dram.layout import Layout, layout_for
+from onehop.machines.dram.limits import Limits
 from onehop.machines.dram.memory import Memory
 from onehop.machines.dram.presets import PRESETS, preset
 from onehop.machines.dram.report import DramReport
@@ -25,6 +26,7 @@ __all__ = [
     "DramReport",
     "Energy",
     "Layout",
+    "Limits",
     "Memory",
     "Organisation",
     "Requests",

@@ -20,14 +20,16 @@ class Access:
             sequential traffic.
         op: ``read`` or ``write``.
         span_bytes: Size of the address range, starting at 0, in which random runs lie; at least one run. None
-            means anywhere. In a small range, rows are found open that chance alone would have closed; the
-            command level and the curve model this, the closed form does not.
+            means anywhere. In a small range, rows are found open that chance alone would have closed.
+        write_share: Share of the runs that are written, drawn at random, of sequential traffic of the bursts;
+            the others are read. None: all are as ``op`` says. Mixed traffic is of the command level alone.
     """
 
     pattern: str = "random"
     run_bytes: int = 64
     op: str = "read"
     span_bytes: int | None = None
+    write_share: float | None = None
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -41,6 +43,11 @@ class Access:
             raise ArgumentError(
                 f"span_bytes: expected None or an integer of at least 1, got {self.span_bytes!r}."
             )
+
+        share = self.write_share
+        is_number = isinstance(share, int | float) and not isinstance(share, bool)
+        if share is not None and not (is_number and 0 <= share <= 1):
+            raise ArgumentError(f"write_share: expected None or a number from 0 to 1, got {share!r}.")
 
     def run_bursts(self, organisation: Organisation) -> int:
         """Bursts of a run."""

@@ -7,13 +7,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onehop.machines.dram.device import Dram, Timing
+from onehop.machines.dram.device import Dram
 from onehop.machines.dram.layout import Layout
 from onehop.machines.dram.report import CommandCounts
 from onehop.machines.dram.requests import Requests
 from onehop.machines.native import extension
 
-COMMANDS = ("ACT", "PRE", "PREA", "RD", "WR", "REF")
+COMMANDS = ("ACT", "PRE", "PREA", "RD", "WR", "REF", "REFSB", "ACT2", "RDA", "WRA")
+REFRESHES = ("none", "all_bank", "same_bank")
 
 
 class Command(NamedTuple):
@@ -21,7 +22,9 @@ class Command(NamedTuple):
 
     Attributes:
         clock: Its first clock; clocks count from 1.
-        name: ACT, PRE, PREA (all banks), RD, WR or REF.
+        name: ACT, PRE, PREA (all banks), RD, WR, REF (all banks), REFSB (one bank, or the same bank of every
+            bank group), ACT2 (the second half of an ACT of two commands), RDA or WRA (RD or WR that closes
+            its row).
         rank: Its rank.
         bank_group: Its bank group; -1 for all.
         bank: Its bank in the bank group; -1 for all.
@@ -87,7 +90,15 @@ class CommandRun:
 
 
 def serve(
-    dram: Dram, layout: Layout, requests: Requests, *, queue: int, refresh: bool, scheduler: str, log: bool
+    dram: Dram,
+    layout: Layout,
+    requests: Requests,
+    *,
+    queue: int,
+    refresh: str,
+    scheduler: str,
+    close_after: int,
+    log: bool,
 ) -> CommandRun:
     """Serves requests in the given order; one arrives a clock while its queue has room.
 
@@ -96,21 +107,32 @@ def serve(
         layout: The address layout; it fixes the number of ranks.
         requests: What to read and write.
         queue: Waiting requests of a kind, at most.
-        refresh: Whether all banks of every rank are refreshed every REFI.
+        refresh: One of :data:`REFRESHES`.
         scheduler: ``fr_fcfs`` or ``fr_fcfs_rows``.
+        close_after: Accesses after which a row is closed; 0: only for another row of its bank.
         log: Whether to record every command.
 
     Raises:
         ArgumentError: A burst lies outside the ranks.
     """
     requests.check(layout)
-    timing = np.array([getattr(dram.timing, entry.name) for entry in fields(Timing)], dtype=np.int64)
+    timing = np.array(astuple(dram.timing.in_full()), dtype=np.int64)
     slices = np.array([astuple(entry) for entry in layout.slices if entry.bits], dtype=np.int64)
     widths = np.array(layout.widths, dtype=np.int64)
     shape, ranks = dram.organisation, 1 << layout.widths[0]
     rows_first = scheduler == "fr_fcfs_rows"
     controller = np.array(
-        [ranks, shape.bank_groups, shape.banks_per_group, queue, refresh, rows_first], dtype=np.int64
+        [
+            ranks,
+            shape.bank_groups,
+            shape.banks_per_group,
+            queue,
+            REFRESHES.index(refresh),
+            shape.refresh_set,
+            close_after,
+            rows_first,
+        ],
+        dtype=np.int64,
     )
     found = np.zeros(len(fields(CommandCounts)) + len(fields(Accepted)), dtype=np.int64)
     kept = extension.DramCommandLog() if log else None

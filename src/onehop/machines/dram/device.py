@@ -8,6 +8,10 @@ from onehop.errors import ArgumentError
 _MOST_BANKS = 64
 # Far more than any device has; keeps sums of clocks within the bits that the command level packs into a word.
 _MOST_CLOCKS = 1 << 20
+_MAY_BE_ZERO = (
+    "rtw", "cs", "wtr_s", "wtr_l", "rcd_wr", "act_clocks", "aad", "rfc_sb", "refi_sb", "refsb_act",
+    "refsb_refsb",
+)  # fmt: skip
 
 
 def _check_integers(owner: object, what: str, least: dict[str, int]) -> None:
@@ -32,6 +36,10 @@ class Organisation:
         rows: Rows of a bank, a power of two.
         row_bursts: Bursts of a row, a power of two.
         burst_bytes: Bytes that one read or write moves.
+        transfers_per_clock: Transfers of the data bus in a clock of the commands: 2, or 8 for LPDDR5, whose
+            data have a clock of their own.
+        refresh_set: Banks that a same-bank refresh takes: 1, or ``bank_groups``: the same bank of every bank
+            group, as in DDR5.
     """
 
     bus_bits: int
@@ -40,6 +48,8 @@ class Organisation:
     rows: int
     row_bursts: int
     burst_bytes: int
+    transfers_per_clock: int = 2
+    refresh_set: int = 1
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -53,6 +63,11 @@ class Organisation:
         if self.banks > _MOST_BANKS:
             raise ArgumentError(
                 f"organisation: expected at most {_MOST_BANKS} banks a rank, got {self.banks}."
+            )
+        if self.refresh_set not in (1, self.bank_groups):
+            raise ArgumentError(
+                f"organisation.refresh_set: expected 1 or the {self.bank_groups} of bank_groups, got "
+                f"{self.refresh_set}."
             )
 
     @property
@@ -75,9 +90,11 @@ class Organisation:
 class Timing:
     """Least distances between commands, in clocks; JEDEC's names without the t.
 
-    A command that takes two clocks of the command bus (DDR5's ACT, RD and WR) acts in its second. So
-    distances between a long and a short command are a clock more or less than the value here; :mod:`.rules`
+    A command that takes several clocks of the command bus (DDR5's ACT, RD and WR) acts in its last. So
+    distances between a long and a short command are longer or shorter than the value here; :mod:`.rules`
     accounts for that.
+
+    Fields with a default may be left out of a device file.
 
     Attributes:
         clock_ps: A clock, in picoseconds.
@@ -103,7 +120,18 @@ class Timing:
         cs: Idle clocks of the bus between the data of two ranks.
         rfc: REF to the next command of the rank.
         refi: Time between refreshes.
-        command_clocks: Clocks of the command bus that ACT, RD and WR take; PRE and REF take 1.
+        command_clocks: Clocks of the command bus that ACT, RD and WR take, 1 or 2; PRE and REF take 1.
+        rcd_wr: ACT to WR of the bank; 0: as ``rcd``, which is then of RD and WR.
+        act_clocks: Clocks that ACT takes, 1 to 3; 0: as ``command_clocks``.
+        command_buses: 1, or 2: RD and WR have a bus of their own, as in HBM.
+        command_edges: 1, or 2: a clock here is half a clock of the device, all commands but PRE begin in odd
+            clocks, as in HBM3.
+        aad: 0, or: ACT is two commands, as in LPDDR5, and the second follows within so many clocks. Other
+            timings count from the first.
+        rfc_sb: REF of a set of banks to the next ACT of one of them; 0: the device has no such refresh.
+        refi_sb: Time between such refreshes of one set and the next.
+        refsb_act: Such a REF to ACT of another bank of the rank.
+        refsb_refsb: Such a REF to the next of the rank.
     """
 
     clock_ps: int
@@ -130,17 +158,50 @@ class Timing:
     rfc: int
     refi: int
     command_clocks: int
+    rcd_wr: int = 0
+    act_clocks: int = 0
+    command_buses: int = 1
+    command_edges: int = 1
+    aad: int = 0
+    rfc_sb: int = 0
+    refi_sb: int = 0
+    refsb_act: int = 0
+    refsb_refsb: int = 0
 
     def __post_init__(self) -> None:
         """Checks every field, and the relations between them that a schedule relies on."""
-        _check_integers(self, "timing", {"rtw": 0, "cs": 0, "wtr_s": 0, "wtr_l": 0})
+        _check_integers(self, "timing", dict.fromkeys(_MAY_BE_ZERO, 0))
         for entry in fields(self):
             if getattr(self, entry.name) > _MOST_CLOCKS:
                 raise ArgumentError(
                     f"timing.{entry.name}: expected at most {_MOST_CLOCKS}, got {getattr(self, entry.name)}."
                 )
-        if self.command_clocks > 2:
-            raise ArgumentError(f"timing.command_clocks: expected 1 or 2, got {self.command_clocks}.")
+        for name, most in (
+            ("command_clocks", 2),
+            ("act_clocks", 3),
+            ("command_buses", 2),
+            ("command_edges", 2),
+        ):
+            if getattr(self, name) > most:
+                raise ArgumentError(
+                    f"timing.{name}: expected {' or '.join(map(str, range(1, most + 1)))}, got "
+                    f"{getattr(self, name)}."
+                )
+        if self.aad >= min(self.rcd, self.write_rcd) and self.aad:
+            raise ArgumentError(
+                f"timing.aad: expected less than rcd and rcd_wr, for a row is open only after the "
+                f"second half of its ACT; got {self.aad}."
+            )
+        if self.aad and (self.activate_clocks > 1 or self.command_buses > 1):
+            raise ArgumentError(
+                "timing.aad: expected 0 where ACT takes several clocks or has a bus of its own; an ACT of "
+                f"two commands has one clock each, on the only bus; got {self.aad}."
+            )
+        if self.rfc_sb and self.refi_sb <= self.refsb_refsb:
+            raise ArgumentError(
+                f"timing.refi_sb: expected more than refsb_refsb ({self.refsb_refsb}) where rfc_sb is given, "
+                f"or refreshes fall further and further behind; got {self.refi_sb}."
+            )
         if self.refi <= self.rfc + self.rp:
             raise ArgumentError(
                 f"timing.refi: expected more than rfc + rp ({self.rfc + self.rp}), or the rank does "
@@ -148,6 +209,20 @@ class Timing:
             )
         if self.rc < self.ras:
             raise ArgumentError(f"timing.rc: expected at least ras ({self.ras}), got {self.rc}.")
+
+    @property
+    def write_rcd(self) -> int:
+        """ACT to WR of the bank."""
+        return self.rcd_wr or self.rcd
+
+    @property
+    def activate_clocks(self) -> int:
+        """Clocks of the command bus that ACT takes."""
+        return self.act_clocks or self.command_clocks
+
+    def in_full(self) -> "Timing":
+        """The same with the values that fields of 0 stand for."""
+        return replace(self, rcd_wr=self.write_rcd, act_clocks=self.activate_clocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +257,7 @@ class Energy:
 
 @dataclass(frozen=True, slots=True)
 class Dram:
-    """A DRAM device, as the three levels of :class:`onehop.machines.dram.Memory` need it.
+    """A DRAM device, as both levels of :class:`onehop.machines.dram.Memory` need it.
 
     Attributes:
         name: Its name in reports.
@@ -197,14 +272,15 @@ class Dram:
     energy: Energy = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Checks the name, and that a burst fits the bus."""
+        """Checks the name, and that a burst fills the bus."""
         if not isinstance(self.name, str) or not self.name.strip():
             raise ArgumentError(f"name: expected a name, got {self.name!r}.")
-        carried = self.organisation.bus_bits // 8 * 2 * self.timing.bl
+        transfers = self.organisation.transfers_per_clock
+        carried = self.organisation.bus_bits // 8 * transfers * self.timing.bl
         if carried != self.organisation.burst_bytes:
             raise ArgumentError(
                 f"{self.name}: a bus of {self.organisation.bus_bits} bits moves {carried} bytes in "
-                f"{self.timing.bl} clocks, at two transfers a clock, but a burst has "
+                f"{self.timing.bl} clocks, at {transfers} transfers a clock, but a burst has "
                 f"{self.organisation.burst_bytes}; fix timing.bl, organisation.bus_bits or "
                 "organisation.burst_bytes."
             )

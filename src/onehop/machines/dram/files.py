@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,15 @@ def from_toml(text: str, source: str = "device") -> Dram:
         read = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FileFormatError(f"{source}: not TOML ({error}).") from error
-    _check_keys(source, read, ["name", *_SECTIONS])
+    _check_keys(source, read, ["name", *_SECTIONS], ["name", *_SECTIONS])
     parts: dict[str, Any] = {}
     for section, kind in _SECTIONS.items():
         values = read[section]
         if not isinstance(values, dict):
             raise FileFormatError(f"{source}: expected a section [{section}], got {values!r}.")
-        _check_keys(f"{source}, [{section}]", values, [entry.name for entry in fields(kind)])
+        known = [entry.name for entry in fields(kind)]
+        needed = [entry.name for entry in fields(kind) if entry.default is MISSING]
+        _check_keys(f"{source}, [{section}]", values, known, needed)
         parts[section] = kind(**values)
     return Dram(read["name"], **parts)
 
@@ -65,9 +67,9 @@ def load(path: str | Path) -> Dram:
         raise FileFormatError(f"{path}: not text ({error}).") from error
 
 
-def _check_keys(where: str, values: dict[str, Any], expected: list[str]) -> None:
-    unknown, missing = sorted(set(values) - set(expected)), [key for key in expected if key not in values]
+def _check_keys(where: str, values: dict[str, Any], known: list[str], needed: list[str]) -> None:
+    unknown, missing = sorted(set(values) - set(known)), [key for key in needed if key not in values]
     if unknown:
-        raise FileFormatError(f"{where}: unknown key {', '.join(unknown)}; expected {', '.join(expected)}.")
+        raise FileFormatError(f"{where}: unknown key {', '.join(unknown)}; expected {', '.join(known)}.")
     if missing:
-        raise FileFormatError(f"{where}: no {', '.join(missing)}; expected {', '.join(expected)}.")
+        raise FileFormatError(f"{where}: no {', '.join(missing)}; expected {', '.join(needed)}.")

@@ -1,28 +1,29 @@
-"""One interface to the three levels: ranks behind a bus, and the time that traffic to them takes."""
+"""One interface to both levels: ranks behind a bus, and the time that traffic to them takes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError
-from onehop.machines.dram import closed_form, command
+from onehop.machines.dram import command
 from onehop.machines.dram.access import OPERATIONS, Access
-from onehop.machines.dram.closed_form import lost_to_refresh
-from onehop.machines.dram.command import CommandRun
+from onehop.machines.dram.command import REFRESHES, CommandRun
 from onehop.machines.dram.curve import BurstCost, Curve
 from onehop.machines.dram.device import Dram
 from onehop.machines.dram.layout import Layout, layout_for
+from onehop.machines.dram.limits import Limits, limits, lost_to_refresh
 from onehop.machines.dram.report import DramReport, report
 from onehop.machines.dram.requests import Requests, generate
 
-LEVELS = ("command", "curve", "closed")
+LEVELS = ("command", "curve")
 SCHEDULERS = ("fr_fcfs", "fr_fcfs_rows")
 
 # Requests of a command-level run that represents endless traffic: some hundred refreshes.
 _LONG_RUN = 100_000
 _MOST_QUEUE = 256
+_MOST_ACCESSES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,10 @@ class Memory:
         refresh: Whether the ranks are refreshed.
         scheduler: ``fr_fcfs``: the oldest request whose next command is ready. ``fr_fcfs_rows``: the same,
             but a row that an older request still needs is not closed.
+        refresh_mode: ``all_bank``: all banks of a rank at once, every REFI. ``same_bank``: one set of banks
+            after another (:class:`Organisation`), while the others work; the device must have ``rfc_sb``.
+        close_after: Accesses after which an open row is closed as soon as it may be; 1 is the closed-page
+            policy. 0, the open-page policy: a row stays open until its bank needs another.
     """
 
     dram: Dram
@@ -45,6 +50,8 @@ class Memory:
     queue: int = 32
     refresh: bool = True
     scheduler: str = "fr_fcfs"
+    refresh_mode: str = "all_bank"
+    close_after: int = 0
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -59,12 +66,39 @@ class Memory:
             raise ArgumentError(
                 f"scheduler: expected one of {', '.join(SCHEDULERS)}, got {self.scheduler!r}."
             )
+        if self.refresh_mode not in REFRESHES[1:]:
+            raise ArgumentError(
+                f"refresh_mode: expected one of {', '.join(REFRESHES[1:])}, got {self.refresh_mode!r}."
+            )
+        if self.refresh_mode == "same_bank" and not self.dram.timing.rfc_sb:
+            raise ArgumentError(
+                f"refresh_mode: {self.dram.name} has no same-bank refresh; give the device timing.rfc_sb and "
+                "timing.refi_sb, or take all_bank."
+            )
+        if type(self.close_after) is not int or not 0 <= self.close_after <= _MOST_ACCESSES:
+            raise ArgumentError(
+                f"close_after: expected an integer from 0 to {_MOST_ACCESSES}, got {self.close_after!r}."
+            )
+        self._check_same_bank()
         lost = max(lost_to_refresh(self.dram.timing, op, self.ranks) for op in OPERATIONS)
-        if self.refresh and lost >= self.dram.timing.refi:
+        if self.refresh and self.refresh_mode == "all_bank" and lost >= self.dram.timing.refi:
             raise ArgumentError(
                 f"ranks: refreshing {self.ranks} in turn takes {lost} clocks of every "
                 f"{self.dram.timing.refi} (timing.refi), which leaves no time for work; take fewer ranks, a "
                 "longer refi, or refresh=False."
+            )
+
+    def _check_same_bank(self) -> None:
+        """Refuses same-bank refreshes that leave no time for work."""
+        timing = self.dram.timing
+        # Rows are closed one by one, in every rank.
+        last_access = max(timing.ras, timing.cwl + timing.bl + timing.wr)
+        closed = last_access + self.dram.organisation.refresh_set * timing.ppd + timing.rp
+        if self.refresh and self.refresh_mode == "same_bank" and self.ranks * closed >= timing.refi_sb:
+            raise ArgumentError(
+                f"ranks: closing the rows for a same-bank refresh of {self.ranks} takes up to "
+                f"{self.ranks * closed} clocks of every {timing.refi_sb} (timing.refi_sb), which leaves no "
+                "time for work; take fewer ranks, a longer refi_sb, or all_bank."
             )
 
     @property
@@ -72,36 +106,66 @@ class Memory:
         """The layout for these ranks."""
         return layout_for(self.layout, self.dram.organisation, self.ranks)
 
-    def burst_cycles(self, access: Access, level: str = "closed") -> float:
+    def burst_cycles(self, access: Access, level: str = "command") -> float:
         """Clocks a burst in endless traffic, refresh included.
 
         Raises:
             ArgumentError: The level is unknown.
         """
-        return _closed(self, access) if level == "closed" else self.cost(access, level).cycles
+        return self.cost(access, level).cycles
 
-    def cost(self, access: Access, level: str = "closed") -> BurstCost:
+    def cost(self, access: Access, level: str = "command") -> BurstCost:
         """Clocks, row activations and row misses a burst in endless traffic.
 
-        Row activations have no formula: which rows a controller closes depends on all waiting requests. The
-        closed form takes them from a command-level run, which is cached.
+        Both levels rest on runs of the command level, which are cached.
 
         Args:
             access: The traffic.
-            level: ``closed``, ``curve`` or ``command``.
+            level: ``command`` or ``curve``.
 
         Raises:
             ArgumentError: The level is unknown.
         """
-        return _cost(self, access, level)
+        check_level(level)
+        if level == "command":
+            return _measured(self, access)
+        if access.write_share is not None:
+            raise ArgumentError(f"level: expected command, which alone knows mixed traffic, got {level!r}.")
+        if access.pattern == "sequential":
+            return _measured(self, access)
+        return _curve(self, access.op, access.span_bytes).at(access.run_bursts(self.dram.organisation))
 
-    def gbps(self, access: Access, level: str = "closed") -> float:
+    def limits(self, access: Access) -> Limits:
+        """Explain what binds endless traffic of a kind, from the timings alone, without a run.
+
+        Raises:
+            ArgumentError: The formula does not know this memory's policy or this traffic
+                (:meth:`why_no_limits`).
+        """
+        why = self.why_no_limits(access)
+        if why:
+            raise ArgumentError(f"limits: {why}.")
+        return limits(self.dram, access, self.address_layout, self.ranks, self.queue, self.refresh)
+
+    def why_no_limits(self, access: Access) -> str:
+        """The reason why :meth:`limits` has no answer for this traffic, empty where it has one."""
+        if self.refresh and self.refresh_mode != "all_bank":
+            return "the formula knows refreshes of all banks only; simulate refreshes by bank"
+        if self.close_after:
+            return "the formula knows open pages only; simulate pages that are closed"
+        if access.write_share is not None:
+            return "the formula knows reads alone or writes alone; simulate mixed traffic"
+        if access.span_bytes is not None:
+            return "the formula knows runs all over the ranks only; simulate a small range of addresses"
+        return ""
+
+    def gbps(self, access: Access, level: str = "command") -> float:
         """Bandwidth in 1e9 bytes a second, whole bursts counted."""
         clock_ps = self.dram.timing.clock_ps
         return self.dram.organisation.burst_bytes / (self.burst_cycles(access, level) * clock_ps) * 1000.0
 
     def time_ns(
-        self, runs: float | NDArray[np.float64], access: Access, level: str = "closed"
+        self, runs: float | NDArray[np.float64], access: Access, level: str = "command"
     ) -> float | NDArray[np.float64]:
         """Time of runs that are requested one after another: filling the pipeline, then burst by burst.
 
@@ -109,7 +173,7 @@ class Memory:
             runs: Number of runs of ``access.run_bytes``; or [N] such numbers, one for each time runs are
                 requested. 0 takes no time.
             access: The kind of runs.
-            level: ``closed``, ``curve`` or ``command``.
+            level: ``command`` or ``curve``.
 
         Returns:
             Nanoseconds, of the shape of ``runs``.
@@ -120,13 +184,13 @@ class Memory:
         spent = np.where(bursts > 0, cycles * timing.clock_ps / 1000.0, 0.0)
         return float(spent) if spent.ndim == 0 else spent
 
-    def run(self, access: Access, requests: int, level: str = "closed", seed: int = 0) -> DramReport:
+    def run(self, access: Access, requests: int, level: str = "command", seed: int = 0) -> DramReport:
         """A report of a number of bursts of traffic.
 
         Args:
             access: The traffic.
             requests: Bursts.
-            level: ``closed``, ``curve`` or ``command``.
+            level: ``command`` or ``curve``.
             seed: Seed of the addresses of random runs; used by the command level only.
 
         Raises:
@@ -135,10 +199,10 @@ class Memory:
         if level == "command":
             return self.serve(self.requests(access, requests, seed))
         _check_count(requests)
-        counts = _cost(self, access, level).counts(
-            requests, access.op, self.dram.timing.refi, self.ranks if self.refresh else 0
+        counts = self.cost(access, level).counts(
+            requests, access.op, self._refresh_clocks, self.ranks if self.refresh else 0
         )
-        return report(self.dram, level, self.ranks, counts)
+        return report(self.dram, level, self.ranks, counts, self.refreshed_share)
 
     def requests(self, access: Access, count: int, seed: int = 0) -> Requests:
         """Requests of a kind of traffic.
@@ -151,13 +215,33 @@ class Memory:
         _check_count(count)
         return generate(access, self.dram.organisation, self.address_layout, count, seed)
 
+    def refresh_nj(self, time_ns: float) -> float:
+        """Energy of a rank's refreshes in a time, in nJ; by the share of its banks that each takes."""
+        if not self.refresh:
+            return 0.0
+        every_ns = self._refresh_clocks * self.dram.timing.clock_ps / 1000.0
+        return time_ns / every_ns * self.dram.energy.refresh_nj * self.refreshed_share
+
+    @property
+    def _refresh_clocks(self) -> int:
+        timing = self.dram.timing
+        return timing.refi_sb if self.refresh_mode == "same_bank" else timing.refi
+
+    @property
+    def refreshed_share(self) -> float:
+        """Share of a rank's banks that one refresh takes."""
+        shape = self.dram.organisation
+        return shape.refresh_set / shape.banks if self.refresh_mode == "same_bank" else 1.0
+
     def serve(self, requests: Requests) -> DramReport:
         """A command-level report of given requests, such as those of a recorded trace.
 
         Raises:
             ArgumentError: A burst lies outside the ranks.
         """
-        return report(self.dram, "command", self.ranks, self.commands(requests, log=False).counts)
+        return report(
+            self.dram, "command", self.ranks, self.commands(requests, log=False).counts, self.refreshed_share
+        )
 
     def commands(self, requests: Requests, log: bool = True) -> CommandRun:
         """The same, with every command that was issued.
@@ -174,8 +258,9 @@ class Memory:
             self.address_layout,
             requests,
             queue=self.queue,
-            refresh=self.refresh,
+            refresh=self.refresh_mode if self.refresh else "none",
             scheduler=self.scheduler,
+            close_after=self.close_after,
             log=log,
         )
 
@@ -185,24 +270,19 @@ def _check_count(requests: int) -> None:
         raise ArgumentError(f"requests: expected an integer of at least 1, got {requests!r}.")
 
 
-def _cost(memory: Memory, access: Access, level: str) -> BurstCost:
-    """Cost of a burst at a level."""
+def check_level(level: str) -> None:
+    """Refuses what is no level of simulation.
+
+    Raises:
+        ArgumentError: The level is unknown.
+    """
     if level == "closed":
-        return replace(_measured(memory, access), cycles=_closed(memory, access))
-    if level == "command":
-        return _measured(memory, access)
-    if level == "curve":
-        if access.pattern == "sequential":
-            return _measured(memory, access)
-        return _curve(memory, access.op, access.span_bytes).at(access.run_bursts(memory.dram.organisation))
-    raise ArgumentError(f"level: expected one of {', '.join(LEVELS)}, got {level!r}.")
-
-
-@lru_cache(maxsize=4096)
-def _closed(memory: Memory, access: Access) -> float:
-    return closed_form.burst_cycles(
-        memory.dram, access, memory.address_layout, memory.ranks, memory.queue, memory.refresh
-    )
+        raise ArgumentError(
+            "level: the closed form is no level of simulation but an explanation of what binds "
+            "(Memory.limits, and a line of onehop simulate dram); take command or curve."
+        )
+    if level not in LEVELS:
+        raise ArgumentError(f"level: expected one of {', '.join(LEVELS)}, got {level!r}.")
 
 
 @lru_cache(maxsize=1024)

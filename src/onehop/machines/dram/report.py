@@ -44,7 +44,7 @@ class DramReport:
     """Time, bandwidth, rows and energy of a run.
 
     Attributes:
-        level: ``command``, ``curve`` or ``closed``: the level that produced it.
+        level: ``command`` or ``curve``: the level that produced it.
         dram: Name of the device.
         ranks: Ranks behind the bus.
         cycles: Clocks.
@@ -103,12 +103,22 @@ class DramReport:
             raise ArgumentError(f"report: expected what to_json wrote ({error}).") from error
 
 
-def report(dram: Dram, level: str, ranks: int, counts: CommandCounts) -> DramReport:
-    """A report from counts."""
+def report(
+    dram: Dram, level: str, ranks: int, counts: CommandCounts, refreshed_share: float = 1.0
+) -> DramReport:
+    """A report from counts.
+
+    Args:
+        dram: The device.
+        level: The level that produced the counts.
+        ranks: Ranks behind the bus.
+        counts: The counts.
+        refreshed_share: Share of a rank's banks that one refresh takes.
+    """
     served = counts.reads + counts.writes
     time_ns = counts.cycles * dram.timing.clock_ps / 1000.0
     gbps = served * dram.organisation.burst_bytes / time_ns if time_ns else 0.0
-    energy = energy_by_command(dram, ranks, counts)
+    energy = energy_by_command(dram, ranks, counts, refreshed_share)
     latency = counts.read_latency_cycles / max(1, counts.reads) * dram.timing.clock_ps / 1000.0
     return DramReport(
         level=level,
@@ -133,13 +143,15 @@ def report(dram: Dram, level: str, ranks: int, counts: CommandCounts) -> DramRep
     )
 
 
-def energy_by_command(dram: Dram, ranks: int, counts: CommandCounts) -> dict[str, float]:
+def energy_by_command(
+    dram: Dram, ranks: int, counts: CommandCounts, refreshed_share: float = 1.0
+) -> dict[str, float]:
     """Energy of a run in nJ, by command; ``standby`` is what all ranks draw all the time."""
     energy, timing = dram.energy, dram.timing
     return {
         "activate": counts.activations * energy.activate_nj,
         "read": counts.reads * energy.read_nj,
         "write": counts.writes * energy.write_nj,
-        "refresh": counts.refreshes * energy.refresh_nj,
+        "refresh": counts.refreshes * energy.refresh_nj * refreshed_share,
         "standby": counts.cycles * timing.clock_ps * 1e-3 * ranks * energy.standby_mw * 1e-3,
     }

@@ -83,4 +83,8 @@ def generate(access: Access, organisation: Organisation, layout: Layout, count: 
             space = min(space, max(run, -(-access.span_bytes // organisation.burst_bytes)))
         starts = np.random.default_rng(seed).integers(0, space // run, size=-(-count // run)) * run
         bursts = (starts[:, None] + np.arange(run)).reshape(-1)[:count]
-    return Requests(bursts, np.full(count, access.op == "write", dtype=np.uint8))
+    if access.write_share is None:
+        return Requests(bursts, np.full(count, access.op == "write", dtype=np.uint8))
+    length = 1 if access.pattern == "sequential" else access.run_bursts(organisation)
+    written = np.random.default_rng(seed + 1).random(-(-count // length)) < access.write_share
+    return Requests(bursts, np.repeat(written, length)[:count].astype(np.uint8))

@@ -13,8 +13,10 @@ from onehop.machines.dram.device import Dram, Timing
 
 # The scopes of a rule: the places that its two commands share.
 SCOPES = ("bus", "rank", "other_rank", "bank_group", "bank")
-_LONG = ("ACT", "RD", "WR")
-_ALL = ("ACT", "PRE", "PREA", "RD", "WR", "REF")
+_READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
+_COLUMN = (*_READS, *_WRITES)
+_ROW = ("ACT", "ACT2", "PRE", "PREA", "REF", "REFSB")
+_ALL = (*_COLUMN, *_ROW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +61,22 @@ def rules(timing: Timing) -> tuple[Rule, ...]:
     JEDEC counts from the last clock of a command. By first clocks, the distance from a two-clock command to a
     one-clock command is one clock longer, and the reverse one clock shorter.
     """
-    t = timing
+    t = timing.in_full()
     read_data, written = t.cl + t.bl, t.cwl + t.bl
-    nominal = (
-        Rule("BL", "bus", ("RD",), ("RD",), t.bl),
-        Rule("BL", "bus", ("WR",), ("WR",), t.bl),
-        Rule("CCD_S", "rank", ("RD",), ("RD",), t.ccd_s),
-        Rule("CCD_S", "rank", ("WR",), ("WR",), t.ccd_s),
-        Rule("CCD_L", "bank_group", ("RD",), ("RD",), t.ccd_l),
-        Rule("CCD_L_WR", "bank_group", ("WR",), ("WR",), t.ccd_l_wr),
-        Rule("CL + BL + RTW - CWL", "rank", ("RD",), ("WR",), read_data + t.rtw - t.cwl),
-        Rule("CWL + BL + WTR_S", "rank", ("WR",), ("RD",), written + t.wtr_s),
-        Rule("CWL + BL + WTR_L", "bank_group", ("WR",), ("RD",), written + t.wtr_l),
-        Rule("BL + CS", "other_rank", ("RD",), ("RD", "WR"), t.bl + t.cs),
-        Rule("CWL + BL + CS - CL", "other_rank", ("WR",), ("RD",), written + t.cs - t.cl),
-        Rule("RCD", "bank", ("ACT",), ("RD", "WR"), t.rcd),
+    nominal: tuple[Rule, ...] = (
+        Rule("BL", "bus", _READS, _READS, t.bl),
+        Rule("BL", "bus", _WRITES, _WRITES, t.bl),
+        Rule("CCD_S", "rank", _READS, _READS, t.ccd_s),
+        Rule("CCD_S", "rank", _WRITES, _WRITES, t.ccd_s),
+        Rule("CCD_L", "bank_group", _READS, _READS, t.ccd_l),
+        Rule("CCD_L_WR", "bank_group", _WRITES, _WRITES, t.ccd_l_wr),
+        Rule("CL + BL + RTW - CWL", "rank", _READS, _WRITES, read_data + t.rtw - t.cwl),
+        Rule("CWL + BL + WTR_S", "rank", _WRITES, _READS, written + t.wtr_s),
+        Rule("CWL + BL + WTR_L", "bank_group", _WRITES, _READS, written + t.wtr_l),
+        Rule("BL + CS", "other_rank", _READS, _COLUMN, t.bl + t.cs),
+        Rule("CWL + BL + CS - CL", "other_rank", _WRITES, _READS, written + t.cs - t.cl),
+        Rule("RCD", "bank", ("ACT",), _READS, t.rcd),
+        Rule("RCD", "bank", ("ACT",), _WRITES, t.rcd_wr),
         Rule("RC", "bank", ("ACT",), ("ACT",), t.rc),
         Rule("RRD_S", "rank", ("ACT",), ("ACT",), t.rrd_s),
         Rule("RRD_L", "bank_group", ("ACT",), ("ACT",), t.rrd_l),
@@ -92,16 +95,52 @@ def rules(timing: Timing) -> tuple[Rule, ...]:
         Rule("RFC", "rank", ("REF",), ("ACT",), t.rfc),
         Rule("RFC", "rank", ("REF",), ("PREA",), t.rfc),
     )
-    longer = t.command_clocks - 1
-    by_first_clock = (
-        replace(rule, clocks=rule.clocks + longer * ((rule.before[0] in _LONG) - (rule.after[0] in _LONG)))
-        for rule in nominal
+    nominal += (
+        Rule("RTP + RP", "bank", ("RDA",), ("ACT", "REFSB"), t.rtp + t.rp),
+        Rule("RTP + RP", "rank", ("RDA",), ("REF",), t.rtp + t.rp),
+        Rule("CWL + BL + WR + RP", "bank", ("WRA",), ("ACT", "REFSB"), written + t.wr + t.rp),
+        Rule("CWL + BL + WR + RP", "rank", ("WRA",), ("REF",), written + t.wr + t.rp),
     )
-    return (
-        Rule("command bus", "bus", _LONG, _ALL, t.command_clocks),
-        Rule("command bus", "bus", ("PRE", "PREA", "REF"), _ALL, 1),
-        *by_first_clock,
+    if t.rfc_sb:
+        nominal += (
+            Rule("RC", "bank", ("ACT",), ("REFSB",), t.rc),
+            Rule("RRD_S", "rank", ("ACT",), ("REFSB",), t.rrd_s),
+            Rule("RP", "bank", ("PRE",), ("REFSB",), t.rp),
+            Rule("RFC_SB", "bank", ("REFSB",), ("ACT",), t.rfc_sb),
+            Rule("REFSB_ACT", "rank", ("REFSB",), ("ACT",), t.refsb_act),
+            Rule("REFSB_REFSB", "rank", ("REFSB",), ("REFSB",), t.refsb_refsb),
+        )
+    return (*_buses(t), *(adjusted for rule in nominal for adjusted in _by_first_clock(rule, t)))
+
+
+def _clocks_of(t: Timing, name: str) -> int:
+    """Clocks of the command bus that a command takes."""
+    return t.act_clocks if name == "ACT" else t.command_clocks if name in _COLUMN else 1
+
+
+def _buses(t: Timing) -> tuple[Rule, ...]:
+    """Rules of the command buses."""
+    groups = ((_COLUMN, _COLUMN), (_ROW, _ROW)) if t.command_buses == 2 else ((_ALL, _ALL),)
+    return tuple(
+        Rule("command bus", "bus", before, after, clocks)
+        for of_bus, after in groups
+        for clocks in sorted({_clocks_of(t, name) for name in of_bus}, reverse=True)
+        if (before := tuple(name for name in of_bus if _clocks_of(t, name) == clocks))
     )
+
+
+def _by_first_clock(rule: Rule, t: Timing) -> list[Rule]:
+    """The rule between first clocks; where the commands that must wait differ in length, one for each."""
+    longer = _clocks_of(t, rule.before[0])
+    lengths = sorted({_clocks_of(t, name) for name in rule.after}, reverse=True)
+    return [
+        replace(
+            rule,
+            after=tuple(name for name in rule.after if _clocks_of(t, name) == clocks),
+            clocks=rule.clocks + longer - clocks,
+        )
+        for clocks in lengths
+    ]
 
 
 def check(commands: Iterable[Command], dram: Dram) -> list[Violation]:
@@ -129,6 +168,7 @@ class _Clocks:
         self._by_after = {name: [rule for rule in table if name in rule.after] for name in _ALL}
         self._past: dict[tuple[str, str, tuple[int, ...]], deque[int]] = {}
         self._ranks: set[int] = set()
+        self._banks: set[tuple[int, ...]] = set()
 
     def too_early(self, command: Command) -> list[str]:
         """The rules that a command breaks, as sentences."""
@@ -147,6 +187,7 @@ class _Clocks:
     def remember(self, command: Command) -> None:
         """Records a command."""
         self._ranks.add(command.rank)
+        self._banks.add(_place("bank", command))
         for scope in SCOPES:
             key = (scope, command.name, _place(scope, command))
             self._past.setdefault(key, deque(maxlen=4)).append(command.clock)
@@ -154,7 +195,12 @@ class _Clocks:
     def _places(self, scope: str, command: Command) -> list[tuple[int, ...]]:
         if scope == "other_rank":
             return [(rank,) for rank in self._ranks if rank != command.rank]
-        return [_place(scope, command)]
+        if scope != "bank":
+            return [_place(scope, command)]
+        # A same-bank refresh is of one bank, or, without a bank group, of that bank of every group.
+        if command.bank_group < 0:
+            return [place for place in self._banks if place[0] == command.rank and place[2] == command.bank]
+        return [_place(scope, command), (command.rank, -1, command.bank)]
 
 
 def _place(scope: str, command: Command) -> tuple[int, ...]:
@@ -169,10 +215,15 @@ def _forbidden(command: Command, rows: dict[tuple[int, int, int], int]) -> str |
     """Return the reason why the state of the banks forbids a command, or None."""
     bank = (command.rank, command.bank_group, command.bank)
     row = rows.get(bank)
-    if command.name in ("RD", "WR") and row != command.row:
+    if command.name in _COLUMN and row != command.row:
         return f"{command.name} of row {command.row} where {'none' if row is None else row} is open"
     if command.name == "ACT" and row is not None:
         return f"ACT where row {row} is open"
+    if command.name == "REFSB" and any(
+        rank == command.rank and other == command.bank and command.bank_group in (-1, group)
+        for rank, group, other in rows
+    ):
+        return "REFSB where a row is open"
     if command.name == "REF" and any(rank == command.rank for rank, _, _ in rows):
         return "REF where a row is open"
     return None
@@ -183,7 +234,7 @@ def _apply(command: Command, rows: dict[tuple[int, int, int], int]) -> None:
     bank = (command.rank, command.bank_group, command.bank)
     if command.name == "ACT":
         rows[bank] = command.row
-    elif command.name == "PRE":
+    elif command.name in ("PRE", "RDA", "WRA"):
         rows.pop(bank, None)
     elif command.name == "PREA":
         for other in [other for other in rows if other[0] == command.rank]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from onehop.machines.ndp import energy
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
-from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES
+from onehop.machines.ndp.mapping import ELEMENT_BYTES
 from onehop.machines.ndp.memory_times import MemoryTimes
 
 
@@ -50,15 +50,15 @@ def baseline(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, wid
         width: Columns of the feature vectors.
     """
     graph, channels = workload.graph, config.topology.channels
-    vector = width * ELEMENT_BYTES
-    bursts = -(-vector // BURST_BYTES)
+    vector, burst = width * ELEMENT_BYTES, config.burst_bytes
+    bursts = -(-vector // burst)
     entries = int(config.host.llc_mib * 2**20) // vector
     read = graph.num_edges
     if entries:
         read = workload.cache_misses(entries, min(entries, config.host.llc_ways))
     module = config.module
     structure = graph.num_edges * module.adjacency_entry_bytes + graph.num_dst * module.row_pointer_bytes
-    adjacency = -(-structure // BURST_BYTES)
+    adjacency = -(-structure // burst)
     features, written = read * bursts, graph.num_dst * bursts
     stream = memory.stream(on_bus=True)
     vectors = memory.random(bursts, on_bus=True, runs=-(-graph.num_src // channels))
@@ -70,7 +70,7 @@ def baseline(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, wid
         written,
         adjacency * stream.activations + features * vectors.activations + written * out.activations,
     )
-    moved = (adjacency + features + written) * BURST_BYTES
+    moved = (adjacency + features + written) * burst
     return BaselineRun(
         adjacency_ns,
         features_ns,
@@ -78,10 +78,10 @@ def baseline(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, wid
         reads=read,
         hits=graph.num_edges - read,
         bytes={
-            "adjacency_read": adjacency * BURST_BYTES,
-            "feature_read": features * BURST_BYTES,
+            "adjacency_read": adjacency * burst,
+            "feature_read": features * burst,
             "feature_useful": read * vector,
-            "results_write": written * BURST_BYTES,
+            "results_write": written * burst,
         },
         energy_nj={
             **energy.dram_nj(commands, memory, config.topology.ranks, adjacency_ns + features_ns + write_ns),

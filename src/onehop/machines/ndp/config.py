@@ -8,18 +8,19 @@ Transactions on Computers, 2023.
 import math
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from onehop.errors import ArgumentError, ConfigurationError
-from onehop.machines.dram import Dram, preset as dram_preset
+from onehop.errors import ArgumentError, ConfigurationError, FileFormatError
+from onehop.machines.dram import Dram, Memory, load as load_device, preset as dram_preset
+from onehop.machines.dram.memory import check_level
 
 MOST_RANKS = 255
 # tFAW of Micron's DDR5 sheet for 1 KiB pages, as in gem5's interface file: 32 clocks at every grade.
 SHEET_FAW_CLOCKS = 32
 FAW_WORDS = ("preset", "sheet")
-DRAM_LEVELS = ("command", "curve", "closed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class Topology:
             )
         if self.ranks_per_channel & (self.ranks_per_channel - 1):
             raise ConfigurationError(
-                f"topology: expected a power of two of ranks a channel, as address layouts need, got "
-                f"{self.ranks_per_channel}; change dimms_per_channel or ranks_per_dimm."
+                "topology: expected a power of two of ranks a channel, since address layouts give it whole "
+                f"bits, got {self.ranks_per_channel}; change dimms_per_channel or ranks_per_dimm."
             )
 
     @property
@@ -69,53 +70,80 @@ class DramChoice:
     """The ranks' DRAM.
 
     Attributes:
-        preset: A device of :func:`onehop.machines.dram.preset`.
+        preset: A device of :func:`onehop.machines.dram.preset`, or a TOML file that
+            :func:`onehop.machines.dram.load` reads, with a path relative to the machine's file.
         faw: tFAW: ``preset``, the device's; ``sheet``, 32 clocks, as in Micron's DDR5 sheet; or a number of
             clocks. At DDR5-4800 it changes random reads of 64 bytes from 61 % to 91 % of the peak, and the
             sources disagree.
         layout: Address layout inside a rank. The default keeps four bursts in a row of a bank and then moves
             on to the next bank group: slices of 128 bytes and more are read, and consecutive slices written,
             at the bus's rate. The paper does not specify it.
+        refresh_mode: ``all_bank`` or ``same_bank``.
+        close_after: Accesses after which a row is closed; 0: only for another row of its bank.
         level: The level that gives times of traffic: ``command``, by a command-level run for each kind of
-            traffic, a few hundredths of a second once; ``curve`` or ``closed``, see
-            :class:`onehop.machines.dram.Memory`.
+            traffic, a few hundredths of a second once; or ``curve``, between such runs
+            of other lengths.
     """
 
     preset: str = "DDR5_4800AN"
     faw: str | int = "preset"
     layout: str = "column:2, bank_group, bank, column, rank, row"
+    refresh_mode: str = "all_bank"
+    close_after: int = 0
     level: str = "command"
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        if self.level not in DRAM_LEVELS:
-            raise ConfigurationError(
-                f"dram.level: expected one of {', '.join(DRAM_LEVELS)}, got {self.level!r}."
-            )
+        try:
+            check_level(self.level)
+        except ArgumentError as error:
+            raise ConfigurationError(f"dram.{error}") from error
         is_clocks = type(self.faw) is int and self.faw >= 1
         if not is_clocks and self.faw not in FAW_WORDS:
             raise ConfigurationError(
                 f"dram.faw: expected {', '.join(FAW_WORDS)} or a number of clocks, got {self.faw!r}."
             )
-        self.device()
+        device = self.device()
+        try:
+            Memory(device, 1, self.layout, refresh_mode=self.refresh_mode, close_after=self.close_after)
+        except ArgumentError as error:
+            raise ConfigurationError(f"dram: {error}") from error
 
     def device(self) -> Dram:
         """The device with the chosen tFAW.
 
         Raises:
-            ConfigurationError: The preset is unknown, or the sheet has no value for it.
+            ConfigurationError: The preset is unknown, the file is wrong, or the sheet has no value for it.
         """
         try:
-            device = dram_preset(self.preset)
+            device = _named_device(self.preset)
             if self.faw == "preset":
                 return device
-            if self.faw == "sheet" and not self.preset.startswith("DDR5"):
+            if self.faw == "sheet" and not device.name.startswith("DDR5"):
                 raise ConfigurationError(
                     f"dram.faw: the sheet's figure is DDR5's, and the preset is {self.preset}; give clocks."
                 )
             return device.with_timing(faw=SHEET_FAW_CLOCKS if isinstance(self.faw, str) else self.faw)
-        except ArgumentError as error:
+        except (ArgumentError, FileFormatError) as error:
             raise ConfigurationError(f"dram: {error}") from error
+
+
+def _named_device(name: str) -> Dram:
+    """The preset or the file."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"preset: expected a name or a TOML file, got {name!r}.")
+    if not name.endswith(".toml"):
+        return dram_preset(name)
+    try:
+        return _loaded_device(name, Path(name).stat().st_mtime_ns)
+    except OSError as error:
+        raise ArgumentError(f"preset: cannot read the device file {name} ({error.strerror}).") from error
+
+
+@lru_cache(maxsize=32)
+def _loaded_device(path: str, changed_ns: int) -> Dram:
+    """The device of a file as it was when it was last changed."""
+    return load_device(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +306,11 @@ class NdpConfig:
         """Bandwidth of the Host-path of a channel, in 1e9 bytes a second, which is bytes a nanosecond."""
         return self.host.channel_gbps or self.dram.device().peak_gbps
 
+    @property
+    def burst_bytes(self) -> int:
+        """Bytes of a burst of the ranks' DRAM."""
+        return self.dram.device().organisation.burst_bytes
+
     def change(self, **sections: dict[str, Any]) -> "NdpConfig":
         """The machine with other values, for example ``config.change(dram={"faw": "sheet"})``.
 
@@ -301,8 +334,12 @@ class NdpConfig:
         return "\n".join(lines) + "\n"
 
     @classmethod
-    def from_toml(cls, text: str) -> "NdpConfig":
+    def from_toml(cls, text: str, folder: Path | None = None) -> "NdpConfig":
         """The machine of a TOML text; omitted keys have their defaults, except those of ``topology``.
+
+        Args:
+            text: The text.
+            folder: Where a device file of ``dram.preset`` with a relative path lies; None is the current one.
 
         Raises:
             ConfigurationError: Not TOML, an unknown section or key, or a value out of range.
@@ -320,6 +357,8 @@ class NdpConfig:
             if not isinstance(values, dict):
                 raise ConfigurationError(f"machine: expected [{name}] to be a section, got {values!r}.")
             _known(name, values, [entry.name for entry in fields(kind)])
+            if name == "dram" and folder is not None and str(values.get("preset", "")).endswith(".toml"):
+                values = {**values, "preset": str(folder / values["preset"])}
             try:
                 sections[name] = kind(**values)
             except TypeError as error:
@@ -353,7 +392,7 @@ def load(source: str | Path) -> NdpConfig:
             f"machine: expected one of {', '.join(presets())}, or a TOML file, got {str(source)!r}."
         )
     try:
-        return NdpConfig.from_toml(path.read_text())
+        return NdpConfig.from_toml(path.read_text(), path.parent)
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"machine: {path} is not text ({error}).") from error
 

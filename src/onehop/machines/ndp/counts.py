@@ -94,6 +94,7 @@ class RankWorkload:
         graph: The graph.
         topology: The ranks that nodes are assigned to.
         entry_bytes: Bytes of an edge of the adjacency.
+        burst_bytes: Bytes of a DRAM burst.
         retile: The tiling of targets, as in :class:`onehop.plans.NdpPlan`.
         batch: Nodes that are listed before lists are merged.
 
@@ -102,9 +103,17 @@ class RankWorkload:
     """
 
     def __init__(
-        self, graph: Graph, topology: Topology, entry_bytes: int, *, retile: str, batch: int = 2048
+        self,
+        graph: Graph,
+        topology: Topology,
+        entry_bytes: int,
+        burst_bytes: int,
+        *,
+        retile: str,
+        batch: int = 2048,
     ) -> None:
-        self.graph, self.topology, self.entry_bytes = graph, topology, entry_bytes
+        self.graph, self.topology = graph, topology
+        self.entry_bytes, self.burst_bytes = entry_bytes, burst_bytes
         self.retile, self.batch = retile, batch
         self.owner = owners(topology, graph.num_src)
         self._counted: dict[tuple[int, int], WindowCounts] = {}
@@ -169,6 +178,7 @@ class RankWorkload:
             tile,
             block,
             self.entry_bytes,
+            self.burst_bytes,
             sizes.ctypes.data,
             len(sizes),
             edges.ctypes.data,

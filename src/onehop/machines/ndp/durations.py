@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES
+from onehop.machines.ndp.mapping import ELEMENT_BYTES
 from onehop.machines.ndp.memory_times import BurstTime, MemoryTimes
 from onehop.machines.ndp.traffic import LayerTraffic, sums
 
@@ -90,12 +90,12 @@ def times_of(traffic: LayerTraffic, memory: MemoryTimes) -> WindowTimes:
     """The durations of a layer's windows."""
     config, pods = traffic.config, traffic.pods
     module, control = config.module, config.control
-    bursts, columns = pods.slice_bursts(traffic.width), pods.slice_bytes(traffic.width) // ELEMENT_BYTES
+    bursts, columns = traffic.slice_bursts, pods.slice_bytes(traffic.width) // ELEMENT_BYTES
     per_channel_byte = 1.0 / config.channel_gbps
     stream, fill = memory.stream(), memory.fill_ns
     work_ns = 0.0 if traffic.finals is None else traffic.finals.work_ns
 
-    list_bursts = traffic.list_bytes[:, None] / BURST_BYTES
+    list_bursts = traffic.list_bytes[:, None] / config.burst_bytes
     structure = traffic.adjacency_bursts + traffic.pointer_bursts[:, None]
     adjacency = structure * adjacency_cost(traffic, memory).ns + list_bursts * stream.ns
     adjacency += fill * (structure > 0)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from onehop.machines.ndp.config import EnergyFigures
-from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES
+from onehop.machines.ndp.mapping import ELEMENT_BYTES
 from onehop.machines.ndp.memory_times import MemoryTimes
 
 
@@ -30,22 +30,21 @@ class Commands:
 
 def dram_nj(commands: Commands, memory: MemoryTimes, ranks: int, time_ns: float) -> dict[str, float]:
     """The ranks' energy in nJ, by command, and their standby energy."""
-    energy, timing = memory.device.energy, memory.device.timing
-    refreshes = time_ns / (timing.refi * timing.clock_ps / 1000.0) * ranks
+    energy = memory.device.energy
     return {
         "dram_activate": commands.activations * energy.activate_nj,
         "dram_read": commands.reads * energy.read_nj,
         "dram_write": commands.writes * energy.write_nj,
-        "dram_refresh": refreshes * energy.refresh_nj,
+        "dram_refresh": memory.rank.refresh_nj(time_ns) * ranks,
         "dram_standby": time_ns * ranks * energy.standby_mw * 1e-3,
     }
 
 
-def path_nj(figures: EnergyFigures, channel_bytes: float, local_bursts: float) -> dict[str, float]:
-    """Energy in nJ of bytes over channels, and of bursts between ranks and their modules."""
+def path_nj(figures: EnergyFigures, channel_bytes: float, local_bytes: float) -> dict[str, float]:
+    """Energy in nJ of bytes over channels, and between ranks and their modules."""
     return {
         "host_path": channel_bytes * 8 * figures.channel_pj_per_bit * 1e-3,
-        "dram_path": local_bursts * BURST_BYTES * 8 * figures.local_pj_per_bit * 1e-3,
+        "dram_path": local_bytes * 8 * figures.local_pj_per_bit * 1e-3,
     }
 
 

@@ -21,14 +21,18 @@ class CopiedWorkload(RankWorkload):
         graph: The graph; sources and destinations are the same nodes.
         topology: The ranks that nodes are assigned to.
         entry_bytes: Bytes of an edge of the adjacency.
+        burst_bytes: Bytes of a DRAM burst.
         share: Share of the nodes that are hubs: those with the most edges as sources, of equal ones the
             first.
     """
 
-    def __init__(self, graph: Graph, topology: Topology, entry_bytes: int, share: float) -> None:
+    def __init__(
+        self, graph: Graph, topology: Topology, entry_bytes: int, burst_bytes: int, share: float
+    ) -> None:
         owner = owners(topology, graph.num_src)
         self.hubs = hubs(graph, share)
-        super().__init__(_copied(graph, topology, owner, self.hubs), topology, entry_bytes, retile="index")
+        copied = _copied(graph, topology, owner, self.hubs)
+        super().__init__(copied, topology, entry_bytes, burst_bytes, retile="index")
         first = np.arange(topology.channels, dtype=np.int64) * topology.ranks_per_channel
         copies = (owner[self.hubs].astype(np.int64) % topology.ranks_per_channel)[:, None] + first
         self.owner = np.concatenate([owner, copies.reshape(-1).astype(np.uint8)])

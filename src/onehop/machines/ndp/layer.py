@@ -16,7 +16,7 @@ from onehop.machines.ndp.durations import (
     times_of,
     write_cost,
 )
-from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
+from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
 from onehop.machines.ndp.traffic import Finals, LayerTraffic, sums
@@ -107,8 +107,8 @@ class LayerRun:
         traffic, memory = self.traffic, self.memory
         adjacency, features = self.by_rank(traffic.adjacency_bursts), self.by_rank(traffic.feature_bursts)
         writes = self.by_rank(traffic.write_bursts)
-        lists = float(traffic.list_bytes.sum()) / BURST_BYTES
-        bursts = traffic.pods.slice_bursts(traffic.width)
+        lists = float(traffic.list_bytes.sum()) / traffic.config.burst_bytes
+        bursts = traffic.slice_bursts
         of_read = np.array([read_cost(traffic, memory, int(n)).activations for n in bursts])
         written = traffic.final_slice_bursts
         of_write = np.array([write_cost(traffic, memory, int(n)).activations for n in written])
@@ -146,9 +146,9 @@ class LayerRun:
         products = float(self.traffic.workload.graph.num_edges) * self.traffic.width
         return {
             **energy.dram_nj(commands, self.memory, config.topology.ranks, self.time_ns),
-            **energy.path_nj(config.energy, over_channel, bursts),
+            **energy.path_nj(config.energy, over_channel, bursts * config.burst_bytes),
             **energy.unit_nj(
-                config.energy, products, over_channel + moved["bundle_in_dimm"] + bursts * BURST_BYTES
+                config.energy, products, over_channel + moved["bundle_in_dimm"] + bursts * config.burst_bytes
             ),
         }
 
@@ -258,8 +258,8 @@ def rank_lines(run_of: LayerRun) -> list[dict[str, float]]:
         run_of.by_rank(traffic.adjacency_bursts)
         + run_of.by_rank(traffic.feature_bursts)
         + int(traffic.pointer_bursts.sum())
-    ) * BURST_BYTES + int(traffic.list_bytes.sum())
-    written = run_of.by_rank(traffic.write_bursts) * BURST_BYTES
+    ) * traffic.config.burst_bytes + int(traffic.list_bytes.sum())
+    written = run_of.by_rank(traffic.write_bursts) * traffic.config.burst_bytes
     useful = run_of.by_rank(traffic.adjacency_bytes) + run_of.by_rank(traffic.pod_reads) * slice_bytes
     useful = useful + run_of.by_rank(traffic.final_bytes)
     total_ns = max(run_of.schedule.total_ns, 1e-9)

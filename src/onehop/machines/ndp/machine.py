@@ -212,6 +212,7 @@ class Machine:
                 graph,
                 self.config.topology,
                 self.config.module.adjacency_entry_bytes,
+                self.config.burst_bytes,
                 retile=plan.retile,
                 batch=plan.batch,
             )
@@ -248,6 +249,6 @@ class Machine:
         return plan
 
 
-def _counted(config: NdpConfig) -> tuple[Topology, int]:
+def _counted(config: NdpConfig) -> tuple[Topology, int, int]:
     """The part of the configuration that counts depend on."""
-    return config.topology, config.module.adjacency_entry_bytes
+    return config.topology, config.module.adjacency_entry_bytes, config.burst_bytes

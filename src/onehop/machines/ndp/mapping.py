@@ -10,7 +10,6 @@ from onehop.machines.ndp.config import Topology
 from onehop.plans.ndp import PODS
 
 ELEMENT_BYTES = 4  # FP32, as the paper's
-BURST_BYTES = 64
 
 Integers = NDArray[np.int64]
 
@@ -88,9 +87,9 @@ class Pods:
         """Return [ranks]: bytes of a rank's slice of one vector."""
         return np.tile(np.diff(self.slices(width)) * ELEMENT_BYTES, self.count)
 
-    def slice_bursts(self, width: int) -> Integers:
+    def slice_bursts(self, width: int, burst_bytes: int) -> Integers:
         """Return [ranks]: bursts of a rank's slice of one vector; every slice begins at a burst."""
-        return -(-self.slice_bytes(width) // BURST_BYTES)
+        return -(-self.slice_bytes(width) // burst_bytes)
 
 
 def candidates(topology: Topology) -> list[Pods]:

@@ -5,12 +5,11 @@ from functools import lru_cache
 
 from onehop.machines.dram import Access, Dram, Memory
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.mapping import BURST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class BurstTime:
-    """A burst of 64 bytes in traffic of one kind.
+    """A burst in traffic of one kind.
 
     Attributes:
         ns: Time.
@@ -38,17 +37,24 @@ class MemoryTimes:
     @classmethod
     def of(cls, config: NdpConfig) -> "MemoryTimes":
         """The memory of a machine."""
-        device = config.dram.device()
-        return cls(
-            Memory(device, 1, config.dram.layout),
-            Memory(device, config.topology.ranks_per_channel, config.dram.layout),
-            config.dram.level,
-        )
+        chosen, device = config.dram, config.dram.device()
+
+        def behind(ranks: int) -> Memory:
+            return Memory(
+                device, ranks, chosen.layout, refresh_mode=chosen.refresh_mode, close_after=chosen.close_after
+            )
+
+        return cls(behind(1), behind(config.topology.ranks_per_channel), chosen.level)
 
     @property
     def device(self) -> Dram:
         """The DRAM device."""
         return self.rank.dram
+
+    @property
+    def burst_bytes(self) -> int:
+        """Bytes of a burst."""
+        return self.device.organisation.burst_bytes
 
     @property
     def fill_ns(self) -> float:
@@ -67,13 +73,13 @@ class MemoryTimes:
             on_bus: Over the channel; else through the rank's own module.
             runs: Number of consecutive places for runs; None means that they fill the memory.
         """
-        run_bytes = max(bursts, 1) * BURST_BYTES
+        run_bytes = max(bursts, 1) * self.burst_bytes
         span = None if runs is None else max(runs, 1) * run_bytes
         return _cost(self._of(on_bus), Access("random", run_bytes, op, span), self.level)
 
     def stream(self, op: str = "read", *, on_bus: bool = False) -> BurstTime:
         """Cost of sequential bursts."""
-        return _cost(self._of(on_bus), Access("sequential", BURST_BYTES, op), self.level)
+        return _cost(self._of(on_bus), Access("sequential", self.burst_bytes, op), self.level)
 
     def _of(self, on_bus: bool) -> Memory:
         return self.bus if on_bus else self.rank

@@ -123,12 +123,12 @@ def _named(config: NdpConfig, graph: Graph, widths: Sequence[int], tile: int, na
     if design.unit_per_dimm:
         # A DIMM whose ranks share a unit is one rank to it.
         config = config.change(topology={"ranks_per_dimm": 1})
-    topology, entry = config.topology, config.module.adjacency_entry_bytes
+    topology, entry, burst = config.topology, config.module.adjacency_entry_bytes, config.burst_bytes
     memory = MemoryTimes.of(config)
     if design.copied_share:
-        workload: RankWorkload = CopiedWorkload(graph, topology, entry, design.copied_share)
+        workload: RankWorkload = CopiedWorkload(graph, topology, entry, burst, design.copied_share)
     else:
-        workload = RankWorkload(graph, topology, entry, retile="index")
+        workload = RankWorkload(graph, topology, entry, burst, retile="index")
     best: list[PriorRun] = []
     for width in widths:
         runs = [

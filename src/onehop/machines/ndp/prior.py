@@ -8,7 +8,7 @@ from onehop.machines.ndp import energy
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.durations import read_cost
-from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
+from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.traffic import LayerTraffic, sums
 
@@ -92,7 +92,7 @@ def prior_run(
     traffic = LayerTraffic(config, workload, pods, width, tile, broadcast=False)
     topology, per_byte = config.topology, 1.0 / config.channel_gbps
     channels = topology.channels
-    bursts = pods.slice_bursts(width)
+    bursts = traffic.slice_bursts
     columns = pods.slice_bytes(width) // ELEMENT_BYTES
 
     edges = traffic.by_channel(traffic.counts.edges)
@@ -121,12 +121,13 @@ def prior_run(
     post = np.maximum(outputs.max(axis=1, initial=0.0), reduce) + results.max(axis=1, initial=0.0)
     post += config.control.poll_ns
     serial_ns = float((pre + features + post).sum())
+    burst = config.burst_bytes
     moved = {
-        "adjacency_read": int((-(-structure // BURST_BYTES)).sum()) * BURST_BYTES,
+        "adjacency_read": int((-(-structure // burst)).sum()) * burst,
         "instructions": int(of_pod.sum()) * config.host.instruction_bytes * receivers * channels,
-        "feature_read": int(traffic.feature_bursts.sum()) * BURST_BYTES,
+        "feature_read": int(traffic.feature_bursts.sum()) * burst,
         "outputs_read": int(output_bytes.sum()),
-        "results_write": int(traffic.write_bursts.sum()) * BURST_BYTES,
+        "results_write": int(traffic.write_bursts.sum()) * burst,
     }
     return PriorRun(
         pods.name,
@@ -149,15 +150,15 @@ def _prior_energy_nj(
     traffic: LayerTraffic, memory: MemoryTimes, moved: dict[str, int], time_ns: float
 ) -> dict[str, float]:
     """Energy by consumer: features use the DRAM-path, everything else the channels."""
-    config, bursts = traffic.config, traffic.pods.slice_bursts(traffic.width)
-    adjacency, results = moved["adjacency_read"] / BURST_BYTES, moved["results_write"] / BURST_BYTES
+    config, bursts, burst = traffic.config, traffic.slice_bursts, traffic.config.burst_bytes
+    adjacency, results = moved["adjacency_read"] / burst, moved["results_write"] / burst
     features = traffic.feature_bursts.sum(axis=0)
     opened = sum(features[r] * read_cost(traffic, memory, int(n)).activations for r, n in enumerate(bursts))
     opened += adjacency * memory.stream(on_bus=True).activations
     opened += results * memory.random(int(bursts.max()), "write", on_bus=True).activations
     commands = energy.Commands(adjacency + float(features.sum()), results, float(opened))
     over_channel = sum(size for what, size in moved.items() if what != "feature_read")
-    local = float(features.sum())
+    local = float(features.sum()) * burst
     products = float(traffic.workload.graph.num_edges) * traffic.width
     buffered = moved["feature_read"] + moved["instructions"] + moved["outputs_read"]
     return {

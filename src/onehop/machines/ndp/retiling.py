@@ -6,7 +6,7 @@ import numpy as np
 
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
-from onehop.machines.ndp.mapping import BURST_BYTES, Integers
+from onehop.machines.ndp.mapping import Integers
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.traffic import NODE_BYTES
 
@@ -52,18 +52,18 @@ def cost(
     topology = config.topology
     if not workload.reorders or workload.graph.num_dst == 0:
         return RetilingCost(0.0, 0.0, 0.0, {}, 0.0, 0.0, 0.0)
-    nodes = workload.graph.num_dst
+    nodes, burst = workload.graph.num_dst, config.burst_bytes
     nodes_of_rank = np.bincount(workload.owner, minlength=topology.ranks)
 
     stream, stream_out = memory.stream(), memory.stream("write")
     # A bit for each node that is assigned to the rank.
-    flags = -(-int(nodes_of_rank.max()) // (8 * BURST_BYTES))
+    flags = -(-int(nodes_of_rank.max()) // (8 * burst))
     flag, flag_out = memory.random(1, runs=flags), memory.random(1, "write", runs=flags)
     pointers = nodes * config.module.row_pointer_bytes
-    scanned = (edges_of_rank * config.module.adjacency_entry_bytes + pointers) / BURST_BYTES
+    scanned = (edges_of_rank * config.module.adjacency_entry_bytes + pointers) / burst
     flags_read = edges_of_rank * (1.0 if config.module.flags_in_dram else 0.0)
     flags_written = nodes_of_rank * (1.0 if config.module.flags_in_dram else 0.0)
-    stored = nodes * NODE_BYTES / BURST_BYTES
+    stored = nodes * NODE_BYTES / burst
     per_rank = (
         scanned * stream.ns + flags_read * flag.ns + flags_written * flag_out.ns + stored * stream_out.ns
     )
@@ -81,8 +81,8 @@ def cost(
         modules_ns=modules,
         host_ns=host,
         bytes={
-            "retile_scan": round(float(scanned.sum()) * BURST_BYTES),
-            "retile_flags": round(float((flags_read + flags_written).sum()) * BURST_BYTES),
+            "retile_scan": round(float(scanned.sum()) * burst),
+            "retile_flags": round(float((flags_read + flags_written).sum()) * burst),
             "retile_lists": lists + notes,
             "retile_tile_lists": tiles,
             "retile_stored": nodes * NODE_BYTES * topology.ranks,

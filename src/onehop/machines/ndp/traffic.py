@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload, TargetGroups, WindowCounts, pods_rows, pods_touched
-from onehop.machines.ndp.mapping import BURST_BYTES, ELEMENT_BYTES, Integers, Pods
+from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 
 # A node in re-tiling's lists.
 NODE_BYTES = 4
@@ -66,9 +66,14 @@ class LayerTraffic:
         return self.pods if self.finals is None or self.finals.pods is None else self.finals.pods
 
     @property
+    def slice_bursts(self) -> Integers:
+        """Return [R]: bursts of a rank's slice of a vector that is read."""
+        return self.pods.slice_bursts(self.width, self.config.burst_bytes)
+
+    @property
     def final_slice_bursts(self) -> Integers:
         """Return [R]: bursts of a rank's slice of a final vector."""
-        return self.final_pods.slice_bursts(self.final_width)
+        return self.final_pods.slice_bursts(self.final_width, self.config.burst_bytes)
 
     @cached_property
     def shape(self) -> TargetGroups:
@@ -112,7 +117,7 @@ class LayerTraffic:
         """Return [W, R]: bursts that are read for them."""
         if self.listed:
             return self.counts.row_bursts
-        return -(-self.adjacency_bytes // BURST_BYTES)
+        return -(-self.adjacency_bytes // self.config.burst_bytes)
 
     @cached_property
     def list_bytes(self) -> Integers:
@@ -129,7 +134,7 @@ class LayerTraffic:
         each = self.config.module.row_pointer_bytes
         if self.listed:
             return self.targets if each else np.zeros_like(self.targets)
-        return -(-self.targets * each // BURST_BYTES)
+        return -(-self.targets * each // self.config.burst_bytes)
 
     @cached_property
     def pod_reads(self) -> Integers:
@@ -144,7 +149,7 @@ class LayerTraffic:
     @cached_property
     def feature_bursts(self) -> Integers:
         """Return [W, R]: bursts of feature slices read."""
-        return self.pod_reads * self.pods.slice_bursts(self.width)
+        return self.pod_reads * self.slice_bursts
 
     @cached_property
     def bundle_out_bytes(self) -> Integers:
@@ -194,21 +199,21 @@ class LayerTraffic:
 
     def totals(self) -> dict[str, int]:
         """Total bytes, by kind; those with ``_useful`` omit the padding of bursts."""
-        ranks = self.config.topology.ranks
+        ranks, burst = self.config.topology.ranks, self.config.burst_bytes
         useful = int((self.pod_reads * self.pods.slice_bytes(self.width)).sum())
         return {
-            "adjacency_read": int(self.adjacency_bursts.sum()) * BURST_BYTES,
+            "adjacency_read": int(self.adjacency_bursts.sum()) * burst,
             "adjacency_useful": int(self.adjacency_bytes.sum()),
-            "row_pointer_read": int(self.pointer_bursts.sum()) * BURST_BYTES * ranks,
+            "row_pointer_read": int(self.pointer_bursts.sum()) * burst * ranks,
             "tile_list_read": int(self.list_bytes.sum()) * ranks,
-            "feature_read": int(self.feature_bursts.sum()) * BURST_BYTES,
+            "feature_read": int(self.feature_bursts.sum()) * burst,
             "feature_useful": useful,
             "bundle_read": int(self.bundle_out_bytes.sum()),
             "bundle_write": int(self.bundle_in_bytes.sum()) * self.pods.channels,
             "bundle_in_dimm": self.link_bytes,
             "outputs_read": int(self.output_bytes.sum()),
             "finals_write": int(self.final_bytes.sum()),
-            "write_back": int(self.write_bursts.sum()) * BURST_BYTES,
+            "write_back": int(self.write_bursts.sum()) * burst,
             "write_back_useful": self.workload.graph.num_dst * self.final_width * ELEMENT_BYTES,
         }
 

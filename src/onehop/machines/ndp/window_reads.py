@@ -43,7 +43,7 @@ def window_reads(run: LayerRun, window: int, rank: int) -> Requests:
         _, once = np.unique(tile * np.int64(workload.graph.num_src) + source, return_index=True)
         source = source[np.sort(once)]
     source = source[np.argsort(workload.owner[source], kind="stable")]
-    bursts = int(pods.slice_bursts(traffic.width)[rank])
+    bursts = int(traffic.slice_bursts[rank])
     starts = place[source] * bursts % (run.memory.rank.address_layout.bursts - bursts)
     wanted = (starts[:, None] + np.arange(bursts)).reshape(-1)
     return Requests(wanted, np.zeros(len(wanted), dtype=np.uint8))
@@ -66,7 +66,7 @@ def model_error_percent(run: LayerRun) -> float:
         if not len(requests):
             continue
         requests = Requests(requests.bursts[:_REQUESTS], requests.writes[:_REQUESTS])
-        bursts = int(run.traffic.pods.slice_bursts(run.traffic.width)[rank])
+        bursts = int(run.traffic.slice_bursts[rank])
         modelled += len(requests) * read_cost(run.traffic, run.memory, bursts).ns + run.memory.fill_ns
         found += run.memory.rank.commands(requests, log=False).counts.cycles * clock_ns
     return 100.0 * (modelled / found - 1.0) if found else 0.0

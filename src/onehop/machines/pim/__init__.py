@@ -2,8 +2,8 @@
 
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.machine import Machine
-from onehop.machines.pim.parts import Arithmetic, Core, Host, Links, Power
-from onehop.machines.pim.presets import aim_like, hbm_pim_like, preset, presets, upmem_v1a, upmem_v1b
+from onehop.machines.pim.parts import Arithmetic, Core, Functions, Host, Links, Power
+from onehop.machines.pim.presets import aim_like, hbm_pim_like, load, preset, presets, upmem_v1a, upmem_v1b
 from onehop.machines.pim.report import PimReport
 from onehop.machines.pim.shapes import BalancedShapes
 from onehop.machines.pim.tuner import TuningResult, tune
@@ -13,6 +13,7 @@ __all__ = [
     "Arithmetic",
     "BalancedShapes",
     "Core",
+    "Functions",
     "Host",
     "Links",
     "Machine",
@@ -23,6 +24,7 @@ __all__ = [
     "TuningResult",
     "aim_like",
     "hbm_pim_like",
+    "load",
     "preset",
     "presets",
     "tune",

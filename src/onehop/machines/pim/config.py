@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from onehop.errors import ConfigurationError
-from onehop.machines.pim.parts import Arithmetic, Core, Host, Links, Power
+from onehop.machines.pim.parts import Arithmetic, Core, Functions, Host, Links, Power
 from onehop.plans.pim import DTYPES
 from onehop.storage import write_text
 
@@ -25,6 +25,8 @@ class PimConfig:
         power: Power by consumer.
         host: The host, which combines.
         arithmetic: Instructions by dtype.
+        functions: Instructions of comparisons, exponentials and divisions by floating-point dtype, which max,
+            min and attention need. Of a dtype that is missing here a machine has sums alone.
         estimate: Whether figures are guesses rather than taken from measurements.
 
     Raises:
@@ -39,6 +41,7 @@ class PimConfig:
     power: Power = field(default_factory=Power)
     host: Host = field(default_factory=Host)
     arithmetic: dict[str, Arithmetic] = field(default_factory=dict)
+    functions: dict[str, Functions] = field(default_factory=dict)
     estimate: bool = False
 
     def __post_init__(self) -> None:
@@ -70,6 +73,14 @@ class PimConfig:
                     f"arithmetic: unknown dtype {dtype!r}; there are {', '.join(DTYPES)}."
                 )
             _check_values(f"arithmetic.{dtype}", costs)
+        for dtype, values in self.functions.items():
+            known = [each for each in self.arithmetic if each.startswith("float")]
+            if dtype not in known:
+                raise ConfigurationError(
+                    f"functions: expected floating-point dtypes of arithmetic, which has "
+                    f"{', '.join(known) or 'none'}, got {dtype!r}."
+                )
+            _check_values(f"functions.{dtype}", values)
 
     @property
     def rank_cores(self) -> tuple[int, ...]:
@@ -121,7 +132,8 @@ class PimConfig:
         lines = [f"name = {_toml(self.name)}", f"cores = {self.cores}", f"ranks = {self.ranks}"]
         lines.append(f"estimate = {_toml(self.estimate)}")
         tables: dict[str, Any] = {part: getattr(self, part) for part in _PARTS}
-        tables.update({f"arithmetic.{dtype}": costs for dtype, costs in self.arithmetic.items()})
+        for part in _BY_DTYPE:
+            tables.update({f"{part}.{dtype}": costs for dtype, costs in getattr(self, part).items()})
         for name, table in tables.items():
             lines += ["", f"[{name}]"]
             lines += [f"{each.name} = {_toml(getattr(table, each.name))}" for each in fields(table)]
@@ -136,26 +148,37 @@ class PimConfig:
         write_text("path", path, self.to_toml())
 
     @classmethod
-    def from_toml(cls, text: str) -> "PimConfig":
+    def from_toml(cls, text: str, base: "PimConfig | None" = None) -> "PimConfig":
         """The configuration that :meth:`to_toml` wrote; omitted values keep their defaults.
+
+        Args:
+            text: The document.
+            base: The machine whose values omitted ones keep, in place of the defaults. Tables of arithmetic
+                replace all of its tables, and those of functions go with the dtypes that are left.
 
         Raises:
             ConfigurationError: Not TOML, an unknown key, or a value that does not fit.
         """
-        try:
-            document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigurationError(f"machine: not TOML ({error}).") from error
+        document = document_of(text)
+        if base is not None:
+            document.pop("base", None)
         values = _checked_keys("machine", document, {each.name for each in fields(cls)})
         for part, kind in _PARTS.items():
             if part in values:
-                values[part] = _table(part, values[part], kind)
-        arithmetic = values.get("arithmetic", {})
-        if not isinstance(arithmetic, dict):
-            raise ConfigurationError(f"arithmetic: expected tables by dtype, got {arithmetic!r}.")
-        values["arithmetic"] = {
-            dtype: _table(f"arithmetic.{dtype}", costs, Arithmetic) for dtype, costs in arithmetic.items()
-        }
+                values[part] = _table(part, values[part], kind, None if base is None else getattr(base, part))
+        for part, kind in _BY_DTYPE.items():
+            if part in values or base is None:
+                tables = values.get(part, {})
+                if not isinstance(tables, dict):
+                    raise ConfigurationError(f"{part}: expected tables by dtype, got {tables!r}.")
+                values[part] = {
+                    dtype: _table(f"{part}.{dtype}", table, kind) for dtype, table in tables.items()
+                }
+        if base is not None:
+            if "arithmetic" in values:
+                kept = {k: v for k, v in base.functions.items() if k in values["arithmetic"]}
+                values.setdefault("functions", kept)
+            return replace(base, **values)
         missing = [name for name in ("name", "cores", "ranks") if name not in values]
         if missing:
             raise ConfigurationError(f"machine: {', '.join(missing)} must be given.")
@@ -173,7 +196,8 @@ class PimConfig:
 
 
 _PARTS: dict[str, type] = {"core": Core, "links": Links, "power": Power, "host": Host}
-_TOP = ("name", "cores", "ranks", "arithmetic", "estimate")
+_BY_DTYPE: dict[str, type] = {"arithmetic": Arithmetic, "functions": Functions}
+_TOP = ("name", "cores", "ranks", *_BY_DTYPE, "estimate")
 # Values for which zero means that there is none, or that it costs nothing.
 _MAY_BE_ZERO = frozenset(
     {
@@ -194,6 +218,18 @@ _MAY_BE_ZERO = frozenset(
         "host_w",
     }
 )
+
+
+def document_of(text: str) -> dict[str, Any]:
+    """A machine file's content.
+
+    Raises:
+        ConfigurationError: Not TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"machine: not TOML ({error}).") from error
 
 
 def settable() -> list[str]:
@@ -259,10 +295,11 @@ def _checked_keys(name: str, table: Any, known: set[str]) -> dict[str, Any]:
     return dict(table)
 
 
-def _table(name: str, table: Any, kind: type) -> Any:
+def _table(name: str, table: Any, kind: type, base: Any = None) -> Any:
     values = _checked_keys(name, table, {each.name for each in fields(cast(Any, kind))})
+    values = {key: _tuples(value) for key, value in values.items()}
     try:
-        return kind(**{key: _tuples(value) for key, value in values.items()})
+        return kind(**values) if base is None else replace(base, **values)
     except TypeError as error:
         raise ConfigurationError(f"{name}: {error}.") from error
 

@@ -30,12 +30,16 @@ class Kernel:
         sums: Dtype of the accumulators.
         multiplies: Whether values are read and multiplied by.
         value_bits: Significant bits that a multiply processes.
+        compares: Whether the largest or smallest is kept, in place of sums; "sums" are then these.
+        adds: Whether values are added to features, in place of multiplied by.
     """
 
     dtype: str
     sums: str
     multiplies: bool
     value_bits: float = 1.0
+    compares: bool = False
+    adds: bool = False
 
 
 def interpolate(points: Points, at: float | np.ndarray) -> np.ndarray:
@@ -52,12 +56,22 @@ def multiply_instructions(costs: Arithmetic, bits: float) -> float:
     return costs.multiply_one + (costs.multiply_full - costs.multiply_one) * share
 
 
+def combine_instructions(config: PimConfig, kernel: Kernel) -> float:
+    """Instructions of adding an element to a sum, or of comparing it with the largest or smallest."""
+    if kernel.compares:
+        return config.functions[kernel.dtype].compare
+    return max(config.arithmetic[kernel.sums].accumulate, config.arithmetic[kernel.dtype].accumulate)
+
+
 def arithmetic_instructions(config: PimConfig, kernel: Kernel) -> float:
     """Instructions of one element of one edge."""
-    accumulate = max(config.arithmetic[kernel.sums].accumulate, config.arithmetic[kernel.dtype].accumulate)
+    add = max(config.arithmetic[kernel.sums].accumulate, config.arithmetic[kernel.dtype].accumulate)
+    combine = combine_instructions(config, kernel)
     if not kernel.multiplies:
-        return accumulate
-    return accumulate + multiply_instructions(config.arithmetic[kernel.dtype], kernel.value_bits)
+        return combine
+    if kernel.adds:
+        return combine + add
+    return combine + multiply_instructions(config.arithmetic[kernel.dtype], kernel.value_bits)
 
 
 def hub_rows(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
@@ -111,7 +125,9 @@ def tasklet_cycles(
         instructions = instructions + counts.edges * _HUB_INSTRUCTIONS
         transfers = transfers - counts.hub_edges * row.read
         # Hubs come first, so they are fetched together.
-        aside = aside + _bulk_read(core, hub_rows(config, plan, kernel, width) * filled_width * item)
+        aside = aside + bulk_cycles(
+            core, core.dma_read_cycles, hub_rows(config, plan, kernel, width) * filled_width * item
+        )
     if plan.format == "csr":
         instructions = instructions + counts.rows * row.instructions
         transfers = transfers + counts.rows * (row.write + index)
@@ -135,7 +151,11 @@ def _shared_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Cycles where tasklets share rows: each one's transfers, and the core's work after them."""
     reissue = config.core.reissue_cycles
-    adds = width * config.arithmetic[kernel.sums].accumulate
+    if kernel.compares:
+        each = config.functions[kernel.dtype].compare
+    else:
+        each = config.arithmetic[kernel.sums].accumulate
+    adds = width * each
     busy = counts.of_core((counts.edges > 0).astype(np.float64))
     one_by_one = busy * (row.write + row.read_sums + reissue * adds)
     others = np.maximum(counts.filled - 1, 0)
@@ -162,10 +182,27 @@ def core_cycles(
         [parts, cores], and [parts, cores, tasklets].
     """
     instructions, transfers, aside = tasklet_cycles(config, plan, kernel, counts, width)
-    spread = instructions * config.core.reissue_cycles
-    alone = spread + transfers
+    cycles, alone = bottleneck(config.core, counts, instructions, transfers)
+    return aside + cycles, alone
+
+
+def bottleneck(
+    core: Core, counts: WorkCounts, instructions: np.ndarray, transfers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The longest of all instructions, all transfers, and the busiest tasklet's both.
+
+    Args:
+        core: The core.
+        counts: The work; of it, how many tasklets an entry stands for.
+        instructions: [parts, cores, tasklets].
+        transfers: [parts, cores, tasklets], cycles.
+
+    Returns:
+        [parts, cores], and [parts, cores, tasklets], cycles that each tasklet would take alone.
+    """
+    alone = instructions * core.reissue_cycles + transfers
     together = np.maximum(counts.of_core(instructions), counts.of_core(transfers))
-    return aside + np.maximum(together, alone.max(axis=-1)), alone
+    return np.maximum(together, alone.max(axis=-1)), alone
 
 
 def _filled(config: PimConfig, kernel: Kernel, width: int) -> int:
@@ -173,7 +210,14 @@ def _filled(config: PimConfig, kernel: Kernel, width: int) -> int:
     return padded(width, least, config.core.alignment_bytes)
 
 
-def _bulk_read(core: Core, size: int) -> float:
+def bulk_cycles(core: Core, curve: Points, size: float) -> float:
+    """Cycles of transferring so many bytes, in pieces no larger than a transfer may be.
+
+    Args:
+        core: The core.
+        curve: Its cycles of one transfer, by bytes.
+        size: Bytes.
+    """
     whole, rest = divmod(size, core.dma_most_bytes)
-    cycles = whole * interpolate(core.dma_read_cycles, core.dma_most_bytes)
-    return float(cycles + (interpolate(core.dma_read_cycles, rest) if rest else 0.0))
+    cycles = whole * interpolate(curve, core.dma_most_bytes)
+    return float(cycles + (interpolate(curve, rest) if rest else 0.0))

@@ -1,29 +1,24 @@
 """A simulated near-bank machine: aggregates exactly as a plan says, and reports the time that would take."""
 
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from onehop.calls import Attention, Extremum
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.machines.base import AttentionSize
+from onehop.machines.pim import by_part
+from onehop.machines.pim.attention import attention_plan, simulate_attention
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.counted import GraphShapes
 from onehop.machines.pim.defaults import default_plan
 from onehop.machines.pim.execute import execute
-from onehop.machines.pim.numbers import (
-    INTEGERS,
-    NAMES,
-    TORCH_TYPES,
-    accumulator,
-    degree_bound,
-    largest,
-    multiply_bits,
-    quantise,
-)
+from onehop.machines.pim.numbers import NAMES, multiply_bits
+from onehop.machines.pim.operands import checked, finish, prepare
 from onehop.machines.pim.presets import upmem_v1a
 from onehop.machines.pim.report import PimReport
 from onehop.machines.pim.search import candidates, ranked
@@ -57,7 +52,10 @@ class Machine:
         self._plan = plan
         self._dtype = dtype
         self._tune = tune
-        self._tuned: weakref.WeakKeyDictionary[Graph, dict[tuple[int, str, bool], PimPlan]] = (
+        self._tuned: weakref.WeakKeyDictionary[Graph, dict[tuple[int, Kernel], PimPlan]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._attending: weakref.WeakKeyDictionary[Graph, dict[AttentionSize, PimPlan | None]] = (
             weakref.WeakKeyDictionary()
         )
         self._shapes: weakref.WeakKeyDictionary[Graph, GraphShapes] = weakref.WeakKeyDictionary()
@@ -106,19 +104,20 @@ class Machine:
         Raises:
             ArgumentError: The width is not an integer of at least 1, or the machine lacks the dtype.
         """
+        return self._plan_for(graph, width, self.kernel(PimPlan(), dtype, weighted))
+
+    def _plan_for(self, graph: Graph, width: int, kernel: Kernel) -> PimPlan:
         check_width(width)
+        size = BalancedShapes(graph.num_src, graph.num_dst, graph.num_edges)
         if not self._tune:
-            return self.default_plan(graph, width, dtype, weighted)
-        kept, key = self._tuned.setdefault(graph, {}), (width, dtype, weighted)
+            return default_plan(self.config, size, width, kernel)
+        kept, key = self._tuned.setdefault(graph, {}), (width, kernel)
         if key not in kept:
-            base = PimPlan()
-            kernel = self.kernel(base, dtype, weighted)
-            found = ranked(self.config, self.shapes(graph), width, kernel, candidates(self.config, base))
+            plans = candidates(self.config, PimPlan())
+            found = ranked(self.config, self.shapes(graph), width, kernel, plans)
             # Where nothing fits at once, the default streams.
             kept[key] = (
-                replace(found[0][0], stream=True)
-                if found
-                else self.default_plan(graph, width, dtype, weighted)
+                replace(found[0][0], stream=True) if found else default_plan(self.config, size, width, kernel)
             )
         return kept[key]
 
@@ -127,14 +126,7 @@ class Machine:
     ) -> PimPlan:
         """The plan with the best grid if everything were balanced: it uses the graph's size only.
 
-        Args:
-            graph: The graph.
-            width: Feature columns.
-            dtype: Dtype of the features in the machine.
-            weighted: Whether edges have weights.
-
-        Raises:
-            ArgumentError: The width is not an integer of at least 1, or the machine lacks the dtype.
+        Arguments and errors are those of :meth:`plan`.
         """
         check_width(width)
         size = BalancedShapes(graph.num_src, graph.num_dst, graph.num_edges)
@@ -218,14 +210,14 @@ class Machine:
             ArgumentError: A shape, dtype or plan does not fit, or sums could overflow.
             MachineMemoryError: The plan needs more memory than a core has.
         """
-        inputs = _checked(graph, x, weight, reduce, src_scale, dst_scale)
+        inputs = checked(graph, x, weight, reduce, src_scale, dst_scale)
         chosen = plan if plan is not None else self._plan
         dtype = (chosen.dtype if chosen is not None else None) or self._dtype or NAMES[x.dtype]
         self._check_dtype(dtype)
         if chosen is None:
             # Without columns any plan will do.
             chosen = self.plan(graph, max(x.size(1), 1), dtype, weight is not None)
-        prepared = _prepare(graph, inputs, chosen, dtype)
+        prepared = prepare(graph, inputs, chosen, dtype)
         weighted = prepared.weight is not None or not chosen.unit_weights
         ones = torch.ones(1, dtype=prepared.x.dtype, device="cpu")
         bits = (
@@ -238,7 +230,101 @@ class Machine:
         report = simulate(self.config, chosen, shapes, x.size(1), kernel)
         # The report's plan: it may have more rounds than the one that was chosen.
         out = execute(self.config, report.plan, shapes, kernel, prepared.x, prepared.weight)
-        return _finish(graph, inputs, prepared, out), report
+        return finish(graph, inputs, prepared, out), report
+
+    def refuse_extremum(self, dtype: torch.dtype) -> str | None:
+        """Return why it has no max and min of features of this dtype, or None if it has."""
+        wanted = self._dtype if self._plan is None or self._plan.dtype is None else self._plan.dtype
+        name = NAMES.get(dtype)
+        if name is None or not dtype.is_floating_point:
+            return f"has max, min and attention of float32 and float64, not of {dtype}"
+        if wanted not in (None, name):
+            return f"has sums alone of {wanted}: max, min and attention run on floats as they are"
+        if name not in self.config.functions:
+            return f"has no max, min and attention of {name}: {self.config.name} gives no functions for it"
+        return None
+
+    def refuse_attention(self, graph: Graph, size: AttentionSize) -> str | None:
+        """Return why it does not run such an attention over a graph, or None if it does."""
+        reason = self.refuse_extremum(size.dtype)
+        if reason is not None:
+            return reason
+        if size.edge_vectors:
+            return "has no attention whose edges have features: they would be a row an edge in its banks"
+        if self._attention_plan(graph, size) is None:
+            return (
+                f"has no room for this attention: {size.heads} heads of {size.width} columns over "
+                f"{graph.num_edges} edges fit the memories of its cores under no plan"
+            )
+        return None
+
+    def extremum(self, graph: Graph, call: Extremum, plan: PimPlan | None = None) -> tuple[Tensor, PimReport]:
+        """Max or min over each row's edges: as sums, with a comparison in place of each add.
+
+        Args:
+            graph: The graph.
+            call: What is asked for, with CPU tensors of float32 or float64; ties are not counted.
+            plan: None means the machine's own, or the tuner's.
+
+        Returns:
+            [num_dst, F], 0 for rows without edges; and the report.
+
+        Raises:
+            ArgumentError: It is refused, or the plan does not fit.
+            MachineMemoryError: The plan needs more memory than a core has.
+        """
+        x, weight = call.x.detach(), call.weight
+        reason = self.refuse_extremum(x.dtype)
+        if reason is not None:
+            raise ArgumentError(f"x: {self.name} {reason}.")
+        inputs = checked(graph, x, weight, "sum", None, None)
+        width, dtype = max(x.size(1), 1), NAMES[x.dtype]
+        bits = 1.0 if weight is None else multiply_bits(x, weight)
+        kernel = Kernel(dtype, dtype, weight is not None, bits, True, call.adds)
+        chosen = plan if plan is not None else self._plan
+        if chosen is None:
+            # Of a kernel without data, so that it serves the next call too.
+            chosen = self._plan_for(graph, width, replace(kernel, value_bits=1.0))
+        shapes = self.shapes(graph)
+        report = simulate(self.config, chosen, shapes, x.size(1), kernel)
+        with torch.no_grad():
+            return by_part.extremum(report.plan, shapes, call._replace(x=inputs.x)), report
+
+    def attention(
+        self, graph: Graph, call: Attention, plan: PimPlan | None = None
+    ) -> tuple[tuple[Tensor, Tensor], PimReport]:
+        """Attention over each row's edges: scores, softmax and weighted sums on the cores.
+
+        Args:
+            graph: The graph.
+            call: What is asked for, with CPU tensors of float32 or float64; weights are not returned.
+            plan: A "csr" plan of one round; None means the fastest, for the machine's own is one for sums.
+
+        Returns:
+            [num_dst, H, V], and [num_dst, 2, H], the first two results of the call; and the report.
+
+        Raises:
+            ArgumentError: It is refused, or the plan does not fit.
+            MachineMemoryError: The plan needs more memory than a core has.
+        """
+        size = AttentionSize.of(call)
+        reason = self.refuse_attention(graph, size)
+        if call.dropout:
+            reason = "has no dropout of its own: give the factors as a mask"
+        if reason is not None:
+            raise ArgumentError(f"attention: {self.name} {reason}.")
+        chosen = plan if plan is not None else self._attention_plan(graph, size)
+        assert chosen is not None
+        shapes = self.shapes(graph)
+        report = simulate_attention(self.config, chosen, shapes, size)
+        with torch.no_grad():
+            return by_part.attention(chosen, shapes, call), report
+
+    def _attention_plan(self, graph: Graph, size: AttentionSize) -> PimPlan | None:
+        kept = self._attending.setdefault(graph, {})
+        if size not in kept:
+            kept[size] = attention_plan(self.config, self.shapes(graph), size)
+        return kept[size]
 
     def _check_dtype(self, dtype: str) -> None:
         if dtype not in self.config.arithmetic:
@@ -246,141 +332,3 @@ class Machine:
                 f"plan: dtype must be one that {self.config.name} computes with, "
                 f"{', '.join(self.config.arithmetic)}, not {dtype!r}."
             )
-
-
-@dataclass(frozen=True, slots=True)
-class _HostInputs:
-    x: Tensor
-    weight: Tensor | None
-    reduce: str
-    src_scale: Tensor | None
-    dst_scale: Tensor | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """Operands as the machine gets them.
-
-    Attributes:
-        x: [num_src, F], contiguous.
-        weight: [E], in the graph's order.
-        sums: Type of the sums.
-        factor: Factor of quantised sums; None without quantisation.
-    """
-
-    x: Tensor
-    weight: Tensor | None
-    sums: str
-    factor: Tensor | None
-
-
-def _checked(
-    graph: Graph,
-    x: Tensor,
-    weight: Tensor | None,
-    reduce: str,
-    src_scale: Tensor | None,
-    dst_scale: Tensor | None,
-) -> _HostInputs:
-    if not isinstance(graph, Graph):
-        raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
-    if not isinstance(x, Tensor) or x.layout != torch.strided or x.dtype not in NAMES or not x.is_cpu:
-        what = f"{x.dtype} on {x.device}" if isinstance(x, Tensor) else type(x).__name__
-        raise ArgumentError(f"x: expected a dense CPU tensor of {', '.join(TORCH_TYPES)}, got {what}.")
-    if x.dim() != 2 or x.size(0) != graph.num_src:
-        raise ArgumentError(
-            f"x: expected a row for each of the {graph.num_src} sources, got shape {list(x.shape)}."
-        )
-    if reduce not in ("sum", "mean"):
-        raise ArgumentError(f"reduce: the machine computes sum and mean, not {reduce!r}.")
-    for name, vector, count in (
-        ("weight", weight, graph.num_edges),
-        ("src_scale", src_scale, graph.num_src),
-        ("dst_scale", dst_scale, graph.num_dst),
-    ):
-        if vector is None:
-            continue
-        if not isinstance(vector, Tensor) or vector.shape != (count,) or not vector.is_cpu:
-            tensor = isinstance(vector, Tensor)
-            what = f"shape {list(vector.shape)} on {vector.device}" if tensor else type(vector).__name__
-            raise ArgumentError(f"{name}: expected a CPU tensor of shape [{count}], got {what}.")
-        if name == "weight" and vector.dtype.is_floating_point != x.dtype.is_floating_point:
-            raise ArgumentError(f"weight: expected {x.dtype} as the features, got {vector.dtype}.")
-        if name != "weight" and not x.dtype.is_floating_point:
-            raise ArgumentError(f"{name}: integer features cannot be scaled; give x as floats.")
-    return _HostInputs(x.detach(), weight, reduce, src_scale, dst_scale)
-
-
-def _prepare(graph: Graph, inputs: _HostInputs, plan: PimPlan, dtype: str) -> _Prepared:
-    x, weight = inputs.x, inputs.weight
-    if inputs.src_scale is not None:
-        x = x * inputs.src_scale.to(x.dtype).unsqueeze(1)
-    if weight is not None:
-        weight = weight.detach()
-        weight = weight if graph.perm is None else weight[graph.perm.long()]
-    rowptr = graph.rowptr.numpy()
-    if dtype not in INTEGERS:
-        if not x.dtype.is_floating_point:
-            raise ArgumentError(f"plan: dtype {dtype} for features of {x.dtype}; give x as floats.")
-        kind = TORCH_TYPES[dtype]
-        ordered = None if weight is None else weight.to(kind).contiguous()
-        return _Prepared(x.to(kind).contiguous(), ordered, accumulator(plan, dtype, 0), None)
-    if x.dtype.is_floating_point:
-        return _quantised(x, weight, rowptr, plan, dtype)
-    if x.dtype != TORCH_TYPES[dtype]:
-        raise ArgumentError(
-            f"plan: dtype {dtype} for features of {x.dtype}; convert x, or omit the plan's dtype."
-        )
-    if weight is not None:
-        weight = _narrowed(weight, TORCH_TYPES[dtype])
-    bound = _magnitude(x) * degree_bound(rowptr, None if weight is None else weight.numpy())
-    return _Prepared(x.contiguous(), weight, accumulator(plan, dtype, bound), None)
-
-
-def _quantised(x: Tensor, weight: Tensor | None, rowptr: np.ndarray, plan: PimPlan, dtype: str) -> _Prepared:
-    """Features, and weights if there are any, as integers; int32 features so that sums fit 32 bits too."""
-    values, weight_factor = None, 1.0
-    if weight is not None:
-        # Half the bits: products have those of both.
-        most = largest({"int8": "int8", "int64": "int32"}.get(dtype, "int16"))
-        found = quantise(weight.view(-1, 1), dtype, most, by_column=False)
-        values, weight_factor = found.values.view(-1), float(found.factor)
-    degree = max(degree_bound(rowptr, None if values is None else values.numpy()), 1)
-    # More steps than a float64 distinguishes would be useless.
-    most = min(largest(dtype), 1 << 52)
-    if dtype in ("int32", "int64"):
-        room = largest(plan.accumulator or dtype) // degree
-        if room < largest("int8") and plan.accumulator is None and dtype == "int32":
-            room = largest("int64") // degree
-        most = max(min(most, room), 1)
-    features = quantise(x, dtype, most, plan.scale == "column")
-    sums = accumulator(plan, dtype, most * degree)
-    return _Prepared(features.values.contiguous(), values, sums, features.factor * weight_factor)
-
-
-def _finish(graph: Graph, inputs: _HostInputs, prepared: _Prepared, out: Tensor) -> Tensor:
-    kind = inputs.x.dtype
-    if prepared.factor is not None:
-        out = (out.double() * prepared.factor).to(kind)
-    elif kind.is_floating_point:
-        out = out.to(kind)
-    if inputs.reduce == "mean":
-        kind = kind if kind.is_floating_point else torch.float32
-        out = out.to(kind) * graph.inverse_in_degrees(kind).unsqueeze(1)
-    if inputs.dst_scale is not None:
-        out = out * inputs.dst_scale.to(out.dtype).unsqueeze(1)
-    return out
-
-
-def _magnitude(x: Tensor) -> int:
-    return max(-int(x.min()), int(x.max())) if x.numel() else 0
-
-
-def _narrowed(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    narrow = weight.to(dtype)
-    if not torch.equal(narrow.to(weight.dtype), weight):
-        limits = torch.iinfo(dtype)
-        raise ArgumentError(
-            f"weight: expected numbers from {limits.min} to {limits.max}, the range of {dtype}."
-        )
-    return narrow.contiguous()

@@ -28,6 +28,21 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
+class Functions:
+    """Instructions of one core for functions of floating-point numbers of one type.
+
+    Attributes:
+        compare: For ``largest = max(largest, value)`` in a loop: loads, compare, store, loop.
+        exponential: For one exponential.
+        divide: For one division.
+    """
+
+    compare: float
+    exponential: float
+    divide: float
+
+
+@dataclass(frozen=True, slots=True)
 class Core:
     """One core and its bank.
 

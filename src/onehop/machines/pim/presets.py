@@ -14,10 +14,11 @@ Sources
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
-from onehop.errors import ArgumentError
-from onehop.machines.pim.config import PimConfig
-from onehop.machines.pim.parts import Arithmetic, Core, Host, Links, Points, Power
+from onehop.errors import ArgumentError, ConfigurationError
+from onehop.machines.pim.config import PimConfig, document_of
+from onehop.machines.pim.parts import Arithmetic, Core, Functions, Host, Links, Points, Power
 
 # R: microseconds by bytes of one transfer.
 DMA_BYTES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -95,6 +96,18 @@ _UPMEM_ARITHMETIC = {
     "float64": Arithmetic(105.0, 655.0, 655.0, 53),  # P; likewise
 }
 
+# Assumptions, all of them, in instructions: nothing of this was measured.
+# compare: an add in a loop of integers of the same size (P), 6 and 7, whose add becomes a comparison that
+# jumps; before it 5 (float64: 9) that order a float's bits as an integer's and look for NaN.
+# exponential: float32 by a table with linear interpolation, as TransPimLib has them: 40 to split off the
+# exponent and to look up, a full multiply, two adds. float64 by a shorter table and a polynomial of degree 5:
+# 40, and six full multiplies and adds. Results are those of an exact exponential, without a table's error.
+# divide: 0.34 and 0.16 million divisions a second and core at 350 MHz (P, from memory, unchecked).
+_UPMEM_FUNCTIONS = {
+    "float32": Functions(compare=11.0, exponential=40.0 + 204.4 + 2 * 50.1, divide=1029.0),
+    "float64": Functions(compare=16.0, exponential=40.0 + 6 * (655.0 + 105.0), divide=2188.0),
+}
+
 _UPMEM_LINKS = Links(
     broadcast_gbps=((1, RANK_BROADCAST_GBPS), (32, BROADCAST_GBPS)),  # P, R
     push_gbps=8.9,  # M: what a server reached, on three channels
@@ -130,7 +143,15 @@ _UPMEM_HOST = Host(
 def upmem_v1a() -> PimConfig:
     """The machine of the PyGim paper: 1,992 cores in 32 ranks of 16 DIMMs (A, R), at 350 MHz."""
     return PimConfig(
-        "upmem_v1a", 1992, 32, _UPMEM_CORE, _UPMEM_LINKS, _UPMEM_POWER, _UPMEM_HOST, _UPMEM_ARITHMETIC
+        "upmem_v1a",
+        1992,
+        32,
+        _UPMEM_CORE,
+        _UPMEM_LINKS,
+        _UPMEM_POWER,
+        _UPMEM_HOST,
+        _UPMEM_ARITHMETIC,
+        _UPMEM_FUNCTIONS,
     )
 
 
@@ -256,3 +277,25 @@ def preset(name: str) -> PimConfig:
     if name not in _PRESETS:
         raise ArgumentError(f"machine: no preset is called {name!r}; there are {', '.join(_PRESETS)}.")
     return _PRESETS[name]()
+
+
+def load(path: str | Path) -> PimConfig:
+    """The machine of a TOML file.
+
+    ``base`` in it names a preset, whose values it keeps but for those that it gives: so the files are that
+    ``host measure`` writes (see csrc/pim). Without it, the file is one that :meth:`PimConfig.save` writes.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigurationError: Not TOML, an unknown key or base, or a value that does not fit.
+        FileNotFoundError: There is no such file.
+    """
+    text = Path(path).read_text()
+    name = document_of(text).get("base")
+    if name is None:
+        return PimConfig.from_toml(text)
+    if name not in presets():
+        raise ConfigurationError(f"base: expected one of {', '.join(_PRESETS)}, got {name!r}.")
+    return PimConfig.from_toml(text, preset(name))

@@ -9,9 +9,9 @@ from dataclasses import fields
 from typing import NamedTuple
 
 from onehop.machines.pim.config import PimConfig
-from onehop.machines.pim.parts import Arithmetic
 from onehop.machines.pim.presets import preset
 
+_BY_DTYPE = ("arithmetic", "functions")
 MEASURED, DERIVED, ASSUMED = KINDS = ("measured", "derived", "assumed")
 
 
@@ -88,6 +88,12 @@ CONSTANTS: Mapping[str, Source] = {
         DERIVED, "R's two pairs of rates; a multiply by one is assumed to cost int32's"
     ),
     "arithmetic.float64": Source(MEASURED, "P, second hand and unchecked; early exits are not known"),
+    "functions.float32": Source(
+        ASSUMED, "an integer's loop and 5 for order and NaN; exponential by table; P's division, from memory"
+    ),
+    "functions.float64": Source(
+        ASSUMED, "likewise, 9; exponential by table and polynomial; P's division, from memory"
+    ),
 }
 
 # Least and largest value of the assumed constants that decide comparisons, where evidence bounds them.
@@ -127,7 +133,8 @@ def names(config: PimConfig) -> list[str]:
         for part in ("core", "links", "power", "host")
         for each in fields(getattr(config, part))
     ]
-    return ["cores", "ranks", *parts, *(f"arithmetic.{dtype}" for dtype in config.arithmetic)]
+    by_dtype = [f"{part}.{dtype}" for part in _BY_DTYPE for dtype in getattr(config, part)]
+    return ["cores", "ranks", *parts, *by_dtype]
 
 
 def _preset(name: str) -> PimConfig | None:
@@ -137,7 +144,7 @@ def _preset(name: str) -> PimConfig | None:
 
 def _value(config: PimConfig, name: str) -> object:
     part, _, own = name.partition(".")
-    if part == "arithmetic":
-        found: Arithmetic | None = config.arithmetic.get(own)
+    if part in _BY_DTYPE:
+        found: object = getattr(config, part).get(own)
         return found
     return getattr(getattr(config, part), own) if own else getattr(config, part)

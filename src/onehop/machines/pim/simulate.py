@@ -1,8 +1,7 @@
 """The time of a run: passes over clusters, each with five phases, from the counts of a plan."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,27 +17,11 @@ from onehop.machines.pim.layout import (
     stored_width,
     wide_enough,
 )
-from onehop.machines.pim.memory import Need, check_memory, cut_rule
-from onehop.machines.pim.report import PHASES, PimReport
+from onehop.machines.pim.memory import check_memory, cut_rule
+from onehop.machines.pim.passes import Busy, Pass, argument_bytes, hide_merges, report_of, send_pieces
+from onehop.machines.pim.report import PimReport
 from onehop.machines.pim.shapes import Shapes, WorkCounts
-from onehop.machines.trace import Trace
 from onehop.plans.pim import PimPlan
-
-# Words of the argument block of each core, and two more for each tasklet.
-_ARGUMENT_WORDS = 8
-
-
-@dataclass(slots=True)
-class _Pass:
-    """One pass: each cluster's block of the matrix and columns, and the time and bytes of its phases."""
-
-    block: int
-    widths: tuple[int, ...]
-    phases: dict[str, float]
-    moved: dict[str, int]
-    rank_start_ns: np.ndarray
-    rank_kernel_ns: np.ndarray
-    hidden_merge_ns: float = 0.0
 
 
 def simulate(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> PimReport:
@@ -59,7 +42,14 @@ def simulate(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kerne
     plan, needed = check_memory(config, plan, shapes, width, kernel)
     run = _Run(config, plan, shapes, width, kernel)
     done = list(run.passes())
-    return _report(run, done, needed)
+    if plan.block_rounds > 1:
+        send_pieces(config, done, needed.sparse_bytes)
+    if plan.pipelined:
+        hide_merges(done)
+    operations = (1.0 + kernel.multiplies) * shapes.num_edges * width
+    busy = Busy(run.core_busy, run.tasklet_busy)
+    figures = {"operator": "extremum" if kernel.compares else "sum"}
+    return report_of(config, plan, kernel, done, needed, busy, operations, figures)
 
 
 class _Run:
@@ -102,7 +92,7 @@ class _Run:
             self._cycles[key] = core_cycles(self.config, self.plan, self.kernel, counts, width)
         return self._cycles[key]
 
-    def passes(self) -> Iterator[_Pass]:
+    def passes(self) -> Iterator[Pass]:
         """All passes, one after the other."""
         slices = [round_slices(cluster, self.plan.rounds) for cluster in self.placed.clusters]
         for block in range(self.plan.block_rounds):
@@ -111,7 +101,7 @@ class _Run:
                 if any(widths):
                     yield self._pass(block, widths)
 
-    def _pass(self, block: int, widths: tuple[int, ...]) -> _Pass:
+    def _pass(self, block: int, widths: tuple[int, ...]) -> Pass:
         config, plan, kernel = self.config, self.plan, self.kernel
         item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
         rank_cores = np.array(config.rank_cores)
@@ -150,7 +140,7 @@ class _Run:
 
         # Transfers to or from a rank's cores are of one size, its largest.
         features = slice_bytes * rank_cores
-        arguments = 4 * (_ARGUMENT_WORDS + 2 * plan.tasklets) * config.cores
+        arguments = argument_bytes(config, plan)
         pushed = arguments + (0.0 if self.placed.broadcast else float(features.sum()))
         broadcast = float(features.sum()) if self.placed.broadcast else 0.0
         phases = {
@@ -178,7 +168,7 @@ class _Run:
             "padding": round(delivered - useful_features + retrieved - useful_results),
             "core_to_core": round(summed),
         }
-        return _Pass(block, widths, phases, moved, start, kernel_ns)
+        return Pass(block, widths, phases, moved, start, kernel_ns)
 
     def _merge(self, merges: dict[tuple[int, bool], float], item: int, cleared: bool) -> tuple[float, float]:
         """Time of the merge, and the bytes that it moves in the host's memory."""
@@ -211,90 +201,3 @@ def _alike(clusters: Sequence[Cluster], widths: Sequence[int]) -> dict[tuple[int
         if width:
             groups.setdefault((cluster.cores, width), []).append(cluster)
     return groups
-
-
-def _send_pieces(config: PimConfig, done: list[_Pass], sparse_bytes: int) -> None:
-    """Charges the matrix to every call: its pieces displace one another, so every call sends them all."""
-    firsts = [each for at, each in enumerate(done) if not at or done[at - 1].block != each.block]
-    for number, each in enumerate(firsts):
-        size = sparse_bytes * (number + 1) // len(firsts) - sparse_bytes * number // len(firsts)
-        took = links.push_ns(config, size)
-        each.phases["send"] += took
-        each.moved["send"] += size
-        each.rank_start_ns = each.rank_start_ns + took
-
-
-def _hide_merges(done: list[_Pass]) -> None:
-    """Overlaps merges of all passes but the last with the kernels of the next, as far as these last."""
-    for each, following in pairwise(done):
-        each.hidden_merge_ns = min(each.phases["merge"], following.phases["kernel"])
-        each.phases["merge"] -= each.hidden_merge_ns
-
-
-def _report(run: _Run, done: list[_Pass], needed: Need) -> PimReport:
-    config, plan, kernel = run.config, run.plan, run.kernel
-    if plan.block_rounds > 1:
-        _send_pieces(config, done, needed.sparse_bytes)
-    if plan.pipelined:
-        _hide_merges(done)
-    phases = {name: sum(each.phases[name] for each in done) for name in PHASES}
-    keys = ("send", "broadcast", "retrieve", "merge", "padding", "core_to_core")
-    moved = {name: sum(each.moved[name] for each in done) for name in keys}
-    moved["matrix"] = needed.sparse_bytes
-    total = sum(phases.values())
-    power = config.power
-    host = total - phases["kernel"] + sum(each.hidden_merge_ns for each in done)
-    energy = {
-        "cores": power.core_w * float(run.core_busy.sum()),
-        "ranks": power.rank_w * config.ranks * total,
-        "host": power.host_w * host + power.host_idle_w * (total - host),
-    }
-    operations = (1.0 + kernel.multiplies) * run.shapes.num_edges * run.width
-    peak = config.peak_gops(kernel.dtype, kernel.multiplies)
-    return PimReport(
-        machine=config.name,
-        phases_ns=phases,
-        bytes=moved,
-        energy_nj=energy,
-        timeline=_timeline(config, done),
-        plan=plan,
-        dtype=kernel.dtype,
-        accumulator=kernel.sums,
-        utilisation=operations / phases["kernel"] / peak if phases["kernel"] else 0.0,
-        utilisation_total=operations / total / peak if total else 0.0,
-        mram_bytes_max=needed.mram_bytes,
-        wram_bytes_max=needed.wram_bytes,
-        prepare_ns=links.push_ns(config, needed.sparse_bytes) if plan.block_rounds == 1 else 0.0,
-        core_busy_ns=run.core_busy,
-        tasklet_busy_ns=run.tasklet_busy,
-    )
-
-
-def _timeline(config: PimConfig, done: list[_Pass]) -> Trace:
-    trace, now = Trace(), 0.0
-    for number, each in enumerate(done):
-        begin = now
-        for name in ("send", "broadcast"):
-            trace.add("host/link", name, now, each.phases[name], bytes=each.moved[name], round=number)
-            now += each.phases[name]
-        for rank, (start, length) in enumerate(zip(each.rank_start_ns, each.rank_kernel_ns, strict=True)):
-            if length:
-                trace.add(
-                    f"ranks/rank {rank}",
-                    "kernel",
-                    begin + float(start),
-                    float(length),
-                    round=number,
-                    cores=config.rank_cores[rank],
-                )
-        hidden = done[number - 1].hidden_merge_ns if number else 0.0
-        if hidden:
-            trace.add("host/merge", "merge", now, hidden, round=number - 1)
-        now += each.phases["kernel"]
-        trace.add(
-            "host/link", "retrieve", now, each.phases["retrieve"], bytes=each.moved["retrieve"], round=number
-        )
-        now += each.phases["retrieve"]
-        trace.add("host/merge", "merge", now, each.phases["merge"], bytes=each.moved["merge"], round=number)
-        now += each.phases["merge"]
-    return trace

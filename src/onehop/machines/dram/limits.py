@@ -1,9 +1,11 @@
-"""The closed form: clocks a burst from the timings alone.
+"""Limits of endless traffic: clocks a burst that each of them would allow, from the timings alone.
 
-A burst takes the longest of its limits: the data bus (BL), row activations (FAW / 4, RRD_S, RC over all
-banks), the command bus, and the distance between bursts of one bank group (CCD_L) divided by the bank groups
-that the queue has work for. A refresh takes L out of every REFI clocks, from the last data before it to the
-first after it.
+An explanation, not a level of simulation: it says which rule holds traffic up, and by how much the others are
+less strict. Times and rows come from the command level.
+
+The limits are the data bus (BL), row activations (FAW / 4, RRD_S, RC over all banks), the command bus, and
+the distance between bursts of one bank group (CCD_L) divided by the bank groups that the queue has work for.
+A refresh takes L out of every REFI clocks, from the last data before it to the first after it.
 
 The number of bank groups that the queue has work for follows from the number of runs it holds: k = queue /
 run + 1 (the last left the queue when its row was opened), and at least two. Runs at random addresses fall
@@ -22,6 +24,48 @@ from onehop.machines.dram.layout import Layout
 # Sampled start addresses at which a run's rows are counted: enough for an average over runs that are not
 # aligned to rows.
 _PLACES = 64
+# Limits that differ by less are named in the order of the fields: the formula knows no better.
+_AS_GOOD_AS_EQUAL = 1.01
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Clocks a burst that each limit would allow if it were the only one.
+
+    Attributes:
+        bus: The data bus: BL.
+        bank_groups: The distance between bursts of one bank group, and changes of rank on the bus.
+        rows: Row activations.
+        commands: The command buses.
+        refresh_share: Share of the time without data because of refreshes.
+    """
+
+    bus: float
+    bank_groups: float
+    rows: float
+    commands: float
+    refresh_share: float
+
+    @property
+    def binds(self) -> str:
+        """Name of the strictest limit; the first of those within 1 % of it."""
+        clocks = self.clocks()
+        strictest = max(clocks.values())
+        return next(name for name, value in clocks.items() if value * _AS_GOOD_AS_EQUAL >= strictest)
+
+    @property
+    def cycles(self) -> float:
+        """Clocks a burst if nothing but the strictest limit, and refreshes, held traffic up."""
+        return max(self.clocks().values()) / (1.0 - self.refresh_share)
+
+    def clocks(self) -> dict[str, float]:
+        """Clocks a burst by limit."""
+        return {
+            "bus": self.bus,
+            "bank_groups": self.bank_groups,
+            "rows": self.rows,
+            "commands": self.commands,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +85,8 @@ class _Shape:
     long: bool
 
 
-def burst_cycles(dram: Dram, access: Access, layout: Layout, ranks: int, queue: int, refresh: bool) -> float:
-    """Clocks a burst in endless traffic.
+def limits(dram: Dram, access: Access, layout: Layout, ranks: int, queue: int, refresh: bool) -> Limits:
+    """The limits of endless traffic with open pages and refreshes of all banks.
 
     Args:
         dram: The device.
@@ -56,15 +100,18 @@ def burst_cycles(dram: Dram, access: Access, layout: Layout, ranks: int, queue: 
     shape = _shape(dram.organisation, access, layout, queue)
     ccd = timing.ccd_l_wr if access.op == "write" else timing.ccd_l
     if shape.long:
-        columns = _ordered(timing.bl, ccd, shape, timing.rcd, dram.organisation.row_bursts)
+        columns = _ordered(timing, ccd, shape, dram.organisation.row_bursts, queue)
     else:
         run = access.run_bursts(dram.organisation)
         columns = _scattered(dram, ccd, shape, ranks, max(2, queue // run + 1))
     rows = max(timing.faw / 4, timing.rrd_s, timing.rc / dram.organisation.banks) / (shape.per_row * ranks)
-    commands = timing.command_clocks + (timing.command_clocks + 1) / shape.per_row
-    burst = max(timing.bl, columns, rows, commands)
-    share = 1.0 - lost_to_refresh(timing, access.op, ranks) / timing.refi if refresh else 1.0
-    return burst / share
+    return Limits(
+        bus=timing.bl,
+        bank_groups=columns,
+        rows=rows,
+        commands=_commands(timing, shape.per_row),
+        refresh_share=lost_to_refresh(timing, access.op, ranks) / timing.refi if refresh else 0.0,
+    )
 
 
 def lost_to_refresh(timing: Timing, op: str, ranks: int) -> int:
@@ -74,14 +121,25 @@ def lost_to_refresh(timing: Timing, op: str, ranks: int) -> int:
     return one_rank + (ranks - 1) * (timing.rp + 1)
 
 
-def _ordered(bl: int, ccd: int, shape: _Shape, rcd: int, row_bursts: int) -> float:
+def _commands(timing: Timing, per_row: float) -> float:
+    """Clocks of the busier command bus: RD or WR of each burst, and PRE and ACT of each row."""
+    activates = 2 if timing.aad else timing.activate_clocks
+    of_row = (activates + 1) / per_row
+    of_burst = float(timing.command_clocks)
+    return max(of_burst, of_row) if timing.command_buses == 2 else of_burst + of_row
+
+
+def _ordered(timing: Timing, ccd: int, shape: _Shape, row_bursts: int, queue: int) -> float:
     """Clocks a burst where rows follow each other in the layout's order.
 
-    While the next row opens, only the row before it transfers data.
+    Two rows transfer data in turns from when the queue reaches the next one until the first has emptied the
+    queue of its bursts; meanwhile as many of the next are served. While that one opens, only the row before
+    it transfers data.
     """
-    together = max(bl, ccd / shape.lanes)
-    alone = max(bl, ccd / shape.row_lanes)
-    return together + rcd * (1 - together / alone) / row_bursts
+    together = max(timing.bl, ccd / shape.lanes)
+    alone = max(timing.bl, ccd / shape.row_lanes)
+    shared = min(1.0, 2 * queue / row_bursts)
+    return shared * together + (1 - shared) * alone + timing.rcd * (1 - together / alone) / row_bursts
 
 
 def _scattered(dram: Dram, ccd: int, shape: _Shape, ranks: int, runs: int) -> float:

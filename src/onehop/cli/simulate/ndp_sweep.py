@@ -1,0 +1,124 @@
+"""Sweeps of ``onehop simulate ndp``: tiles, or a value of the machine."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+from onehop.cli.console import Bar
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.machines.ndp import LayerOutcome, Machine
+from onehop.machines.ndp.config import Control, Host, Module, Topology
+from onehop.plans.ndp import NdpPlan
+
+Points = list[tuple[str, list[float]]]
+
+_SECTIONS = {"topology": Topology, "module": Module, "host": Host, "control": Control}
+# The section of each key of the machine that is a number, and its type.
+_KEYS = {
+    entry.name: (section, entry.type)
+    for section, kind in _SECTIONS.items()
+    for entry in fields(kind)
+    if entry.type in (int, float)
+}
+NAMES = ("tile", *_KEYS)
+
+
+def machines(hardware: Machine, points: Points) -> dict[tuple[str, float], Machine]:
+    """The machines of a sweep; made first, so that a bad value is told before anything runs.
+
+    Raises:
+        ArgumentError: A value that has to be an integer is none.
+        ConfigurationError: A value is out of range.
+    """
+    made = {}
+    for name, values in points:
+        for value in values:
+            if name in _KEYS:
+                section, kind = _KEYS[name]
+                made[name, value] = hardware.change(
+                    **{section: {name: _whole(name, value) if kind is int else value}}
+                )
+            else:
+                replace(NdpPlan(), tile=_whole(name, value))
+    return made
+
+
+def run(
+    hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, points: Points, bar: Bar
+) -> list[dict[str, Any]]:
+    """A line for each value; of a tile four: re-tiled and not, with and without broadcasting."""
+    changed = machines(hardware, points)
+    lines: list[dict[str, Any]] = []
+    total = sum(len(values) for _, values in points)
+    for name, values in points:
+        for value in values:
+            bar.share(f"sweeping {name}", min(len(lines) / total, 1))
+            if name == "tile":
+                continue
+            found = changed[name, value].layers(graph, widths, plan, record=0)
+            lines.append({"name": name, "value": value, **_figures(found)})
+        if name == "tile":
+            lines += _tiles(hardware, graph, widths, plan, [int(value) for value in values], bar)
+    return lines
+
+
+def text(line: dict[str, Any]) -> str:
+    """A line as it is printed."""
+    each = ", ".join(f"{name} {time:.3f}" for name, time in line["candidates_ms"].items())
+    if line["name"] == "tile":
+        return (
+            f"tile {line['tile']}, {line['retile']}, broadcast {'on' if line['broadcast'] else 'off'}: "
+            f"{line['read_reduction_percent']:.2f} % fewer reads; ms: {each}"
+        )
+    return (
+        f"{line['name'].replace('_', ' ')} {line['value']:g}: {line['time_ms']:.3f} ms, "
+        f"{line['speedup_over_baseline']:.2f}x over the baseline; ms: {each}"
+    )
+
+
+def _whole(name: str, value: float) -> int:
+    if not value.is_integer():
+        raise ArgumentError(f"sweep: expected integers for {name}, got {value:g}.")
+    return int(value)
+
+
+def _tiles(
+    hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, tiles: list[int], bar: Bar
+) -> list[dict[str, Any]]:
+    """Times of all mappings over tiles, orders and broadcasting, and what tiling saves."""
+    lines = []
+    for retile in ("index", "rows"):
+        for number, tile in enumerate(tiles):
+            bar.share(f"sweeping tiles, {retile}", number / len(tiles))
+            reduction = hardware.workload(graph, replace(plan, retile=retile)).read_reduction_percent(tile)
+            for broadcast in (True, False):
+                tried = replace(plan, retile=retile, tile=tile, broadcast=broadcast, mapping="adaptive")
+                found = hardware.layers(graph, widths, tried, record=0)
+                lines.append(
+                    {
+                        "name": "tile",
+                        "value": tile,
+                        "retile": retile,
+                        "tile": tile,
+                        "broadcast": broadcast,
+                        "read_reduction_percent": reduction,
+                        **_figures(found),
+                    }
+                )
+    return lines
+
+
+def _figures(found: list[LayerOutcome]) -> dict[str, Any]:
+    """Times over all layers."""
+    times: dict[str, float] = {}
+    for one in found:
+        for name, time in one.candidates_ms().items():
+            times[name] = times.get(name, 0.0) + time
+    total = sum(one.time_ns for one in found)
+    return {
+        "time_ms": total / 1e6,
+        "mappings": [one.run.mapping for one in found],
+        "candidates_ms": times,
+        "speedup_over_baseline": sum(one.baseline.time_ns for one in found) / max(total, 1e-9),
+        "speedup_over_prior": sum(one.best_prior.serial_ns for one in found) / max(total, 1e-9),
+    }

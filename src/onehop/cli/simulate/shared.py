@@ -1,0 +1,96 @@
+"""Options and steps that the verbs of ``simulate`` share: the graph, and the points of a sweep."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from onehop import datasets
+from onehop.bench import sources
+from onehop.cli.console import Bar
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+
+Source = Annotated[str, typer.Option("--graph", help=sources.GRAPH_HELP)]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=A:B|A,B,...",
+        help="Vary a value, each by itself: A:B is A, 2A, 4A, ... and B. The machines' pages list the names.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A graph that a verb runs on.
+
+    Attributes:
+        graph: Its structure.
+        name: Name of its data set.
+        num_features: Columns of its own features; 0 where it has none.
+        num_classes: Its classes; 0 where it has none.
+    """
+
+    graph: Graph
+    name: str
+    num_features: int
+    num_classes: int
+
+
+def load_graph(source: str, seed: int, scale: float, bar: Bar) -> Loaded:
+    """The graph that ``--graph`` names; a twin's features are not drawn.
+
+    Args:
+        source: A file, ``pyg:NAME``, ``ogb:NAME`` or ``twin:NAME``.
+        seed: Of a twin.
+        scale: Multiplies a twin's nodes and edges.
+        bar: Told how far it is.
+
+    Raises:
+        ArgumentError: The graph is unknown, or cannot be scaled.
+    """
+    if source.startswith("twin:"):
+        found = datasets.load(source, seed, scale, progress=bar.share, features=False)
+        columns = datasets.num_features(source.removeprefix("twin:"))
+    elif scale != 1:
+        raise ArgumentError(
+            f"scale: only twins can be scaled, and {source!r} is none; leave --scale away or name a twin."
+        )
+    else:
+        found = sources.dataset(source, bar.share)
+        columns = found.num_features
+    bar.describe("building the graph")
+    graph = Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes)
+    return Loaded(graph, found.name, columns, found.num_classes)
+
+
+def sweep_points(text: str, allowed: Sequence[str]) -> tuple[str, list[float]]:
+    """The name and the values of a ``--sweep``.
+
+    Args:
+        text: ``NAME=A:B``, which is A, 2A, 4A, ... and B; or ``NAME=A,B,...``.
+        allowed: Names that can be varied.
+
+    Raises:
+        ArgumentError: Not of this form, or another name.
+    """
+    name, equals, values = text.partition("=")
+    if not equals or name not in allowed:
+        raise ArgumentError(
+            f"sweep: expected NAME=A:B or NAME=A,B,... with a NAME of {', '.join(allowed)}; got {text!r}."
+        )
+    try:
+        if ":" in values:
+            low, high = (float(each) for each in values.split(":"))
+            if not 0 < low <= high < math.inf:
+                raise ValueError
+            doublings = math.ceil(math.log2(high / low) - 1e-9)
+            return name, [*(low * 2**i for i in range(doublings)), high]
+        return name, [float(each) for each in values.split(",")]
+    except ValueError as error:
+        raise ArgumentError(
+            f"sweep: expected numbers A:B with 0 < A <= B, or A,B,..., got {values!r}."
+        ) from error

@@ -1,0 +1,183 @@
+"""Work and bytes of attention on the cores: scores, their softmax, and weighted sums, row by row.
+
+A row belongs to one tasklet (CSR), which goes over its edges twice. First it makes each edge's score, keeps
+the largest, and writes the score to its bank. Then it reads the score again, takes the exponential, and adds
+the source's values times that. At the end it divides by the sum of exponentials. A core returns, for each of
+its rows, these averages, and of each head the largest score and the sum.
+
+Formulas, with H heads, D columns of a head's key and V of its value:
+
+    gat      leaky_relu(key[j] + query[i] + edge): an add (two with an edge's score), a comparison, a multiply
+    gatv2    att . leaky_relu(value[j] + query[i]): for each column two adds, a comparison and a multiply, for
+             the slope is multiplied into a second vector ``att``
+    dot      query[i] . key[j], the factor multiplied into the queries by the host: a multiply and an add
+
+That multiplies of random numbers take all bits is the assumption of the sums of float features, too.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onehop.machines.base import AttentionSize
+from onehop.machines.pim.config import PimConfig
+from onehop.machines.pim.costs import (
+    READER_PAGES,
+    bottleneck,
+    bulk_cycles,
+    interpolate,
+    multiply_instructions,
+)
+from onehop.machines.pim.layout import padded
+from onehop.machines.pim.numbers import NAMES
+from onehop.machines.pim.shapes import WorkCounts
+from onehop.plans.pim import PimPlan
+
+
+def granule(size: AttentionSize) -> int:
+    """Columns that must lie in one core: those of a head, where scores need them all."""
+    return 1 if size.rule == "gat" else max(size.width, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Sizes of what a core holds of a row or an edge, for the columns of its cluster.
+
+    Attributes:
+        columns: Columns of values.
+        heads: Heads that these belong to.
+        key: Padded bytes of a source's keys; 0 for gatv2, whose values are its keys.
+        value: Padded bytes of a source's values.
+        query: Padded bytes of a destination's queries.
+        result: Padded bytes of a row of results: averages, largest scores, sums.
+        useful_source: Bytes of a source without padding.
+        useful_query: Bytes of a destination without padding.
+        useful_result: Bytes of a result without padding.
+        edge: Bytes of an edge's own numbers: score and mask.
+    """
+
+    columns: int
+    heads: int
+    key: int
+    value: int
+    query: int
+    result: int
+    useful_source: int
+    useful_query: int
+    useful_result: int
+    edge: int
+
+
+def share(config: PimConfig, size: AttentionSize, begin: int, end: int) -> Share:
+    """The sizes for columns from ``begin`` up to ``end``.
+
+    Args:
+        config: The machine.
+        size: The attention.
+        begin: First column of the values of all heads.
+        end: One past the last.
+    """
+    item, align = size.dtype.itemsize, config.core.alignment_bytes
+    columns = end - begin
+    heads = -(-end // size.width) - begin // size.width
+    keys = 0 if size.rule == "gatv2" else heads * size.key_width
+    queries = heads * size.key_width
+
+    def filled(numbers: int) -> int:
+        return padded(numbers, item, align) * item
+
+    return Share(
+        columns,
+        heads,
+        filled(keys),
+        filled(columns),
+        filled(queries),
+        filled(columns + 2 * heads),
+        (keys + columns) * item,
+        queries * item,
+        (columns + 2 * heads) * item,
+        heads * item * (size.edge_scores + size.masked),
+    )
+
+
+def score_instructions(config: PimConfig, size: AttentionSize) -> float:
+    """Instructions of one edge's score of one head."""
+    add, multiply, compare = _operations(config, NAMES[size.dtype])
+    if size.rule == "gat":
+        return add * (1 + size.edge_scores) + compare + multiply
+    each = config.core.element_instructions + multiply + add
+    if size.rule == "gatv2":
+        each += add + compare
+    return size.key_width * each
+
+
+def attention_cycles(
+    config: PimConfig, plan: PimPlan, size: AttentionSize, own: Share, counts: WorkCounts
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cycles of every core's kernel, and busy cycles of each tasklet.
+
+    Returns:
+        [parts, cores], and [parts, cores, tasklets].
+    """
+    core, functions = config.core, config.functions[NAMES[size.dtype]]
+    add, multiply, compare = _operations(config, NAMES[size.dtype])
+    # First pass: score, largest. Second: less the largest, exponential, sum, mask; then the columns.
+    scored = own.heads * (score_instructions(config, size) + compare)
+    weighed = own.heads * (add + functions.exponential + add + size.masked * multiply)
+    summed = own.columns * (core.element_instructions + multiply + add)
+    edge = 2 * core.edge_instructions + scored + weighed + summed
+    row = 2 * core.row_instructions + own.columns * core.row_element_instructions
+    row += own.heads * functions.divide + own.columns * multiply
+    instructions = counts.edges * edge + counts.rows * row
+
+    read, write = core.dma_read_cycles, core.dma_write_cycles
+    block = READER_PAGES * plan.reader_bytes
+    consumed = block if plan.reader == "block" else plan.reader_bytes
+    streamed = float(interpolate(read, block)) / consumed
+    stored = float(interpolate(write, block)) / block
+    item = size.dtype.itemsize
+    scores = own.heads * item
+    keys = own.key or own.value
+    # Twice the indices; scores once there and back; what edges have of their own once.
+    of_edge = 2 * 4 * streamed + scores * (stored + streamed) + own.edge * streamed
+    of_edge += bulk_cycles(core, read, keys) + bulk_cycles(core, read, own.value)
+    of_row = 2 * 4 * streamed + bulk_cycles(core, read, own.query) + bulk_cycles(core, write, own.result)
+    transfers = counts.edges * of_edge + counts.rows * of_row
+    return bottleneck(core, counts, instructions, transfers)
+
+
+def bank_bytes(own: Share, item: int, columns: np.ndarray, rows: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Bytes that a core's bank must hold: results, queries, keys, values, indices, scores, edges' numbers.
+
+    Args:
+        own: Sizes of rows and edges.
+        item: Bytes of a number.
+        columns: Sources of a part.
+        rows: Most rows of a core of the cluster.
+        edges: Most edges of a core of the cluster.
+    """
+    needed = rows * (own.result + own.query) + columns * (own.key + own.value)
+    needed = needed + matrix_bytes(rows, edges) + edges * (own.heads * item + own.edge)
+    found: np.ndarray = np.ceil(needed).astype(np.int64)
+    return found
+
+
+def matrix_bytes(rows: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Bytes of row bounds and indices, each padded to two of them."""
+    found: np.ndarray = 4 * np.ceil((rows + 1) / 2) * 2 + 4 * np.ceil(edges / 2) * 2
+    return found
+
+
+def working_bytes(config: PimConfig, plan: PimPlan, size: AttentionSize, own: Share) -> int:
+    """Bytes of working memory of all tasklets: a row of each kind, readers, a writer of scores, a stack."""
+    streams = 4 + size.edge_scores + size.masked
+    each = own.key + own.value + own.query + own.result
+    each += streams * READER_PAGES * plan.reader_bytes + config.core.stack_bytes
+    return plan.tasklets * each
+
+
+def _operations(config: PimConfig, dtype: str) -> tuple[float, float, float]:
+    """Instructions of an add, a multiply by a random number, and a comparison."""
+    costs = config.arithmetic[dtype]
+    multiply = multiply_instructions(costs, costs.significant_bits)
+    return costs.accumulate, multiply, config.functions[dtype].compare

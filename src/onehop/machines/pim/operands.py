@@ -1,0 +1,171 @@
+"""The operands of an aggregation on their way to the cores and back: checked, scaled, quantised, finished."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.machines.pim.numbers import (
+    INTEGERS,
+    NAMES,
+    TORCH_TYPES,
+    accumulator,
+    degree_bound,
+    largest,
+    quantise,
+)
+from onehop.plans.pim import PimPlan
+
+
+@dataclass(frozen=True, slots=True)
+class HostInputs:
+    """Operands as they were given, checked."""
+
+    x: Tensor
+    weight: Tensor | None
+    reduce: str
+    src_scale: Tensor | None
+    dst_scale: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Operands as the machine gets them.
+
+    Attributes:
+        x: [num_src, F], contiguous.
+        weight: [E], in the graph's order.
+        sums: Type of the sums.
+        factor: Factor of quantised sums; None without quantisation.
+    """
+
+    x: Tensor
+    weight: Tensor | None
+    sums: str
+    factor: Tensor | None
+
+
+def checked(
+    graph: Graph,
+    x: Tensor,
+    weight: Tensor | None,
+    reduce: str,
+    src_scale: Tensor | None,
+    dst_scale: Tensor | None,
+) -> HostInputs:
+    """The operands of an aggregation.
+
+    Raises:
+        ArgumentError: A shape, dtype or name does not fit.
+    """
+    if not isinstance(graph, Graph):
+        raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
+    if not isinstance(x, Tensor) or x.layout != torch.strided or x.dtype not in NAMES or not x.is_cpu:
+        what = f"{x.dtype} on {x.device}" if isinstance(x, Tensor) else type(x).__name__
+        raise ArgumentError(f"x: expected a dense CPU tensor of {', '.join(TORCH_TYPES)}, got {what}.")
+    if x.dim() != 2 or x.size(0) != graph.num_src:
+        raise ArgumentError(
+            f"x: expected a row for each of the {graph.num_src} sources, got shape {list(x.shape)}."
+        )
+    if reduce not in ("sum", "mean"):
+        raise ArgumentError(f"reduce: the machine computes sum and mean, not {reduce!r}.")
+    for name, vector, count in (
+        ("weight", weight, graph.num_edges),
+        ("src_scale", src_scale, graph.num_src),
+        ("dst_scale", dst_scale, graph.num_dst),
+    ):
+        if vector is None:
+            continue
+        if not isinstance(vector, Tensor) or vector.shape != (count,) or not vector.is_cpu:
+            tensor = isinstance(vector, Tensor)
+            what = f"shape {list(vector.shape)} on {vector.device}" if tensor else type(vector).__name__
+            raise ArgumentError(f"{name}: expected a CPU tensor of shape [{count}], got {what}.")
+        if name == "weight" and vector.dtype.is_floating_point != x.dtype.is_floating_point:
+            raise ArgumentError(f"weight: expected {x.dtype} as the features, got {vector.dtype}.")
+        if name != "weight" and not x.dtype.is_floating_point:
+            raise ArgumentError(f"{name}: integer features cannot be scaled; give x as floats.")
+    return HostInputs(x.detach(), weight, reduce, src_scale, dst_scale)
+
+
+def prepare(graph: Graph, inputs: HostInputs, plan: PimPlan, dtype: str) -> Prepared:
+    """The operands as the host sends them: scaled; quantised where an integer type is to hold floats.
+
+    Raises:
+        ArgumentError: The dtype does not suit the features, or sums could overflow.
+    """
+    x, weight = inputs.x, inputs.weight
+    if inputs.src_scale is not None:
+        x = x * inputs.src_scale.to(x.dtype).unsqueeze(1)
+    if weight is not None:
+        weight = weight.detach()
+        weight = weight if graph.perm is None else weight[graph.perm.long()]
+    rowptr = graph.rowptr.numpy()
+    if dtype not in INTEGERS:
+        if not x.dtype.is_floating_point:
+            raise ArgumentError(f"plan: dtype {dtype} for features of {x.dtype}; give x as floats.")
+        kind = TORCH_TYPES[dtype]
+        ordered = None if weight is None else weight.to(kind).contiguous()
+        return Prepared(x.to(kind).contiguous(), ordered, accumulator(plan, dtype, 0), None)
+    if x.dtype.is_floating_point:
+        return _quantised(x, weight, rowptr, plan, dtype)
+    if x.dtype != TORCH_TYPES[dtype]:
+        raise ArgumentError(
+            f"plan: dtype {dtype} for features of {x.dtype}; convert x, or omit the plan's dtype."
+        )
+    if weight is not None:
+        weight = _narrowed(weight, TORCH_TYPES[dtype])
+    bound = _magnitude(x) * degree_bound(rowptr, None if weight is None else weight.numpy())
+    return Prepared(x.contiguous(), weight, accumulator(plan, dtype, bound), None)
+
+
+def _quantised(x: Tensor, weight: Tensor | None, rowptr: np.ndarray, plan: PimPlan, dtype: str) -> Prepared:
+    """Features, and weights if there are any, as integers; int32 features so that sums fit 32 bits too."""
+    values, weight_factor = None, 1.0
+    if weight is not None:
+        # Half the bits: products have those of both.
+        most = largest({"int8": "int8", "int64": "int32"}.get(dtype, "int16"))
+        found = quantise(weight.view(-1, 1), dtype, most, by_column=False)
+        values, weight_factor = found.values.view(-1), float(found.factor)
+    degree = max(degree_bound(rowptr, None if values is None else values.numpy()), 1)
+    # More steps than a float64 distinguishes would be useless.
+    most = min(largest(dtype), 1 << 52)
+    if dtype in ("int32", "int64"):
+        room = largest(plan.accumulator or dtype) // degree
+        if room < largest("int8") and plan.accumulator is None and dtype == "int32":
+            room = largest("int64") // degree
+        most = max(min(most, room), 1)
+    features = quantise(x, dtype, most, plan.scale == "column")
+    sums = accumulator(plan, dtype, most * degree)
+    return Prepared(features.values.contiguous(), values, sums, features.factor * weight_factor)
+
+
+def finish(graph: Graph, inputs: HostInputs, prepared: Prepared, out: Tensor) -> Tensor:
+    """The results from the merged sums [num_dst, F]: no longer quantised, divided, scaled."""
+    kind = inputs.x.dtype
+    if prepared.factor is not None:
+        out = (out.double() * prepared.factor).to(kind)
+    elif kind.is_floating_point:
+        out = out.to(kind)
+    if inputs.reduce == "mean":
+        kind = kind if kind.is_floating_point else torch.float32
+        out = out.to(kind) * graph.inverse_in_degrees(kind).unsqueeze(1)
+    if inputs.dst_scale is not None:
+        out = out * inputs.dst_scale.to(out.dtype).unsqueeze(1)
+    return out
+
+
+def _magnitude(x: Tensor) -> int:
+    return max(-int(x.min()), int(x.max())) if x.numel() else 0
+
+
+def _narrowed(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    narrow = weight.to(dtype)
+    if not torch.equal(narrow.to(weight.dtype), weight):
+        limits = torch.iinfo(dtype)
+        raise ArgumentError(
+            f"weight: expected numbers from {limits.min} to {limits.max}, the range of {dtype}."
+        )
+    return narrow.contiguous()
