@@ -4,7 +4,9 @@ It needs no GPU.
 
 A kernel passes if no register is spilled, a thread has at most 128 registers (168 on AMD), no atomic is used,
 and rows of features are loaded 16 bytes at a time where their length allows; one over blocks must also use
-tensor cores.
+tensor cores. On NVIDIA's GPUs, the innermost loop of a sweep that adds up rows must not wait at a barrier nor
+use shared memory, and must have enough bytes on their way. Besides the forms of the default plans, what the
+benchmark itself launches is checked, for the GPU that it is meant for.
 """
 
 import math
@@ -15,19 +17,41 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+from unittest import mock
 
 import torch
 import triton
 
-from benchmarks.gpu import cases
+from benchmarks.gpu import ahead, cases
 from benchmarks.gpu.compiled import TARGETS, Usage, compile_launch
+from benchmarks.gpu.graphs import GRAPHS
+from benchmarks.gpu.grid import grid
 from benchmarks.gpu.launches import Launch, launches_of
+from benchmarks.gpu.operators import OPERATORS
 from onehop.bench import command
+from onehop.kernels.triton import availability
+from onehop.kernels.triton.occupancy import Multiprocessors
 
 # Threads of a warp -> registers of a thread. With more, fewer than 16 warps of 32 fit one of NVIDIA's
 # multiprocessors (65,536 registers), fewer than 12 of 64 one of AMD's compute units (131,072).
 MOST_REGISTERS = {32: 128, 64: 168}
 _WIDE_BITS = 128
+# The GPU that the benchmark is meant for: an H100 or H200 (NVIDIA's H100 whitepaper, the SXM5 board).
+BENCHMARKED = "sm_90"
+HOPPER = Multiprocessors(count=132, registers=65_536, threads=2048, shared_bytes=233_472, warp_threads=32)
+# Bytes that must be on their way on each multiprocessor for full speed: 4.8e12 bytes a second (NVIDIA's H200
+# data sheet) over 132, times 560 ns until a load arrives. That time is assumed; no device has told it yet.
+NEEDED_BYTES = 20_480
+# The least share of it. The sweep that adds up the gradient of ``att`` over short rows of 16 bits has no
+# more, for want of registers.
+LEAST_SHARE = 0.5
+# Sweeps that gather rows and add them up. Others store a number an edge, which takes sums across threads.
+_SWEEPS = (
+    *("sum_kernel", "extremum_kernel", "extremum_grad_source_kernel"),
+    *("attend_kernel", "attend_grad_dst_kernel", "attend_grad_src_kernel"),
+)
+# Of the benchmark, by default.
+BENCHMARKED_DTYPES = (torch.float32, torch.bfloat16)
 _ITEMSIZE = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
 
 
@@ -54,6 +78,7 @@ class Checked:
             "dtype": self.launch.dtype,
             "target": self.target,
             **asdict(self.usage),
+            "bytes_in_flight": bytes_in_flight(self.launch, self.usage),
             "faults": list(self.faults),
             "types": dict(self.launch.signature),
             "constants": self.launch.constants,
@@ -72,9 +97,26 @@ def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str
         yield f"{usage.atomics} atomic instructions"
     if "COLUMNS" in launch.constants and not usage.matrix:
         yield "no instruction of tensor cores"
+    # Those of edge features store something an edge too.
+    if launch.name in _SWEEPS and not launch.constants.get("EDGE"):
+        if usage.loop_waits:
+            yield f"{usage.loop_waits} barriers in an innermost loop"
+        if usage.loop_shared:
+            yield f"{usage.loop_shared} loads and stores of shared memory in an innermost loop"
     row_bytes = _row_bytes(launch, warp_threads)
     if row_bytes and row_bytes % 16 == 0 and not usage.loads.get(_WIDE_BITS):
         yield f"no load of {_WIDE_BITS} bits, though rows are {row_bytes} bytes"
+    share = bytes_in_flight(launch, usage) / NEEDED_BYTES
+    gathers = launch.name in _SWEEPS and usage.loop_bytes > 0 and row_bytes > 0
+    if gathers and not launch.constants.get("EDGE") and share < LEAST_SHARE:
+        yield f"{share:.0%} of the bytes that must be on their way"
+
+
+def bytes_in_flight(launch: Launch, usage: Usage) -> int:
+    """Bytes that a multiprocessor asks for in one iteration of the loops of all programs that it runs."""
+    warps: int = dict(launch.options).get("num_warps", 1)
+    programs = HOPPER.programs_on_each(usage.registers, usage.shared, warps)
+    return programs * warps * HOPPER.warp_threads * usage.loop_bytes
 
 
 def _row_bytes(launch: Launch, warp_threads: int) -> int:
@@ -95,11 +137,36 @@ def launches(dtypes: Sequence[torch.dtype]) -> list[Launch]:
     return launches_of(*(call for dtype in dtypes for call in cases.calls(dtype)))
 
 
-def check_all(dtypes: Sequence[torch.dtype], targets: Sequence[str], processes: int) -> list[Checked]:
-    """Checks everything; compiled kernels stay in triton's cache."""
+def benchmarks_own(
+    dtypes: Sequence[torch.dtype], operators: Sequence[str], graphs: Sequence[str]
+) -> list[Launch]:
+    """What the benchmark launches, for some dtypes: every width and graph of its grid."""
+    names = [str(dtype).removeprefix("torch.") for dtype in dtypes if dtype in BENCHMARKED_DTYPES]
+    # Nothing runs, so that the backend may be asked for tensors of the CPU.
+    with mock.patch.object(availability, "refuses", return_value=None):
+        return ahead.launches(grid(graphs, operators, names), torch.device("cpu"))
+
+
+def check_all(
+    shipped: Sequence[Launch], own: Sequence[Launch], targets: Sequence[str], processes: int
+) -> list[Checked]:
+    """Checks everything; compiled kernels stay in triton's cache.
+
+    Args:
+        shipped: For all targets.
+        own: For the GPU that the benchmark is meant for, if it is among these.
+        targets: Names of :data:`benchmarks.gpu.compiled.TARGETS`.
+        processes: How many compile at a time.
+    """
     global _found
-    _found = launches(dtypes)
-    jobs = [(number, target) for number in range(len(_found)) for target in targets]
+    more = [launch for launch in dict.fromkeys(own) if launch not in set(shipped)]
+    _found = [*shipped, *more]
+    jobs = [
+        (number, target)
+        for number in range(len(_found))
+        for target in targets
+        if number < len(shipped) or target == BENCHMARKED
+    ]
     # Forked, so that the children have the kernels, which cannot be pickled.
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         told = pool.starmap(_job, jobs, chunksize=1)
@@ -124,10 +191,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--targets", nargs="+", choices=list(TARGETS), default=list(TARGETS))
     dtypes = {str(dtype).removeprefix("torch."): dtype for dtype in cases.DTYPES}
     parser.add_argument("--dtypes", nargs="+", choices=list(dtypes), default=list(dtypes))
+    parser.add_argument("--operators", nargs="*", choices=list(OPERATORS), default=list(OPERATORS))
+    parser.add_argument("--graphs", nargs="*", choices=list(GRAPHS), default=list(GRAPHS))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     chosen = command.read(parser, arguments)
+    wanted = [dtypes[name] for name in chosen.dtypes]
     begin = time.perf_counter()
-    found = check_all([dtypes[name] for name in chosen.dtypes], chosen.targets, chosen.processes)
+    own = benchmarks_own(wanted, chosen.operators, chosen.graphs)
+    found = check_all(launches(wanted), own, chosen.targets, chosen.processes)
     seconds = time.perf_counter() - begin
     for each in found:
         sys.stdout.write(_line(each))

@@ -24,7 +24,7 @@ TARGETS = {
 }
 # Taking code apart takes longer than finding it in triton's cache: what it said is kept there too. The folder
 # is renamed when code is read in another way.
-_KEPT = "onehop-usage-2"
+_KEPT = "onehop-usage-3"
 _NVIDIA_BIN = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 # Spilled registers are stored to and loaded from local memory.
 _SPILLS = re.compile(r"\b(?:STL|LDL)(?:\.\w+)*\b")
@@ -33,6 +33,11 @@ _LOADS = re.compile(r"\b(?:LDG|LDGSTS)((?:\.\w+)*)\b")
 _AMD_LOADS = re.compile(r"\b(?:global|buffer|flat)_load_(\w+)")
 _AMD_BITS = {"dword": 32, "dwordx2": 64, "dwordx3": 96, "dwordx4": 128, "ushort": 16, "short_d16": 16}
 _ATOMICS = re.compile(r"\b(?:RED|ATOM|ATOMG)(?:\.\w+)*\b")
+# An instruction's place and text, and the place that a jump goes to.
+_INSTRUCTIONS = re.compile(r"/\*([0-9a-f]{4,})\*/\s+([^;/]+);")
+_JUMPS = re.compile(r"\bBRA(?:\.\w+)*\b.*?\b0x([0-9a-f]+)")
+_WAITS = re.compile(r"\bBAR(?:\.\w+)*\b")
+_SHARED = re.compile(r"\b(?:LDS|STS|LDSM|STSM)(?:\.\w+)*\b")
 # Products of matrices, which tensor cores (AMD's matrix cores) do.
 _MATRIX = re.compile(r"\b(?:HMMA|HGMMA|UTCHMMA)(?:\.\w+)*\b")
 _AMD_MATRIX = re.compile(r"\bv_mfma_\w+")
@@ -50,6 +55,10 @@ class Usage:
         loads: Width in bits -> instructions that load as much from global memory.
         atomics: Instructions that read, change and write memory at once.
         matrix: Instructions of tensor cores.
+        loop_waits: Barriers in innermost loops. This and the next two are read of NVIDIA's code only; else 0.
+        loop_shared: Loads and stores of shared memory there.
+        loop_bytes: Bytes that a thread loads from global memory in an iteration of the innermost loop that
+            loads most; 0 where none does.
     """
 
     registers: int
@@ -58,6 +67,9 @@ class Usage:
     loads: dict[int, int]
     atomics: int
     matrix: int
+    loop_waits: int = 0
+    loop_shared: int = 0
+    loop_bytes: int = 0
 
 
 def source_of(launch: Launch) -> Any:
@@ -107,7 +119,27 @@ def _of_cubin(cubin: bytes, shared: int) -> Usage:
         stack = 4  # at least one
     loads = [_bits(parts) for parts in _LOADS.findall(code)]
     atomics, matrix = (len(kind.findall(code)) for kind in (_ATOMICS, _MATRIX))
-    return Usage(int(found[1]), stack, shared, _counted(loads), atomics, matrix)
+    inner = innermost_loops(code)
+    waits, of_shared = (sum(len(kind.findall(loop)) for loop in inner) for kind in (_WAITS, _SHARED))
+    loaded = max((sum(map(_bits, _LOADS.findall(loop))) // 8 for loop in inner), default=0)
+    return Usage(int(found[1]), stack, shared, _counted(loads), atomics, matrix, waits, of_shared, loaded)
+
+
+def innermost_loops(code: str) -> list[str]:
+    """The instructions of each loop that contains no other, a line each; of NVIDIA's assembly."""
+    found = [(int(place, 16), text.strip()) for place, text in _INSTRUCTIONS.findall(code)]
+    loops = set()
+    for place, text in found:
+        jump = _JUMPS.search(text)
+        # The jump to itself fills the end of a kernel.
+        if jump is not None and int(jump[1], 16) < place:
+            loops.add((int(jump[1], 16), place))
+    inner = [
+        loop
+        for loop in loops
+        if not any(other != loop and loop[0] <= other[0] and other[1] <= loop[1] for other in loops)
+    ]
+    return ["\n".join(text for place, text in found if begin <= place <= end) for begin, end in sorted(inner)]
 
 
 def _of_amdgcn(code: str, shared: int) -> Usage:

@@ -8,6 +8,8 @@ read where something per edge is read or written and the graph's order is anothe
 from dataclasses import dataclass
 
 _INDEX = 4
+# Of a column's or an edge's position, where max and min are differentiated.
+_MARK = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +66,17 @@ def extremum_floor(shape: Shape) -> Floor:
 
 
 def extremum_grad_floor(shape: Shape) -> Floor:
-    """The gradient of max and min to x: extrema and shares are gathered, x is read and its gradient written.
+    """The gradient of max and min to x, where nothing ties: a mark a column is gathered.
 
-    No reuse: ``E (4 + F s + F a + e) + rows (4 + F s + F a)``.
+    A mark has 2 bytes, of an element as of an edge; the share of an element is gathered by one edge. Before,
+    a pass over the destinations (``cols``) reads gradient, saved positions and extrema, and writes shares and
+    marks. No reuse: ``E (4 + 2 + 2 F + e) + cols F (2 a + s + a + 2 + a) + rows (4 + F s + F a)``.
     """
     both = shape.width * (shape.itemsize + shape.accumulator)
-    fixed = shape.edges * (_INDEX + shape.per_edge) + shape.rows * (_INDEX + both)
-    return Floor(fixed + shape.edges * both, fixed + shape.cols * both)
+    made = shape.cols * shape.width * (4 * shape.accumulator + shape.itemsize + _MARK)
+    fixed = shape.edges * (_INDEX + _MARK + shape.per_edge) + made + shape.rows * (_INDEX + both)
+    marks = shape.width * _MARK
+    return Floor(fixed + shape.edges * marks, fixed + shape.cols * marks)
 
 
 def sddmm_floor(shape: Shape, heads: int, result_bytes: int) -> Floor:

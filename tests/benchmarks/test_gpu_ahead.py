@@ -18,58 +18,15 @@ pytestmark = pytest.mark.skipif(
 
 ROOT = Path(__file__).parents[2]
 
-# A driver that loads what is compiled nowhere and runs nothing: it counts launches. Tensors are on the CPU.
-STUB = """
-import os
-from pathlib import Path
-import torch, triton
-from triton.backends.compiler import GPUTarget
-from onehop.kernels.triton import availability
-
-launched = []
-
-class Utils:
-    def get_device_properties(self, device):
-        return {"max_shared_mem": 232448, "multiprocessor_count": 132, "warpSize": 32}
-    def load_binary(self, name, binary, shared, device):
-        assert binary[:4] == b"\\x7fELF", name
-        return 1, 1, 32, 0, 1024
-    def unload_module(self, module):
-        pass
-
-class Launcher:
-    def __init__(self, source, metadata):
-        self.name = metadata.name
-    def __call__(self, *args, **kwargs):
-        launched.append(self.name)
-
-class Driver:
-    utils, launcher_cls = Utils(), Launcher
-    def get_current_target(self): return GPUTarget("cuda", 90, 32)
-    def get_current_device(self): return 0
-    def get_current_stream(self, device): return 0
-    def get_active_torch_device(self): return torch.device("cpu")
-    def is_active(self): return True
-
-triton.runtime.driver.set_active(Driver())
-availability.missing = lambda: None
-availability.refuses = lambda device: None
-availability.current = lambda: torch.device("cpu")
-cache = Path(os.environ["TRITON_CACHE_DIR"])
-
-def compiled():
-    return sorted(each.parent.name for each in cache.glob("*/*.cubin"))
-"""
-
-AHEAD = (
-    STUB
-    + """
+AHEAD = """
+import torch
+from tests.kernels.triton.stub_driver import LAUNCHED as launched, TARGET, compiled
 from benchmarks.gpu import ahead
 from benchmarks.gpu.grid import Case
 
 cases = [Case("cora", "sum", "float32", 1, 32), Case("cora", "gat", "float32", 2, 8)]
 found = ahead.launches(cases, torch.device("cpu"))
-ahead.compile_all(found, GPUTarget("cuda", 90, 32), 1)
+ahead.compile_all(found, TARGET, 1)
 before = compiled()
 assert len(before) == len(found), (len(before), len(found))
 
@@ -88,7 +45,6 @@ expected = {"sum_kernel", "attend_kernel", "attend_grad_src_kernel", "attend_gra
 assert expected <= set(launched), launched
 print(len(found), len(launched), compiled() == before)
 """
-)
 
 
 def running(program, cache):

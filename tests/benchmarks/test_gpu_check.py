@@ -48,6 +48,43 @@ usage = compile_launch(launch, "sm_90")
 assert not list(faults(launch, usage))
 print(*faults(launch, replace(usage, matrix=0)))
 """
+# What is said of a sweep whose loop waits, uses shared memory, or asks for too little at a time.
+LOOPS = """
+import torch
+from dataclasses import replace
+from benchmarks.gpu import cases
+from benchmarks.gpu.check import bytes_in_flight, faults
+from benchmarks.gpu.compiled import compile_launch
+from benchmarks.gpu.launches import launches_of
+
+launch = launches_of(*cases.sum_calls(cases.graph_of_degree(80), 64, torch.float32))[0]
+usage = compile_launch(launch, "sm_90")
+assert not list(faults(launch, usage))
+assert usage.loop_bytes >= 32 and bytes_in_flight(launch, usage) >= 64 * usage.loop_bytes
+for wrong in ({"loop_waits": 1}, {"loop_shared": 2}, {"loop_bytes": 2}):
+    print(*faults(launch, replace(usage, **wrong)))
+"""
+# A kernel whose loop adds up across warps, and one that does not; read of the compiled code.
+ACROSS_WARPS = """
+import torch, triton, triton.language as tl
+from benchmarks.gpu.compiled import compile_launch
+from benchmarks.gpu.launches import launches_of
+
+@triton.jit
+def kernel(x, out, count, ACROSS: tl.constexpr):
+    at = tl.arange(0, 256)
+    total = tl.zeros([256], tl.float32)
+    for step in range(count):
+        value = tl.load(x + step * 256 + at)
+        total += tl.sum(value, 0) if ACROSS else value
+    tl.store(out + at, total)
+
+x = torch.ones(2048)
+for across in (True, False):
+    (launch,) = launches_of(lambda: kernel[(1,)](x, x, 8, ACROSS=across, num_warps=4))
+    usage = compile_launch(launch, "sm_90")
+    print(usage.loop_waits > 0, usage.loop_shared > 0, usage.loop_bytes > 0)
+"""
 # As in graphs of more than 2^31 edges; a type that changes in a loop is found by the compiler alone.
 NUMBERED_IN_64_BITS = """
 import onehop.kernels.triton.work as work
@@ -59,7 +96,8 @@ from benchmarks.gpu.compiled import compile_launch
 from benchmarks.gpu.launches import launches_of
 
 launches = launches_of(*cases.aggregate_calls(cases.graph_of_degree(80), 64, torch.float32))
-types = {dict(launch.signature)["items"].begin for launch in launches}
+signatures = [dict(launch.signature) for launch in launches]
+types = {each["items"].begin for each in signatures if "items" in each}
 assert types == {"*i64", "*i32"}, types  # of edges; and of slots, whose numbers stay narrow
 for launch in launches:
     print(*faults(launch, compile_launch(launch, "sm_90")))
@@ -97,14 +135,19 @@ def compiling(*command):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(CACHE)}
     return subprocess.run(
-        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
     """One dtype for one GPU; ``make gpu-check`` does them all."""
     table = tmp_path / "table.json"
-    options = ("--dtypes", "bfloat16", "--targets", "sm_90", "--json", str(table))
+    options = ("--dtypes", "bfloat16", "--targets", "sm_90", "--json", str(table), "--graphs", "cora")
     done = compiling("-m", "benchmarks.gpu.check", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     kernels = json.loads(table.read_text())["kernels"]
@@ -127,6 +170,36 @@ def test_blocks_without_tensor_cores_are_found():
     done = compiling("-c", NO_MATRIX)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "no instruction of tensor cores"
+
+
+def test_loops_that_wait_or_ask_for_little_are_found():
+    done = compiling("-c", LOOPS)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:2] == [
+        "1 barriers in an innermost loop",
+        "2 loads and stores of shared memory in an innermost loop",
+    ]
+    assert done.stdout.splitlines()[2].endswith("% of the bytes that must be on their way")
+
+
+def test_barriers_and_shared_memory_are_read_of_the_code(tmp_path):
+    program = tmp_path / "kernel.py"
+    program.write_text(ACROSS_WARPS)  # triton reads a kernel's source
+    done = compiling(str(program))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["True True True", "False False True"]
+
+
+def test_innermost_loops_are_found():
+    from benchmarks.gpu.compiled import innermost_loops
+
+    code = "".join(
+        f"        /*{16 * place:04x}*/                   {text} ;      /* 0x0 */\n"
+        for place, text in enumerate(
+            ["MOV R1, R2", "BAR.SYNC 0x0", "LDG.E R3, [R4]", "@!P1 BRA 0x20", "@P0 BRA 0x10", "BRA 0x50"]
+        )
+    )
+    assert innermost_loops(code) == ["LDG.E R3, [R4]\n@!P1 BRA 0x20"]
 
 
 def test_edges_numbered_in_64_bits_compile():

@@ -63,6 +63,15 @@ def is_machine(name: str) -> bool:
     return name in _PATCHED
 
 
+def machine_of(name: str) -> Machine:
+    """The machine behind a backend.
+
+    Args:
+        name: As :func:`register_machine` gave it.
+    """
+    return _PATCHED[name].machine
+
+
 def ledger_of(name: str) -> Ledger | None:
     """The ledger of a machine's backend; None for a machine that writes nothing down.
 

@@ -20,6 +20,7 @@ from onehop.calls import (
     accumulator,
 )
 from onehop.graph import Graph
+from onehop.graph.streams import KeptTensor
 from onehop.kernels import torch_csr
 from onehop.kernels.triton import availability
 from onehop.kernels.triton.blocks import WINDOW, Blocks, blocks_of
@@ -121,7 +122,13 @@ class TritonBackend:
         return gpu_tuned.find(graph, operation, transposed, width, heads, dtype, machine)
 
     def run(self, graph: Graph, call: Any) -> Any:
-        """Runs a call with kernels that are imported when they are first needed."""
+        """Runs a call with kernels that are imported when they are first needed.
+
+        Results have the call's dtypes: autocast would change those of sums and of torch's sparse products.
+        """
+        if torch._C._is_any_autocast_enabled():
+            with torch._C._DisableAutocast():
+                return _RUNS[type(call)](self, graph, call)
         return _RUNS[type(call)](self, graph, call)
 
     def _aggregate(self, graph: Graph, call: Aggregate) -> Tensor:
@@ -146,30 +153,36 @@ class TritonBackend:
 
     def _extremum(self, graph: Graph, call: Extremum) -> tuple[Tensor, Tensor]:
         from onehop.kernels.triton.extremum import extremum
+        from onehop.kernels.triton.positions import row_begins
 
         plan = self._plan_of("extremum", graph, False, call.x)
         work = _work(graph, False, call.x, plan)
+        begins = row_begins(graph, call.x.device) if call.with_ties else None
         out, ties = extremum(
-            work, plan, call.x, call.weight, call.reduce == "max", call.widen, call.with_ties, call.adds
+            work, plan, call.x, call.weight, call.reduce == "max", call.widen, begins, call.adds
         )
         return out, out.new_empty(0) if ties is None else ties
 
     def _extremum_grad(self, graph: Graph, grad: ExtremumGrad) -> tuple[Tensor, Tensor]:
-        """Compares every message with the extremum once more; nothing is kept for each edge."""
-        from onehop.kernels.triton.extremum_grad import extremum_grad_source, extremum_grad_weight
+        """Finds edges by their positions in rows, of which two bytes an edge are kept."""
+        from onehop.kernels.triton import extremum_grad as kernels
+        from onehop.kernels.triton.positions import edge_marks
 
         x, weight, adds = grad.call.x, grad.call.weight, grad.call.adds
         for_x, for_weight = grad.wanted
-        share = (grad.grad / (grad.ties + (grad.extremum == 0))).contiguous()
-        grad_x = grad_weight = share.new_empty(0)
+        shares = kernels.extremum_shares(grad.grad, grad.ties, grad.extremum)
+        grad_x = grad_weight = shares.share.new_empty(0)
         if for_x:
             plan = self._plan_of("extremum_grad", graph, True, x)
             work = _work(graph, True, x, plan)
-            grad_x = extremum_grad_source(work, plan, x, weight, grad.extremum, share, adds)
+            marks = edge_marks(graph, x.device)
+            grad_x = kernels.extremum_grad_source(work, plan, x, weight, grad.extremum, shares, marks, adds)
         if for_weight and weight is not None:
             plan = self._plan_of("extremum_grad", graph, False, x)
             work = _work(graph, False, x, plan)
-            grad_weight = extremum_grad_weight(work, plan, x, weight, grad.extremum, share, adds)
+            grad_weight = kernels.extremum_grad_weight(
+                work, plan, x, weight, grad.extremum, shares.share, adds
+            )
         return grad_x, grad_weight
 
     def _edge_softmax(self, graph: Graph, call: EdgeSoftmax) -> Tensor:
@@ -306,7 +319,9 @@ def _inverse_in_degrees(graph: Graph, x: Tensor) -> Tensor:
     """[num_dst], of the accumulator's dtype, on the device of x; kept with the graph."""
     dtype = accumulator(x.dtype)
     key = ("inverse in-degrees", x.device, dtype)
-    found = graph.derived.get(key)
+    found: KeptTensor | None = graph.derived.get(key)
     if found is None:
-        found = graph.derived[key] = graph.inverse_in_degrees(dtype).to(x.device)
-    return found
+        numbers = graph.on(x.device).rowptr.diff().clamp_(min=1).to(dtype).reciprocal_()
+        found = KeptTensor.of(numbers)
+        graph.keep(key, found, x.device)
+    return found.read()

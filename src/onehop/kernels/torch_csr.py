@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from onehop.graph import Graph
+from onehop.graph.streams import Streams
 
 _MOST_NARROW = 2**31 - 1
 
@@ -57,8 +58,11 @@ def aggregate(
     if kept is None or not kept.is_of(parts):
         values = _values(graph, transposed, x, *parts)
         layout = _layout(graph, transposed, x.device)
-        kept = _KeptMatrix(_matrix(layout, values, rows, x.size(0)), values.nbytes, tuple(map(_named, parts)))
-        graph.derived[key] = kept
+        matrix = _matrix(layout, values, rows, x.size(0))
+        made = Streams((layout.rowptr, layout.col, values))
+        kept = _KeptMatrix(matrix, values.nbytes, tuple(map(_named, parts)), made)
+        graph.keep(key, kept, x.device)
+    kept.streams.meet()
     out: Tensor = torch.sparse.mm(kept.matrix, x)
     return out
 
@@ -73,6 +77,11 @@ class _KeptMatrix:
     matrix: Tensor
     nbytes: int
     names: tuple[_Name, ...]
+    streams: Streams
+
+    @property
+    def device(self) -> torch.device:
+        return self.matrix.device
 
     def is_of(self, parts: tuple[Tensor | None, ...]) -> bool:
         for name, part in zip(self.names, parts, strict=True):
@@ -96,6 +105,11 @@ class _Layout:
     col: Tensor
     row: Tensor
     perm: Tensor | None
+    streams: Streams
+
+    @property
+    def device(self) -> torch.device:
+        return self.col.device
 
     @property
     def nbytes(self) -> int:
@@ -107,14 +121,12 @@ def _layout(graph: Graph, transposed: bool, device: torch.device) -> _Layout:
     key = ("torch csr layout", transposed, device)
     found = graph.derived.get(key)
     if found is None:
-        csr = graph.transposed_csr if transposed else graph.csr
+        csr = graph.on(device, transposed)
         index = torch.int32 if graph.num_edges <= _MOST_NARROW else torch.int64
-        row = torch.repeat_interleave(
-            torch.arange(csr.rows, dtype=torch.int32, device="cpu"), csr.rowptr.diff()
-        )
-        perm = None if csr.perm is None else csr.perm.to(device)
-        found = _Layout(csr.rowptr.to(device, index), csr.col.to(device, index), row.to(device), perm)
-        graph.derived[key] = found
+        arrays = csr.rowptr.to(index), csr.col.to(index), csr.row_of_edges(), csr.perm
+        found = _Layout(*arrays, Streams(arrays))
+        graph.keep(key, found, device)
+    found.streams.meet()
     return found
 
 

@@ -70,6 +70,19 @@ def autocasts(x: torch.Tensor) -> bool:
     return torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
 
 
+def lowers(x: torch.Tensor) -> bool:
+    """Return whether autocast converts a tensor, which has data, for products as it likes."""
+    return x.dtype in _LOWERED and autocasts(x)
+
+
+def widened(x: torch.Tensor, dtype: torch.dtype) -> torch.dtype:
+    """The dtype of sums and exponentials of numbers of a dtype, beside a tensor, which has data.
+
+    Autocast takes both in float32 at least on a GPU, and leaves them alone on the CPU.
+    """
+    return dtype if x.is_cpu or not autocasts(x) else torch.promote_types(dtype, torch.float32)
+
+
 def autocast_dtype(x: torch.Tensor) -> torch.dtype | None:
     """The dtype that autocast gives to products of a tensor, which has data, on the CPU.
 

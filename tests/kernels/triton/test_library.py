@@ -5,6 +5,7 @@ import torch
 
 import onehop
 from onehop import Graph
+from onehop.plans import TritonPlan
 from tests.kernels.triton.small_graphs import GRAPHS
 
 EDGE_INDEX, NUM_SRC, NUM_DST = GRAPHS["bipartite_wide"]
@@ -69,3 +70,13 @@ def test_gradgradcheck():
     torch.autograd.gradgradcheck(
         lambda x, weight: onehop.aggregate(graph, x, weight, backend="triton"), (leaf(2, 1), leaf(3))
     )
+
+
+def test_autocast_does_not_reach_torchs_own_products(graph, use):
+    """Sums by sparse matrices are products, which autocast would take in 16 bits."""
+    use(TritonPlan(variant="torch_csr"))
+    x = torch.randn(NUM_SRC, 3, generator=torch.Generator().manual_seed(1))
+    expected = onehop.aggregate(graph, x, backend="triton")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = onehop.aggregate(graph, x, backend="triton")
+    assert torch.equal(found, expected)

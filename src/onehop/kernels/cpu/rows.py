@@ -8,6 +8,8 @@ from onehop.native import DTYPE_CODES, address, extension
 
 # Rows are asked for so many ahead.
 _PREFETCH = 16
+# Rows of a mapped file that are requested together, and copied while the next ones are being read.
+_REQUESTED = 512
 
 
 def take_rows(matrix: Tensor, index: Tensor) -> Tensor:
@@ -20,12 +22,48 @@ def take_rows(matrix: Tensor, index: Tensor) -> Tensor:
     Returns:
         [n, ...].
     """
-    if not _dense(matrix):
-        return matrix.index_select(0, index)
     out = torch.empty((index.numel(), *matrix.shape[1:]), dtype=matrix.dtype, device="cpu")
-    if out.numel():
-        extension.copy_rows(_call(matrix, index, out))
+    copy_rows(matrix, index, out)
     return out
+
+
+def copy_rows(matrix: Tensor, index: Tensor, out: Tensor) -> None:
+    """``out[:] = matrix[index]``, as :func:`take_rows`.
+
+    Args:
+        matrix: [N, ...].
+        index: [n], int32 or int64, without gaps; numbers in range, which is not checked.
+        out: [n, ...], of the same dtype, without gaps.
+    """
+    if not out.numel():
+        return
+    if _dense(matrix):
+        extension.copy_rows(_call(matrix, index, out))
+    else:
+        torch.index_select(matrix, 0, index, out=out)
+
+
+def copy_mapped_rows(matrix: Tensor, index: Tensor, out: Tensor) -> None:
+    """``out[:] = matrix[index]`` where the matrix is a mapped file.
+
+    Rows that are not in memory are requested before they are copied, many at a time: a copy alone would wait
+    for the disk at every page.
+
+    Args:
+        matrix: [N, ...].
+        index: [n], int32 or int64, without gaps; numbers in range, which is not checked.
+        out: [n, ...], of the same dtype, without gaps.
+    """
+    if not out.numel() or not _dense(matrix):
+        copy_rows(matrix, index, out)
+        return
+    count = index.numel()
+    call = _call(matrix, index, out)
+    extension.request_rows(call, 0, min(_REQUESTED, count))
+    for begin in range(0, count, _REQUESTED):
+        end = min(begin + _REQUESTED, count)
+        extension.request_rows(call, end, min(_REQUESTED, count - end))
+        extension.copy_rows(_call(matrix, index[begin:end], out[begin:end]))
 
 
 def add_rows(matrix: Tensor, index: Tensor, rows: Tensor) -> None:

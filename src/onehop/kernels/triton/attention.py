@@ -9,17 +9,14 @@ from torch import Tensor
 from onehop.calls import Attention, AttentionGradients
 from onehop.kernels.triton.aggregate import add_slots, aggregate
 from onehop.kernels.triton.attention_call import AttentionCall
-from onehop.kernels.triton.attention_forward import attend_kernel, merge_kernel
+from onehop.kernels.triton.attention_forward import attend_kernel, merge
 from onehop.kernels.triton.attention_grad_dst import attend_grad_dst_kernel
 from onehop.kernels.triton.attention_grad_src import attend_grad_src_kernel
 from onehop.kernels.triton.attention_weights import attend_weights_kernel
 from onehop.kernels.triton.launch import buckets, on_device_of
-from onehop.kernels.triton.registers import bounded
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
-# Programs with a private sum over all edges: about eight for each of an H200's 132 multiprocessors.
-_PROGRAMS = 1024
 # Most bytes of the sums of edge weights' gradients, of which every program has its own.
 _WEIGHT_PARTS_BYTES = 2**26
 
@@ -53,20 +50,9 @@ def attend(
         results = {"out": out, "softmax": softmax, "slot_softmax": slot_softmax, "slot_rows": slot_rows}
         for bucket in buckets(work, plan):
             call.run(attend_kernel, work, bucket, results)
-        if work.slots:
-            merge_kernel[(work.split_row.numel(), -(-heads // call.form.HEADS))](
-                work.split_row,
-                work.split_begin,
-                slot_softmax,
-                slot_rows,
-                out,
-                softmax,
-                H=heads,
-                V=width,
-                HEADS=call.form.HEADS,
-                BLOCK_V=call.form.BLOCK_V,
-                **bounded(plan),
-            )
+        if slot_softmax is not None and slot_rows is not None:
+            split = work.split_row, work.split_begin
+            merge(split, (slot_softmax, slot_rows), (out, softmax), call.form.HEADS, plan)
         if with_weights:
             results = {"softmax": softmax, "weights": weights}
             for bucket in buckets(work, plan):
@@ -148,48 +134,53 @@ def _sweep_rows(
     launches = buckets(work, plan)
     if att is not None:
         # The sum of edge weights' gradients needs registers, so tiles are smaller than elsewhere.
-        fewer = 1 if operands.edge is None else 2
+        fewer = 1 if operands.edge is None and operands.value.itemsize > 2 else 2
         launches = [
             replace(bucket, rows=max(bucket.rows // 2, 1), edges=max(bucket.edges // fewer, 1))
             for bucket in launches
         ]
+    # A column of the edges' features contributes to all heads.
+    all_heads = for_edge and operands.edge_weight is not None
+    choices = {
+        "all_heads": all_heads,
+        "numbered": with_weights,
+        "WEIGHTS": with_weights,
+        "FOR_QUERY": for_query,
+        "FOR_ATT": for_att,
+        "FOR_EDGE": for_edge,
+        "FOR_EDGE_WEIGHT": for_edge_weight,
+    }
+    tensors = {
+        **given,
+        "grad_query": query,
+        "slot_rows": slots,
+        "grad_edge": edge,
+        "att_parts": None,
+        "weight_parts": None,
+    }
     programs = [bucket.programs for bucket in launches]
     att_parts = weight_parts = None
     if att is not None or edge_weight is not None:
-        most = _PROGRAMS
+        # Sums over all edges are private to a program, so there are as many as run at once.
+        sums = {"att_parts": att is not None, "weight_parts": edge_weight is not None}
+        typed = {**tensors, **{name: given["statistics"] for name, there in sums.items() if there}}
+        most = [call.resident(attend_grad_dst_kernel, work, bucket, typed, **choices) for bucket in launches]
         if edge_weight is not None:
-            most = min(most, max(_WEIGHT_PARTS_BYTES // (edge_weight.numel() * acc.itemsize), 1))
-        programs = [min(number, most) for number in programs]
+            room = max(_WEIGHT_PARTS_BYTES // (edge_weight.numel() * acc.itemsize), 1)
+            most = [min(number, room) for number in most]
+        programs = [min(pair) for pair in zip(programs, most, strict=True)]
         if att is not None:
             att_parts = att.new_empty((sum(programs), *att.shape), dtype=acc)
         if edge_weight is not None:
             weight_parts = edge_weight.new_zeros((sum(programs), *edge_weight.shape), dtype=acc)
-    # A column of the edges' features contributes to all heads.
-    all_heads = for_edge and operands.edge_weight is not None
     with on_device_of(operands.value):
         before = 0
         for bucket, number in zip(launches, programs, strict=True):
-            results = {
-                "grad_query": query,
-                "slot_rows": slots,
-                "att_parts": None if att_parts is None else att_parts[before:],
-                "grad_edge": edge,
-                "weight_parts": None if weight_parts is None else weight_parts[before:],
-            }
-            call.run(
-                attend_grad_dst_kernel,
-                work,
-                bucket,
-                {**given, **results},
-                programs=number,
-                all_heads=all_heads,
-                numbered=with_weights,
-                WEIGHTS=with_weights,
-                FOR_QUERY=for_query,
-                FOR_ATT=for_att,
-                FOR_EDGE=for_edge,
-                FOR_EDGE_WEIGHT=for_edge_weight,
-            )
+            if att_parts is not None:
+                tensors["att_parts"] = att_parts[before:]
+            if weight_parts is not None:
+                tensors["weight_parts"] = weight_parts[before:]
+            call.run(attend_grad_dst_kernel, work, bucket, tensors, programs=number, **choices)
             before += number
         if query is not None and slots is not None:
             add_slots(work, plan, slots, None, query.view(work.rows, slots.size(1)))

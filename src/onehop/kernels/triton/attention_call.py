@@ -10,6 +10,7 @@ from torch import Tensor
 from onehop.calls import Attention
 from onehop.kernels.triton.launch import Bucket, accumulator, items_of
 from onehop.kernels.triton.numbers import dropout_words, two_parts
+from onehop.kernels.triton.occupancy import multiprocessors, resident_programs
 from onehop.kernels.triton.registers import bounded
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
@@ -19,6 +20,10 @@ from onehop.plans.triton_default import power_of_two
 _RULES = {"gat": 0, "gatv2": 1, "dot": 2}
 _EDGE_ROWS, _EDGE_PROJECTED = 1, 2
 _MASK_TENSOR, _MASK_DROPOUT = 1, 2
+# Programs that share all tiles where there is no device to ask: in the interpreter.
+WITHOUT_DEVICE = 1024
+# Programs that a device runs at once, by kernel and form.
+_RESIDENT: dict[tuple[Any, ...], int] = {}
 
 
 class Given(NamedTuple):
@@ -134,6 +139,55 @@ class AttentionCall:
 
         ``numbered``: it reads or writes data per edge besides operands.
         """
+        form, arguments = self._arguments(work, bucket, tensors, all_heads, numbered, choices)
+        grid = (bucket.programs if programs is None else programs, self._head_tiles(form))
+        kernel[grid](items_of(work, self._per_edge(numbered)), self.given, **arguments)
+
+    def resident(
+        self,
+        kernel: Any,
+        work: Work,
+        bucket: Bucket,
+        tensors: Mapping[str, Tensor | None],
+        all_heads: bool = False,
+        numbered: bool = False,
+        **choices: bool,
+    ) -> int:
+        """Programs over a bucket's tiles that the device runs at once, for each tile of heads.
+
+        The arguments are those of :meth:`run`. Without a GPU, as in the interpreter, a fixed number.
+        """
+        device = self.operands.value.device
+        if device.type != "cuda":
+            return WITHOUT_DEVICE
+        form, arguments = self._arguments(work, bucket, tensors, all_heads, numbered, choices)
+        types = tuple(None if each is None else each.dtype for each in (*self.given, *tensors.values()))
+        key = (
+            kernel,
+            form,
+            types,
+            self._per_edge(numbered),
+            tuple(choices.items()),
+            self.plan.num_warps,
+            device,
+        )
+        found = _RESIDENT.get(key)
+        if found is None:
+            items = items_of(work, self._per_edge(numbered))
+            compiled = kernel.warmup(items, self.given, grid=(1,), **arguments)
+            found = _RESIDENT[key] = resident_programs(compiled, multiprocessors(device))
+        return max(found // self._head_tiles(form), 1)
+
+    def _arguments(
+        self,
+        work: Work,
+        bucket: Bucket,
+        tensors: Mapping[str, Tensor | None],
+        all_heads: bool,
+        numbered: bool,
+        choices: Mapping[str, bool],
+    ) -> tuple[AttentionConstants, dict[str, Any]]:
+        """The form of a launch, and all that goes by name."""
         form = replace(
             self.form,
             HEADS=power_of_two(self.form.H) if all_heads else self.form.HEADS,
@@ -141,18 +195,16 @@ class AttentionCall:
             EDGES=bucket.edges,
             SPLIT=bucket.split,
         )
-        per_edge = numbered or self.form.EDGE != 0 or self.form.MASK != 0
-        kernel[(bucket.programs if programs is None else programs, -(-form.H // form.HEADS))](
-            items_of(work, per_edge),
-            self.given,
-            **tensors,
-            **self.numbers,
-            first=bucket.first,
-            count=bucket.count,
-            FORM=form,
-            **choices,
-            **bounded(self.plan),
-        )
+        bounds = {"first": bucket.first, "count": bucket.count}
+        return form, {**tensors, **self.numbers, **bounds, "FORM": form, **choices, **bounded(self.plan)}
+
+    def _per_edge(self, numbered: bool) -> bool:
+        """True if data are read or written for every edge."""
+        return numbered or self.form.EDGE != 0 or self.form.MASK != 0
+
+    @staticmethod
+    def _head_tiles(form: AttentionConstants) -> int:
+        return -(-form.H // form.HEADS)
 
 
 def _packed(x: Tensor | None) -> Tensor | None:

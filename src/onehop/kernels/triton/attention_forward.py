@@ -1,7 +1,10 @@
 """Attention over each row's edges: scores, softmax and weighted sum in one pass; the fix-up of split rows."""
 
+from dataclasses import replace
+
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from onehop.kernels.triton.attention_parts import (
     NO_MASK,
@@ -15,7 +18,10 @@ from onehop.kernels.triton.attention_scores import (
     score_settings,
     scored,
 )
-from onehop.kernels.triton.item_tiles import caller_numbers, item_rows, next_edges, other_ends, tile_items
+from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_rows, next_edges, tile_items
+from onehop.kernels.triton.registers import bounded
+from onehop.plans.triton import TritonPlan
+from onehop.plans.triton_default import power_of_two
 
 
 @triton.jit
@@ -55,9 +61,11 @@ def attend_kernel(
     largest = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS], float("-inf"), FORM.ACC)
     total = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS], 0.0, FORM.ACC)
     rows = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_V], 0.0, FORM.ACC)
+    ahead = ends_ahead(items, begin, end, 0, FORM.EDGES)
     for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
         at, inside = next_edges(begin, end, done, FORM.EDGES)
-        source = other_ends(items, at, inside)
+        source = ahead.to(tl.int64)
+        ahead = ends_ahead(items, begin, end, done + FORM.EDGES, FORM.EDGES)
         number = caller_numbers(items, at, inside)
         values, keys = of_sources(given, source, inside, head, column, value_column, FORM)
         values, keys, _, score = scored(
@@ -104,10 +112,14 @@ def merge_kernel(
     softmax,
     H: tl.constexpr,
     V: tl.constexpr,
+    LANES: tl.constexpr,
     HEADS: tl.constexpr,
     BLOCK_V: tl.constexpr,
 ):
-    """Merges one split row per program, for HEADS heads, slot after slot."""
+    """Merges one split row per program, for HEADS heads.
+
+    LANES slots at a time; each lane merges its own, and the lanes are merged as a tree at the end.
+    """
     ACC: tl.constexpr = slot_rows.dtype.element_ty
     cut = tl.program_id(0)
     row = tl.load(cut_row + cut).to(tl.int64)
@@ -118,21 +130,69 @@ def merge_kernel(
     there = heads_there[:, None] & (column < V)[None, :]
     within = head[:, None] * V + column[None, :]
 
-    largest = tl.full([HEADS], float("-inf"), ACC)
-    total = tl.zeros([HEADS], ACC)
-    rows = tl.zeros([HEADS, BLOCK_V], ACC)
-    for slot in range(first, end):
-        place = slot_softmax + slot * (2 * H) + head
-        part_largest = tl.load(place, mask=heads_there, other=float("-inf"))
+    largest = tl.full([LANES, HEADS], float("-inf"), ACC)
+    total = tl.zeros([LANES, HEADS], ACC)
+    rows = tl.zeros([LANES, HEADS, BLOCK_V], ACC)
+    for done in range(first, end, LANES):
+        slot = done + tl.arange(0, LANES)
+        inside = slot < end
+        place = slot_softmax + slot[:, None] * (2 * H) + head[None, :]
+        known = inside[:, None] & heads_there[None, :]
+        part_largest = tl.load(place, mask=known, other=float("-inf"))
         higher = tl.maximum(largest, part_largest)
         less = usable(higher)
         rescale, share = tl.exp(largest - less), tl.exp(part_largest - less)
-        total = total * rescale + tl.load(place + H, mask=heads_there, other=0.0) * share
-        part = tl.load(slot_rows + slot * (H * V) + within, mask=there, other=0.0)
-        rows = rows * rescale[:, None] + part * share[:, None]
+        total = total * rescale + tl.load(place + H, mask=known, other=0.0) * share
+        place = slot_rows + slot[:, None, None] * (H * V) + within[None, :, :]
+        part = tl.load(place, mask=inside[:, None, None] & there[None, :, :], other=0.0)
+        rows = rows * rescale[:, :, None] + part * share[:, :, None]
         largest = higher
-    inverse = 1.0 / tl.where(heads_there, total, 1.0)
+    highest = tl.max(largest, 0)
+    share = tl.exp(largest - usable(highest)[None, :])
+    total_of_row = tl.sum(total * share, 0)
+    row_sum = tl.sum(rows * share[:, :, None], 0)
+    # A row without edges may be among these, with no slot.
+    inverse = 1.0 / tl.where(heads_there & (first < end), total_of_row, 1.0)
     place = softmax + row * (2 * H) + head
-    tl.store(place, usable(largest), mask=heads_there)
+    tl.store(place, usable(highest), mask=heads_there)
     tl.store(place + H, inverse, mask=heads_there)
-    tl.store(out + row * (H * V) + within, rows * inverse[:, None], mask=there)
+    tl.store(out + row * (H * V) + within, row_sum * inverse[:, None], mask=there)
+
+
+# A thread's bytes of a tile, and the warps of a program that merges, which is one of few.
+_BYTES = 64
+_WARP = 32
+_MOST_LANES = 32
+_MERGING_WARPS = 8
+
+
+def merge(
+    split: tuple[Tensor, Tensor],
+    slots: tuple[Tensor, Tensor],
+    results: tuple[Tensor, Tensor],
+    heads_at_a_time: int,
+    plan: TritonPlan,
+) -> None:
+    """Merges the slots of split rows.
+
+    Args:
+        split: The rows, [split rows], and their first slots, [split rows + 1].
+        slots: acc [slots, 2, H], largest scores and sums of exponentials; and acc [slots, H, V].
+        results: The output [rows, H, V], and acc [rows, 2, H].
+        heads_at_a_time: Heads of a program. A power of two.
+        plan: The plan of the kernel that filled the slots.
+    """
+    heads, width = slots[1].shape[1:]
+    block = power_of_two(width)
+    plan = replace(plan, num_warps=_MERGING_WARPS)
+    numbers = _BYTES // slots[1].itemsize * _WARP * _MERGING_WARPS
+    lanes = max(numbers // (heads_at_a_time * block), 1)
+    merge_kernel[(split[0].numel(), -(-heads // heads_at_a_time))](
+        *(*split, *slots, *results),
+        H=heads,
+        V=width,
+        LANES=min(lanes, _MOST_LANES),
+        HEADS=heads_at_a_time,
+        BLOCK_V=block,
+        **bounded(plan),
+    )

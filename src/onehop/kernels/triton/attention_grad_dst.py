@@ -21,7 +21,7 @@ from onehop.kernels.triton.attention_scores import (
     through_leaky,
     weights_and_slopes,
 )
-from onehop.kernels.triton.item_tiles import caller_numbers, item_rows, next_edges, other_ends, tile_items
+from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_rows, next_edges, tile_items
 
 
 @triton.jit
@@ -121,9 +121,11 @@ def attend_grad_dst_kernel(
             sums = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS], 0.0, FORM.ACC)
         else:
             sums = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_D], 0.0, FORM.ACC)
+        ahead = ends_ahead(items, begin, end, 0, FORM.EDGES)
         for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
             at, inside = next_edges(begin, end, done, FORM.EDGES)
-            source = other_ends(items, at, inside)
+            source = ahead.to(tl.int64)
+            ahead = ends_ahead(items, begin, end, done + FORM.EDGES, FORM.EDGES)
             number = caller_numbers(items, at, inside)
             values, keys = of_sources(given, source, inside, head, column, value_column, FORM)
             values, keys, raw, score = scored(

@@ -19,7 +19,7 @@ from onehop.kernels.triton.attention_scores import (
     through_leaky,
     weights_and_slopes,
 )
-from onehop.kernels.triton.item_tiles import caller_numbers, item_rows, next_edges, other_ends, tile_items
+from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_rows, next_edges, tile_items
 
 
 @triton.jit(do_not_specialize=["first", "count", "base", "threshold"])
@@ -57,9 +57,11 @@ def attend_grad_src_kernel(
         key_sum = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS], 0.0, FORM.ACC)
     else:
         key_sum = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_D], 0.0, FORM.ACC)
+    ahead = ends_ahead(items, begin, end, 0, FORM.EDGES)
     for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
         at, inside = next_edges(begin, end, done, FORM.EDGES)
-        target = other_ends(items, at, inside)
+        target = ahead.to(tl.int64)
+        ahead = ends_ahead(items, begin, end, done + FORM.EDGES, FORM.EDGES)
         number = caller_numbers(items, at, inside)
         normaliser = head_numbers(statistics, 2 * target, inside, head, FORM.H, FORM.ACC)
         product = head_numbers(statistics, 2 * target + 1, inside, head, FORM.H, FORM.ACC)

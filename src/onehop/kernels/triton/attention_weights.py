@@ -15,7 +15,7 @@ from onehop.kernels.triton.attention_scores import (
     score_settings,
     scored,
 )
-from onehop.kernels.triton.item_tiles import caller_numbers, item_rows, next_edges, other_ends, tile_items
+from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_rows, next_edges, tile_items
 
 
 @triton.jit(do_not_specialize=["first", "count", "base", "threshold"])
@@ -32,9 +32,11 @@ def attend_weights_kernel(
     less = head_numbers(softmax, 2 * row[:, None], real[:, None], head, FORM.H, FORM.ACC)
     inverse = head_numbers(softmax, 2 * row[:, None] + 1, real[:, None], head, FORM.H, FORM.ACC)
 
+    ahead = ends_ahead(items, begin, end, 0, FORM.EDGES)
     for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
         at, inside = next_edges(begin, end, done, FORM.EDGES)
-        source = other_ends(items, at, inside)
+        source = ahead.to(tl.int64)
+        ahead = ends_ahead(items, begin, end, done + FORM.EDGES, FORM.EDGES)
         number = caller_numbers(items, at, inside)
         values, keys = of_sources(given, source, inside, head, column, value_column, FORM)
         _, _, _, score = scored(given, values, keys, queries, settings, number, inside, head, column, FORM)

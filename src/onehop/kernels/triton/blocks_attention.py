@@ -10,7 +10,7 @@ from torch import Tensor
 from onehop.calls import Attention, AttentionGradients
 from onehop.kernels.triton.aggregate import add_slots
 from onehop.kernels.triton.attention_call import Given
-from onehop.kernels.triton.attention_forward import merge_kernel
+from onehop.kernels.triton.attention_forward import merge
 from onehop.kernels.triton.blocks import DTYPES, MOST_HEAD_WIDTH, Blocks
 from onehop.kernels.triton.blocks_attention_forward import block_attend_kernel
 from onehop.kernels.triton.blocks_attention_grad_dst import block_grad_dst_kernel
@@ -150,20 +150,9 @@ def attend(blocks: Blocks, plan: TritonPlan, operands: Attention) -> tuple[Tenso
             blocks,
             {"out": out, "softmax": softmax, "slot_softmax": slot_softmax, "slot_rows": slot_rows},
         )
-        if blocks.slots:
-            merge_kernel[(blocks.split_row.numel(), heads)](
-                blocks.split_row,
-                blocks.split_begin,
-                slot_softmax,
-                slot_rows,
-                out,
-                softmax,
-                H=heads,
-                V=width,
-                HEADS=1,
-                BLOCK_V=power_of_two(width),
-                **bounded(plan),
-            )
+        if slot_softmax is not None and slot_rows is not None:
+            split = blocks.split_row, blocks.split_begin
+            merge(split, (slot_softmax, slot_rows), (out, softmax), 1, plan)
     return out, softmax, weights
 
 

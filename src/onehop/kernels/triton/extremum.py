@@ -1,5 +1,10 @@
-"""Max and min on the GPU, with the number of edges that reach them."""
+"""Max and min on the GPU, with what their gradient needs: where each was found, or how many edges tie.
 
+Both are one number, the state of an element: 0 before an edge was seen, 1 + p where one edge reaches it, at
+position p of its row, and -n where n edges do.
+"""
+
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -39,16 +44,41 @@ def weighed(x, weight, ADDS: tl.constexpr):
         return x * weight
 
 
+# Numbers of float32 are exact up to here; a single edge that lies further back is saved as a tie of one.
+LAST_POSITION = tl.constexpr(2**24)
+
+
+@triton.jit
+def edges_of(state):
+    """Number of edges that a state stands for."""
+    return tl.where(state > 0, 1, -state)
+
+
+@triton.jit
+def tied(one, other):
+    """The state of two parts of a row with the same extremum."""
+    both = (one != 0) & (other != 0)
+    return tl.where(both, -(edges_of(one) + edges_of(other)), one + other)
+
+
+@triton.jit
+def saved_of(state):
+    """The saved form of a state: the number of edges; of one edge minus its state, if that is exact."""
+    single = (state > 0) & (state <= LAST_POSITION)
+    return tl.where(single, -state, edges_of(state))
+
+
 @triton.jit(do_not_specialize=["first", "count"])
 def extremum_kernel(
     items,
     x_ptr,
     weight_ptr,
-    counts_ptr,
+    row_begin_ptr,
+    states_ptr,
     out_ptr,
     ties_ptr,
     partial_ptr,
-    partial_ties_ptr,
+    partial_states_ptr,
     first,
     count,
     WIDTH: tl.constexpr,
@@ -62,17 +92,21 @@ def extremum_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Keeps in every lane of a tile the extremum of its edges and the number of ties; NaN propagates.
+    """Keeps in every lane of a tile the extremum of its edges and its state; NaN propagates.
 
-    ``counts_ptr``, of the layout of x, holds the ties of each element of x if these are extrema themselves.
-    With ROUNDS, messages are rounded to the dtype of x, as torch's are.
+    ``states_ptr``, of the layout of x, holds the state of each element of x if these are extrema themselves.
+    ``row_begin_ptr`` holds the first edge of every row; without it no states are kept. With ROUNDS, messages
+    are rounded to the dtype of x, as torch's are.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     WORST: tl.constexpr = float("-inf") if LARGEST else float("inf")
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
     column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
+    row, slot = item_rows(items, item, there, SPLIT)
     best = tl.full([ROWS, EDGES, FEATURES], WORST, ACC)
-    ties = tl.zeros([ROWS, EDGES, FEATURES], ACC)
+    state = tl.zeros([ROWS, EDGES, FEATURES], tl.int32)
+    if row_begin_ptr is not None:
+        row_begin = tl.load(row_begin_ptr + row, mask=there, other=0)
     for step in tl.range(0, longest, EDGES, num_stages=STAGES):
         at, live = next_edges(begin, end, step, EDGES)
         source = other_ends(items, at, live)
@@ -82,15 +116,17 @@ def extremum_kernel(
             message = weighed(message, weight[:, :, None], ADDS)
         if ROUNDS:
             message = message.to(x_ptr.dtype.element_ty).to(ACC)
-        if counts_ptr is None:
-            reached = (live[:, :, None] & (column < WIDTH)[None, None, :]).to(ACC)
-        else:
-            reached = columns_of(counts_ptr, source, live, column, X_STRIDE, WIDTH)
         if LARGEST:
             better = message > best
         else:
             better = message < best
-        ties = tl.where(better, reached, tl.where(message == best, ties + reached, ties))
+        if row_begin_ptr is not None or states_ptr is not None:
+            if states_ptr is None:
+                place = tl.minimum(at - row_begin[:, None], LAST_POSITION).to(tl.int32) + 1
+                reached = tl.where(live, place, 0)[:, :, None]
+            else:
+                reached = columns_of(states_ptr, source, live, column, X_STRIDE, WIDTH)
+            state = tl.where(better, reached, tl.where(message == best, tied(state, reached), state))
         best = tl.where(better | (message != message), message, best)
     lost = tl.max((best != best).to(tl.int32), axis=1) > 0
     if LARGEST:
@@ -98,16 +134,18 @@ def extremum_kernel(
     else:
         result = tl.min(tl.where(best != best, WORST, best), axis=1)
     result = tl.where(lost, float("nan"), result)
-    ties = tl.sum(tl.where(best == result[:, None, :], ties, 0), axis=1)
-    row, slot = item_rows(items, item, there, SPLIT)
+    state = tl.where(best == result[:, None, :], state, 0)
+    reached = tl.sum(edges_of(state), axis=1)
+    state = tl.where(reached == 1, tl.max(state, axis=1), -reached)
     if SPLIT:
         piece = there & (slot >= 0)
         store_columns(partial_ptr, slot, piece, result, column, WIDTH)
-        store_columns(partial_ties_ptr, slot, piece, ties, column, WIDTH)
+        if partial_states_ptr is not None:
+            store_columns(partial_states_ptr, slot, piece, state, column, WIDTH)
     whole = there & (slot < 0)
     store_columns(out_ptr, row, whole, tl.where((end > begin)[:, None], result, 0), column, WIDTH)
     if ties_ptr is not None:
-        store_columns(ties_ptr, row, whole, ties, column, WIDTH)
+        store_columns(ties_ptr, row, whole, saved_of(state).to(ACC), column, WIDTH)
 
 
 def extremum(
@@ -117,7 +155,7 @@ def extremum(
     weight: Tensor | None,
     largest: bool,
     widen: bool,
-    with_ties: bool,
+    row_begin: Tensor | None,
     adds: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """The largest or smallest message of every row; 0 for rows without edges.
@@ -129,36 +167,42 @@ def extremum(
         weight: [E] in the caller's edge order, of the accumulator's dtype.
         largest: Max if true; else min.
         widen: Return the accumulator's dtype instead of x's, and do not round messages to that of x.
-        with_ties: Count the edges that reach it.
+        row_begin: [rows], the first edge of every row: what the gradient needs is returned too. None: not.
         adds: Messages are weight + x instead of weight * x.
 
     Returns:
-        [rows, F], and, if requested, acc [rows, F]: number of edges that reach it, 0 where it is NaN.
+        [rows, F], and, with ``row_begin``, acc [rows, F]: -1 - p where a single edge reaches it, at position
+        p of its row; else the number of edges that do, 0 where it is NaN.
     """
     acc, width = accumulator(x.dtype), x.size(1)
     shape = (work.rows, width)
     out = x.new_empty(shape, dtype=acc if widen else x.dtype)
-    ties = x.new_empty(shape, dtype=acc) if with_ties else None
+    ties = None if row_begin is None else x.new_empty(shape, dtype=acc)
     if out.numel() == 0:
         return out, ties
     x = rows_of(x)
     weight = None if weight is None else weight.contiguous()
-    partial = [x.new_empty((work.slots, width), dtype=acc) if work.slots else None for _ in range(2)]
-    rounds = weight is not None and not widen
+    partial = states = None
+    if work.slots:
+        partial = x.new_empty((work.slots, width), dtype=acc)
+        states = None if row_begin is None else x.new_empty(partial.shape, dtype=torch.int32)
 
-    def launch(bucket: Bucket, items: Items, x: Tensor, counts: Tensor | None, rounds: bool) -> None:
+    def launch(bucket: Bucket, items: Items, merges: bool) -> None:
         tile = features(plan, width)
+        rows = partial if merges else x
+        assert rows is not None
         extremum_kernel[(bucket.programs, -(-width // tile))](
             items,
-            *(x, weight if counts is None else None, counts, out, ties),
-            *(partial if counts is None else (None, None)),
+            *((partial, None, None, states) if merges else (x, weight, row_begin, None)),
+            *(out, ties),
+            *((None, None) if merges else (partial, states)),
             bucket.first,
             bucket.count,
             WIDTH=width,
-            X_STRIDE=x.stride(0),
+            X_STRIDE=rows.stride(0),
             LARGEST=largest,
             ADDS=adds,
-            ROUNDS=rounds,
+            ROUNDS=not merges and weight is not None and not widen,
             SPLIT=bucket.split,
             ROWS=bucket.rows,
             EDGES=bucket.edges,
@@ -169,7 +213,7 @@ def extremum(
 
     with on_device_of(x):
         for bucket in buckets(work, plan):
-            launch(bucket, items_of(work), x, None, rounds)
-        if partial[0] is not None:
-            launch(fix_up(work, plan), slots_of(work), partial[0], partial[1], False)
+            launch(bucket, items_of(work, weight is not None), False)
+        if partial is not None:
+            launch(fix_up(work, plan), slots_of(work), True)
     return out, ties

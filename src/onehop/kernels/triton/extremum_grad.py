@@ -1,5 +1,13 @@
-"""Gradients of max and min on the GPU: every edge's message is recomputed and compared with the extremum."""
+"""Gradients of max and min on the GPU.
 
+The gradient to x goes by the position in its row of the edge that was saved for an element: where an edge is
+not that, nothing but two bytes is read. Where several edges tie, where the extremum is NaN, and where a
+gradient is not finite, which torch spreads over the row, every message is compared with the extremum again.
+"""
+
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -20,6 +28,29 @@ from onehop.kernels.triton.launch import buckets, features, items_of, on_device_
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
+# Of a mark: this element's messages are compared again.
+COMPARED = tl.constexpr(0)
+# The largest mark; a single edge further back in its row is found by comparison. Marks are 16 bits.
+LAST_MARK = tl.constexpr(2**16 - 1)
+_BLOCK = 1024
+_BLOCK_WARPS = 4
+
+
+@triton.jit
+def extremum_shares_kernel(grad_ptr, ties_ptr, extremum_ptr, share_ptr, mark_ptr, count, BLOCK: tl.constexpr):
+    """Processes BLOCK elements: their gradients divided among ties, and their marks."""
+    ACC: tl.constexpr = share_ptr.dtype.element_ty
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    there = at < count
+    saved = tl.load(ties_ptr + at, mask=there, other=1)
+    extremum = tl.load(extremum_ptr + at, mask=there, other=0).to(ACC)
+    edges = tl.where(saved < 0, 1, saved) + (extremum == 0).to(ACC)
+    share = tl.load(grad_ptr + at, mask=there, other=0).to(ACC) / edges
+    by_position = (saved < 0) & (saved >= -LAST_MARK) & (tl.abs(share) < float("inf"))
+    mark = tl.where(by_position, -saved, COMPARED).to(tl.int32).to(tl.int16)
+    tl.store(share_ptr + at, share, mask=there)
+    tl.store(mark_ptr + at, mark, mask=there)
+
 
 @triton.jit(do_not_specialize=["first", "count"])
 def extremum_grad_source_kernel(
@@ -27,6 +58,8 @@ def extremum_grad_source_kernel(
     x_ptr,
     extremum_ptr,
     share_ptr,
+    mark_ptr,
+    edge_mark_ptr,
     weight_ptr,
     out_ptr,
     partial_ptr,
@@ -43,7 +76,11 @@ def extremum_grad_source_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Processes rows that are sources: each compares its messages with the extrema of its destinations."""
+    """Processes rows that are sources: each collects the shares of destinations whose extremum it is.
+
+    ``mark_ptr``, of the layout of the shares, holds marks of elements; ``edge_mark_ptr`` those of edges, in
+    the order of the rows here.
+    """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
     row, slot = item_rows(items, item, there, SPLIT)
@@ -53,18 +90,26 @@ def extremum_grad_source_kernel(
     for step in tl.range(0, longest, EDGES, num_stages=STAGES):
         at, live = next_edges(begin, end, step, EDGES)
         target = other_ends(items, at, live)
-        extremum = columns_of(extremum_ptr, target, live, column, EXTREMUM_STRIDE, WIDTH).to(ACC)
-        share = columns_of(share_ptr, target, live, column, WIDTH, WIDTH)
+        tile = live[:, :, None] & (column < WIDTH)[None, None, :]
+        place = target[:, :, None] * WIDTH + column[None, None, :]
+        mark = tl.load(mark_ptr + place, mask=tile, other=COMPARED)
+        own_mark = tl.load(edge_mark_ptr + at, mask=live, other=COMPARED)[:, :, None]
+        compared = tile & (mark == COMPARED)
+        hit = tile & (mark == own_mark) & (mark != COMPARED)
+        share = tl.load(share_ptr + place, mask=hit | compared, other=0)
+        place = target[:, :, None] * EXTREMUM_STRIDE + column[None, None, :]
+        extremum = tl.load(extremum_ptr + place, mask=compared, other=0).to(ACC)
         message = own
         if weight_ptr is not None:
             weight = tl.load(weight_ptr + caller_numbers(items, at, live), mask=live, other=0)[:, :, None]
             message = weighed(own, weight, ADDS)
-            if not ADDS:
-                share *= weight
         if ROUNDS:
             message = message.to(x_ptr.dtype.element_ty).to(ACC)
-        # A product propagates shares that are not finite as NaN, as torch's does.
-        total += (message == extremum).to(ACC) * share
+        # Products propagate what is not finite as NaN, as torch's do.
+        part = tl.where(compared, (message == extremum).to(ACC) * share, share)
+        if weight_ptr is not None and not ADDS:
+            part *= weight
+        total += part
     result = tl.sum(total, axis=1)
     if SPLIT:
         store_columns(partial_ptr, slot, there & (slot >= 0), result, column, WIDTH)
@@ -117,13 +162,48 @@ def extremum_grad_weight_kernel(
         tl.store(out_ptr + number, tl.sum(total, axis=2), mask=live)
 
 
+class Shares(NamedTuple):
+    """Gradients divided among ties.
+
+    Attributes:
+        share: acc [num_dst, F], contiguous.
+        mark: int16 [num_dst, F], the marks of elements: 1 + p where the one edge at position p of its row has
+            all of the share; 0 where messages must be compared.
+    """
+
+    share: Tensor
+    mark: Tensor
+
+
+def extremum_shares(grad: Tensor, ties: Tensor, extremum: Tensor) -> Shares:
+    """Divides gradients among ties: one pass over the destinations.
+
+    Args:
+        grad: [num_dst, F], to the extremum.
+        ties: acc [num_dst, F], as :func:`onehop.kernels.triton.extremum.extremum` returns it.
+        extremum: [num_dst, F].
+    """
+    share, mark = torch.empty_like(ties), torch.empty_like(ties, dtype=torch.int16)
+    count = share.numel()
+    if count:
+        with on_device_of(grad):
+            extremum_shares_kernel[(-(-count // _BLOCK),)](
+                *(grad.contiguous(), ties, extremum.contiguous(), share, mark),
+                count,
+                BLOCK=_BLOCK,
+                num_warps=_BLOCK_WARPS,
+            )
+    return Shares(share, mark)
+
+
 def extremum_grad_source(
     work: Work,
     plan: TritonPlan,
     x: Tensor,
     weight: Tensor | None,
     extremum: Tensor,
-    share: Tensor,
+    shares: Shares,
+    edge_marks: Tensor,
     adds: bool,
 ) -> Tensor:
     """The gradient of max or min with respect to x.
@@ -134,13 +214,15 @@ def extremum_grad_source(
         x: [num_src, F].
         weight: [E] in the caller's edge order, of the accumulator's dtype.
         extremum: [num_dst, F], the result.
-        share: acc [num_dst, F], contiguous: the gradient divided among the ties.
+        shares: The gradient, divided among the ties.
+        edge_marks: int16 [E], in the order of the transposed graph: 1 + the position of the edge in its
+            destination's row, in 16 bits; 0 for edges beyond the largest mark.
         adds: Whether the weight was added instead of multiplied.
 
     Returns:
         acc [num_src, F].
     """
-    width = x.size(1)
+    width, (share, mark) = x.size(1), shares
     out = share.new_empty((work.rows, width))
     if out.numel() == 0:
         return out
@@ -151,8 +233,8 @@ def extremum_grad_source(
     with on_device_of(x):
         for bucket in buckets(work, plan):
             extremum_grad_source_kernel[(bucket.programs, -(-width // tile))](
-                items_of(work),
-                *(x, extremum, share, weight, out, partial),
+                items_of(work, weight is not None),
+                *(x, extremum, share, mark, edge_marks, weight, out, partial),
                 bucket.first,
                 bucket.count,
                 WIDTH=width,

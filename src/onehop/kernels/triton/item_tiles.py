@@ -47,6 +47,16 @@ def other_ends(items, at, inside):
 
 
 @triton.jit
+def ends_ahead(items, begin, end, done, EDGES: tl.constexpr):
+    """The columns of each item's next edges, [rows, edges], as stored.
+
+    Read an iteration before they are used: so an iteration's gathers wait for no index.
+    """
+    at, inside = next_edges(begin, end, done, EDGES)
+    return tl.load(items.col + at, mask=inside, other=0)
+
+
+@triton.jit
 def caller_numbers(items, at, inside):
     """The caller's numbers of the edges at these positions, int64."""
     if items.perm is not None:

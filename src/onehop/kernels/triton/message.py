@@ -40,14 +40,14 @@ def run(graph: Graph, sweep: Sweep, inputs: Sequence[Tensor]) -> list[Tensor]:
     reason = refusal(sweep)
     if reason is not None:
         raise BackendError(f"message: no kernel can be written for this sweep, for {reason}.")
-    csr = graph.transposed_csr if sweep.transposed else graph.csr
-    like, rows = inputs[0], csr.rows
+    like = inputs[0]
+    csr = graph.on(like.device, sweep.transposed)
+    rows = csr.rows
     programs = -(-rows // _ROWS)
     results = [_empty(result, rows, csr.edges, programs, like) for result in sweep.results]
     if programs:
-        arrays = (csr.rowptr, csr.col, csr.perm)
         kernel_of(sweep)[(programs,)](
-            *(None if each is None else each.to(like.device) for each in arrays),
+            *(csr.rowptr, csr.col, csr.perm),
             *(each.contiguous() for each in inputs),
             *results,
             rows,

@@ -2,21 +2,32 @@
 
 Rows may be taken in any order, such as one in which neighbours are close to each other: programs that run at
 the same time then share sources in the caches. A row's result is written to its own place in any order.
+
+Items are cut on the device of the features. How many there are depends on the degrees; of a graph that was
+made on
+a device the host does not ask for them, but takes the most that there can be, and what is left over has no
+edges.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from onehop.graph import Graph
+from onehop.graph.placed import PlacedCsr
 from onehop.graph.reorder import row_order
+from onehop.graph.streams import Streams
 
 # Numbers of edges stay in 32 bits if a tile that begins at the last edge ends below 2^31.
 _NARROW_EDGES = 2**31 - 2**16
 # Short items are sorted by length within windows of this size, a multiple of the most that share a program:
 # near enough to share sources, and large enough that a program's items have similar length.
 _WINDOW = 4096
+# Classes of long items: the powers of two of int64.
+_POWERS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +38,12 @@ class Work:
     piece has a slot in a buffer of partial results; ``split_begin`` gives the slots of a row. All tensors are
     on the device of the features.
 
+    Where the numbers of items were not asked for, the rows with most edges have slots even if they are
+    whole, so
+    many that all that are split are among them (rows without edges may be, with no slot); items without
+    edges come last, whose slot no row has; and some
+    short items count as long ones.
+
     Attributes:
         rows: Rows of the result.
         edges: E.
@@ -36,13 +53,16 @@ class Work:
         row: [items], int32: the row of every item.
         begin: [items], int32 (int64 in graphs of about 2^31 edges or more): its first edge.
         end: [items], likewise: one past its last edge.
-        slot: [items], int32: slot of its partial result; -1 for a whole row.
-        long_items: Number of items with more than ``short_edges`` edges. These come first, the longest ahead,
-            and those of the same power of two in the order of their rows. The others follow in the order of
-            their rows, but are sorted by length, longest first, within windows of 4096.
+        slot: [items], int32: slot of its partial result; -1 for a whole row without one.
+        long_items: Number of items among which all are that have more than ``short_edges`` edges. These come
+            first, the longest ahead, and those of the same power of two in the order of their rows. The
+            others
+            follow in the order of their rows, but are sorted by length, longest first, within windows of
+            4096.
         slots: Number of slots.
-        split_row: [split rows], int32: the rows that were split.
+        split_row: [split rows], int32: the rows that have slots.
         split_begin: [split rows + 1], int32: the first slot of each.
+        streams: Who has met the tensors.
     """
 
     rows: int
@@ -57,11 +77,17 @@ class Work:
     slots: int
     split_row: Tensor
     split_begin: Tensor
+    streams: Streams
 
     @property
     def items(self) -> int:
         """Number of items."""
         return self.row.numel()
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the tensors."""
+        return self.row.device
 
     @property
     def nbytes(self) -> int:
@@ -88,101 +114,162 @@ def work_of(
         short_edges: Most edges of an item that shares its program.
         ordering: The order in which rows become items, see :class:`onehop.plans.TritonPlan`.
     """
-    key = ("work", transposed, device, split_edges, min(short_edges, split_edges), ordering)
-    found = graph.derived.get(key)
+    short_edges = min(short_edges, split_edges)
+    key = ("work", transposed, device, split_edges, short_edges, ordering)
+    found: Work | None = graph.derived.get(key)
     if found is None:
         with graph.lock:
             found = graph.derived.get(key)
             if found is None:
-                col, perm = _edges(graph, transposed, device)
-                csr = graph.transposed_csr if transposed else graph.csr
-                order = None if ordering == "none" else row_order(graph, ordering, transposed).long()
-                found = _cut(csr.rowptr, col, perm, split_edges, short_edges, order, device)
-                graph.derived[key] = found
+                order = None
+                if ordering != "none":
+                    order = row_order(graph, ordering, transposed).to(device).long()
+                csr = graph.on(device, transposed)
+                count = most if graph.made_on == device else counted
+                found = _cut(csr, _Limits(split_edges, short_edges), count, order)
+                graph.keep(key, found, device)
+    found.streams.meet()
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Edges:
-    """The data that all works of one direction share."""
+class _Limits(NamedTuple):
+    """Most edges of an item, and of one that shares its program."""
 
-    col: Tensor
-    perm: Tensor | None
-
-    @property
-    def nbytes(self) -> int:
-        if self.col.device.type == "cpu":
-            return 0  # the graph's own
-        return self.col.nbytes + (0 if self.perm is None else self.perm.nbytes)
+    split: int
+    short: int
 
 
-def _edges(graph: Graph, transposed: bool, device: torch.device) -> tuple[Tensor, Tensor | None]:
-    key = ("edges", transposed, device)
-    if key not in graph.derived:
-        csr = graph.transposed_csr if transposed else graph.csr
-        perm = None if csr.perm is None else csr.perm.to(device)
-        graph.derived[key] = _Edges(csr.col.to(device), perm)
-    found = graph.derived[key]
-    return found.col, found.perm
+class Counts(NamedTuple):
+    """Numbers of what depends on the degrees.
+
+    Attributes:
+        items: Items.
+        split: Rows that have slots.
+        slots: Slots.
+        long: Items, from the first on, among which all long ones are.
+    """
+
+    items: int
+    split: int
+    slots: int
+    long: int
+
+
+def counted(csr: PlacedCsr, limits: _Limits) -> Counts:
+    """The numbers of a graph; the host waits for them."""
+    degree, pieces, step = _pieces(csr, limits.split)
+    last, cut = degree - (pieces - 1) * step, pieces > 1
+    long = (pieces - 1) * (step > limits.short) + (last > limits.short)
+    numbers = torch.stack([pieces.sum(), cut.sum(), (pieces * cut).sum(), long.sum()])
+    return Counts(*numbers.tolist())
+
+
+def most(csr: PlacedCsr, limits: _Limits) -> Counts:
+    """The most that there can be for as many rows and edges, whatever the degrees.
+
+    A row of d edges has (d - 1) // split pieces more than one, and its pieces are long or have at most
+    short edges.
+    """
+    split = min(csr.edges // (limits.split + 1), csr.rows)
+    more = max(csr.edges - 1, 0) // limits.split
+    items = csr.rows + more
+    # One slot more, for items that are left over.
+    return Counts(items, split, split + more + 1 if split else 0, min(csr.edges // (limits.short + 1), items))
+
+
+def _pieces(csr: PlacedCsr, split_edges: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of every row, [rows], int64: its edges, the number of its pieces, and the edges of all but the last."""
+    degree = csr.rowptr.diff()
+    pieces = ((degree + split_edges - 1) // split_edges).clamp_(min=1)
+    return degree, pieces, (degree + pieces - 1) // pieces
 
 
 def _cut(
-    rowptr: Tensor,
-    col: Tensor,
-    perm: Tensor | None,
-    split_edges: int,
-    short_edges: int,
+    csr: PlacedCsr,
+    limits: _Limits,
+    count: Callable[[PlacedCsr, _Limits], Counts],
     row_order: Tensor | None,
-    device: torch.device,
 ) -> Work:
-    degree = rowptr.diff()
-    rows, edges = degree.numel(), col.numel()
-    pieces = ((degree + split_edges - 1) // split_edges).clamp(min=1)
-    row = torch.repeat_interleave(torch.arange(rows, device="cpu"), pieces)
-    ordinal = torch.arange(row.numel(), device="cpu") - (pieces.cumsum(0) - pieces)[row]
-    step = (degree + pieces - 1) // pieces
-    begin = torch.minimum(rowptr[row] + ordinal * step[row], rowptr[row + 1])
-    end = torch.minimum(begin + step[row], rowptr[row + 1])
-    cut = pieces > 1
-    in_slot = cut[row]
+    """Makes the work of a graph, on its device, without asking it anything more than ``count`` does."""
+    device, counts = csr.device, count(csr, limits)
+    degree, pieces, step = _pieces(csr, limits.split)
+    after = pieces.cumsum(0)
+    item = torch.arange(counts.items, device=device)
+    row = torch.searchsorted(after, item, right=True)
+    real = row < csr.rows
+    # What is left over becomes empty pieces of the last row.
+    row.clamp_(max=max(csr.rows - 1, 0))
+    ordinal = item - (after - pieces)[row]
+    ends = csr.rowptr[1:][row]
+    begin = torch.minimum(csr.rowptr[row] + ordinal * step[row], ends)
+    end = torch.minimum(begin + step[row], ends)
+    split_row = _longest(degree, counts.split)
+    # Rows without edges are whole, and have no slots even where they are among these.
+    in_slot = torch.zeros_like(degree, dtype=torch.bool).index_fill_(0, split_row, True)[row] & (begin < end)
     slot = torch.where(in_slot, in_slot.cumsum(0) - 1, -1)
-    split_begin = torch.cat([pieces.new_zeros(1), pieces[cut].cumsum(0)])
-    length = end - begin
-    order = _launched(row, length, short_edges, row_order)
-    wide = torch.int32 if edges <= _NARROW_EDGES else torch.int64
-
-    def there(values: Tensor, dtype: torch.dtype) -> Tensor:
-        return values.to(dtype).to(device)
-
+    if counts.split:
+        slot.masked_fill_(~real, counts.slots - 1)
+    split_begin = torch.cat([pieces.new_zeros(1), (pieces * (degree > 0))[split_row].cumsum(0)])
+    order = _launched(_Items(row, end - begin, real), limits.short, counts.long, row_order)
+    wide = torch.int32 if csr.edges <= _NARROW_EDGES else torch.int64
+    made = {
+        "row": row[order].int(),
+        "begin": begin[order].to(wide),
+        "end": end[order].to(wide),
+        "slot": slot[order].int(),
+        "split_row": split_row.int(),
+        "split_begin": split_begin.int(),
+    }
     return Work(
-        rows=rows,
-        edges=edges,
-        col=col,
-        perm=perm,
-        row=there(row[order], torch.int32),
-        begin=there(begin[order], wide),
-        end=there(end[order], wide),
-        slot=there(slot[order], torch.int32),
-        long_items=int((length > short_edges).sum()),
-        slots=int(in_slot.sum()),
-        split_row=there(cut.nonzero().squeeze(1), torch.int32),
-        split_begin=there(split_begin, torch.int32),
+        rows=csr.rows,
+        edges=csr.edges,
+        col=csr.col,
+        perm=csr.perm,
+        long_items=counts.long,
+        slots=counts.slots,
+        streams=Streams((csr.col, csr.perm, *made.values())),
+        **made,
     )
 
 
-def _launched(row: Tensor, length: Tensor, short_edges: int, row_order: Tensor | None) -> Tensor:
-    """Return [items]: the launch order of items, given their rows and lengths."""
-    items = torch.arange(row.numel(), device="cpu")
+def _longest(degree: Tensor, count: int) -> Tensor:
+    """Return [count], int64: the rows with most edges, in ascending order."""
+    if not count:
+        return degree.new_empty(0)
+    return degree.sort(descending=True, stable=True).indices[:count].sort().values
+
+
+class _Items(NamedTuple):
+    """Items in the order of their rows: rows and lengths, and whether they belong to the graph. [items]."""
+
+    row: Tensor
+    length: Tensor
+    real: Tensor
+
+
+def _launched(items: _Items, short_edges: int, long_items: int, row_order: Tensor | None) -> Tensor:
+    """Return [items]: the launch order of items.
+
+    Windows of short items begin behind the ``long_items`` first, as programs do: the first item of a
+    program must
+    be its longest.
+    """
+    device = items.row.device
+    order = torch.arange(items.row.numel(), device=device)
     if row_order is not None:
         place = torch.empty_like(row_order)
-        place[row_order] = torch.arange(row_order.numel(), device="cpu")
-        items = place[row].sort(stable=True).indices
-    is_long = length[items] > short_edges
-    long, short = items[is_long], items[~is_long]
+        place[row_order] = torch.arange(row_order.numel(), device=device)
+        order = place[items.row].sort(stable=True).indices
+    length, real = items.length[order], items.real[order]
+    is_long = length > short_edges
     # The next power of two: the longest start first, and rows of one power of two keep their order.
-    power = torch.bucketize(length[long], 2 ** torch.arange(63, device="cpu"))
-    long = long[power.sort(descending=True, stable=True).indices]
+    power = torch.bucketize(length, 2 ** torch.arange(_POWERS - 1, device=device))
     # Exact, since a program waits for its longest item.
-    window = torch.arange(short.numel(), device="cpu") // _WINDOW
-    key = window * (short_edges + 1) + (short_edges - length[short])
-    return torch.cat([long, short[key.sort(stable=True).indices]])
+    is_short = real & ~is_long
+    place_of_short = is_long.sum() + is_short.cumsum(0) - 1
+    before = -(-long_items // _WINDOW)
+    window = (place_of_short - long_items).div(_WINDOW, rounding_mode="floor") + before
+    of_short = _POWERS + window * (short_edges + 1) + (short_edges - length)
+    key = torch.where(is_long, _POWERS - power, of_short)
+    key.masked_fill_(~real, torch.iinfo(key.dtype).max)
+    return order[key.sort(stable=True).indices]

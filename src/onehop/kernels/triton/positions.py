@@ -1,0 +1,39 @@
+"""Places of edges in their rows: what the gradient of max and min to x goes by."""
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.graph.placed import PlacedCsr
+from onehop.graph.streams import KeptTensor
+
+# Marks have 16 bits; an edge further back has none.
+_LAST_MARK = 2**16 - 1
+
+
+def row_begins(graph: Graph, device: torch.device) -> Tensor:
+    """[num_dst], int64: the first edge of every row, on a device; kept with the graph."""
+    return graph.on(device).rowptr[:-1]
+
+
+def edge_marks(graph: Graph, device: torch.device) -> Tensor:
+    """int16 [E], in the order of the transposed graph: the edges' places in their destinations' rows.
+
+    A mark is the low 16 bits of 1 + the position; 0 for positions from 65,535 on. Kept with the graph.
+    """
+    key = ("edge marks", device)
+    found: KeptTensor | None = graph.derived.get(key)
+    if found is None:
+        found = KeptTensor.of(_marks(graph.on(device), graph.on(device, True)))
+        graph.keep(key, found, device)
+    return found.read()
+
+
+def _marks(csr: PlacedCsr, transposed: PlacedCsr) -> Tensor:
+    """Of the edges row by row, then through the caller's numbers in the order of the transposed graph."""
+    edge = torch.arange(csr.edges, device=csr.device)
+    position = edge - csr.rowptr.index_select(0, csr.row_of_edges()) + 1
+    mark = torch.where(position <= _LAST_MARK, position, 0).to(torch.int16)
+    if csr.perm is not None:
+        mark = torch.empty_like(mark).index_copy_(0, csr.perm.long(), mark)
+    return mark if transposed.perm is None else mark.index_select(0, transposed.perm)

@@ -1,0 +1,102 @@
+"""Work of graphs that were made on a device: cut without asking how many items there are."""
+
+import pytest
+import torch
+
+import onehop
+from onehop import Graph
+from onehop.graph import placed
+from onehop.kernels.triton import work as work_module
+from onehop.kernels.triton.work import work_of
+from tests.kernels.triton.small_graphs import GRAPHS
+
+CPU = torch.device("cpu")
+
+
+def graphs_of(name):
+    """Made on the device, and by the native builder."""
+    edge_index, num_src, num_dst = GRAPHS[name]
+    known = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placed, "MADE_ON", {"cpu"})
+        return Graph.from_edge_index(edge_index, size=(num_src, num_dst)), known
+
+
+@pytest.mark.parametrize("transposed", [False, True], ids=["forward", "transposed"])
+@pytest.mark.parametrize(("split", "short"), [(6, 2), (1, 0), (4, 4), (3, 1), (1000, 10)])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_items_cover_every_edge_once(name, split, short, transposed, monkeypatch):
+    monkeypatch.setattr(work_module, "_WINDOW", 8)
+    graph, known = graphs_of(name)
+    work, exact = work_of(graph, transposed, CPU, split, short), work_of(known, transposed, CPU, split, short)
+    rowptr = graph.on(CPU, transposed).rowptr
+    covered = torch.zeros(graph.num_edges, dtype=torch.long)
+    in_slots, whole = {}, []
+    for row, begin, end, slot in torch.stack([work.row, work.begin, work.end, work.slot], 1).tolist():
+        covered[begin:end] += 1
+        assert end - begin <= split
+        if slot < 0:
+            assert (begin, end) == (int(rowptr[row]), int(rowptr[row + 1]))
+            whole.append(row)
+        elif begin < end or slot < work.slots - 1:
+            assert rowptr[row] <= begin <= end <= rowptr[row + 1]
+            in_slots[slot] = row
+    assert covered.eq(1).all()
+    # Every row is either whole, or lies in the slots that are its own, in the order of its edges.
+    bounds = work.split_begin.tolist()
+    in_ranges = [
+        row for row, many in zip(work.split_row.tolist(), work.split_begin.diff(), strict=True) if many
+    ]
+    assert sorted(whole + in_ranges) == list(range(work.rows))
+    assert all(rowptr[row] < rowptr[row + 1] for row in in_ranges)
+    for number, row in enumerate(work.split_row.tolist()):
+        assert [in_slots[slot] for slot in range(*bounds[number : number + 2])] == [row] * (
+            bounds[number + 1] - bounds[number]
+        )
+    assert bounds[-1] < max(work.slots, 1)
+    # No fewer than there are, and those that are counted as short are.
+    assert (work.items, work.slots, work.long_items) >= (exact.items, exact.slots, 0)
+    assert work.long_items >= exact.long_items
+    assert set(exact.split_row.tolist()) <= set(work.split_row.tolist())
+    assert ((work.end - work.begin)[work.long_items :] <= short).all()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 8])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_first_item_of_a_program_is_its_longest(name, rows, monkeypatch):
+    monkeypatch.setattr(work_module, "_WINDOW", 8)
+    work = work_of(graphs_of(name)[0], False, CPU, 6, 2)
+    for tile in (work.end - work.begin)[work.long_items :].split(rows):
+        assert all(tile <= tile[:1])
+
+
+def operands(num_src, num_dst):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(num_src, 2, 5, generator=generator, requires_grad=True)
+    y = torch.randn(num_dst, 2, 5, generator=generator, requires_grad=True)
+    att = torch.randn(2, 5, generator=generator, requires_grad=True)
+    return x, y, att
+
+
+CALLS = {
+    "sum": lambda g, x, y, att: onehop.aggregate(g, x.flatten(1), backend="triton"),
+    "mean": lambda g, x, y, att: onehop.aggregate(g, x.flatten(1), reduce="mean", backend="triton"),
+    "max": lambda g, x, y, att: onehop.aggregate(g, x.flatten(1), reduce="max", backend="triton"),
+    "gatv2": lambda g, x, y, att: onehop.gatv2(g, x, y, att, backend="triton"),
+    "attention": lambda g, x, y, att: onehop.attention(g, y, x, x, backend="triton"),
+}
+
+
+# NumPy's, for items that are left over: what they compute of no edges goes into a slot that nobody reads.
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("name", ["one_hub", "bipartite_wide", "empty_rows", "no_edges"])
+@pytest.mark.parametrize("call", CALLS)
+def test_results_and_gradients_are_those_of_exact_work(call, name):
+    found = []
+    for graph in graphs_of(name):
+        given = operands(graph.num_src, graph.num_dst)
+        out = CALLS[call](graph, *given)
+        grads = torch.autograd.grad(out.square().sum(), given, allow_unused=True)
+        found.append([out, *(each for each in grads if each is not None)])
+    for made, known in zip(*found, strict=True):
+        torch.testing.assert_close(made, known)
