@@ -23,24 +23,20 @@ the features of all, so that reading is.
 
 import argparse
 import json
-import os
-import shutil
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import disk
+import inputs
+import limits
 import numpy as np
-import torch
 
 import onehop
 from onehop.bench import command
 from onehop.bench.stamp import machine_line
-from onehop.graph import stored
 
 CHECKED = 2_000
 # Of what the process is allowed: about what a panel takes.
@@ -49,43 +45,16 @@ TOUCHED = 0.4
 CASES = {"square": 1.0, "few destinations": 0.1}
 
 
-def blocks(nodes: int, rows_of_all: int, degree: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Rows of random sources, a million edges at a time."""
-    generator = torch.Generator().manual_seed(0)
-    step = max((1 << 20) // degree, 1)
-    for begin in range(0, rows_of_all, step):
-        rows = min(step, rows_of_all - begin)
-        col = torch.randint(0, nodes, (rows * degree,), generator=generator, dtype=torch.int32)
-        yield torch.full((rows,), degree), col
-
-
 def prepare(folder: Path, nodes: int, destinations: int, degree: int, width: int) -> list[Path]:
     """Writes graph and features where they are not there yet; the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    graph, x = folder / f"graph-{nodes}-{destinations}-{degree}", folder / f"x-{nodes}-{width}.npy"
-    if not graph.exists():
-        stored.write(graph, nodes, blocks(nodes, destinations, degree))
-    if not x.exists():
-        beside = x.with_suffix(".tmp")
-        with beside.open("wb") as file:
-            header = {"descr": "<f4", "fortran_order": True, "shape": (nodes, width)}
-            np.lib.format.write_array_header_1_0(file, header)
-            rng = np.random.default_rng(1)
-            for _ in range(width):
-                rng.standard_normal(nodes, dtype=np.float32).tofile(file)
-        beside.rename(x)
-    return [graph / "rowptr.npy", graph / "col.npy", x]
+    graph = inputs.graph(folder, nodes, destinations, degree)
+    return [graph / "rowptr.npy", graph / "col.npy", inputs.features(folder, nodes, width, by_columns=True)]
 
 
 def child(options: argparse.Namespace) -> None:
     """The limited process."""
     if options.limit_data:
-        import resource
-
-        status = Path("/proc/self/status").read_text().splitlines()
-        taken = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
-        limit = taken + options.limit_data
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        limits.limit_data(options.limit_data)
     if options.touch:
         disk.memory(options.touch, large_pages=True)
     begin = time.perf_counter()
@@ -102,42 +71,6 @@ def child(options: argparse.Namespace) -> None:
             }
         )
     )
-
-
-def control_group(limit: int) -> tuple[Path, Path] | None:
-    """A new control group with that much memory, and its file of processes; None where none can be made."""
-    for root, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-        group = Path(root) / f"onehop-{os.getpid()}"
-        try:
-            group.mkdir()
-            (group / name).write_text(str(limit))
-        except OSError:
-            shutil.rmtree(group, ignore_errors=True)
-            continue
-        return group, group / "cgroup.procs"
-    return None
-
-
-def limited(limit: int, arguments: list[str]) -> tuple[dict, str, int | None]:
-    """Runs the child with so much memory: what it says, how it was limited, its peak."""
-    program = [sys.executable, __file__, "--child", *arguments]
-    found = control_group(limit)
-    if found is None:
-        done = subprocess.run([*program, "--limit-data", str(limit)], stdout=subprocess.PIPE, check=True)
-        return json.loads(done.stdout), "data segment beside the libraries'", None
-    group, processes = found
-    try:
-        # A shell that joins the group, and becomes the program.
-        joining = ["sh", "-c", f'echo $$ > {processes} && exec "$@"', "sh", *program]
-        done = subprocess.run(joining, stdout=subprocess.PIPE, check=True)
-        peak = group / "memory.max_usage_in_bytes"
-        return (
-            json.loads(done.stdout),
-            "control group, libraries and page cache included",
-            int(peak.read_text()) if peak.exists() else None,
-        )
-    finally:
-        group.rmdir()
 
 
 def check(graph: Path, x: Path, out: Path) -> float:
@@ -159,8 +92,8 @@ def check(graph: Path, x: Path, out: Path) -> float:
 def measured(name: str, files: list[Path], options: argparse.Namespace) -> dict[str, Any]:
     """One case: the disk's own times, then the aggregation's, printed."""
     destinations = int(options.nodes * CASES[name])
-    inputs = sum(file.stat().st_size for file in files)
-    limit = int(inputs / options.share)
+    input_bytes = sum(file.stat().st_size for file in files)
+    limit = int(input_bytes / options.share)
     out = options.folder / "out.npy"
     result_bytes = destinations * options.width * 4
     ways = {"buffered": disk.read_buffered(files), "direct": disk.read_direct(files)}
@@ -171,10 +104,9 @@ def measured(name: str, files: list[Path], options: argparse.Namespace) -> dict[
     runs: list[dict[str, Any]] = []
     before: list[float] = []
     for touch in [0, touched] * options.rounds:
-        said, how, peak = limited(
-            limit,
-            ["--graph", str(files[0].parent), "--x", str(files[2]), "--out", str(out), "--touch", str(touch)],
-        )
+        program = [sys.executable, __file__, "--child", "--graph", str(files[0].parent), "--x", str(files[2])]
+        printed, how, peak = limits.run([*program, "--out", str(out), "--touch", str(touch)], limit)
+        said = json.loads(printed)
         disk.forget([*files, out])
         error = check(files[0].parent, files[2], out)
         disk.forget(files)
@@ -188,11 +120,11 @@ def measured(name: str, files: list[Path], options: argparse.Namespace) -> dict[
     said = sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2]
     peak = said["peak"]
     moved = said["read_bytes"] + said["write_bytes"]
-    own = reading * said["read_bytes"] / inputs + writing * said["write_bytes"] / result_bytes
+    own = reading * said["read_bytes"] / input_bytes + writing * said["write_bytes"] / result_bytes
     results = {
         "case": name,
         "destinations": destinations,
-        "input_bytes": inputs,
+        "input_bytes": input_bytes,
         "result_bytes": result_bytes,
         "limit_bytes": limit,
         "limited_by": how,
@@ -201,7 +133,7 @@ def measured(name: str, files: list[Path], options: argparse.Namespace) -> dict[
         "disk_read_buffered_s": ways["buffered"],
         "disk_read_direct_s": ways["direct"],
         "disk_write_s": writing,
-        "disk_read_gbps": inputs / reading / 1e9,
+        "disk_read_gbps": input_bytes / reading / 1e9,
         "disk_write_gbps": result_bytes / writing / 1e9,
         "seconds": said["seconds"],
         "seconds_of_all": [run["seconds"] for run in runs],

@@ -1,5 +1,6 @@
 // Rows by their numbers.
 #include "calls.hpp"
+#include "onehop/mapped_rows.hpp"
 
 namespace {
 
@@ -24,5 +25,6 @@ void bind_rows(nanobind::module_& m) {
       .field<&RowsArgs::stride>("stride")
       .field<&RowsArgs::rows>("rows");
   m.def("copy_rows", &run<&onehop::KernelTable::copy_rows>, Released());
+  m.def("request_rows", &onehop::request_rows, Released());
   m.def("add_rows", &run<&onehop::KernelTable::add_rows>, Released());
 }

@@ -38,3 +38,32 @@ def test_a_batch_with_too_few_neighbours_ends_it(data: Data) -> None:
     batch.edge_index = batch.edge_index.flip(1)
     with pytest.raises(SystemExit, match="nothing was measured"):
         bench_sampler.check(data, batch, [3])
+
+
+def test_an_epoch_of_ours_alone(
+    data: Data, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_geometric.typing, "WITH_PYG_LIB", False)
+    monkeypatch.setattr(torch_geometric.typing, "WITH_TORCH_SPARSE", False)
+    data.y = torch.arange(50) % 3
+    training = bench_sampler.Training(data, 3, [3, 2], torch.arange(20))
+    row = bench_sampler.epochs(training, rounds=3)
+    assert set(row["seconds"]) == set(row["step_seconds"]) == {"onehop"}
+    assert row["step_seconds"]["onehop"]["median_s"] < row["seconds"]["onehop"]["median_s"]
+    assert row["difference"] <= bench_sampler.TOLERANCE
+    assert bench_sampler.targets([{"case": "draw"}, row]) == []
+    assert "PyG has nothing to draw with here" in capsys.readouterr().out
+
+
+def test_other_gradients_end_it(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    data.y = torch.arange(50) % 3
+    training = bench_sampler.Training(data, 3, [3, 2], torch.arange(20))
+    monkeypatch.setattr(bench_sampler, "TOLERANCE", -1.0)
+    with pytest.raises(SystemExit, match="no epoch was measured"):
+        bench_sampler.check_gradients(training)
+
+
+def test_targets_are_held_against_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"case": "draw", "speedup": 1.5}, {"case": "epoch", "epoch_over_step": 0.96}]
+    assert [each["reached"] for each in bench_sampler.targets(rows)] == [False, True]
+    assert "not reached" in capsys.readouterr().out

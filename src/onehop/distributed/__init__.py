@@ -7,10 +7,12 @@ from onehop.distributed.files import save as save
 from onehop.distributed.graph import DistributedGraph as DistributedGraph
 from onehop.distributed.live import alone as alone
 from onehop.distributed.partition import partition as partition
+from onehop.distributed.remote_rows import RemoteRows as RemoteRows
 from onehop.distributed.requests import RowRequest as RowRequest
 from onehop.distributed.streams import same_random as same_random
 from onehop.distributed.sums import sum_over_processes as sum_over_processes
 from onehop.distributed.training import add_gradients as add_gradients, total as total
+from onehop.distributed.watching import naming_lost_ranks as naming_lost_ranks
 from onehop.loading import note_loaded
 
 # Layers that are patched take no notice of divided graphs before there can be any.

@@ -4,13 +4,19 @@ from collections.abc import Iterable
 
 import torch.distributed as dist
 
-from onehop.distributed.members import Member, fates
+from onehop.distributed.members import Fates, Member, fates
 from onehop.errors import CommunicationError
 
 
-def failed(doing: str, error: RuntimeError) -> CommunicationError:
-    """An error made of torch's error and the observable state of the other processes."""
-    seen = fates()
+def failed(doing: str, error: RuntimeError, seen: Fates | None = None) -> CommunicationError:
+    """An error made of torch's error and the observable state of the other processes.
+
+    Args:
+        doing: What this process was doing.
+        error: Torch's.
+        seen: The other processes; None: they are looked at now.
+    """
+    seen = fates() if seen is None else seen
     lost = [f"{member} ended" for member in seen.ended]
     lost += [f"{member} is stopped" for member in seen.stopped]
     advice = "Look for the first error among the other ranks"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from onehop.distributed.agreement import gathered, together
 from onehop.distributed.checks import check_part, check_rows
-from onehop.distributed.exchange import Exchange
+from onehop.distributed.exchange import Exchange, Traffic
 from onehop.distributed.failures import failed
 from onehop.distributed.graph import DistributedGraph
 from onehop.distributed.numbering import grouped
@@ -45,14 +45,14 @@ class RowRequest:
         answers = _swapped(graph, [entries.index_select(0, each - part.rank * step) for each in asked])
         owner, row = torch.cat(answers).unbind(1)
         bounds, order = grouped(owner.int(), part.parts)
-        # The rows of this rank itself are not sent.
-        mine = slice(int(bounds[part.rank]), int(bounds[part.rank + 1]))
+        # The rows of this rank itself are not sent, and stand before the others, which are ordered by owner.
+        begin, end = int(bounds[part.rank]), int(bounds[part.rank + 1])
         asked_rows = [row[each.long()] for each in order.split(bounds.diff().tolist())]
         place = torch.empty_like(row)
-        place[order.long()] = graph.num_nodes + torch.arange(len(row), device=row.device)
-        place[order[mine.stop :].long()] -= mine.stop - mine.start
-        place[order[mine].long()] = asked_rows[part.rank]
+        order = torch.cat([order[begin:end], order[:begin], order[end:]]).long()
+        place[order] = torch.arange(len(row), device=row.device)
         self._place = place.index_select(0, position).to(graph.device)
+        self._own_rows = asked_rows[part.rank].to(graph.device)
         asked_rows[part.rank] = row[:0]
         given = _swapped(graph, asked_rows)
         way = dataclasses.replace(
@@ -63,6 +63,11 @@ class RowRequest:
         )
         self._graph = graph
         self._exchange = Exchange(way, group)
+
+    @property
+    def traffic(self) -> Traffic:
+        """Rows, and gradients of rows, that this process has sent and received for this request."""
+        return self._exchange.traffic
 
     def rows(self, x: Tensor) -> Tensor:
         """Return [k, ...]: the rows of the nodes, of a tensor [n, ...] that is divided as the graph is.
@@ -78,7 +83,8 @@ class RowRequest:
         """
         check_rows("x", x, self._graph)
         flat = x.flatten(1)
-        found = torch.cat([flat, self._exchange.values(flat)]).index_select(0, self._place)
+        own = flat.index_select(0, self._own_rows)
+        found = torch.cat([own, self._exchange.values(flat)]).index_select(0, self._place)
         return found.reshape(len(found), *x.shape[1:])
 
 

@@ -201,6 +201,11 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         """None: the numbers of edges are those of the graph's edges already."""
         return None
 
+    @property
+    def num_edges(self) -> int:
+        """The number of edges, of all types."""
+        return sum(each.col.numel() for each in self._arrays)
+
     def _sample(self, seed: Any, seed_time: Any = None) -> SamplerOutput | HeteroSamplerOutput:
         seeds: dict[str, Tensor] = seed if self.is_hetero else {_NODE: seed}
         given = seed_time if self.is_hetero or seed_time is None else {_NODE: seed_time}

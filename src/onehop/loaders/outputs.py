@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from torch import Tensor
 from torch.utils.data import get_worker_info
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
@@ -14,6 +15,18 @@ EdgeType = tuple[str, str, str]
 def wants_graphs() -> bool:
     """Return whether batches are used in this process, and not sent to another one, without their graphs."""
     return get_worker_info() is None
+
+
+def edge_index_of(row: Tensor, col: Tensor) -> Tensor | None:
+    """The tensor [2, E] whose rows these are, and whose graph is known; None if there is none."""
+    base = row._base
+    if base is None or col._base is not base or base.dim() != 2 or base.size(0) != 2:
+        return None
+    is_whole = row.shape == col.shape == base.shape[1:] and base.is_contiguous()
+    begin = base.data_ptr()
+    if not is_whole or row.data_ptr() != begin or col.data_ptr() != begin + row.nbytes:
+        return None
+    return base
 
 
 def homogeneous(batch: Batch) -> SamplerOutput:

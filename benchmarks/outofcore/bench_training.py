@@ -1,0 +1,218 @@
+"""Sampled training with features of three times the memory of the process, beside features in memory.
+
+    python benchmarks/outofcore/bench_training.py --folder FOLDER [--nodes 12000000] [--degree 8]
+        [--width 128] [--share 3.0] [--workers 4] [--batches 30] [--cases uniform hubs hubs-first]
+
+GraphSAGE of two layers on batches of ``onehop.loader``: 1,024 seeds, fan-out 15 and 10, made ahead by
+``--workers`` threads. "memory" has the features in a tensor and as much memory as the machine; "map" has them
+in a memory-mapped file, and a share of their size as its memory, libraries, graph and page cache included,
+where control groups can be made; elsewhere its data segment alone is limited, and the line says so. Both
+draw the same batches, and must have the same losses to the bit. Some batches before them are not counted, so
+that the page cache holds what it can. Figures are medians of the rounds, whose ways take turns.
+
+Beside them stands what the disk allows: the bytes that a batch reads, at the rate at which the disk reads
+pages at random, 64 at a time. Where that takes longer than a batch in memory, no loader reaches the target.
+
+Sources of edges are drawn alike ("uniform"), or as a power law, where 1 % of the nodes have 32 % of the
+edges; such hubs lie anywhere in the file ("hubs"), or before all others ("hubs-first"), where the system
+keeps their pages. The folder needs room for the features and, for each case, the graph.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import disk
+import inputs
+import limits
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+import onehop
+from onehop.bench import command
+from onehop.bench.plain_models import SAGE
+from onehop.bench.stamp import machine_line
+from onehop.graph import stored
+
+CASES = ("uniform", "hubs", "hubs-first")
+SEEDS, FAN_OUT, HIDDEN, CLASSES = 1024, [15, 10], 256, 40
+# The share of a rank's draws falls with this power of the rank: the first 1 % have 0.01^(1/4) = 32 % of all.
+POWER = 4
+TARGET = 1.3
+# Requests that wait for the disk together, and as many reads as give its rate.
+WAITING, READS = 64, 40_000
+
+
+def blocks(case: str, nodes: int, degree: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Rows of drawn sources, a million edges at a time."""
+    generator = torch.Generator().manual_seed(0)
+    step = max((1 << 20) // degree, 1)
+    # Multiplied by a number without a common divisor, ranks become numbers in no order.
+    factor = next(each for each in range(int(0.618 * nodes), nodes) if math.gcd(each, nodes) == 1)
+    for begin in range(0, nodes, step):
+        rows = min(step, nodes - begin)
+        drawn = torch.rand(rows * degree, generator=generator, dtype=torch.float64)
+        if case != "uniform":
+            drawn = drawn**POWER
+        col = (drawn * nodes).long().clamp(max=nodes - 1)
+        yield torch.full((rows,), degree), col * factor % nodes if case == "hubs" else col
+
+
+def prepare(options: argparse.Namespace) -> tuple[Path, dict[str, Path]]:
+    """Writes features and graphs where they are not there yet; the files."""
+    x = inputs.features(options.folder, options.nodes, options.width, by_columns=False)
+    graphs = {}
+    for case in options.cases:
+        graphs[case] = options.folder / f"graph-{case}-{options.nodes}-{options.degree}"
+        if not graphs[case].exists():
+            stored.write(graphs[case], options.nodes, blocks(case, options.nodes, options.degree))
+    return x, graphs
+
+
+def counted() -> int:
+    """Bytes that this process has had read from disks."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
+
+
+def train(options: argparse.Namespace) -> dict[str, Any]:
+    """The work of the process that trains: seconds, losses, and bytes read, of the batches that count."""
+    if options.limit_data:
+        limits.limit_data(options.limit_data)
+    features: Any = options.x if options.way == "map" else torch.from_numpy(np.load(options.x))
+    graph = onehop.Graph.open(options.graph).load()
+    nodes = graph.num_dst
+    sampler = onehop.NeighborSampler(graph, FAN_OUT, seed=0)
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(CLASSES, (nodes,), generator=generator)
+    count = SEEDS * (options.warm + options.batches)
+    seeds = torch.randint(nodes, (count,), generator=generator)
+    torch.manual_seed(0)
+    model = SAGE(options.width, HIDDEN, CLASSES)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    loader = onehop.loader(
+        sampler,
+        seeds,
+        features={"x": features, "y": labels},
+        batch_size=SEEDS,
+        threads=options.workers,
+        ahead=max(2, options.workers),
+    )
+    losses, steps, begin, read = [], 0.0, 0.0, 0
+    with onehop.patch():
+        for number, batch in enumerate(loader):
+            if number == options.warm:
+                begin, steps, read = time.perf_counter(), 0.0, counted()
+            start = time.perf_counter()
+            optimizer.zero_grad()
+            out = model(batch.x, batch.edge_index)[: batch.batch_size]
+            loss = F.cross_entropy(out, batch.y[: batch.batch_size])
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+            steps += time.perf_counter() - start
+    return {
+        "seconds": (time.perf_counter() - begin) / options.batches,
+        "step_seconds": steps / options.batches,
+        "read_bytes": (counted() - read) / options.batches,
+        "nodes": batch.num_nodes,
+        "losses": losses,
+    }
+
+
+def measured(case: str, x: Path, graph: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """One case, printed."""
+    size = x.stat().st_size
+    limit = int(size / options.share)
+    program = [sys.executable, __file__, "--x", str(x), "--graph", str(graph), "--width", str(options.width)]
+    program += ["--workers", str(options.workers), "--batches", str(options.batches)]
+    program += ["--warm", str(options.warm), "--threads", str(options.threads), "--child"]
+    runs: dict[str, list[dict[str, Any]]] = {"memory": [], "map": []}
+    for _ in range(options.rounds):
+        for way, found in runs.items():
+            disk.forget([x, *graph.iterdir()])
+            printed, how, peak = limits.run(
+                [*program, "--way", way], limit if way == "map" else disk.machine_bytes()
+            )
+            found.append({**json.loads(printed), "limited_by": how, "peak_bytes": peak})
+    if len({tuple(run["losses"]) for found in runs.values() for run in found}) != 1:
+        raise SystemExit(f"{case}: losses differ between features in memory and in a map")
+    disk.forget([x])
+    rate = disk.random_rate(x, READS, WAITING)
+    middle = {
+        way: sorted(found, key=lambda run: run["seconds"])[len(found) // 2] for way, found in runs.items()
+    }
+    seconds = {way: statistics.median([run["seconds"] for run in found]) for way, found in runs.items()}
+    ratio = seconds["map"] / seconds["memory"]
+    disk_s = middle["map"]["read_bytes"] / rate
+    # The disk reads while a batch is computed, at best.
+    bound = max(disk_s, seconds["memory"]) / seconds["memory"]
+    print(
+        f"{case:11} memory {seconds['memory'] * 1e3:7.1f} ms a batch, map {seconds['map'] * 1e3:7.1f} ms, "
+        f"{ratio:.2f}x: at most {TARGET:g}x {'reached' if ratio <= TARGET else 'not reached'}; "
+        f"{middle['map']['limited_by']}\n"
+        f"{'':11} a batch reads {middle['map']['read_bytes'] / 1e6:.0f} MB for "
+        f"{middle['map']['nodes'] * options.width * 4 / 1e6:.0f} MB of rows; at {rate / 1e6:.0f} MB/s, the "
+        f"disk's rate of random pages, that takes {disk_s * 1e3:.0f} ms: no way is below {bound:.2f}x",
+        flush=True,
+    )
+    return {
+        "case": case,
+        "features_bytes": size,
+        "limit_bytes": limit,
+        "limited_by": middle["map"]["limited_by"],
+        "peak_bytes": middle["map"]["peak_bytes"],
+        "seconds": seconds,
+        "seconds_of_all": {way: [run["seconds"] for run in found] for way, found in runs.items()},
+        "step_seconds": {way: run["step_seconds"] for way, run in middle.items()},
+        "ratio": ratio,
+        "target": TARGET,
+        "reached": ratio <= TARGET,
+        "read_bytes_a_batch": middle["map"]["read_bytes"],
+        "row_bytes_a_batch": middle["map"]["nodes"] * options.width * 4,
+        "disk_random_bytes_per_s": rate,
+        "disk_s_a_batch": disk_s,
+        "least_ratio_of_the_disk": bound,
+    }
+
+
+def main() -> None:
+    """Prepares, measures, checks, prints, writes."""
+    parser = command.parser(__doc__, rounds=3, threads=True)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--nodes", type=int, default=12_000_000)
+    parser.add_argument("--degree", type=int, default=8)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--share", type=float, default=3.0)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--batches", type=int, default=30)
+    parser.add_argument("--warm", type=int, default=20, help="batches before those that are counted")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
+    for name in ("--x", "--graph", "--way"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument("--limit-data", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = command.read(parser)
+    if options.child:
+        print(json.dumps(train(options)))
+        return
+    if options.folder is None:
+        parser.error("--folder is needed: a place with room on the disk to be measured")
+    x, graphs = prepare(options)
+    print(machine_line())
+    cases = [measured(case, x, graph, options) for case, graph in graphs.items()]
+    chosen = {
+        name: getattr(options, name) for name in ("nodes", "degree", "width", "share", "workers", "batches")
+    }
+    command.write(options, "bench training out of core", {**chosen, "cases": cases})
+
+
+if __name__ == "__main__":
+    main()

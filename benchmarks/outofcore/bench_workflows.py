@@ -1,0 +1,205 @@
+"""Three hops of SGC, and the inference of a GCN layer by layer, from disk to disk, beside the disk itself.
+
+    python benchmarks/outofcore/bench_workflows.py --folder FOLDER [--nodes 6000000] [--degree 8]
+        [--width 128] [--hidden 64] [--classes 40] [--share 3.0] [--cases sgc gcn]
+
+"sgc" is ``onehop.hops(graph, x, 3, out)``; "gcn" is ``onehop.infer`` of PyG's unchanged ``GCN`` with two
+layers. Sources of edges are drawn at random, so that no order of the rows spares a read. The process that
+works is put into a control group with a share of the bytes of graph and features as its memory, page cache
+included, where control groups can be made; elsewhere its data segment alone is limited, and the result says
+so. The page cache is emptied of the inputs before each run.
+
+The disk's time is that of reading and writing, in order, as many bytes as the process read from the disk and
+wrote to it, as the system counts them. Beside it stands the same for each file once: what every hop or layer
+must read and write at least. The results are compared with those of the same model of PyG in memory, of
+which the result must not differ by more than rounding: ``--tolerance`` of the largest entry.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import disk
+import inputs
+import limits
+import numpy as np
+import torch
+from torch_geometric.nn import GCN, SGConv
+
+import onehop
+from onehop.bench import command
+from onehop.bench.stamp import machine_line
+
+CASES = ("sgc", "gcn")
+HOPS = 3
+TARGET = 2.0
+ROWS = 1 << 16
+
+
+def model_of(case: str, options: argparse.Namespace) -> torch.nn.Module:
+    """The model; of SGC the sums alone, since its weights are those of one linear layer behind them."""
+    torch.manual_seed(0)
+    if case == "gcn":
+        return GCN(options.width, options.hidden, num_layers=2, out_channels=options.classes).eval()
+    layer = SGConv(options.width, options.width, K=HOPS, bias=False)
+    torch.nn.init.eye_(layer.lin.weight)
+    return layer
+
+
+def from_disk(options: argparse.Namespace) -> None:
+    """The work of the limited process."""
+    if options.limit_data:
+        limits.limit_data(options.limit_data)
+    graph, model = onehop.Graph.open(options.graph), model_of(options.child, options)
+    begin = time.perf_counter()
+    if options.child == "sgc":
+        onehop.hops(graph, options.x, HOPS, options.out)
+    else:
+        onehop.infer(model, graph, options.x, options.out)
+    seconds = time.perf_counter() - begin
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    print(json.dumps({"seconds": seconds, **{k: int(counts[k]) for k in ("read_bytes", "write_bytes")}}))
+
+
+def in_memory(options: argparse.Namespace) -> None:
+    """The work of the process without a limit."""
+    x = torch.from_numpy(np.load(options.x))
+    edge_index = onehop.Graph.open(options.graph).load().edge_index()
+    model = model_of(options.child, options)
+    with torch.no_grad(), onehop.patch():
+        begin = time.perf_counter()
+        out = model(x, edge_index)
+        seconds = time.perf_counter() - begin
+    np.save(options.out, out.numpy())
+    print(json.dumps({"seconds": seconds}))
+
+
+def difference(found: Path, expected: Path) -> float:
+    """The largest difference of two results over the largest entry."""
+    a, b = np.load(found, mmap_mode="r"), np.load(expected, mmap_mode="r")
+    if a.shape != b.shape:
+        raise SystemExit(f"the result has shape {a.shape}, and in memory {b.shape}")
+    worst = largest = 0.0
+    for row in range(0, len(a), ROWS):
+        ours, exact = np.asarray(a[row : row + ROWS]), np.asarray(b[row : row + ROWS])
+        worst = max(worst, float(np.abs(ours - exact).max()))
+        largest = max(largest, float(np.abs(exact).max()))
+    return worst / largest
+
+
+def least_bytes(case: str, graph_bytes: int, options: argparse.Namespace) -> tuple[int, int]:
+    """What must be read and written if every file is read once by whoever needs it, and written once."""
+    column = 4 * options.nodes
+    if case == "sgc":
+        # The graph is stored once more for its loops, and read by every hop.
+        return HOPS * (graph_bytes + options.width * column) + graph_bytes, (
+            HOPS * options.width * column + graph_bytes
+        )
+    products = (options.hidden + options.classes) * column
+    # Each layer writes its products with the weights, and what it sums of them; the last writes the result.
+    return 3 * graph_bytes + options.width * column + products + options.hidden * column, (
+        graph_bytes + 2 * products
+    )
+
+
+def measured(case: str, graph: Path, x: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """One case, printed."""
+    files = [graph / "rowptr.npy", graph / "col.npy", x]
+    graph_bytes = sum(file.stat().st_size for file in files[:2])
+    limit = int((graph_bytes + x.stat().st_size) / options.share)
+    out, exact = options.folder / f"{case}.npy", options.folder / f"{case}-memory.npy"
+    program = [sys.executable, __file__, "--child", case, "--graph", str(graph), "--x", str(x)]
+    program += ["--threads", str(options.threads), "--nodes", str(options.nodes)]
+    for name in ("width", "hidden", "classes"):
+        program += [f"--{name}", str(getattr(options, name))]
+    alone = json.loads(
+        limits.run([*program, "--in-memory", "--out", str(exact)], disk.machine_bytes()).printed
+    )
+    runs, rates = [], []
+    for _ in range(options.rounds):
+        reading = min(disk.read_buffered([x]), disk.read_direct([x]))
+        writing = disk.write_once(out, x.stat().st_size)
+        rates.append((x.stat().st_size / reading, x.stat().st_size / writing))
+        disk.forget(files)
+        printed, how, peak = limits.run([*program, "--out", str(out)], limit)
+        runs.append({**json.loads(printed), "peak_bytes": peak})
+        disk.forget([out])
+        found = difference(out, exact)
+        out.unlink()
+        if not found <= options.tolerance:
+            raise SystemExit(f"{case}: the result differs from that in memory by {found:.1e}")
+    exact.unlink()
+    read_rate, write_rate = (statistics.median(each) for each in zip(*rates, strict=True))
+    run = sorted(runs, key=lambda each: each["seconds"])[len(runs) // 2]
+    own = run["read_bytes"] / read_rate + run["write_bytes"] / write_rate
+    least_read, least_written = least_bytes(case, graph_bytes, options)
+    least = least_read / read_rate + least_written / write_rate
+    over = run["seconds"] / own
+    print(
+        f"{case}: {run['seconds']:.1f} s with {limit / 1e9:.2f} GB ({how});\n"
+        f"     {alone['seconds']:.1f} s in memory, whose result it equals to within {found:.0e}\n"
+        f"     it reads {run['read_bytes'] / 1e9:.2f} and writes {run['write_bytes'] / 1e9:.2f} GB, for "
+        f"which the disk takes {own:.1f} s: {over:.2f}x, at most {TARGET:g}x "
+        f"{'reached' if over <= TARGET else 'not reached'}\n"
+        f"     each file once: {least_read / 1e9:.2f} and {least_written / 1e9:.2f} GB, {least:.1f} s",
+        flush=True,
+    )
+    return {
+        "case": case,
+        "limit_bytes": limit,
+        "limited_by": how,
+        "peak_bytes": run["peak_bytes"],
+        "seconds": run["seconds"],
+        "seconds_of_all": [each["seconds"] for each in runs],
+        "memory_seconds": alone["seconds"],
+        "difference": found,
+        "read_bytes": run["read_bytes"],
+        "write_bytes": run["write_bytes"],
+        "disk_read_gbps": read_rate / 1e9,
+        "disk_write_gbps": write_rate / 1e9,
+        "disk_s": own,
+        "over_the_disk": over,
+        "target": TARGET,
+        "reached": over <= TARGET,
+        "least_read_bytes": least_read,
+        "least_write_bytes": least_written,
+        "least_disk_s": least,
+    }
+
+
+def main() -> None:
+    """Prepares, measures, checks, prints, writes."""
+    parser = command.parser(__doc__, rounds=3, threads=True)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--nodes", type=int, default=6_000_000)
+    parser.add_argument("--degree", type=int, default=8)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--classes", type=int, default=40)
+    parser.add_argument("--share", type=float, default=3.0)
+    parser.add_argument("--tolerance", type=float, default=1e-5)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
+    for name in ("--graph", "--x", "--out", "--child"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument("--in-memory", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--limit-data", type=int, default=0, help=argparse.SUPPRESS)
+    options = command.read(parser)
+    if options.child is not None:
+        in_memory(options) if options.in_memory else from_disk(options)
+        return
+    if options.folder is None:
+        parser.error("--folder is needed: a place with room on the disk to be measured")
+    graph = inputs.graph(options.folder, options.nodes, options.nodes, options.degree)
+    x = inputs.features(options.folder, options.nodes, options.width, by_columns=True)
+    print(machine_line())
+    cases = [measured(case, graph, x, options) for case in options.cases]
+    chosen = {name: getattr(options, name) for name in ("nodes", "degree", "width", "hidden", "classes")}
+    command.write(options, "bench workflows out of core", {**chosen, "cases": cases})
+
+
+if __name__ == "__main__":
+    main()

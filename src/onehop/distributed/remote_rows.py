@@ -1,0 +1,108 @@
+"""Features of any nodes of a divided graph, for mini-batches: own rows, kept ones, and fetched ones."""
+
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.distributed.checks import check_part, check_rows
+from onehop.distributed.exchange import Traffic
+from onehop.distributed.graph import DistributedGraph
+from onehop.distributed.requests import RowRequest
+from onehop.errors import ArgumentError
+
+
+class RemoteRows:
+    """The features of all nodes, of which this process holds those it owns: for :func:`onehop.loader`.
+
+    The rows of a batch that other processes own are fetched in one message from each. Rows of the nodes that
+    most edges of this part come from are fetched once and kept. All ranks ask equally often, so they need
+    equally many batches.
+
+    Args:
+        graph: This process's part, with a process group of its own, ``group=torch.distributed.new_group()``:
+            rows travel while a training step adds up gradients in the default group.
+        x: [n, ...]: a row for each of ``graph.owned_nodes``, on the CPU.
+        kept_rows: Most rows of other processes that are kept.
+
+    Raises:
+        ArgumentError: An argument is not as described.
+        CommunicationError: Another process ended or did not answer.
+
+    Attributes:
+        kept_nodes: [k], int64, ascending: the nodes whose rows are kept.
+        traffic: Rows that this process has sent and received since it was made, those that are kept not
+            counted.
+        hits: How many rows of other processes were found among those that are kept.
+    """
+
+    in_order = True
+
+    def __init__(self, graph: DistributedGraph, x: Tensor, *, kept_rows: int = 0) -> None:
+        check_part(graph)
+        check_rows("x", x, graph)
+        if graph.exchange.group is None:
+            raise ArgumentError(
+                "graph: expected one with a process group of its own, for rows are fetched while gradients "
+                "are added up; open it with group=torch.distributed.new_group()."
+            )
+        if not isinstance(kept_rows, int) or isinstance(kept_rows, bool) or kept_rows < 0:
+            raise ArgumentError(f"kept_rows: expected an integer of 0 or more, got {kept_rows!r}.")
+        if not x.is_cpu:
+            raise ArgumentError(f"x: expected a tensor on the CPU, got one on {x.device}.")
+        self._graph, self._x = graph, x.detach()
+        self.kept_nodes = _hot(graph, kept_rows)
+        self._kept = RowRequest(graph, self.kept_nodes).rows(self._x)
+        # Numbers of all rows here, ascending, and the place of each: own rows, then kept ones.
+        self._here, self._place = torch.cat([graph.owned_nodes, self.kept_nodes]).sort()
+        self.traffic, self.hits = Traffic(), 0
+
+    def __len__(self) -> int:
+        """The number of nodes of the whole graph."""
+        return self._graph.part.num_nodes
+
+    def rows(self, numbers: Tensor) -> Tensor:
+        """Return [k, ...]: the rows of these nodes. All ranks call it together, each for its own nodes.
+
+        Args:
+            numbers: [k], int64: the graph's numbers of any nodes.
+
+        Raises:
+            ArgumentError: The nodes of a rank are not such numbers.
+            CommunicationError: Another process ended or did not answer.
+        """
+        place = self._places(numbers)
+        elsewhere = (place < 0).nonzero().view(-1)
+        request = RowRequest(self._graph, numbers[elsewhere])
+        fetched = request.rows(self._x)
+        own = len(self._x)
+        out = native.empty((len(numbers), *self._x.shape[1:]), self._x.dtype)
+        is_kept = place >= own
+        here = ((place >= 0) & ~is_kept).nonzero().view(-1)
+        kept = is_kept.nonzero().view(-1)
+        out[here] = self._x.index_select(0, place[here])
+        out[kept] = self._kept.index_select(0, place[kept] - own)
+        out[elsewhere] = fetched
+        self.hits += len(kept)
+        self.traffic = Traffic(
+            self.traffic.sent_bytes + request.traffic.sent_bytes,
+            self.traffic.received_bytes + request.traffic.received_bytes,
+            self.traffic.exchanges + request.traffic.exchanges,
+        )
+        return out
+
+    def _places(self, numbers: Tensor) -> Tensor:
+        """[k], int64: the places of the rows among those here; -1 for those that are elsewhere."""
+        if not len(self._here):
+            return torch.full_like(numbers, -1)
+        at = torch.searchsorted(self._here, numbers).clamp_(max=len(self._here) - 1)
+        return torch.where(self._here[at] == numbers, self._place[at], -1)
+
+
+def _hot(graph: DistributedGraph, most: int) -> Tensor:
+    """[k], int64, ascending: nodes of other processes that most edges of this part come from."""
+    part = graph.part
+    source = part.source.cpu()
+    edges = torch.bincount(source[source >= graph.num_nodes] - graph.num_nodes, minlength=graph.num_halo)
+    # Among equals those with the smaller numbers.
+    order = edges.argsort(descending=True, stable=True)[:most]
+    return part.halo_nodes.cpu()[order].long().sort().values

@@ -1,0 +1,199 @@
+"""``onehop.loader``: mini-batches with their features, made by threads while a step runs."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from onehop import native
+from onehop.errors import ArgumentError, IndexRangeError
+from onehop.extras import needed
+from onehop.loaders.neighbor_sampler import NeighborSampler
+from onehop.loaders.rows import Rows, rows_of
+
+with needed("onehop.loader", "pyg"):
+    from torch_geometric.data import Data
+    from torch_geometric.sampler import NodeSamplerInput
+
+    from onehop.loaders.outputs import edge_index_of
+
+# Arguments of torch's DataLoader that say which seeds are in a batch.
+_OPTIONS = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator")
+
+
+def loader(
+    neighbor_sampler: NeighborSampler,
+    input_nodes: Tensor | None = None,
+    *,
+    features: Mapping[str, Any] | None = None,
+    edge_features: Mapping[str, Any] | None = None,
+    input_time: Tensor | None = None,
+    threads: int = 1,
+    ahead: int = 2,
+    **options: Any,
+) -> "Loader":
+    """Makes mini-batches as PyG's ``NeighborLoader`` does, some of them ahead of the one in use.
+
+    Threads draw neighbours and gather features while the program computes; both run in C++ without Python's
+    lock. Nothing is copied between processes, and a file of features is mapped once. Batches are the same,
+    in the same order, for any number of threads, and those of PyG's ``NeighborLoader`` with this sampler
+    (without a seed: of a patched one). The edges of a batch are sorted by destination, and its graph is known
+    to patched layers.
+
+    Each batch has memory of its own for as long as any tensor of it, or view of one, is alive; then the
+    memory is used for later batches.
+
+    Args:
+        neighbor_sampler: Draws the neighbours; of a graph with one type of nodes and edges.
+        input_nodes: The seeds: [n], integers, or a mask [num_nodes]; None means all nodes.
+        features: By name, a row for each node, such as ``{"x": "features.npy", "y": labels}``: tensors, NumPy
+            arrays, which may be memory-mapped, paths of .npy files, :class:`onehop.RawMatrix`, or
+            :class:`onehop.distributed.RemoteRows`.
+        edge_features: The same with a row for each edge, in the order of the graph's edges.
+        input_time: [n], integers: the times of the seeds; None means those of the nodes.
+        threads: Number of threads, each with a batch and on one core. 0: a batch is made when it is asked
+            for, with torch's threads.
+        ahead: Number of batches that are made before they are asked for.
+        options: ``batch_size``, ``shuffle``, ``sampler``, ``batch_sampler``, ``drop_last`` and ``generator``
+            as for :class:`torch.utils.data.DataLoader`.
+
+    Raises:
+        ArgumentError: An argument is not as described.
+        IndexRangeError: A seed is no node.
+    """
+    unknown = [name for name in options if name not in _OPTIONS]
+    if unknown:
+        raise ArgumentError(
+            f"{', '.join(unknown)}: expected some of {', '.join(_OPTIONS)}; for worker processes and other "
+            "options of torch's DataLoader, give the sampler to PyG's NeighborLoader as neighbor_sampler=."
+        )
+    if not isinstance(neighbor_sampler, NeighborSampler) or neighbor_sampler.is_hetero:
+        raise ArgumentError(
+            "neighbor_sampler: expected an onehop.NeighborSampler of one graph; for several types of nodes "
+            "or edges, give it to PyG's NeighborLoader as neighbor_sampler=."
+        )
+    for name, value, least in (("threads", threads, 0), ("ahead", ahead, 1)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ArgumentError(f"{name}: expected an integer of {least} or more, got {value!r}.")
+    by_name = _named("features", features, int(neighbor_sampler.num_nodes), "node")  # type: ignore[arg-type]
+    of_edges = _named("edge_features", edge_features, neighbor_sampler.num_edges, "edge")
+    if threads > 1 and any(each.in_order for each in (*by_name.values(), *of_edges.values())):
+        raise ArgumentError(
+            "threads: rows of other processes are fetched batch after batch, in one order on all ranks; give "
+            "threads=1."
+        )
+    inputs = _inputs(neighbor_sampler, input_nodes, input_time)
+    return Loader(neighbor_sampler, inputs, _Contents(by_name, of_edges), _Pace(threads, ahead), options)
+
+
+class _Contents(NamedTuple):
+    """Contents of batches besides their edges, by name."""
+
+    features: Mapping[str, Rows]
+    edge_features: Mapping[str, Rows]
+
+
+class _Pace(NamedTuple):
+    """Numbers of the threads that make batches, and of batches made ahead."""
+
+    threads: int
+    ahead: int
+
+
+class Loader:
+    """Iterates over mini-batches; see :func:`loader`, which makes it."""
+
+    def __init__(
+        self,
+        sampler: NeighborSampler,
+        inputs: NodeSamplerInput,
+        contents: _Contents,
+        pace: _Pace,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.sampler = sampler
+        self._inputs, self._contents, self._pace = inputs, contents, pace
+        self._generator = options.get("generator")
+        # None where there are no seeds: torch refuses to shuffle nothing.
+        numbers: Any = range(inputs.node.numel())
+        self._order: Any = DataLoader(numbers, **options).batch_sampler if len(numbers) else ()
+
+    def __len__(self) -> int:
+        """The number of batches."""
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[Data]:
+        """Begins an epoch."""
+        course = self.sampler.course
+        course.begin(shared=False)
+        # As torch's DataLoader does, so that the order of the seeds is drawn after it likewise.
+        base = torch.empty((), dtype=torch.int64, device="cpu")
+        course.base = int(base.random_(generator=self._generator))
+        chosen = iter(self._order)
+        return map(self._made, chosen) if self._pace.threads == 0 else self._ahead_of(chosen)
+
+    def _ahead_of(self, chosen: Iterator[list[int]]) -> Iterator[Data]:
+        """The batches, of which some are always being made.
+
+        As many are begun, when a program leaves its loop, on every process of a job: each has taken as many.
+        """
+        waiting: deque[Future[Data]] = deque()
+        with ThreadPoolExecutor(self._pace.threads, "onehop.loader", native.one_thread) as pool:
+            for indices in islice(chosen, self._pace.ahead):
+                waiting.append(pool.submit(self._made, indices))
+            while waiting:
+                batch = waiting.popleft().result()
+                for indices in islice(chosen, 1):
+                    waiting.append(pool.submit(self._made, indices))
+                yield batch
+                del batch  # or its memory would not be free while the next one is waited for
+
+    def _made(self, indices: list[int]) -> Data:
+        """A batch with the attributes that PyG's loader gives it."""
+        inputs = self._inputs[torch.tensor(indices, dtype=torch.int64, device="cpu")]
+        out: Any = self.sampler.sample_from_nodes(inputs)
+        edge_index = edge_index_of(out.row, out.col)
+        data = Data(
+            edge_index=torch.stack([out.row, out.col]) if edge_index is None else edge_index,
+            num_nodes=out.node.numel(),
+        )
+        for name, rows in self._contents.features.items():
+            data[name] = rows.rows(out.node)
+        for name, rows in self._contents.edge_features.items():
+            data[name] = rows.rows(out.edge)
+        data.n_id, data.e_id, data.batch = out.node, out.edge, out.batch
+        data.num_sampled_nodes, data.num_sampled_edges = out.num_sampled_nodes, out.num_sampled_edges
+        data.input_id, data.seed_time = out.metadata
+        data.batch_size = len(indices)
+        return data
+
+
+def _named(argument: str, given: Mapping[str, Any] | None, expected: int, what: str) -> dict[str, Rows]:
+    if given is not None and not isinstance(given, Mapping):
+        raise ArgumentError(f"{argument}: expected a dictionary by name, got {type(given).__name__}.")
+    return {
+        name: rows_of(f"{argument}[{name!r}]", each, expected, what) for name, each in (given or {}).items()
+    }
+
+
+def _inputs(sampler: NeighborSampler, nodes: Tensor | None, time: Tensor | None) -> NodeSamplerInput:
+    """The seeds, which a mask numbers by node and a list by its places, as PyG's loaders do."""
+    count = int(sampler.num_nodes)  # type: ignore[arg-type]
+    if nodes is None:
+        return NodeSamplerInput(input_id=None, node=torch.arange(count, device="cpu"), time=time)
+    is_mask = isinstance(nodes, Tensor) and nodes.dtype == torch.bool
+    if not isinstance(nodes, Tensor) or nodes.dim() != 1 or (is_mask and nodes.numel() != count):
+        raise ArgumentError(f"input_nodes: expected a tensor of nodes [n], or a mask [{count}].")
+    if nodes.dtype.is_floating_point or nodes.is_complex():
+        raise ArgumentError(f"input_nodes: expected integers or a mask, got {nodes.dtype}.")
+    seeds = nodes.cpu().nonzero().view(-1) if is_mask else nodes.cpu().long()
+    if seeds.numel() and not 0 <= int(seeds.min()) <= int(seeds.max()) < count:
+        raise IndexRangeError(
+            f"input_nodes: nodes {int(seeds.min())} to {int(seeds.max())} are not all in [0, {count})."
+        )
+    return NodeSamplerInput(input_id=seeds if is_mask else None, node=seeds, time=time)
