@@ -1,7 +1,7 @@
 """PyG's own example scripts, unmodified, with and without the patch: same, faster, slower or refused.
 
-    python -m benchmarks.examples --source CHECKOUT [--scripts gcn.py,gat.py] [--rounds 7] [--threads N]
-                                  [--limit 300] [--json FILE]
+    python -m benchmarks.examples --source CHECKOUT [--scripts gcn.py,gat.py] [--rounds 7] [--budget 20]
+                                  [--threads N] [--limit 300] [--json FILE] [--resume]
 
 CHECKOUT is a checkout of PyG's sources, of the release that is installed: the folder that has ``examples`` in
 it. Each script runs in two processes, one of them under ``onehop.patch()``, which take turns, some epochs
@@ -10,18 +10,22 @@ one of the same shape instead, or of a fraction of it. After some turns its loop
 on to its own end. The loss of every backward pass is compared; a script whose losses differ, or that fails
 under the patch alone, makes the exit code 1.
 
+``--json`` is written after every script; ``--resume`` goes on with those that the file does not have yet.
+
 Memory is the peak of a process from its first epoch on, Python, torch and the data included.
 """
 
+import argparse
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from benchmarks.examples.scripts import EXAMPLES, Example
-from benchmarks.examples.turns import OURS, PYG, measured
+from benchmarks.examples.turns import OURS, PYG, Effort, measured
 from benchmarks.examples.verdicts import BROKEN, DIFFERENT, reason, verdict
 from onehop.bench import command
-from onehop.bench.stamp import machine_line
+from onehop.bench.stamp import machine_line, stamp
 from onehop.sizes import mebibytes
 
 
@@ -61,25 +65,63 @@ def line(result: dict[str, Any]) -> str:
     )
 
 
+def found_before(options: argparse.Namespace, parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
+    """What ``--json`` holds of an earlier run that ``--resume`` goes on with; else nothing.
+
+    Raises:
+        SystemExit: There is no ``--json``, or it is of another machine, other versions or other options.
+    """
+    if not options.resume:
+        return []
+    if options.json is None:
+        parser.error("--resume: expected --json FILE, the file of the run to go on with; there is none.")
+    if not options.json.exists():
+        return []
+    document, now = json.loads(options.json.read_text()), stamp()
+    same = {**{key: now[key] for key in ("machine", "isa", "threads", "versions")}, "effort": effort(options)}
+    before = {**document["stamp"], **document}
+    if differing := [key for key, value in same.items() if before.get(key) != value]:
+        parser.error(
+            f"--resume: {options.json} is of another run, whose {' and '.join(differing)} differ; "
+            "name another file, or leave --resume out."
+        )
+    scripts: list[dict[str, Any]] = document["scripts"]
+    return scripts
+
+
+def effort(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that what is measured depends on, as JSON has them."""
+    return {"rounds": options.rounds, "budget_s": options.budget, "threads": options.threads}
+
+
 def main() -> None:
     """Prints a line a script, then how many there are of each kind."""
     parser = command.parser(__doc__, rounds=7, threads=True)
     parser.add_argument("--source", type=Path, required=True, metavar="CHECKOUT", help="of PyG's sources")
     parser.add_argument("--scripts", help="paths within examples, separated by commas; all by default")
+    parser.add_argument(
+        "--budget", type=float, default=20.0, help="seconds of a script, after which loops end early (20)"
+    )
+    parser.add_argument("--resume", action="store_true", help="run only what --json lacks")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds that a turn may take (300)")
     options = command.read(parser)
     source = options.source.resolve()
     if not (source / "examples" / "gcn.py").is_file():
         parser.error(f"--source: expected a checkout of PyG, which has examples/gcn.py; {source} has not.")
+    scripts = chosen(options.scripts)
+    found = found_before(options, parser)
     print(machine_line())
-    found = []
-    for example in chosen(options.scripts):
-        result = measured(example, source, options.rounds, options.threads, options.limit)
+    amount = Effort(options.rounds, options.budget, options.threads, options.limit)
+    known = {result["script"] for result in found}
+    for example in scripts:
+        if example.name in known:
+            continue
+        result = measured(example, source, amount)
         result["verdict"] = verdict(result)
         found.append(result)
         print(line(result), flush=True)
         # So that an interruption loses little.
-        command.write(options, "python -m benchmarks.examples", {"scripts": found})
+        command.write(options, "python -m benchmarks.examples", {"effort": effort(options), "scripts": found})
     counts = Counter(result["verdict"] for result in found)
     print(", ".join(f"{count} {kind}" for kind, count in counts.most_common()))
     if counts[BROKEN] or counts[DIFFERENT]:

@@ -18,6 +18,9 @@ def of_gradients(theirs: list[list[Tensor | None]], ours: list[list[Tensor | Non
     Gradients that are small beside the others of their optimiser, such as those of what a normalisation takes
     out again, are rounding: their difference counts as a share of a thousandth of the norm of all.
 
+    An optimiser that was given a set of parameters has them in another order in every process: there,
+    gradients are matched by their shapes and norms.
+
     Args:
         theirs: PyG's, by optimiser and parameter.
         ours: With the patch.
@@ -26,7 +29,9 @@ def of_gradients(theirs: list[list[Tensor | None]], ours: list[list[Tensor | Non
     if len(theirs) != len(ours):
         return None
     for all_theirs, all_ours in zip(theirs, ours, strict=True):
-        if [each is None for each in all_theirs] != [each is None for each in all_ours]:
+        if _shapes(all_theirs) != _shapes(all_ours):
+            all_theirs, all_ours = _by_shape(all_theirs), _by_shape(all_ours)
+        if _shapes(all_theirs) != _shapes(all_ours):
             return None
         pairs = [
             (a.to_dense(), b.to_dense())
@@ -40,6 +45,17 @@ def of_gradients(theirs: list[list[Tensor | None]], ours: list[list[Tensor | Non
                 difference = float((a - b).norm()) / scale
                 largest = max(largest, difference) if difference == difference else math.inf
     return largest
+
+
+def _shapes(gradients: list[Tensor | None]) -> list[torch.Size | None]:
+    return [None if each is None else each.shape for each in gradients]
+
+
+def _by_shape(gradients: list[Tensor | None]) -> list[Tensor | None]:
+    """Those that exist by shape and norm, then the others."""
+    found = [each for each in gradients if each is not None]
+    ordered = sorted(found, key=lambda each: (tuple(each.shape), float(each.norm())))
+    return [*ordered, *[None] * (len(gradients) - len(found))]
 
 
 def of_losses(theirs: list[float], ours: list[float]) -> dict[str, float] | None:

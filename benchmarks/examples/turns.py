@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PYG, OURS = "pyg", "onehop"
 # A turn lasts about so long, by the epoch of PyG that was seen before.
 TURN_S = 0.2
+# Turns that count in a loop, even where they take longer than was meant.
+LEAST_ROUNDS = 3
 # Epochs before the turns that count. In the first, the paths of layers are heard, and lazy layers are made.
 WARM = 2
 # Idle threads of the other process spin for some milliseconds before they sleep.
@@ -160,15 +162,30 @@ class Way:
             self.at = self.running.next()
 
 
-def measured(example: Example, source: Path, rounds: int, threads: int, limit_s: float) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured of a script.
+
+    Attributes:
+        rounds: Turns that count, of each way, in each loop over epochs.
+        budget_s: Once the loops of a script have run for so many seconds, a loop ends after ``LEAST_ROUNDS``.
+        threads: Torch's threads.
+        limit_s: Seconds that a turn may take; a script that takes longer counts as failed.
+    """
+
+    rounds: int = 7
+    budget_s: float = 20.0
+    threads: int = 1
+    limit_s: float = 300.0
+
+
+def measured(example: Example, source: Path, effort: Effort) -> dict[str, Any]:
     """Times, memory, losses and layers of a script, both ways; or why it did not run, by way.
 
     Args:
         example: The script.
         source: A checkout of PyG.
-        rounds: Turns that count, of each way, in each loop over epochs.
-        threads: Torch's threads.
-        limit_s: Of a turn.
+        effort: How much is measured.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -176,7 +193,12 @@ def measured(example: Example, source: Path, rounds: int, threads: int, limit_s:
         running = {
             name: stack.enter_context(
                 Running(
-                    source / "examples" / example.name, example.arguments, patched, threads, limit_s, folder
+                    source / "examples" / example.name,
+                    example.arguments,
+                    patched,
+                    effort.threads,
+                    effort.limit_s,
+                    folder,
                 )
             )
             for name, patched in ((PYG, False), (OURS, True))
@@ -186,12 +208,14 @@ def measured(example: Example, source: Path, rounds: int, threads: int, limit_s:
                 ways[name] = Way(process, process.next())
             except NotRun as reason:
                 failed[name] = str(reason)
-        loops = 0
+        loops, spent_s = 0, 0.0
         while not failed and ways[PYG].at["event"] == "loop":
             if not loops:
                 for way in ways.values():
                     way.before_bytes = way.running.status("VmRSS")
-            failed = _loop(ways, rounds)
+            began = time.perf_counter()
+            failed = _loop(ways, effort.rounds, effort.budget_s - spent_s)
+            spent_s += time.perf_counter() - began
             loops += 1
         for name in ways.keys() - failed.keys() if failed else ():
             failed.update(_alone(name, ways[name]))
@@ -205,9 +229,10 @@ def measured(example: Example, source: Path, rounds: int, threads: int, limit_s:
         return {**result, **_compared(ways, loops)}
 
 
-def _loop(ways: dict[str, Way], rounds: int) -> dict[str, str]:
+def _loop(ways: dict[str, Way], rounds: int, budget_s: float) -> dict[str, str]:
     """Takes turns in one loop; returns who failed, and why."""
     failed: dict[str, str] = {}
+    ends = time.perf_counter() + budget_s
     available = ways[PYG].at["epochs"]
     epochs, counted = 1, 0
 
@@ -234,7 +259,7 @@ def _loop(ways: dict[str, Way], rounds: int) -> dict[str, str]:
         left = available - WARM - 1
         if left > 0 and (last := taken[PYG]) is not None:
             epochs = min(max(math.ceil(TURN_S / max(last, 1e-6)), 1), max(left // rounds, 1))
-            while counted < min(rounds, left):
+            while counted < min(rounds, left) and (counted < LEAST_ROUNDS or time.perf_counter() < ends):
                 taken = round_of(listen=False)
                 if failed or None in taken.values():
                     break

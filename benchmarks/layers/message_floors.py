@@ -85,6 +85,9 @@ def message_works(width: int, narrow: int) -> dict[str, MessageWork]:
         # Weights of the heads follow from four columns; sources' rows are summed for each head, and then
         # multiplied. By source the gradient; by destination the source's row.
         "feast": MessageWork(1, 2, (Linear(4 * width, width),)),
+        # The logit's part and the value's. By source the destination's part, the normaliser, the result and
+        # the gradient; a row's softmax has no gradient to what its edges share.
+        "point-transformer": MessageWork(2, 4, (*(square,) * 3, Linear(3, width))),
     }
 
 

@@ -64,4 +64,4 @@ def test_a_layer_is_printed_and_written(tmp_path):
 def test_a_layer_that_cannot_be_measured_is_named():
     done = run("--layers", "GCNConv,XConv,Nothing")
     assert done.returncode == 1
-    assert "XConv needs torch_cluster; Nothing is no layer of PyG" in done.stderr
+    assert "XConv needs pyg-lib, or torch_cluster before PyG 2.8; Nothing is no layer of PyG" in done.stderr

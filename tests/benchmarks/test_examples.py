@@ -29,7 +29,7 @@ from benchmarks.examples import (
 from benchmarks.examples.child import in_a_line
 from benchmarks.examples.loops import Channel, lines_of_loops, replacement
 from benchmarks.examples.scripts import EXAMPLES, Example
-from benchmarks.examples.turns import OURS, PYG, measured
+from benchmarks.examples.turns import LEAST_ROUNDS, OURS, PYG, Effort, measured
 from benchmarks.examples.verdicts import reason, verdict
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -267,6 +267,13 @@ def test_gradients_are_compared_by_parameter() -> None:
     assert of([[sparse]], [[torch.eye(3)]]) == 0
 
 
+def test_gradients_of_a_set_of_parameters_have_no_order() -> None:
+    matrix, vector = torch.tensor([[1.0, 2.0]]), torch.tensor([3.0, 4.0])
+    assert differences.of_gradients([[matrix, vector, None]], [[None, vector, matrix]]) == 0
+    assert differences.of_gradients([[matrix, vector]], [[2 * vector, matrix]]) == pytest.approx(1, rel=1e-6)
+    assert differences.of_gradients([[matrix, vector]], [[vector, vector]]) is None
+
+
 SCRIPT = """
 import sys
 import torch
@@ -317,11 +324,34 @@ def test_a_script_is_measured_both_ways(written: Callable[[str], Path], tmp_path
         "SAGEConv": False,
     }
     assert found["peak_bytes"][PYG] >= found["before_bytes"][PYG] > 0
+    # Going on finds that nothing is left; with other options it is another run.
+    written_at = file.stat().st_mtime_ns
+    again = [sys.executable, "-m", "benchmarks.examples", *options, "--resume"]
+    assert subprocess.run(again, cwd=ROOT, capture_output=True, check=False).returncode == 0
+    assert file.stat().st_mtime_ns == written_at
+    other = subprocess.run([*again, "--rounds", "3"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert other.returncode == 2
+    assert "is of another run, whose effort differ" in other.stderr
+
+
+def test_loops_end_early_once_the_seconds_of_a_script_are_spent(written: Callable[[str], Path]) -> None:
+    found = measured(Example("gcn.py"), written("pass"), Effort(rounds=50, budget_s=0.0, limit_s=100))
+    assert found["times"][PYG]["rounds"] == found["times"][OURS]["rounds"] == LEAST_ROUNDS
+
+
+def test_going_on_needs_a_file(
+    written: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["examples", "--source", str(written("pass")), "--resume"])
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 2
+    assert "expected --json FILE" in capsys.readouterr().err
 
 
 def test_a_script_that_the_patch_breaks_is_found(written: Callable[[str], Path]) -> None:
     source = written('assert "onehop" not in sys.modules or epoch < 2, "broken by the patch"')
-    found = measured(Example("gcn.py"), source, rounds=2, threads=1, limit_s=100)
+    found = measured(Example("gcn.py"), source, Effort(rounds=2, limit_s=100))
     assert found["failed"] == {OURS: "AssertionError: broken by the patch"}
     assert verdict(found) == "broken"
 
