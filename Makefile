@@ -81,7 +81,7 @@ gpu-wheels: $(MADE)/develop  ## build/gpu-wheels: what make gpu needs where ther
 	  --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 $(ARGS)
 	@ls build/gpu-wheels
 
-gpu-check: $(MADE)/develop $(MADE)/onehop  ## compile every GPU kernel for four GPUs, without one (3 minutes)
+gpu-check: $(MADE)/develop $(MADE)/onehop  ## compile every GPU kernel for four GPUs, and the benchmark's for one, without one
 	$(call say,kernels compiled ahead of time)
 	TRITON_CACHE_DIR=build/triton $(BIN)/python -m benchmarks.gpu.check --json build/gpu-check.json $(ARGS)
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from onehop import thresholds
+from onehop.integrations import session
 
 # Before anything imports triton: in tests its kernels are interpreted, on CPU tensors. `make gpu` sets the
 # variable, and runs some on a GPU.
@@ -26,6 +27,14 @@ hypothesis.settings.load_profile("untimed")
 WITH_FEW_EDGES = dataclasses.replace(thresholds.ORDINARY, few_edges=0)
 if thresholds.now is thresholds.ORDINARY:
     thresholds.now = WITH_FEW_EDGES
+
+
+@pytest.fixture(autouse=True)
+def patch_as_before() -> Iterator[None]:
+    """Fails the test that does not restore the patch: a later test would fail in its place."""
+    before = session.now
+    yield
+    assert session.now == before
 
 
 @pytest.fixture

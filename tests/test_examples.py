@@ -56,6 +56,23 @@ def test_distributed_training_and_resuming(tmp_path: Path) -> None:
     assert losses == sorted(losses, reverse=True)
 
 
+def test_sampled_training_on_one_process_and_on_two(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    accuracy = []
+    for processes in ("1", "2"):
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", processes]
+        command += [str(EXAMPLES / "09_sampled_training.py"), "--folder", str(tmp_path), "--epochs", "3"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert len(lines) == 4
+        received = [int(line.split()[4].replace(",", "")) for line in lines[:3]]
+        assert (received == [0, 0, 0]) is (processes == "1")
+        accuracy += figures(lines[-1], "accuracy")
+    assert min(accuracy) > 80
+    assert abs(accuracy[0] - accuracy[1]) < 3
+
+
 def test_first_look(tmp_path: Path) -> None:
     pytest.importorskip("torch_geometric")
     notebook = nbformat.read(EXAMPLES / NOTEBOOK, as_version=4)
@@ -120,6 +137,7 @@ def test_every_example_has_a_test() -> None:
         "06_ogb_arxiv.py",
         "07_reddit_by_sampling.py",
         "08_molecule_property.py",
+        "09_sampled_training.py",
     }
     assert {path.name for path in EXAMPLES.glob("*.py")} == names
     assert [path.name for path in EXAMPLES.glob("*.ipynb")] == [NOTEBOOK]

@@ -42,6 +42,7 @@ NAMES = {
     "hops",
     "infer",
     "ingest",
+    "loader",
     "message",
     "patch",
     "patched",
@@ -51,8 +52,8 @@ NAMES = {
 }
 
 
-# What imports PyG, and so waits until it is asked for.
-LATER = {"NeighborSampler"}
+# What waits until it is asked for.
+LATER = {"NeighborSampler", "RawMatrix", "TuningResult", "hops", "infer", "ingest", "loader", "tune"}
 
 
 def public_names() -> set[str]:
@@ -83,6 +84,15 @@ def test_operators_are_registered_by_the_import() -> None:
     told = (
         "import sys, onehop, torch; torch.ops.onehop.aggregate; onehop.files.read, onehop.plans; "
         "assert 'torch_geometric' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", told], check=True)
+
+
+def test_the_patch_imports_neither_tuner_nor_streaming() -> None:
+    told = (
+        "import sys, onehop; onehop.patch(); "
+        "assert not {'onehop.streaming', 'onehop.tuner.search'} & set(sys.modules); "
+        "assert callable(onehop.tune) and callable(onehop.hops)"
     )
     subprocess.run([sys.executable, "-c", told], check=True)
 

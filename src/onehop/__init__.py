@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         unpatch as unpatch,
     )
     from onehop.integrations.pyg.layerwise import infer as infer
+    from onehop.loaders.loader import loader as loader
     from onehop.loaders.neighbor_sampler import NeighborSampler as NeighborSampler
     from onehop.ops.aggregate import aggregate as aggregate
     from onehop.ops.attention import attention as attention, gat as gat, gatv2 as gatv2
@@ -60,14 +61,17 @@ _NAMES = {
     "onehop.integrations.explain": "explain",
     "onehop.integrations.explanation": "Explanation",
     "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
-    "onehop.integrations.pyg.layerwise": "infer",
     "onehop.ops": "aggregate attention dropout edge_softmax fusedmm gat gatv2 sddmm",
+}
+# What imports PyG, or costs megabytes that few programs need, and so waits until it is asked for.
+_LATER = {
+    "onehop.integrations.pyg.layerwise": "infer",
+    "onehop.loaders.loader": "loader",
+    "onehop.loaders.neighbor_sampler": "NeighborSampler",
     "onehop.ops.streaming": "RawMatrix",
     "onehop.streaming": "hops ingest",
     "onehop.tuner": "TuningResult tune",
 }
-# What imports PyG, and so waits until it is asked for.
-_LATER = {"onehop.loaders.neighbor_sampler": "NeighborSampler"}
 _HOMES = {name: module for module, names in (_NAMES | _LATER).items() for name in names.split()}
 
 

@@ -1,37 +1,43 @@
 """Settings, read from the environment when they are used.
 
-========================  =============================================================  ==================
-variable                  meaning                                                        default
-========================  =============================================================  ==================
-``ONEHOP_ISA``            instruction set of the CPU kernels (``onehop info`` lists      the best there is
-                          what this processor has)
-``ONEHOP_POOL_BYTES``     bytes of freed outputs kept for reuse                          a quarter of memory,
-                                                                                         at most 8 GiB
-``ONEHOP_CACHE_BYTES``    bytes of graphs and derived tensors that the patch keeps       a quarter of memory
-``ONEHOP_KEEP_MEMORY``    ``0``: torch's tensors take no memory from the pool         ``1``
-``ONEHOP_REUSE``          ``0``: the patch computes aggregates of constant features      ``1``
-                          every time
-``ONEHOP_ASSOCIATE``      ``0``: patched layers keep the order of linear step and        ``1``
-                          aggregation that they are written in
-``ONEHOP_DROPOUT``        ``0``: the patch leaves torch's dropout alone                  ``1``
-``ONEHOP_PRODUCTS``       ``0``: the patch leaves torch's products alone                 ``1``
-``ONEHOP_SAMPLER``        ``1``: patched loaders draw neighbours with onehop's           where PyG has none
-                          sampler; ``0``: never
-``ONEHOP_DISABLE``        ``1``: ``patch()`` does nothing                                ``0``
-``ONEHOP_CHECK``          ``full``: the patch compares the contents of every             ``version``
-                          ``edge_index`` with the cached ones, not only the version
-``ONEHOP_TUNED``          ``0``: plans that were tuned earlier are not used              ``1``
-``ONEHOP_THRESHOLDS``     ``none``: code with a size threshold runs at every size,       ``ordinary``
-                          for tests (:mod:`onehop.thresholds`)
-``ONEHOP_CACHE_DIR``      where generated graphs and tuning results are kept             the user's cache
-========================  =============================================================  ==================
+=============================  =========================================================  ==================
+variable                       meaning                                                    default
+=============================  =========================================================  ==================
+``ONEHOP_ISA``                 instruction set of the CPU kernels (``onehop info`` lists  the best there is
+                               what this processor has)
+``ONEHOP_POOL_BYTES``          bytes of freed outputs kept for reuse                      a quarter of memory,
+                                                                                          at most 8 GiB
+``ONEHOP_CACHE_BYTES``         bytes of graphs and derived tensors that the patch keeps   a quarter of memory
+``ONEHOP_DEVICE_CACHE_BYTES``  the same on each GPU                                       a quarter of its
+                                                                                          memory
+``ONEHOP_KEEP_MEMORY``         ``0``: torch's tensors take no memory from the pool        ``1``
+``ONEHOP_REUSE``               ``0``: the patch computes aggregates of constant features  ``1``
+                               every time
+``ONEHOP_ASSOCIATE``           ``0``: patched layers keep the order of linear step and    ``1``
+                               aggregation that they are written in
+``ONEHOP_DROPOUT``             ``0``: the patch leaves torch's dropout alone              ``1``
+``ONEHOP_PRODUCTS``            ``0``: the patch leaves torch's products alone             ``1``
+``ONEHOP_SAMPLER``             ``1``: patched loaders draw neighbours with onehop's       where PyG has none
+                               sampler; ``0``: never
+``ONEHOP_DISABLE``             ``1``: ``patch()`` does nothing                            ``0``
+``ONEHOP_CHECK``               ``full``: the patch compares the contents of every         ``version``
+                               ``edge_index`` with the cached ones, not only the version
+``ONEHOP_TUNED``               ``0``: plans that were tuned earlier are not used          ``1``
+``ONEHOP_THRESHOLDS``          ``none``: code with a size threshold runs at every size,   ``ordinary``
+                               for tests (:mod:`onehop.thresholds`)
+``ONEHOP_CACHE_DIR``           where generated graphs and tuning results are kept         the user's cache
+=============================  =========================================================  ==================
 """
 
 import functools
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onehop.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import torch
 
 
 def isa() -> str | None:
@@ -47,6 +53,11 @@ def pool_bytes() -> int:
 def graph_cache_bytes() -> int:
     """Bytes of graphs and derived tensors that the patch keeps."""
     return _bytes("ONEHOP_CACHE_BYTES", physical_memory_bytes() // 4)
+
+
+def device_cache_bytes(device: "torch.device") -> int:
+    """Bytes of graphs and derived tensors that the patch keeps on a device that is not the CPU."""
+    return _bytes("ONEHOP_DEVICE_CACHE_BYTES", device_memory_bytes(device) // 4)
 
 
 def keep_memory() -> bool:
@@ -121,6 +132,16 @@ def cache_dir() -> Path:
 def physical_memory_bytes() -> int:
     """Size of the machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@functools.cache
+def device_memory_bytes(device: "torch.device") -> int:
+    """Size of a device's memory; of one that torch does not tell of, the machine's."""
+    import torch
+
+    if device.type != "cuda":
+        return physical_memory_bytes()
+    return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def _bytes(name: str, default: int) -> int:

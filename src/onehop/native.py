@@ -3,6 +3,7 @@
 Everything in onehop that needs native code takes it from here.
 """
 
+import ctypes
 import math
 import platform
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ except ImportError as error:
         "pip install --force-reinstall onehop."
     ) from error
 
-__all__ = ["DTYPE_CODES", "TORCH_CPU_LIBRARY", "address", "empty", "extension", "threads"]
+__all__ = ["DTYPE_CODES", "TORCH_CPU_LIBRARY", "address", "empty", "extension", "one_thread", "threads"]
 
 # Numbers of onehop::DType in csrc/include/onehop/kernels.hpp.
 DTYPE_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -68,6 +69,15 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         # Extents one by one, which torch takes a third sooner.
         return torch.empty(*shape, dtype=dtype, device=CPU)
     return extension.pool_empty(shape, DTYPE_CODES[dtype])
+
+
+def one_thread() -> None:
+    """Lets the calling thread, and no other, run kernels and torch's loops without help from others.
+
+    For threads that work beside the program's own: the number of threads is each thread's own in OpenMP.
+    """
+    torch.get_num_threads()  # torch sets it in each thread where it is first asked for
+    ctypes.CDLL(TORCH_CPU_LIBRARY).omp_set_num_threads(1)
 
 
 def _choose_isa() -> None:

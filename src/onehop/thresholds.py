@@ -36,6 +36,9 @@ class Thresholds:
             nothing.
         sparse_numbers: Entries of constant features from which on it is found out whether nearly all are 0;
             below, the product costs hardly more.
+        awaited_numbers: Entries of features on a device from which on the order of a layer's linear step and
+            aggregation is chosen there. The host then waits to know whether what came first is finite, some
+            tens of microseconds, in which a GPU reads about as many entries: a mini-batch is not worth it.
         leaf_rows: Rows from which on trailing rows without edges are omitted from a linear step.
         few_edges: Edges below which PyG's own code runs if the work is small too: making a graph and
             recognising it takes longer than its sums. Fresh graphs of 60 edges ran at 0.6 (SAGE) and 0.8
@@ -82,6 +85,7 @@ class Thresholds:
     product_block_rows: int = 1 << 11
     product_work: int = 1 << 26
     sparse_numbers: int = 1 << 20
+    awaited_numbers: int = 1 << 26
     leaf_rows: int = 1 << 12
     few_edges: int = 1 << 12
     few_work: int = 1 << 17
@@ -113,6 +117,7 @@ NONE = Thresholds(
     product_block_rows=4,
     product_work=0,
     sparse_numbers=0,
+    awaited_numbers=0,
     leaf_rows=0,
     few_edges=0,
     few_work=0,

@@ -1,17 +1,19 @@
 """Published models train as their authors' programs do, and with the same numbers under the patch."""
 
 import contextlib
+import io
 import math
 
 import pytest
 import torch
 import torch.nn.functional as F
+from rich.console import Console
 
 import onehop
 from onehop.bench import minibatches, recipes
-from onehop.bench.minibatches import sampler_reason
 from onehop.bench.models import measure_model
 from onehop.bench.recipes import PUBLISHED, RECIPES, TWO_LAYER, network
+from onehop.bench.report import models_table
 from onehop.bench.training import BatchTraining, Training, start
 from onehop.bench.variants import ONEHOP, PYG
 from onehop.errors import ArgumentError
@@ -150,24 +152,73 @@ def test_an_epoch_of_mini_batches_has_a_step_a_batch(monkeypatch):
     assert math.isclose(loss, sum(expected) / 2, rel_tol=1e-6)
 
 
+@pytest.fixture
+def pyg_has(monkeypatch):
+    """Makes PyG believe that it has the sampler of this name, or none."""
+    import torch_geometric.typing
+
+    def has(name):
+        monkeypatch.setattr(torch_geometric.typing, "WITH_PYG_LIB", name == "pyg-lib")
+        monkeypatch.setattr(torch_geometric.typing, "WITH_TORCH_SPARSE", name == "torch-sparse")
+
+    return has
+
+
 def test_mini_batches_are_compared_and_have_no_floor(monkeypatch):
     monkeypatch.setattr(minibatches, "batches", two_batches)
-    monkeypatch.setattr("onehop.bench.models.sampler_reason", lambda: None)
     result = measure_model(task(), simple_workload(), "loader-sage", 16, [ONEHOP, PYG], rounds=1)
     assert result.wrong == {}
     assert set(result.times) == {"onehop", "pyg-edge_index"}
     assert result.breakdown.of_floor is None
 
 
-def test_without_a_sampler_mini_batches_are_skipped_with_a_sentence(monkeypatch):
-    monkeypatch.setattr(minibatches, "_SAMPLERS", ("nobody_has_this",))
-    assert "needs pyg-lib or torch_sparse" in sampler_reason()
+def test_without_a_sampler_of_pygs_both_sides_have_onehops(pyg_has, monkeypatch):
+    pyg_has(None)
+    monkeypatch.setattr(minibatches, "SEEDS", 16)
     result = measure_model(task(), simple_workload(), "loader-sage", 16, [ONEHOP, PYG], rounds=1)
-    assert set(result.skipped) == {"onehop", "pyg-edge_index"}
-    assert "neither is installed" in result.skipped["onehop"]
-    assert result.times == {}
+    assert (result.wrong, result.skipped, result.sampler) == ({}, {}, "onehop")
+    assert set(result.times) == {"onehop", "pyg-edge_index"}
+    assert result.to_dict()["sampler"] == "onehop"
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(models_table([result]))
+    assert "(drawn by onehop)" in console.export_text()
 
 
-def test_a_sampler_that_is_there_is_found(monkeypatch):
-    monkeypatch.setattr(minibatches, "_SAMPLERS", ("nobody_has_this", "torch"))
-    assert sampler_reason() is None
+def test_onehops_sampler_draws_the_same_for_both_sides_and_anew_in_each_epoch(pyg_has, monkeypatch):
+    pyg_has(None)
+    monkeypatch.setattr(minibatches, "SEEDS", 16)
+
+    def drawn(patched):
+        torch.manual_seed(5)
+        loader = minibatches.batches(task(), (3, 2))
+        with onehop.patch() if patched else contextlib.nullcontext():
+            return [[batch.e_id.tolist() for batch in loader] for _ in range(2)]
+
+    first, second = drawn(patched=False)
+    assert len(first) == 2
+    assert first != second
+    assert drawn(patched=True) == [first, second]
+
+
+@pytest.mark.parametrize("name", ["pyg-lib", "torch-sparse"])
+def test_pygs_own_sampler_draws_where_there_is_one(pyg_has, name):
+    pyg_has(name)
+    assert minibatches.drawn_by() == name
+    pyg_has(None)
+    assert minibatches.drawn_by() == "onehop"
+
+
+def test_the_whole_graph_at_once_is_drawn_by_nobody():
+    result = measure_model(task(), simple_workload(), "cora-gcn", 16, [ONEHOP], rounds=1)
+    assert result.sampler is None
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(models_table([result]))
+    assert "drawn by" not in console.export_text()
+
+
+def test_loaders_of_pygs_own_sampler(monkeypatch):
+    pytest.importorskip("torch_sparse")
+    monkeypatch.setattr(minibatches, "SEEDS", 16)
+    result = measure_model(task(), simple_workload(), "loader-sage", 16, [ONEHOP, PYG], rounds=1)
+    assert (result.wrong, result.skipped) == ({}, {})
+    assert result.sampler in ("pyg-lib", "torch-sparse")

@@ -274,3 +274,6 @@ TRANSFORMS: dict[str, Callable[..., Any]] = {
         lambda y: f(y).square().sum(), x, torch.ones_like(x)
     ),
 }
+
+SECOND_DERIVATIVES = ("hessian", "hessian vectorized", "vhp")
+"""Those that differentiate a gradient."""

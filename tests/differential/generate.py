@@ -8,6 +8,7 @@ from typing import Any
 from tests.differential import calls, gradients, lives, writes
 from tests.differential.layers import KINDS
 from tests.differential.program import Features, Graph, Layer, Model, Program
+from tests.differential.tensors import HAS_SPARSE_TENSORS, SPARSE_TENSOR
 
 _GRAPHS = (
     "random",
@@ -178,7 +179,14 @@ def _graph(choose: Chooser, nodes: int, seed: int) -> Graph:
         dtype="int32" if choose.happens(0.03) else "int64",
         layout=choose.of(_EDGE_LAYOUTS),
         form=choose.weighted(
-            [(0.8, "tensor"), (0.06, "EdgeIndex"), (0.08, "csr"), (0.02, "csc"), (0.04, "coo")]
+            [
+                (0.8, "tensor"),
+                (0.06, "EdgeIndex"),
+                (0.08, "csr"),
+                (0.02, "csc"),
+                (0.04, "coo"),
+                (0.08 * HAS_SPARSE_TENSORS, SPARSE_TENSOR),
+            ]
         ),
         weight=choose.of(_WEIGHTS),
         seed=choose.below(1000),

@@ -88,7 +88,7 @@ def _reachable(world: World) -> list[tuple[str, tuple[Tensor, int]]]:
     for i, nodes in enumerate(world.nodes):
         found.append((f"features {i}", (nodes.x, 0)))
     for i, edges in enumerate(world.graphs):
-        if edges.index.layout is torch.strided:
+        if isinstance(edges.index, Tensor) and edges.index.layout is torch.strided:
             index = edges.index.as_tensor() if isinstance(edges.index, EdgeIndex) else edges.index
             found.append((f"edges {i}", (index, 0)))
         if edges.values is not None:

@@ -30,7 +30,8 @@ class Graph(Spec):
         edges: How many, where the kind leaves it open.
         dtype: "int64", or "int32" where they are a plain tensor, CSR or CSC.
         layout: How the [2, E] tensor lies in memory.
-        form: The type of the edges: a tensor, an ``EdgeIndex``, or a sparse matrix ("csr", "csc", "coo").
+        form: The type of the edges: a tensor, an ``EdgeIndex``, a sparse matrix of torch's ("csr", "csc",
+            "coo"), or a ``SparseTensor`` of torch_sparse's ("sparse tensor").
         weight: What the weights, or the values of a matrix, are: none, or constant, or in need of a gradient,
             or a view.
         seed: Of the edges, weights and attributes.

@@ -1,6 +1,8 @@
 """Graphs and features: tensors from their descriptions, in the layouts that programs meet."""
 
+import importlib.util
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +17,13 @@ RELATIONS = 3
 """Types of edges."""
 
 MATRICES = ("csr", "csc", "coo")
-"""Forms of graphs that are sparse matrices."""
+"""Forms of graphs that are sparse matrices of torch's."""
+
+SPARSE_TENSOR = "sparse tensor"
+"""The form of graphs that are matrices of torch_sparse's."""
+
+HAS_SPARSE_TENSORS = importlib.util.find_spec("torch_sparse") is not None
+"""Whether there can be such graphs."""
 
 
 @dataclass
@@ -23,7 +31,7 @@ class Edges:
     """One graph as a program has it.
 
     Attributes:
-        index: [2, E], or a sparse matrix.
+        index: [2, E], or a sparse matrix, or a ``SparseTensor``.
         weight: [E] or None.
         weight_leaf: What gets the gradient of the weight; None if nothing does.
         attr: [E, ATTRIBUTES].
@@ -33,7 +41,7 @@ class Edges:
         values: [E], what a sparse matrix was made of; None where ``index`` is none.
     """
 
-    index: Tensor
+    index: Any
     weight: Tensor | None
     weight_leaf: Tensor | None
     attr: Tensor
@@ -42,7 +50,7 @@ class Edges:
     computed: bool = False
     values: Tensor | None = None
 
-    def adjacency(self) -> Tensor:
+    def adjacency(self) -> Any:
         """The edges as layers get them: a matrix of values that need a gradient is made anew each time."""
         values = self.values
         if values is None or not (values.requires_grad or self.computed):
@@ -143,12 +151,16 @@ def make_edges(graph: Graph, nodes: int, dtype: torch.dtype) -> Edges:
         index = EdgeIndex(index.contiguous(), sparse_size=(nodes, nodes))
     elif graph.form in MATRICES:
         return _matrix(graph, pairs, nodes, numbers.to(dtype), attr, kinds)
+    elif graph.form == SPARSE_TENSOR:
+        return _sparse_tensor(graph, pairs, nodes, numbers.to(dtype), attr, kinds)
     computed = graph.weight == "computed" and weight is not None
     return Edges(index, weight, leaf, attr, kinds, (base,) if held is None else (base, held), computed)
 
 
-def with_values(matrix: Tensor, values: Tensor) -> Tensor:
+def with_values(matrix: Any, values: Tensor) -> Any:
     """A matrix with the index arrays of another one."""
+    if not isinstance(matrix, Tensor):
+        return matrix.set_value(values, layout="coo")
     if matrix.layout is torch.sparse_coo:
         return torch.sparse_coo_tensor(matrix._indices(), values, matrix.shape, is_coalesced=True)
     if matrix.layout is torch.sparse_csr:
@@ -172,13 +184,44 @@ def _matrix(graph: Graph, pairs: Tensor, nodes: int, numbers: Tensor, attr: Tens
             arrays = (index.ccol_indices, index.row_indices)
         make = torch.sparse_csr_tensor if graph.form == "csr" else torch.sparse_csc_tensor
         index = make(arrays[0]().int(), arrays[1]().int(), values.detach(), index.shape)
+    return _of_matrix(graph, index, values, leaf, held, attr[count], kinds[count])
+
+
+def _sparse_tensor(
+    graph: Graph, pairs: Tensor, nodes: int, numbers: Tensor, attr: Tensor, kinds: Tensor
+) -> Edges:
+    """The same as a ``SparseTensor``, which may list an edge several times and have no values."""
+    from torch_sparse import SparseTensor
+
+    sources, targets = pairs.long()
+    order = (targets * nodes + sources).argsort(stable=True)
+    values, leaf, held = _weight(graph.weight, numbers[order])
+    index = SparseTensor(
+        row=targets[order],
+        col=sources[order],
+        value=None if values is None else values.detach(),
+        sparse_sizes=(nodes, nodes),
+        is_sorted=True,
+    )
+    return _of_matrix(graph, index, values, leaf, held, attr[order], kinds[order])
+
+
+def _of_matrix(
+    graph: Graph,
+    index: Any,
+    values: Tensor | None,
+    leaf: Tensor | None,
+    held: Tensor | None,
+    attr: Tensor,
+    kinds: Tensor,
+) -> Edges:
     return Edges(
         index,
         None,
         leaf,
-        attr[count],
-        kinds[count],
-        (values,) if held is None else (values, held),
+        attr,
+        kinds,
+        tuple(each for each in (values, held) if each is not None),
         graph.weight == "computed" and leaf is not None,
         values,
     )

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -216,6 +217,14 @@ MATRIX_WRITES: dict[str, Callable[[Tensor], object]] = {
 }
 """Writes through a CSR matrix."""
 
+SPARSE_TENSOR_WRITES: dict[str, Callable[[Any], object]] = {
+    "values": lambda matrix: matrix.has_value() and matrix.storage.value().mul_(2.0),
+    "one value": lambda matrix: matrix.has_value() and matrix.storage.value()[:1].fill_(3.0),
+    "columns": lambda matrix: matrix.storage.col().copy_(matrix.storage.col().flip(0)),
+    "columns past the counter": lambda matrix: matrix.storage.col().data.copy_(matrix.storage.col().flip(0)),
+}
+"""The same through a ``SparseTensor``."""
+
 
 HIDDEN_EDGE_WRITES: dict[str, Callable[[Tensor], object]] = {
     "data": lambda index: index.data.copy_(_other_targets(index)),
@@ -231,7 +240,7 @@ class WriteEdges(Spec):
     Attributes:
         graph: Of which graph.
         how: A key of ``EDGE_WRITES`` or ``HIDDEN_EDGE_WRITES``.
-        matrix: A key of ``MATRIX_WRITES``, for edges that are a CSR matrix.
+        matrix: A key of ``MATRIX_WRITES``, for edges that are a CSR matrix or a ``SparseTensor``.
     """
 
     graph: int = 0
@@ -241,7 +250,10 @@ class WriteEdges(Spec):
     def run(self, world: World) -> None:
         """Writes."""
         index = world.graph(self.graph).index
-        if index.layout is torch.strided:
+        if not isinstance(index, Tensor):
+            SPARSE_TENSOR_WRITES[self.matrix](index)
+            world.forget_recorded()
+        elif index.layout is torch.strided:
             (EDGE_WRITES | HIDDEN_EDGE_WRITES)[self.how](index)
             if self.how not in SEEN_EDGE_WRITES:
                 world.forget_recorded()

@@ -1,9 +1,12 @@
 """Every Python example of the documents runs, file by file, as a reader would type it."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import onehop
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```python(?P<tag>[^\n]*)\n(?P<code>.*?)^```", flags=re.MULTILINE | re.DOTALL)
@@ -32,6 +35,12 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         line = text[: match.start("code")].count("\n")
         # Blank lines before the code make tracebacks name the document's own lines.
         exec(compile("\n" * line + match["code"], str(path), "exec"), namespace)
+
+
+@pytest.fixture(autouse=True)
+def _unpatched_afterwards() -> Iterator[None]:
+    yield
+    onehop.unpatch()
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)

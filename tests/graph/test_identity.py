@@ -418,3 +418,35 @@ def test_a_forked_child_can_use_it(tensor):
     finally:
         stop.set()
         thread.join()
+
+
+class OnDevice:
+    """A value with bytes on the host and on another device."""
+
+    def __init__(self, host, device):
+        self.nbytes_by_device = {torch.device("cpu"): host, torch.device("cuda:1"): device}
+        self.nbytes = host + device
+
+
+def test_every_device_has_a_bound_of_its_own():
+    cache = IdentityCache(lambda: 100, lambda device: 50)
+    tensors = [torch.zeros(2, 3 + i, dtype=torch.long) for i in range(4)]
+    for tensor, value in zip(
+        tensors, (Held(60), OnDevice(5, 30), OnDevice(5, 10), OnDevice(5, 20)), strict=True
+    ):
+        cache.store(tensor, "graph", value)
+    # Too much for the device: the oldest that has any of its memory goes, and nothing of the host's.
+    assert [cache.find(tensor, "graph") is not None for tensor in tensors] == [True, False, True, True]
+    info = cache.info()
+    assert (info.bytes, info.limit_bytes) == (70, 100)
+    assert (info.device_bytes, info.device_limit_bytes) == ({"cuda:1": 30}, {"cuda:1": 50})
+    assert info.evictions == 1
+
+
+def test_a_value_on_one_device_counts_there():
+    cache = IdentityCache(lambda: 0, lambda device: 10)
+    tensor, value = torch.zeros(2, 3, dtype=torch.long), Held(10)
+    value.device = torch.device("cuda:0")
+    cache.store(tensor, "graph", value)
+    assert cache.find(tensor, "graph") is value
+    assert (cache.info().bytes, cache.info().device_bytes) == (0, {"cuda:0": 10})

@@ -57,3 +57,23 @@ def test_every_chart_is_drawn_whole(tmp_path: Path, groups: int, logarithmic: bo
     assert lines == groups - 1
     assert figure.get_figwidth() * 100 == 800
     assert min(each.get_fontsize() for each in axes.texts) >= pictures.SMALL_SIZE - 1
+
+
+def test_a_group_without_bars_keeps_its_place_and_figures_stay_below_the_end_of_the_axis(
+    tmp_path: Path,
+) -> None:
+    values = (None, 4000.0, 3.0, 2.0)
+    series = tuple(Series(label=f"phase {number}", values=values) for number in range(5))
+    empty = Chart(
+        name="n", title="t", machine="m", unit="time, ms", groups=("a", "b", "c", "d"), series=series
+    )
+    found = Reproduction(
+        work="pygim", source="s", rows=(Row(figure="f", unit="x", note="n"),), charts=(empty,)
+    )
+    with drawn() as figures:
+        draw(found, tmp_path)
+    (axes,) = figures[0].axes
+    assert axes.get_xlim() == (-0.5, 3.5)
+    assert [(text.get_text(), text.xy[0]) for text in axes.texts].count(("none", 0)) == 1
+    end = axes.get_window_extent().y1
+    assert max(text.get_window_extent().y1 for text in axes.texts) <= end

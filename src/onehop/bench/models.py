@@ -13,7 +13,7 @@ from onehop import config, sizes
 from onehop.bench.breakdown import Breakdown, shares
 from onehop.bench.cases import Workload
 from onehop.bench.floors import Roofs
-from onehop.bench.minibatches import sampler_reason
+from onehop.bench.minibatches import drawn_by
 from onehop.bench.peers.base import beta_warnings_ignored
 from onehop.bench.recipes import recipe
 from onehop.bench.runs import Order, run
@@ -47,6 +47,7 @@ class ModelResult:
         wrong: What is wrong with a variant's losses, by name; such a variant is not timed.
         peak_bytes: Most memory that training one epoch adds to a process of its own, by name of the variant.
         breakdown: Where onehop's epoch goes, beside its floor; None if onehop was not timed.
+        sampler: Who drew the mini-batches, of onehop too; None for the whole graph at once.
     """
 
     graph: str
@@ -58,6 +59,7 @@ class ModelResult:
     wrong: dict[str, str] = field(default_factory=dict)
     peak_bytes: dict[str, int] = field(default_factory=dict)
     breakdown: Breakdown | None = None
+    sampler: str | None = None
 
     def speedup(self, over: str = PYG.name) -> Ratio | None:
         """Time of ``over`` divided by onehop's; None if one of them was not timed."""
@@ -72,6 +74,7 @@ class ModelResult:
             "graph": self.graph,
             "model": self.model,
             "hidden": self.hidden,
+            "sampler": self.sampler,
             "times": {name: times.to_dict() for name, times in self.times.items()},
             "speedup_over": {name: vars(ratio) for name, ratio in ratios.items() if ratio is not None},
             "losses": self.losses,
@@ -120,14 +123,13 @@ def measure_model(
         rounds: Turns of each.
         memory_bytes: Most messages that a variant may make; None means half of the machine's memory.
     """
-    result = ModelResult(task.name, model, hidden)
+    result = ModelResult(task.name, model, hidden, sampler=drawn_by() if recipe(model).fan_out else None)
     limit = config.physical_memory_bytes() // MEMORY_SHARE if memory_bytes is None else memory_bytes
     runs: dict[str, tuple[Variant, Training]] = {}
     with beta_warnings_ignored():
         for variant in variants:
             reason = (
                 variant.available()
-                or (sampler_reason() if recipe(model).fan_out else None)
                 or _unsuited(variant, model)
                 or _too_large(variant, task, model, hidden, limit)
             )

@@ -100,7 +100,7 @@ def models_table(results: Sequence[ModelResult]) -> Table:
         ratio = r.speedup()
         table.add_row(
             r.graph,
-            r.model,
+            r.model if r.sampler is None else f"{r.model}\n(drawn by {r.sampler})",
             str(r.hidden),
             *(_cell(r, name) for name in names),
             "" if ratio is None else f"[bold]{_ratio(ratio.median)}[/bold]",

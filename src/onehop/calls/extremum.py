@@ -24,7 +24,8 @@ class Extremum(NamedTuple):
 
     Returns:
         [rows, F], and acc [rows, F]: how many edges reach the extremum, 0 where it is NaN; an empty tensor
-        without ``with_ties``.
+        without ``with_ties``. Where a single edge does, a backend may return ``-1 - p`` instead of 1, with p
+        the edge's position in its row, for its own gradient to read.
     """
 
     x: Tensor
@@ -72,7 +73,7 @@ class ExtremumGrad(NamedTuple):
     Attributes:
         call: The call.
         extremum: Its first result.
-        ties: Its second result.
+        ties: Its second result, of the backend that computes the gradient.
         grad: [num_dst, F], to its first result.
         wanted: For each field of :class:`ExtremumGradients`, whether it is wanted.
 

@@ -1,4 +1,4 @@
-"""Native graphs from lists of edges, compressed rows and SciPy matrices, with all checks of the input."""
+"""Graphs from lists of edges, compressed rows and SciPy matrices, with all checks of the input."""
 
 import operator
 from typing import Any
@@ -7,17 +7,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop import native, thresholds
+from onehop import config, native, thresholds
 from onehop.errors import ArgumentError, IndexRangeError
+from onehop.graph import placed
+from onehop.graph.placed import PlacedCsr
 
 # Node numbers are stored in 32 bits.
 MOST_NODES = 2**31 - 1
 
 
 def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, int] | None) -> Any:
-    """Builds a native graph; see :meth:`onehop.Graph.from_edge_index`."""
+    """Builds a graph, native or on a device; see :meth:`onehop.Graph.from_edge_index`."""
     _check_edge_index(edge_index)
-    edge_index = _in_memory("edge_index", edge_index)
+    on_device = edge_index.device.type in placed.MADE_ON and edge_index.size(1) <= placed.MOST_EDGES
+    if not on_device or type(edge_index) is not Tensor:
+        edge_index = _in_memory("edge_index", edge_index)
     if size is not None and num_nodes is not None:
         raise ArgumentError(
             "size, num_nodes: give one of them; size=(num_src, num_dst) is for bipartite graphs."
@@ -31,8 +35,18 @@ def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, 
     else:
         num_src = num_dst = int(edge_index.max()) + 1 if edge_index.numel() else 0
     num_src, num_dst = _checked_counts(num_src, num_dst)
+    if edge_index.device.type in placed.MADE_ON:
+        _check_there(edge_index, num_src, num_dst)
+        wide = edge_index.size(1) > thresholds.now.wide_edges
+        return PlacedCsr.made(edge_index, num_src, num_dst, wide)
     source, target = edge_index[0], edge_index[1]
     return _build(target, source, num_dst, num_src)
+
+
+def on_host(there: PlacedCsr) -> Any:
+    """The native graph with the edges of one on a device, which are copied."""
+    source, target = there.edge_index().cpu()
+    return _build(target, source, there.rows, there.cols)
 
 
 def with_loops(edge_index: Tensor, num_nodes: int, forwards: bool) -> Any:
@@ -117,11 +131,31 @@ def _build(row: Tensor, col: Tensor, rows: int, cols: int, loops: int = 0) -> An
     )
     if wrong:
         kind, tensor, count = ("destination", row, rows) if wrong == 1 else ("source", col, cols)
-        raise IndexRangeError(
-            f"edge_index: {kind} {int(tensor[edge])} of edge {edge} is not in [0, {count}), the graph's "
-            f"{kind}s. Check the edges, or give the right num_nodes or size."
-        )
+        raise _outside(kind, int(tensor[edge]), edge, count)
     return csr
+
+
+def _check_there(edge_index: Tensor, num_src: int, num_dst: int) -> None:
+    """Checks node numbers where they are.
+
+    A GPU is not waited for, unless every use is checked (``ONEHOP_CHECK=full``): a wrong number ends in an
+    assertion on the device before anything reads it, as in torch's own indexing.
+    """
+    ends = (("destination", edge_index[1], num_dst), ("source", edge_index[0], num_src))
+    for kind, numbers, count in ends:
+        wrong = (numbers < 0) | (numbers >= count)
+        if not (edge_index.is_cpu or config.full_check()):
+            torch._assert_async(~wrong.any(), f"edge_index: a {kind} is not in [0, {count})")
+        elif bool(wrong.any()):
+            edge = int(wrong.to(torch.uint8).argmax())
+            raise _outside(kind, int(numbers[edge]), edge, count)
+
+
+def _outside(kind: str, number: int, edge: int, count: int) -> IndexRangeError:
+    return IndexRangeError(
+        f"edge_index: {kind} {number} of edge {edge} is not in [0, {count}), the graph's "
+        f"{kind}s. Check the edges, or give the right num_nodes or size."
+    )
 
 
 def _in_memory(name: str, tensor: Tensor) -> Tensor:

@@ -17,11 +17,14 @@ from onehop import native, thresholds
 from onehop.errors import ArgumentError
 from onehop.graph import build, dgl_edges, edges, folder as folders, reading
 from onehop.graph.orders import Orders, node_orders
+from onehop.graph.placed import PlacedCsr
 from onehop.graph.statistics import GraphStatistics
+from onehop.graph.streams import capturing
 
 if TYPE_CHECKING:
     import scipy.sparse
 
+_HOST = torch.device("cpu")
 _numbers = itertools.count()
 _by_number: "weakref.WeakValueDictionary[int, Graph]" = weakref.WeakValueDictionary()
 
@@ -44,6 +47,7 @@ class Graph:
         "_transpose",
         "derived",
         "lock",
+        "made_on",
         "num_dst",
         "num_edges",
         "num_src",
@@ -54,6 +58,7 @@ class Graph:
     )
 
     def __init__(self, csr: Any) -> None:
+        """A graph of a native one, or of one on a device: then there is a native one when it is asked for."""
         # Plain numbers, which torch.compile can look at.
         self.num_src: int = csr.cols
         """Number of sources (columns)."""
@@ -61,7 +66,7 @@ class Graph:
         """Number of destinations (rows)."""
         self.num_edges: int = csr.edges
         """Number of edges, repeated ones included."""
-        self._csr = csr
+        self._csr: Any = None if isinstance(csr, PlacedCsr) else csr
         self._transpose: Any = None
         self._statistics: GraphStatistics | None = None
         self._inverse_in_degrees: dict[torch.dtype, Tensor] = {}
@@ -71,6 +76,10 @@ class Graph:
         self.orders: dict[str, Orders] = {}
         # Data that backends derived from this graph, by keys of their own; every value has nbytes.
         self.derived: dict[Hashable, Any] = {}
+        if isinstance(csr, PlacedCsr):
+            self.derived[_key(csr.device, False)] = csr
+        self.made_on: torch.device | None = csr.device if isinstance(csr, PlacedCsr) else None
+        """The device that the graph was made on; None for the host."""
         # Of the CPU backend: calls that are bound to this graph, for each a key of the call.
         self.prepared: dict[Hashable, Any] = {}
         self.number: int = next(_numbers)
@@ -85,15 +94,16 @@ class Graph:
         """A graph from a list of edges, as PyG keeps it.
 
         Args:
-            edge_index: [2, E], int32 or int64: sources above destinations. From a GPU it is copied once: the
-                graph's own arrays are on the CPU, and the arrays that kernels need are copied to the device
-                on first use.
+            edge_index: [2, E], int32 or int64: sources above destinations. On a GPU the graph is made there:
+                nothing is copied to the host, and with ``num_nodes`` or ``size`` the host does not wait.
+                Arrays on the CPU are made when they are first asked for.
             num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
             size: (num_src, num_dst) of a bipartite graph, instead of ``num_nodes``.
 
         Raises:
             ArgumentError: Wrong shape or dtype, no data, or both ``num_nodes`` and ``size``.
-            IndexRangeError: A node number is negative or too large.
+            IndexRangeError: A node number is negative or too large. On a GPU that is an assertion on the
+                device, as in torch's own indexing; with ``ONEHOP_CHECK=full`` it is this error there too.
         """
         return cls(build.from_edge_index(edge_index, num_nodes, size))
 
@@ -146,24 +156,29 @@ class Graph:
     @property
     def rowptr(self) -> Tensor:
         """Return [num_dst + 1], int64: bounds of each destination's edges. Must not be written to."""
-        rowptr: Tensor = self._csr.rowptr
+        rowptr: Tensor = self.csr.rowptr
         return rowptr
 
     @property
     def col(self) -> Tensor:
         """Return [E], int32: the source of every edge, destination by destination. Must not be written to."""
-        col: Tensor = self._csr.col
+        col: Tensor = self.csr.col
         return col
 
     @property
     def perm(self) -> Tensor | None:
         """Return [E], int32 or int64: the caller's number of every edge; None if the orders agree."""
-        perm: Tensor | None = self._csr.perm
+        perm: Tensor | None = self.csr.perm
         return perm
 
     @property
     def csr(self) -> Any:
-        """The native graph, for kernels."""
+        """The native graph, for kernels. Of a graph that was made on a device it is copied on first use."""
+        if self._csr is None:
+            with self.lock:
+                if self._csr is None:
+                    assert self.made_on is not None
+                    self._csr = build.on_host(self.on(self.made_on))
         return self._csr
 
     @property
@@ -172,13 +187,46 @@ class Graph:
         if self._transpose is None:
             with self.lock:
                 if self._transpose is None:
-                    self._transpose = self._csr.transpose(
+                    self._transpose = self.csr.transpose(
                         self.num_edges > thresholds.now.wide_edges, native.threads()
                     )
         return self._transpose
 
+    def on(self, device: torch.device, transposed: bool = False) -> PlacedCsr:
+        """The rows on a device, for kernels there; made on first use, then kept.
+
+        Args:
+            device: The device, with its number.
+            transposed: Whether rows are sources.
+        """
+        key = _key(device, transposed)
+        found: PlacedCsr | None = self.derived.get(key)
+        if found is None:
+            with self.lock:
+                found = self.derived.get(key)
+                if found is None:
+                    if device == self.made_on:
+                        found = self.on(device).transpose()
+                    else:
+                        found = PlacedCsr.of(self.transposed_csr if transposed else self.csr, device)
+                    self.keep(key, found, device)
+        found.streams.meet()
+        return found
+
+    def keep(self, key: Hashable, value: Any, device: torch.device) -> None:
+        """Keeps data on a device that were made from this graph, in :attr:`derived`.
+
+        What is made while calls are captured has contents only when they are replayed, and is not kept.
+        """
+        if not capturing(device):
+            self.derived[key] = value
+
     def transpose(self) -> "Graph":
         """The graph with every edge reversed, in the same edge order; it shares this graph's arrays."""
+        if self.made_on is not None:
+            turned = Graph(self.on(self.made_on, transposed=True))
+            turned.derived[_key(self.made_on, True)] = self.on(self.made_on)
+            return turned
         turned = Graph(self.transposed_csr)
         turned._transpose = self._csr
         return turned
@@ -203,7 +251,7 @@ class Graph:
     def statistics(self) -> GraphStatistics:
         """Degrees and other statistics, computed on first use."""
         if self._statistics is None:
-            self._statistics = GraphStatistics.of(self._csr)
+            self._statistics = GraphStatistics.of(self.csr)
         return self._statistics
 
     def reorder(self, method: str = "community") -> "Reordering":
@@ -221,7 +269,7 @@ class Graph:
             ConfigurationError: "metis" without pymetis.
         """
         begin = time.perf_counter()
-        orders = node_orders(self._csr, method)
+        orders = node_orders(self.csr, method)
         # If the sides are equal there is one numbering: a node is both.
         dst_order = orders.dst.long()
         src_order = dst_order if self.num_src == self.num_dst else orders.src.long()
@@ -232,7 +280,7 @@ class Graph:
 
     def edge_index(self) -> Tensor:
         """Return [2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
-        return edges.edge_index_of(self._csr)
+        return edges.edge_index_of(self.csr)
 
     def save(self, folder: str | os.PathLike[str]) -> "StoredGraph":
         """Stores the graph in a new folder, its edges in the order of ``perm``; see :func:`.stored.write`."""
@@ -272,9 +320,17 @@ class Graph:
     @property
     def nbytes(self) -> int:
         """Bytes of the existing arrays: the graph, its transpose once built, and other cached data."""
+        return sum(self.nbytes_by_device.values())
+
+    @property
+    def nbytes_by_device(self) -> dict[torch.device, int]:
+        """The same for each device."""
         native_graphs = [self._csr, self._transpose, *self.ordered.values()]
-        own = sum(int(each.bytes) for each in native_graphs if each is not None)
-        return own + sum(int(each.nbytes) for each in list(self.derived.values()))
+        found = {_HOST: sum(int(each.bytes) for each in native_graphs if each is not None)}
+        for each in list(self.derived.values()):
+            device = getattr(each, "device", _HOST)
+            found[device] = found.get(device, 0) + int(each.nbytes)
+        return found
 
     def __repr__(self) -> str:
         """Nodes and edges."""
@@ -358,6 +414,10 @@ def by_number(number: int) -> Graph:
 
 def _from_pickle(edge_index: Tensor, size: tuple[int, int]) -> Graph:
     return Graph.from_edge_index(edge_index, size=size)
+
+
+def _key(device: torch.device, transposed: bool) -> Hashable:
+    return "rows", transposed, device
 
 
 def _inverse(order: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from torch import Tensor
 from onehop import config, native
 from onehop.graph.lending import is_shared, original, read_address
 
+_HOST = torch.device("cpu")
 # Number of lookups before the bytes of the entries found are counted again.
 _RECOUNT_AFTER = 32
 # Views of one tensor, such as mini-batches, live as long as it does, and few of them are used again. At most
@@ -32,7 +33,12 @@ _MOST_VIEWS = 8
 
 
 class Sized(Protocol):
-    """A value that the cache can hold: it reports its bytes, and their number may grow."""
+    """A value that the cache can hold: it reports its bytes, and their number may grow.
+
+    They are taken to be on its ``device`` if it has one, else on the host; a value on several devices says
+    how many
+    are on each, in ``nbytes_by_device``.
+    """
 
     @property
     def nbytes(self) -> int:
@@ -53,8 +59,10 @@ class CacheInfo:
 
     Attributes:
         entries: Graphs and derived tensors held.
-        bytes: Bytes of all of them.
+        bytes: Bytes of all of them in the host's memory.
         limit_bytes: The bound (``ONEHOP_CACHE_BYTES``).
+        device_bytes: Their bytes on every other device, by its name.
+        device_limit_bytes: The bounds (``ONEHOP_DEVICE_CACHE_BYTES``), likewise.
         hits: Lookups that found an entry.
         misses: Lookups that did not.
         evictions: Entries evicted to stay within the bound.
@@ -63,6 +71,8 @@ class CacheInfo:
     entries: int
     bytes: int
     limit_bytes: int
+    device_bytes: dict[str, int]
+    device_limit_bytes: dict[str, int]
     hits: int
     misses: int
     evictions: int
@@ -103,7 +113,7 @@ class _Entry:
         self.sample = _sample(tensor)
         self.contents = contents
         self.value = value
-        self.counted = 0
+        self.counted: dict[torch.device, int] = {}
 
     def is_of(self, tensor: Tensor) -> bool:
         """Tell if the tensor is still what it was, as far as the settings have it looked at."""
@@ -122,13 +132,20 @@ class _Entry:
             )
         )
 
-    def nbytes(self) -> int:
-        copied = 0 if self.contents is None else self.contents.nbytes
-        return self.value.nbytes + copied
+    def nbytes(self) -> dict[torch.device, int]:
+        """Bytes on every device."""
+        value = self.value
+        found: dict[torch.device, int] | None = getattr(value, "nbytes_by_device", None)
+        if found is None:
+            found = {getattr(value, "device", _HOST): value.nbytes}
+        if self.contents is not None:
+            device = self.contents.device
+            found = {**found, device: found.get(device, 0) + self.contents.nbytes}
+        return found
 
 
 class IdentityCache:
-    """An LRU cache of values, each bound to the state of a tensor; bounded in bytes.
+    """An LRU cache of values, each bound to the state of a tensor; bounded in bytes on every device.
 
     The key is the tensor (or its base if it is a view) with its storage, shape, stride, offset and dtype, and
     the caller's addition (sizes, flow). The entry is dropped when the storage is freed: a weak reference to
@@ -138,17 +155,22 @@ class IdentityCache:
     were stored last are remembered.
 
     Args:
-        limit_bytes: Returns the bound; called on every store.
+        limit_bytes: Returns the bound in the host's memory; called on every store.
+        device_limit_bytes: Returns that on another device.
     """
 
-    def __init__(self, limit_bytes: Callable[[], int]) -> None:
-        self._limit_bytes = limit_bytes
+    def __init__(
+        self,
+        limit_bytes: Callable[[], int],
+        device_limit_bytes: Callable[[torch.device], int] = config.device_cache_bytes,
+    ) -> None:
+        self._limit_bytes, self._device_limit_bytes = limit_bytes, device_limit_bytes
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         # For each storage: its views, the least recently stored first, with the keys of their entries.
         self._views: dict[int, OrderedDict[Hashable, list[_Key]]] = {}
         # Entries that were found since their bytes were counted: a graph's transpose is built later.
         self._stale_counts: set[_Key] = set()
-        self._bytes = 0
+        self._bytes: dict[torch.device, int] = {_HOST: 0}
         self._hits = self._misses = self._evictions = 0
         # Reentrant: dropping a value may free a tensor, whose callback drops another entry.
         self._lock = threading.RLock()
@@ -229,10 +251,13 @@ class IdentityCache:
         with self._lock:
             self._stale_counts.update(self._entries)
             self._recount()
+            elsewhere = [each for each in self._bytes if each != _HOST]
             return CacheInfo(
                 entries=len(self._entries),
-                bytes=self._bytes,
+                bytes=self._bytes[_HOST],
                 limit_bytes=self._limit_bytes(),
+                device_bytes={str(each): self._bytes[each] for each in elsewhere},
+                device_limit_bytes={str(each): self._limit_of(each) for each in elsewhere},
                 hits=self._hits,
                 misses=self._misses,
                 evictions=self._evictions,
@@ -245,7 +270,7 @@ class IdentityCache:
             self._entries = OrderedDict()
             self._views = {}
             self._stale_counts.clear()
-            self._bytes = 0
+            self._bytes = {_HOST: 0}
         del dropped
 
     def _note_view(self, key: _Key) -> None:
@@ -275,23 +300,37 @@ class IdentityCache:
             if not views:
                 del self._views[key.storage]
         if entry is not None:
-            self._bytes -= entry.counted
+            self._count(entry, {})
 
     def _recount(self) -> None:
         for key in list(self._stale_counts):
             entry = self._entries.get(key)
             if entry is not None:
-                now = entry.nbytes()
-                self._bytes += now - entry.counted
-                entry.counted = now
+                self._count(entry, entry.nbytes())
         self._stale_counts.clear()
+
+    def _count(self, entry: _Entry, now: dict[torch.device, int]) -> None:
+        """Notes that an entry has so many bytes on every device."""
+        for device in {*entry.counted, *now}:
+            more = now.get(device, 0) - entry.counted.get(device, 0)
+            self._bytes[device] = self._bytes.get(device, 0) + more
+        entry.counted = now
+
+    def _limit_of(self, device: torch.device) -> int:
+        return self._limit_bytes() if device == _HOST else self._device_limit_bytes(device)
 
     def _enforce_limit(self) -> None:
         self._recount()
-        limit = self._limit_bytes()
-        while self._bytes > limit and self._entries:
-            self._drop(next(iter(self._entries)))
-            self._evictions += 1
+        for device, held in list(self._bytes.items()):
+            limit = self._limit_of(device)
+            if held <= limit:
+                continue
+            for key, entry in list(self._entries.items()):
+                if self._bytes[device] <= limit:
+                    break
+                if entry.counted.get(device):
+                    self._drop(key)
+                    self._evictions += 1
 
     def hold(self) -> None:
         """Locks the cache, before a fork."""

@@ -47,6 +47,9 @@ def gained(x: Tensor) -> None:
         if not session.now.settings.keep_memory or _state in (_State.KEEPING, _State.IMPOSSIBLE):
             return
         if native.extension.keep_tensor_memory() and _is_used():
+            if _state is _State.ORDINARY:
+                # The C library holds pages of large tensors that were freed, which the next will not ask for.
+                native.extension.trim_memory()
             _state = _State.KEEPING
         else:
             native.extension.pause_keeping()

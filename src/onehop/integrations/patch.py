@@ -132,8 +132,9 @@ def patch(
             before. Mini-batches, each a graph of its own, are not tuned. "never", as at first, uses what was
             tuned before alone.
         machine: A simulated machine, such as ``onehop.machines.pim.Machine()``, on which sums and means of
-            PyG's layers run, in inference and in training; everything else runs as without it. The handle's
-            ``report`` adds up what its runs took. None means the machine of a patch in place, or none.
+            PyG's layers run, in inference and in training, and max, min and attention forward if it has
+            them; everything else runs as without it. The handle's ``report`` adds up what its runs took. None
+            means the machine of a patch in place, or none.
         backend: The backend that PyG's layers run on, by its name in ``onehop info``: such as "triton" with
             Triton's interpreter on CPU tensors, or "reference" to compare with. Layers whose tensors it
             refuses go PyG's way. None means that of a patch in place, or the first that takes the tensors:

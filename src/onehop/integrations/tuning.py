@@ -6,6 +6,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,9 +18,10 @@ from onehop.graph import Graph
 from onehop.integrations import reports, session
 from onehop.kernels.cpu import generated
 from onehop.plans import CpuPlan, tuned
-from onehop.tuner.result import TuningResult
-from onehop.tuner.search import Steps
-from onehop.tuner.tuning import tuning_steps, unsuitable
+
+if TYPE_CHECKING:
+    from onehop.tuner.result import TuningResult
+    from onehop.tuner.search import Steps
 
 # A graph is tuned when it is met so often at one width: mini-batches, each a graph of its own, never are.
 SIGHTINGS = 5
@@ -55,6 +57,8 @@ class _Tuning:
     """One graph at one width, tuned in slices. It keeps the graph alive until it is done."""
 
     def __init__(self, graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:
+        from onehop.tuner.tuning import tuning_steps
+
         self.told = repr(graph)
         self.watch = _Stopwatch()
         # To make torch's matrix takes longer than a call may wait.
@@ -140,6 +144,9 @@ def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: boo
     """
     if session.now.settings.tune != "auto" or graph.num_edges * width < thresholds.now.tuned_work:
         return
+    # Few programs tune under the patch; the others are spared the megabyte.
+    from onehop.tuner.tuning import unsuitable
+
     counts = _seen.setdefault(graph, {})
     key = (_operation(reduce), width, dtype)
     counts[key] = counts.get(key, 0) + 1

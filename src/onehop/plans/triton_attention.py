@@ -12,6 +12,8 @@ _WARP = 32
 # The backward sweeps hold about six tiles in 32 bits; with eight numbers of each, a thread stays within 128
 # registers, and 16-bit rows are still loaded 16 bytes at a time.
 _NUMBERS_PER_THREAD = 8
+# Of 16 bits twice as many, or half as many bytes would be on their way.
+_NUMBERS_OF_16_BITS = 16
 # In double precision, and with edge features, a thread holds one load at a time.
 _LOADED_BYTES = 16
 # All heads of a row are processed together up to this width, so that edges are read once.
@@ -22,6 +24,10 @@ _MOST_LANES = 32
 _MOST_WARPS = 16
 # Writing and reading back a piece's sums is less than one percent of reading its edges' rows.
 _SPLIT_EDGES = 256
+# One for all widths, so that they share a work list. A program reads as much at a time of short rows as of
+# a long
+# one, but has no lanes to add up; rows of more edges would keep the others of their program waiting.
+_SHORT_EDGES = 32
 
 
 @lru_cache(maxsize=4096)
@@ -34,7 +40,9 @@ def default_attention_plan(heads: int, width: int, itemsize: int, edges: bool) -
         itemsize: Bytes of a number.
         edges: Whether edges have features, which need registers too.
     """
-    numbers = _NUMBERS_PER_THREAD if itemsize < 8 and not edges else _LOADED_BYTES // itemsize
+    numbers = _LOADED_BYTES // itemsize
+    if not edges and itemsize < 8:
+        numbers = _NUMBERS_OF_16_BITS if itemsize < 4 else _NUMBERS_PER_THREAD
     per_warp = _WARP * numbers
     of_head = power_of_two(width)
     features = max(min(power_of_two(heads) * of_head, _MOST_FEATURES), of_head)
@@ -43,7 +51,7 @@ def default_attention_plan(heads: int, width: int, itemsize: int, edges: bool) -
     lanes = min(max(per_warp * warps // features, 1), _MOST_LANES)
     return TritonPlan(
         split_edges=_SPLIT_EDGES,
-        short_edges=lanes,
+        short_edges=_SHORT_EDGES,
         rows_per_program=lanes,
         block_edges=lanes,
         block_features=min(features, 4096),

@@ -20,6 +20,10 @@ _MANY_EDGES = 64
 _MOST_LANES = 32
 # Writing and reading back a piece's sums is less than one percent of reading its edges' rows.
 _SPLIT_EDGES = 256
+# One for all widths, so that they share a work list. A program reads as much at a time of short rows as of
+# a long
+# one, but has no lanes to add up; rows of more edges would keep the others of their program waiting.
+_SHORT_EDGES = 32
 
 
 @lru_cache(maxsize=4096)
@@ -39,7 +43,7 @@ def default_triton_plan(width: int, itemsize: int, rows: int, edges: int) -> Tri
     lanes = min(max(lanes, 1), _MOST_LANES)
     return TritonPlan(
         split_edges=_SPLIT_EDGES,
-        short_edges=lanes,
+        short_edges=_SHORT_EDGES,
         rows_per_program=lanes,
         block_edges=lanes,
         block_features=features,

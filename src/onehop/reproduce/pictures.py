@@ -18,6 +18,8 @@ _FILLED = 0.84
 _WIDTH, _HEIGHT = 8.0, 4.4
 # Letters of all labels along the horizontal axis, side by side; and bars that have room for upright figures.
 _LETTERS, _MOST_UPRIGHT = 96, 18
+# Share of the axis that figures take above the tallest bar, lying and upright.
+_ABOVE, _ABOVE_UPRIGHT = 0.05, 0.14
 
 
 def draw(found: Reproduction, folder: Path) -> list[Path]:
@@ -52,14 +54,47 @@ def draw_chart(chart: Chart, path: Path) -> None:
     letters = _LETTERS // len(chart.groups)
     labels = ["\n".join(textwrap.wrap(group, letters, break_long_words=False)) for group in chart.groups]
     axes.set_xticks(range(len(chart.groups)), labels)
+    # A group without bars keeps its place.
+    axes.set_xlim(-0.5, len(chart.groups) - 0.5)
+    for group, values in enumerate(zip(*(series.values for series in chart.series), strict=True)):
+        if not any(value is not None for value in values):
+            axes.annotate(
+                "none",
+                (group, 0),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=pictures.SMALL_SIZE,
+            )
     axes.set_ylabel(chart.unit)
     if chart.logarithmic:
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(bottom=0)
+        from matplotlib.ticker import LogLocator  # with the extra "plot" alone
+
+        # One decade may be all there is.
+        axes.set_yscale("log", subs=[])
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:,g}")
+        axes.yaxis.set_minor_formatter("")
+    _make_room(axes, chart)
     pictures.style(axes)
-    pictures.legend(figure, axes)
+    pictures.legend(figure, axes, columns=5)
     pictures.save(figure, chart.title, chart.machine, path)
+
+
+def _make_room(axes: "Axes", chart: Chart) -> None:
+    """Lets the axis end above the figures over the tallest bar."""
+    above = _ABOVE_UPRIGHT if _is_upright(len(chart.series), len(chart.groups)) else _ABOVE
+    bottom, top = axes.get_ylim()
+    if chart.logarithmic:
+        axes.set_ylim(top=top * (top / bottom) ** above)
+    else:
+        axes.set_ylim(0, top * (1 + above))
+
+
+def _is_upright(together: int, groups: int) -> bool:
+    """Return whether figures stand upright, because bars are too narrow for them."""
+    return together * groups > _MOST_UPRIGHT
 
 
 def _bars(axes: "Axes", series: Series, place: int, together: int, colour: str) -> None:
@@ -83,7 +118,7 @@ def _bars(axes: "Axes", series: Series, place: int, together: int, colour: str) 
             ha="center",
             va="bottom",
             fontsize=pictures.SMALL_SIZE - 1,
-            rotation=90 if together * len(series.values) > _MOST_UPRIGHT else 0,
+            rotation=90 if _is_upright(together, len(series.values)) else 0,
         )
     bounded = [i for i in known if series.low and series.low[i] is not None]
     if bounded:

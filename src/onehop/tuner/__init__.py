@@ -1,8 +1,30 @@
-"""Choice of the best plan: statistics, a cost model, measurements, and the store of results."""
+"""Choice of the best plan: statistics, a cost model, measurements, and the store of results.
 
-from onehop.tuner.curve import CurvePoint
-from onehop.tuner.interruption import TuningInterrupted
-from onehop.tuner.result import TuningResult
-from onehop.tuner.tuning import tune
+What measures is imported when it is used: every linear step asks for a product's library alone.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onehop.tuner.curve import CurvePoint
+    from onehop.tuner.interruption import TuningInterrupted
+    from onehop.tuner.result import TuningResult
+    from onehop.tuner.tuning import tune
 
 __all__ = ["CurvePoint", "TuningInterrupted", "TuningResult", "tune"]
+
+_HOMES = {
+    "CurvePoint": "curve",
+    "TuningInterrupted": "interruption",
+    "TuningResult": "result",
+    "tune": "tuning",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name that has not been imported yet."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'onehop.tuner' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"onehop.tuner.{_HOMES[name]}"), name)
+    return value

@@ -5,7 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
+import onehop
 from tests.integrations.pyg.test_convs import CASES, NODES
 
 LAYOUTS = ("csr", "csc", "coo", "uncoalesced")
@@ -69,3 +71,54 @@ def assert_same(found: Any, expected: Any, rtol: float = 1e-10, atol: float = 1e
 def model_of(name: str, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
     torch.manual_seed(0)
     return CASES[name].make().to(dtype)
+
+
+def _under_autocast(conv: torch.nn.Module, x: Tensor, adjacency: Any) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return conv(x, adjacency)
+
+
+def _by_grad(conv: torch.nn.Module, x: Tensor, adjacency: Any) -> Any:
+    return torch.func.grad(lambda x: conv(x, adjacency).sum())(x)
+
+
+def _inference(conv: torch.nn.Module, x: Tensor, adjacency: Any) -> Any:
+    with torch.inference_mode():
+        return conv(x, adjacency)
+
+
+def _made_in_inference(conv: torch.nn.Module, x: Tensor, adjacency: Any) -> Any:
+    with torch.inference_mode():
+        return conv(x, adjacency.clone())
+
+
+def _checkpointed(conv: torch.nn.Module, x: Tensor, adjacency: Any) -> Any:
+    x = x.clone().requires_grad_()
+    checkpoint(conv, x, adjacency, use_reentrant=False).sum().backward()
+    return x.grad
+
+
+CONTEXTS: dict[str, Callable[..., Tensor]] = {
+    "autocast": _under_autocast,
+    "grad": _by_grad,
+    "inference": _inference,
+    "made in inference": _made_in_inference,
+    "checkpointed": _checkpointed,
+}
+"""Ways to call a layer."""
+
+
+def assert_same_in_context(context: str, model: torch.nn.Module, x: Tensor, adjacency: Any) -> None:
+    """The patch gives what PyG gives in a context, three times: the same result, or the same error."""
+    run = CONTEXTS[context]
+    expected = outcome(lambda: run(model, x, adjacency))
+    # Autocast rounds to 8 bits.
+    close = {"rtol": 0.02, "atol": 0.05} if context == "autocast" else {"rtol": 1e-5, "atol": 1e-5}
+    with onehop.patch():
+        for _ in range(3):
+            found = outcome(lambda: run(model, x, adjacency))
+            if isinstance(expected, tuple):
+                assert found == expected
+            else:
+                torch.testing.assert_close(found, expected, **close)
+                assert found.dtype is expected.dtype

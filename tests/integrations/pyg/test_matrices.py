@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 from torch_geometric import nn as gnn
 from torch_geometric.nn.aggr import MaxAggregation
 
@@ -14,9 +13,11 @@ import onehop
 from onehop import Graph
 from onehop.integrations.pyg.matrices import matrix_reason, structure_of
 from tests.integrations.pyg.adjacencies import (
+    CONTEXTS,
     LAYOUTS,
     WARNINGS,
     assert_same,
+    assert_same_in_context,
     entries,
     matrix,
     model_of,
@@ -360,56 +361,11 @@ def test_errors_are_pygs(name, at, values):
     assert str(patched.value) == str(unpatched.value)
 
 
-def _under_autocast(conv, x, adjacency):
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        return conv(x, adjacency)
-
-
-def _by_grad(conv, x, adjacency):
-    return torch.func.grad(lambda x: conv(x, adjacency).sum())(x)
-
-
-def _inference(conv, x, adjacency):
-    with torch.inference_mode():
-        return conv(x, adjacency)
-
-
-def _made_in_inference(conv, x, adjacency):
-    with torch.inference_mode():
-        return conv(x, adjacency.clone())
-
-
-def _checkpointed(conv, x, adjacency):
-    x = x.clone().requires_grad_()
-    checkpoint(conv, x, adjacency, use_reentrant=False).sum().backward()
-    return x.grad
-
-
-CONTEXTS = {
-    "autocast": _under_autocast,
-    "grad": _by_grad,
-    "inference": _inference,
-    "made in inference": _made_in_inference,
-    "checkpointed": _checkpointed,
-}
-
-
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("name", ["SAGE sum", "SAGE mean", "SAGE max", "GCN", "LE"])
 def test_contexts(name, context, at, values):
-    run, model = CONTEXTS[context], model_of(name, torch.float32)
-    x, adjacency = torch.randn(NODES, WIDTH), matrix("csr", at, values.float())
-    expected = outcome(lambda: run(model, x, adjacency))
-    with onehop.patch():
-        for _ in range(3):
-            found = outcome(lambda: run(model, x, adjacency))
-            if isinstance(expected, tuple):
-                assert found == expected
-            else:
-                # Autocast rounds to 8 bits.
-                close = {"rtol": 0.02, "atol": 0.05} if context == "autocast" else {}
-                torch.testing.assert_close(found, expected, **close)
-                assert found.dtype is expected.dtype
+    adjacency = matrix("csr", at, values.float())
+    assert_same_in_context(context, model_of(name, torch.float32), torch.randn(NODES, WIDTH), adjacency)
 
 
 @pytest.mark.parametrize("aggr", ["sum", "mean", "max"])

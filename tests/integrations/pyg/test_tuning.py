@@ -35,7 +35,7 @@ def tunings(monkeypatch):
         yield
         return RESULT
 
-    monkeypatch.setattr(tuning, "tuning_steps", noted)
+    monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", noted)
     return calls
 
 
@@ -126,7 +126,7 @@ def test_nothing_is_tuned_unless_asked_for(edges, tunings):
 
 
 def test_in_workers_a_line_says_why_not(edges, tunings, monkeypatch, caplog):
-    monkeypatch.setattr(tuning, "unsuitable", lambda: "this is a worker process")
+    monkeypatch.setattr("onehop.tuner.tuning.unsuitable", lambda: "this is a worker process")
     with onehop.patch(tune="auto"), caplog.at_level(logging.INFO, "onehop"):
         epochs(SAGEConv(8, 4), edges(20, 20, 60), 10)
     assert tunings == []
@@ -135,7 +135,7 @@ def test_in_workers_a_line_says_why_not(edges, tunings, monkeypatch, caplog):
 
 def test_a_call_waits_for_a_slice_and_the_clock_of_the_budget_for_the_next_call(edges, monkeypatch, clock):
     log = []
-    monkeypatch.setattr(tuning, "tuning_steps", steps_of([0.02] * 6, clock, log))
+    monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", steps_of([0.02] * 6, clock, log))
     layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
     with onehop.patch(tune="auto", reuse=False):
         epochs(layer, edge_index, tuning.SIGHTINGS)
@@ -149,7 +149,7 @@ def test_a_call_waits_for_a_slice_and_the_clock_of_the_budget_for_the_next_call(
 
 def test_of_long_measurements_a_call_waits_for_one(edges, monkeypatch, clock):
     log = []
-    monkeypatch.setattr(tuning, "tuning_steps", steps_of([0.3] * 3, clock, log))
+    monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", steps_of([0.3] * 3, clock, log))
     layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
     with onehop.patch(tune="auto", reuse=False):
         epochs(layer, edge_index, tuning.SIGHTINGS)
@@ -160,7 +160,7 @@ def test_of_long_measurements_a_call_waits_for_one(edges, monkeypatch, clock):
 
 def test_one_width_is_tuned_after_the_other(edges, monkeypatch, clock):
     log = []
-    monkeypatch.setattr(tuning, "tuning_steps", steps_of([1.0] * 2, clock, log))
+    monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", steps_of([1.0] * 2, clock, log))
     edge_index = edges(20, 20, 60)
     with onehop.patch(tune="auto", reuse=False, associate=False):
         for _ in range(tuning.SIGHTINGS + 20):
@@ -178,7 +178,7 @@ def test_an_interruption_reaches_the_program_and_ends_the_tuning(edges, monkeypa
         if log:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(tuning, "tuning_steps", steps_of([1.0] * 3, clock, log, interrupt))
+    monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", steps_of([1.0] * 3, clock, log, interrupt))
     layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
     with onehop.patch(tune="auto", reuse=False):
         epochs(layer, edge_index, tuning.SIGHTINGS)
@@ -190,7 +190,7 @@ def test_an_interruption_reaches_the_program_and_ends_the_tuning(edges, monkeypa
 
 def test_a_function_goes_on_with_it_at_its_next_call_and_unpatch_ends_it(edges, monkeypatch, clock):
     log = []
-    monkeypatch.setattr(tuning, "tuning_steps", steps_of([1.0] * 9, clock, log))
+    monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", steps_of([1.0] * 9, clock, log))
     layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
     train = onehop.autotune(lambda: layer(torch.randn(20, 8), edge_index))
     for _ in range(tuning.SIGHTINGS + 2):

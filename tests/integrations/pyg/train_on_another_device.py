@@ -6,38 +6,17 @@ with its kernels interpreted: it is handed the device's tensors, and runs on the
 
 import dataclasses
 import sys
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.utils._pytree import tree_leaves, tree_map
 from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, SAGEConv, TransformerConv
 
 import onehop
 from onehop import thresholds
-from onehop.backends import registry
-from onehop.backends.triton import TritonBackend
-from onehop.calls import name_of
-from onehop.kernels.triton import availability
 from tests.far_device import far, is_far, move, near
-
-
-class FarTriton(TritonBackend):
-    """The Triton backend of a device "far"."""
-
-    ran: ClassVar[set[str]] = set()
-
-    def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
-        return None if device.type == "far" else "runs on far tensors alone"
-
-    def run(self, graph: onehop.Graph, call: Any) -> Any:
-        name = name_of(type(call))
-        self.ran.add(name)
-        tensors = [leaf for leaf in tree_leaves(call) if isinstance(leaf, Tensor)]
-        assert all(map(is_far, tensors)), f"{name} is handed tensors of the CPU"
-        found = TritonBackend().run(graph, tree_map(near, call))
-        return tree_map(lambda out: far(out) if isinstance(out, Tensor) else out, found)
+from tests.integrations.pyg.far_triton import FarTriton
 
 
 class Model(Module):
@@ -91,8 +70,6 @@ def gradients(name: str, away: bool) -> list[Tensor]:
 
 # Its graphs are small, and what is tested is ours.
 thresholds.now = dataclasses.replace(thresholds.now, few_edges=0)
-registry._BACKENDS["triton"] = FarTriton()
-availability.machine = lambda device: {"gpu": device.type}
 for name in MODELS:
     FarTriton.ran.clear()
     found, expected = gradients(name, away=True), gradients(name, away=False)

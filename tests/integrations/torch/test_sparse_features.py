@@ -1,5 +1,8 @@
 """Linear steps of constant features that are nearly all 0: sums over their graph, once trained on."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -257,3 +260,29 @@ def test_layers_multiply_first(make, patched, sums, bounds):
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
     steps = 2 if isinstance(layer, SAGEConv) else 1
     assert sorted(sums) == sorted(3 * steps * BOTH)
+
+
+# In a process of its own, whose peak is of nothing else.
+PEAK = """
+import torch
+from pathlib import Path
+from onehop import native
+from onehop.integrations.torch import sparse_features
+
+x = torch.zeros(2048, 8192)
+x[:, ::100] = 1
+small = x[:8].clone()
+sparse_features._made(small)
+before = native.extension.resident_bytes()
+Path("/proc/self/clear_refs").write_text("5")
+made = sparse_features._made(x)
+assert made.values.numel() == 2048 * 82
+print((native.extension.peak_resident_bytes() - before) / x.nbytes)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from Linux's /proc")
+def test_the_entries_are_found_in_less_memory_than_the_features_take():
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 0.5

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import dropout, leaky_relu
 
 from onehop.graph import Graph
+from onehop.integrations import session
 from onehop.integrations.pyg import attention_heat, attention_relational, attention_typed, several_reductions
 from onehop.integrations.pyg.attention_operands import (
     alike_reason,
@@ -26,9 +27,10 @@ from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, fits
 from onehop.integrations.pyg.edge_features import edge_score, projected
 from onehop.integrations.pyg.pending import Pending, unasked
+from onehop.integrations.pyg.placement import place_attention
 from onehop.ops import attention, edge_softmax, gat, gatv2, sddmm
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.contexts import autocasts
+from onehop.ops.contexts import widened
 
 # Behind the form that ``explain`` shows, by whether the weights are asked for.
 _WEIGHTS = ("", ", with weights")
@@ -40,6 +42,9 @@ def prepare(kind: str, call: Propagation) -> AttentionTask | str:
     task = _RECIPES[kind](call)
     if isinstance(task, AttentionTask):
         task.backend, layer = call.backend, call.layer
+        if session.now.machine:
+            # Recipes ask for the backend when they run.
+            task.backend = call.backend = place_attention(layer, task)
         # What propagate gives, in whatever shape, is what the layer returns where it adds nothing.
         adds = (
             getattr(layer, "bias", None) is not None
@@ -102,6 +107,7 @@ def _fused_gat(
     for score, rows in ((of_source, graph.num_src), (of_target, graph.num_dst)):
         if not is_feature(call, score, 2) or score.shape != (rows, heads) or score.dtype is not dtype:
             return None
+    dtype = widened(source, dtype)
     # Under autocast the scores are wider than the features, and widen the messages.
     if torch.promote_types(source.dtype, dtype) is not dtype:
         return None
@@ -113,7 +119,9 @@ def _fused_gat(
     def run() -> Tensor:
         operands = (graph, source.to(dtype), of_source, of_target, layer.negative_slope)
         score = None if extra is None else extra()
-        mask = dropout_factors(layer, graph, of_source) if layer.training and layer.dropout else None
+        mask = (
+            dropout_factors(layer, graph, of_source.to(dtype)) if layer.training and layer.dropout else None
+        )
         if not pending.asked:
             return gat(*operands, edge_score=score, edge_mask=mask, backend=call.backend)
         out, weights = gat(
@@ -123,7 +131,16 @@ def _fused_gat(
         pending.weights = weights.clone()
         return out
 
-    return AttentionTask("GAT, fused" + _WEIGHTS[pending.asked], "sum", graph, source, run, "gat")
+    return AttentionTask(
+        "GAT, fused" + _WEIGHTS[pending.asked],
+        "sum",
+        graph,
+        source,
+        run,
+        "gat",
+        has_edges=extra is not None,
+        dtype=dtype,
+    )
 
 
 def _fused_gatv2(
@@ -140,13 +157,14 @@ def _fused_gatv2(
         target.shape != (graph.num_dst, *source.shape[1:])
         or layer.att.shape != (1, *source.shape[1:])
         or source.dtype is not target.dtype
-        or torch.promote_types(source.dtype, layer.att.dtype) is not layer.att.dtype
         or layer.att.device != source.device
     ):
         return None
-    dtype = layer.att.dtype
+    dtype = layer.att.dtype if source.is_cpu else widened(source, layer.att.dtype)
+    if torch.promote_types(source.dtype, dtype) is not dtype:
+        return None
     attributes = pending.operands["edge_attr"]
-    edge = None if attributes is None else projected(layer, attributes, call.num_edges, layer.att)
+    edge = None if attributes is None else projected(layer, attributes, call.num_edges, layer.att.to(dtype))
     if isinstance(edge, str):
         return None
 
@@ -165,7 +183,16 @@ def _fused_gatv2(
         pending.weights = weights.clone()
         return out
 
-    return AttentionTask("GATv2, fused" + _WEIGHTS[pending.asked], "sum", graph, source, run, "gatv2")
+    return AttentionTask(
+        "GATv2, fused" + _WEIGHTS[pending.asked],
+        "sum",
+        graph,
+        source,
+        run,
+        "gatv2",
+        has_edges=edge is not None,
+        dtype=dtype,
+    )
 
 
 def _transformer(call: Propagation) -> AttentionTask | str:
@@ -191,11 +218,13 @@ def _transformer(call: Propagation) -> AttentionTask | str:
     if graph is None:
         return OUT_OF_RANGE
     asked = not unasked(layer)
+    dtype = widened(key, key.dtype)
 
     def run() -> Tensor:
-        operands = (graph, query, key, value, 1 / math.sqrt(layer.out_channels))
+        wide = [each.to(dtype) for each in (query, key, value)]
+        operands = (graph, *wide, 1 / math.sqrt(layer.out_channels))
         features = None if edge is None else edge()
-        mask = dropout_factors(layer, graph, key) if layer.training and layer.dropout else None
+        mask = dropout_factors(layer, graph, wide[1]) if layer.training and layer.dropout else None
         if not asked:
             return attention(*operands, edge=features, edge_mask=mask, backend=call.backend)
         out, weights = attention(
@@ -205,7 +234,7 @@ def _transformer(call: Propagation) -> AttentionTask | str:
         return out
 
     form = "dot-product attention, fused" + _WEIGHTS[asked]
-    return AttentionTask(form, "sum", graph, value, run, "attention")
+    return AttentionTask(form, "sum", graph, value, run, "attention", has_edges=edge is not None, dtype=dtype)
 
 
 def _agnn(call: Propagation) -> AttentionTask | str:
@@ -235,6 +264,7 @@ def _supergat(call: Propagation) -> AttentionTask | str:
     reason = dtypes_reason(call, 3, x) or alike_reason(x, dtype, parameters)
     if reason is not None:
         return reason
+    dtype = widened(x, dtype)
     graph = _square(call, x)
     if isinstance(graph, str):
         return graph
@@ -313,5 +343,4 @@ def _can_fuse(call: Propagation, pending: Pending, names: set[str]) -> bool:
         and pending.edge_index is call.edge_index
         and pending.operands.keys() == names
         and call.num_edges > 0
-        and (call.edges.is_cpu or not autocasts(call.edges))
     )

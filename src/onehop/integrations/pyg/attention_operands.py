@@ -12,7 +12,7 @@ from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg.attention_task import Propagation
 from onehop.integrations.pyg.conditions import FLOATS, LEFT_TO_PYG, backend_reason
-from onehop.ops.contexts import autocasts, in_older_vmap, is_wrapped, wraps
+from onehop.ops.contexts import in_older_vmap, is_wrapped, wraps
 from onehop.ops.dropout import factors, serves
 
 
@@ -59,8 +59,6 @@ def dtypes_reason(call: Propagation, dims: int, x: Any, *others: Any) -> str | N
     reason = backend_reason(x, call.backend)
     if reason is not None:
         return reason
-    if autocasts(x) and not x.is_cpu:
-        return "autocast decides on the dtypes of its scores"
     reason = alike_reason(x, x.dtype, others)
     if reason is not None:
         return reason

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onehop.backends import backend_for
@@ -70,6 +71,9 @@ class AttentionTask:
         run: Computes the aggregated messages.
         fused: The operator, "gat", "gatv2" or "attention", that does it all; empty where there are several.
         backend: Who runs it, by name; empty means the first that takes the tensors.
+        has_edges: Whether edges have scores or features of their own.
+        dtype: Of the messages; None means that of ``x``.
+        aside: The sentence why a simulated machine does not run it; empty if it does, or if there is none.
     """
 
     form: str
@@ -79,11 +83,15 @@ class AttentionTask:
     run: Callable[[], Tensor]
     fused: str = ""
     backend: str = ""
+    has_edges: bool = False
+    dtype: torch.dtype | None = None
+    aside: str = ""
 
     def described(self, layer: Any) -> reports.Call:
         """The row of ``explain``."""
-        backend = backend_for(self.x.device, self.x.dtype, self.backend)
+        dtype = self.dtype or self.x.dtype
+        backend = backend_for(self.x.device, dtype, self.backend)
         heads = self.x.size(1) if self.x.dim() == 3 else 1
         what, width = self.fused or self.reduce, self.x.size(-1)
-        plan = plan_text(backend, self.graph, what, width, self.x.dtype, self.x.device, heads)
+        plan = plan_text(backend, self.graph, what, width, dtype, self.x.device, heads)
         return reports.Call(layer, None, self.form, self.reduce, backend.name, plan)

@@ -5,6 +5,7 @@ As in :mod:`onehop.integrations.pyg.attention`, what PyG would complain about is
 
 import math
 
+import torch
 from torch import Tensor
 
 from onehop.integrations.pyg.attention_operands import (
@@ -18,6 +19,7 @@ from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, fits
 from onehop.ops import edge_softmax, gat, sddmm
 from onehop.ops.aggregate import reduce_rows
+from onehop.ops.contexts import widened
 
 
 def han(call: Propagation) -> AttentionTask | str:
@@ -36,9 +38,14 @@ def han(call: Propagation) -> AttentionTask | str:
     heads, columns = source.shape[1:]
     if heads != layer.heads or heads * columns != layer.out_channels:
         return LEFT_TO_PYG
-    reason = alike_reason(of_source, source.dtype, (of_source, of_target))
+    dtype = of_source.dtype
+    # Under autocast the scores are wider than the features, and widen the messages.
+    if torch.promote_types(source.dtype, dtype) is not dtype:
+        return "its scores are narrower than its features"
+    reason = alike_reason(of_source, dtype, (of_target,))
     if reason is not None:
         return reason
+    dtype = widened(source, dtype)
     if of_source.size(1) != heads or of_target.size(1) != heads:
         return LEFT_TO_PYG
     graph = call.graph(source.size(0))
@@ -46,11 +53,13 @@ def han(call: Propagation) -> AttentionTask | str:
         return OUT_OF_RANGE
 
     def run() -> Tensor:
-        mask = dropout_factors(layer, graph, of_source) if layer.training and layer.dropout else None
-        operands = (graph, source, of_source, of_target, layer.negative_slope)
+        mask = (
+            dropout_factors(layer, graph, of_source.to(dtype)) if layer.training and layer.dropout else None
+        )
+        operands = (graph, source.to(dtype), of_source, of_target, layer.negative_slope)
         return gat(*operands, edge_mask=mask, backend=call.backend).flatten(1)
 
-    return AttentionTask("GAT, fused", "sum", graph, source, run, "gat")
+    return AttentionTask("GAT, fused", "sum", graph, source, run, "gat", dtype=dtype)
 
 
 def hgt(call: Propagation) -> AttentionTask | str:

@@ -14,6 +14,8 @@ from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.ops.contexts import context_reason, in_older_vmap, is_wrapped, wraps
 
+_HOST = torch.device("cpu")
+
 
 @dataclass(slots=True)
 class Derived:
@@ -30,6 +32,11 @@ class Derived:
     tensors: tuple[Tensor | None, ...]
     scale: Tensor | None = None
     graph: "weakref.ref[Graph] | None" = None
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the tensors."""
+        return next((each.device for each in (*self.tensors, self.scale) if each is not None), _HOST)
 
     @property
     def nbytes(self) -> int:

@@ -10,7 +10,7 @@ from torch_geometric.nn.dense import Linear
 
 from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG
-from onehop.ops.contexts import autocast_dtype
+from onehop.ops.contexts import lowers
 
 Projection = Tensor | tuple[Tensor, Tensor]
 
@@ -36,10 +36,10 @@ def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[
         given, weight = product
         heads, width = layer.heads, layer.out_channels
         summed: Tensor = (weight.view(heads, width, -1) * layer.att_edge.view(heads, width, 1)).sum(1)
-        if autocast_dtype(given) is None:
+        if not lowers(given):
             return given @ summed.t()
         # PyG's score is a sum of products, which autocast leaves alone.
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(given.device.type, enabled=False):
             return given @ summed.t()
 
     return compute
@@ -70,8 +70,8 @@ def projected(
     if (type(features) is not Tensor and type(features) is not Parameter) or features.device != like.device:
         return "the edge features are not a plain tensor on the device of the nodes'"
     dtype = like.dtype
-    lowers = autocast_dtype(like) is not None
-    if not _fits(features, dtype, lowers) or features.layout is not torch.strided:
+    lowered = lowers(like)
+    if not _fits(features, dtype, lowered) or features.layout is not torch.strided:
         return "the edge features are of another dtype than the nodes'"
     given = features.view(-1, 1) if features.dim() == 1 and widen_vectors else features
     if given.dim() != 2 or given.size(0) != edges:
@@ -80,7 +80,7 @@ def projected(
     if not is_plain(linear):
         return lambda: linear(given).view(-1, heads, width).to(dtype)
     weight: Any = linear.weight
-    if weight.shape != (heads * width, given.size(1)) or not _fits(weight, dtype, lowers):
+    if weight.shape != (heads * width, given.size(1)) or not _fits(weight, dtype, lowered):
         return LEFT_TO_PYG
     if given.requires_grad:
         return lambda: (given.to(dtype), weight.to(dtype))
@@ -89,9 +89,9 @@ def projected(
     return lambda: (given.to(dtype), weight.to(dtype, copy=True))
 
 
-def _fits(tensor: Tensor, dtype: torch.dtype, lowers: bool) -> bool:
+def _fits(tensor: Tensor, dtype: torch.dtype, lowered: bool) -> bool:
     """Return whether a tensor is of a dtype, or autocast converts it at will."""
-    return tensor.dtype is dtype or (lowers and autocast_dtype(tensor) is not None)
+    return tensor.dtype is dtype or (lowered and lowers(tensor))
 
 
 def is_plain(linear: Any) -> bool:

@@ -23,7 +23,7 @@ from onehop.integrations.pyg.spawned import Inherited
 from onehop.integrations.rows import Row
 from onehop.loaders.engine import Batch, Choices, Engine
 from onehop.loaders.keys import Course, drawing_edges
-from onehop.loaders.outputs import heterogeneous, homogeneous, wants_graphs
+from onehop.loaders.outputs import edge_index_of, heterogeneous, homogeneous, wants_graphs
 from onehop.loaders.relation import Relation
 from onehop.loaders.seeds import draw_for, times_of
 
@@ -274,20 +274,8 @@ def _keeping_edges(theirs: Callable[..., Any]) -> Callable[..., Any]:
         store: Any, out_store: Any, row: Tensor, col: Tensor, index: Any, perm: Any = None
     ) -> None:
         theirs(store, out_store, row, col, index, perm)
-        drawn = _edge_index_of(row, col)
+        drawn = edge_index_of(row, col)
         if drawn is not None and "edge_index" in store and store.edge_index.is_cpu:
             out_store.edge_index = drawn
 
     return filter_edge_store_
-
-
-def _edge_index_of(row: Tensor, col: Tensor) -> Tensor | None:
-    """The tensor [2, E] whose rows these are, and whose graph is known; None if there is none."""
-    base = row._base
-    if base is None or col._base is not base or base.dim() != 2 or base.size(0) != 2:
-        return None
-    is_whole = row.shape == col.shape == base.shape[1:] and base.is_contiguous()
-    begin = base.data_ptr()
-    if not is_whole or row.data_ptr() != begin or col.data_ptr() != begin + row.nbytes:
-        return None
-    return base

@@ -298,7 +298,8 @@ def _over_matrix(layer: Any, form: Form, reduce: str, matrix: Any, kwargs: dict[
         reason = difference_reason(layer, subtrahend, found.x, reduce, found.sizes, forwards=True)
         if reason is not None:
             return reason
-    backend = session.now.backend if not session.now.machine else backend_of(layer, found.x, reduce)
+    on_machine = session.now.machine and not found.first
+    backend = backend_of(layer, found.x, reduce) if on_machine else session.now.backend
     if backend or subtrahend is not None:
         reason = placement_reason(backend, found.x, found.x, found.weight, subtrahend)
         if reason is not None:

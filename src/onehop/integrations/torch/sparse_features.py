@@ -29,6 +29,8 @@ from onehop.ops.contexts import saving_is_watched
 _ONE_IN = 20
 # Entries of a sample; a sample that has twice as many other than 0 is of features that have too many.
 _SAMPLE = 1 << 12
+# Entries that are counted at once.
+_BAND = 1 << 16
 # One over the share of the cache that features may have.
 _LARGEST_SHARE = 8
 _TRAINED, _GRAPH = "sparse features, trained on", "sparse features, their graph"
@@ -125,7 +127,7 @@ def _features(x: Tensor) -> SparseFeatures | None:
 def _made(x: Tensor) -> "SparseFeatures | Mark":
     # Inference mode would make tensors that are of no use outside.
     with torch.inference_mode(False), torch.no_grad():
-        per_row = torch.count_nonzero(x, 1)
+        per_row = _entries_per_row(x)
         if int(per_row.sum()) * _ONE_IN >= x.numel():
             return Mark()
         rowptr = torch.zeros(x.size(0) + 1, dtype=torch.int64, device="cpu")
@@ -133,6 +135,12 @@ def _made(x: Tensor) -> "SparseFeatures | Mark":
         rows, columns = torch.nonzero(x, as_tuple=True)
         graph = Graph.from_csr(rowptr, columns, num_src=x.size(1))
         return SparseFeatures(graph, x[rows, columns], _contents(x))
+
+
+def _entries_per_row(x: Tensor) -> Tensor:
+    # torch counts in 64-bit numbers, one an entry of what it is given: twice the features, if all at once.
+    band = max(_BAND // x.size(1), 1)
+    return torch.cat([torch.count_nonzero(rows, 1) for rows in x.split(band)])
 
 
 def _looks_sparse(x: Tensor) -> bool:

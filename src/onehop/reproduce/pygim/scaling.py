@@ -56,7 +56,7 @@ def chart(graph: str, by_ranks: dict[int, dict[str, float] | None]) -> Chart:
     """Phases by ranks, side by side."""
     return Chart(
         name=f"ranks_{graph.split()[0]}",
-        title=f"One aggregation by ranks, {PUBLISHED}, {graph}, width {WIDTH}, {DTYPE}",
+        title=f"One aggregation by {PUBLISHED}, on 4 to 32 ranks, {graph}, width {WIDTH}, {DTYPE}",
         machine=named(base().config),
         unit="time, ms",
         groups=tuple(f"{ranks} ranks" for ranks in by_ranks),

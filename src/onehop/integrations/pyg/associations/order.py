@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 
+from onehop import thresholds
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared, original
 from onehop.integrations import session
@@ -40,6 +41,8 @@ def may_choose(lin: Any, x: Any, *others: Tensor) -> bool:
         and not saving_is_watched()
         and session.now.settings.associate
         and is_plain(lin, x, *others)
+        # On another device the host has to wait to know whether what came first is finite.
+        and (x.is_cpu or x.numel() >= thresholds.now.awaited_numbers)
     )
 
 

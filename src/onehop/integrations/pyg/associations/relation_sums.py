@@ -79,18 +79,19 @@ class RelationSums:
         """The gradients of the rows and of the matrices, of those that are needed."""
         of_x = torch.zeros_like(x, memory_format=torch.contiguous_format) if needs[0] else None
         of_matrices = torch.zeros_like(matrices, memory_format=torch.contiguous_format) if needs[1] else None
-        leaf, turned = x.detach().requires_grad_(), matrices.transpose(1, 2)
+        turned = matrices.transpose(1, 2)
         for block in self.relations.blocks:
             pulled = take_rows(grad[block.first : block.last], block.targets)
-            with torch.enable_grad():
-                aggregated = reduce_rows(block.pairs, leaf, reduce=self.reduce)
             if of_matrices is not None:
-                of_matrices += gradient_of_matrices(aggregated.detach(), pulled, block.counts)
+                aggregated = reduce_rows(block.pairs, x, reduce=self.reduce)
+                of_matrices += gradient_of_matrices(aggregated, pulled, block.counts)
+                del aggregated  # as large as what is about to be made, like those below
             if of_x is not None:
                 of_rows = grouped_product(pulled, turned, block.counts)
-                del pulled  # as large as what is about to be made
-                (part,) = torch.autograd.grad(aggregated, leaf, of_rows)
-                of_x += part
+                del pulled
+                shares = block.pairs.inverse_in_degrees(x.dtype) if self.reduce == "mean" else None
+                of_x += reduce_rows(block.pairs.transpose(), of_rows, src_scale=shares)
+                del of_rows
         return tuple(each for each in (of_x, of_matrices) if each is not None)
 
     def differentiable(

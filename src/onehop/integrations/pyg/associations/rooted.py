@@ -126,8 +126,11 @@ def _both(
 
 
 def _rows_before_leaves(graph: Graph) -> int | None:
-    """After how many destinations none has edges; None unless those that follow are worth leaving out."""
-    if graph.num_dst < thresholds.now.leaf_rows:
+    """After how many destinations none has edges; None unless those that follow are worth leaving out.
+
+    None too for a graph that was made on a device, for which the host would have to wait.
+    """
+    if graph.num_dst < thresholds.now.leaf_rows or graph.made_on is not None:
         return None
     rows = int(torch.searchsorted(graph.rowptr, graph.num_edges))
     return rows if rows < graph.num_dst * _LARGEST_SHARE else None

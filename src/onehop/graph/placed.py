@@ -1,0 +1,111 @@
+"""Compressed rows on a device, made there: nothing waits for the device, and nothing is copied to the host.
+
+The arrays are those of the native builder (``csrc/runtime/csr_build.cpp``), bit for bit, but for one
+thing: whether
+the edges came in the order of their rows is not asked, so there is always a permutation.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.graph.streams import Streams
+
+# torch sorts at most as many numbers at once on a GPU; graphs with more edges are made on the host.
+MOST_EDGES = 2**31 - 1
+
+# Types of devices whose graphs are made there. Tests add the CPU.
+MADE_ON = {"cuda"}
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedCsr:
+    """A graph's rows, or those of its transpose, on a device. No array may be written to.
+
+    Attributes:
+        rows: Number of rows.
+        cols: Number of columns.
+        edges: Number of edges.
+        rowptr: [rows + 1], int64: bounds of each row's edges.
+        col: [E], int32: the column of every edge, row by row.
+        perm: [E], int32 or int64: the caller's number of every edge; None where the orders are known to
+        agree.
+        streams: Who has met the arrays.
+        own: Whether the arrays belong to this object, and not to a graph on the host.
+    """
+
+    rows: int
+    cols: int
+    edges: int
+    rowptr: Tensor
+    col: Tensor
+    perm: Tensor | None
+    streams: Streams
+    own: bool = True
+
+    @classmethod
+    def of(cls, csr: Any, device: torch.device) -> "PlacedCsr":
+        """A native graph on a device: copied once, or itself on the CPU."""
+        perm = None if csr.perm is None else csr.perm.to(device)
+        arrays = csr.rowptr.to(device), csr.col.to(device), perm
+        return cls(csr.rows, csr.cols, csr.edges, *arrays, Streams(arrays), device.type != "cpu")
+
+    @classmethod
+    def made(cls, edge_index: Tensor, num_src: int, num_dst: int, wide: bool) -> "PlacedCsr":
+        """The graph of a list of edges, on its device.
+
+        Args:
+            edge_index: [2, E], int32 or int64: sources above destinations, all in range.
+            num_src: Number of sources.
+            num_dst: Number of destinations.
+            wide: Whether the caller's numbers of edges have 64 bits.
+        """
+        source, target = edge_index[0], edge_index[1]
+        rowptr, order = _sorted(target.int(), num_dst)
+        col = source.index_select(0, order).int()
+        return cls._kept(num_dst, num_src, rowptr, col, order.to(torch.int64 if wide else torch.int32))
+
+    def transpose(self) -> "PlacedCsr":
+        """Rows and columns swapped; inside a row the edges are ordered by column."""
+        self.streams.meet()
+        rowptr, order = _sorted(self.col, self.cols)
+        col = self.row_of_edges().index_select(0, order)
+        perm = order.int() if self.perm is None else self.perm.index_select(0, order)
+        return self._kept(self.cols, self.rows, rowptr, col, perm)
+
+    def row_of_edges(self) -> Tensor:
+        """Return [E], int32: the row of every edge."""
+        rows = torch.arange(self.rows, dtype=torch.int32, device=self.device)
+        return torch.repeat_interleave(rows, self.rowptr.diff(), output_size=self.edges)
+
+    def edge_index(self) -> Tensor:
+        """Return [2, E], int64: columns above rows, in the caller's order of edges. A new tensor there."""
+        by_row = torch.stack([self.col, self.row_of_edges()]).long()
+        if self.perm is None:
+            return by_row
+        return torch.empty_like(by_row).index_copy_(1, self.perm.long(), by_row)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the arrays."""
+        return self.col.device
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays; 0 for those of a graph on the host, which counts them."""
+        if not self.own:
+            return 0
+        return self.rowptr.nbytes + self.col.nbytes + (0 if self.perm is None else self.perm.nbytes)
+
+    @classmethod
+    def _kept(cls, rows: int, cols: int, rowptr: Tensor, col: Tensor, perm: Tensor) -> "PlacedCsr":
+        return cls(rows, cols, col.numel(), rowptr, col, perm, Streams((rowptr, col, perm)))
+
+
+def _sorted(row: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """Bounds of the rows, [rows + 1], and edges by their rows, [E], both int64, of int32 numbers of rows."""
+    ascending, order = torch.sort(row, stable=True)
+    every = torch.arange(rows + 1, dtype=torch.int64, device=row.device).int()
+    return torch.searchsorted(ascending, every), order

@@ -1,0 +1,69 @@
+"""Counts what a host waits for in steps of mini-batches on another device: a program of its own.
+
+Every step has a fresh ``edge_index``, as a loader's batches have. Kernels are launched by triton on a
+driver that
+runs nothing; everything else runs on the device's contents. Prints the operations for which the host of a
+graphics
+card would wait, step by step.
+"""
+
+import sys
+
+import torch
+from torch_geometric.nn import GATv2Conv, GraphConv, SAGEConv, TransformerConv
+
+import onehop
+from onehop import thresholds
+from onehop.graph import placed
+from tests import far_device
+from tests.far_device import far, move
+from tests.kernels.triton import stub_driver
+
+WIDTH, CLASSES, STEPS = 6, 3, 3
+LAYERS = {
+    "SAGE": SAGEConv,
+    "SAGE max": lambda i, o: SAGEConv(i, o, aggr="max"),
+    "Graph": GraphConv,
+    "by the host": SAGEConv,
+    "GATv2": lambda i, o: GATv2Conv(i, o, heads=2, concat=False, add_self_loops=False),
+    "Transformer": lambda i, o: TransformerConv(i, o, heads=2, concat=False),
+}
+
+
+class Model(torch.nn.Module):
+    def __init__(self, make):
+        super().__init__()
+        self.first, self.second = make(WIDTH, 5), make(5, CLASSES)
+
+    def forward(self, x, edge_index):
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+def batch(step):
+    """Nodes, edges with a hub, features: of other sizes in every step, as they come from the device."""
+    nodes, edges = 400 + step, 1500 + 7 * step
+    generator = torch.Generator().manual_seed(step)
+    edge_index = torch.randint(0, nodes, (2, edges), generator=generator)
+    edge_index[1, :700] = 3
+    return far(torch.randn(nodes, WIDTH, generator=generator)), far(edge_index)
+
+
+def main(name):
+    """Prints for every step what was waited for; raises if no kernel was launched."""
+    if name != "by the host":
+        placed.MADE_ON.add("far")
+    model = Model(LAYERS[name])
+    move(model)
+    batches = [batch(step) for step in range(STEPS)]
+    with onehop.patch(), thresholds.changed(few_edges=0, few_work=0):
+        for x, edge_index in batches:
+            far_device.WAITS.clear()
+            launched = len(stub_driver.LAUNCHED)
+            out = model(x, edge_index)
+            out.sum().backward()
+            assert len(stub_driver.LAUNCHED) >= launched + 4, stub_driver.LAUNCHED[launched:]
+            sys.stdout.write(" ".join(far_device.WAITS) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
