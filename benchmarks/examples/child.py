@@ -26,6 +26,7 @@ from benchmarks.examples.loops import Channel, replacement
 from benchmarks.examples.stand_in import StandIn
 
 SEED = 0
+ROUNDING = 1e-7
 
 
 def install_data_sets() -> None:
@@ -71,6 +72,27 @@ class Gradients:
         torch.save(kept, self._file)
 
 
+class Nudge:
+    """Changes parameters by about a rounding of float32 before each optimiser's first step.
+
+    A second run of PyG with it shows how far a script's losses go apart by themselves.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._generator = torch.Generator().manual_seed(SEED)
+
+    @torch.no_grad()
+    def before_step(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
+        """Does so, once for each optimiser."""
+        if id(optimiser) in self._seen:
+            return
+        self._seen.add(id(optimiser))
+        for group in optimiser.param_groups:
+            for each in group["params"]:
+                each.mul_(1 + ROUNDING * torch.randn(each.shape, generator=self._generator))
+
+
 class Listening:
     """Hears what patched layers do, during those turns that ask for it; never without the patch."""
 
@@ -106,15 +128,23 @@ def in_a_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}"
 
 
-def run(script: Path, channel: Channel, gradients: Path, patched: bool) -> None:
+def run(script: Path, channel: Channel, gradients: Path, patched: bool, nudged: bool) -> None:
     """Runs the script, and tells the other side how it ended."""
     listening, losses = Listening(patched), list[torch.Tensor]()
-    names = {"range": replacement(script.read_text(), channel, listening.before)}
+    text = script.read_text()
+    names = {"range": replacement(text, channel, listening.before)}
+    if "torch.compile" in text:
+        # Else compiled code numbers its draws by the graph that was compiled, which differs with the patch.
+        from torch._inductor import config
+
+        config.fallback_random = True
     sys.path[0] = str(script.parent)
     random.seed(SEED)
     np.random.seed(SEED)  # noqa: NPY002 - scripts draw from the global one
     torch.manual_seed(SEED)
-    hook = register_optimizer_step_pre_hook(Gradients(gradients).before_step)
+    hooks = [register_optimizer_step_pre_hook(Gradients(gradients).before_step)]
+    if nudged:
+        hooks.append(register_optimizer_step_pre_hook(Nudge().before_step))
     try:
         with losses_kept(losses):
             runpy.run_path(str(script), names, run_name="__main__")
@@ -126,7 +156,8 @@ def run(script: Path, channel: Channel, gradients: Path, patched: bool) -> None:
         traceback.print_exc()
         channel.ask(event="failed", reason=in_a_line(error))
         return
-    hook.remove()
+    for hook in hooks:
+        hook.remove()
     values = [float(loss) for loss in losses]
     channel.ask(event="ended", losses=values, layers=listening.layers())
 
@@ -138,6 +169,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--gradients", type=Path, required=True)
     parser.add_argument("--patched", action="store_true")
+    parser.add_argument("--nudged", action="store_true")
     parser.add_argument("script", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
@@ -149,7 +181,7 @@ def main() -> None:
 
         onehop.patch()
     sys.argv = [str(options.script), *options.arguments]
-    run(options.script, channel, options.gradients, options.patched)
+    run(options.script, channel, options.gradients, options.patched, options.nudged)
 
 
 if __name__ == "__main__":

@@ -19,13 +19,17 @@ from benchmarks.examples.scripts import Example
 from onehop.bench.timing import Ratio, Times
 
 ROOT = Path(__file__).resolve().parents[2]
-PYG, OURS = "pyg", "onehop"
+PYG, OURS, NUDGED = "pyg", "onehop", "nudged"
+"""PyG; with the patch; PyG whose parameters are changed by a rounding at the first step."""
+FLAGS = {PYG: (), OURS: ("--patched",), NUDGED: ("--nudged",)}
 # A turn lasts about so long, by the epoch of PyG that was seen before.
 TURN_S = 0.2
 # Turns that count in a loop, even where they take longer than was meant.
 LEAST_ROUNDS = 3
 # Epochs before the turns that count. In the first, the paths of layers are heard, and lazy layers are made.
 WARM = 2
+# Losses that differ by more, relatively, must be explained: by default all stay below.
+LATER = 0.1
 # Idle threads of the other process spin for some milliseconds before they sleep.
 PAUSE_S = 0.1
 
@@ -40,35 +44,37 @@ class Running:
     Args:
         script: Its file.
         arguments: Its own.
-        patched: Whether under the patch.
-        threads: Torch's threads.
-        limit_s: A turn that lasts longer ends the process.
+        name: ``PYG``, ``OURS`` or ``NUDGED``.
+        effort: Has torch's threads, and after how many seconds of a turn the process is ended.
         folder: Where it runs, and where what it prints is kept.
+
+    Attributes:
+        gradients: The file of its first gradients.
+        turns: The epochs of each turn that it was given.
     """
 
     def __init__(
         self,
         script: Path,
         arguments: tuple[str, ...],
-        patched: bool,
-        threads: int,
-        limit_s: float,
+        name: str,
+        effort: "Effort",
         folder: Path,
     ) -> None:
         self._socket, theirs = socket.socketpair()
-        self._socket.settimeout(limit_s)
-        self._limit_s = limit_s
+        self._socket.settimeout(effort.limit_s)
+        self._limit_s = effort.limit_s
         self._channel = Channel(self._socket)
-        name = OURS if patched else PYG
+        self.turns: list[int] = []
         self._printed, self.gradients = folder / f"{name}.txt", folder / f"{name}.pt"
         command = [sys.executable, "-m", "benchmarks.examples.child", "--channel", str(theirs.fileno())]
         command += ["--gradients", str(self.gradients)]
-        command += ["--threads", str(threads), *(["--patched"] if patched else []), str(script), *arguments]
+        command += ["--threads", str(effort.threads), *FLAGS[name], str(script), *arguments]
         search = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, search)),
-            "OMP_NUM_THREADS": str(threads),
+            "OMP_NUM_THREADS": str(effort.threads),
             "MPLBACKEND": "Agg",
         }
         with self._printed.open("w") as output:
@@ -115,6 +121,7 @@ class Running:
 
     def go(self, epochs: int, listen: bool = False) -> dict[str, Any]:
         """Lets it run so many epochs, or for 0 leave the loop; returns what it says next."""
+        self.turns.append(epochs)
         self._channel.send(epochs=epochs, listen=listen)
         return self.next()
 
@@ -192,16 +199,9 @@ def measured(example: Example, source: Path, effort: Effort) -> dict[str, Any]:
         ways, failed = {}, {}
         running = {
             name: stack.enter_context(
-                Running(
-                    source / "examples" / example.name,
-                    example.arguments,
-                    patched,
-                    effort.threads,
-                    effort.limit_s,
-                    folder,
-                )
+                Running(source / "examples" / example.name, example.arguments, name, effort, folder)
             )
-            for name, patched in ((PYG, False), (OURS, True))
+            for name in (PYG, OURS)
         }
         for name, process in running.items():
             try:
@@ -226,7 +226,32 @@ def measured(example: Example, source: Path, effort: Effort) -> dict[str, Any]:
             return result
         for way in ways.values():
             way.peak_bytes = way.running.status("VmHWM")
-        return {**result, **_compared(ways, loops)}
+        result.update(_compared(ways, loops))
+    if result["deviation"] is not None and result["deviation"]["largest"] > LATER:
+        result["drift"] = _drift(example, source, effort, ways[PYG])
+    return result
+
+
+def _drift(example: Example, source: Path, effort: Effort, before: Way) -> float | None:
+    """Runs PyG again, as many epochs, with parameters that are changed by a rounding at the first step.
+
+    Returns:
+        The largest relative difference of its losses from PyG's: how far the script amplifies a rounding.
+        None where it cannot be told.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        script = source / "examples" / example.name
+        with Running(script, example.arguments, NUDGED, effort, Path(folder)) as running:
+            try:
+                at = running.next()
+                for epochs in before.running.turns:
+                    at = running.go(epochs)
+                    while at["event"] == "left":
+                        at = running.next()
+            except NotRun:
+                return None
+    deviation = of_losses(before.at["losses"], at["losses"]) if at["event"] == "ended" else None
+    return None if deviation is None else deviation["largest"]
 
 
 def _loop(ways: dict[str, Way], rounds: int, budget_s: float) -> dict[str, str]:

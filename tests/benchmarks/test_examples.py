@@ -29,8 +29,8 @@ from benchmarks.examples import (
 from benchmarks.examples.child import in_a_line
 from benchmarks.examples.loops import Channel, lines_of_loops, replacement
 from benchmarks.examples.scripts import EXAMPLES, Example
-from benchmarks.examples.turns import LEAST_ROUNDS, OURS, PYG, Effort, measured
-from benchmarks.examples.verdicts import reason, verdict
+from benchmarks.examples.turns import LATER, LEAST_ROUNDS, OURS, PYG, Effort, measured
+from benchmarks.examples.verdicts import FIRST, reason, verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -354,6 +354,27 @@ def test_a_script_that_the_patch_breaks_is_found(written: Callable[[str], Path])
     found = measured(Example("gcn.py"), source, Effort(rounds=2, limit_s=100))
     assert found["failed"] == {OURS: "AssertionError: broken by the patch"}
     assert verdict(found) == "broken"
+
+
+CHAOS = "loss = loss * (1 + (epoch > 2) * (1e8 * second.lin_l.weight.detach().double().sum() % 1))"
+DOUBLED = "loss = loss * (1 + (epoch > 2) * ('onehop' in sys.modules))"
+
+
+@pytest.mark.parametrize(("after", "drifts"), [(CHAOS, True), (DOUBLED, False)])
+def test_losses_that_a_rounding_alone_changes_are_told_from_wrong_ones(
+    written: Callable[[str], Path], after: str, drifts: bool
+) -> None:
+    found = measured(Example("gcn.py"), written(after), Effort(rounds=4, budget_s=60, limit_s=100))
+    assert found["deviation"]["first"] <= FIRST < LATER < found["deviation"]["largest"]
+    assert (found["drift"] > LATER) == drifts
+    assert (verdict(found) == "different losses") != drifts
+    assert drifts or "PyG's own after a rounding by" in reason({**found, "verdict": verdict(found)})
+
+
+def test_compiled_scripts_draw_the_same_dropout_both_ways(written: Callable[[str], Path]) -> None:
+    compiled = "loss = torch.compile(torch.nn.functional.dropout, dynamic=False)(out).square().sum()"
+    found = measured(Example("gcn.py"), written(compiled), Effort(rounds=1, limit_s=200))
+    assert found["deviation"]["first"] <= FIRST
 
 
 def test_at_least_forty_scripts_are_listed_once_each() -> None:

@@ -128,7 +128,7 @@ with torch.no_grad():
     for _ in range(2):
         torch.ones(7 << 20)  # freed: from now on the C library takes 28 MiB from its heap
     at_first = native.extension.resident_bytes()
-    # Each freed tensor lies below one that stays, so that none is at the heap's end, which is returned at once.
+    # Each freed tensor lies below one that stays: what is at the end of the heap is returned at once.
     pairs = [(torch.ones(5 << 20), torch.ones(1 << 20)) for _ in range(10)]
     stay = [above for _, above in pairs]
     del pairs
