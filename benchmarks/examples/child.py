@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -59,13 +60,13 @@ class Gradients:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._seen: set[int] = set()
+        self._seen = WeakSet[torch.optim.Optimizer]()
 
     def before_step(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
         """Keeps them, once for each optimiser."""
-        if id(optimiser) in self._seen:
+        if optimiser in self._seen:
             return
-        self._seen.add(id(optimiser))
+        self._seen.add(optimiser)
         parameters = [each for group in optimiser.param_groups for each in group["params"]]
         kept = torch.load(self._file) if self._file.exists() else []
         kept.append([None if each.grad is None else each.grad.detach() for each in parameters])
@@ -73,21 +74,17 @@ class Gradients:
 
 
 class Nudge:
-    """Changes parameters by about a rounding of float32 before each optimiser's first step.
+    """Changes parameters by about a rounding of float32 before every step of an optimiser.
 
     A second run of PyG with it shows how far a script's losses go apart by themselves.
     """
 
     def __init__(self) -> None:
-        self._seen: set[int] = set()
         self._generator = torch.Generator().manual_seed(SEED)
 
     @torch.no_grad()
     def before_step(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
-        """Does so, once for each optimiser."""
-        if id(optimiser) in self._seen:
-            return
-        self._seen.add(id(optimiser))
+        """Does so; an optimiser calls it."""
         for group in optimiser.param_groups:
             for each in group["params"]:
                 each.mul_(1 + ROUNDING * torch.randn(each.shape, generator=self._generator))

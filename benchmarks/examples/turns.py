@@ -20,7 +20,7 @@ from onehop.bench.timing import Ratio, Times
 
 ROOT = Path(__file__).resolve().parents[2]
 PYG, OURS, NUDGED = "pyg", "onehop", "nudged"
-"""PyG; with the patch; PyG whose parameters are changed by a rounding at the first step."""
+"""PyG; with the patch; PyG whose parameters are changed by a rounding at every step."""
 FLAGS = {PYG: (), OURS: ("--patched",), NUDGED: ("--nudged",)}
 # A turn lasts about so long, by the epoch of PyG that was seen before.
 TURN_S = 0.2
@@ -233,7 +233,7 @@ def measured(example: Example, source: Path, effort: Effort) -> dict[str, Any]:
 
 
 def _drift(example: Example, source: Path, effort: Effort, before: Way) -> float | None:
-    """Runs PyG again, as many epochs, with parameters that are changed by a rounding at the first step.
+    """Runs PyG again, as many epochs, with parameters that are changed by a rounding at every step.
 
     Returns:
         The largest relative difference of its losses from PyG's: how far the script amplifies a rounding.
