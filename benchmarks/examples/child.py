@@ -56,15 +56,20 @@ def losses_kept(losses: list[torch.Tensor]) -> Iterator[None]:
 
 
 class Gradients:
-    """What each optimiser finds at its first step, in a file, so that it takes no memory afterwards."""
+    """What each optimiser finds at its first step, in a file, so that it takes no memory afterwards.
+
+    Once an optimiser makes its second step, parameters have drifted, and none that begins later counts.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._seen = WeakSet[torch.optim.Optimizer]()
+        self._drifted = False
 
     def before_step(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
         """Keeps them, once for each optimiser."""
-        if optimiser in self._seen:
+        self._drifted |= optimiser in self._seen
+        if self._drifted:
             return
         self._seen.add(optimiser)
         parameters = [each for group in optimiser.param_groups for each in group["params"]]
