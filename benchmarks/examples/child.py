@@ -40,12 +40,12 @@ def install_data_sets() -> None:
 
 
 @contextlib.contextmanager
-def losses_kept(losses: list[torch.Tensor]) -> Iterator[None]:
-    """Appends what ``backward`` is called on."""
+def losses_kept(losses: list[float]) -> Iterator[None]:
+    """Appends the value of what ``backward`` is called on: tensors that stay would split the heap."""
     backward = torch.Tensor.backward
 
     def kept(self: torch.Tensor, *args: Any, **kwargs: Any) -> None:
-        losses.append(self.detach().clone())
+        losses.append(float(self.detach()))
         backward(self, *args, **kwargs)
 
     torch.Tensor.backward = kept  # type: ignore[method-assign]
@@ -132,7 +132,7 @@ def in_a_line(error: BaseException) -> str:
 
 def run(script: Path, channel: Channel, gradients: Path, patched: bool, nudged: bool) -> None:
     """Runs the script, and tells the other side how it ended."""
-    listening, losses = Listening(patched), list[torch.Tensor]()
+    listening, losses = Listening(patched), list[float]()
     text = script.read_text()
     names = {"range": replacement(text, channel, listening.before)}
     if "torch.compile" in text:
@@ -160,8 +160,7 @@ def run(script: Path, channel: Channel, gradients: Path, patched: bool, nudged: 
         return
     for hook in hooks:
         hook.remove()
-    values = [float(loss) for loss in losses]
-    channel.ask(event="ended", losses=values, layers=listening.layers())
+    channel.ask(event="ended", losses=losses, layers=listening.layers())
 
 
 def main() -> None:
