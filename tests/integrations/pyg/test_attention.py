@@ -13,9 +13,10 @@ import torch_geometric
 from torch import Tensor
 from torch_geometric import EdgeIndex, nn as gnn
 from torch_geometric.explain import Explainer, GNNExplainer
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import Linear, MessagePassing
 
 import onehop
+from onehop import thresholds
 from onehop.integrations import reports
 from onehop.integrations.pyg.pending import Pending
 
@@ -409,6 +410,22 @@ def test_hooks_on_the_projection_of_edges_are_called(make, name, x, edge_index, 
     conv.lin_edge.register_forward_hook(lambda *_: seen.append(1))
     assert same(lambda: conv(x, edge_index, edge_attr)) == [FUSED[name]]
     assert len(seen) == 3
+
+
+@pytest.mark.parametrize(("columns", "products"), [(2, 0), (3, 1)])
+def test_features_of_many_columns_are_multiplied_before(
+    columns, products, make, name, x, edge_index, edge_attr, monkeypatch
+):
+    conv, seen, forward = make(edge_dim=columns), [], Linear.forward
+    monkeypatch.setattr(Linear, "forward", lambda self, x: seen.append(self) or forward(self, x))
+    features = edge_attr[:, :columns].clone().requires_grad_()
+    with thresholds.changed(edge_columns=3):
+        assert same(lambda: conv(x, edge_index, features)) == [FUSED[name]]
+        seen.clear()
+        with onehop.patch():
+            conv(x, edge_index, features)
+    # GATConv's part of the score is a product with few columns whatever the features have.
+    assert seen.count(conv.lin_edge) == (0 if name == "GAT" else products)
 
 
 def test_a_projection_of_edges_that_was_replaced(make, name, x, edge_index, edge_attr):

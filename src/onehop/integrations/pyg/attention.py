@@ -25,7 +25,7 @@ from onehop.integrations.pyg.attention_operands import (
 )
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, fits
-from onehop.integrations.pyg.edge_features import edge_score, projected
+from onehop.integrations.pyg.edge_features import edge_rows, edge_score
 from onehop.integrations.pyg.pending import Pending, unasked
 from onehop.integrations.pyg.placement import place_attention
 from onehop.ops import attention, edge_softmax, gat, gatv2, sddmm
@@ -164,7 +164,7 @@ def _fused_gatv2(
     if torch.promote_types(source.dtype, dtype) is not dtype:
         return None
     attributes = pending.operands["edge_attr"]
-    edge = None if attributes is None else projected(layer, attributes, call.num_edges, layer.att.to(dtype))
+    edge = None if attributes is None else edge_rows(layer, attributes, call.num_edges, layer.att.to(dtype))
     if isinstance(edge, str):
         return None
 
@@ -209,7 +209,7 @@ def _transformer(call: Propagation) -> AttentionTask | str:
             return LEFT_TO_PYG
     if layer.node_dim != 0 or key.shape[1:] != (layer.heads, layer.out_channels):
         return LEFT_TO_PYG
-    edge = projected(layer, call.operands["edge_attr"], call.num_edges, key, widen_vectors=False)
+    edge = edge_rows(layer, call.operands["edge_attr"], call.num_edges, key, widen_vectors=False)
     if isinstance(edge, str):
         return edge
     if layer.lin_edge is not None and edge is None:

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.dense import Linear
 
+from onehop import thresholds
 from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG
 from onehop.ops.contexts import lowers
@@ -41,6 +42,37 @@ def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[
         # PyG's score is a sum of products, which autocast leaves alone.
         with torch.autocast(given.device.type, enabled=False):
             return given @ summed.t()
+
+    return compute
+
+
+def edge_rows(
+    layer: Any, features: Any, edges: int, like: Tensor, widen_vectors: bool = True
+) -> Callable[[], Projection] | str | None:
+    """Prepares what ``lin_edge`` makes of the edges' features, for a score that needs all of it.
+
+    A kernel multiplies each edge's features in every sweep, and keeps nothing. That pays for few columns: of
+    many, a library multiplies all edges' at once, as PyG does.
+
+    Args:
+        layer: An attention layer.
+        features: [E, K] or, with ``widen_vectors``, [E].
+        edges: E.
+        like: The nodes' features, whose dtype and device these must have.
+        widen_vectors: Whether the layer takes [E] for [E, 1].
+
+    Returns:
+        As ``projected``; features of many columns are multiplied before.
+    """
+    projection = projected(layer, features, edges, like, widen_vectors)
+    if not callable(projection):
+        return projection
+
+    def compute() -> Projection:
+        if features.dim() < 2 or features.size(1) < thresholds.now.edge_columns:
+            return projection()
+        product: Tensor = layer.lin_edge(features)
+        return product.view(-1, layer.heads, layer.out_channels).to(like.dtype)
 
     return compute
 
