@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from onehop import thresholds
 from onehop.compiler.edge_dims import Place
-from onehop.compiler.terms import Columns, Drawn, Fixed, NodeProduct, Term
+from onehop.compiler.terms import Columns, Drawn, EarlyProduct, Fixed, Term
 from onehop.compiler.tracing import Watched
 from onehop.compiler.values import Behind, Joined, NotCompiled, Part, Read, Row, Stacked, Unread, Zeros
 from onehop.messages import APART, OF_ROWS, End, Operand, Program, Step
@@ -26,7 +27,7 @@ _MOST_SUMMANDS = 4
 
 _NUMBERS = "uses numbers of nodes, or what is made from no operand"
 
-_Products = list[tuple[Columns | NodeProduct, Tensor]]
+_Products = list[tuple[Columns | EarlyProduct, Tensor]]
 
 Reading = Callable[["Reader", dict[str, Any], Any], Any]
 """Takes the reader, an operation's arguments by name and torch's own result, and returns what that is."""
@@ -309,7 +310,11 @@ class Reader:
         return self.spread(Row(padded, row.value), shape)
 
     def product(self, left: Tensor, matrix: Tensor, bias: Tensor | None) -> Row:
-        """Rows times a matrix, [columns, width]: for nodes where it can be, in the tile otherwise."""
+        """Rows times a matrix, [columns, width].
+
+        For nodes where it can be; for all edges before they are visited, if the rows are many columns of an
+        operand of edges; in the tile otherwise.
+        """
         found = self.either(left)
         rows = found.rows if isinstance(found, Joined) else (self.row(left),)
         if self.has_rows(matrix) or any(len(row.shape) != 1 for row in rows):
@@ -325,7 +330,7 @@ class Reader:
         for row, summands in zip(rows, of_rows, strict=True):
             piece = matrix if len(rows) == 1 else matrix[start : start + row.width]
             start += row.width
-            if summands is not None and self._may_hoist(summands, plain):
+            if summands is not None and (self._may_hoist(summands, plain) or _is_wide(summands)):
                 self._fixed_term(piece, End.MATRIX, tuple(piece.shape))
                 for term, sign in summands:
                     # Not added up, even of one term: infinite numbers meet as they do in the sum.
@@ -339,18 +344,18 @@ class Reader:
         if bias is not None:
             self._fixed_term(bias, End.FIXED, (width,))
         for end, factors in sorted(of_nodes.items(), key=lambda item: item[0] is not End.TARGET):
-            parts.append(Row((width,), self._operand(NodeProduct(end, tuple(factors), bias, width))))
+            parts.append(Row((width,), self._operand(EarlyProduct(end, tuple(factors), bias, width))))
             bias = None
         total = parts[0]
         for part in parts[1:]:
             total = self.emit("add", total, part)
         return total if bias is None else self.emit("add", total, self.broadcast(bias, (width,)))
 
-    def _summands(self, value: int, sign: int) -> list[tuple[Columns | NodeProduct, int]] | None:
+    def _summands(self, value: int, sign: int) -> list[tuple[Columns | EarlyProduct, int]] | None:
         """The rows of nodes or edges, with signs, that a value is the sum of; None if it is no such sum."""
         if value < 0:
             term = self._terms[-1 - value]
-            return [(term, sign)] if isinstance(term, Columns | NodeProduct) else None
+            return [(term, sign)] if isinstance(term, Columns | EarlyProduct) else None
         step = self._steps[value]
         if step.operation not in ("add", "subtract"):
             return None
@@ -359,7 +364,7 @@ class Reader:
         both = None if left is None or right is None else [*left, *right]
         return both if both is None or len(both) <= _MOST_SUMMANDS else None
 
-    def _may_hoist(self, summands: list[tuple[Columns | NodeProduct, int]], plain: set[int]) -> bool:
+    def _may_hoist(self, summands: list[tuple[Columns | EarlyProduct, int]], plain: set[int]) -> bool:
         """Return whether the product of a sum is made of products for nodes.
 
         A small difference of large rows, as of positions, loses its digits where each row is multiplied. So
@@ -390,3 +395,9 @@ class Reader:
         if count == 1:
             return (Row(inner, row.value),)
         return tuple(self.columns(row, at * math.prod(inner), inner) for at in range(count))
+
+
+def _is_wide(summands: list[tuple[Columns | EarlyProduct, int]]) -> bool:
+    """Return whether a value is an operand of edges that a library had better multiply."""
+    ((term, _), *others) = summands
+    return not others and term.end is End.EDGE and term.width >= thresholds.now.message_columns

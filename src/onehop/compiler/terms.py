@@ -1,6 +1,7 @@
 """Terms: the tensors that a compiled message reads, as they follow from the operands of ``propagate``.
 
 What depends on one end alone and is multiplied by a matrix is multiplied for nodes, once, and not for edges.
+Features of edges that have many columns are multiplied for all edges at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,18 +36,18 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NodeProduct:
-    """Products of columns of nodes with matrices, added up.
+class EarlyProduct:
+    """Products of columns of operands with matrices, added up, which are made before edges are visited.
 
     Attributes:
-        end: Of the nodes.
+        end: Whose columns: one end's nodes', or the edges'.
         parts: Columns, or another product, each with its matrix [columns, width].
         bias: [width], added to every row; None adds nothing.
         width: Columns of the result.
     """
 
     end: End
-    parts: "tuple[tuple[Columns | NodeProduct, Tensor], ...]"
+    parts: "tuple[tuple[Columns | EarlyProduct, Tensor], ...]"
     bias: Tensor | None
     width: int
 
@@ -93,7 +94,7 @@ class Drawn:
         return End.EDGE
 
 
-Term = Columns | NodeProduct | Fixed | Drawn
+Term = Columns | EarlyProduct | Fixed | Drawn
 
 
 def names_of(terms: list[Term], arguments: dict[tuple[End, int], str]) -> list[str]:
@@ -135,7 +136,7 @@ def drawn(term: Drawn, graph: Graph, dtype: torch.dtype, draw: Draw) -> Tensor:
 
 
 def tensors_of(
-    terms: Sequence[Columns | NodeProduct | Fixed], operands: list[Tensor], graph: Graph
+    terms: Sequence[Columns | EarlyProduct | Fixed], operands: list[Tensor], graph: Graph
 ) -> list[Tensor]:
     """The tensors behind terms, differentiable.
 
@@ -147,7 +148,9 @@ def tensors_of(
     meets: dict[End, Tensor | None] = {}
 
     def met(end: End) -> Tensor | None:
-        """[nodes, 1]: which nodes have an edge; None if all have."""
+        """[nodes, 1]: which nodes have an edge; None if all have, and for edges."""
+        if end is End.EDGE:
+            return None
         if end not in meets:
             degrees = graph.in_degrees if end is End.TARGET else graph.out_degrees
             has_edges = degrees > 0
@@ -158,7 +161,7 @@ def tensors_of(
 
 
 def _tensor_of(
-    term: Columns | NodeProduct | Fixed, operands: list[Tensor], met: Callable[[End], Tensor | None]
+    term: Columns | EarlyProduct | Fixed, operands: list[Tensor], met: Callable[[End], Tensor | None]
 ) -> Tensor:
     if isinstance(term, Fixed):
         tensor = term.tensor if term.whole is None else operands[term.whole]

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric import nn as gnn
 
 import onehop
+from onehop import thresholds
 from onehop.integrations import reports
 from tests.integrations.pyg import compiled_layers, small_blocks
 from tests.integrations.pyg.conftest import make_edges
@@ -75,6 +76,20 @@ def test_layers(name, gradients_of):
         make().double(), inputs_of(edge_width), make_edges(NODES, NODES, EDGES), gradients_of
     )
     assert row.plan == f"{steps} steps on tiles of edges"
+
+
+@pytest.mark.parametrize("edges", [EDGES, 9])
+@pytest.mark.parametrize(
+    "name", ["GINE projected", "GINE max", "ResGated attr", "CG attr", "CG min", "General"]
+)
+def test_many_columns_of_edges_are_multiplied_before(name, edges, gradients_of):
+    make, edge_width, steps = LAYERS[name]
+    with thresholds.changed(message_columns=edge_width):
+        row = assert_as_pygs(
+            make().double(), inputs_of(edge_width, edges=edges), make_edges(NODES, NODES, edges), gradients_of
+        )
+    if edges > NODES:
+        assert int(row.plan.split()[0]) < steps
 
 
 @pytest.mark.parametrize("name", LAYERS)
