@@ -11,7 +11,7 @@ import torch
 # bfloat16 and asynchronous copies need at least this generation of NVIDIA's GPUs.
 LEAST_CAPABILITY = (8, 0)
 # The oldest version that the kernels were compiled with. torch 2.6 brings 3.2.
-LEAST_TRITON = (3, 6)
+LEAST_TRITON = (3, 4)
 
 
 def interpreted() -> bool:
