@@ -48,6 +48,7 @@ LEAST_SHARE = 0.5
 # Sweeps that gather rows and add them up. Others store a number an edge, which takes sums across threads.
 _SWEEPS = (
     *("sum_kernel", "extremum_kernel", "extremum_grad_source_kernel"),
+    *("arg_extremum_kernel", "arg_extremum_grad_source_kernel"),
     *("attend_kernel", "attend_grad_dst_kernel", "attend_grad_src_kernel"),
 )
 # Of the benchmark, by default.

@@ -20,7 +20,7 @@ from onehop import thresholds
 from onehop.integrations import reports
 from tests import far_autocast  # noqa: F401 (makes autocast on the device)
 from tests.far_device import far, move, near
-from tests.integrations.pyg.far_triton import FarTriton
+from tests.far_triton import FarTriton
 from tests.integrations.pyg.test_autocast import (
     BLOCKS,
     CASES,
