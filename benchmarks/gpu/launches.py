@@ -10,6 +10,8 @@ import torch
 import triton
 from torch import Tensor
 
+from onehop.kernels.triton import availability
+
 _TYPES = {
     torch.float32: "*fp32",
     torch.float64: "*fp64",
@@ -26,7 +28,7 @@ Type = str | tuple["Type", ...]
 Path = tuple[int, ...]
 _NARROW = 2**31
 # From triton 3.7 on, the key of its cache says of constants, too, that nothing is known of their alignment.
-_NOTES_CONSTANTS = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 7)
+_NOTES_CONSTANTS = availability.installed() >= (3, 7)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def patched_once():
     scope = interpreter._patch_lang(function)
     nothing = getattr(interpreter, "_LangPatchScope", type(None))
     with pytest.MonkeyPatch.context() as patch:
-        # As triton 3.9 has it; 3.6 makes a number of an array of one in a way that NumPy 2.4 no longer allows.
+        # As triton 3.9 has it; before, a number is made of an array of one as NumPy 2.4 no longer allows.
         patch.setattr(language.core.tensor, "__index__", lambda self: self.handle.data.item(), raising=False)
         patch.setattr(interpreter, "_patch_lang", lambda _: nothing())
         yield
