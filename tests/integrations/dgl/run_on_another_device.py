@@ -120,9 +120,19 @@ def compare(case: Case, make_graph: Callable[[], Any]) -> str:
     return " ".join(sorted(FarTriton.ran))
 
 
+def from_dgl() -> str:
+    """Where ``Graph.from_dgl`` makes a graph; raises where it has other edges than that of the CPU."""
+    expected = onehop.Graph.from_dgl(GRAPHS["random"]())
+    with graphs_there():
+        found = onehop.Graph.from_dgl(GRAPHS["random"]())
+    assert torch.equal(found.edge_index(), expected.edge_index())
+    return str(found.made_on)
+
+
 def main() -> None:
     """Every case on graphs of several shapes."""
     placed.MADE_ON.add("far")
+    sys.stdout.write(f"Graph.from_dgl: {from_dgl()}\n")
     for graph in ("random", "int32", "block", "hub"):
         for name, case in CASES.items():
             sys.stdout.write(f"{name} on {graph}: {compare(case, GRAPHS[graph])}\n")
