@@ -82,11 +82,11 @@ class Reduction:
         else:
             out = aggregate(graph, self.x, self.weight, self.reduce)
             fill = _OF_EMPTY.get(self.reduce)
-            if fill is not None:
+            if fill is not None and graph.num_edges:
                 # The sum is NaN where any entry is.
                 if bool(out.sum().isnan()):
                     return "the features have NaN or both infinities, and DGL passes over NaN in max and min"
-                if graph.num_edges and self.structure.has_empty:
+                if self.structure.has_empty:
                     out[self.structure.empty] = fill
         if reports.recording():
             reports.record(self._described(width))
