@@ -42,7 +42,7 @@ BEYOND = tl.constexpr(2**31 - 1)
 
 
 class Given(NamedTuple):
-    """What messages are made of.
+    """Operands of messages.
 
     Attributes:
         x: [cols, F]; of slots the extrema.
@@ -56,7 +56,7 @@ class Given(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Where extrema and winners go.
+    """Tensors for extrema and winners.
 
     Attributes:
         out: [rows, F].
@@ -148,7 +148,7 @@ def arg_extremum_kernel(items, given, results, first, count, FORM: tl.constexpr)
 
 
 class Choices(NamedTuple):
-    """Which edge wins.
+    """Rules by which an edge wins.
 
     Attributes:
         largest: Max if true; else min.
@@ -220,5 +220,5 @@ def _launch(
 
 
 def heads_of(weight: Tensor | None) -> int:
-    """How many columns a weight has."""
+    """Number of a weight's columns."""
     return 1 if weight is None or weight.dim() == 1 else weight.size(1)

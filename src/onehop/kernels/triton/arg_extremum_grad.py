@@ -37,7 +37,7 @@ from onehop.plans.triton import TritonPlan
 
 
 class Given(NamedTuple):
-    """What both gradients are made of.
+    """Operands of both gradients.
 
     Attributes:
         grad: [num_dst, F].

@@ -30,7 +30,7 @@ from onehop.plans.triton import TritonPlan
 
 
 class Given(NamedTuple):
-    """What is added up: the operands of :func:`aggregate`."""
+    """Operands of :func:`aggregate`."""
 
     x: Tensor
     weight: Tensor | None
