@@ -29,7 +29,7 @@ test test-thresholds: export OMP_WAIT_POLICY := PASSIVE
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-thresholds test-dgl fuzz mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 clean
+.PHONY: help demo test test-thresholds test-dgl test-triton fuzz mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -56,6 +56,13 @@ test-dgl: $(MADE)/develop $(MADE)/onehop .venv-dgl/.made  ## the tests of DGL's 
 	$(call say,pytest beside DGL)
 	PYTHONPATH=.venv-dgl $(BIN)/python -m pytest tests/integrations/dgl tests/benchmarks/test_gpu_peers.py \
 	  --cov=src/onehop/integrations/dgl --cov-branch --cov-config=/dev/null --cov-report=term --cov-fail-under=90 $(ARGS)
+
+# Another release of triton than that of .venv, in a folder of its own, where Python looks first.
+TRITON := 3.4.0
+test-triton: $(MADE)/develop $(MADE)/onehop .venv-triton/$(TRITON)/.made  ## the GPU kernels' tests with another triton: TRITON=3.4.0
+	$(call say,pytest beside triton $(TRITON))
+	PYTHONPATH=.venv-triton/$(TRITON) $(BIN)/python -m pytest $(PARALLEL) tests/benchmarks/test_gpu_ahead.py \
+	  $(if $(FILES),$(FILES),tests/kernels/triton tests/integrations/pyg/test_waits.py) $(ARGS)
 
 fuzz: $(MADE)/develop $(MADE)/onehop  ## random programs with and without the patch (30 minutes at most)
 	$(call say,random programs with and without the patch)
@@ -158,7 +165,7 @@ wheel-aarch64: $(MADE)/wheel  ## dist/: the wheel for 64-bit Arm, cross-compiled
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/cross_wheel.py dist
 
 clean:  ## remove the environment and all that was built
-	rm -rf .venv .venv-dgl build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-dgl .venv-triton build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # --- the environment -------------------------------------------------------------------------------------
 
@@ -201,6 +208,12 @@ $(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop
 	$(call say,installing DGL 2.1.0)
 	@rm -rf .venv-dgl
 	$(PIP) install --progress-bar off --no-deps --target .venv-dgl -c constraints.txt dgl pandas
+	@touch $@
+
+.venv-triton/%/.made: | $(MADE)/develop
+	$(call say,installing triton $*)
+	@rm -rf .venv-triton/$*
+	$(PIP) install --progress-bar off --no-deps --target .venv-triton/$* triton==$*
 	@touch $@
 
 # Editable: Python is read from src. Objects stay in build/, so only what changed is compiled again.

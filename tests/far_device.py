@@ -82,8 +82,9 @@ EVERYTHING = torch.library.Library("_", "IMPL")
 EVERYTHING.fallback(on_device, "PrivateUse1")
 # Else torch would make an empty tensor and have it resized.
 FACTORIES = torch.library.Library("aten", "IMPL")
-for factory in ("arange", "arange.start", "arange.start_step"):
-    operation = getattr(torch.ops.aten.arange, factory.partition(".")[2] or "default")
+for factory in ("arange", "arange.start", "arange.start_step", "abs"):
+    name, _, overload = factory.partition(".")
+    operation = getattr(getattr(torch.ops.aten, name), overload or "default")
     FACTORIES.impl(factory, partial(on_device, operation), "PrivateUse1")
 
 

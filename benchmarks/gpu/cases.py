@@ -12,7 +12,7 @@ import torch
 from benchmarks.gpu.attention_cases import attention_calls
 from benchmarks.gpu.block_cases import block_calls
 from onehop.backends.triton import TritonBackend
-from onehop.calls import Aggregate, Extremum, ExtremumGrad, Sddmm
+from onehop.calls import Aggregate, ArgExtremum, ArgExtremumGrad, Extremum, ExtremumGrad, Sddmm
 from onehop.graph import Graph
 
 Call = Callable[[], Any]
@@ -58,7 +58,21 @@ def aggregate_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
     return [
         *sum_calls(graph, width, dtype),
         *(partial(run.run, graph, call) for call in calls),
+        *winner_calls(graph, width, dtype),
     ]
+
+
+def winner_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
+    """Max whose gradient goes to one edge, with a weight for every head; there are none of 16 bits."""
+    if dtype.itemsize < 4:
+        return []
+    x = torch.ones(graph.num_src, width, dtype=dtype, device="cpu")
+    weight = torch.ones(graph.num_edges, _HEADS, dtype=dtype, device="cpu")
+    call = ArgExtremum.of(graph, x, "max", weight=weight)
+    winner = torch.zeros(graph.num_dst, width, dtype=torch.int32, device="cpu")
+    grad = ArgExtremumGrad(call=call, winner=winner, grad=x, wanted=[True, True])
+    run = TritonBackend().run
+    return [partial(run, graph, each) for each in (call, grad, ArgExtremum.of(graph, x, "max"))]
 
 
 def sum_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:

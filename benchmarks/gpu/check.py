@@ -42,12 +42,15 @@ HOPPER = Multiprocessors(count=132, registers=65_536, threads=2048, shared_bytes
 # Bytes that must be on their way on each multiprocessor for full speed: 4.8e12 bytes a second (NVIDIA's H200
 # data sheet) over 132, times 560 ns until a load arrives. That time is assumed; no device has told it yet.
 NEEDED_BYTES = 20_480
-# The least share of it. The sweep that adds up the gradient of ``att`` over short rows of 16 bits has no
-# more, for want of registers.
-LEAST_SHARE = 0.5
+# The least of them that passes, 10,240: one load of 16 bytes, and the four bytes of an edge's index, for each
+# thread, of as few as may fit. Only the sweep that adds up the gradient of ``att`` comes near, in 16 bits: it
+# needs six registers for each number of a row (the row that is read, query, gradient, ``att``, two sums), so
+# that a thread takes 8 numbers, 16 bytes, where other sweeps take 16.
+LEAST_BYTES = HOPPER.registers // MOST_REGISTERS[32] * (_WIDE_BITS // 8 + 4)
 # Sweeps that gather rows and add them up. Others store a number an edge, which takes sums across threads.
 _SWEEPS = (
     *("sum_kernel", "extremum_kernel", "extremum_grad_source_kernel"),
+    *("arg_extremum_kernel", "arg_extremum_grad_source_kernel"),
     *("attend_kernel", "attend_grad_dst_kernel", "attend_grad_src_kernel"),
 )
 # Of the benchmark, by default.
@@ -106,10 +109,10 @@ def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str
     row_bytes = _row_bytes(launch, warp_threads)
     if row_bytes and row_bytes % 16 == 0 and not usage.loads.get(_WIDE_BITS):
         yield f"no load of {_WIDE_BITS} bits, though rows are {row_bytes} bytes"
-    share = bytes_in_flight(launch, usage) / NEEDED_BYTES
+    flying = bytes_in_flight(launch, usage)
     gathers = launch.name in _SWEEPS and usage.loop_bytes > 0 and row_bytes > 0
-    if gathers and not launch.constants.get("EDGE") and share < LEAST_SHARE:
-        yield f"{share:.0%} of the bytes that must be on their way"
+    if gathers and not launch.constants.get("EDGE") and flying < LEAST_BYTES:
+        yield f"{flying / NEEDED_BYTES:.0%} of the bytes that must be on their way"
 
 
 def bytes_in_flight(launch: Launch, usage: Usage) -> int:

@@ -10,6 +10,8 @@ import torch
 import triton
 from torch import Tensor
 
+from onehop.kernels.triton import availability
+
 _TYPES = {
     torch.float32: "*fp32",
     torch.float64: "*fp64",
@@ -25,6 +27,8 @@ _FLOATS = ("*fp64", "*fp32", "*bf16", "*fp16")
 Type = str | tuple["Type", ...]
 Path = tuple[int, ...]
 _NARROW = 2**31
+# From triton 3.7 on, the key of its cache says of constants, too, that nothing is known of their alignment.
+_NOTES_CONSTANTS = availability.installed() >= (3, 7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ def _launch(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launc
             return _TYPES[value.dtype]
         if constant or value is None or (specialised and value == 1 and isinstance(value, int)):
             constexprs[path] = value
-            if len(path) == 1:
+            if len(path) == 1 and _NOTES_CONSTANTS:
                 alignments[path] = False
             return "constexpr"
         if isinstance(value, float):

@@ -85,7 +85,7 @@ def test_tensors_of_two_devices_are_told_apart():
 def test_needs_a_triton_that_its_kernels_compile_with(gpu, monkeypatch):
     monkeypatch.setattr(availability, "version", lambda: "3.2.0")
     refusal = TritonBackend().refuse(torch.device("cuda"), torch.float32)
-    assert refusal == "needs triton 3.6 or later, and 3.2.0 is installed: upgrade torch"
+    assert refusal == "needs triton 3.4 or later, and 3.2.0 is installed: upgrade torch"
 
 
 def test_describes_itself(gpu, monkeypatch):

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from onehop.calls import (
     Aggregate,
+    ArgExtremum,
+    ArgExtremumGrad,
     Attention,
     AttentionGrad,
     AttentionGradients,
@@ -185,6 +187,31 @@ class TritonBackend:
             )
         return grad_x, grad_weight
 
+    def _arg_extremum(self, graph: Graph, call: ArgExtremum) -> tuple[Tensor, Tensor]:
+        from onehop.kernels.triton.arg_extremum import Choices, arg_extremum
+
+        plan = self._plan_of("extremum", graph, False, call.x)
+        work = _work(graph, False, call.x, plan)
+        return arg_extremum(work, plan, call.x, call.weight, Choices(call.reduce == "max", call.last))
+
+    def _arg_extremum_grad(self, graph: Graph, grad: ArgExtremumGrad) -> tuple[Tensor, Tensor]:
+        """Finds the winners' edges by their places, of which four bytes an edge are kept."""
+        from onehop.kernels.triton import arg_extremum_grad as kernels
+        from onehop.kernels.triton.positions import edge_places
+
+        x, weight, winner = grad.call.x, grad.call.weight, grad.winner
+        for_x, for_weight = grad.wanted
+        grad_x = grad_weight = x.new_empty(0)
+        if for_x:
+            plan = self._plan_of("extremum_grad", graph, True, x)
+            work, places = _work(graph, True, x, plan), edge_places(graph, x.device)
+            grad_x = kernels.arg_extremum_grad_source(work, plan, weight, winner, grad.grad, places)
+        if for_weight and weight is not None:
+            plan = self._plan_of("extremum_grad", graph, False, x)
+            work = _work(graph, False, x, plan)
+            grad_weight = kernels.arg_extremum_grad_weight(work, plan, x, weight, winner, grad.grad)
+        return grad_x, grad_weight
+
     def _edge_softmax(self, graph: Graph, call: EdgeSoftmax) -> Tensor:
         from onehop.kernels.triton.edge_softmax import edge_softmax
 
@@ -283,6 +310,8 @@ class TritonBackend:
 
 _RUNS: dict[type, Callable[[TritonBackend, Graph, Any], Any]] = {
     Aggregate: TritonBackend._aggregate,
+    ArgExtremum: TritonBackend._arg_extremum,
+    ArgExtremumGrad: TritonBackend._arg_extremum_grad,
     Attention: TritonBackend._attention,
     AttentionGrad: TritonBackend._attention_grad,
     EdgeSoftmax: TritonBackend._edge_softmax,

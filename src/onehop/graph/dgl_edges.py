@@ -14,11 +14,10 @@ def edges_of(graph: Any) -> tuple[Tensor, tuple[int, int]]:
     That is the order of ``graph.edata``, so ``graph.edata["w"]`` is a weight in this order.
 
     Args:
-        graph: With one type of edges; of several, give one relation: ``graph[etype]``. From other devices the
-            edges are copied to the CPU.
+        graph: With one type of edges; of several, give one relation: ``graph[etype]``.
 
     Returns:
-        [2, E], sources above destinations, and (num_src, num_dst).
+        [2, E], sources above destinations, on the device of the DGLGraph; and (num_src, num_dst).
 
     Raises:
         ArgumentError: Not a DGLGraph, or one with several types of edges.
@@ -31,5 +30,5 @@ def edges_of(graph: Any) -> tuple[Tensor, tuple[int, int]]:
             f"graph: expected a DGLGraph with one type of edges, got {len(etypes)}; give one relation of it: "
             f"graph[etype]."
         )
-    edge_index = torch.stack(graph.edges(form="uv", order="eid")).cpu()
+    edge_index = torch.stack(graph.edges(form="uv", order="eid"))
     return edge_index, (graph.num_src_nodes(), graph.num_dst_nodes())

@@ -138,7 +138,7 @@ class Graph:
 
     @classmethod
     def from_dgl(cls, graph: Any) -> "Graph":
-        """A graph from a DGLGraph with one type of edges: see :mod:`onehop.graph.dgl_edges`."""
+        """A graph from a DGLGraph with one type of edges, made where that is: see :mod:`.dgl_edges`."""
         edge_index, size = dgl_edges.edges_of(graph)
         return cls.from_edge_index(edge_index, size=size)
 

@@ -18,25 +18,32 @@ MOST_EDGES = 2**31 - 1
 
 
 def arg_extremum(
-    graph: Graph, x: Tensor, weight: Tensor | None = None, reduce: str = "max", last: bool = False
+    graph: Graph,
+    x: Tensor,
+    weight: Tensor | None = None,
+    reduce: str = "max",
+    last: bool = False,
+    backend: str = "",
 ) -> Tensor:
     """Max or min over each destination's edges; NaN is passed over.
 
     Args:
         graph: Of :data:`MOST_EDGES` edges at most.
-        x: [num_src, F], or [num_src, H, D], float32 or float64, on the CPU.
+        x: [num_src, F], or [num_src, H, D], float32 or float64.
         weight: [E], or [E, H] for x with heads, of the same dtype; None means 1.
         reduce: "max" or "min".
         last: Which of the edges that tie wins: the one with the highest number, or the one with the lowest.
             With the lowest a message must also be larger than minus infinity (for min, smaller than
             infinity).
+        backend: Name of the backend; empty means the best that can.
 
     Returns:
         [num_dst, F] or [num_dst, H, D]; minus infinity (plus, for min) where nothing wins. The gradient to
         such an entry goes nowhere.
     """
     flat = x.reshape(x.size(0), -1) if x.numel() else x.reshape(x.size(0), x.shape[1:].numel())
-    out: Tensor = ARG_EXTREMUM(ArgExtremum.of(graph, flat, reduce, weight=weight, last=last))[0]
+    call = ArgExtremum.of(graph, flat, reduce, weight=weight, last=last, backend=backend)
+    out: Tensor = ARG_EXTREMUM(call)[0]
     return out.view(graph.num_dst, *x.shape[1:])
 
 
@@ -76,15 +83,16 @@ class _ArgExtremumGrad(Operator[ArgExtremumGrad]):
 
 def _differentiable_gradients(call: ArgExtremum, grad: Tensor, winner: Tensor) -> ArgExtremumGradients:
     """The gradients by operations that torch differentiates once more; second derivatives are rare."""
-    graph, x, weight = by_number(call.graph), call.x, call.weight
+    x, weight = call.x, call.weight
+    csr = by_number(call.graph).on(x.device)
     heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
     wins = winner >= 0
     place = winner.clamp(min=0).long()
-    source = graph.col[place].long()
+    source = csr.col[place].long()
     grad = torch.where(wins, grad, 0)
     if weight is None:
         return ArgExtremumGradients(x=torch.zeros_like(x).scatter_add(0, source, grad))
-    edge = place if graph.perm is None else graph.perm[place].long()
+    edge = place if csr.perm is None else csr.perm[place].long()
     wide = weight.view(-1, heads).repeat_interleave(x.size(1) // heads, 1)
     grad_x = torch.zeros_like(x).scatter_add(0, source, wide.gather(0, edge) * grad)
     of_edges = torch.zeros_like(wide).scatter_add(0, edge, x.gather(0, source) * grad)

@@ -225,6 +225,16 @@ def test_autocast_is_left_to_dgl():
     assert "autocast" in calls[0].reason
 
 
+def test_a_graph_on_a_device_without_a_backend_is_left_to_dgl(monkeypatch):
+    g, x = GRAPHS["random"](), features(30, 3)
+    expected = dgl.ops.copy_u_sum(g, x)
+    monkeypatch.setattr(dgl.backend, "to_backend_ctx", lambda context: torch.device("meta"))
+    with onehop.patch(only="dgl"), reports.recorded() as calls:
+        found = dgl.ops.copy_u_sum(g, x)
+    assert torch.equal(found, expected)
+    assert calls[0].reason.startswith("its graph is on meta, which has no backend: cpu ")
+
+
 def test_functorch_is_left_to_dgl():
     g, x = GRAPHS["random"](), features(30, 3)
     with onehop.patch(only="dgl"), reports.recorded() as calls, pytest.raises(RuntimeError):

@@ -274,10 +274,14 @@ def test_float64_is_left_alone(edge_index):
     torch.testing.assert_close(found, expected)
 
 
-def test_attention_between_types_of_nodes_is_pygs(edge_index):
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [(gnn.HANConv, "GAT, fused"), (gnn.HGTConv, "source * softmax of scores for each head")],
+)
+def test_attention_between_types_of_nodes_is_pygs(kind, form, edge_index):
     torch.manual_seed(0)
     metadata = (["a"], [("a", "to", "a")])
-    model = gnn.HANConv(WIDTH, 8, metadata, heads=2)
+    model = kind(WIDTH, 8, metadata, heads=2)
     xs, edges = {"a": torch.randn(NODES, WIDTH)}, {("a", "to", "a"): edge_index}
     outs = []
     for patched in (False, True):
@@ -286,6 +290,6 @@ def test_attention_between_types_of_nodes_is_pygs(edge_index):
         with torch.autocast("cpu", dtype=torch.bfloat16), reports.recorded() as calls:
             outs.append(model(xs, edges)["a"])
         outs[-1].float().square().sum().backward()
-    assert [call.form for call in calls] == ["GAT, fused"]
+    assert [call.form for call in calls] == [form]
     assert outs[0].dtype is outs[1].dtype
     torch.testing.assert_close(outs[1], outs[0], rtol=0.02, atol=0.02)

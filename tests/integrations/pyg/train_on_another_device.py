@@ -16,7 +16,7 @@ from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, SAGEConv, Transforme
 import onehop
 from onehop import thresholds
 from tests.far_device import far, is_far, move, near
-from tests.integrations.pyg.far_triton import FarTriton
+from tests.far_triton import FarTriton
 
 
 class Model(Module):

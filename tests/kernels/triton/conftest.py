@@ -65,13 +65,16 @@ def patched_once():
 
     # What kernels and what triton's own functions see of the language.
     function = FunctionType((lambda: None).__code__, {"tl": language, "core": language.core})
+    # None in triton 3.4, which leaves the language patched.
     scope = interpreter._patch_lang(function)
-    # As triton 3.9 has it; 3.6 makes a number of an array of one in a way that NumPy 2.4 no longer allows.
-    scope.set_attr(language.core.tensor, "__index__", lambda self: self.handle.data.item())
+    nothing = getattr(interpreter, "_LangPatchScope", type(None))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interpreter, "_patch_lang", lambda _: interpreter._LangPatchScope())
+        # As triton 3.9 has it; before, a number is made of an array of one as NumPy 2.4 no longer allows.
+        patch.setattr(language.core.tensor, "__index__", lambda self: self.handle.data.item(), raising=False)
+        patch.setattr(interpreter, "_patch_lang", lambda _: nothing())
         yield
-    scope.restore()
+    if scope is not None:
+        scope.restore()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import triton.language as tl
 
 import onehop
 from onehop import Graph
+from onehop.ops.arg_extremum import arg_extremum
 from tests.kernels.triton.guarded import OutOfBoundsError, guarded
 
 
@@ -31,6 +32,10 @@ CALLS = {
     "min, weighted": (
         lambda x, w: onehop.aggregate(GRAPH, x, w, "min", backend="triton"),
         (random(11, 5), random(EDGES)),
+    ),
+    "max with one winner": (
+        lambda x, w: arg_extremum(GRAPH, x, w, backend="triton"),
+        (random(11, 2, 5), random(EDGES, 2)),
     ),
     "sddmm": (
         lambda a, b: onehop.sddmm(GRAPH, a, b, backend="triton"),

@@ -8,13 +8,12 @@ differs: the dropout's mask is drawn by the module itself, from ones, so the sam
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from onehop.backends import backend_for
 from onehop.graph import Graph
-from onehop.integrations import reports
+from onehop.integrations import reports, tuning
 from onehop.integrations.dgl.graphs import Structure
 from onehop.integrations.dgl.operands import LEFT_TO_DGL, structure_for, tensor_reason
 from onehop.ops import gat, gatv2
@@ -27,12 +26,12 @@ _GLOBAL_HOOKS = tuple(f"_global{name}" for name in _HOOKS)
 
 def fused_gat(theirs: Function, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """GATConv's ``forward``: ``(graph, feat, edge_weight=None, get_attention=False)``."""
-    return _fused(theirs, layer, args, kwargs, ("graph", "feat", "edge_weight", "get_attention"), _gat)
+    return _fused(theirs, layer, args, kwargs, ("graph", "feat", "edge_weight", "get_attention"), "gat")
 
 
 def fused_gatv2(theirs: Function, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """GATv2Conv's ``forward``: ``(graph, feat, get_attention=False)``."""
-    return _fused(theirs, layer, args, kwargs, ("graph", "feat", "get_attention"), _gatv2)
+    return _fused(theirs, layer, args, kwargs, ("graph", "feat", "get_attention"), "gatv2")
 
 
 def _fused(
@@ -41,7 +40,7 @@ def _fused(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     names: tuple[str, ...],
-    run: Callable[..., tuple[Tensor, Tensor | None]],
+    operation: str,
 ) -> Any:
     given = dict(zip(names, args, strict=False)) | kwargs
     structure = _structure(layer, given, len(args) + len(kwargs), names)
@@ -50,11 +49,13 @@ def _fused(
         return theirs(layer, *args, **kwargs)
     asked = bool(given.get("get_attention"))
     if reports.recording():
-        backend = backend_for(torch.device("cpu"), torch.float32)
-        plan = backend.plan_of_sum(structure.graph, False, layer._out_feats, torch.float32)
+        dtype = next(layer.parameters()).dtype
+        backend = backend_for(structure.device, dtype)
+        size = layer._out_feats, dtype, structure.device, layer._num_heads
+        plan = tuning.plan_text(backend, structure.graph, operation, *size)
         form = f"{type(layer).__name__}, fused{', with weights' if asked else ''}"
-        reports.record(reports.Call(layer, None, form, "sum", backend.name, str(plan)))
-    out, weights = run(layer, given["graph"], structure.graph, given["feat"], asked)
+        reports.record(reports.Call(layer, None, form, "sum", backend.name, plan))
+    out, weights = _RUNS[operation](layer, given["graph"], structure.graph, given["feat"], asked)
     return out if weights is None else (out, weights.unsqueeze(-1))
 
 
@@ -70,7 +71,7 @@ def _structure(layer: Any, given: dict[str, Any], number: int, names: tuple[str,
     structure = structure_for(index)
     if isinstance(structure, str):
         return structure
-    if structure.graph.num_edges == 0 or (structure.empty is not None and not layer._allow_zero_in_degree):
+    if structure.graph.num_edges == 0 or (not layer._allow_zero_in_degree and structure.has_empty):
         return "its graph has destinations without edges, of which DGL is left to speak"
     return _features_reason(layer, given["feat"], structure) or _modules_reason(layer) or structure
 
@@ -81,7 +82,7 @@ def _features_reason(layer: Any, feat: Any, structure: Structure) -> str | None:
     if len(ends) > 2 or not ends:
         return LEFT_TO_DGL
     for x, rows in zip(ends, (graph.num_src, graph.num_dst), strict=False):
-        reason = tensor_reason("features", x, rows)
+        reason = tensor_reason("features", x, rows, structure)
         if reason is not None:
             return reason
         if x.dim() != 2:
@@ -162,3 +163,6 @@ def _drawn(layer: Any, graph: Graph, like: Tensor) -> Tensor | None:
         return None
     mask: Tensor = layer.attn_drop(like.new_ones(graph.num_edges, layer._num_heads, 1)).squeeze(-1)
     return mask.detach()
+
+
+_RUNS: dict[str, Callable[..., tuple[Tensor, Tensor | None]]] = {"gat": _gat, "gatv2": _gatv2}

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from onehop.backends import backend_for
-from onehop.integrations import reports
+from onehop.integrations import reports, tuning
 from onehop.integrations.dgl import running
 from onehop.integrations.dgl.graphs import Structure
 from onehop.integrations.dgl.operands import LEFT_TO_DGL, structure_for, tensor_reason
@@ -52,8 +52,8 @@ def _ends(
     if isinstance(structure, str):
         return structure
     source, target = (lhs, rhs) if lhs_target == "u" else (rhs, lhs)
-    reason = tensor_reason("sources' features", source, structure.graph.num_src) or tensor_reason(
-        "destinations' features", target, structure.graph.num_dst
+    reason = tensor_reason("sources' features", source, structure.graph.num_src, structure) or tensor_reason(
+        "destinations' features", target, structure.graph.num_dst, structure
     )
     if reason is not None:
         return reason
@@ -97,11 +97,11 @@ def _of_softmax(everything: Any, index: Any, logits: Any, eids: Any, norm_by: st
     structure = structure_for(index)
     if isinstance(structure, str):
         return structure
-    return tensor_reason("scores", logits, structure.graph.num_edges) or structure
+    return tensor_reason("scores", logits, structure.graph.num_edges, structure) or structure
 
 
 def _tell(structure: Structure, x: Tensor, form: str) -> None:
     if reports.recording():
         backend = backend_for(x.device, x.dtype)
-        plan = str(backend.plan_of_sum(structure.graph, False, x.size(-1), x.dtype))
+        plan = tuning.plan_text(backend, structure.graph, "sum", x.size(-1), x.dtype, x.device)
         reports.record(reports.Call(running.layer(), None, form, "each edge's", backend.name, plan))

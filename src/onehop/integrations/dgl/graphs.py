@@ -9,11 +9,12 @@ dies with it.
 every call. While patched an index remembers those of its relations, which are as unchanging as it is.
 """
 
+import contextlib
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import dgl
 import torch
 from torch import Tensor
 
@@ -41,26 +42,64 @@ class _Record:
 _records: dict[int, tuple["weakref.ref[Any]", _Record]] = {}
 
 
-@dataclass(frozen=True, slots=True)
 class Structure:
     """The edges of an index with one type of edges.
 
     Attributes:
         graph: Its edges; their order is that of the edge numbers.
-        empty: [num_dst], which destinations have no edges; None if all have some.
+        device: Where the index is, and its features have to be.
     """
 
-    graph: Graph
-    empty: Tensor | None
+    __slots__ = ("_empty", "_has_empty", "device", "graph")
+
+    def __init__(self, graph: Graph, device: torch.device) -> None:
+        self.graph, self.device = graph, device
+        self._empty: Tensor | None = None
+        self._has_empty: bool | None = None
+
+    @property
+    def empty(self) -> Tensor:
+        """[num_dst]: which destinations have no edges."""
+        if self._empty is None:
+            with made_to_be_kept():
+                self._empty = self.graph.on(self.device).rowptr.diff() == 0
+        return self._empty
+
+    @property
+    def has_empty(self) -> bool:
+        """Return whether there are such destinations. Asked first of a graph on a device, the host waits."""
+        if self._has_empty is None:
+            self._has_empty = bool(self.empty.any())
+        return self._has_empty
 
     @property
     def nbytes(self) -> int:
         """Bytes held now."""
-        return self.graph.nbytes + (0 if self.empty is None else self.empty.nbytes)
+        return sum(self.nbytes_by_device.values())
+
+    @property
+    def nbytes_by_device(self) -> dict[torch.device, int]:
+        """The same for each device."""
+        found = self.graph.nbytes_by_device
+        own = 0 if self._empty is None else self._empty.nbytes
+        return {**found, self.device: found.get(self.device, 0) + own}
 
 
-def structure_of(index: Any) -> Structure | None:
-    """The structure of ``g._graph``, on the CPU, with one type of edges.
+@contextlib.contextmanager
+def made_to_be_kept() -> Iterator[None]:
+    """Within it, tensors can be used later: those made in inference mode could not be used outside it."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+def device_of(index: Any) -> torch.device:
+    """The device of ``g._graph``."""
+    device: torch.device = dgl.backend.to_backend_ctx(index.ctx)
+    return device
+
+
+def structure_of(index: Any, device: torch.device) -> Structure | None:
+    """The structure of ``g._graph``, with one type of edges; made where the index is.
 
     Returns:
         None if there are too many nodes.
@@ -72,14 +111,12 @@ def structure_of(index: Any) -> Structure | None:
     kind_src, kind_dst = index.metagraph.find_edge(0)
     source, target, _ = index.edges(0, "eid")
     size = (index.num_nodes(kind_src), index.num_nodes(kind_dst))
-    # Tensors made in inference mode could not be used outside it, where they will be found again.
-    with torch.inference_mode(False), torch.no_grad():
+    with made_to_be_kept():
         try:
             graph = Graph.from_edge_index(torch.stack([source, target]), size=size)
         except ArgumentError:
             return None
-        empty = graph.in_degrees == 0
-        structure = Structure(graph, empty if bool(empty.any()) else None)
+    structure = Structure(graph, device)
     CACHE.store(standing, _REST, structure)
     return structure
 

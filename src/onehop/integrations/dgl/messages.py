@@ -57,6 +57,7 @@ class Reduction:
         x: [num_src, F], or [num_src, H, D].
         weight: [E], or [E, H]; None means 1.
         shape: Of a row of the result.
+        winners: Whether the winners of a maximum or minimum are looked for, which pass over NaN as DGL does.
         last: Which of the edges that tie gets the gradient of a maximum or minimum.
     """
 
@@ -65,6 +66,7 @@ class Reduction:
     x: Tensor
     weight: Tensor | None
     shape: tuple[int, ...]
+    winners: bool
     last: bool
 
     def run(self) -> Tensor | str:
@@ -73,17 +75,18 @@ class Reduction:
         width = self.x.numel() // max(graph.num_src, 1)
         backward = torch.is_grad_enabled() and self.x.requires_grad
         memory.gained(self.x)
-        tuning.saw(graph, self.reduce, width, self.x.dtype, backward)
-        if self.reduce in _OF_EMPTY and needs_grad(self.x, self.weight):
+        if self.x.is_cpu:
+            tuning.saw(graph, self.reduce, width, self.x.dtype, backward)
+        if self.winners:
             out = arg_extremum(graph, self.x, self.weight, self.reduce, self.last)
         else:
             out = aggregate(graph, self.x, self.weight, self.reduce)
             fill = _OF_EMPTY.get(self.reduce)
-            if fill is not None:
+            if fill is not None and graph.num_edges:
                 # The sum is NaN where any entry is.
                 if bool(out.sum().isnan()):
                     return "the features have NaN or both infinities, and DGL passes over NaN in max and min"
-                if self.structure.empty is not None and graph.num_edges:
+                if self.structure.has_empty:
                     out[self.structure.empty] = fill
         if reports.recording():
             reports.record(self._described(width))
@@ -94,7 +97,8 @@ class Reduction:
         if self.weight is not None and self.weight.dim() == 2:
             form += " for each head"
         backend = backend_for(self.x.device, self.x.dtype)
-        plan = tuning.plan_text(backend, self.structure.graph, self.reduce, width, self.x.dtype)
+        graph, x = self.structure.graph, self.x
+        plan = tuning.plan_text(backend, graph, self.reduce, width, x.dtype, x.device)
         return reports.Call(running.layer(), None, form, self.reduce, backend.name, plan)
 
 
@@ -106,14 +110,14 @@ def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Reducti
     if isinstance(structure, str):
         return structure
     graph = structure.graph
-    reason = tensor_reason("nodes' features", lhs, graph.num_src)
+    reason = tensor_reason("nodes' features", lhs, graph.num_src, structure)
     if reason is not None:
         return reason
     weight = None
     x, shape = lhs, tuple(lhs.shape[1:])
     alike = True
     if op != "copy_lhs":
-        reason = tensor_reason("edges' features", rhs, graph.num_edges)
+        reason = tensor_reason("edges' features", rhs, graph.num_edges, structure)
         if reason is not None:
             return reason
         if rhs.dtype is not lhs.dtype:
@@ -125,14 +129,17 @@ def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Reducti
         alike = math.prod(lhs.shape[1:]) == math.prod(rhs.shape[1:])
         if op == "div":
             weight = 1.0 / weight
-    if reduce_op in _OF_EMPTY and needs_grad(x, weight):
+    learns = needs_grad(x, weight)
+    # On a device the host would wait to learn whether there is NaN.
+    winners = reduce_op in _OF_EMPTY and (learns or (not x.is_cpu and graph.num_edges > 0))
+    if winners:
         if graph.num_edges == 0:
             return "its graph has no edges, and the gradient of DGL's zeros is left to DGL"
         if graph.num_edges > MOST_EDGES:
             return f"its graph has more than the {MOST_EDGES} edges of which winners are kept in 32 bits"
     if x.dim() != 3 or weight is None or weight.dim() != 2:
         x = x.reshape(graph.num_src, math.prod(shape))
-    return Reduction(structure, reduce_op, x, weight, shape, _last_wins(x, alike))
+    return Reduction(structure, reduce_op, x, weight, shape, winners, _last_wins(x, alike))
 
 
 # DGL asks libxsmm for the processor's level, which from here on is AVX-512 with its F and CD instructions.
@@ -144,8 +151,10 @@ def _last_wins(x: Tensor, alike: bool) -> bool:
 
     Its own loop takes a message that is larger; libxsmm's, which runs for float32 where features of nodes and
     edges are of one shape and the processor has AVX-512, one that is not smaller. Both go by the numbers of
-    the edges.
+    the edges. On a device DGL has one loop, which takes a message that is larger.
     """
+    if not x.is_cpu:
+        return False
     return x.dtype is torch.float32 and alike and _HAS_AVX512 and bool(dgl.is_libxsmm_enabled())
 
 

@@ -19,7 +19,7 @@ from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, fits
 from onehop.ops import edge_softmax, gat, sddmm
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.contexts import widened
+from onehop.ops.contexts import autocasts, widened
 
 
 def han(call: Propagation) -> AttentionTask | str:
@@ -80,16 +80,19 @@ def hgt(call: Propagation) -> AttentionTask | str:
         or heads * columns != layer.out_channels
         or not is_feature(call, factor, 2)
         or factor.shape != (call.num_edges, heads)
-        or factor.dtype is not key.dtype
+        or not (factor.dtype is key.dtype or autocasts(key))
     ):
         return LEFT_TO_PYG
+    # Under autocast the factors are wider than the keys, and widen scores and messages.
+    dtype = torch.promote_types(widened(key, key.dtype), factor.dtype)
     graph = call.graph(key.size(0))
     if graph is None:
         return OUT_OF_RANGE
 
     def run() -> Tensor:
-        score = sddmm(graph, query, key, backend=call.backend) * factor / math.sqrt(columns)
+        wide = [each.to(dtype) for each in (query, key, value)]
+        score = sddmm(graph, *wide[:2], backend=call.backend) * factor / math.sqrt(columns)
         weight = edge_softmax(graph, score, backend=call.backend)
-        return reduce_rows(graph, value, weight=weight, reduce="sum", backend=call.backend).flatten(1)
+        return reduce_rows(graph, wide[2], weight=weight, reduce="sum", backend=call.backend).flatten(1)
 
-    return AttentionTask("source * softmax of scores for each head", "sum", graph, value, run)
+    return AttentionTask("source * softmax of scores for each head", "sum", graph, value, run, dtype=dtype)

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from onehop.kernels.triton.blocks import Blocks
 from onehop.kernels.triton.item_tiles import (
-    caller_numbers,
     columns_of,
+    edge_weights,
     item_rows,
     next_edges,
     other_ends,
@@ -61,14 +61,7 @@ def sum_kernel(
         source = other_ends(items, at, live)
         value = columns_of(x_ptr, source, live, column, X_STRIDE, WIDTH).to(ACC)
         if weight_ptr is not None:
-            number = caller_numbers(items, at, live)
-            if HEADS == 1:
-                value *= tl.load(weight_ptr + number, mask=live, other=0)[:, :, None]
-            else:
-                part = column // (WIDTH // HEADS)
-                tile = live[:, :, None] & (column < WIDTH)[None, None, :]
-                place = weight_ptr + number[:, :, None] * HEADS + part[None, None, :]
-                value *= tl.load(place, mask=tile, other=0)
+            value *= edge_weights(items, weight_ptr, at, live, column, WIDTH, HEADS)
         if src_scale_ptr is not None:
             value *= tl.load(src_scale_ptr + source, mask=live, other=0)[:, :, None]
         total += value

@@ -10,8 +10,8 @@ import torch
 
 # bfloat16 and asynchronous copies need at least this generation of NVIDIA's GPUs.
 LEAST_CAPABILITY = (8, 0)
-# The oldest version that the kernels were compiled with. torch 2.6 brings 3.2.
-LEAST_TRITON = (3, 6)
+# The oldest version that the kernels were compiled with (make test-triton); torch 2.8 brings it, and 2.6 3.2.
+LEAST_TRITON = (3, 4)
 
 
 def interpreted() -> bool:
@@ -23,7 +23,7 @@ def not_installed() -> str | None:
     """Return why no usable triton is installed, or None if one is."""
     if importlib.util.find_spec("triton") is None:
         return "needs triton, which is not installed: pip install 'onehop[gpu]'"
-    if _numbers(version()) < LEAST_TRITON:
+    if installed() < LEAST_TRITON:
         return f"needs triton {_dotted(LEAST_TRITON)} or later, and {version()} is installed: upgrade torch"
     return None
 
@@ -81,9 +81,9 @@ def version() -> str:
     return importlib.metadata.version("triton")
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    """(major, minor)."""
-    return tuple(int(part) for part in version.split(".")[:2])
+def installed() -> tuple[int, ...]:
+    """(major, minor) of triton's version."""
+    return tuple(int(part) for part in version().split(".")[:2])
 
 
 def _dotted(capability: tuple[int, ...]) -> str:

@@ -1,5 +1,8 @@
 """Sum and mean on tensor cores, over the windows of a graph: see :mod:`onehop.kernels.triton.blocks`."""
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -26,79 +29,77 @@ from onehop.kernels.triton.registers import bounded
 from onehop.plans.triton import TritonPlan
 
 
+class Given(NamedTuple):
+    """Operands of :func:`aggregate`."""
+
+    x: Tensor
+    weight: Tensor | None
+    src_scale: Tensor | None
+    dst_scale: Tensor | None
+
+
+@dataclass(frozen=True)
+class WindowSumForm:
+    """Compile-time constants of a sum over windows, besides dtypes.
+
+    Attributes:
+        WIDTH: Columns of x.
+        X_STRIDE: Of its rows.
+        SPLIT: Whether pieces of windows may be among the items.
+        COLUMNS: Columns of a window that are read at a time.
+        FEATURES: Columns of x of a tile.
+        STAGES: Number of tiles in flight.
+    """
+
+    WIDTH: int
+    X_STRIDE: int
+    SPLIT: bool
+    COLUMNS: int
+    FEATURES: int
+    STAGES: int
+
+
 @triton.jit
-def block_sum(
-    windows,
-    x,
-    weight,
-    src_scale,
-    begin,
-    end,
-    column,
-    WIDTH: tl.constexpr,
-    X_STRIDE: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    FEATURES: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+def block_sum(windows, given, begin, end, column, COLUMNS: tl.constexpr, FORM: tl.constexpr):
     """Return [16, FEATURES]: the sums over some columns of a window."""
-    total = tl.zeros([16, FEATURES], tl.float32)
-    for at in tl.range(begin, end, COLUMNS, num_stages=STAGES):
+    total = tl.zeros([16, FORM.FEATURES], tl.float32)
+    for at in tl.range(begin, end, COLUMNS, num_stages=FORM.STAGES):
         place, inside, row, word, present = window_columns(windows, at, end, COLUMNS)
         value = tl.load(
-            x + row[:, None] * X_STRIDE + column[None, :],
-            mask=inside[:, None] & (column < WIDTH)[None, :],
+            given.x + row[:, None] * FORM.X_STRIDE + column[None, :],
+            mask=inside[:, None] & (column < FORM.WIDTH)[None, :],
             other=0.0,
         )
         factor = tl.where(present, 1.0, 0.0)
-        if weight is None and src_scale is None:
+        if given.weight is None and given.src_scale is None:
             total = added(total, factor, present, value, COLUMNS)
         else:
-            if weight is not None:
+            if given.weight is not None:
                 number = edge_numbers(windows, place, inside, word, present)
-                factor = tl.load(weight + number, mask=present, other=0.0)
-            if src_scale is not None:
-                scale = tl.load(src_scale + row, mask=inside, other=0.0)
+                factor = tl.load(given.weight + number, mask=present, other=0.0)
+            if given.src_scale is not None:
+                scale = tl.load(given.src_scale + row, mask=inside, other=0.0)
                 factor = tl.where(present, factor * scale[None, :], 0.0)
             total = added_precisely(total, factor, present, value, COLUMNS)
     return total
 
 
 @triton.jit(do_not_specialize=["rows"])
-def block_sum_kernel(
-    windows,
-    x,
-    weight,
-    src_scale,
-    dst_scale,
-    out,
-    partial,
-    rows,
-    WIDTH: tl.constexpr,
-    X_STRIDE: tl.constexpr,
-    SPLIT: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    FEATURES: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+def block_sum_kernel(windows, given, out, partial, rows, FORM: tl.constexpr):
     """Processes one item per program, COLUMNS of its columns at a time, for FEATURES columns of x."""
     item = tl.program_id(0)
-    row, there, whole, slot, part, _filled = window_rows(windows, item, rows, SPLIT)
+    row, there, whole, slot, part, _filled = window_rows(windows, item, rows, FORM.SPLIT)
     begin, end = tl.load(windows.begin + item), tl.load(windows.end + item)
-    column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
-    total = block_sum(
-        windows, x, weight, src_scale, begin, end, column, WIDTH, X_STRIDE, COLUMNS, FEATURES, STAGES
-    )
+    column = tl.program_id(1) * FORM.FEATURES + tl.arange(0, FORM.FEATURES)
+    total = block_sum(windows, given, begin, end, column, FORM.COLUMNS, FORM)
     if not_numbers(total):
-        total = block_sum(
-            windows, x, weight, src_scale, begin, end, column, WIDTH, X_STRIDE, 1, FEATURES, STAGES
-        )
-    inside = (column < WIDTH)[None, :]
-    if SPLIT:
-        tl.store(partial + slot[:, None] * WIDTH + column[None, :], total, mask=part[:, None] & inside)
-    if dst_scale is not None:
-        total *= tl.load(dst_scale + row, mask=there, other=0.0)[:, None]
-    tl.store(out + row[:, None] * WIDTH + column[None, :], total, mask=whole[:, None] & inside)
+        total = block_sum(windows, given, begin, end, column, 1, FORM)
+    inside = (column < FORM.WIDTH)[None, :]
+    if FORM.SPLIT:
+        tl.store(partial + slot[:, None] * FORM.WIDTH + column[None, :], total, mask=part[:, None] & inside)
+    if given.dst_scale is not None:
+        total *= tl.load(given.dst_scale + row, mask=there, other=0.0)[:, None]
+    tl.store(out + row[:, None] * FORM.WIDTH + column[None, :], total, mask=whole[:, None] & inside)
 
 
 def applies(x: Tensor, weight: Tensor | None) -> bool:
@@ -139,23 +140,22 @@ def aggregate(
     x = rows_of(x)
     weight = None if weight is None else weight.contiguous()
     partial = x.new_empty((blocks.slots, width), dtype=acc) if blocks.slots else None
-    tile = max(features(plan, width), 16)
+    form = WindowSumForm(
+        WIDTH=width,
+        X_STRIDE=x.stride(0),
+        SPLIT=blocks.slots > 0,
+        COLUMNS=columns_at_a_time(plan),
+        FEATURES=max(features(plan, width), 16),
+        STAGES=plan.num_stages,
+    )
     with on_device_of(x):
-        block_sum_kernel[(blocks.items, -(-width // tile))](
+        block_sum_kernel[(blocks.items, -(-width // form.FEATURES))](
             windows_of(blocks, weight is not None),
-            x,
-            weight,
-            src_scale,
-            dst_scale,
+            Given(x, weight, src_scale, dst_scale),
             out,
             partial,
-            blocks.rows,
-            WIDTH=width,
-            X_STRIDE=x.stride(0),
-            SPLIT=blocks.slots > 0,
-            COLUMNS=columns_at_a_time(plan),
-            FEATURES=tile,
-            STAGES=plan.num_stages,
+            rows=blocks.rows,
+            FORM=form,
             **bounded(plan),
         )
         if partial is not None:

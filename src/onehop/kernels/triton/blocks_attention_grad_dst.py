@@ -19,9 +19,6 @@ def block_query_grad(
     windows,
     given,
     own,
-    own_grad,
-    normaliser,
-    product,
     begin,
     end,
     head,
@@ -29,7 +26,11 @@ def block_query_grad(
     COLUMNS: tl.constexpr,
     FORM: tl.constexpr,
 ):
-    """Return [16, BLOCK_D]: the sums over some columns of a window."""
+    """Return [16, BLOCK_D]: the sums over some columns of a window.
+
+    ``own`` are the window's queries, gradients, normalisers and products of these with the output.
+    """
+    own_query, own_grad, normaliser, product = own
     base, threshold, factor, kept = numbers
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
     total = tl.zeros([16, FORM.BLOCK_D], tl.float32)
@@ -37,7 +38,7 @@ def block_query_grad(
         place, inside, row, word, present = window_columns(windows, at, end, COLUMNS)
         keys = head_rows(given.key, row, inside, head, column, FORM.H, FORM.D)
         values = head_rows(given.value, row, inside, head, value_column, FORM.H, FORM.V)
-        score = dots(own, keys, COLUMNS) * factor
+        score = dots(own_query, keys, COLUMNS) * factor
         weight = tl.exp(tl.where(present, score - normaliser[:, None], float("-inf")))
         slope = dots(own_grad, values, COLUMNS)
         if FORM.DROPOUT:
@@ -81,15 +82,11 @@ def block_grad_dst_kernel(
     tl.store(place + FORM.H, product, mask=there)
     if FOR_QUERY:
         begin, end = tl.load(windows.begin + item), tl.load(windows.end + item)
-        own = head_rows(given.query, row, there, head, column, FORM.H, FORM.D)
-        numbers = (base, threshold, factor, kept)
-        total = block_query_grad(
-            windows, given, own, own_grad, normaliser, product, begin, end, head, numbers, FORM.COLUMNS, FORM
-        )
+        own_query = head_rows(given.query, row, there, head, column, FORM.H, FORM.D)
+        own, numbers = (own_query, own_grad, normaliser, product), (base, threshold, factor, kept)
+        total = block_query_grad(windows, given, own, begin, end, head, numbers, FORM.COLUMNS, FORM)
         if not_numbers(total):
-            total = block_query_grad(
-                windows, given, own, own_grad, normaliser, product, begin, end, head, numbers, 1, FORM
-            )
+            total = block_query_grad(windows, given, own, begin, end, head, numbers, 1, FORM)
         within = (head * FORM.D + column)[None, :]
         inside = (column < FORM.D)[None, :]
         tl.store(grad_query + row[:, None] * (FORM.H * FORM.D) + within, total, mask=whole[:, None] & inside)

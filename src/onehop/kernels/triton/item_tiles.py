@@ -66,6 +66,21 @@ def caller_numbers(items, at, inside):
 
 
 @triton.jit
+def edge_weights(items, weight, at, inside, column, WIDTH: tl.constexpr, HEADS: tl.constexpr):
+    """Weights [E] of edges as [rows, edges, 1], or [E, HEADS] by columns as [rows, edges, columns].
+
+    Column h of the latter belongs to the h-th of HEADS equal groups of WIDTH columns.
+    """
+    number = caller_numbers(items, at, inside)
+    if HEADS == 1:
+        return tl.load(weight + number, mask=inside, other=0)[:, :, None]
+    else:
+        part = column // (WIDTH // HEADS)
+        place = weight + number[:, :, None] * HEADS + part[None, None, :]
+        return tl.load(place, mask=inside[:, :, None] & (column < WIDTH)[None, None, :], other=0)
+
+
+@triton.jit
 def store_columns(x, row, there, tile, column, WIDTH: tl.constexpr):
     """Stores [rows, columns] to x[row], where the mask ``there``, [rows], is set."""
     mask = there[:, None] & (column < WIDTH)[None, :]

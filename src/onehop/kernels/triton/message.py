@@ -37,10 +37,10 @@ def run(graph: Graph, sweep: Sweep, inputs: Sequence[Tensor]) -> list[Tensor]:
     Raises:
         BackendError: It has no form in Triton; the text says why.
     """
-    reason = refusal(sweep)
+    like = inputs[0]
+    reason = refusal(sweep, like.dtype is torch.float64)
     if reason is not None:
         raise BackendError(f"message: no kernel can be written for this sweep, for {reason}.")
-    like = inputs[0]
     csr = graph.on(like.device, sweep.transposed)
     rows = csr.rows
     programs = -(-rows // _ROWS)

@@ -5,6 +5,7 @@ tile [rows, edges, columns], whose last dimension is padded to a power of two. W
 of a row is loaded once.
 """
 
+from onehop.kernels.triton import availability
 from onehop.messages import End, Result, Sink, Step, Sweep
 from onehop.plans.triton_default import power_of_two
 
@@ -13,6 +14,8 @@ _EXTREMA = (Sink.ROW_MAX, Sink.ROW_MIN)
 
 # The fewest rows and columns that tensor cores multiply at a time.
 _LEAST = 16
+# The first release of triton that multiplies matrices in float64.
+_MATRICES_OF_FLOAT64 = (3, 5)
 # Numbers of a row: more would not fit in the registers.
 _MOST_COLUMNS = 1024
 
@@ -51,8 +54,8 @@ _EXPRESSIONS = {
 }
 
 
-def refusal(sweep: Sweep) -> str | None:
-    """Return why a sweep has no form in Triton; None if it has."""
+def refusal(sweep: Sweep, float64: bool) -> str | None:
+    """Return why a sweep over numbers of 32 bits, or of 64, has no form in Triton; None if it has."""
     widths = _widths(sweep)
     widest = max(
         widths[at] for at in range(len(widths)) if at >= len(sweep.operands) or not _is_matrix(sweep, at)
@@ -69,6 +72,11 @@ def refusal(sweep: Sweep) -> str | None:
     for result in sweep.results:
         if result.sink is Sink.OUTER and min(widths[result.value], widths[result.other]) < _LEAST:
             return "an outer product in it is smaller than what tensor cores multiply"
+    multiplies = any(step.operation == "product" for step in sweep.steps) or any(
+        result.sink is Sink.OUTER for result in sweep.results
+    )
+    if float64 and multiplies and availability.installed() < _MATRICES_OF_FLOAT64:
+        return f"triton {availability.version()} multiplies no matrices in float64"
     return None
 
 

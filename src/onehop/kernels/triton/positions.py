@@ -1,4 +1,4 @@
-"""Places of edges in their rows: what the gradient of max and min to x goes by."""
+"""Places of edges, in their rows and in the graph: what the gradients of max and min to x go by."""
 
 import torch
 from torch import Tensor
@@ -29,11 +29,29 @@ def edge_marks(graph: Graph, device: torch.device) -> Tensor:
     return found.read()
 
 
+def edge_places(graph: Graph, device: torch.device) -> Tensor:
+    """int32 [E], in the order of the transposed graph: the edges' places in the graph's own order.
+
+    Kept with the graph, which has fewer than 2^31 edges.
+    """
+    key = ("edge places", device)
+    found: KeptTensor | None = graph.derived.get(key)
+    if found is None:
+        csr, transposed = graph.on(device), graph.on(device, True)
+        place = torch.arange(csr.edges, dtype=torch.int32, device=device)
+        found = KeptTensor.of(_transposed(place, csr, transposed))
+        graph.keep(key, found, device)
+    return found.read()
+
+
 def _marks(csr: PlacedCsr, transposed: PlacedCsr) -> Tensor:
-    """Of the edges row by row, then through the caller's numbers in the order of the transposed graph."""
     edge = torch.arange(csr.edges, device=csr.device)
     position = edge - csr.rowptr.index_select(0, csr.row_of_edges()) + 1
-    mark = torch.where(position <= _LAST_MARK, position, 0).to(torch.int16)
+    return _transposed(torch.where(position <= _LAST_MARK, position, 0).to(torch.int16), csr, transposed)
+
+
+def _transposed(of_edges: Tensor, csr: PlacedCsr, transposed: PlacedCsr) -> Tensor:
+    """Numbers of edges row by row, through the caller's numbers, in the order of the transposed graph."""
     if csr.perm is not None:
-        mark = torch.empty_like(mark).index_copy_(0, csr.perm.long(), mark)
-    return mark if transposed.perm is None else mark.index_select(0, transposed.perm)
+        of_edges = torch.empty_like(of_edges).index_copy_(0, csr.perm.long(), of_edges)
+    return of_edges if transposed.perm is None else of_edges.index_select(0, transposed.perm)
