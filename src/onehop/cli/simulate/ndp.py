@@ -201,7 +201,7 @@ def _compare(content: dict[str, Any], found: list[LayerOutcome], mapping: str) -
     total = sum(times)
     content["bytes"] = {what: sum(run.bytes[what] for run in runs) for what in runs[0].bytes}
     content["energy_mj"] = sum(sum(run.energy_nj.values()) for run in runs) / 1e6
-    edges = sum(one.run.traffic.workload.graph.num_edges for one in found)
+    edges = sum(one.run.workload.num_edges for one in found)
     content["read_reduction_percent"] = 100.0 * (1.0 - sum(run.reads for run in runs) / max(edges, 1))
     content["time_ms"] = total
     # Of the machine's own schedule: these have none.

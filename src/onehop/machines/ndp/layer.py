@@ -29,6 +29,7 @@ class LayerRun:
     """Result of a layer.
 
     Attributes:
+        workload: The graph on the ranks.
         traffic: Its bytes, window by window.
         memory: The DRAM's times.
         host_order: The host's order.
@@ -39,6 +40,7 @@ class LayerRun:
         retiling: Cost of re-tiling; only in a first layer.
     """
 
+    workload: RankWorkload
     traffic: LayerTraffic
     memory: MemoryTimes
     host_order: str
@@ -143,7 +145,7 @@ class LayerRun:
             )
         )
         bursts = commands.reads + commands.writes
-        products = float(self.traffic.workload.graph.num_edges) * self.traffic.width
+        products = float(self.workload.num_edges) * self.traffic.width
         return {
             **energy.dram_nj(commands, self.memory, config.topology.ranks, self.time_ns),
             **energy.path_nj(config.energy, over_channel, bursts * config.burst_bytes),
@@ -205,6 +207,7 @@ def simulate(
     control = config.control
     flush = dirty / (channels * config.channel_gbps)
     return LayerRun(
+        workload,
         traffic,
         memory,
         host_order,

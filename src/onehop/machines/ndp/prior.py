@@ -159,7 +159,7 @@ def _prior_energy_nj(
     commands = energy.Commands(adjacency + float(features.sum()), results, float(opened))
     over_channel = sum(size for what, size in moved.items() if what != "feature_read")
     local = float(features.sum()) * burst
-    products = float(traffic.workload.graph.num_edges) * traffic.width
+    products = float(traffic.workload.num_edges) * traffic.width
     buffered = moved["feature_read"] + moved["instructions"] + moved["outputs_read"]
     return {
         **energy.dram_nj(commands, memory, config.topology.ranks, time_ns),
