@@ -101,8 +101,7 @@ class LayerTraffic:
     @cached_property
     def shape(self) -> TargetGroups:
         """Tiles and windows: as many targets as an output buffer has slices."""
-        most = int(self.pods.slice_bytes(self.width).max())
-        return TargetGroups.of(self.config.module.buffer_bytes, most, self.tile)
+        return groups(self.config, self.pods, self.width, self.tile)
 
     @cached_property
     def counts(self) -> WindowCounts:
@@ -123,12 +122,12 @@ class LayerTraffic:
     @property
     def over_host(self) -> bool:
         """Return whether bundles use the Host-path."""
-        return self.pods.size > 1 and not self.inside_dimm
+        return uses_channels(self.pods, self.broadcast)
 
     @property
     def inside_dimm(self) -> bool:
         """Return whether bundles stay inside the buffer chip."""
-        return self.pods.size > 1 and self.pods.inside_dimm and self.broadcast
+        return self.pods.size > 1 and not self.over_host
 
     @cached_property
     def adjacency_bytes(self) -> Integers:
@@ -242,6 +241,20 @@ class LayerTraffic:
 
     def _over_pod(self, values: Integers) -> Integers:
         return np.repeat(sums(values, self.pods.count), self.pods.size, axis=1)
+
+
+def uses_channels(pods: Pods, broadcast: bool) -> bool:
+    """Return whether bundles use the Host-path: not where none are passed, or a buffer chip passes them."""
+    return pods.size > 1 and not (pods.inside_dimm and broadcast)
+
+
+def groups(config: NdpConfig, pods: Pods, width: int, tile: int) -> TargetGroups:
+    """Tiles and windows of a layer; see :attr:`LayerTraffic.shape`.
+
+    Raises:
+        ArgumentError: A buffer cannot hold one output slice.
+    """
+    return TargetGroups.of(config.module.buffer_bytes, int(pods.slice_bytes(width).max()), tile)
 
 
 def sums(values: NDArray[Number], groups: int) -> NDArray[Number]:
