@@ -88,6 +88,11 @@ class SampledLayer:
         """Time of the chosen mapping."""
         return self.chosen.time_ns
 
+    @property
+    def best_prior_ns(self) -> Estimate:
+        """The shortest time of a prior machine."""
+        return min(self.prior_ns.values(), key=lambda found: found.value)
+
 
 def sampled_layer(
     config: NdpConfig,
@@ -203,8 +208,13 @@ class _SampledRun:
         shape = groups(config, pods, width, plan.tile)
         orders = host_orders(pods, plan)
         windows = -(-targets.num_dst // shape.window)
-        self._runs = runs = Runs.draw(windows, sample, (width, pods.size))
+        runs = Runs.draw(windows, sample, (width, pods.size))
         wanted = stretches(runs, windows)
+        if sum(stretch.last - stretch.first for stretch in wanted) == windows:
+            # Runs and the windows that they need are the whole layer.
+            runs = Runs.every(windows)
+            wanted = stretches(runs, windows)
+        self._runs = runs
         channels = config.topology.channels
         spans: dict[str, list[Reals]] = {order: [] for order in orders}
         sums: dict[str, list[Reals]] = {}

@@ -126,6 +126,12 @@ class Runs:
             sample.confidence,
         )
 
+    @classmethod
+    def every(cls, windows: int) -> "Runs":
+        """All runs of a layer."""
+        runs = -(-windows // RUN_WINDOWS)
+        return cls.draw(windows, Sample(max(runs, _PER_STRATUM)), (0,))
+
     @property
     def weight(self) -> Reals:
         """Return [n]: runs of the layer that each run stands for."""
