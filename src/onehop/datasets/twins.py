@@ -286,9 +286,8 @@ def twin(
     There are two of arxiv: ``arxiv`` has the skew and the labels, for training; ``arxiv-communities`` also
     has hubs and triangles, for whoever counts which nodes share neighbours.
 
-    papers fits no ordinary memory: ask for a part of it, ``scale=0.02`` say, or for windows of
-    :func:`implicit`. A scale keeps degrees and
-    communities as they are; only the hubs' share of all nodes grows.
+    papers fits no ordinary memory: ask for a part of it, ``scale=0.02`` say, or for rows of :func:`implicit`.
+    A scale keeps degrees and communities as they are; only the hubs' share of all nodes grows.
 
     Args:
         name: One of :func:`names`.

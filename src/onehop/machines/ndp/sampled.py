@@ -31,7 +31,8 @@ class SampledMapping:
     Attributes:
         host_order: The host's order with the shortest estimated time.
         time_ns: Time, re-tiling included where it was needed.
-        bound_ns: Lower bound of the time, in any order.
+        bound_ns: Estimated lower bound of the time, in any order. It has no interval: the largest of several
+            estimated sums tends to lie above the largest sum.
         orders_ns: Estimated time in every order that the plan allows.
         windows: Windows of the layer.
         simulated: Windows that were simulated.
@@ -39,7 +40,7 @@ class SampledMapping:
 
     host_order: str
     time_ns: Estimate
-    bound_ns: Estimate
+    bound_ns: float
     orders_ns: dict[str, float]
     windows: int
     simulated: int
@@ -47,7 +48,7 @@ class SampledMapping:
 
 @dataclass(frozen=True)
 class SampledLayer:
-    """A layer, estimated from a sample of its windows. Each figure has its confidence interval.
+    """A layer, estimated from a sample of its windows; figures have confidence intervals.
 
     Attributes:
         plan: The requested plan.
@@ -243,7 +244,7 @@ class _SampledRun:
         self.mapping = SampledMapping(
             self._order,
             Estimate.within(fixed_ns + orders_ns[self._order], runs.error(took[:, 1] - took[:, 0])),
-            _bound(runs, of_runs["ranks"], of_runs["channels"]).changed(offset=fixed_ns),
+            fixed_ns + bounds.busiest(runs.total(of_runs["ranks"]), runs.total(of_runs["channels"])).bound_ns,
             {order: fixed_ns + ns for order, ns in orders_ns.items()},
             windows,
             sum(stretch.last - stretch.first for stretch in wanted),
@@ -287,17 +288,9 @@ def _total(runs: Runs, spans: Reals, wanted: list[Stretch]) -> float:
     return total
 
 
-def _bound(runs: Runs, of_ranks: Reals, of_channels: Reals) -> Estimate:
-    """The work of the busiest rank or channel, whichever is more; [n, R] and [n, C]."""
-    return max(
-        (runs.estimate(work[:, int(runs.total(work).argmax())]) for work in (of_ranks, of_channels)),
-        key=lambda found: found.value,
-    )
-
-
 def _reduction(runs: Runs, edges: Reals, reads: Reals) -> Estimate:
     """Percent of the edges whose sources are not read again."""
     if not runs.total(edges):
         return Estimate.exact(0.0)
     saved = runs.ratio(edges - reads, edges)
-    return saved.changed(100.0)
+    return saved.scaled(100.0)

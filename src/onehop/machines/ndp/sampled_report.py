@@ -18,8 +18,8 @@ def sampled_report(layers: Sequence[SampledLayer]) -> dict[str, Any]:
     orders = [one.chosen.host_order for one in layers]
     first = layers[0]
     return {
-        **_keys("time_ms", time.changed(1e-6)),
-        **_keys("bound_ms", total([one.chosen.bound_ns for one in layers]).changed(1e-6)),
+        **_keys("time_ms", time.scaled(1e-6)),
+        "bound_ms": sum(one.chosen.bound_ns for one in layers) / 1e6,
         **_keys("speedup_over_baseline", _gain([one.speedup_over_baseline for one in layers], host, time)),
         **_keys("speedup_over_prior", _gain([one.speedup_over_prior for one in layers], prior, time)),
         "host_order": orders[0] if len(set(orders)) == 1 else ", ".join(orders),
@@ -53,24 +53,24 @@ def _layer(found: SampledLayer) -> dict[str, Any]:
         "width": found.width,
         "mapping": found.mapping,
         "host_order": found.chosen.host_order,
-        **_keys("time_ms", found.time_ns.changed(1e-6)),
-        **_keys("bound_ms", found.chosen.bound_ns.changed(1e-6)),
-        **_keys("baseline_ms", found.baseline_ns.changed(1e-6)),
+        **_keys("time_ms", found.time_ns.scaled(1e-6)),
+        "bound_ms": found.chosen.bound_ns / 1e6,
+        **_keys("baseline_ms", found.baseline_ns.scaled(1e-6)),
         **_keys("speedup_over_baseline", found.speedup_over_baseline),
         **_keys("speedup_over_prior", found.speedup_over_prior),
         **_keys("read_reduction_percent", found.read_reduction_percent),
         **_keys("edges", found.edges),
         "candidates": {name: _candidate(each) for name, each in found.candidates.items()},
         "impossible": dict(found.impossible),
-        "prior": {name: _keys("serial_ms", each.changed(1e-6)) for name, each in found.prior_ns.items()},
+        "prior": {name: _keys("serial_ms", each.scaled(1e-6)) for name, each in found.prior_ns.items()},
     }
 
 
 def _candidate(found: SampledMapping) -> dict[str, Any]:
     return {
         "host_order": found.host_order,
-        **_keys("time_ms", found.time_ns.changed(1e-6)),
-        **_keys("bound_ms", found.bound_ns.changed(1e-6)),
+        **_keys("time_ms", found.time_ns.scaled(1e-6)),
+        "bound_ms": found.bound_ns / 1e6,
         "orders_ms": {order: ns / 1e6 for order, ns in found.orders_ns.items()},
         "windows": found.windows,
         "simulated": found.simulated,

@@ -73,9 +73,9 @@ class Estimate:
         """Half the width of the interval."""
         return (self.high - self.low) / 2
 
-    def changed(self, factor: float = 1.0, offset: float = 0.0) -> "Estimate":
-        """The estimate of ``factor``, above 0, times the figure, and ``offset``; both are known exactly."""
-        return Estimate(*(factor * each + offset for each in (self.value, self.low, self.high)))
+    def scaled(self, factor: float) -> "Estimate":
+        """The estimate of a multiple of the figure; the factor is above 0 and known exactly."""
+        return Estimate(factor * self.value, factor * self.low, factor * self.high)
 
 
 @dataclass(frozen=True)
