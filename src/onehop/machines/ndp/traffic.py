@@ -18,7 +18,7 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 
 class Workload(Protocol):
-    """What traffic follows from: a graph on ranks (:class:`.counts.RankWorkload`), or some windows of one."""
+    """Targets with their edges on ranks: a graph (:class:`.counts.RankWorkload`), or some windows of one."""
 
     @property
     def num_dst(self) -> int:
