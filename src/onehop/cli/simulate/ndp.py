@@ -13,7 +13,7 @@ from onehop.bench.results import write_json
 from onehop.cli.console import Bar, output, progress
 from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
 from onehop.cli.simulate import ndp_sample, ndp_sweep
-from onehop.cli.simulate.shared import Source, Sweep, load_graph, sweep_points
+from onehop.cli.simulate.shared import Source, Sweep, load_graph, no_timeline, sweep_points
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
@@ -105,8 +105,7 @@ def ndp(
         console.print(toy.gantt(), markup=False)
         return
     set_threads(threads)
-    if sweep and trace is not None:
-        raise ArgumentError("trace: a sweep has no timeline; leave --trace or --sweep away.")
+    no_timeline(sweep, trace)
     hardware = _machine(machine, faw)
     swept = [sweep_points(text, ndp_sweep.NAMES) for text in sweep or []]
     ndp_sweep.machines(hardware, swept)
