@@ -150,7 +150,7 @@ def test_a_graphs_edges_are_read_target_by_target(tmp_path):
     assert reads == [2, 3, 4, 5, 6, 7, 0]
     assert document["served"] == 7
     assert document["asked"]["width"] == 24
-    assert "width 24" in output
+    assert "width 24" in " ".join(output.split())
 
 
 def test_the_timeline_has_every_burst_and_rows_that_are_open_around_it(tmp_path):
