@@ -7,7 +7,7 @@ from onehop.cli.console import Bar
 from onehop.cli.simulate.shared import Points, whole
 from onehop.graph import Graph
 from onehop.machines.ndp import LayerOutcome, Machine
-from onehop.machines.ndp.config import Control, Host, Module, Topology
+from onehop.machines.ndp.sections import Control, Host, Module, Topology
 from onehop.plans.ndp import NdpPlan
 
 _SECTIONS = {"topology": Topology, "module": Module, "host": Host, "control": Control}

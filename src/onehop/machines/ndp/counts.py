@@ -10,8 +10,8 @@ from onehop import native
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.native import extension
-from onehop.machines.ndp.config import Topology
 from onehop.machines.ndp.mapping import Integers, Pods, candidates, owners
+from onehop.machines.ndp.sections import Topology
 from onehop.plans.ndp import MERGES
 
 # Targets of a block, the unit of counts; windows consist of whole blocks.

@@ -5,9 +5,9 @@ import torch
 from numpy.typing import NDArray
 
 from onehop.graph import Graph
-from onehop.machines.ndp.config import Topology
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import Integers, owners
+from onehop.machines.ndp.sections import Topology
 
 
 class CopiedWorkload(RankWorkload):

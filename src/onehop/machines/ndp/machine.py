@@ -12,7 +12,7 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.ndp import functional
-from onehop.machines.ndp.config import NdpConfig, Topology, load
+from onehop.machines.ndp.config import NdpConfig, load
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.models import LayerWork
@@ -21,6 +21,7 @@ from onehop.machines.ndp.report import layer_report
 from onehop.machines.ndp.sampled import SampledLayer, Tell, sampled_layer
 from onehop.machines.ndp.sampled_windows import ComputedTargets, RowSource, StoredTargets
 from onehop.machines.ndp.sampling import Sample
+from onehop.machines.ndp.sections import Topology
 from onehop.machines.ndp.traffic import Finals
 from onehop.machines.report import Report
 from onehop.plans.ndp import NdpPlan

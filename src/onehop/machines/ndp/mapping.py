@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.machines.ndp.config import Topology
+from onehop.machines.ndp.sections import Topology
 from onehop.plans.ndp import PODS
 
 ELEMENT_BYTES = 4  # FP32, as the paper's

@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from onehop.machines.native import extension
 from onehop.machines.ndp import retiling
-from onehop.machines.ndp.config import NdpConfig, Topology
+from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload, Sizes, TargetGroups, WindowCounts, assigned_rows, count
 from onehop.machines.ndp.mapping import Integers, assigned, owners
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.sampling import Runs
+from onehop.machines.ndp.sections import Topology
 from onehop.plans.ndp import MERGES
 
 # Windows that are simulated before a run, so that it finds the machine as the windows before it left it.
