@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -100,3 +101,87 @@ def test_where_it_does_not_it_says_why(tmp_path, other):
     document = json.loads(path.read_text())
     assert document["limits"] is None
     assert document["no_limits_because"] in result.stdout
+
+
+def written(path, *arguments):
+    result = onehop("simulate", "dram", *arguments, "--json", path)
+    assert result.exit_code == 0, result.output
+    return json.loads(path.read_text()), result.output
+
+
+def test_a_sweep_varies_a_constant_by_itself(tmp_path):
+    small = ("--requests", 3000)
+    swept, output = written(
+        tmp_path / "sweep.json",
+        *small,
+        "--sweep",
+        "faw=32,48",
+        "--sweep",
+        "run_bytes=64:256",
+        "--sweep",
+        "ranks=2,4",
+    )
+    values = [(line["name"], line["value"]) for line in swept["sweep"]]
+    assert values == [
+        *(("faw", clocks) for clocks in (32, 48)),
+        *(("run_bytes", size) for size in (64, 128, 256)),
+        *(("ranks", ranks) for ranks in (2, 4)),
+    ]
+    given = (["--timing", "faw=32"], ["--timing", "faw=48"], *(["--run-bytes", n] for n in (64, 128, 256)))
+    given = (*given, ["--ranks", 2], ["--ranks", 4])
+    for number, (line, options) in enumerate(zip(swept["sweep"], given, strict=True)):
+        alone, _ = written(tmp_path / f"{number}.json", *small, *options)
+        assert {name: alone[name] for name in line if name not in ("name", "value")} == {
+            name: each for name, each in line.items() if name not in ("name", "value")
+        }
+    assert "faw 32: " in output
+    assert "run bytes 128: " in output
+
+
+def test_a_graphs_edges_are_read_target_by_target(tmp_path):
+    edges, trace = tmp_path / "edges.csv", tmp_path / "reads.trace"
+    edges.write_text("source,target\n2,0\n3,0\n0,1\n1,3\n")
+    document, output = written(
+        tmp_path / "graph.json", "--graph", edges, "--width", 24, "--requests", 7, "--export", trace
+    )
+    # Edges of a file go both ways: target 0 has the sources 1, 2 and 3, and target 1 has 0. 96 bytes are two
+    # bursts, so the seventh is the first half of the fourth vector.
+    reads = [int(line.split()[1], 0) // 64 for line in trace.read_text().splitlines()]
+    assert reads == [2, 3, 4, 5, 6, 7, 0]
+    assert document["served"] == 7
+    assert document["asked"]["width"] == 24
+    assert "width 24" in " ".join(output.split())
+
+
+def test_the_timeline_has_every_burst_and_rows_that_are_open_around_it(tmp_path):
+    path = tmp_path / "timeline.json"
+    document, _ = written(tmp_path / "run.json", "--requests", 800, "--write-share", 0.3, "--trace", path)
+    events = json.loads(path.read_text())["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    data = sorted((e["ts"], e["dur"]) for e in spans if e["name"] in ("read", "write"))
+    assert len(data) == document["served"]
+    # A bus carries one burst at a time.
+    assert all(begin + dur <= after + 1e-6 for (begin, dur), (after, _) in pairwise(data))
+    rows = [event for event in spans if event["name"].startswith("row ")]
+    assert len(rows) == document["activations"]
+    assert max(e["ts"] + e["dur"] for e in spans) * 1e3 <= document["time_ns"] + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--sweep", "faw=32.5"], "expected integers for faw"),
+        (["--sweep", "speed=1,2"], "sweep: expected NAME=A:B"),
+        (["--sweep", "faw=32,48", "--trace", "t.json"], "a sweep has no timeline"),
+        (["--sweep", "faw=32,48", "--export", "t.trace"], "a sweep has several lists of requests"),
+        (["--graph", "twin:cora", "--sweep", "run_bytes=64,128"], "these requests are given"),
+        (["--graph", "twin:cora", "--replay", "t.trace"], "give one of them"),
+        (["--graph", "twin:cora", "--level", "curve"], "expected command"),
+        (["--sweep", "ranks=3,4"], "ranks: expected"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = onehop("simulate", "dram", *arguments)
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.output.split())

@@ -235,3 +235,40 @@ def test_a_machine_of_ones_own(tmp_path):
     content, output = simulated(tmp_path / "ndp.json", *SMALL, "--machine", path)
     assert "tiny" in output
     assert set(content["layers"][0]["candidates_ms"]) == {"rank", "dimm"}
+
+
+def test_a_sample_gives_intervals(tmp_path):
+    arguments = ("--graph", "twin:arxiv-communities", "--scale", 0.2, "--mapping", "rank", "--layers", 2)
+    sampled, output = simulated(tmp_path / "some.json", *arguments, "--sample", 6, "--retile", "index")
+    whole, _ = simulated(tmp_path / "all.json", *arguments, "--sample", 10**6, "--retile", "index")
+    exact, _ = simulated(tmp_path / "exact.json", *arguments, "--retile", "index")
+    assert sampled["sample"] == {"runs": 6, "seed": 0, "confidence": 0.95}
+    for name in ("time_ms", "speedup_over_baseline", "speedup_over_prior"):
+        assert whole[name] == pytest.approx(exact[name])
+        assert whole[f"{name}_low"] == pytest.approx(whole[f"{name}_high"]) == pytest.approx(exact[name])
+        assert sampled[f"{name}_low"] < sampled[name] < sampled[f"{name}_high"]
+    assert [layer["width"] for layer in sampled["layers"]] == [128, 256]
+    assert sampled["layers"][0]["candidates"]["rank"]["simulated"] < 662 / 5
+    assert "95 % intervals" in output
+
+
+@pytest.mark.parametrize(
+    "option", [("--trace", "t.json"), ("--model", "gcn"), ("--mapping", "prior"), ("--priors",)]
+)
+def test_what_needs_the_whole_graph_is_refused_beside_a_sample(option, tmp_path):
+    given = [tmp_path / each if each.endswith(".json") else each for each in option]
+    result = onehop("simulate", "ndp", *SMALL, "--sample", 4, *given)
+    assert result.exit_code == 2
+    assert f"sample, {option[0].removeprefix('--')}" in result.output
+
+
+def test_a_twin_too_large_to_be_made_is_sampled_by_rows(monkeypatch, tmp_path):
+    monkeypatch.setattr("onehop.datasets.block_model._MOST_PAIRS", 1_000_000)
+    arguments = ("--graph", "twin:arxiv-communities", "--sample", 2, "--mapping", "rank")
+    content, output = simulated(tmp_path / "rows.json", *arguments)
+    # A symmetric graph of about so many edges, and self loops.
+    assert content["graph"]["edges_low"] < 2 * 1_157_799 + 169_343 < content["graph"]["edges_high"]
+    assert "about" in output
+    refused = onehop("simulate", "ndp", *arguments, "--retile", "rows")
+    assert refused.exit_code == 2
+    assert "choose retile='index'" in " ".join(refused.output.split())

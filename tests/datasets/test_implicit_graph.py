@@ -119,3 +119,14 @@ def test_bad_names_and_seeds() -> None:
         implicit("road")
     with pytest.raises(ArgumentError, match="seed: expected zero or more"):
         implicit("amazon", seed=-1)
+
+
+def test_self_loops_come_last_in_their_rows():
+    nodes = [5, 0, 77, 5]
+    plain_ends, plain = implicit("amazon").rows(nodes)
+    ends, col = implicit("amazon", self_loops=True).rows(nodes)
+    assert np.array_equal(np.diff(ends), np.diff(plain_ends) + 1)
+    for number, node in enumerate(nodes):
+        row = col[ends[number] : ends[number + 1]]
+        assert row[-1] == node
+        assert np.array_equal(row[:-1], plain[plain_ends[number] : plain_ends[number + 1]])

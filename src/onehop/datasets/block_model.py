@@ -79,7 +79,7 @@ class BlockModel:
                 f"scale: {num_pairs} pairs are more than an eighth of all pairs of {num_nodes} nodes. Nodes "
                 f"and edges both shrink with the scale; choose at least {least * 1.02:.2g}."
             )
-        if num_pairs > _MOST_PAIRS:
+        if self.too_large(scale):
             raise ArgumentError(
                 f"scale: {num_pairs} pairs would take about {told(num_pairs * 40)} to make; choose at "
                 f"most {_MOST_PAIRS / self.num_pairs * 0.99:.2g}."
@@ -119,6 +119,10 @@ class BlockModel:
         renumbered[number] = community
         progress("sorting edges", 1.0)
         return Rows(rowptr, col, renumbered)
+
+    def too_large(self, scale: float) -> bool:
+        """Return whether the graph has more edges at this scale than fit into memory."""
+        return round(self.num_pairs * scale) > _MOST_PAIRS
 
     def communities(self, rng: np.random.Generator, num_nodes: int) -> np.ndarray:
         """[C + 1], int64: where each community's nodes begin."""

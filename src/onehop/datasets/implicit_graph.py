@@ -20,15 +20,17 @@ class ImplicitGraph:
         model: Figures of the graph, at scale 1.
         seed: The same seed gives the same graph, bit for bit, with the same versions of numpy and of the C
             library.
+        self_loops: Whether every node has an edge to itself.
 
     Raises:
         ArgumentError: The seed is negative.
     """
 
-    def __init__(self, model: BlockModel, seed: int = 0) -> None:
+    def __init__(self, model: BlockModel, seed: int = 0, *, self_loops: bool = False) -> None:
         if seed < 0:
             raise ArgumentError(f"seed: expected zero or more, got {seed}.")
         rng = np.random.default_rng([seed, 5])
+        self._self_loops = self_loops
         self.num_nodes = model.num_nodes
         """Number of nodes."""
         starts = model.communities(rng, model.num_nodes)
@@ -60,8 +62,8 @@ class ImplicitGraph:
             nodes: [M], whole numbers from 0 to ``num_nodes - 1``.
 
         Returns:
-            ``rowptr``, [M + 1], int64, and ``col``, int32: the neighbours, ascending for each node, without
-            the node itself and without repeats.
+            ``rowptr``, [M + 1], int64, and ``col``, int32: the neighbours, ascending for each node and
+            without repeats; then, with self loops, the node itself.
 
         Raises:
             ArgumentError: ``nodes`` is not a list of whole numbers.
@@ -76,4 +78,7 @@ class ImplicitGraph:
         outside = (wanted < 0) | (wanted >= self.num_nodes)
         if outside.any():
             raise IndexRangeError(f"nodes: {wanted[outside][0]} is not in [0, {self.num_nodes}).")
-        return self._graph.rows(wanted.ctypes.data, len(wanted), threads())
+        rowptr, col = self._graph.rows(wanted.ctypes.data, len(wanted), threads())
+        if not self._self_loops:
+            return rowptr, col
+        return rowptr + np.arange(len(rowptr)), np.insert(col, rowptr[1:], wanted)

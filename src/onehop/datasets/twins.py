@@ -200,6 +200,11 @@ def names() -> list[str]:
     return sorted(_TWINS)
 
 
+def _check(name: str) -> None:
+    if name not in _TWINS:
+        raise ArgumentError(f"name: no twin is called {name!r}; there are {', '.join(names())}.")
+
+
 def num_features(name: str) -> int:
     """Features of a twin, without making it.
 
@@ -209,14 +214,27 @@ def num_features(name: str) -> int:
     Raises:
         ArgumentError: No twin of that name.
     """
-    if name not in _TWINS:
-        raise ArgumentError(f"name: no twin is called {name!r}; there are {', '.join(names())}.")
+    _check(name)
     figures = _TWINS[name]
     # Roads have a feature for each class.
     return figures.num_classes if isinstance(figures, _Road) else figures.width
 
 
-def implicit(name: str, seed: int = 0) -> ImplicitGraph:
+def too_large(name: str, scale: float = 1.0) -> bool:
+    """Return whether a twin is too large to be made whole, and has to be taken by rows (:func:`implicit`).
+
+    Args:
+        name: One of :func:`names`.
+        scale: Multiplies the numbers of nodes and edges.
+
+    Raises:
+        ArgumentError: No twin of that name.
+    """
+    _check(name)
+    return name in COMMUNITY_TWINS and COMMUNITY_TWINS[name].model.too_large(scale)
+
+
+def implicit(name: str, seed: int = 0, *, self_loops: bool = False) -> ImplicitGraph:
     """A twin with communities at full size, of which any row can be computed and none is kept.
 
     It follows the same figures as :func:`twin` (degrees, communities, shares), but is another graph. What it
@@ -225,6 +243,7 @@ def implicit(name: str, seed: int = 0) -> ImplicitGraph:
     Args:
         name: One of the twins with communities.
         seed: The same seed gives the same graph.
+        self_loops: Whether every node has an edge to itself.
 
     Raises:
         ArgumentError: No twin with communities has that name, or a negative seed.
@@ -233,7 +252,7 @@ def implicit(name: str, seed: int = 0) -> ImplicitGraph:
         raise ArgumentError(
             f"name: no twin with communities is called {name!r}; there are {', '.join(COMMUNITY_TWINS)}."
         )
-    return ImplicitGraph(COMMUNITY_TWINS[name].model, seed)
+    return ImplicitGraph(COMMUNITY_TWINS[name].model, seed, self_loops=self_loops)
 
 
 def twin(
@@ -267,9 +286,8 @@ def twin(
     There are two of arxiv: ``arxiv`` has the skew and the labels, for training; ``arxiv-communities`` also
     has hubs and triangles, for whoever counts which nodes share neighbours.
 
-    papers fits no ordinary memory: ask for a part of it, ``scale=0.02`` say, or for windows of
-    :func:`implicit`. A scale keeps degrees and
-    communities as they are; only the hubs' share of all nodes grows.
+    papers fits no ordinary memory: ask for a part of it, ``scale=0.02`` say, or for rows of :func:`implicit`.
+    A scale keeps degrees and communities as they are; only the hubs' share of all nodes grows.
 
     Args:
         name: One of :func:`names`.
@@ -282,8 +300,7 @@ def twin(
         ArgumentError: No twin of that name, a negative seed, a scale that is not positive, or one at which
             there are too few nodes for the edges.
     """
-    if name not in _TWINS:
-        raise ArgumentError(f"name: no twin is called {name!r}; there are {', '.join(names())}.")
+    _check(name)
     if seed < 0:
         raise ArgumentError(f"seed: expected zero or more, got {seed}.")
     if not (math.isfinite(scale) and scale > 0):

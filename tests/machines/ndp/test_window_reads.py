@@ -15,7 +15,7 @@ def run_of(graph, width, mapping, retile="rows", config=None, tile=16):
 
 def naive(run, window, rank):
     """Bundle by bundle, tile by tile, a source once a tile."""
-    work, pods, shape = run.traffic.workload, run.traffic.pods, run.traffic.shape
+    work, pods, shape = run.workload, run.traffic.pods, run.traffic.shape
     graph, first = work.graph, rank // pods.size * pods.size
     order = list(range(graph.num_dst)) if work.order is None else work.order.tolist()
     rowptr, col, owner = graph.rowptr.tolist(), graph.col.tolist(), work.owner.tolist()

@@ -7,11 +7,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from onehop.bench import tables
+from onehop.bench import sources, tables
 from onehop.bench.lists import names
 from onehop.bench.results import write_json
 from onehop.cli.console import output, progress
-from onehop.cli.options import Export, Json, Seed
+from onehop.cli.options import Export, Json, Scale, Seed, Timeline, Width
+from onehop.cli.simulate import dram_sweep
+from onehop.cli.simulate.shared import Sweep, load_graph, no_timeline, sweep_points
 from onehop.errors import ArgumentError
 from onehop.machines.dram import (
     PRESETS,
@@ -20,6 +22,7 @@ from onehop.machines.dram import (
     DramReport,
     Limits,
     Memory,
+    Requests,
     load,
     preset,
     read_trace,
@@ -29,7 +32,9 @@ from onehop.machines.dram.access import OPERATIONS, PATTERNS
 from onehop.machines.dram.command import REFRESHES
 from onehop.machines.dram.layout import NAMES
 from onehop.machines.dram.memory import LEVELS, SCHEDULERS
+from onehop.machines.dram.timeline import timeline
 from onehop.machines.dram.trace import FORMATS
+from onehop.machines.dram.vector_reads import vector_reads
 
 _LAYOUTS = (
     f"{', '.join(NAMES)}, or fields from the lowest bits on, as 'column:2,bank_group,bank,column,rank,row'."
@@ -61,36 +66,84 @@ def dram(
     timing: Annotated[
         str | None, typer.Option(metavar="NAME=CLOCKS,…", help="Timings other than the preset's, as faw=32.")
     ] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            help="Read the vectors of this graph's edges instead, target by target, --requests bursts at "
+            f"most: {sources.GRAPH_HELP}",
+            show_default=False,
+        ),
+    ] = None,
+    scale: Scale = 1.0,
+    width: Width = 256,
     seed: Seed = 0,
+    sweep: Sweep = None,
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Serve the requests of this file instead.")
     ] = None,
     export: Export = None,
     export_format: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "load_store",
     json: Json = None,
+    trace: Timeline = None,
 ) -> None:
     """DRAM alone: how long so many bursts take, which rows they find open, and the energy."""
     memory = Memory(
         _device(preset_name, timing), ranks, layout, queue, refresh, scheduler, refresh_mode, close_after
     )
     access = Access(pattern, run_bytes, op, write_share=write_share)
-    if replay is not None and level != "command":
-        raise ArgumentError(f"level: expected command, which alone knows recorded requests, got {level!r}.")
+    if (replay is not None or graph is not None or trace is not None) and level != "command":
+        raise ArgumentError(
+            f"level: expected command, which alone knows given requests and timelines, got {level!r}."
+        )
+    if graph is not None and replay is not None:
+        raise ArgumentError("graph, replay: both are requests to be served; give one of them.")
+    no_timeline(sweep, trace)
+    if sweep and export is not None:
+        raise ArgumentError("export: a sweep has several lists of requests; leave --export or --sweep away.")
+    swept = [sweep_points(text, dram_sweep.NAMES) for text in sweep or []]
+    if graph is not None or replay is not None:
+        for name, _ in swept:
+            if name in ("run_bytes", "write_share"):
+                raise ArgumentError(f"sweep: {name} is of drawn traffic, and these requests are given.")
+    wanted = dram_sweep.points(memory, access, swept)
     with progress(what="reading requests") as bar:
-        recorded = None if replay is None else read_trace(replay, memory)
+        structure = None if graph is None else load_graph(graph, seed, scale, bar).graph
+
+        def given(at: Memory) -> Requests | None:
+            if structure is not None:
+                return vector_reads(structure, width, at.dram, requests)
+            return None if replay is None else read_trace(replay, at)
+
+        def serve(at: Memory, traffic: Access) -> DramReport:
+            told = given(at)
+            return at.run(traffic, requests, level, seed) if told is None else at.serve(told)
+
+        recorded = given(memory)
         if export is not None:
             bar.describe("writing requests")
             write_trace(export, recorded or memory.requests(access, requests, seed), memory, export_format)
         bar.describe("serving requests")
-        report = memory.run(access, requests, level, seed) if recorded is None else memory.serve(recorded)
+        report = serve(memory, access)
+        lines = dram_sweep.run(wanted, serve, bar)
+        if trace is not None:
+            bar.describe("writing the timeline")
+            log = memory.commands(recorded or memory.requests(access, requests, seed)).log
+            assert log is not None, "the log was asked for"
+            timeline(log, memory.dram).write(trace)
     runs = f" of {run_bytes} B" if pattern == "random" else ""
     kind = f"{op}s" if write_share is None else f"reads, {write_share:.0%} writes,"
-    what = f"{pattern} {kind}{runs}" if replay is None else str(replay)
-    why_not = memory.why_no_limits(access) if recorded is None else "the formula knows no recorded requests"
+    what = f"{pattern} {kind}{runs}"
+    if graph is not None:
+        what = f"vectors of {graph}, width {width}"
+    elif replay is not None:
+        what = str(replay)
+    why_not = memory.why_no_limits(access) if recorded is None else "the formula knows no given requests"
     bounds = None if why_not else memory.limits(access)
     shown = _table(report, f"{report.dram}, {what}, {layout}, {ranks} rank" + "s" * (ranks > 1))
     shown.add_row("what binds, by formula", why_not if bounds is None else _binding(bounds))
     output().print(shown)
+    for line in lines:
+        output().print(dram_sweep.text(line))
     if json is not None:
         asked: dict[str, Any] = {
             "pattern": pattern,
@@ -100,6 +153,8 @@ def dram(
             "requests": requests if recorded is None else len(recorded),
             "seed": seed,
             "trace": None if replay is None else str(replay),
+            "graph": graph,
+            "width": None if graph is None else width,
             "layout": layout,
             "queue": queue,
             "scheduler": scheduler,
@@ -112,7 +167,13 @@ def dram(
         write_json(
             json,
             "simulate dram",
-            {"asked": asked, **asdict(report), "limits": explained, "no_limits_because": why_not or None},
+            {
+                "asked": asked,
+                **asdict(report),
+                "limits": explained,
+                "no_limits_because": why_not or None,
+                **({"sweep": lines} if lines else {}),
+            },
         )
 
 

@@ -12,8 +12,8 @@ from onehop.bench.ndp_check import output_errors
 from onehop.bench.results import write_json
 from onehop.cli.console import Bar, output, progress
 from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
-from onehop.cli.simulate import ndp_sweep
-from onehop.cli.simulate.shared import Source, Sweep, load_graph, sweep_points
+from onehop.cli.simulate import ndp_sample, ndp_sweep
+from onehop.cli.simulate.shared import Source, Sweep, load_graph, no_timeline, sweep_points
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
@@ -22,6 +22,7 @@ from onehop.machines.ndp import (
     MODELS,
     LayerOutcome,
     Machine,
+    Sample,
     by_clock,
     layer_report,
     named_priors,
@@ -52,7 +53,14 @@ def ndp(
     machine: Annotated[str, typer.Option(help=f"{', '.join(presets())}, or a TOML file.")] = "grande_16",
     mapping: Annotated[str, typer.Option(help=", ".join((*MAPPINGS, *_COMPARED)))] = "adaptive",
     tile: Annotated[int, typer.Option(help="Targets that are worked on together.")] = 128,
-    retile: Annotated[str, typer.Option(help=f"How targets come into tiles: {', '.join(TILINGS)}.")] = "rows",
+    retile: Annotated[
+        str | None,
+        typer.Option(
+            help=f"How targets come into tiles: {', '.join(TILINGS)}. rows if not given, or index where a "
+            "sampled twin is too large to be made whole.",
+            show_default=False,
+        ),
+    ] = None,
     batch: Annotated[int, typer.Option(help="Nodes listed before the units' lists are merged.")] = 2048,
     broadcast: Annotated[bool, typer.Option(help="Write bundles once a channel.")] = True,
     host_order: Annotated[
@@ -70,6 +78,16 @@ def ndp(
             help="Check results on all targets for the chosen mapping, or on samples: full, sample."
         ),
     ] = "sample",
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            metavar="RUNS",
+            help="Estimate from so many random runs of windows, with intervals, instead of simulating all: "
+            "for graphs too large, as twin:papers.",
+            min=2,
+            show_default=False,
+        ),
+    ] = None,
     sweep: Sweep = None,
     clocks: Annotated[
         str, typer.Option(help="Also the gains at these clocks of the units in MHz, such as 300,1200,2400.")
@@ -87,16 +105,16 @@ def ndp(
         console.print(toy.gantt(), markup=False)
         return
     set_threads(threads)
-    if sweep and trace is not None:
-        raise ArgumentError("trace: a sweep has no timeline; leave --trace or --sweep away.")
+    no_timeline(sweep, trace)
     hardware = _machine(machine, faw)
     swept = [sweep_points(text, ndp_sweep.NAMES) for text in sweep or []]
     ndp_sweep.machines(hardware, swept)
     tried = numbers("clocks", clocks) if clocks else []
+    computed = sample is not None and ndp_sample.by_rows(graph, scale)
     plan = NdpPlan(
         "adaptive" if mapping in _COMPARED else mapping,
         tile,
-        retile,
+        retile or ("index" if computed else "rows"),
         batch,
         broadcast,
         host_order,
@@ -104,9 +122,30 @@ def ndp(
     _one("check", check, ("full", "sample"))
     if model:
         _one("model", model, MODELS)
+    if sample is not None:
+        given = {
+            "sweep": bool(sweep),
+            "clocks": bool(clocks),
+            "model": bool(model),
+            "priors": priors,
+            "trace": trace is not None,
+            "plot": plot is not None,
+            "mapping": mapping in _COMPARED,
+        }
+        ndp_sample.refuse(given)
+        with progress(what="loading the graph") as bar:
+            structure, features, classes = ndp_sample.load(graph, seed, scale, self_loops, bar)
+            columns = _columns(features, width, layers, classes)
+            widths = [width] if layers == 1 else columns[:-1]
+            estimates = ndp_sample.run(hardware, structure, widths, plan, Sample(sample, seed), bar)
+        estimates["graph"] = {"source": graph, **estimates["graph"]}
+        ndp_sample.show(console, hardware, estimates)
+        if json is not None:
+            write_json(json, "simulate ndp", estimates)
+        return
     with progress(what="loading the graph") as bar:
         loaded = load_graph(graph, seed, scale, bar)
-        columns = [loaded.num_features or width, *[width] * (layers - 1), loaded.num_classes or width]
+        columns = _columns(loaded.num_features, width, layers, loaded.num_classes)
         structure = with_self_loops(loaded.graph) if self_loops else loaded.graph
         del loaded
         widths = [width] if layers == 1 else columns[:-1]
@@ -143,6 +182,11 @@ def ndp(
     if plot is not None:
         what = f"{graph}, width {', '.join(str(each) for each in widths)}: time of each phase, by mapping"
         plot_phases(_bars(found), what, f"simulated: {hardware.name}", plot)
+
+
+def _columns(features: int, width: int, layers: int, classes: int) -> list[int]:
+    """Columns before each layer, and after the last one."""
+    return [features or width, *[width] * (layers - 1), classes or width]
 
 
 def _one(option: str, text: str, allowed: tuple[str, ...]) -> str:
@@ -201,7 +245,7 @@ def _compare(content: dict[str, Any], found: list[LayerOutcome], mapping: str) -
     total = sum(times)
     content["bytes"] = {what: sum(run.bytes[what] for run in runs) for what in runs[0].bytes}
     content["energy_mj"] = sum(sum(run.energy_nj.values()) for run in runs) / 1e6
-    edges = sum(one.run.traffic.workload.graph.num_edges for one in found)
+    edges = sum(one.run.workload.num_edges for one in found)
     content["read_reduction_percent"] = 100.0 * (1.0 - sum(run.reads for run in runs) / max(edges, 1))
     content["time_ms"] = total
     # Of the machine's own schedule: these have none.

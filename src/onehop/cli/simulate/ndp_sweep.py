@@ -4,13 +4,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from onehop.cli.console import Bar
-from onehop.errors import ArgumentError
+from onehop.cli.simulate.shared import Points, whole
 from onehop.graph import Graph
 from onehop.machines.ndp import LayerOutcome, Machine
-from onehop.machines.ndp.config import Control, Host, Module, Topology
+from onehop.machines.ndp.sections import Control, Host, Module, Topology
 from onehop.plans.ndp import NdpPlan
-
-Points = list[tuple[str, list[float]]]
 
 _SECTIONS = {"topology": Topology, "module": Module, "host": Host, "control": Control}
 # The section of each key of the machine that is a number, and its type.
@@ -36,10 +34,10 @@ def machines(hardware: Machine, points: Points) -> dict[tuple[str, float], Machi
             if name in _KEYS:
                 section, kind = _KEYS[name]
                 made[name, value] = hardware.change(
-                    **{section: {name: _whole(name, value) if kind is int else value}}
+                    **{section: {name: whole(name, value) if kind is int else value}}
                 )
             else:
-                replace(NdpPlan(), tile=_whole(name, value))
+                replace(NdpPlan(), tile=whole(name, value))
     return made
 
 
@@ -74,12 +72,6 @@ def text(line: dict[str, Any]) -> str:
         f"{line['name'].replace('_', ' ')} {line['value']:g}: {line['time_ms']:.3f} ms, "
         f"{line['speedup_over_baseline']:.2f}x over the baseline; ms: {each}"
     )
-
-
-def _whole(name: str, value: float) -> int:
-    if not value.is_integer():
-        raise ArgumentError(f"sweep: expected integers for {name}, got {value:g}.")
-    return int(value)
 
 
 def _tiles(

@@ -13,7 +13,7 @@ from torch import Tensor
 from onehop.bench import near_bank
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
-from onehop.cli.simulate.shared import Source, Sweep, load_graph, sweep_points
+from onehop.cli.simulate.shared import Source, Sweep, load_graph, no_timeline, sweep_points
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
 from onehop.machines.pim import (
@@ -80,8 +80,7 @@ def pim(
         raise ArgumentError("layers: a run without a model is one aggregation; give --model too.")
     if sweep and model is not None:
         raise ArgumentError("sweep, model: give one of them.")
-    if sweep and trace is not None:
-        raise ArgumentError("trace: a sweep has no timeline; leave --trace or --sweep away.")
+    no_timeline(sweep, trace)
     if host_too and (sweep or model is not None):
         raise ArgumentError("host: torch is measured beside one aggregation; leave --sweep and --model away.")
     points = [sweep_points(text, variable()) for text in sweep or []]

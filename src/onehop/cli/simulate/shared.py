@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +22,10 @@ Sweep = Annotated[
         help="Vary a value, each by itself: A:B is A, 2A, 4A, ... and B. The machines' pages list the names.",
     ),
 ]
+
+
+# A name and its values, for each --sweep.
+Points = list[tuple[str, list[float]]]
 
 
 @dataclass(frozen=True)
@@ -94,3 +99,24 @@ def sweep_points(text: str, allowed: Sequence[str]) -> tuple[str, list[float]]:
         raise ArgumentError(
             f"sweep: expected numbers A:B with 0 < A <= B, or A,B,..., got {values!r}."
         ) from error
+
+
+def whole(name: str, value: float) -> int:
+    """A value of a sweep that has to be an integer.
+
+    Raises:
+        ArgumentError: It is none.
+    """
+    if not value.is_integer():
+        raise ArgumentError(f"sweep: expected integers for {name}, got {value:g}.")
+    return int(value)
+
+
+def no_timeline(sweep: list[str] | None, trace: Path | None) -> None:
+    """Refuses a timeline of a sweep.
+
+    Raises:
+        ArgumentError: Both were given.
+    """
+    if sweep and trace is not None:
+        raise ArgumentError("trace: a sweep has no timeline; leave --trace or --sweep away.")

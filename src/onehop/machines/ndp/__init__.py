@@ -4,22 +4,16 @@
 """
 
 from onehop.machines.ndp import toy
-from onehop.machines.ndp.config import (
-    Control,
-    DramChoice,
-    EnergyFigures,
-    Host,
-    Module,
-    NdpConfig,
-    Topology,
-    load,
-    presets,
-)
+from onehop.machines.ndp.config import NdpConfig, load, presets
 from onehop.machines.ndp.machine import Machine
 from onehop.machines.ndp.models import MODELS, LayerWork, layer_works
 from onehop.machines.ndp.named_priors import DESIGNS, Design, NamedPrior, named_priors
 from onehop.machines.ndp.outcome import LayerOutcome
 from onehop.machines.ndp.report import layer_report, whole_report
+from onehop.machines.ndp.sampled import SampledLayer, SampledMapping
+from onehop.machines.ndp.sampled_report import sampled_report
+from onehop.machines.ndp.sampling import Estimate, Sample
+from onehop.machines.ndp.sections import Control, DramChoice, EnergyFigures, Host, Module, Topology
 from onehop.machines.ndp.sensitivity import CLOCKS_MHZ, ClockPoint, by_clock
 from onehop.machines.ndp.whole_models import ModelRun, run_model
 from onehop.plans.ndp import NdpPlan
@@ -33,6 +27,7 @@ __all__ = [
     "Design",
     "DramChoice",
     "EnergyFigures",
+    "Estimate",
     "Host",
     "LayerOutcome",
     "LayerWork",
@@ -42,6 +37,9 @@ __all__ = [
     "NamedPrior",
     "NdpConfig",
     "NdpPlan",
+    "Sample",
+    "SampledLayer",
+    "SampledMapping",
     "Topology",
     "by_clock",
     "layer_report",
@@ -50,6 +48,7 @@ __all__ = [
     "named_priors",
     "presets",
     "run_model",
+    "sampled_report",
     "toy",
     "whole_report",
 ]

@@ -37,6 +37,21 @@ class BaselineRun:
         return self.adjacency_ns + self.features_ns + self.write_ns
 
 
+@dataclass(frozen=True, slots=True)
+class GraphSize:
+    """Size of a graph.
+
+    Attributes:
+        num_src: Sources.
+        num_dst: Destinations.
+        num_edges: Edges.
+    """
+
+    num_src: int
+    num_dst: int
+    num_edges: int
+
+
 def baseline(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, width: int) -> BaselineRun:
     """The host alone, limited by its channels.
 
@@ -49,19 +64,32 @@ def baseline(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, wid
         memory: The DRAM's times.
         width: Columns of the feature vectors.
     """
-    graph, channels = workload.graph, config.topology.channels
-    vector, burst = width * ELEMENT_BYTES, config.burst_bytes
-    bursts = -(-vector // burst)
-    entries = int(config.host.llc_mib * 2**20) // vector
+    graph = workload.graph
+    entries = int(config.host.llc_mib * 2**20) // (width * ELEMENT_BYTES)
     read = graph.num_edges
     if entries:
         read = workload.cache_misses(entries, min(entries, config.host.llc_ways))
-    module = config.module
-    structure = graph.num_edges * module.adjacency_entry_bytes + graph.num_dst * module.row_pointer_bytes
+    return host_alone(config, GraphSize(graph.num_src, graph.num_dst, graph.num_edges), read, memory, width)
+
+
+def host_alone(config: NdpConfig, size: GraphSize, read: int, memory: MemoryTimes, width: int) -> BaselineRun:
+    """The host alone; see :func:`baseline`.
+
+    Args:
+        config: The machine.
+        size: Size of the graph.
+        read: Feature vectors that it reads from DRAM: its edges, less those found in a cache.
+        memory: The DRAM's times.
+        width: Columns of the feature vectors.
+    """
+    channels, module = config.topology.channels, config.module
+    vector, burst = width * ELEMENT_BYTES, config.burst_bytes
+    bursts = -(-vector // burst)
+    structure = size.num_edges * module.adjacency_entry_bytes + size.num_dst * module.row_pointer_bytes
     adjacency = -(-structure // burst)
-    features, written = read * bursts, graph.num_dst * bursts
+    features, written = read * bursts, size.num_dst * bursts
     stream = memory.stream(on_bus=True)
-    vectors = memory.random(bursts, on_bus=True, runs=-(-graph.num_src // channels))
+    vectors = memory.random(bursts, on_bus=True, runs=-(-size.num_src // channels))
     out = memory.stream("write", on_bus=True)
     adjacency_ns, features_ns = adjacency * stream.ns / channels, features * vectors.ns / channels
     write_ns = written * out.ns / channels
@@ -76,7 +104,7 @@ def baseline(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, wid
         features_ns,
         write_ns,
         reads=read,
-        hits=graph.num_edges - read,
+        hits=size.num_edges - read,
         bytes={
             "adjacency_read": adjacency * burst,
             "feature_read": features * burst,

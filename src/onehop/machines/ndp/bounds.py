@@ -52,28 +52,46 @@ def paths(times: WindowTimes, channels: int) -> Paths:
         times: The durations.
         channels: Channels, among which the ranks are divided evenly and in order.
     """
-    ranks = times.adjacency.shape[1]
-    per_rank = times.adjacency.sum(axis=0) + times.write_back.sum(axis=0) + _reduction(times)
+    return busiest(rank_work(times).sum(axis=0), channel_work(times, channels).sum(axis=0))
+
+
+def busiest(of_ranks: Reals, of_channels: Reals) -> Paths:
+    """The work of both paths, given that of every rank, [R], and of every channel, [C]."""
+    return Paths(float(of_ranks.max()), float(of_channels.max()))
+
+
+def rank_work(times: WindowTimes) -> Reals:
+    """Return [W, R]: a rank's reading, reducing and writing back, as :func:`.windows.run` has it."""
+    return times.adjacency + times.write_back + _reduction(times)
+
+
+def channel_work(times: WindowTimes, channels: int) -> Reals:
+    """Return [W, C]: a channel's bundles, outputs and final vectors.
+
+    Args:
+        times: The durations.
+        channels: Channels, among which the ranks are divided evenly and in order.
+    """
     per_channel = times.outputs + times.finals
     if times.transfer == "host":
         # Every channel of a pod carries all of the pod's bundles to its own ranks, and reads those of its
         # own.
-        span = max(1, times.pod * channels // ranks)
+        span = max(1, times.pod * channels // times.adjacency.shape[1])
         written = np.repeat(sums(times.bundle_in, channels // span), span, axis=1)
         per_channel = per_channel + written + sums(times.bundle_out, channels)
-    return Paths(float(per_rank.max()), float(per_channel.sum(axis=0).max()))
+    return per_channel
 
 
 def _reduction(times: WindowTimes) -> Reals:
-    """Return [R]: time of a rank's reduction of all bundles of its pod, as :func:`.windows.run` has it."""
+    """Return [W, R]: time of a rank's reduction of all bundles of its pod."""
     windows, ranks = times.reads.shape
     shape = (windows, ranks // times.pod, times.pod)
     reads, edges = times.reads.reshape(shape), times.edges.reshape(shape)
     # A bundle that is cut into pieces fills the pipeline once a piece.
     fills = (edges > 0) * times.pieces[:, None, None] * times.fill_ns
-    found = np.empty((ranks // times.pod, times.pod))
+    found = np.empty(shape)
     for place in range(times.pod):
         read, unit = (each[place :: times.pod, None] for each in (times.read_ns, times.unit_ns))
         work = np.maximum(reads * read, edges * unit) + fills * (read > 0)
-        found[:, place] = work.sum(axis=(0, 2))
-    return found.reshape(-1)
+        found[:, :, place] = work.sum(axis=2)
+    return found.reshape(windows, ranks)

@@ -1,6 +1,6 @@
 """Counts made once for a graph, from which all mappings' times follow: edges, reads and touched rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,8 +10,8 @@ from onehop import native
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.native import extension
-from onehop.machines.ndp.config import Topology
 from onehop.machines.ndp.mapping import Integers, Pods, candidates, owners
+from onehop.machines.ndp.sections import Topology
 from onehop.plans.ndp import MERGES
 
 # Targets of a block, the unit of counts; windows consist of whole blocks.
@@ -87,6 +87,77 @@ class WindowCounts:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes on which the counts depend.
+
+    Attributes:
+        entry_bytes: Bytes of an edge of the adjacency.
+        burst_bytes: Bytes of a DRAM burst.
+    """
+
+    entry_bytes: int
+    burst_bytes: int
+
+
+def count(
+    work: extension.NdpWork,
+    topology: Topology,
+    tile: int,
+    block: int,
+    sizes: Sizes,
+    rows: Integers,
+    threads: int,
+) -> WindowCounts:
+    """Counts edges, reads and touched targets by blocks of targets.
+
+    Args:
+        work: The rows, in order of processing.
+        topology: The ranks.
+        tile: Targets of a tile.
+        block: Targets of a block: a multiple of the tile.
+        sizes: Sizes of an edge and a burst.
+        rows: [blocks, ranks]: targets that are assigned to each rank, as :func:`assigned_rows` has them.
+        threads: Threads; each needs 4 bytes a source.
+    """
+    blocks, ranks = rows.shape
+    pod_sizes = np.array([pods.size for pods in candidates(topology)], dtype=np.int32)
+    columns = [ranks // int(size) for size in pod_sizes]
+    edges, reads, row_bursts = (np.zeros((blocks, ranks), dtype=np.int64) for _ in range(3))
+    touched = np.zeros((blocks, sum(columns)), dtype=np.int64)
+    extension.ndp_count(
+        work,
+        tile,
+        block,
+        sizes.entry_bytes,
+        sizes.burst_bytes,
+        pod_sizes.ctypes.data,
+        len(pod_sizes),
+        edges.ctypes.data,
+        reads.ctypes.data,
+        row_bursts.ctypes.data,
+        touched.ctypes.data,
+        touched.shape[1],
+        threads,
+    )
+    parts = np.split(touched, np.cumsum(columns)[:-1], axis=1)
+    by_size = {int(size): part for size, part in zip(pod_sizes, parts, strict=True)}
+    return WindowCounts(rows, edges, reads, row_bursts, by_size)
+
+
+def assigned_rows(target_owner: NDArray[np.uint8], ranks: int, block: int) -> Integers:
+    """Return [blocks, ranks]: targets of each block that are assigned to each rank.
+
+    Args:
+        target_owner: [targets]: the rank of every target, in order of processing.
+        ranks: Ranks of the machine.
+        block: Targets of a block.
+    """
+    blocks = -(-len(target_owner) // block)
+    block_of = np.arange(len(target_owner), dtype=np.int64) // block
+    return np.bincount(block_of * ranks + target_owner, minlength=blocks * ranks).reshape(blocks, ranks)
+
+
 class RankWorkload:
     """A graph on a machine's ranks, in one order of targets; its counts are cached.
 
@@ -113,7 +184,7 @@ class RankWorkload:
         batch: int = 2048,
     ) -> None:
         self.graph, self.topology = graph, topology
-        self.entry_bytes, self.burst_bytes = entry_bytes, burst_bytes
+        self._sizes = Sizes(entry_bytes, burst_bytes)
         self.retile, self.batch = retile, batch
         self.owner = owners(topology, graph.num_src)
         self._counted: dict[tuple[int, int], WindowCounts] = {}
@@ -138,11 +209,26 @@ class RankWorkload:
         extension.ndp_retile(self._native(None), MERGES.index(self.retile), self.batch, order.ctypes.data)
         return order
 
+    @property
+    def num_dst(self) -> int:
+        """Targets."""
+        return self.graph.num_dst
+
+    @property
+    def num_edges(self) -> int:
+        """Edges."""
+        return self.graph.num_edges
+
     @cached_property
     def target_owner(self) -> NDArray[np.uint8]:
         """Return [num_dst]: the rank of every target, in order of processing."""
         owner = owners(self.topology, self.graph.num_dst)
         return owner if self.order is None else owner[self.order]
+
+    @cached_property
+    def nodes_of_rank(self) -> Integers:
+        """Return [ranks]: sources that are assigned to each rank."""
+        return np.bincount(self.owner, minlength=self.topology.ranks)
 
     def counts(self, shape: TargetGroups) -> WindowCounts:
         """The counts of every window of this shape."""
@@ -167,40 +253,15 @@ class RankWorkload:
         return 100.0 * (1.0 - reads / self.graph.num_edges)
 
     def _count(self, tile: int, block: int) -> WindowCounts:
-        graph, ranks = self.graph, self.topology.ranks
-        blocks = -(-graph.num_dst // block)
-        sizes = np.array([pods.size for pods in candidates(self.topology)], dtype=np.int32)
-        columns = [ranks // int(size) for size in sizes]
-        edges, reads, row_bursts = (np.zeros((blocks, ranks), dtype=np.int64) for _ in range(3))
-        touched = np.zeros((blocks, sum(columns)), dtype=np.int64)
-        extension.ndp_count(
-            self._native(self.order),
-            tile,
-            block,
-            self.entry_bytes,
-            self.burst_bytes,
-            sizes.ctypes.data,
-            len(sizes),
-            edges.ctypes.data,
-            reads.ctypes.data,
-            row_bursts.ctypes.data,
-            touched.ctypes.data,
-            touched.shape[1],
-            native.threads(),
+        rows = self._rows(block)
+        counts = count(
+            self._native(self.order), self.topology, tile, block, self._sizes, rows, native.threads()
         )
-        rows = self._rows(block, blocks)
-        parts = np.split(touched, np.cumsum(columns)[:-1], axis=1)
-        by_size = {int(size): part for size, part in zip(sizes, parts, strict=True)}
-        if self.retile == "none":
-            reads = edges
-        return WindowCounts(rows, edges, reads, row_bursts, by_size)
+        return replace(counts, reads=counts.edges) if self.retile == "none" else counts
 
-    def _rows(self, block: int, blocks: int) -> Integers:
+    def _rows(self, block: int) -> Integers:
         """Return [blocks, ranks]: targets whose final vectors each rank holds."""
-        ranks = self.topology.ranks
-        block_of = np.arange(self.graph.num_dst, dtype=np.int64) // block
-        rows = np.bincount(block_of * ranks + self.target_owner, minlength=blocks * ranks)
-        return rows.reshape(blocks, ranks)
+        return assigned_rows(self.target_owner, self.topology.ranks, block)
 
     def _native(self, order: NDArray[np.int32] | None) -> extension.NdpWork:
         graph = self.graph

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from onehop.machines.ndp.config import EnergyFigures
 from onehop.machines.ndp.mapping import ELEMENT_BYTES
 from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.sections import EnergyFigures
 
 
 @dataclass(frozen=True, slots=True)

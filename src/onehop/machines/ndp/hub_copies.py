@@ -5,9 +5,9 @@ import torch
 from numpy.typing import NDArray
 
 from onehop.graph import Graph
-from onehop.machines.ndp.config import Topology
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import Integers, owners
+from onehop.machines.ndp.sections import Topology
 
 
 class CopiedWorkload(RankWorkload):
@@ -37,14 +37,14 @@ class CopiedWorkload(RankWorkload):
         copies = (owner[self.hubs].astype(np.int64) % topology.ranks_per_channel)[:, None] + first
         self.owner = np.concatenate([owner, copies.reshape(-1).astype(np.uint8)])
 
-    def _rows(self, block: int, blocks: int) -> Integers:
-        rows = super()._rows(block, blocks)
+    def _rows(self, block: int) -> Integers:
+        rows = super()._rows(block)
         ranks, each = self.topology.ranks, self.topology.ranks_per_channel
         own = self.target_owner[self.hubs].astype(np.int64)
         for channel in range(self.topology.channels):
             away = own // each != channel
             at = self.hubs[away] // block * ranks + channel * each + own[away] % each
-            rows += np.bincount(at, minlength=blocks * ranks).reshape(blocks, ranks)
+            rows += np.bincount(at, minlength=rows.size).reshape(rows.shape)
         return rows
 
 

@@ -19,7 +19,7 @@ from onehop.machines.ndp.durations import (
 from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
-from onehop.machines.ndp.traffic import Finals, LayerTraffic, sums
+from onehop.machines.ndp.traffic import Finals, LayerTraffic, sums, uses_channels
 from onehop.machines.ndp.windows import Schedule, run
 from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS, NdpPlan
 
@@ -29,6 +29,7 @@ class LayerRun:
     """Result of a layer.
 
     Attributes:
+        workload: The graph on the ranks.
         traffic: Its bytes, window by window.
         memory: The DRAM's times.
         host_order: The host's order.
@@ -39,6 +40,7 @@ class LayerRun:
         retiling: Cost of re-tiling; only in a first layer.
     """
 
+    workload: RankWorkload
     traffic: LayerTraffic
     memory: MemoryTimes
     host_order: str
@@ -143,7 +145,7 @@ class LayerRun:
             )
         )
         bursts = commands.reads + commands.writes
-        products = float(self.traffic.workload.graph.num_edges) * self.traffic.width
+        products = float(self.workload.num_edges) * self.traffic.width
         return {
             **energy.dram_nj(commands, self.memory, config.topology.ranks, self.time_ns),
             **energy.path_nj(config.energy, over_channel, bursts * config.burst_bytes),
@@ -197,40 +199,46 @@ def simulate(
     traffic = LayerTraffic(config, workload, pods, width, plan.tile, plan.broadcast, finals)
     channels = config.topology.channels
     times = times_of(traffic, memory)
-    schedules = {order: run(times, channels, order) for order in host_orders(traffic, plan.host_order)}
+    schedules = {order: run(times, channels, order) for order in host_orders(pods, plan)}
     windows_ns = {order: schedule.total_ns for order, schedule in schedules.items()}
     host_order = min(windows_ns, key=lambda order: windows_ns[order])
     schedule = run(times, channels, host_order, record) if record else schedules[host_order]
-    dirty = min(workload.graph.num_src * width * ELEMENT_BYTES, config.control.flush_mib * 2**20)
-    control = config.control
-    flush = dirty / (channels * config.channel_gbps)
     return LayerRun(
+        workload,
         traffic,
         memory,
         host_order,
         windows_ns,
         schedule,
         paths(times, channels),
-        control.start_ns + control.poll_ns + flush,
+        control_ns(config, workload.graph.num_src, width),
         retiling.cost(config, workload, memory, traffic.counts.edges.sum(axis=0))
         if first and workload.reorders
         else None,
     )
 
 
-def host_orders(traffic: LayerTraffic, asked: str) -> list[str]:
+def control_ns(config: NdpConfig, num_src: int, width: int) -> float:
+    """Time of flushing dirty vectors from the host's caches, starting the modules, and the last status."""
+    control = config.control
+    dirty = min(num_src * width * ELEMENT_BYTES, control.flush_mib * 2**20)
+    return control.start_ns + control.poll_ns + dirty / (config.topology.channels * config.channel_gbps)
+
+
+def host_orders(pods: Pods, plan: NdpPlan) -> list[str]:
     """The orders to be tried: the plan's, or all that the mapping can have.
 
     Raises:
-        ArgumentError: The plan asks for an order that the mapping cannot have.
+        ArgumentError: The plan has an order that the mapping cannot have.
     """
-    possible = [order for order in HOST_ORDERS if order not in BETWEEN_BUNDLES or traffic.over_host]
+    over_host, asked = uses_channels(pods, plan.broadcast), plan.host_order
+    possible = [order for order in HOST_ORDERS if order not in BETWEEN_BUNDLES or over_host]
     if asked == "adaptive":
         return possible
     if asked not in possible:
         raise ArgumentError(
             f"plan: host_order {asked!r} puts outputs between bundles, and with mapping "
-            f"{traffic.pods.name!r} no bundle uses the channels; choose {', '.join(possible)} or adaptive, "
+            f"{pods.name!r} no bundle uses the channels; choose {', '.join(possible)} or adaptive, "
             "or pods of several DIMMs."
         )
     return [asked]

@@ -12,12 +12,16 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.ndp import functional
-from onehop.machines.ndp.config import NdpConfig, Topology, load
+from onehop.machines.ndp.config import NdpConfig, load
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.models import LayerWork
 from onehop.machines.ndp.outcome import LayerOutcome, outcome
 from onehop.machines.ndp.report import layer_report
+from onehop.machines.ndp.sampled import SampledLayer, Tell, sampled_layer
+from onehop.machines.ndp.sampled_windows import ComputedTargets, RowSource, StoredTargets
+from onehop.machines.ndp.sampling import Sample
+from onehop.machines.ndp.sections import Topology
 from onehop.machines.ndp.traffic import Finals
 from onehop.machines.report import Report
 from onehop.plans.ndp import NdpPlan
@@ -199,6 +203,51 @@ class Machine:
             found.insert(0, self._layer(graph, work.width, plan, record, Finals(work.outputs, work.ns, pods)))
         return found
 
+    def sampled(
+        self,
+        graph: Graph | RowSource,
+        widths: Sequence[int],
+        plan: NdpPlan | None = None,
+        sample: Sample | None = None,
+        tell: Tell = lambda _what, _done: None,
+    ) -> list[SampledLayer]:
+        """Estimates of the times of a model's aggregations, from a random sample of windows.
+
+        For graphs that are too large to be simulated whole. A window needs the edges of its own targets
+        alone, so of a graph whose rows are computed, such as ``datasets.implicit("papers",
+        self_loops=True)``, no other edge is made.
+
+        Args:
+            graph: A graph; or an object with ``num_nodes`` and ``rows(nodes)``, which returns row pointers
+                and sources of any destinations. Re-tiling needs every row, so the latter cannot be re-tiled.
+            widths: Columns of the feature vectors that each layer aggregates.
+            plan: Mapping, tiles, broadcasting; None means the machine's plan, or index order where rows are
+                computed.
+            sample: Size of the sample; None means the defaults.
+            tell: Told what is done, and the share of it that is done.
+
+        Returns:
+            The estimate of each layer; the first one includes re-tiling. Layers of other widths have samples
+            of their own.
+
+        Raises:
+            ArgumentError: A width or the plan does not fit, a buffer cannot hold one output slice, the
+                host has a cache, or rows that are computed should be re-tiled.
+            ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
+        """
+        plan, taken = self._sampled_graph(graph, plan)
+        found: dict[tuple[int, float], SampledLayer] = {}
+        layers = []
+        for number, width in enumerate(widths):
+            retiling_ns = taken.retiling_ns(self.config, self.memory) if number == 0 else 0.0
+            key = width, retiling_ns
+            if key not in found:
+                found[key] = sampled_layer(
+                    self.config, self.memory, taken, plan, width, sample or Sample(), retiling_ns, tell
+                )
+            layers.append(found[key])
+        return layers
+
     def forget(self) -> None:
         """Forgets that graphs were re-tiled, so that the next run on each includes it again."""
         self._retiled.clear()
@@ -239,6 +288,22 @@ class Machine:
         )
         self._retiled.add(key)
         return found
+
+    def _sampled_graph(
+        self, graph: Graph | RowSource, plan: NdpPlan | None
+    ) -> tuple[NdpPlan, StoredTargets | ComputedTargets]:
+        """The plan, and targets in its order."""
+        if isinstance(graph, Graph):
+            plan = self._checked(plan, graph)
+            by_number = self.workload(graph, replace(plan, retile="index"))
+            return plan, StoredTargets(self.workload(graph, plan), by_number)
+        plan = plan or self.plan or NdpPlan(retile="index")
+        if plan.reorders:
+            raise ArgumentError(
+                f"plan: re-tiling ({plan.retile!r}) lists the sources of every row, and of this graph only "
+                "some are computed; choose retile='index' or 'none'."
+            )
+        return plan, ComputedTargets(graph, self.config.topology, plan.retile)
 
     def _checked(self, plan: NdpPlan | None, graph: Graph) -> NdpPlan:
         plan = self.plan if plan is None else plan

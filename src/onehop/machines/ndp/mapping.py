@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.machines.ndp.config import Topology
+from onehop.machines.ndp.sections import Topology
 from onehop.plans.ndp import PODS
 
 ELEMENT_BYTES = 4  # FP32, as the paper's
@@ -106,7 +106,18 @@ def candidates(topology: Topology) -> list[Pods]:
 
 def owners(topology: Topology, nodes: int) -> NDArray[np.uint8]:
     """Return [nodes]: the rank that every node is assigned to."""
-    number = np.arange(nodes, dtype=np.int64)
+    ranks = np.arange(topology.ranks, dtype=np.uint8)
     if topology.node_block == 0:
-        return (number * topology.ranks // max(nodes, 1)).astype(np.uint8)
-    return (number // topology.node_block % topology.ranks).astype(np.uint8)
+        return np.repeat(ranks, assigned(topology, nodes))
+    in_turn = np.repeat(ranks, topology.node_block)
+    return np.tile(in_turn, -(-nodes // len(in_turn)))[:nodes]
+
+
+def assigned(topology: Topology, nodes: int) -> Integers:
+    """Return [ranks]: nodes that are assigned to each rank."""
+    rank = np.arange(topology.ranks, dtype=np.int64)
+    if topology.node_block == 0:
+        # Node i has rank i * ranks // nodes.
+        return np.diff(-(-np.append(rank, topology.ranks) * nodes // topology.ranks))
+    rounds, left = divmod(nodes, topology.ranks * topology.node_block)
+    return rounds * topology.node_block + np.clip(left - rank * topology.node_block, 0, topology.node_block)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from onehop.errors import ArgumentError
-from onehop.machines.ndp.config import Host
 from onehop.machines.ndp.mapping import ELEMENT_BYTES
+from onehop.machines.ndp.sections import Host
 
 MODELS = ("gcn", "sage", "gin")
 

@@ -7,13 +7,38 @@ import numpy as np
 from onehop.machines.ndp import energy
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
-from onehop.machines.ndp.durations import read_cost
+from onehop.machines.ndp.durations import Reals, read_cost
 from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.traffic import LayerTraffic, sums
 
 # GNNear maps like DIMM-pods; G-NMP cuts vertically or horizontally by vector size.
 PRIOR_PODS = ("dimm", "rank", "system")
+
+
+@dataclass(frozen=True, slots=True)
+class PriorSteps:
+    """Steps of a prior machine, window by window.
+
+    Attributes:
+        pre: [W]: the host reads the adjacency and sends instructions.
+        features: [W]: the modules reduce.
+        post: [W]: the host reads outputs and writes results.
+    """
+
+    pre: Reals
+    features: Reals
+    post: Reals
+
+    @property
+    def serial(self) -> Reals:
+        """Return [W]: time of a window whose steps follow one another, as the paper draws prior work."""
+        return self.pre + self.features + self.post
+
+    @property
+    def overlapped(self) -> Reals:
+        """Return [W]: time of a window whose steps overlap perfectly, as in GNNear's own model."""
+        return np.maximum(np.maximum(self.pre, self.features), self.post)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +115,54 @@ def prior_run(
         sums_in_dimm: Whether a DIMM adds up its ranks' outputs before the host reads them, for rank-pods.
     """
     traffic = LayerTraffic(config, workload, pods, width, tile, broadcast=False)
+    output_bytes = _dimm_sums(traffic) if sums_in_dimm else traffic.output_bytes
+    steps = steps_of(traffic, memory, output_bytes)
+    serial_ns, burst = float(steps.serial.sum()), config.burst_bytes
+    structure, instructions = _structure_bytes(traffic), _instruction_bytes(traffic)
+    moved = {
+        "adjacency_read": int((-(-structure // burst)).sum()) * burst,
+        "instructions": int(instructions.sum()) * config.topology.channels,
+        "feature_read": int(traffic.feature_bursts.sum()) * burst,
+        "outputs_read": int(output_bytes.sum()),
+        "results_write": int(traffic.write_bursts.sum()) * burst,
+    }
+    return PriorRun(
+        pods.name,
+        serial_ns,
+        float(steps.overlapped.sum()),
+        {
+            "pre": float(steps.pre.sum()),
+            "features": float(steps.features.sum()),
+            "post": float(steps.post.sum()),
+        },
+        int(traffic.counts.reads.sum()),
+        moved,
+        _prior_energy_nj(traffic, memory, moved, serial_ns),
+    )
+
+
+def steps_of(traffic: LayerTraffic, memory: MemoryTimes, output_bytes: Integers) -> PriorSteps:
+    """Steps of a prior machine's windows; see :func:`prior`.
+
+    Args:
+        traffic: Its windows, tiled by number, without broadcasting.
+        memory: The DRAM's times.
+        output_bytes: [W, a multiple of the channels]: bytes of outputs that the host reads.
+    """
+    config, pods, width = traffic.config, traffic.pods, traffic.width
     topology, per_byte = config.topology, 1.0 / config.channel_gbps
     channels = topology.channels
     bursts = traffic.slice_bursts
     columns = pods.slice_bytes(width) // ELEMENT_BYTES
 
-    edges = traffic.by_channel(traffic.counts.edges)
-    structure = traffic.adjacency_bytes.sum(axis=1)
-    structure += traffic.targets * config.module.row_pointer_bytes
-    adjacency = structure / channels * per_byte
-    # Every channel of a pod gets the instructions for all of the pod's edges.
-    of_pod = sums(edges, channels // pods.channels).max(axis=1, initial=0)
-    receivers = 1 if pods.inside_dimm else pods.in_channel
-    pre = adjacency + of_pod * config.host.instruction_bytes * receivers * per_byte + config.control.poll_ns
+    adjacency = _structure_bytes(traffic) / channels * per_byte
+    pre = adjacency + _instruction_bytes(traffic) * per_byte + config.control.poll_ns
 
     read_ns = bursts * np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
     unit_ns = -(-columns // config.module.lanes) * 1000.0 / config.module.clock_mhz
     work = np.maximum(traffic.pod_reads * read_ns, traffic.pod_edges * unit_ns)
     features = work.max(axis=1, initial=0.0) + memory.fill_ns
 
-    output_bytes = _dimm_sums(traffic) if sums_in_dimm else traffic.output_bytes
     touched = sums((output_bytes > 0).astype(np.int64), channels)
     outputs = sums(output_bytes, channels) * per_byte + touched * config.control.access_ns
     in_channel = traffic.pod_nodes * topology.ranks_per_channel
@@ -120,24 +173,25 @@ def prior_run(
     reduce = output_bytes.sum(axis=1) / config.host.reduce_gbps
     post = np.maximum(outputs.max(axis=1, initial=0.0), reduce) + results.max(axis=1, initial=0.0)
     post += config.control.poll_ns
-    serial_ns = float((pre + features + post).sum())
-    burst = config.burst_bytes
-    moved = {
-        "adjacency_read": int((-(-structure // burst)).sum()) * burst,
-        "instructions": int(of_pod.sum()) * config.host.instruction_bytes * receivers * channels,
-        "feature_read": int(traffic.feature_bursts.sum()) * burst,
-        "outputs_read": int(output_bytes.sum()),
-        "results_write": int(traffic.write_bursts.sum()) * burst,
-    }
-    return PriorRun(
-        pods.name,
-        serial_ns,
-        float(np.maximum(np.maximum(pre, features), post).sum()),
-        {"pre": float(pre.sum()), "features": float(features.sum()), "post": float(post.sum())},
-        int(traffic.counts.reads.sum()),
-        moved,
-        _prior_energy_nj(traffic, memory, moved, serial_ns),
-    )
+    return PriorSteps(pre, features, post)
+
+
+def _structure_bytes(traffic: LayerTraffic) -> Integers:
+    """Return [W]: bytes of the adjacency and its row pointers."""
+    edges: Integers = traffic.adjacency_bytes.sum(axis=1)
+    return edges + traffic.targets * traffic.config.module.row_pointer_bytes
+
+
+def _instruction_bytes(traffic: LayerTraffic) -> Integers:
+    """Return [W]: bytes of instructions over the busiest channel.
+
+    Every channel of a pod gets the instructions for all of the pod's edges.
+    """
+    config, pods = traffic.config, traffic.pods
+    edges = traffic.by_channel(traffic.counts.edges)
+    of_pod: Integers = sums(edges, config.topology.channels // pods.channels).max(axis=1, initial=0)
+    receivers = 1 if pods.inside_dimm else pods.in_channel
+    return of_pod * config.host.instruction_bytes * receivers
 
 
 def _dimm_sums(traffic: LayerTraffic) -> Integers:
@@ -159,7 +213,7 @@ def _prior_energy_nj(
     commands = energy.Commands(adjacency + float(features.sum()), results, float(opened))
     over_channel = sum(size for what, size in moved.items() if what != "feature_read")
     local = float(features.sum()) * burst
-    products = float(traffic.workload.graph.num_edges) * traffic.width
+    products = float(traffic.workload.num_edges) * traffic.width
     buffered = moved["feature_read"] + moved["instructions"] + moved["outputs_read"]
     return {
         **energy.dram_nj(commands, memory, config.topology.ranks, time_ns),

@@ -68,8 +68,7 @@ def _candidate(found: Candidate) -> dict[str, Any]:
 def _figures(found: LayerOutcome) -> dict[str, Any]:
     """Figures that only this machine reports; "bounds" is each window's bottleneck, run-length encoded."""
     run = found.run
-    workload, shape = run.traffic.workload, run.traffic.shape
-    edges = workload.graph.num_edges
+    shape, edges = run.traffic.shape, run.workload.num_edges
     reads = int(run.traffic.counts.reads.sum())
     prior = found.best_prior
     return {
@@ -124,7 +123,7 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
 def whole_report(layers: Sequence[LayerOutcome]) -> dict[str, Any]:
     """Several layers of one model together, under the keys of ``onehop simulate ndp --json``."""
     total = sum(found.time_ns for found in layers)
-    edges = sum(found.run.traffic.workload.graph.num_edges for found in layers)
+    edges = sum(found.run.workload.num_edges for found in layers)
     reads = sum(int(found.run.traffic.counts.reads.sum()) for found in layers)
     reports = [layer_report(found) for found in layers]
     bytes_moved: dict[str, int] = {}

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import Integers
@@ -53,7 +51,7 @@ def cost(
     if not workload.reorders or workload.graph.num_dst == 0:
         return RetilingCost(0.0, 0.0, 0.0, {}, 0.0, 0.0, 0.0)
     nodes, burst = workload.graph.num_dst, config.burst_bytes
-    nodes_of_rank = np.bincount(workload.owner, minlength=topology.ranks)
+    nodes_of_rank = workload.nodes_of_rank
 
     stream, stream_out = memory.stream(), memory.stream("write")
     # A bit for each node that is assigned to the rank.

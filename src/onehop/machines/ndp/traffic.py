@@ -2,19 +2,42 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import RankWorkload, TargetGroups, WindowCounts, pods_rows, pods_touched
+from onehop.machines.ndp.counts import TargetGroups, WindowCounts, pods_rows, pods_touched
 from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 
 # A node in re-tiling's lists.
 NODE_BYTES = 4
 
 Number = TypeVar("Number", np.int64, np.float64)
+
+
+class Workload(Protocol):
+    """Targets with their edges on ranks: a graph (:class:`.counts.RankWorkload`), or some windows of one."""
+
+    @property
+    def num_dst(self) -> int:
+        """Targets."""
+
+    @property
+    def num_edges(self) -> int:
+        """Edges."""
+
+    @property
+    def reorders(self) -> bool:
+        """Return whether targets are processed in another order than that of their numbers."""
+
+    @property
+    def nodes_of_rank(self) -> Integers:
+        """Return [ranks]: sources of the graph that are assigned to each rank."""
+
+    def counts(self, shape: TargetGroups) -> WindowCounts:
+        """The counts of every window of this shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +62,7 @@ class LayerTraffic:
 
     Attributes:
         config: The machine.
-        workload: The graph on its ranks.
+        workload: The graph on its ranks, or windows of it.
         pods: The mapping.
         width: Columns of the feature vectors.
         tile: Targets of a tile.
@@ -48,7 +71,7 @@ class LayerTraffic:
     """
 
     config: NdpConfig
-    workload: RankWorkload
+    workload: Workload
     pods: Pods
     width: int
     tile: int
@@ -78,8 +101,7 @@ class LayerTraffic:
     @cached_property
     def shape(self) -> TargetGroups:
         """Tiles and windows: as many targets as an output buffer has slices."""
-        most = int(self.pods.slice_bytes(self.width).max())
-        return TargetGroups.of(self.config.module.buffer_bytes, most, self.tile)
+        return groups(self.config, self.pods, self.width, self.tile)
 
     @cached_property
     def counts(self) -> WindowCounts:
@@ -89,8 +111,8 @@ class LayerTraffic:
     @cached_property
     def targets(self) -> Integers:
         """Return [W]: targets of each window."""
-        starts = np.arange(0, self.workload.graph.num_dst, self.shape.window, dtype=np.int64)
-        return np.minimum(self.workload.graph.num_dst - starts, self.shape.window)
+        starts = np.arange(0, self.workload.num_dst, self.shape.window, dtype=np.int64)
+        return np.minimum(self.workload.num_dst - starts, self.shape.window)
 
     @property
     def listed(self) -> bool:
@@ -100,12 +122,12 @@ class LayerTraffic:
     @property
     def over_host(self) -> bool:
         """Return whether bundles use the Host-path."""
-        return self.pods.size > 1 and not self.inside_dimm
+        return uses_channels(self.pods, self.broadcast)
 
     @property
     def inside_dimm(self) -> bool:
         """Return whether bundles stay inside the buffer chip."""
-        return self.pods.size > 1 and self.pods.inside_dimm and self.broadcast
+        return self.pods.size > 1 and not self.over_host
 
     @cached_property
     def adjacency_bytes(self) -> Integers:
@@ -185,7 +207,7 @@ class LayerTraffic:
     @cached_property
     def bundle_nodes(self) -> int:
         """Upper bound of the nodes whose slices one bundle's reads are among: those assigned to its rank."""
-        return int(np.bincount(self.workload.owner, minlength=1).max(initial=0))
+        return int(self.workload.nodes_of_rank.max(initial=0))
 
     @cached_property
     def pod_nodes(self) -> int:
@@ -214,11 +236,25 @@ class LayerTraffic:
             "outputs_read": int(self.output_bytes.sum()),
             "finals_write": int(self.final_bytes.sum()),
             "write_back": int(self.write_bursts.sum()) * burst,
-            "write_back_useful": self.workload.graph.num_dst * self.final_width * ELEMENT_BYTES,
+            "write_back_useful": self.workload.num_dst * self.final_width * ELEMENT_BYTES,
         }
 
     def _over_pod(self, values: Integers) -> Integers:
         return np.repeat(sums(values, self.pods.count), self.pods.size, axis=1)
+
+
+def uses_channels(pods: Pods, broadcast: bool) -> bool:
+    """Return whether bundles use the Host-path: not where none are passed, or a buffer chip passes them."""
+    return pods.size > 1 and not (pods.inside_dimm and broadcast)
+
+
+def groups(config: NdpConfig, pods: Pods, width: int, tile: int) -> TargetGroups:
+    """Tiles and windows of a layer; see :attr:`LayerTraffic.shape`.
+
+    Raises:
+        ArgumentError: A buffer cannot hold one output slice.
+    """
+    return TargetGroups.of(config.module.buffer_bytes, int(pods.slice_bytes(width).max()), tile)
 
 
 def sums(values: NDArray[Number], groups: int) -> NDArray[Number]:

@@ -25,7 +25,7 @@ def window_reads(run: LayerRun, window: int, rank: int) -> Requests:
         rank: Number of the rank.
     """
     traffic = run.traffic
-    workload, pods, shape = traffic.workload, traffic.pods, traffic.shape
+    workload, pods, shape = run.workload, traffic.pods, traffic.shape
     first = rank // pods.size * pods.size
     in_pod = (workload.owner >= first) & (workload.owner < first + pods.size)
     nodes = np.flatnonzero(in_pod)
@@ -74,7 +74,7 @@ def model_error_percent(run: LayerRun) -> float:
 
 def _edges(run: LayerRun, targets: Integers, tile: Integers) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Source and tile of every edge of the targets, in order."""
-    graph = run.traffic.workload.graph
+    graph = run.workload.graph
     rowptr, col = graph.rowptr.numpy(), graph.col.numpy()
     counts = rowptr[targets + 1] - rowptr[targets]
     begins = np.repeat(rowptr[targets] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)

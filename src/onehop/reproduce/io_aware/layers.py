@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 import onehop
-from onehop.bench.stamp import machine_line
-from onehop.bench.timing import Ratio, Times, interleave
+from onehop.bench.timing import Times, interleave
+from onehop.bench.variants import ONEHOP, PYG
 from onehop.datasets import load
+from onehop.reproduce import beside_pyg
 from onehop.reproduce.graphs import label
 from onehop.reproduce.progress import Progress
-from onehop.reproduce.rows import Chart, Row, Series
-from onehop.reproduce.tables import number
+from onehop.reproduce.rows import Chart, Row
 
 _TWIN, _QUICK_SCALE = "arxiv", 0.1
 _WIDTH, _HEADS = 64, 2
@@ -89,8 +89,8 @@ def _layer(name: str, layer: Any, graph: str, x: Tensor, edge_index: Tensor, qui
 
     # Aggregates of constant features would be kept from call to call, and the kernels not run at all.
     contexts: dict[str, Callable[[], Any]] = {
-        "PyG": contextlib.nullcontext,
-        "onehop": lambda: onehop.patch(reuse=False),
+        PYG.name: contextlib.nullcontext,
+        ONEHOP.name: lambda: onehop.patch(reuse=False),
     }
     expected, ours = (forward(context)() for context in contexts.values())
     apart = float((ours - expected).abs().max() / expected.abs().max())
@@ -112,18 +112,7 @@ def rows(found: Sequence[Layer]) -> list[Row]:
         if not one.times:
             lines.append(Row(figure=figure, unit="x", note=f"Not timed: results differ by {one.apart:.2g}."))
             continue
-        ratio = Ratio.of(one.times["PyG"], one.times["onehop"])
-        ours, theirs = (one.times[name].median_s * 1e3 for name in ("onehop", "PyG"))
-        lines.append(
-            Row(
-                figure=figure,
-                ours=ratio.median,
-                low=min(ratio.lower_quartile, ratio.median),
-                high=max(ratio.upper_quartile, ratio.median),
-                unit="x",
-                note=f"{number(theirs)} ms with PyG, {number(ours)} here; the paper's is over DGL on a GPU.",
-            )
-        )
+        lines.append(beside_pyg.row(figure, one.times, "here; the paper's is over DGL on a GPU."))
     return lines
 
 
@@ -132,22 +121,5 @@ def charts(found: Sequence[Layer]) -> tuple[Chart, ...]:
     timed = [one for one in found if one.times]
     if not timed:
         return ()
-    return (
-        Chart(
-            name="layers",
-            title=f"One layer, F = {_WIDTH}, {timed[0].graph}",
-            machine=machine_line(),
-            unit="time, ms",
-            groups=tuple(f"{one.name} {one.step}" for one in timed),
-            series=tuple(
-                Series(
-                    label=text,
-                    values=tuple(one.times[name].median_s * 1e3 for one in timed),
-                    low=tuple(min(one.times[name].seconds) * 1e3 for one in timed),
-                    high=tuple(max(one.times[name].seconds) * 1e3 for one in timed),
-                )
-                for text, name in (("PyG (baseline)", "PyG"), ("onehop", "onehop"))
-            ),
-            logarithmic=True,
-        ),
-    )
+    times = {f"{one.name} {one.step}": one.times for one in timed}
+    return (beside_pyg.chart("layers", f"One layer, F = {_WIDTH}, {timed[0].graph}", times),)

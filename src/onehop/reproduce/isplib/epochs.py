@@ -8,15 +8,14 @@ import torch
 
 from onehop import datasets
 from onehop.bench.cases import Workload
-from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask
 from onehop.bench.timing import Ratio, Times, in_turns, measure_once
 from onehop.bench.training import Training, start
 from onehop.bench.variants import LOSS_TOLERANCE, ONEHOP, PYG, Variant
+from onehop.reproduce import beside_pyg
 from onehop.reproduce.graphs import label
 from onehop.reproduce.progress import Progress
-from onehop.reproduce.rows import Chart, Row, Series
-from onehop.reproduce.tables import number
+from onehop.reproduce.rows import Chart, Row
 
 MODELS = ("gcn", "sage", "gin")
 # Twin, and the part of it that a quick run uses.
@@ -100,18 +99,9 @@ def rows(found: Sequence[Epoch]) -> list[Row]:
 
 def _row(one: Epoch) -> Row:
     figure = f"training epoch over PyG, {one.model.upper()}, hidden {one.hidden}, {one.graph}"
-    ratio = one.over_pyg
-    if ratio is None:
+    if not one.times:
         return Row(figure=figure, unit="x", note=f"Not timed: the losses differ by {one.apart:.2g}.")
-    ours, theirs = (one.times[name].median_s * 1e3 for name in (ONEHOP.name, PYG.name))
-    return Row(
-        figure=figure,
-        ours=ratio.median,
-        low=min(ratio.lower_quartile, ratio.median),
-        high=max(ratio.upper_quartile, ratio.median),
-        unit="x",
-        note=f"{number(theirs)} ms with PyG, {number(ours)} ms under the patch; quartiles of the rounds.",
-    )
+    return beside_pyg.row(figure, one.times, "ms under the patch; quartiles of the rounds.")
 
 
 def charts(found: Sequence[Epoch]) -> tuple[Chart, ...]:
@@ -121,21 +111,6 @@ def charts(found: Sequence[Epoch]) -> tuple[Chart, ...]:
         return ()
     graphs = ", ".join(dict.fromkeys(one.graph for one in timed))
     widths = ", ".join(dict.fromkeys(str(one.hidden) for one in timed))
-    chart = Chart(
-        name="epochs",
-        title=f"A training epoch of two-layer models, hidden {widths}: {graphs}",
-        machine=machine_line(),
-        unit="time, ms",
-        groups=tuple(f"{one.model.upper()} {one.hidden} {one.graph}" for one in timed),
-        series=tuple(
-            Series(
-                label=text,
-                values=tuple(one.times[name].median_s * 1e3 for one in timed),
-                low=tuple(min(one.times[name].seconds) * 1e3 for one in timed),
-                high=tuple(max(one.times[name].seconds) * 1e3 for one in timed),
-            )
-            for text, name in (("PyG (baseline)", PYG.name), ("onehop", ONEHOP.name))
-        ),
-        logarithmic=True,
-    )
-    return (chart,)
+    title = f"A training epoch of two-layer models, hidden {widths}: {graphs}"
+    times = {f"{one.model.upper()} {one.hidden} {one.graph}": one.times for one in timed}
+    return (beside_pyg.chart("epochs", title, times),)

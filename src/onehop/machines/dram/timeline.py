@@ -1,0 +1,64 @@
+"""Commands as a timeline: open rows by bank, data on the bus, refreshes."""
+
+from onehop.machines.dram.command import Command, CommandLog
+from onehop.machines.dram.device import Dram
+from onehop.machines.trace import Trace
+
+# Commands that are drawn: the first ones.
+MOST_COMMANDS = 20_000
+
+# Commands by whether they open a row, close some, or move data.
+_CLOSES = ("PRE", "PREA", "RDA", "WRA")
+_READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
+
+
+def timeline(log: CommandLog, dram: Dram) -> Trace:
+    """The first commands of a run: a lane for each bank, its rank's data and its rank's refreshes.
+
+    Args:
+        log: The commands.
+        dram: The device.
+    """
+    timing, trace = dram.timing, Trace()
+    ns = timing.clock_ps / 1000.0
+    opened: dict[tuple[int, int, int], Command] = {}
+    last = 0
+
+    def close(bank: tuple[int, int, int], clock: int) -> None:
+        begun = opened.pop(bank)
+        lane = f"rank {bank[0]}/bank {bank[1]}.{bank[2]}"
+        trace.add(lane, f"row {begun.row}", (begun.clock - 1) * ns, (clock - begun.clock) * ns)
+
+    for number, found in enumerate(log):
+        if number == MOST_COMMANDS:
+            break
+        last, bank = found.clock, (found.rank, found.bank_group, found.bank)
+        if found.name == "ACT":
+            opened[bank] = found
+        elif found.name in (*_READS, *_WRITES):
+            read = found.name in _READS
+            # A command of several clocks acts in its last.
+            begin = found.clock + timing.command_clocks - 1 + (timing.cl if read else timing.cwl)
+            trace.add(
+                f"rank {found.rank}/data",
+                "read" if read else "write",
+                (begin - 1) * ns,
+                timing.bl * ns,
+                bank=f"{found.bank_group}.{found.bank}",
+                row=found.row,
+                column=found.column,
+            )
+        elif found.name in ("REF", "REFSB"):
+            clocks = timing.rfc if found.name == "REF" else timing.rfc_sb
+            trace.add(f"rank {found.rank}/refresh", found.name, (found.clock - 1) * ns, clocks * ns)
+        if found.name in _CLOSES:
+            for each in [each for each in opened if each == bank or _all(found, each)]:
+                close(each, found.clock)
+    for each in list(opened):
+        close(each, last)
+    return trace
+
+
+def _all(found: Command, bank: tuple[int, int, int]) -> bool:
+    """Return whether a command for all banks of a rank is for this one."""
+    return found.bank == -1 and found.rank == bank[0]

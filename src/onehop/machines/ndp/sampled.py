@@ -1,0 +1,296 @@
+"""A layer of a graph too large to be simulated whole: its time, estimated from a sample of its windows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onehop.errors import ArgumentError
+from onehop.machines.ndp import bounds
+from onehop.machines.ndp.baseline import GraphSize, host_alone
+from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.durations import Reals, WindowTimes, times_of
+from onehop.machines.ndp.layer import control_ns, host_orders
+from onehop.machines.ndp.mapping import Pods, candidates
+from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.prior import PRIOR_PODS, steps_of
+from onehop.machines.ndp.sampled_windows import Stretch, Targets, segments, stretches
+from onehop.machines.ndp.sampling import Estimate, Runs, Sample
+from onehop.machines.ndp.traffic import LayerTraffic, groups
+from onehop.machines.ndp.windows import run
+from onehop.plans.ndp import NdpPlan
+
+# Progress: what is done, and the share of it that is done.
+Tell = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SampledMapping:
+    """A mapping's figures, estimated.
+
+    Attributes:
+        host_order: The host's order with the shortest estimated time.
+        time_ns: Time, re-tiling included where it was needed.
+        bound_ns: Estimated lower bound of the time, in any order. It has no interval: the largest of several
+            estimated sums tends to lie above the largest sum.
+        orders_ns: Estimated time in every order that the plan allows.
+        windows: Windows of the layer.
+        simulated: Windows that were simulated.
+    """
+
+    host_order: str
+    time_ns: Estimate
+    bound_ns: float
+    orders_ns: dict[str, float]
+    windows: int
+    simulated: int
+
+
+@dataclass(frozen=True)
+class SampledLayer:
+    """A layer, estimated from a sample of its windows; figures have confidence intervals.
+
+    Attributes:
+        plan: The requested plan.
+        width: Columns of the feature vectors.
+        sample: The sample's size.
+        mapping: The mapping with the shortest estimated time, or the plan's.
+        candidates: Every mapping that was tried.
+        impossible: Mappings whose slices do not fit into a buffer or that cannot have the plan's order, with
+            the reason.
+        edges: Edges of the graph.
+        read_reduction_percent: Feature vectors that tiling need not read again, in percent of the edges.
+        baseline_ns: Time of the host alone.
+        prior_ns: By mapping, time of prior machines whose steps follow one another.
+        speedup_over_baseline: Of the chosen mapping.
+        speedup_over_prior: Of the chosen mapping over the best prior machine.
+    """
+
+    plan: NdpPlan
+    width: int
+    sample: Sample
+    mapping: str
+    candidates: dict[str, SampledMapping]
+    impossible: dict[str, str]
+    edges: Estimate
+    read_reduction_percent: Estimate
+    baseline_ns: Estimate
+    prior_ns: dict[str, Estimate]
+    speedup_over_baseline: Estimate
+    speedup_over_prior: Estimate
+
+    @property
+    def chosen(self) -> SampledMapping:
+        """Figures of the chosen mapping."""
+        return self.candidates[self.mapping]
+
+    @property
+    def time_ns(self) -> Estimate:
+        """Time of the chosen mapping."""
+        return self.chosen.time_ns
+
+    @property
+    def best_prior_ns(self) -> Estimate:
+        """The shortest time of a prior machine."""
+        return min(self.prior_ns.values(), key=lambda found: found.value)
+
+
+def sampled_layer(
+    config: NdpConfig,
+    memory: MemoryTimes,
+    targets: Targets,
+    plan: NdpPlan,
+    width: int,
+    sample: Sample,
+    retiling_ns: float,
+    tell: Tell,
+) -> SampledLayer:
+    """Estimates a layer under every mapping that the plan allows, and takes the fastest.
+
+    Every mapping has windows, and so a sample, of its own.
+
+    Args:
+        config: The machine.
+        memory: The DRAM's times.
+        targets: Targets in the plan's order.
+        plan: Mapping, tile, broadcasting, the host's order.
+        width: Columns of the feature vectors.
+        sample: Size of the sample.
+        retiling_ns: Time of re-tiling, which is known exactly.
+        tell: Told what is done, and how far it is.
+
+    Raises:
+        ArgumentError: The width is not a positive integer, a buffer cannot hold one output slice, no mapping
+            can have the plan's order, the host has a cache, or the graph has no destinations.
+        ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
+    """
+    if type(width) is not int or width < 1:
+        raise ArgumentError(f"width: expected an integer of at least 1, got {width!r}.")
+    if config.host.llc_mib:
+        raise ArgumentError(
+            "host.llc_mib: what a cache holds depends on all windows before, and a sample has only some; "
+            "set it to 0, or simulate the whole graph."
+        )
+    if targets.num_dst == 0:
+        raise ArgumentError("graph: it has no destinations, so there are no windows to draw from.")
+    asked = plan.mapping
+    choices = candidates(config.topology) if asked == "adaptive" else [Pods.of(config.topology, asked)]
+    fixed = control_ns(config, targets.num_src, width) + retiling_ns
+    runs: dict[str, _SampledRun] = {}
+    impossible: dict[str, str] = {}
+    for number, pods in enumerate(choices):
+        tell(f"sampling {pods.name}", number / (len(choices) + 1))
+        try:
+            runs[pods.name] = _SampledRun(config, memory, targets, pods, plan, width, sample, fixed)
+        except ArgumentError as error:
+            if pods.name == asked:
+                raise
+            impossible[pods.name] = str(error)
+    if not runs:
+        raise ArgumentError(next(iter(impossible.values())))
+    name = min(runs, key=lambda name: runs[name].mapping.time_ns.value)
+    tell("sampling prior machines", len(choices) / (len(choices) + 1))
+    untiled, by_number = replace(plan, retile="index", host_order="after"), targets.by_number()
+    priors = {}
+    for pods in (Pods.of(config.topology, each) for each in PRIOR_PODS):
+        if by_number is targets and pods.name in runs:
+            priors[pods.name] = runs[pods.name].prior
+        elif pods.slice_bytes(width).max() <= config.module.buffer_bytes:
+            sampled = _SampledRun(config, memory, by_number, pods, untiled, width, sample, 0.0)
+            priors[pods.name] = sampled.prior
+    chosen = runs[name]
+    best_prior = min(priors.values(), key=lambda found: found.value)
+    edges = chosen.edges if targets.num_edges is None else Estimate.exact(targets.num_edges)
+    size = GraphSize(targets.num_src, targets.num_dst, round(edges.value))
+    host_ns = host_alone(config, size, size.num_edges, memory, width).time_ns
+    # The host's time grows evenly with the edges.
+    more = replace(size, num_edges=size.num_edges + _MANY)
+    slope = (host_alone(config, more, more.num_edges, memory, width).time_ns - host_ns) / _MANY
+    time = chosen.mapping.time_ns
+    over_host = chosen.gain(host_ns, slope if targets.num_edges is None else 0.0)
+    # Samples of prior machines are others, so errors add up as squares do.
+    gain = best_prior.value / time.value
+    relative = ((best_prior.half / best_prior.value) ** 2 + (time.half / time.value) ** 2) ** 0.5
+    return SampledLayer(
+        plan,
+        width,
+        sample,
+        name,
+        {each: found.mapping for each, found in runs.items()},
+        impossible,
+        edges,
+        chosen.read_reduction_percent,
+        Estimate.within(host_ns, slope * edges.half),
+        priors,
+        over_host,
+        Estimate.within(gain, gain * relative),
+    )
+
+
+# Edges over which the host's time is taken to grow evenly: many more than fill a burst.
+_MANY = 1_000_000
+
+
+class _SampledRun:
+    """One mapping's sample, simulated."""
+
+    def __init__(
+        self,
+        config: NdpConfig,
+        memory: MemoryTimes,
+        targets: Targets,
+        pods: Pods,
+        plan: NdpPlan,
+        width: int,
+        sample: Sample,
+        fixed_ns: float,
+    ) -> None:
+        self._fixed_ns = fixed_ns
+        shape = groups(config, pods, width, plan.tile)
+        orders = host_orders(pods, plan)
+        windows = -(-targets.num_dst // shape.window)
+        runs = Runs.draw(windows, sample, (width, pods.size))
+        wanted = stretches(runs, windows)
+        if sum(stretch.last - stretch.first for stretch in wanted) == windows:
+            # Runs and the windows that they need are the whole layer.
+            runs = Runs.every(windows)
+            wanted = stretches(runs, windows)
+        self._runs = runs
+        channels = config.topology.channels
+        spans: dict[str, list[Reals]] = {order: [] for order in orders}
+        sums: dict[str, list[Reals]] = {}
+        for stretch, segment in zip(wanted, segments(config, targets, shape, wanted), strict=True):
+            traffic = LayerTraffic(config, segment, pods, width, plan.tile, plan.broadcast)
+            times = times_of(traffic, memory)
+            for order in orders:
+                spans[order].append(_spans(times, channels, order, runs, stretch))
+            untiled = replace(traffic, broadcast=False)
+            for name, of_windows in (
+                ("ranks", bounds.rank_work(times)),
+                ("channels", bounds.channel_work(times, channels)),
+                ("prior", steps_of(untiled, memory, untiled.output_bytes).serial),
+                ("edges", traffic.counts.edges.sum(axis=1)),
+                ("reads", traffic.counts.reads.sum(axis=1)),
+            ):
+                sums.setdefault(name, []).extend(_by_run(of_windows, runs, stretch))
+        self._spans = {order: np.concatenate(each) for order, each in spans.items()}
+        orders_ns = {order: _total(runs, found, wanted) for order, found in self._spans.items()}
+        self._order = min(orders_ns, key=lambda order: orders_ns[order])
+        of_runs = {name: np.array(found, dtype=np.float64) for name, found in sums.items()}
+        self._edges = of_runs["edges"]
+        self.edges, self.prior = runs.estimate(self._edges), runs.estimate(of_runs["prior"])
+        self.read_reduction_percent = _reduction(runs, self._edges, of_runs["reads"])
+        took = self._spans[self._order]
+        self.mapping = SampledMapping(
+            self._order,
+            Estimate.within(fixed_ns + orders_ns[self._order], runs.error(took[:, 1] - took[:, 0])),
+            fixed_ns + bounds.busiest(runs.total(of_runs["ranks"]), runs.total(of_runs["channels"])).bound_ns,
+            {order: fixed_ns + ns for order, ns in orders_ns.items()},
+            windows,
+            sum(stretch.last - stretch.first for stretch in wanted),
+        )
+
+    def gain(self, host_ns: float, ns_per_edge: float) -> Estimate:
+        """The host's time over this machine's; the host's is known but for the edges that it grows with."""
+        span, time = self._spans[self._order], self.mapping.time_ns.value
+        share = host_ns / time
+        residual = ns_per_edge * self._edges - share * (span[:, 1] - span[:, 0])
+        return Estimate.within(share, self._runs.error(residual) / time)
+
+
+def _spans(times: WindowTimes, channels: int, order: str, runs: Runs, stretch: Stretch) -> Reals:
+    """Return [n', 2]: when each of a stretch's runs begins and ends, seen from the stretch's begin."""
+    ends = np.concatenate([[0.0], run(times, channels, order).ends_ns])
+    here = slice(*stretch.runs)
+    return np.stack([ends[runs.first[here] - stretch.first], ends[runs.last[here] - stretch.first]], axis=1)
+
+
+def _by_run(of_windows: Reals, runs: Runs, stretch: Stretch) -> list[Reals]:
+    """Sums over each of a stretch's runs, given those of its windows, [W', ...]."""
+    first, last = (at[slice(*stretch.runs)] - stretch.first for at in (runs.first, runs.last))
+    return [of_windows[begin:end].sum(axis=0) for begin, end in zip(first, last, strict=True)]
+
+
+def _total(runs: Runs, spans: Reals, wanted: list[Stretch]) -> float:
+    """The estimated time of all windows.
+
+    Runs that follow each other count as one, so that a sample of all windows gives the time of all, to the
+    last bit.
+    """
+    weight, total = runs.weight, 0.0
+    for stretch in wanted:
+        begin, end = stretch.runs
+        for at in range(begin + 1, end + 1):
+            meets = at < end and runs.first[at] == runs.last[at - 1] and weight[at] == weight[begin]
+            if not meets:
+                total += float(weight[begin] * (spans[at - 1, 1] - spans[begin, 0]))
+                begin = at
+    return total
+
+
+def _reduction(runs: Runs, edges: Reals, reads: Reals) -> Estimate:
+    """Percent of the edges whose sources are not read again."""
+    if not runs.total(edges):
+        return Estimate.exact(0.0)
+    saved = runs.ratio(edges - reads, edges)
+    return saved.scaled(100.0)

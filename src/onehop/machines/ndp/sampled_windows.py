@@ -1,0 +1,231 @@
+"""Windows of a graph by themselves: their counts, from the rows of their targets alone.
+
+A window's counts follow from its own targets' edges, so windows of a graph that fits no memory can be counted
+once their rows are known, whatever the other rows are.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from onehop.machines.native import extension
+from onehop.machines.ndp import retiling
+from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.counts import RankWorkload, Sizes, TargetGroups, WindowCounts, assigned_rows, count
+from onehop.machines.ndp.mapping import Integers, assigned, owners
+from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.sampling import Runs
+from onehop.machines.ndp.sections import Topology
+from onehop.plans.ndp import MERGES
+
+# Windows that are simulated before a run, so that it finds the machine as the windows before it left it.
+_WARM_WINDOWS = 8
+
+
+class RowSource(Protocol):
+    """A graph that says the sources of any destinations, such as :func:`onehop.datasets.implicit`'s."""
+
+    num_nodes: int
+
+    def rows(self, nodes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Row pointers, [M + 1], and sources of these M destinations."""
+
+
+class Rows(NamedTuple):
+    """Rows of consecutive targets.
+
+    Attributes:
+        rowptr: [M + 1], int64.
+        col: [edges], int32: their sources.
+        owner: [M], uint8: the rank of every target.
+    """
+
+    rowptr: NDArray[np.int64]
+    col: NDArray[np.int32]
+    owner: NDArray[np.uint8]
+
+
+class Targets(Protocol):
+    """Targets of a graph, in order of processing.
+
+    Attributes:
+        num_src: Sources of the graph.
+        num_dst: Targets.
+        num_edges: Edges; None means that nobody has counted them.
+        owner: [num_src]: the rank of every source.
+        nodes_of_rank: [ranks]: sources of each rank.
+        retile: The tiling of targets, as in :class:`onehop.plans.NdpPlan`.
+    """
+
+    num_src: int
+    num_dst: int
+    num_edges: int | None
+    owner: NDArray[np.uint8]
+    nodes_of_rank: Integers
+    retile: str
+
+    def rows(self, first: int, last: int) -> Rows:
+        """The targets from ``first`` up to ``last``."""
+
+    def by_number(self) -> "Targets":
+        """The targets, tiled by their numbers."""
+
+    def retiling_ns(self, config: NdpConfig, memory: MemoryTimes) -> float:
+        """Time of bringing targets into this order; 0 where they are in that of their numbers."""
+
+
+class StoredTargets:
+    """Targets of a graph in memory.
+
+    Args:
+        workload: The graph on the ranks.
+        by_number: The same, tiled by number.
+    """
+
+    def __init__(self, workload: RankWorkload, by_number: RankWorkload) -> None:
+        self._workload, self._by_number = workload, by_number
+        self.num_src, self.num_dst = workload.graph.num_src, workload.num_dst
+        self.num_edges: int | None = workload.num_edges
+        self.owner, self.nodes_of_rank = workload.owner, workload.nodes_of_rank
+        self.retile = workload.retile
+
+    def rows(self, first: int, last: int) -> Rows:
+        """The targets from ``first`` up to ``last``."""
+        graph, order = self._workload.graph, self._workload.order
+        rowptr, col = graph.rowptr.numpy(), graph.col.numpy()
+        owner = self._workload.target_owner[first:last]
+        if order is None:
+            ends = rowptr[first : last + 1]
+            return Rows(ends - ends[0], col[ends[0] : ends[-1]], owner)
+        targets = order[first:last]
+        counts = rowptr[targets + 1] - rowptr[targets]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        edges = np.arange(ends[-1]) + np.repeat(rowptr[targets] - ends[:-1], counts)
+        return Rows(ends, col[edges], owner)
+
+    def by_number(self) -> "StoredTargets":
+        """The targets, tiled by their numbers."""
+        return self if self.retile == "index" else StoredTargets(self._by_number, self._by_number)
+
+    def retiling_ns(self, config: NdpConfig, memory: MemoryTimes) -> float:
+        """Time of bringing targets into this order; 0 where they are in that of their numbers."""
+        workload = self._workload
+        edges = np.bincount(self.owner, workload.graph.out_degrees.numpy(), minlength=config.topology.ranks)
+        return retiling.cost(config, workload, memory, edges.astype(np.int64)).time_ns
+
+
+class ComputedTargets:
+    """Targets of a graph whose rows are computed when they are wanted, in order of their numbers.
+
+    Args:
+        source: The graph.
+        topology: The ranks that nodes are assigned to.
+        retile: ``index`` or ``none``.
+    """
+
+    def __init__(self, source: RowSource, topology: Topology, retile: str) -> None:
+        self._source, self._topology, self.retile = source, topology, retile
+        self.num_src = self.num_dst = source.num_nodes
+        self.num_edges: int | None = None
+        self.owner = owners(topology, source.num_nodes)
+        self.nodes_of_rank = assigned(topology, source.num_nodes)
+
+    def rows(self, first: int, last: int) -> Rows:
+        """The targets from ``first`` up to ``last``."""
+        rowptr, col = self._source.rows(np.arange(first, last))
+        return Rows(rowptr, col, self.owner[first:last])
+
+    def by_number(self) -> "ComputedTargets":
+        """The targets, tiled by their numbers."""
+        return self if self.retile == "index" else ComputedTargets(self._source, self._topology, "index")
+
+    def retiling_ns(self, config: NdpConfig, memory: MemoryTimes) -> float:
+        """No time: targets are in the order of their numbers."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Consecutive windows, as traffic needs them.
+
+    Attributes:
+        num_dst: Targets of the windows.
+        num_edges: Their edges.
+        reorders: Whether targets are processed in another order than that of their numbers.
+        nodes_of_rank: [R]: sources of the whole graph that are assigned to each rank.
+        counted: Counts of the windows.
+    """
+
+    num_dst: int
+    num_edges: int
+    reorders: bool
+    nodes_of_rank: Integers
+    counted: WindowCounts
+
+    def counts(self, shape: TargetGroups) -> WindowCounts:
+        """The counts of the windows, whose shape was fixed when they were counted."""
+        return self.counted
+
+
+class Stretch(NamedTuple):
+    """Windows from ``first`` up to ``last``, which hold the runs from ``runs[0]`` up to ``runs[1]``."""
+
+    first: int
+    last: int
+    runs: tuple[int, int]
+
+
+def stretches(runs: Runs, windows: int) -> list[Stretch]:
+    """The windows to be simulated: every run, those before it, and one after it, whose adjacency it reads.
+
+    Runs whose windows meet are simulated in one go; so a sample of all windows is the whole layer.
+
+    Args:
+        runs: The runs.
+        windows: Windows of the layer.
+    """
+    found: list[Stretch] = []
+    for number, (begin, end) in enumerate(zip(runs.first.tolist(), runs.last.tolist(), strict=True)):
+        first, last = max(0, begin - _WARM_WINDOWS), min(windows, end + 1)
+        if found and first <= found[-1].last:
+            found[-1] = Stretch(found[-1].first, last, (found[-1].runs[0], number + 1))
+        else:
+            found.append(Stretch(first, last, (number, number + 1)))
+    return found
+
+
+def segments(
+    config: NdpConfig, targets: Targets, shape: TargetGroups, wanted: list[Stretch]
+) -> Iterator[Segment]:
+    """Counts stretches of windows, one after another.
+
+    Args:
+        config: The machine.
+        targets: Targets in order of processing.
+        shape: Tiles and windows.
+        wanted: The windows.
+    """
+    topology, sizes = config.topology, Sizes(config.module.adjacency_entry_bytes, config.burst_bytes)
+    for stretch in wanted:
+        first, last = stretch.first * shape.window, min(stretch.last * shape.window, targets.num_dst)
+        taken = targets.rows(first, last)
+        work = extension.NdpWork(
+            taken.rowptr.ctypes.data,
+            taken.col.ctypes.data,
+            0,
+            last - first,
+            targets.num_src,
+            targets.owner.ctypes.data,
+            topology.ranks,
+        )
+        # One thread: a thread needs 4 bytes a source of the whole graph.
+        rows = assigned_rows(taken.owner, topology.ranks, shape.block)
+        found = count(work, topology, shape.tile, shape.block, sizes, rows, threads=1)
+        found = found.grouped(shape.window // shape.block)
+        if targets.retile == "none":
+            found = replace(found, reads=found.edges)
+        reorders = targets.retile in MERGES
+        yield Segment(last - first, len(taken.col), reorders, targets.nodes_of_rank, found)
