@@ -32,7 +32,7 @@ def reports(request: pytest.FixtureRequest, folders: dict[int, Path]) -> list[di
 def test_outputs_and_gradients(reports: list[dict]) -> None:
     for report in reports:
         assert {name: error for name, error in report["worst"].items() if not error < TOLERANCE} == {}
-        assert len(report["worst"]) == 3 * (12 + 1 + 6) + 1
+        assert len(report["worst"]) == 3 * (12 + 1 + 4 + 6) + 1
 
 
 def test_same_bits_again_and_16_bits_and_nan(reports: list[dict]) -> None:

@@ -164,6 +164,25 @@ class DistributedGraph:
         return len(self.part.source) + self.loops * self.num_nodes
 
     @property
+    def is_bipartite(self) -> bool:
+        """Whether edges come from other nodes than those in which they end."""
+        return self.part.sources is not None
+
+    @property
+    def owned_sources(self) -> Tensor:
+        """Return [m], int64: the graph's numbers of the sources that this process owns. A new tensor.
+
+        Those of ``owned_nodes``, unless the graph is bipartite.
+        """
+        sources = self.part.sources
+        return self.owned_nodes if sources is None else sources.owned_nodes.long()
+
+    @property
+    def num_sources(self) -> int:
+        """Number of rows that this process owns and edges may come from."""
+        return self.part.num_sources
+
+    @property
     def num_halo(self) -> int:
         """Number of halo rows: rows of other processes that they need."""
         return len(self.part.halo_nodes)
@@ -193,6 +212,32 @@ class DistributedGraph:
         """Return [2, e], int64: the numbers that :attr:`edge_index` stands for. A new tensor."""
         part = with_loops(self.part) if self.loops else self.part
         return torch.stack([part.source, part.target]).long()
+
+    def edge_rows(self, values: Tensor) -> Tensor:
+        """Return [e, ...]: this process's rows of a tensor of all edges, as layers and operators take them.
+
+        Differentiable: the gradient is 0 in the rows of edges that end elsewhere, so that the sum of all
+        processes' gradients is that of one. A process that has only its own edges' features needs no such
+        tensor: their rows are in the order of ``owned_edges``.
+
+        Args:
+            values: [E, ...]: a row for each edge, in the order of the ``edge_index`` that was divided.
+
+        Raises:
+            ArgumentError: It has another number of rows, or the graph has self loops of its own.
+        """
+        edges = self.part.num_edges
+        if self.loops:
+            raise ArgumentError(
+                "edge_rows: the graph was given self loops, which no tensor of edges has rows for."
+            )
+        if not isinstance(values, Tensor) or values.dim() == 0 or values.size(0) != edges:
+            got = list(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            raise ArgumentError(
+                f"values: expected a row for each of the {edges} edges of the whole graph, got {got}: rows "
+                "of another graph, or of this process, which need no dividing."
+            )
+        return values.index_select(0, self.owned_edges.to(values.device))
 
     def to(self, device: torch.device | str) -> "DistributedGraph":
         """This graph with its part on a device, for rows on that device; itself if it is there already.
@@ -232,11 +277,13 @@ class DistributedGraph:
 
     def without_self_loops(self) -> "DistributedGraph":
         """The graph without edges from a node to itself."""
+        self._check_square("without_self_loops")
         part = without_loops(self.part)
         return DistributedGraph(part, self.exchange, self._folder, self._splits_of(part))
 
     def with_self_loops(self) -> "DistributedGraph":
         """The graph with one more edge from every node to itself, numbered after all others, by node."""
+        self._check_square("with_self_loops")
         part = with_loops(self.part) if self.loops else self.part
         return DistributedGraph(part, self.exchange, self._folder, self._splits_of(part), loops=True)
 
@@ -274,6 +321,10 @@ class DistributedGraph:
             elif isinstance(each, Tensor):
                 storage = each.untyped_storage()
                 sizes[storage.data_ptr()] = storage.nbytes()
+
+    def _check_square(self, name: str) -> None:
+        if self.is_bipartite:
+            raise ArgumentError(f"{name}: sources and destinations of this graph are different nodes.")
 
     def _splits_of(self, part: Part) -> Splits | None:
         return self._splits if part is self.part else None

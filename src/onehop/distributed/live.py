@@ -15,6 +15,7 @@ from onehop.distributed.graph import DistributedGraph, held_graphs
 from onehop.errors import ArgumentError
 
 _alone: ContextVar[bool] = ContextVar("onehop.distributed.alone", default=False)
+_among_edges: ContextVar[bool] = ContextVar("onehop.distributed.among_edges", default=False)
 
 
 @contextlib.contextmanager
@@ -29,6 +30,21 @@ def alone() -> Iterator[None]:
         yield
     finally:
         _alone.reset(token)
+
+
+@contextlib.contextmanager
+def among_edges() -> Iterator[None]:
+    """Says that messages of edges are reduced inside the block: their number may be that of nodes."""
+    token = _among_edges.set(True)
+    try:
+        yield
+    finally:
+        _among_edges.reset(token)
+
+
+def reduces_edges() -> bool:
+    """Return whether the code runs inside of :func:`among_edges`."""
+    return _among_edges.get()
 
 
 def in_use() -> list[DistributedGraph]:
