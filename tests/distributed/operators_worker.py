@@ -169,6 +169,7 @@ check("scattered", scattered)
 opened = distributed.DistributedGraph.open(sys.argv[1])
 x = random(NODES, 4)
 assert torch.equal(opened.load("x"), x[opened.owned_nodes])
+assert torch.equal(opened.load_edges("w"), random(EDGES, 2)[opened.owned_edges])
 compare(
     "opened sum", opened,
     lambda x: onehop.aggregate(whole, x), lambda x: distributed.aggregate(opened, x), [x],
@@ -271,6 +272,7 @@ errors = {
     ),
     "a plain graph": message(lambda: distributed.aggregate(whole, x)),
     "not opened": message(lambda: divided.load("x")),
+    "edges not opened": message(lambda: divided.load_edges("w")),
 }  # fmt: skip
 
 

@@ -19,7 +19,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     root = tmp_path_factory.mktemp("parts")
     for parts in (1, 2, 3, 4):
         distributed.save(
-            root / str(parts), hostile(), NODES, parts=parts, method="greedy", tensors={"x": random(NODES, 4)}
+            root / str(parts),
+            hostile(),
+            NODES,
+            parts=parts,
+            method="greedy",
+            tensors={"x": random(NODES, 4)},
+            edge_tensors={"w": random(hostile().size(1), 2)},
         )
     return {parts: root / str(parts) for parts in (1, 2, 3, 4)}
 
@@ -83,3 +89,4 @@ def test_errors_say_what_to_do(reports: list[dict]) -> None:
         assert f"owner: expected ranks from 0 to {len(reports) - 1}" in errors["wrong owner"]
         assert "expected an onehop.distributed.DistributedGraph, got Graph" in errors["a plain graph"]
         assert "index your tensor with owned_nodes instead" in errors["not opened"]
+        assert "take edge_rows of your tensor instead" in errors["edges not opened"]

@@ -265,6 +265,21 @@ class DistributedGraph:
             )
         return self._folder.tensor(name, self.num_nodes)
 
+    def load_edges(self, name: str) -> Tensor:
+        """Return [e, ...]: the rows of this process's edges of an edge tensor that :func:`save` stored.
+
+        Raises:
+            ArgumentError: The graph was not opened from a folder, or has other edges than that.
+            FileFormatError: The file is damaged, or has another number of rows.
+            FileNotFoundError: There is no such tensor.
+        """
+        if self._folder is None or self.loops:
+            raise ArgumentError(
+                "load_edges: this graph is not one that was opened from a folder; take edge_rows of your "
+                "tensor instead."
+            )
+        return self._folder.edge_tensor(name, self.num_edges)
+
     @property
     def splits(self) -> Splits:
         """The edges without the implied loops in two graphs."""
