@@ -102,7 +102,7 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "SAGEConv, several": lambda: Featureless(pyg.SAGEConv(C, C, aggr=["mean", "softmax"])),
 }
 
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
 rank, ranks = dist.get_rank(), dist.get_world_size()
 edge_index = hostile()
 EDGES = edge_index.size(1)

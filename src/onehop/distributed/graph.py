@@ -1,5 +1,6 @@
 """One graph over several processes: each has its own rows, and the edges that end there."""
 
+import contextlib
 import os
 import weakref
 from collections.abc import Callable, Hashable
@@ -15,12 +16,17 @@ from onehop.distributed.division import ListDivision
 from onehop.distributed.edges import PartEdges
 from onehop.distributed.exchange import Exchange, Traffic
 from onehop.distributed.fingerprint import fingerprint
+from onehop.distributed.halo_modes import chosen
 from onehop.distributed.loops import looped_numbers, with_loops, without_loops
+from onehop.distributed.owners import checked_owner
 from onehop.distributed.part import ARRAYS, Part
 from onehop.distributed.partition import partition
+from onehop.distributed.relations import divided_relations
 from onehop.distributed.splits import Splits
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+
+_ENDS = 2
 
 
 class DistributedGraph:
@@ -62,20 +68,27 @@ class DistributedGraph:
         edge_index: Tensor,
         num_nodes: int | None = None,
         *,
+        size: tuple[int, int] | None = None,
         method: str = "auto",
         seed: int = 0,
-        owner: Tensor | None = None,
+        owner: Tensor | tuple[Tensor, Tensor] | None = None,
         group: dist.ProcessGroup | None = None,
     ) -> "DistributedGraph":
         """The part of this process, if every process has the whole list of edges.
+
+        Of a bipartite graph each process owns some destinations, with the edges that end there, and some
+        sources.
 
         Args:
             edge_index: [2, E], int32 or int64, on the CPU: sources above destinations; the same on every
                 rank.
             num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
-            method: The method of partitioning: see :func:`onehop.distributed.partition`. Rank 0 runs it.
+            size: Numbers of sources and of destinations, for a bipartite graph; None means the same nodes.
+            method: The method of partitioning: see :func:`onehop.distributed.partition`, and of a bipartite
+                graph :func:`onehop.distributed.partition_types`. Rank 0 runs it.
             seed: Seed of the partitioning.
             owner: [N], integers: the rank that owns each node, instead of ``method``; the same on every rank.
+                Of a bipartite graph a pair, of the sources and of the destinations.
             group: The processes; None means all.
 
         Raises:
@@ -87,9 +100,11 @@ class DistributedGraph:
         rank, parts = place(group)
         doing = "DistributedGraph.from_edge_index"
         introduce(doing, group)
+        if size is not None:
+            return cls._bipartite(edge_index, num_nodes, size, method, seed, owner, group)
         whole = together(doing, lambda: Graph.from_edge_index(edge_index, num_nodes), group)
         nodes = whole.num_dst
-        given = None if owner is None else together(doing, lambda: _checked(owner, nodes, parts), group)
+        given = None if owner is None else together(doing, lambda: checked_owner(owner, nodes, parts), group)
         mark = fingerprint(edge_index) if given is None else fingerprint(edge_index, given)
         same(
             "edge_index, num_nodes or owner",
@@ -101,6 +116,30 @@ class DistributedGraph:
         division = ListDivision(edge_index, given, parts)
         part = division.part(rank)
         return cls(part, Exchange(part, group))
+
+    @classmethod
+    def _bipartite(
+        cls,
+        edge_index: Tensor,
+        num_nodes: int | None,
+        size: tuple[int, int],
+        method: str,
+        seed: int,
+        owner: Any,
+        group: dist.ProcessGroup | None,
+    ) -> "DistributedGraph":
+        def named() -> tuple[dict[str, int], dict[str, Tensor] | None]:
+            if num_nodes is not None or len(size) != _ENDS:
+                raise ArgumentError(f"size: expected (sources, destinations) and no num_nodes, got {size!r}.")
+            if owner is not None and (not isinstance(owner, tuple | list) or len(owner) != _ENDS):
+                raise ArgumentError("owner: expected a pair, of the sources and of the destinations.")
+            names = ("source", "destination")
+            return dict(zip(names, size, strict=True)), owner and dict(zip(names, owner, strict=True))
+
+        relation = ("source", "to", "destination")
+        nodes, owners = together("DistributedGraph.from_edge_index", named, group)
+        parts = divided_relations({relation: edge_index}, nodes, method, seed, owners, group)
+        return cls(parts.parts[relation], Exchange(parts.parts[relation], group))
 
     @classmethod
     def open(
@@ -195,6 +234,25 @@ class DistributedGraph:
     def reset_traffic(self) -> None:
         """Resets the counters to zero."""
         self.exchange.traffic = Traffic()
+
+    def halos(self, mode: str) -> contextlib.AbstractContextManager[None]:
+        """Says, for the length of a block, how rows of others arrive: one block for the layers of each step.
+
+        "exact" is the default. "bfloat16" rounds rows, and their gradients, where they are sent. "previous"
+        gives the rows that were sent at the same place of the step before, and the gradients that were, so
+        that no step waits for its own; the first step is exact. Of both, results are not those of one
+        process.
+
+        With "previous", two halos of each exchange stay in memory. All ranks choose the same. A backward pass
+        that runs layers again, as checkpoints do, needs "exact".
+
+        Args:
+            mode: "exact", "bfloat16" or "previous".
+
+        Raises:
+            ArgumentError: There is no such mode.
+        """
+        return chosen([self.exchange], mode)
 
     @property
     def edge_index(self) -> "LocalEdges":
@@ -343,20 +401,6 @@ class DistributedGraph:
 
     def _splits_of(self, part: Part) -> Splits | None:
         return self._splits if part is self.part else None
-
-
-def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
-    if (
-        not isinstance(owner, Tensor)
-        or owner.shape != (nodes,)
-        or owner.dtype not in (torch.int32, torch.int64)
-    ):
-        raise ArgumentError(f"owner: expected an int32 or int64 tensor [{nodes}], a rank for each node.")
-    if nodes and (int(owner.min()) < 0 or int(owner.max()) >= parts):
-        raise ArgumentError(
-            f"owner: expected ranks from 0 to {parts - 1}, got {int(owner.min())} to {int(owner.max())}."
-        )
-    return owner.int()
 
 
 # The graphs over more than one process, for as long as they are referenced; see onehop.distributed.live.

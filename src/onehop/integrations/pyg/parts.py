@@ -262,6 +262,10 @@ def normalised(
     graph = edge_index.graph
     if flow != "source_to_target":
         raise ArgumentError("flow: 'target_to_source' has no path over several processes; flip the edges.")
+    if graph.is_bipartite:
+        raise ArgumentError(
+            "edge_index: GCN's normalisation is of graphs whose sources are their destinations."
+        )
     if edge_weight is not None:
         if edge_weight.shape != (graph.num_edges,):
             raise ArgumentError(
