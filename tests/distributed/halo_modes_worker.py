@@ -31,9 +31,10 @@ def steps_of(mode: str) -> dict[str, float]:
     rows = [random(NODES, 3, seed=seed) for seed in range(4)]
     grads = [random(NODES, 3, seed=10 + seed) for seed in range(4)]
     graph.reset_traffic()
+    halos = graph.halos(mode)
     for step, (x, grad) in enumerate(zip(rows, grads, strict=True)):
         leaf = x[mine].requires_grad_()
-        with graph.halos(mode):
+        with halos:
             out = distributed.aggregate(graph, leaf)
         out.backward(grad[mine])
         before = max(step - 1, 0) if mode == "previous" else step
@@ -81,9 +82,10 @@ def trained(kind: type, mode: str, graph: distributed.DistributedGraph, data: tu
         model = Two(kind)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     graph.reset_traffic()
+    halos = graph.halos(mode)
     for _ in range(EPOCHS):
         optimizer.zero_grad()
-        with graph.halos(mode):
+        with halos:
             out = model(x, graph.edge_index)
         loss = F.cross_entropy(out[train], label[train], reduction="sum") / int(data[2].sum())
         loss.backward()
@@ -111,12 +113,30 @@ def main() -> None:
                 table[f"{kind.__name__} {mode}"] = trained(kind, mode, graph, data)
         again = trained(GCNConv, "previous", graph, data)
     try:
-        with graph.halos("sampled"):
-            said = "no error"
+        graph.halos("sampled")
+        said = "no error"
     except onehop.ArgumentError as error:
         said = str(error)
+    halos = graph.halos("bfloat16")
+    try:
+        with halos, halos:
+            nested = "no error"
+    except onehop.ArgumentError as error:
+        nested = str(error)
     cut = float((owner[edge_index[0]] != owner[edge_index[1]]).float().mean())
-    print(json.dumps({"exact": exact, "table": table, "again": again, "said": said, "cut": cut}))
+    print(
+        json.dumps(
+            {
+                "exact": exact,
+                "table": table,
+                "again": again,
+                "said": said,
+                "nested": nested,
+                "left": graph.exchange.kind is None,
+                "cut": cut,
+            }
+        )
+    )
     dist.barrier()
     leave()
 

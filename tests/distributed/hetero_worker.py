@@ -310,7 +310,11 @@ def refusals() -> dict[str, str]:
     other = {relation: EDGES[relation] + (0 if rank == 0 else 1)}
     graph = distributed.DistributedGraph.from_edge_index(EDGES[relation], size=(40, 70), method="greedy")
     x = X["author"][graph.owned_sources], X["paper"][graph.owned_nodes]
+    whole = make(EDGES, NODES, method="greedy")
+    rows = {kind: each[whole.owned_nodes[kind]] for kind, each in X.items()}
+    hgt = pyg.HGTConv(C, C, (list(NODES), list(RELATIONS)), heads=2)
     return {
+        "HGTConv": sentence(lambda: hgt(rows, whole.edge_index_dict)),
         "a type without a number": sentence(lambda: make(one, {"author": 40})),
         "a number out of range": sentence(lambda: make(one, {"author": 40, "paper": 5})),
         "another graph": sentence(lambda: make(other, NODES)),

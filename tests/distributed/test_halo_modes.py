@@ -43,3 +43,5 @@ def test_accuracy(reports: list[dict]) -> None:
 
 def test_other_modes_are_named(reports: list[dict]) -> None:
     assert "mode: expected one of exact, bfloat16, previous, got 'sampled'" in reports[0]["said"]
+    assert "give each step one block" in reports[0]["nested"]
+    assert reports[0]["left"]

@@ -48,4 +48,5 @@ def test_errors_say_what_to_do(reports: list[dict]) -> None:
         assert "cannot run on a DistributedGraph's edges" in said["one tensor"]
         assert "owned nodes" in said["sources of others"]
         assert "owner: expected a pair, of the sources and of the destinations" in said["not a pair"]
+        assert "HGTConv computes with the edges itself" in said["HGTConv"]
         assert "author.writes.paper: DistributedGraph(rank" in report["shown"]

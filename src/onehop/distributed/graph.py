@@ -1,6 +1,5 @@
 """One graph over several processes: each has its own rows, and the edges that end there."""
 
-import contextlib
 import os
 import weakref
 from collections.abc import Callable, Hashable
@@ -16,7 +15,7 @@ from onehop.distributed.division import ListDivision
 from onehop.distributed.edges import PartEdges
 from onehop.distributed.exchange import Exchange, Traffic
 from onehop.distributed.fingerprint import fingerprint
-from onehop.distributed.halo_modes import chosen
+from onehop.distributed.halo_modes import Halos
 from onehop.distributed.loops import looped_numbers, with_loops, without_loops
 from onehop.distributed.owners import checked_owner
 from onehop.distributed.part import ARRAYS, Part
@@ -235,13 +234,13 @@ class DistributedGraph:
         """Resets the counters to zero."""
         self.exchange.traffic = Traffic()
 
-    def halos(self, mode: str) -> contextlib.AbstractContextManager[None]:
-        """Says, for the length of a block, how rows of others arrive: one block for the layers of each step.
+    def halos(self, mode: str) -> Halos:
+        """How rows of others arrive inside ``with`` blocks of the result: one block for each step's layers.
 
         "exact" is the default. "bfloat16" rounds rows, and their gradients, where they are sent. "previous"
         gives the rows that were sent at the same place of the step before, and the gradients that were, so
-        that no step waits for its own; the first step is exact. Of both, results are not those of one
-        process.
+        that no step waits for its own; the first step is exact. The result holds these rows: make it once,
+        before the loop over steps. With both, results are not those of one process.
 
         With "previous", two halos of each exchange stay in memory. All ranks choose the same. A backward pass
         that runs layers again, as checkpoints do, needs "exact".
@@ -252,7 +251,7 @@ class DistributedGraph:
         Raises:
             ArgumentError: There is no such mode.
         """
-        return chosen([self.exchange], mode)
+        return Halos([self.exchange], mode)
 
     @property
     def edge_index(self) -> "LocalEdges":

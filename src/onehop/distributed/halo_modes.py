@@ -3,9 +3,8 @@
 Each is chosen by name, for the length of a block, and changes what a model computes.
 """
 
-import contextlib
-import weakref
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -91,29 +90,45 @@ class Previous(PendingExchange):
         return (self._kept.gradients if before is None else before).wait()
 
 
-_steps: weakref.WeakKeyDictionary[Exchange, Steps] = weakref.WeakKeyDictionary()
+class Halos:
+    """How the halos of some exchanges arrive, inside its blocks; see :meth:`DistributedGraph.halos`.
 
+    Args:
+        exchanges: Those of a graph's relations.
+        mode: One of :data:`MODES`.
 
-@contextlib.contextmanager
-def chosen(exchanges: list[Exchange], mode: str) -> Iterator[None]:
-    """Exchanges inside the block are of this mode; see :meth:`onehop.distributed.DistributedGraph.halos`."""
-    if mode not in MODES:
-        raise ArgumentError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}.")
-    before = [exchange.kind for exchange in exchanges]
-    for exchange in exchanges:
-        exchange.kind = _kind(exchange, mode)
-    try:
-        yield
-    finally:
-        for exchange, kind in zip(exchanges, before, strict=True):
+    Raises:
+        ArgumentError: There is no such mode.
+    """
+
+    def __init__(self, exchanges: list[Exchange], mode: str) -> None:
+        if mode not in MODES:
+            raise ArgumentError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}.")
+        self.mode = mode
+        self._steps = [(exchange, Steps()) for exchange in exchanges]
+        self._before: list[Callable[[], PendingExchange] | None] = []
+
+    def __enter__(self) -> "Halos":
+        """Begins a step."""
+        if self._before:
+            raise ArgumentError(
+                "halos: a block of these halos is inside another one; give each step one block."
+            )
+        for exchange, steps in self._steps:
+            self._before.append(exchange.kind)
+            steps.place = 0
+            exchange.kind = self._kind(exchange, steps)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends it; a backward pass may follow."""
+        for (exchange, _steps), kind in zip(self._steps, self._before, strict=True):
             exchange.kind = kind
+        self._before = []
 
-
-def _kind(exchange: Exchange, mode: str) -> Callable[[], PendingExchange] | None:
-    if mode == "exact":
-        return None
-    if mode == "bfloat16":
-        return lambda: Rounded(exchange)
-    steps = _steps.setdefault(exchange, Steps())
-    steps.place = 0
-    return lambda: Previous(exchange, steps)
+    def _kind(self, exchange: Exchange, steps: Steps) -> Callable[[], PendingExchange] | None:
+        if self.mode == "exact":
+            return None
+        if self.mode == "bfloat16":
+            return functools.partial(Rounded, exchange)
+        return functools.partial(Previous, exchange, steps)

@@ -1,6 +1,5 @@
 """A heterogeneous graph over several processes: a divided graph for each relation between types of nodes."""
 
-import contextlib
 from collections.abc import Mapping
 
 import torch.distributed as dist
@@ -8,7 +7,7 @@ from torch import Tensor
 
 from onehop.distributed.exchange import Exchange, Traffic
 from onehop.distributed.graph import DistributedGraph, LocalEdges
-from onehop.distributed.halo_modes import chosen
+from onehop.distributed.halo_modes import Halos
 from onehop.distributed.relations import divided_relations
 from onehop.distributed.typed_partition import Relation
 
@@ -74,9 +73,9 @@ class DistributedHeteroGraph:
         """Return the ``edge_index`` of each relation, for layers of PyG under ``onehop.patch()``."""
         return dict(self._edges)
 
-    def halos(self, mode: str) -> contextlib.AbstractContextManager[None]:
+    def halos(self, mode: str) -> Halos:
         """See :meth:`DistributedGraph.halos`, for all relations."""
-        return chosen([graph.exchange for graph in self.relations.values()], mode)
+        return Halos([graph.exchange for graph in self.relations.values()], mode)
 
     @property
     def owned_edges(self) -> dict[Relation, Tensor]:
