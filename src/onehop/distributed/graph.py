@@ -133,7 +133,8 @@ class DistributedGraph:
             if owner is not None and (not isinstance(owner, tuple | list) or len(owner) != _ENDS):
                 raise ArgumentError("owner: expected a pair, of the sources and of the destinations.")
             names = ("source", "destination")
-            return dict(zip(names, size, strict=True)), owner and dict(zip(names, owner, strict=True))
+            owners = None if owner is None else dict(zip(names, owner, strict=True))
+            return dict(zip(names, size, strict=True)), owners
 
         relation = ("source", "to", "destination")
         nodes, owners = together("DistributedGraph.from_edge_index", named, group)

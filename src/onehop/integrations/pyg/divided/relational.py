@@ -54,6 +54,8 @@ def _forward(
         raise ArgumentError(f"{reason}. Take them with graph.edge_rows.")
     if x is not None and not isinstance(x, Tensor) and (len(x) != _PAIR or x[1] is None):
         raise ArgumentError("x: expected rows of the owned nodes, or a pair with those of the sources first.")
+    source: Any
+    target: Any
     source, target = (x, x) if x is None or isinstance(x, Tensor) else x
     if source is None:
         # Rows of the weights, by the numbers of nodes in the whole graph.
