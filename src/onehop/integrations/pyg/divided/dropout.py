@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onehop.distributed.dropout import dropout as own_dropout
 from onehop.distributed.graph import DistributedGraph
-from onehop.distributed.live import in_use
+from onehop.distributed.live import in_use, owned_and_whole
 from onehop.integrations.rows import Row, stand_in
 
 
@@ -30,7 +30,7 @@ def _by_rank(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _rows_of(graph: DistributedGraph) -> tuple[int, ...]:
-    return graph.num_nodes, graph.num_sources, graph.num_edges
+    return (*(owned for owned, _ in owned_and_whole(graph)), graph.num_edges)
 
 
 def _dropout(theirs: Callable[..., Any], x: Tensor, p: float, inplace: bool) -> Tensor:
