@@ -122,7 +122,7 @@ def _aggregate(
     if isinstance(x, str):
         raise refused(
             layer,
-            f"{x}, or they are not rows of {graph.num_sources} owned sources and {graph.num_nodes} owned nodes",
+            f"{x}, or not rows of {graph.num_sources} owned sources and {graph.num_nodes} owned nodes",
         )
     scale = None
     if form.weight is not None and type(operands[form.weight]) is PartWeights:
