@@ -46,7 +46,7 @@ def test_errors_say_what_to_do(reports: list[dict]) -> None:
         )
         assert "sources and destinations of this graph are different nodes" in said["self loops"]
         assert "cannot run on a DistributedGraph's edges" in said["one tensor"]
-        assert "owned nodes" in said["sources of others"]
+        assert "owned sources" in said["sources of others"]
         assert "owner: expected a pair, of the sources and of the destinations" in said["not a pair"]
         assert "HGTConv computes with the edges itself" in said["HGTConv"]
         assert "author.writes.paper: DistributedGraph(rank" in report["shown"]

@@ -120,10 +120,8 @@ def _aggregate(
 ) -> Tensor:
     x = source_of(layer, operands[form.source], [graph.num_sources, graph.num_nodes], forwards=True)
     if isinstance(x, str):
-        raise refused(
-            layer,
-            f"{x}, or not rows of {graph.num_sources} owned sources and {graph.num_nodes} owned nodes",
-        )
+        what = "sources" if graph.is_bipartite else "nodes"
+        raise refused(layer, f"{x}, or they are not a row for each of {graph.num_sources} owned {what}")
     scale = None
     if form.weight is not None and type(operands[form.weight]) is PartWeights:
         given = operands[form.weight]
