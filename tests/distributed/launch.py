@@ -81,6 +81,6 @@ def ended(processes: list[subprocess.Popen[str]], timeout: float = 1800) -> list
     return results
 
 
-def run(script: str, processes: int, *arguments: str, **options) -> list[dict]:
+def run(script: str, processes: int, *arguments: str, timeout: float = 1800, **options) -> list[dict]:
     """What each process says in its last line, by rank."""
-    return [each.said for each in ended(start(script, processes, *arguments, **options))]
+    return [each.said for each in ended(start(script, processes, *arguments, **options), timeout)]

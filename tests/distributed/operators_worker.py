@@ -95,6 +95,41 @@ def check(label: str, part: distributed.DistributedGraph) -> None:
     )
     rows = [random(NODES, 3, 5, seed=seed) for seed in (6, 7, 8)]
     heads = [random(NODES, 3, seed=seed) for seed in (10, 11)]
+    shared = random(15, 2, seed=14)
+    compare(
+        f"{label} gat edges",
+        part,
+        lambda x, s, d, e: onehop.gat(whole, x, s, d, edge_score=e),
+        lambda x, s, d, e: distributed.gat(part, x, s, d, edge_score=e),
+        [rows[0], *heads],
+        [random(EDGES, 3, seed=13)],
+    )
+    compare(
+        f"{label} gatv2 edges",
+        part,
+        lambda s, d, e, a: onehop.gatv2(whole, s, d, a, edge=e),
+        lambda s, d, e, a: distributed.gatv2(part, s, d, a, edge=e),
+        rows[:2],
+        [random(EDGES, 3, 5, seed=13)],
+        [random(3, 5, seed=12)],
+    )
+    for name, of_whole, of_part in (
+        ("gatv2", onehop.gatv2, distributed.gatv2),
+        ("attention", onehop.attention, distributed.attention),
+    ):
+        ends = rows[:2] if name == "gatv2" else rows
+        # The last operand of GATv2 is its vector of attention.
+        rest = [random(3, 5, seed=12)] if name == "gatv2" else []
+        count = len(ends)
+        compare(
+            f"{label} {name} projected edges",
+            part,
+            lambda *t, f=of_whole, n=count: f(whole, *t[:n], *t[n + 2 :], edge=(t[n], t[n + 1])),
+            lambda *t, f=of_part, n=count: f(part, *t[:n], *t[n + 2 :], edge=(t[n], t[n + 1])),
+            ends,
+            [random(EDGES, 2, seed=13)],
+            [shared, *rest],
+        )
     for name, dropout in (("", 0.0), (" dropout", 0.4)):
         options = {"dropout": dropout, "seed": 5 if dropout else None}
         compare(
@@ -134,6 +169,7 @@ check("scattered", scattered)
 opened = distributed.DistributedGraph.open(sys.argv[1])
 x = random(NODES, 4)
 assert torch.equal(opened.load("x"), x[opened.owned_nodes])
+assert torch.equal(opened.load_edges("w"), random(EDGES, 2)[opened.owned_edges])
 compare(
     "opened sum", opened,
     lambda x: onehop.aggregate(whole, x), lambda x: distributed.aggregate(opened, x), [x],
@@ -236,6 +272,7 @@ errors = {
     ),
     "a plain graph": message(lambda: distributed.aggregate(whole, x)),
     "not opened": message(lambda: divided.load("x")),
+    "edges not opened": message(lambda: divided.load_edges("w")),
 }  # fmt: skip
 
 

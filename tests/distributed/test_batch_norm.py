@@ -28,7 +28,7 @@ def divide(tmp_path, monkeypatch):
     monkeypatch.setattr(live, "held_graphs", graphs)
 
     def declared(nodes):
-        part = SimpleNamespace(num_nodes=nodes, parts=1)
+        part = SimpleNamespace(num_nodes=nodes, parts=1, sources=None)
         graphs.append(
             SimpleNamespace(num_nodes=nodes, rank=0, part=part, exchange=SimpleNamespace(group=None))
         )

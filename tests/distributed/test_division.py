@@ -113,6 +113,30 @@ def test_rows_of_tensors(
             assert torch.equal(found, torch.as_tensor(tensor)[owned]), name
 
 
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_rows_of_edges(on_disk: bool, tmp_path: Path) -> None:
+    graph = Graph.from_edge_index(hostile(), NODES)
+    # A graph on disk has its edges by row.
+    edges = hostile()
+    weight = random(graph.num_edges, 2)
+    given = graph.save(tmp_path / "graph") if on_disk else hostile()
+    of_given = weight[graph.perm] if on_disk else weight
+    save(tmp_path / "parts", given, NODES, parts=3, method="streamed", edge_tensors={"w": of_given})
+    expected = set(zip(*edges.tolist(), *weight.t().tolist(), strict=True))
+    found = []
+    for rank in range(3):
+        folder = Folder.open(tmp_path / "parts", rank, 3)
+        part = folder.part()
+        rows = folder.edge_tensor("w", len(part.source))
+        ends = (
+            torch.cat([part.owned_nodes, part.halo_nodes])[part.source.long()],
+            part.owned_nodes[part.target.long()],
+        )
+        found += zip(*(each.tolist() for each in ends), *rows.t().tolist(), strict=True)
+    assert len(found) == graph.num_edges
+    assert set(found) == expected
+
+
 def test_rows_are_numbers(tmp_path: Path) -> None:
     words = np.array(["word"] * NODES, dtype=object)
     with pytest.raises(ArgumentError, match="expected numbers, got 'words' of Python objects"):

@@ -13,7 +13,7 @@ def _graph(owned, nodes, group=None):
     return SimpleNamespace(
         num_nodes=owned,
         rank=1,
-        part=SimpleNamespace(num_nodes=nodes, parts=2),
+        part=SimpleNamespace(num_nodes=nodes, parts=2, sources=None),
         exchange=SimpleNamespace(group=group),
     )
 

@@ -19,7 +19,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     root = tmp_path_factory.mktemp("parts")
     for parts in (1, 2, 3, 4):
         distributed.save(
-            root / str(parts), hostile(), NODES, parts=parts, method="greedy", tensors={"x": random(NODES, 4)}
+            root / str(parts),
+            hostile(),
+            NODES,
+            parts=parts,
+            method="greedy",
+            tensors={"x": random(NODES, 4)},
+            edge_tensors={"w": random(hostile().size(1), 2)},
         )
     return {parts: root / str(parts) for parts in (1, 2, 3, 4)}
 
@@ -32,7 +38,7 @@ def reports(request: pytest.FixtureRequest, folders: dict[int, Path]) -> list[di
 def test_outputs_and_gradients(reports: list[dict]) -> None:
     for report in reports:
         assert {name: error for name, error in report["worst"].items() if not error < TOLERANCE} == {}
-        assert len(report["worst"]) == 3 * (12 + 1 + 6) + 1
+        assert len(report["worst"]) == 3 * (12 + 1 + 4 + 6) + 1
 
 
 def test_same_bits_again_and_16_bits_and_nan(reports: list[dict]) -> None:
@@ -83,3 +89,4 @@ def test_errors_say_what_to_do(reports: list[dict]) -> None:
         assert f"owner: expected ranks from 0 to {len(reports) - 1}" in errors["wrong owner"]
         assert "expected an onehop.distributed.DistributedGraph, got Graph" in errors["a plain graph"]
         assert "index your tensor with owned_nodes instead" in errors["not opened"]
+        assert "take edge_rows of your tensor instead" in errors["edges not opened"]

@@ -11,7 +11,7 @@ import torch
 import onehop
 from onehop import ArgumentError, ConfigurationError, FileFormatError, Graph
 from onehop.datasets import planted
-from onehop.distributed import DistributedGraph, partition, save
+from onehop.distributed import DistributedGraph, partition, partition_types, save
 from onehop.distributed.division import Division, ListDivision
 from onehop.distributed.files import Folder
 from onehop.distributed.part import ARRAYS
@@ -230,3 +230,42 @@ def test_saving_refuses_and_leaves_nothing_half_done(
 def test_without_a_process_group() -> None:
     with pytest.raises(onehop.ConfigurationError, match="start the program with torchrun"):
         DistributedGraph.from_edge_index(hostile(), NODES)
+
+
+TYPED = {
+    ("author", "writes", "paper"): hostile() % torch.tensor([[20], [NODES]]),
+    ("paper", "cites", "paper"): hostile(),
+}
+KINDS = {"author": 20, "venue": 3, "paper": NODES}
+
+
+@pytest.mark.parametrize("method", ["greedy", "streamed"])
+def test_types_are_divided_as_one_graph_of_all_nodes(method: str) -> None:
+    begins = {"author": 0, "venue": 20, "paper": 23}
+    joined = torch.cat(
+        [each + torch.tensor([[begins[j]], [begins[i]]]) for (j, _, i), each in TYPED.items()], 1
+    )
+    expected = partition(Graph.from_edge_index(joined, sum(KINDS.values())), 3, method)
+    found = partition_types(TYPED, KINDS, 3, method)
+    assert list(found) == list(KINDS)
+    assert [len(each) for each in found.values()] == list(KINDS.values())
+    assert torch.equal(torch.cat(list(found.values())), expected)
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        ({("author", "paper"): hostile()}, "expected names like"),
+        ({("author", "in", "journal"): hostile()}, "expected a number for 'journal'"),
+    ],
+    ids=["pair", "unknown type"],
+)
+def test_types_that_are_none(edges: dict, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        partition_types(edges, KINDS, 2)
+
+
+def test_a_number_of_another_type_is_out_of_range() -> None:
+    # 20 would be the first venue of the joined graph.
+    with pytest.raises(onehop.errors.IndexRangeError):
+        partition_types({("author", "writes", "paper"): torch.tensor([[20], [0]])}, KINDS, 2)

@@ -25,7 +25,7 @@ def divided(monkeypatch):
     graph = SimpleNamespace(
         num_nodes=OWNED,
         rank=0,
-        part=SimpleNamespace(num_nodes=NODES, parts=2),
+        part=SimpleNamespace(num_nodes=NODES, parts=2, sources=None),
         exchange=SimpleNamespace(group=None),
     )
     monkeypatch.setattr(live, "held_graphs", [graph])

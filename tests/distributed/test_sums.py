@@ -14,7 +14,9 @@ from onehop.errors import ArgumentError
 def divided(tmp_path):
     """As much of a divided graph of six nodes as the sums look at."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
-    yield SimpleNamespace(exchange=SimpleNamespace(group=None), part=SimpleNamespace(num_nodes=6))
+    yield SimpleNamespace(
+        exchange=SimpleNamespace(group=None), part=SimpleNamespace(num_nodes=6, sources=None)
+    )
     dist.destroy_process_group()
 
 

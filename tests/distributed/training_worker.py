@@ -82,7 +82,6 @@ def main() -> None:
         refusals = []
         for layer, operands in (
             (GINEConv(torch.nn.Linear(FEATURES, 3), edge_dim=2).double(), {"edge_attr": torch.ones(1, 2)}),
-            (SAGEConv(FEATURES, 3, aggr="lstm").double(), {}),
             (SAGEConv(FEATURES, 3, flow="target_to_source").double(), {}),
             (GATConv(FEATURES, 3).double(), {"return_attention_weights": True}),
             (GCNConv(FEATURES, 3).double(), {"edge_weight": torch.ones(2)}),

@@ -5,6 +5,7 @@ from onehop.distributed.attention import attention as attention, gat as gat, gat
 from onehop.distributed.exchange import Traffic as Traffic
 from onehop.distributed.files import save as save
 from onehop.distributed.graph import DistributedGraph as DistributedGraph
+from onehop.distributed.hetero import DistributedHeteroGraph as DistributedHeteroGraph
 from onehop.distributed.live import alone as alone
 from onehop.distributed.partition import partition as partition
 from onehop.distributed.remote_rows import RemoteRows as RemoteRows
@@ -12,6 +13,7 @@ from onehop.distributed.requests import RowRequest as RowRequest
 from onehop.distributed.streams import same_random as same_random
 from onehop.distributed.sums import sum_over_processes as sum_over_processes
 from onehop.distributed.training import add_gradients as add_gradients, total as total
+from onehop.distributed.typed_partition import partition_types as partition_types
 from onehop.distributed.watching import naming_lost_ranks as naming_lost_ranks
 from onehop.loading import note_loaded
 

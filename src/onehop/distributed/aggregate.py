@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from onehop.distributed.checks import check_part, check_rows
+from onehop.distributed.checks import check_part, check_sources
 from onehop.distributed.graph import DistributedGraph
 from onehop.distributed.loops import separated
 from onehop.distributed.splits import EdgeSplit
@@ -32,11 +32,11 @@ def aggregate(
 
     Args:
         graph: This process's part.
-        x: [n, F] or [n, ...], a row for each of ``graph.owned_nodes``. Differentiable: gradients of sent rows
-            are returned to this process.
+        x: [m, F] or [m, ...], a row for each of ``graph.owned_sources``. Differentiable: gradients of
+            sent rows are returned to this process.
         weight: [e], an entry for each of ``graph.owned_edges``; None means 1. Differentiable.
         reduce: "sum" (or "add", as PyG spells it), "mean", "max" or "min".
-        src_scale: [n]; None means 1. Differentiable.
+        src_scale: [m]; None means 1. Differentiable.
         dst_scale: [n]; None means 1. Differentiable.
 
     Returns:
@@ -47,16 +47,17 @@ def aggregate(
         CommunicationError: Another process ended or did not answer.
     """
     check_part(graph)
-    check_rows("x", x, graph)
+    check_sources("x", x, graph)
     if reduce == "add":
         reduce = "sum"
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
     if weight is not None:
         check_vector("weight", weight, graph.num_edges, "edges that end in owned nodes", x)
-    for name, scale in (("src_scale", src_scale), ("dst_scale", dst_scale)):
+    ends = (("src_scale", src_scale, graph.num_sources), ("dst_scale", dst_scale, graph.num_nodes))
+    for name, scale, rows_of_end in ends:
         if scale is not None:
-            check_vector(name, scale, graph.num_nodes, "owned nodes", x)
+            check_vector(name, scale, rows_of_end, "owned nodes", x)
     rows = x.flatten(1)
     if src_scale is not None and torch.promote_types(x.dtype, src_scale.dtype) in _EXACT:
         rows, src_scale = rows * src_scale.unsqueeze(-1), None
@@ -64,7 +65,7 @@ def aggregate(
         out = _summed(graph, rows, weight, reduce == "mean", dst_scale)
     else:
         out = _by_rows(graph, rows, weight, reduce, src_scale, dst_scale)
-    return out if x.dim() == 2 else out.reshape(x.shape)
+    return out if x.dim() == 2 else out.reshape(len(out), *x.shape[1:])
 
 
 def _summed(

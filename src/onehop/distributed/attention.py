@@ -4,10 +4,12 @@ import torch
 from torch import Tensor
 
 from onehop.distributed.aggregate import split_by_row
-from onehop.distributed.checks import check_part, check_rows
+from onehop.distributed.checks import check_part, check_rows, check_sources
 from onehop.distributed.graph import DistributedGraph
+from onehop.distributed.splits import EdgeSplit
 from onehop.errors import ArgumentError
 from onehop.ops import attention as attention_here, gat as gat_here, gatv2 as gatv2_here
+from onehop.ops.attention_checks import Edge, check_edge, check_tensor
 from onehop.reference.dropout import dropout_mask
 
 
@@ -19,6 +21,7 @@ def gat(
     negative_slope: float = 0.2,
     dropout: float = 0.0,
     *,
+    edge_score: Tensor | None = None,
     edge_mask: Tensor | None = None,
     seed: int | None = None,
 ) -> Tensor:
@@ -26,11 +29,12 @@ def gat(
 
     Args:
         graph: This process's part.
-        x: [n, H, D], a row for each of ``graph.owned_nodes``. Differentiable.
-        score_src: [n, H], of the dtype of x. Differentiable.
+        x: [m, H, D], a row for each of ``graph.owned_sources``. Differentiable.
+        score_src: [m, H], of the dtype of x. Differentiable.
         score_dst: [n, H]. Differentiable.
         negative_slope: Slope of the leaky relu.
         dropout: As in :func:`onehop.gat`.
+        edge_score: [e, H], for each of ``graph.owned_edges``; None means 0. Differentiable.
         edge_mask: [e, H], for each of ``graph.owned_edges``, multiplies the softmaxed weights; None means 1.
         seed: Seed of the dropout. With the same seed on every rank, the mask is that of :func:`onehop.gat` in
             one process. None draws a different one on each rank.
@@ -43,20 +47,27 @@ def gat(
         CommunicationError: Another process ended or did not answer.
     """
     check_part(graph)
-    _check_heads(graph, x=x)
-    heads, width = x.shape[1:]
+    check_sources("x", x, graph)
+    heads = _heads("x", x)
+    width = x.size(2)
+    check_sources("score_src", score_src, graph)
+    check_rows("score_dst", score_dst, graph)
     for name, score in (("score_src", score_src), ("score_dst", score_dst)):
-        check_rows(name, score, graph)
         if score.shape[1:] != (heads,) or score.dtype != x.dtype:
             raise ArgumentError(
                 f"{name}: expected {x.dtype} of shape [n, {heads}], got {score.dtype} {list(score.shape)}."
             )
+    if edge_score is not None:
+        check_tensor("edge_score", edge_score, (graph.num_edges, heads), "[e, H]", x)
     split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
+    of_near, of_far = split_by_row(split, edge_score)
     mask = _mask(graph, heads, dropout, edge_mask, seed, x.dtype)
     first, second = split_by_row(split, mask)
     # One message a node: its row and its scores.
     pending = graph.exchange.begin(torch.cat([x.flatten(1), score_src], 1))
-    near = gat_here(split.first, x, score_src, score_dst[:inner], negative_slope, edge_mask=first)
+    near = gat_here(
+        split.first, x, score_src, score_dst[:inner], negative_slope, edge_score=of_near, edge_mask=first
+    )
     halo = pending.end()
     far = gat_here(
         split.second,
@@ -64,6 +75,7 @@ def gat(
         torch.cat([score_src, halo[:, heads * width :]]),
         score_dst[inner:],
         negative_slope,
+        edge_score=of_far,
         edge_mask=second,
     )
     return torch.cat([near, far])
@@ -77,6 +89,7 @@ def gatv2(
     negative_slope: float = 0.2,
     dropout: float = 0.0,
     *,
+    edge: Edge | None = None,
     edge_mask: Tensor | None = None,
     seed: int | None = None,
 ) -> Tensor:
@@ -84,11 +97,14 @@ def gatv2(
 
     Args:
         graph: This process's part.
-        x_src: [n, H, D], a row for each of ``graph.owned_nodes``. Differentiable.
-        x_dst: [n, H, D]. Differentiable.
+        x_src: [m, H, D], a row for each of ``graph.owned_sources``. Differentiable.
+        x_dst: [n, H, D], for each of ``graph.owned_nodes``. Differentiable.
         att: [H, D], the same on every rank. Differentiable: each rank gets the part of its own rows.
         negative_slope: Slope of the leaky relu.
         dropout: As in :func:`onehop.gatv2`.
+        edge: Features of ``graph.owned_edges``: [e, H, D], or the pair of features [e, K] and weight
+            [H * D, K], the same on every rank, which gets the gradient of its own edges. None means 0.
+            Differentiable.
         edge_mask: As in :func:`gat`.
         seed: As in :func:`gat`.
 
@@ -100,14 +116,18 @@ def gatv2(
         CommunicationError: Another process ended or did not answer.
     """
     check_part(graph)
-    _check_heads(graph, x_src=x_src, x_dst=x_dst)
+    check_sources("x_src", x_src, graph)
+    check_rows("x_dst", x_dst, graph)
+    heads = _heads("x_src", x_src)
+    _heads("x_dst", x_dst, heads)
     split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
-    mask = _mask(graph, x_src.size(1), dropout, edge_mask, seed, x_src.dtype)
+    of_near, of_far = _edges_by_row(graph, split, edge, x_src)
+    mask = _mask(graph, heads, dropout, edge_mask, seed, x_src.dtype)
     first, second = split_by_row(split, mask)
     pending = graph.exchange.begin(x_src.flatten(1))
-    near = gatv2_here(split.first, x_src, x_dst[:inner], att, negative_slope, edge_mask=first)
+    near = gatv2_here(split.first, x_src, x_dst[:inner], att, negative_slope, edge=of_near, edge_mask=first)
     sources = torch.cat([x_src, pending.end().unflatten(1, tuple(x_src.shape[1:]))])
-    far = gatv2_here(split.second, sources, x_dst[inner:], att, negative_slope, edge_mask=second)
+    far = gatv2_here(split.second, sources, x_dst[inner:], att, negative_slope, edge=of_far, edge_mask=second)
     return torch.cat([near, far])
 
 
@@ -119,6 +139,7 @@ def attention(
     scale: float | None = None,
     dropout: float = 0.0,
     *,
+    edge: Edge | None = None,
     edge_mask: Tensor | None = None,
     seed: int | None = None,
 ) -> Tensor:
@@ -127,10 +148,12 @@ def attention(
     Args:
         graph: This process's part.
         query: [n, H, D], a row for each of ``graph.owned_nodes``. Differentiable.
-        key: [n, H, D]. Differentiable.
-        value: [n, H, V], of the dtype of the key. Differentiable.
+        key: [m, H, D], a row for each of ``graph.owned_sources``. Differentiable.
+        value: [m, H, V], of the dtype of the key; V must be D where there are features of edges.
+            Differentiable.
         scale: None means 1 / sqrt(D).
         dropout: As in :func:`onehop.attention`.
+        edge: As in :func:`gatv2`.
         edge_mask: As in :func:`gat`.
         seed: As in :func:`gat`.
 
@@ -142,32 +165,51 @@ def attention(
         CommunicationError: Another process ended or did not answer.
     """
     check_part(graph)
-    _check_heads(graph, query=query, key=key, value=value)
+    check_rows("query", query, graph)
+    check_sources("key", key, graph)
+    check_sources("value", value, graph)
+    heads = _heads("query", query)
+    _heads("key", key, heads)
+    _heads("value", value, heads)
     if key.dtype != value.dtype:
         raise ArgumentError(f"value: expected the key's dtype {key.dtype}, got {value.dtype}; convert it.")
     split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
-    mask = _mask(graph, query.size(1), dropout, edge_mask, seed, query.dtype)
+    of_near, of_far = _edges_by_row(graph, split, edge, key)
+    mask = _mask(graph, heads, dropout, edge_mask, seed, query.dtype)
     first, second = split_by_row(split, mask)
     columns = key[0].numel() if len(key) else key.size(1) * key.size(2)
     # One message a node: its key and its value.
     pending = graph.exchange.begin(torch.cat([key.flatten(1), value.flatten(1)], 1))
-    near = attention_here(split.first, query[:inner], key, value, scale, edge_mask=first)
+    near = attention_here(split.first, query[:inner], key, value, scale, edge=of_near, edge_mask=first)
     halo = pending.end()
     keys = torch.cat([key, halo[:, :columns].unflatten(1, tuple(key.shape[1:]))])
     values = torch.cat([value, halo[:, columns:].unflatten(1, tuple(value.shape[1:]))])
-    far = attention_here(split.second, query[inner:], keys, values, scale, edge_mask=second)
+    far = attention_here(split.second, query[inner:], keys, values, scale, edge=of_far, edge_mask=second)
     return torch.cat([near, far])
 
 
-def _check_heads(graph: DistributedGraph, **tensors: Tensor) -> None:
-    heads = None
-    for name, tensor in tensors.items():
-        check_rows(name, tensor, graph)
-        if tensor.dim() != 3 or heads not in (None, tensor.size(1)):
-            raise ArgumentError(
-                f"{name}: expected [n, H, D] with the same H in all operands, got {list(tensor.shape)}."
-            )
-        heads = tensor.size(1)
+def _heads(name: str, tensor: Tensor, heads: int | None = None) -> int:
+    """The number of heads; raises unless it is that of the other operands."""
+    if tensor.dim() != 3 or heads not in (None, tensor.size(1)):
+        raise ArgumentError(
+            f"{name}: expected [n, H, D] with the same H in all operands, got {list(tensor.shape)}."
+        )
+    return tensor.size(1)
+
+
+def _edges_by_row(
+    graph: DistributedGraph, split: EdgeSplit, edge: Edge | None, like: Tensor
+) -> tuple[Edge | None, Edge | None]:
+    """The features of the edges of either graph, which :meth:`Splits.by_row` made, checked."""
+    if edge is None:
+        return None, None
+    features, weight = check_edge(edge, graph.num_edges, like.size(1), like.size(2), like)
+    first, second = split_by_row(split, features)
+    if weight is None:
+        return first, second
+    assert first is not None
+    assert second is not None
+    return (first, weight), (second, weight)
 
 
 def _mask(

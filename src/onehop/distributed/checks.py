@@ -16,6 +16,31 @@ def check_part(graph: object) -> None:
         )
 
 
+def check_sources(name: str, x: Tensor, graph: DistributedGraph) -> None:
+    """Raises unless ``x`` has a row for every node that this process owns and edges come from."""
+    if not graph.is_bipartite:
+        check_rows(name, x, graph)
+        return
+    check_features(
+        name, x, graph.num_sources, f"sources that rank {graph.rank} owns (x[graph.owned_sources])"
+    )
+
+
+def edges_reason(name: str, values: Tensor, graph: DistributedGraph) -> str | None:
+    """Return a sentence unless ``values`` has a row for each edge of the part, on its device."""
+    rows = values.size(0) if values.dim() else -1
+    edges = f"{graph.num_edges} edges that end in nodes of rank {graph.rank}"
+    if rows != graph.num_edges:
+        whole = ", as all edges of the graph have" if rows == graph.part.num_edges else ""
+        return (
+            f"{name}: expected a row for each of the {edges} ({name}[graph.owned_edges]), got shape "
+            f"{list(values.shape)}{whole}"
+        )
+    if values.device != graph.device:
+        return f"{name}: expected rows of the {edges} on {graph.device}, got them on {values.device}"
+    return None
+
+
 def check_rows(name: str, x: Tensor, graph: DistributedGraph) -> None:
     """Raises unless ``x`` has a row for every node that this process owns."""
     check_features(name, x, graph.num_nodes, f"nodes that rank {graph.rank} owns (x[graph.owned_nodes])")

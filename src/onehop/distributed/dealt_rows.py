@@ -31,7 +31,7 @@ def deal(array: np.ndarray, division: Division, files: list[Path]) -> None:
             np.lib.format.write_array_header_1_0(file, header)
             begins.append(file.tell())
     step = max(_BLOCK_BYTES // max(row_bytes, 1), 1)
-    local = division.local.numpy()
+    local = division.rows.local.numpy()
     for first in range(0, len(array), step):
         block = array[first : first + step]
         # A part's inner rows, and its others, have consecutive numbers among its rows.

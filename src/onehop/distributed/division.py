@@ -10,8 +10,8 @@ from torch import Tensor
 
 from onehop.distributed.fingerprint import fingerprint
 from onehop.distributed.halos import Halos
-from onehop.distributed.numbering import grouped, inner_first
-from onehop.distributed.part import Part, edge_kind
+from onehop.distributed.numbering import Numbering, grouped, in_order, inner_first
+from onehop.distributed.part import Part, Sources, edge_kind
 from onehop.graph import Graph
 
 
@@ -19,26 +19,44 @@ class Division(ABC):
     """A partitioned graph: gives the edges that end in each part, and the rows that the parts exchange.
 
     Args:
-        owner: [N], int32, the part of every node.
+        owner: [N], int32, the part of every node; of a bipartite graph, of every destination.
         parts: Number of parts.
         num_edges: Edges of the whole graph.
         identity: Identifies the graph and its partition.
         halo_file: Where to keep the rows that the parts receive; None means in memory.
+        source_owner: [M], int32, the part of every source of a bipartite graph; None means ``owner``.
     """
 
     def __init__(
-        self, owner: Tensor, parts: int, num_edges: int, identity: int, halo_file: Path | None = None
+        self,
+        owner: Tensor,
+        parts: int,
+        num_edges: int,
+        identity: int,
+        halo_file: Path | None = None,
+        source_owner: Tensor | None = None,
     ) -> None:
         self.owner = owner
+        self.source_owner = owner if source_owner is None else source_owner
         self.parts = parts
         self.num_edges = num_edges
         self.identity = identity
         self.cut_edges = 0
         """Edges whose ends are in different parts."""
-        self._boundary = torch.zeros(len(owner), dtype=torch.bool, device="cpu")
+        self.boundary = torch.zeros(len(owner), dtype=torch.bool, device="cpu")
+        """[N]: the nodes with sources in other parts."""
         self._halos = Halos.collected(self._received(), halo_file)
-        self.bounds, self.nodes, self.local = inner_first(owner, self._boundary, parts)
-        """See :func:`onehop.distributed.numbering.inner_first`."""
+        self.rows = inner_first(owner, self.boundary, parts)
+        self.source_rows = self.rows if source_owner is None else in_order(source_owner, parts)
+
+    def number(self, rows: Numbering, source_rows: Numbering) -> None:
+        """Takes the numbers of nodes from others, for a graph whose nodes are those of other graphs too.
+
+        Args:
+            rows: Of the destinations; those that it has first have no sources in other parts.
+            source_rows: Of the sources; the same object where they are the same nodes.
+        """
+        self.rows, self.source_rows = rows, source_rows
 
     @abstractmethod
     def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -51,18 +69,14 @@ class Division(ABC):
 
     def owned(self, rank: int) -> Tensor:
         """Return [n], int32: the nodes of a part, those without sources in other parts first."""
-        return self.nodes[int(self.bounds[2 * rank]) : int(self.bounds[2 * rank + 2])].clone()
-
-    def inner_rows(self, rank: int) -> int:
-        """Number of a part's nodes without sources in other parts."""
-        return int(self.bounds[2 * rank + 1] - self.bounds[2 * rank])
+        return self.rows.owned(rank)
 
     def kinds(self, first: int, last: int) -> np.ndarray:
         """Twice the part of nodes ``first`` to ``last`` - 1, plus 1 where they have sources in other parts.
 
         Of the narrowest type, which NumPy sorts in one pass.
         """
-        owner, boundary = self.owner[first:last].numpy(), self._boundary[first:last].numpy()
+        owner, boundary = self.owner[first:last].numpy(), self.boundary[first:last].numpy()
         kinds: np.ndarray = owner.astype(np.min_scalar_type(2 * self.parts)) * 2 + boundary
         return kinds
 
@@ -70,16 +84,21 @@ class Division(ABC):
         """The part of one process."""
         source, target, numbers = self.edges(rank)
         owned, halo, sent = self.owned(rank), self._halos.received(rank), self._halos.sent(rank)
-        send_rows = self.local.index_select(0, torch.cat(sent))
+        sources = None
+        if self.source_rows is not self.rows:
+            sources = Sources(len(self.source_owner), self.source_rows.owned(rank))
+        first = len(owned if sources is None else sources.owned_nodes)
+        local = self.source_rows.local
+        send_rows = local.index_select(0, torch.cat(sent))
         # For the sources of this part alone, the halo has numbers here as well.
-        elsewhere = self.local.index_select(0, halo)
-        self.local[halo] = torch.arange(len(owned), len(owned) + len(halo), dtype=torch.int32, device="cpu")
-        local_source = self.local.index_select(0, source)
-        self.local[halo] = elsewhere
+        elsewhere = local.index_select(0, halo)
+        local[halo] = torch.arange(first, first + len(halo), dtype=torch.int32, device="cpu")
+        local_source = local.index_select(0, source)
+        local[halo] = elsewhere
         # In one native pass, the edges of each row in their order.
         by_row = Graph.from_edge_index(
-            torch.stack([local_source, self.local.index_select(0, target)]),
-            size=(len(owned) + len(halo), len(owned)),
+            torch.stack([local_source, self.rows.local.index_select(0, target)]),
+            size=(first + len(halo), len(owned)),
         )
         numbers = numbers.to(edge_kind(self.num_edges))
         return Part(
@@ -90,7 +109,7 @@ class Division(ABC):
             cut_edges=self.cut_edges,
             cut_rows=self.cut_rows,
             identity=self.identity,
-            inner_rows=self.inner_rows(rank),
+            inner_rows=self.rows.inner_rows(rank),
             owned_nodes=owned,
             halo_nodes=halo,
             halo_counts=self._halos.received_counts(rank),
@@ -99,11 +118,12 @@ class Division(ABC):
             rowptr=by_row.rowptr.clone(),
             source=by_row.col.clone(),
             edge_numbers=numbers if by_row.perm is None else numbers.index_select(0, by_row.perm),
+            sources=sources,
         )
 
     def _received(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Each part's halo and its owners; notes which nodes have sources in other parts."""
-        bounds, by_owner = grouped(self.owner, self.parts)
+        bounds, by_owner = grouped(self.source_owner, self.parts)
         # Places in this order ascend by owner and number.
         place = torch.empty_like(by_owner)
         place[by_owner] = torch.arange(len(by_owner), dtype=torch.int32, device="cpu")
@@ -111,8 +131,8 @@ class Division(ABC):
         is_sent = torch.zeros(len(by_owner), dtype=torch.bool, device="cpu")
         for rank in range(self.parts):
             source, target, _ = self.edges(rank)
-            remote = self.owner.index_select(0, source) != rank
-            self._boundary[target[remote]] = True
+            remote = self.source_owner.index_select(0, source) != rank
+            self.boundary[target[remote]] = True
             is_sent[place.index_select(0, source[remote])] = True
             places = np.flatnonzero(is_sent.numpy())
             is_sent[places] = False
@@ -125,18 +145,24 @@ class ListDivision(Division):
 
     Args:
         edge_index: [2, E], int32 or int64.
-        owner: [N], int32, the part of every node.
+        owner: [N], int32, the part of every node; of a bipartite graph, of every destination.
         parts: Number of parts.
+        source_owner: [M], int32, the part of every source of a bipartite graph; None means ``owner``.
     """
 
-    def __init__(self, edge_index: Tensor, owner: Tensor, parts: int) -> None:
+    def __init__(
+        self, edge_index: Tensor, owner: Tensor, parts: int, source_owner: Tensor | None = None
+    ) -> None:
         self._target = edge_index[1]
         of_target = owner.index_select(0, self._target)
         # Edges by the part in which they end: a native pass, as rows of a graph.
         self._by_part = Graph.from_edge_index(
-            torch.stack([edge_index[0].int(), of_target]), size=(len(owner), parts)
+            torch.stack([edge_index[0].int(), of_target]),
+            size=(len(owner if source_owner is None else source_owner), parts),
         )
-        super().__init__(owner, parts, edge_index.size(1), fingerprint(edge_index, owner))
+        owners = (owner,) if source_owner is None else (owner, source_owner)
+        identity = fingerprint(edge_index, *owners)
+        super().__init__(owner, parts, edge_index.size(1), identity, source_owner=source_owner)
 
     def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
         """The edges of a part; see :meth:`Division.edges`."""

@@ -5,6 +5,7 @@ gradient of ``end`` posts, the gradient of ``begin`` waits. Autograd runs the gr
 between the two in between, because it was recorded in between.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,9 @@ class Messages:
         Raises:
             CommunicationError: Another process ended, or did not answer within the group's timeout.
         """
+        works, self._works = self._works, []
         try:
-            for work in self._works:
+            for work in works:
                 work.wait()
         except RuntimeError as error:
             raise failed(f"exchanging rows with ranks {self._peers}", error) from error
@@ -68,6 +70,8 @@ class Exchange:
     def __init__(self, part: Part, group: dist.ProcessGroup | None) -> None:
         self.group = group
         self.traffic = Traffic()
+        self.kind: Callable[[], PendingExchange] | None = None
+        """Makes exchanges that are not exact (:mod:`onehop.distributed.halo_modes`); None means exact."""
         self._send_rows = part.send_rows
         self._send_counts = part.send_counts.tolist()
         self._halo_counts = part.halo_counts.tolist()
@@ -75,7 +79,7 @@ class Exchange:
 
     def begin(self, x: Tensor) -> "PendingExchange":
         """Posts the rows of ``x``, [n, F], that others need."""
-        pending = PendingExchange(self)
+        pending = PendingExchange(self) if self.kind is None else self.kind()
         pending.token = _Begin.apply(x, pending)  # type: ignore[no-untyped-call]
         return pending
 
@@ -133,8 +137,7 @@ class PendingExchange:
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
         self.token: Tensor | None = None
-        self.messages: Messages | None = None
-        self.gradients: Messages | None = None
+        self._messages: Messages | None = None
 
     def end(self) -> Tensor:
         """Return [h, F]: waits for the halo's rows."""
@@ -143,12 +146,33 @@ class PendingExchange:
         halo: Tensor = _End.apply(token, self)  # type: ignore[no-untyped-call]
         return halo
 
+    def send(self, x: Tensor) -> None:
+        """Posts the rows that others need."""
+        self._messages = self.exchange.forwards(x)
+
+    def receive(self) -> Tensor:
+        """Return [h, F]: waits for the halo's rows."""
+        return self._arrived().wait()
+
+    def send_gradients(self, grad: Tensor) -> None:
+        """Posts the gradients of the halo's rows."""
+        self._messages = self.exchange.backwards(grad)
+
+    def receive_gradients(self) -> Tensor:
+        """Return [s, F]: waits for the gradients of the rows that were sent."""
+        return self._arrived().wait()
+
+    def _arrived(self) -> Messages:
+        messages, self._messages = self._messages, None
+        assert messages is not None
+        return messages
+
 
 class _Begin(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, pending: PendingExchange) -> Tensor:
         ctx.pending, ctx.shape = pending, tuple(x.shape)
-        pending.messages = pending.exchange.forwards(x)
+        pending.send(x)
         # It represents the rows in transit, and receives their gradient's place in the backward pass.
         return x.new_empty(())
 
@@ -156,23 +180,17 @@ class _Begin(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
         pending = ctx.pending
-        grads = pending.gradients.wait()
-        pending.gradients = None
-        return pending.exchange.added(ctx.shape, grads), None
+        return pending.exchange.added(ctx.shape, pending.receive_gradients()), None
 
 
 class _End(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, token: Tensor, pending: PendingExchange) -> Tensor:
         ctx.pending = pending
-        assert pending.messages is not None
-        halo = pending.messages.wait()
-        pending.messages = None
-        return halo
+        return pending.receive()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        pending = ctx.pending
-        pending.gradients = pending.exchange.backwards(grad)
+        ctx.pending.send_gradients(grad)
         return grad.new_zeros(()), None

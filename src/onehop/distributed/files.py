@@ -39,6 +39,7 @@ def save(
     method: str = "auto",
     seed: int = 0,
     tensors: Mapping[str, Tensor | np.ndarray] | None = None,
+    edge_tensors: Mapping[str, Tensor | np.ndarray] | None = None,
 ) -> dict[str, Any]:
     """Divides a graph, and writes a folder that :meth:`DistributedGraph.open` reads part by part.
 
@@ -57,6 +58,9 @@ def save(
         seed: See :func:`onehop.distributed.partition`.
         tensors: By name, tensors [N, ...] such as features and labels, to be divided in the same way; or
             NumPy arrays, which may be memory-mapped.
+        edge_tensors: By name, tensors [E, ...] such as features of edges, in the order of the list, or of the
+            rows of the graph on disk. Each edge's row goes to the part in which it ends; one part's rows at a
+            time are in memory.
 
     Returns:
         The content of ``meta.json``: numbers of nodes and edges, ``cut_edges`` and ``cut_rows``.
@@ -73,7 +77,14 @@ def save(
     whole = graph if isinstance(graph, StoredGraph) else Graph.from_edge_index(graph, num_nodes)
     if num_nodes is not None and num_nodes != whole.num_dst:
         raise ArgumentError(f"num_nodes: the graph on disk has {whole.num_dst} nodes, not {num_nodes}.")
-    arrays = {name: _as_array(name, tensor, whole.num_dst) for name, tensor in (tensors or {}).items()}
+    arrays = {
+        name: _as_array("tensors", name, tensor, whole.num_dst, "nodes")
+        for name, tensor in (tensors or {}).items()
+    }
+    of_edges = {
+        name: _as_array("edge_tensors", name, tensor, whole.num_edges, "edges")
+        for name, tensor in (edge_tensors or {}).items()
+    }
     owner = partition(whole, parts, method, seed)
     beside = goal.with_name(f"{goal.name}.{os.getpid()}.tmp")
     scratch = beside / "scratch"
@@ -89,8 +100,12 @@ def save(
             part = division.part(rank)
             inside = beside / _name(rank)
             (inside / "tensors").mkdir(parents=True)
+            (inside / "edge_tensors").mkdir()
             for name in ARRAYS:
                 np.save(inside / f"{name}.npy", getattr(part, name).numpy())
+            numbers = part.edge_numbers.numpy()
+            for name, array in of_edges.items():
+                np.save(inside / "edge_tensors" / f"{name}.npy", array[numbers])
             meta.update({name: getattr(part, name) for name in _WHOLE})
             meta.setdefault("inner_rows", []).append(part.inner_rows)
             meta.setdefault("owned_rows", []).append(len(part.owned_nodes))
@@ -106,15 +121,15 @@ def save(
     return meta
 
 
-def _as_array(name: str, tensor: Tensor | np.ndarray, nodes: int) -> np.ndarray:
-    if not name.isidentifier() or tensor.ndim == 0 or len(tensor) != nodes:
+def _as_array(argument: str, name: str, tensor: Tensor | np.ndarray, rows: int, what: str) -> np.ndarray:
+    if not name.isidentifier() or tensor.ndim == 0 or len(tensor) != rows:
         raise ArgumentError(
-            f"tensors: expected names like 'x' and a row for each of {nodes} nodes, got {name!r} "
+            f"{argument}: expected names like 'x' and a row for each of {rows} {what}, got {name!r} "
             f"of shape {list(tensor.shape)}."
         )
     array: np.ndarray = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
     if array.dtype.hasobject:
-        raise ArgumentError(f"tensors: expected numbers, got {name!r} of Python objects; convert it.")
+        raise ArgumentError(f"{argument}: expected numbers, got {name!r} of Python objects; convert it.")
     return array
 
 
@@ -206,9 +221,16 @@ class Folder:
 
     def tensor(self, name: str, rows: int) -> Tensor:
         """Return [rows, ...]: the part's rows of a tensor."""
-        tensor = self._array(Path("tensors") / f"{name}.npy")
+        return self._rows(f"tensors/{name}.npy", rows, "nodes")
+
+    def edge_tensor(self, name: str, rows: int) -> Tensor:
+        """Return [rows, ...]: the rows of the part's edges of a tensor."""
+        return self._rows(f"edge_tensors/{name}.npy", rows, "edges")
+
+    def _rows(self, inside: str, rows: int, what: str) -> Tensor:
+        tensor = self._array(Path(inside))
         if tensor.dim() == 0 or tensor.size(0) != rows:
-            raise self._damaged(f"tensors/{name}.npy", f"a row for each of {rows} nodes")
+            raise self._damaged(inside, f"a row for each of {rows} {what}")
         return tensor
 
     def _array(self, inside: Path) -> Tensor:

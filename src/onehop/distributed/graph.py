@@ -15,12 +15,17 @@ from onehop.distributed.division import ListDivision
 from onehop.distributed.edges import PartEdges
 from onehop.distributed.exchange import Exchange, Traffic
 from onehop.distributed.fingerprint import fingerprint
+from onehop.distributed.halo_modes import Halos
 from onehop.distributed.loops import looped_numbers, with_loops, without_loops
+from onehop.distributed.owners import checked_owner
 from onehop.distributed.part import ARRAYS, Part
 from onehop.distributed.partition import partition
+from onehop.distributed.relations import divided_relations
 from onehop.distributed.splits import Splits
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+
+_ENDS = 2
 
 
 class DistributedGraph:
@@ -62,20 +67,27 @@ class DistributedGraph:
         edge_index: Tensor,
         num_nodes: int | None = None,
         *,
+        size: tuple[int, int] | None = None,
         method: str = "auto",
         seed: int = 0,
-        owner: Tensor | None = None,
+        owner: Tensor | tuple[Tensor, Tensor] | None = None,
         group: dist.ProcessGroup | None = None,
     ) -> "DistributedGraph":
         """The part of this process, if every process has the whole list of edges.
+
+        Of a bipartite graph each process owns some destinations, with the edges that end there, and some
+        sources.
 
         Args:
             edge_index: [2, E], int32 or int64, on the CPU: sources above destinations; the same on every
                 rank.
             num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
-            method: The method of partitioning: see :func:`onehop.distributed.partition`. Rank 0 runs it.
+            size: Numbers of sources and of destinations, for a bipartite graph; None means the same nodes.
+            method: The method of partitioning: see :func:`onehop.distributed.partition`, and of a bipartite
+                graph :func:`onehop.distributed.partition_types`. Rank 0 runs it.
             seed: Seed of the partitioning.
             owner: [N], integers: the rank that owns each node, instead of ``method``; the same on every rank.
+                Of a bipartite graph a pair, of the sources and of the destinations.
             group: The processes; None means all.
 
         Raises:
@@ -87,9 +99,11 @@ class DistributedGraph:
         rank, parts = place(group)
         doing = "DistributedGraph.from_edge_index"
         introduce(doing, group)
+        if size is not None:
+            return cls._bipartite(edge_index, num_nodes, size, method, seed, owner, group)
         whole = together(doing, lambda: Graph.from_edge_index(edge_index, num_nodes), group)
         nodes = whole.num_dst
-        given = None if owner is None else together(doing, lambda: _checked(owner, nodes, parts), group)
+        given = None if owner is None else together(doing, lambda: checked_owner(owner, nodes, parts), group)
         mark = fingerprint(edge_index) if given is None else fingerprint(edge_index, given)
         same(
             "edge_index, num_nodes or owner",
@@ -101,6 +115,31 @@ class DistributedGraph:
         division = ListDivision(edge_index, given, parts)
         part = division.part(rank)
         return cls(part, Exchange(part, group))
+
+    @classmethod
+    def _bipartite(
+        cls,
+        edge_index: Tensor,
+        num_nodes: int | None,
+        size: tuple[int, int],
+        method: str,
+        seed: int,
+        owner: Any,
+        group: dist.ProcessGroup | None,
+    ) -> "DistributedGraph":
+        def named() -> tuple[dict[str, int], dict[str, Tensor] | None]:
+            if num_nodes is not None or len(size) != _ENDS:
+                raise ArgumentError(f"size: expected (sources, destinations) and no num_nodes, got {size!r}.")
+            if owner is not None and (not isinstance(owner, tuple | list) or len(owner) != _ENDS):
+                raise ArgumentError("owner: expected a pair, of the sources and of the destinations.")
+            names = ("source", "destination")
+            owners = None if owner is None else dict(zip(names, owner, strict=True))
+            return dict(zip(names, size, strict=True)), owners
+
+        relation = ("source", "to", "destination")
+        nodes, owners = together("DistributedGraph.from_edge_index", named, group)
+        parts = divided_relations({relation: edge_index}, nodes, method, seed, owners, group)
+        return cls(parts.parts[relation], Exchange(parts.parts[relation], group))
 
     @classmethod
     def open(
@@ -164,6 +203,25 @@ class DistributedGraph:
         return len(self.part.source) + self.loops * self.num_nodes
 
     @property
+    def is_bipartite(self) -> bool:
+        """Whether edges come from other nodes than those in which they end."""
+        return self.part.sources is not None
+
+    @property
+    def owned_sources(self) -> Tensor:
+        """Return [m], int64: the graph's numbers of the sources that this process owns. A new tensor.
+
+        Those of ``owned_nodes``, unless the graph is bipartite.
+        """
+        sources = self.part.sources
+        return self.owned_nodes if sources is None else sources.owned_nodes.long()
+
+    @property
+    def num_sources(self) -> int:
+        """Number of rows that this process owns and edges may come from."""
+        return self.part.num_sources
+
+    @property
     def num_halo(self) -> int:
         """Number of halo rows: rows of other processes that they need."""
         return len(self.part.halo_nodes)
@@ -176,6 +234,25 @@ class DistributedGraph:
     def reset_traffic(self) -> None:
         """Resets the counters to zero."""
         self.exchange.traffic = Traffic()
+
+    def halos(self, mode: str) -> Halos:
+        """How rows of others arrive inside ``with`` blocks of the result: one block for each step's layers.
+
+        "exact" is the default. "bfloat16" rounds rows, and their gradients, where they are sent. "previous"
+        gives the rows that were sent at the same place of the step before, and the gradients that were, so
+        that no step waits for its own; the first step is exact. The result holds these rows: make it once,
+        before the loop over steps. With both, results are not those of one process.
+
+        With "previous", two halos of each exchange stay in memory. All ranks choose the same. A backward pass
+        that runs layers again, as checkpoints do, needs "exact".
+
+        Args:
+            mode: "exact", "bfloat16" or "previous".
+
+        Raises:
+            ArgumentError: There is no such mode.
+        """
+        return Halos([self.exchange], mode)
 
     @property
     def edge_index(self) -> "LocalEdges":
@@ -193,6 +270,32 @@ class DistributedGraph:
         """Return [2, e], int64: the numbers that :attr:`edge_index` stands for. A new tensor."""
         part = with_loops(self.part) if self.loops else self.part
         return torch.stack([part.source, part.target]).long()
+
+    def edge_rows(self, values: Tensor) -> Tensor:
+        """Return [e, ...]: this process's rows of a tensor of all edges, as layers and operators take them.
+
+        Differentiable: the gradient is 0 in the rows of edges that end elsewhere, so that the sum of all
+        processes' gradients is that of one. A process that has only its own edges' features needs no such
+        tensor: their rows are in the order of ``owned_edges``.
+
+        Args:
+            values: [E, ...]: a row for each edge, in the order of the ``edge_index`` that was divided.
+
+        Raises:
+            ArgumentError: It has another number of rows, or the graph has self loops of its own.
+        """
+        edges = self.part.num_edges
+        if self.loops:
+            raise ArgumentError(
+                "edge_rows: the graph was given self loops, which no tensor of edges has rows for."
+            )
+        if not isinstance(values, Tensor) or values.dim() == 0 or values.size(0) != edges:
+            got = list(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            raise ArgumentError(
+                f"values: expected a row for each of the {edges} edges of the whole graph, got {got}: rows "
+                "of another graph, or of this process, which need no dividing."
+            )
+        return values.index_select(0, self.owned_edges.to(values.device))
 
     def to(self, device: torch.device | str) -> "DistributedGraph":
         """This graph with its part on a device, for rows on that device; itself if it is there already.
@@ -220,6 +323,21 @@ class DistributedGraph:
             )
         return self._folder.tensor(name, self.num_nodes)
 
+    def load_edges(self, name: str) -> Tensor:
+        """Return [e, ...]: the rows of this process's edges of an edge tensor that :func:`save` stored.
+
+        Raises:
+            ArgumentError: The graph was not opened from a folder, or has other edges than that.
+            FileFormatError: The file is damaged, or has another number of rows.
+            FileNotFoundError: There is no such tensor.
+        """
+        if self._folder is None or self.loops:
+            raise ArgumentError(
+                "load_edges: this graph is not one that was opened from a folder; take edge_rows of your "
+                "tensor instead."
+            )
+        return self._folder.edge_tensor(name, self.num_edges)
+
     @property
     def splits(self) -> Splits:
         """The edges without the implied loops in two graphs."""
@@ -232,11 +350,13 @@ class DistributedGraph:
 
     def without_self_loops(self) -> "DistributedGraph":
         """The graph without edges from a node to itself."""
+        self._check_square("without_self_loops")
         part = without_loops(self.part)
         return DistributedGraph(part, self.exchange, self._folder, self._splits_of(part))
 
     def with_self_loops(self) -> "DistributedGraph":
         """The graph with one more edge from every node to itself, numbered after all others, by node."""
+        self._check_square("with_self_loops")
         part = with_loops(self.part) if self.loops else self.part
         return DistributedGraph(part, self.exchange, self._folder, self._splits_of(part), loops=True)
 
@@ -275,22 +395,12 @@ class DistributedGraph:
                 storage = each.untyped_storage()
                 sizes[storage.data_ptr()] = storage.nbytes()
 
+    def _check_square(self, name: str) -> None:
+        if self.is_bipartite:
+            raise ArgumentError(f"{name}: sources and destinations of this graph are different nodes.")
+
     def _splits_of(self, part: Part) -> Splits | None:
         return self._splits if part is self.part else None
-
-
-def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
-    if (
-        not isinstance(owner, Tensor)
-        or owner.shape != (nodes,)
-        or owner.dtype not in (torch.int32, torch.int64)
-    ):
-        raise ArgumentError(f"owner: expected an int32 or int64 tensor [{nodes}], a rank for each node.")
-    if nodes and (int(owner.min()) < 0 or int(owner.max()) >= parts):
-        raise ArgumentError(
-            f"owner: expected ranks from 0 to {parts - 1}, got {int(owner.min())} to {int(owner.max())}."
-        )
-    return owner.int()
 
 
 # The graphs over more than one process, for as long as they are referenced; see onehop.distributed.live.

@@ -15,6 +15,7 @@ from onehop.distributed.graph import DistributedGraph, held_graphs
 from onehop.errors import ArgumentError
 
 _alone: ContextVar[bool] = ContextVar("onehop.distributed.alone", default=False)
+_among_edges: ContextVar[bool] = ContextVar("onehop.distributed.among_edges", default=False)
 
 
 @contextlib.contextmanager
@@ -31,6 +32,21 @@ def alone() -> Iterator[None]:
         _alone.reset(token)
 
 
+@contextlib.contextmanager
+def among_edges() -> Iterator[None]:
+    """Says that messages of edges are reduced inside the block: their number may be that of nodes."""
+    token = _among_edges.set(True)
+    try:
+        yield
+    finally:
+        _among_edges.reset(token)
+
+
+def reduces_edges() -> bool:
+    """Return whether the code runs inside of :func:`among_edges`."""
+    return _among_edges.get()
+
+
 def in_use() -> list[DistributedGraph]:
     """The graphs over more than one process that this process holds, outside of :func:`alone`."""
     # Compiled code never gets a distributed graph: its edges refuse that.
@@ -39,9 +55,19 @@ def in_use() -> list[DistributedGraph]:
     return list(held_graphs)
 
 
+def owned_and_whole(graph: DistributedGraph) -> list[tuple[int, int]]:
+    """How many nodes this process owns, and the graph has; of a bipartite graph, then its sources too."""
+    found = [(graph.num_nodes, graph.part.num_nodes)]
+    if graph.part.sources is not None:
+        found.append((graph.num_sources, graph.part.sources.num_nodes))
+    return found
+
+
 def part_with(rows: int) -> DistributedGraph | None:
     """A graph of which this process owns this many nodes; None if there is none."""
-    return next((graph for graph in in_use() if graph.num_nodes == rows), None)
+    return next(
+        (graph for graph in in_use() if any(owned == rows for owned, _ in owned_and_whole(graph))), None
+    )
 
 
 def divided(name: str, rows: int) -> DistributedGraph | None:
@@ -55,15 +81,16 @@ def divided(name: str, rows: int) -> DistributedGraph | None:
         ArgumentError: Graphs are in use, and the rows are neither the owned nodes of one nor all its nodes.
     """
     graphs = in_use()
-    found = [graph for graph in graphs if graph.num_nodes == rows]
-    if len({(graph.part.num_nodes, graph.exchange.group) for graph in found}) > 1:
+    ends = [(graph, owned, whole) for graph in graphs for owned, whole in owned_and_whole(graph)]
+    found = [(graph, whole) for graph, owned, whole in ends if owned == rows]
+    if len({(whole, graph.exchange.group) for graph, whole in found}) > 1:
         raise ArgumentError(
             f"x: {name} mixes the rows of all nodes, and {rows} rows may be a part of several divided "
             "graphs. Keep one of these graphs at a time (del the others)."
         )
     if found:
-        return found[0]
-    if not graphs or any(graph.part.num_nodes == rows for graph in graphs):
+        return found[0][0]
+    if not graphs or any(whole == rows for _, _, whole in ends):
         return None
     graph = graphs[0]
     raise ArgumentError(

@@ -1,5 +1,7 @@
 """Numbers of nodes within their parts."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -21,20 +23,49 @@ def grouped(keys: Tensor, groups: int) -> tuple[Tensor, Tensor]:
     return by_key.rowptr, by_key.col
 
 
-def inner_first(owner: Tensor, boundary: Tensor, parts: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Numbers each part's nodes: those without sources in other parts first, then the rest.
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """Numbers of nodes within their parts: those without sources in other parts first, then the rest.
+
+    Attributes:
+        bounds: [2 * parts + 1], int64: the bounds of each part's inner and other nodes.
+        nodes: [N], int32: the nodes in this order.
+        local: [N], int32: each node's number within its part.
+    """
+
+    bounds: Tensor
+    nodes: Tensor
+    local: Tensor
+
+    def owned(self, rank: int) -> Tensor:
+        """Return [n], int32: the nodes of a part, a new tensor, in its order."""
+        return self.nodes[int(self.bounds[2 * rank]) : int(self.bounds[2 * rank + 2])].clone()
+
+    def inner_rows(self, rank: int) -> int:
+        """Number of a part's nodes without sources in other parts."""
+        return int(self.bounds[2 * rank + 1] - self.bounds[2 * rank])
+
+
+def in_order(owner: Tensor, parts: int) -> Numbering:
+    """Numbers each part's nodes by their numbers in the graph.
+
+    Args:
+        owner: [N], int32, the part of every node.
+        parts: Number of parts.
+    """
+    return inner_first(owner, torch.zeros(len(owner), dtype=torch.bool, device="cpu"), parts)
+
+
+def inner_first(owner: Tensor, boundary: Tensor, parts: int) -> Numbering:
+    """Numbers each part's nodes.
 
     Args:
         owner: [N], int32, the part of every node.
         boundary: [N], bool, the nodes with sources in other parts.
         parts: Number of parts.
-
-    Returns:
-        The bounds of each part's inner and other nodes [2 * parts + 1], int64; the nodes in this order [N],
-        int32; each node's number within its part [N], int32.
     """
     bounds, nodes = grouped(owner * 2 + boundary, 2 * parts)
     local = torch.empty_like(owner)
     begins = bounds[:-1:2].repeat_interleave(bounds[::2].diff())
     local[nodes] = (torch.arange(len(owner), device="cpu") - begins).int()
-    return bounds, nodes, local
+    return Numbering(bounds, nodes, local)

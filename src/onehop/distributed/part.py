@@ -27,8 +27,11 @@ class Part:
         send_rows: [s], int32, the owned rows that are sent, by receiver and number.
         send_counts: [parts], int64, number of rows that each part receives.
         rowptr: [n + 1], int64: the edges that end in owned row i are ``rowptr[i]`` to ``rowptr[i + 1] - 1``.
-        source: [e], int32, of every edge that ends here, by row: an owned row, or n + a halo row.
+        source: [e], int32, of every edge that ends here, by row: an owned row, or a halo row + the number of
+            owned ones.
         edge_numbers: [e], the graph's numbers of these edges, ascending in each row; see :func:`edge_kind`.
+        sources: The nodes that edges come from, where they are others than those in which edges end: then
+            nodes and rows here are destinations, but for halos and what is sent. None means the same nodes.
     """
 
     rank: int
@@ -47,6 +50,12 @@ class Part:
     rowptr: Tensor
     source: Tensor
     edge_numbers: Tensor
+    sources: "Sources | None" = None
+
+    @property
+    def num_sources(self) -> int:
+        """Number of owned rows that edges may come from."""
+        return len(self.owned_nodes if self.sources is None else self.sources.owned_nodes)
 
     @property
     def target(self) -> Tensor:
@@ -58,7 +67,24 @@ class Part:
         """The part with its tensors on a device; itself if they are there already."""
         if self.source.device == device:
             return self
-        return dataclasses.replace(self, **{name: getattr(self, name).to(device) for name in ARRAYS})
+        moved = dataclasses.replace(self, **{name: getattr(self, name).to(device) for name in ARRAYS})
+        if self.sources is None:
+            return moved
+        sources = dataclasses.replace(self.sources, owned_nodes=self.sources.owned_nodes.to(device))
+        return dataclasses.replace(moved, sources=sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The sources of one part of a bipartite graph.
+
+    Attributes:
+        num_nodes: Sources of the whole graph.
+        owned_nodes: [m], int32, the graph's numbers of the owned ones.
+    """
+
+    num_nodes: int
+    owned_nodes: Tensor
 
 
 ARRAYS = (

@@ -46,7 +46,8 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
     """
     if graph.num_src != graph.num_dst:
         raise ArgumentError(
-            f"graph: expected as many sources as destinations, got {graph.num_src} and {graph.num_dst}."
+            f"graph: expected as many sources as destinations, got {graph.num_src} and {graph.num_dst}; "
+            "partition_types divides bipartite graphs."
         )
     if parts < 1:
         raise ArgumentError(f"parts: expected one or more, got {parts}.")

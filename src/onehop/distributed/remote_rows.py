@@ -40,6 +40,8 @@ class RemoteRows:
     def __init__(self, graph: DistributedGraph, x: Tensor, *, kept_rows: int = 0) -> None:
         check_part(graph)
         check_rows("x", x, graph)
+        if graph.is_bipartite:
+            raise ArgumentError("graph: expected one whose sources and destinations are the same nodes.")
         if graph.exchange.group is None:
             raise ArgumentError(
                 "graph: expected one with a process group of its own, for rows are fetched while gradients "

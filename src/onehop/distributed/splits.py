@@ -47,7 +47,7 @@ class Splits:
     def by_source(self) -> EdgeSplit:
         """Edges from owned rows, and edges from halo rows, into all rows; implied loops are left out."""
         if self._by_source is None:
-            part, rows, halo = self._part, len(self._part.owned_nodes), len(self._part.halo_nodes)
+            part, rows, halo = self._part, self._part.num_sources, len(self._part.halo_nodes)
             source, rowptr, near = part.source.cpu(), part.rowptr.cpu(), self.is_near.cpu()
             near_rowptr = counts_before(near)[rowptr]
             self._by_source = EdgeSplit(
@@ -65,7 +65,7 @@ class Splits:
             loops: True adds a loop as the last edge of every row.
         """
         if loops not in self._by_row:
-            part, rows, halo = self._part, len(self._part.owned_nodes), len(self._part.halo_nodes)
+            part, rows, halo = self._part, self._part.num_sources, len(self._part.halo_nodes)
             source, rowptr, inner = part.source.cpu(), part.rowptr.cpu(), part.inner_rows
             if loops:
                 own = torch.arange(rows, dtype=torch.int32, device="cpu")
@@ -80,7 +80,7 @@ class Splits:
     @property
     def is_near(self) -> Tensor:
         """Return [e], bool: edges from owned rows. A new tensor."""
-        return self._part.source < len(self._part.owned_nodes)
+        return self._part.source < self._part.num_sources
 
     @property
     def nbytes(self) -> int:

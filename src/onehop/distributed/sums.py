@@ -67,7 +67,9 @@ class AllRows:
         self.examples = 1 if batch is None else self._agreed(batch, batch_size)
         self.counts = self.sum(x.new_ones(len(x), 1))
         """[B, 1], float64: the rows of each example, on all processes."""
-        if int(self.counts.sum()) != graph.part.num_nodes:
+        sources = graph.part.sources
+        nodes = {graph.part.num_nodes, graph.part.num_nodes if sources is None else sources.num_nodes}
+        if int(self.counts.sum()) not in nodes:
             raise ArgumentError(
                 f"x: expected the rows of all processes to be the {graph.part.num_nodes} nodes of the "
                 f"divided graph, got {int(self.counts.sum())}. Give every rank the rows of its owned nodes; "

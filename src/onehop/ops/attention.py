@@ -209,7 +209,9 @@ def gatv2(
     heads, width = x_src.shape[1:]
     check_tensor("x_dst", x_dst, (graph.num_dst, heads, width), "[num_dst, H, D]", x_src)
     check_tensor("att", att, (heads, width), "[H, D]", x_src)
-    features, weight = (None, None) if edge is None else check_edge(edge, graph, heads, width, x_src)
+    features, weight = (
+        (None, None) if edge is None else check_edge(edge, graph.num_edges, heads, width, x_src)
+    )
     return _attend(
         graph,
         "gatv2",
@@ -316,7 +318,9 @@ def attention(
     value_width = None if edge is None else width
     check_tensor("value", value, (graph.num_src, heads, value_width), "[num_src, H, V]", query)
     check_heads("value", value)
-    features, weight = (None, None) if edge is None else check_edge(edge, graph, heads, width, query)
+    features, weight = (
+        (None, None) if edge is None else check_edge(edge, graph.num_edges, heads, width, query)
+    )
     return _attend(
         graph,
         "dot",

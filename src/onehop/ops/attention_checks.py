@@ -74,7 +74,7 @@ def check_rows_of_heads(name: str, x: Tensor, count: int, ends: str, what: str) 
 
 
 def check_edge(
-    edge: object, graph: Graph, heads: int, width: int, like: Tensor
+    edge: object, edges: int, heads: int, width: int, like: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
     """Edge features and, if they came as a pair, what projects them; raises unless they fit."""
     if edge is None:
@@ -86,12 +86,12 @@ def check_edge(
                 f"got {len(edge)} entries."
             )
         features, weight = edge
-        check_tensor("edge[0]", features, (graph.num_edges, None), "[E, K]", like)
+        check_tensor("edge[0]", features, (edges, None), "[E, K]", like)
         if not features.size(1):
             raise ArgumentError("edge[0]: expected at least one column; leave edge out where there are none.")
         check_tensor("edge[1]", weight, (heads * width, features.size(1)), "[H * D, K]", like)
         return features, weight
-    check_tensor("edge", edge, (graph.num_edges, heads, width), "[E, H, D]", like)
+    check_tensor("edge", edge, (edges, heads, width), "[E, H, D]", like)
     assert isinstance(edge, Tensor)
     return edge, None
 

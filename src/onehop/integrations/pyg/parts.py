@@ -5,56 +5,86 @@ the part, with degrees from all processes. There is nothing to fall back on: PyG
 alone, so what cannot be run is an error.
 """
 
+import contextlib
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils.loop import compute_loop_attr
 
 from onehop.distributed import aggregate, attention, gat, gatv2
+from onehop.distributed.checks import edges_reason
 from onehop.distributed.dropout import dropout
 from onehop.distributed.graph import DistributedGraph, LocalEdges
-from onehop.distributed.loops import merged
+from onehop.distributed.loops import looped_rowptr, merged
 from onehop.errors import ArgumentError
 from onehop.integrations import reports
 from onehop.integrations.pyg.conditions import (
     ClassRecord,
     features_reason,
+    is_left_out,
     layer_reason,
     reduction_of,
     source_of,
     weight_of,
 )
+from onehop.integrations.pyg.edge_features import Projection, edge_score, projected
+from onehop.integrations.pyg.part_messages import propagate_messages
 from onehop.integrations.pyg.part_weights import PartWeights, made_weights, normalised_weights
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.recognise import AttentionForm, Form
+from onehop.integrations.pyg.rowwise.aggregators import name_of
 from onehop.ops.contexts import context_reason
+
+# The attention that has an operator over processes; the rest computes its messages itself.
+_FUSED = ("weights", "transformer")
 
 
 def propagate_part(
+    theirs: Callable[..., Any],
     record: ClassRecord,
     layer: Any,
     edge_index: LocalEdges,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> Tensor:
+) -> Any:
     """A layer's propagation over all processes: the rows of this one.
 
     Raises:
         ArgumentError: The layer, or what it is given, has no path over several processes.
     """
     graph = edge_index.graph
-    reduce, reason = reduction_of(layer)
-    reason = context_reason() or record.reason or layer_reason(layer, record.fuses) or reason
-    if reason is None and (args or layer.flow != "source_to_target" or kwargs.get("size") is not None):
-        reason = "flow='target_to_source', a size, or operands by place"
+    reason = context_reason() or layer_reason(layer, record.fuses)
+    if reason is None and is_left_out(type(layer)):
+        reason = record.reason
+    if reason is None and (args or layer.flow != "source_to_target"):
+        reason = "flow='target_to_source', or operands by place"
+    if reason is None and not _fits(graph, kwargs.get("size")):
+        reason = f"a size other than {graph.num_sources} owned sources and {graph.num_nodes} owned nodes"
     if reason is not None:
         raise refused(layer, reason)
-    form = record.form
-    if isinstance(form, AttentionForm):
-        name, out = _attend(layer, form, graph, reduce, kwargs)
+    operands = {name: value for name, value in kwargs.items() if name != "size"}
+    form, (reduce, unknown) = record.form, reduction_of(layer)
+    if isinstance(form, AttentionForm) and form.kind in _FUSED:
+        name, out = _attend(layer, form, graph, reduce, operands)
+    elif (
+        isinstance(form, Form)
+        and form.subtract is None
+        and unknown is None
+        and _is_matrix(operands[form.source])
+    ):
+        name, out = form.name, _aggregate(layer, form, graph, reduce, operands)
     else:
-        assert form is not None
-        name, out = form.name, _aggregate(layer, form, graph, edge_index, reduce, kwargs)
+        # One line of the explanation, in place of what the layer does with the rows that are here.
+        with reports.heard_by([]) if reports.recording() else contextlib.nullcontext():
+            # The recipes of attention expect one tensor for both ends.
+            own = functools.partial(theirs, layer) if record.attends else layer.propagate
+            out = propagate_messages(layer, own, graph, operands)
+        if isinstance(out, str):
+            raise refused(layer, out)
+        name, reduce = "its messages", name_of(layer.aggr_module)
     if reports.recording():
         where = f"rank {graph.rank} of {graph.part.parts}"
         reports.record(reports.Call(layer, None, f"{name}, over processes", reduce, "distributed", where))
@@ -69,14 +99,29 @@ def refused(layer: Any, reason: str) -> ArgumentError:
     )
 
 
+def _fits(graph: DistributedGraph, size: Any) -> bool:
+    """Return whether a size, if there is one, is that of the owned rows."""
+    if size is None:
+        return True
+    return all(
+        given is None or given == own
+        for given, own in zip(size, (graph.num_sources, graph.num_nodes), strict=True)
+    )
+
+
+def _is_matrix(x: Any) -> bool:
+    """Return whether features have two dimensions, or are nothing that PyG gathers."""
+    source = x[0] if isinstance(x, tuple | list) and x else x
+    return not isinstance(source, Tensor) or source.dim() == 2
+
+
 def _aggregate(
-    layer: Any, form: Form, graph: DistributedGraph, edges: Tensor, reduce: str, operands: dict[str, Any]
+    layer: Any, form: Form, graph: DistributedGraph, reduce: str, operands: dict[str, Any]
 ) -> Tensor:
-    if form.source not in operands or form.subtract is not None:
-        raise refused(layer, "its message needs the destinations' features too")
-    x = source_of(layer, operands[form.source], [graph.num_nodes, graph.num_nodes], forwards=True)
+    x = source_of(layer, operands[form.source], [graph.num_sources, graph.num_nodes], forwards=True)
     if isinstance(x, str):
-        raise refused(layer, f"{x}, or they are not a row for each of {graph.num_nodes} owned nodes")
+        what = "sources" if graph.is_bipartite else "nodes"
+        raise refused(layer, f"{x}, or they are not a row for each of {graph.num_sources} owned {what}")
     scale = None
     if form.weight is not None and type(operands[form.weight]) is PartWeights:
         given = operands[form.weight]
@@ -84,11 +129,14 @@ def _aggregate(
             operands, scale = {**operands, form.weight: None}, given.scale
         else:
             operands = {**operands, form.weight: given.made()}
-    weight, reason = (None, None) if scale is not None else weight_of(form, operands, graph.num_edges)
-    if reason is not None:
-        raise refused(layer, reason)
-    if x.dim() != 2:
-        raise refused(layer, "the features have three dimensions")
+    weight = None
+    if scale is None:
+        given = operands.get(form.weight) if form.weight is not None else None
+        reason = edges_reason("edge_weight", given, graph) if isinstance(given, Tensor) else None
+        if reason is None:
+            weight, reason = weight_of(form, operands, graph.num_edges)
+        if reason is not None:
+            raise refused(layer, reason)
     where = graph.device
     if x.device != where or (weight is not None and weight.device != where):
         raise refused(layer, f"the features or the edge weight are not on {where}, where its part is")
@@ -102,25 +150,60 @@ def _attend(
         raise refused(layer, "its aggregation is not a sum")
     if form.kind == "transformer":
         query, key, value = (operands[name] for name in ("query", "key", "value"))
-        if operands.get("edge_attr") is not None or layer.lin_edge is not None:
-            raise refused(layer, "it has features of edges")
+        edge = _projected(layer, graph, operands.get("edge_attr"), key, widen_vectors=False)
+        if edge is None and layer.lin_edge is not None:
+            raise refused(layer, "edge_attr: expected features of edges, as its edge_dim says, got None")
         mask = _drawn(layer, graph, key)
-        return "dot-product attention", attention(graph, query, key, value, edge_mask=mask)
+        return "dot-product attention", attention(graph, query, key, value, edge=edge, edge_mask=mask)
     pending = operands.get("alpha")
     if type(pending) is not Pending or pending.asked:
         raise refused(layer, "its attention weights are made outside, or asked for")
     source, target = operands["x"]
-    if pending.operands.get("edge_attr") is not None or (target is None and pending.kind == "gatv2"):
-        raise refused(layer, "it has features of edges, or none of destinations")
+    attributes = pending.operands.get("edge_attr")
+    if target is None and pending.kind == "gatv2":
+        raise refused(layer, "it has no features of destinations")
     where = graph.device
     if features_reason(source.flatten(1), 0) is not None or source.device != where:
         raise refused(layer, f"the features are not a dense floating-point tensor on {where}")
     mask = _drawn(layer, graph, source)
     if pending.kind == "gatv2":
-        out = gatv2(graph, source, target, layer.att[0], layer.negative_slope, edge_mask=mask)
-        return "GATv2", out
+        edge = _projected(layer, graph, attributes, source)
+        return "GATv2", gatv2(
+            graph, source, target, layer.att[0], layer.negative_slope, edge=edge, edge_mask=mask
+        )
     of_source, of_target = pending.operands["alpha"]
-    return "GAT", gat(graph, source, of_source, of_target, layer.negative_slope, edge_mask=mask)
+    if of_target is None:
+        of_target = of_source.new_zeros(graph.num_nodes, of_source.size(1))
+    score = _score(layer, graph, attributes, source)
+    return "GAT", gat(
+        graph, source, of_source, of_target, layer.negative_slope, edge_score=score, edge_mask=mask
+    )
+
+
+def _projected(
+    layer: Any, graph: DistributedGraph, features: Any, like: Tensor, widen_vectors: bool = True
+) -> Projection | None:
+    """What ``lin_edge`` makes of the owned edges' features; None where there are none."""
+    _check_edges(layer, graph, features)
+    found = projected(layer, features, graph.num_edges, like, widen_vectors)
+    if isinstance(found, str):
+        raise refused(layer, found)
+    return None if found is None else found()
+
+
+def _score(layer: Any, graph: DistributedGraph, features: Any, like: Tensor) -> Tensor | None:
+    """[e, H]: the part of GAT's scores that the owned edges' features give; None where there are none."""
+    _check_edges(layer, graph, features)
+    found = None if features is None else edge_score(layer, features, graph.num_edges, like)
+    if isinstance(found, str):
+        raise refused(layer, found)
+    return None if found is None else found()
+
+
+def _check_edges(layer: Any, graph: DistributedGraph, features: Any) -> None:
+    reason = edges_reason("edge_attr", features, graph) if isinstance(features, Tensor) else None
+    if reason is not None:
+        raise refused(layer, reason)
 
 
 def _drawn(layer: Any, graph: DistributedGraph, like: Tensor) -> Tensor | None:
@@ -130,20 +213,38 @@ def _drawn(layer: Any, graph: DistributedGraph, like: Tensor) -> Tensor | None:
     return dropout(like.new_ones(graph.num_edges, like.size(1)), layer.dropout, graph.rank)
 
 
-def rewritten_loops(name: str, edge_index: LocalEdges, edge_attr: Any) -> tuple[LocalEdges, None]:
-    """PyG's ``add_self_loops`` and ``remove_self_loops`` for a part.
+def rewritten_loops(
+    name: str, edge_index: LocalEdges, edge_attr: Tensor | None, fill_value: Any = None
+) -> tuple[LocalEdges, Tensor | None]:
+    """PyG's ``add_self_loops`` and ``remove_self_loops`` for a part, and its edges' features with them.
+
+    Args:
+        name: Which.
+        edge_index: The part's edges.
+        edge_attr: [e, ...], for each of them; None means no features.
+        fill_value: The features of a loop: a number, a tensor, or how the features of the other edges that
+            end in its node are reduced, such as "mean"; None means 1.
 
     Raises:
-        ArgumentError: There are features of edges.
+        ArgumentError: The features are not those of the part's edges, or sources are other nodes.
     """
-    if edge_attr is not None:
-        raise ArgumentError(
-            f"edge_attr: {name} on a DistributedGraph's edges takes none; leave features of edges out."
-        )
     graph = edge_index.graph
+    if edge_attr is not None:
+        reason = edges_reason("edge_attr", edge_attr, graph)
+        if reason is not None:
+            raise ArgumentError(f"{reason}. Take the rows with graph.edge_rows.")
     make = graph.with_self_loops if name == "add_self_loops" else graph.without_self_loops
     derived: DistributedGraph = graph.derived(name, make)
-    return derived.edge_index, None
+    if edge_attr is None:
+        return derived.edge_index, None
+    ends = graph.ends()
+    if name == "remove_self_loops":
+        return derived.edge_index, edge_attr.index_select(0, (ends[0] != ends[1]).nonzero().squeeze(1))
+    # All edges that end in a node are in its part: what PyG's own function makes of them is what it makes in
+    # one process.
+    rowptr = looped_rowptr(graph.part.rowptr) if graph.loops else graph.part.rowptr
+    of_loops = compute_loop_attr(ends, edge_attr, graph.num_nodes, False, fill_value)
+    return derived.edge_index, merged(rowptr, edge_attr, of_loops)
 
 
 def normalised(
@@ -162,6 +263,10 @@ def normalised(
     graph = edge_index.graph
     if flow != "source_to_target":
         raise ArgumentError("flow: 'target_to_source' has no path over several processes; flip the edges.")
+    if graph.is_bipartite:
+        raise ArgumentError(
+            "edge_index: GCN's normalisation is of graphs whose sources are their destinations."
+        )
     if edge_weight is not None:
         if edge_weight.shape != (graph.num_edges,):
             raise ArgumentError(

@@ -70,7 +70,7 @@ def _propagate(
     if type(edge_index) is not Tensor:
         parts = parts_for(edge_index)
         if parts is not None:
-            return parts.propagate_part(record, layer, edge_index, args, kwargs)
+            return parts.propagate_part(theirs, record, layer, edge_index, args, kwargs)
     small = (
         record.form is not None
         and context is None

@@ -64,7 +64,7 @@ def _rewrite(
                 return made, None
         parts = None if type(edge_index) is Tensor else parts_for(edge_index)
         if parts is not None:
-            return parts.rewritten_loops(name, edge_index, edge_attr)
+            return parts.rewritten_loops(name, edge_index, edge_attr, fill_value)
         return theirs(edge_index, edge_attr, *rest)
     attributes = None if edge_attr is None else theirs(edge_index, edge_attr, *rest)[1]
     found = remembered(edge_index, (name, num_nodes))

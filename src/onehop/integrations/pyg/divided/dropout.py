@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from onehop.distributed.dropout import dropout as own_dropout
-from onehop.distributed.live import in_use
+from onehop.distributed.graph import DistributedGraph
+from onehop.distributed.live import in_use, owned_and_whole
 from onehop.integrations.rows import Row, stand_in
 
 
@@ -28,9 +29,13 @@ def _by_rank(theirs: Callable[..., Any]) -> Callable[..., Any]:
     return stand_in(theirs, dropout)
 
 
+def _rows_of(graph: DistributedGraph) -> tuple[int, ...]:
+    return (*(owned for owned, _ in owned_and_whole(graph)), graph.num_edges)
+
+
 def _dropout(theirs: Callable[..., Any], x: Tensor, p: float, inplace: bool) -> Tensor:
     rows = x.size(0) if x.dim() else -1
-    graph = next((each for each in in_use() if rows in (each.num_nodes, each.num_edges)), None)
+    graph = next((each for each in in_use() if rows in _rows_of(each)), None)
     if graph is None or not 0 < p <= 1:
         dropped: Tensor = theirs(x, p, True, inplace)
         return dropped

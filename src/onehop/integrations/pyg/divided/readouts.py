@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.pool import glob
 
-from onehop.distributed.live import divided, in_use, part_with
+from onehop.distributed.live import divided, in_use, part_with, reduces_edges
 from onehop.errors import ArgumentError
 from onehop.integrations.rows import Row, stand_in
 
@@ -109,6 +109,8 @@ def _refuse_parts(module: Any, x: Tensor, dim: int, sized: bool) -> None:
     name = type(module).__name__
     if not -x.dim() <= dim < x.dim():
         return  # theirs says what is wrong
+    if sized and reduces_edges():
+        return
     # Layers on a whole graph call it with their edges, and with the number of rows that they want.
     graph = part_with(x.size(dim)) if sized else divided(name, x.size(dim))
     if graph is not None:

@@ -30,7 +30,7 @@ _WITH_EDGES = (
     ("ClusterPooling", "forward", "it chooses among all edges"),
     ("ChebConv", "forward", "it needs the Laplacian of the whole graph"),
     ("DirGNNConv", "forward", "it needs the edges that leave a node too"),
-    ("FeaStConv", "forward", "its messages need the destinations' features too"),
+    ("FeaStConv", "forward", "it adds self loops to the edges itself"),
 )
 
 # Attention over [B, M, F], of which a mask may leave out some.

@@ -1,0 +1,103 @@
+"""A heterogeneous graph over several processes: a divided graph for each relation between types of nodes."""
+
+from collections.abc import Mapping
+
+import torch.distributed as dist
+from torch import Tensor
+
+from onehop.distributed.exchange import Exchange, Traffic
+from onehop.distributed.graph import DistributedGraph, LocalEdges
+from onehop.distributed.halo_modes import Halos
+from onehop.distributed.relations import divided_relations
+from onehop.distributed.typed_partition import Relation
+
+
+class DistributedHeteroGraph:
+    """The part of a heterogeneous graph on this process.
+
+    Every node type is divided once, so that its rows are the same in all relations. Layers of PyG such as
+    ``HeteroConv`` take :attr:`edge_index_dict`, and rows of :attr:`owned_nodes` of each type.
+
+    Make one with :meth:`from_edge_index_dict`.
+
+    Attributes:
+        relations: The divided graph of each relation; bipartite where its types differ.
+        owned_nodes: By type, [n], int64: the graph's numbers of the rows that this process owns.
+    """
+
+    def __init__(
+        self, relations: Mapping[Relation, DistributedGraph], owned_nodes: Mapping[str, Tensor]
+    ) -> None:
+        self.relations = dict(relations)
+        self.owned_nodes = dict(owned_nodes)
+        # Held, for a graph's edges are one tensor only as long as somebody has it.
+        self._edges = {relation: graph.edge_index for relation, graph in self.relations.items()}
+
+    @classmethod
+    def from_edge_index_dict(
+        cls,
+        edge_index_dict: Mapping[Relation, Tensor],
+        num_nodes_dict: Mapping[str, int],
+        *,
+        method: str = "auto",
+        seed: int = 0,
+        owner: Mapping[str, Tensor] | None = None,
+        group: dist.ProcessGroup | None = None,
+    ) -> "DistributedHeteroGraph":
+        """The part of this process, if every process has the lists of edges of all relations.
+
+        Args:
+            edge_index_dict: By relation, [2, E], int32 or int64, on the CPU; the same on every rank, in the
+                same order.
+            num_nodes_dict: By type, the number of nodes.
+            method: See :func:`onehop.distributed.partition_types`. Rank 0 runs it.
+            seed: Seed of the partitioning.
+            owner: By type, [N], integers: the rank that owns each node, instead of ``method``.
+            group: The processes; None means all.
+
+        Raises:
+            ArgumentError: The graphs of the ranks differ, or an argument does not fit.
+            CommunicationError: Another process ended or did not answer.
+            ConfigurationError: There is no process group, or METIS was requested and is not installed.
+            IndexRangeError: A node number is negative or too large.
+        """
+        divided = divided_relations(edge_index_dict, num_nodes_dict, method, seed, owner, group)
+        relations = {
+            relation: DistributedGraph(part, Exchange(part, group))
+            for relation, part in divided.parts.items()
+        }
+        return cls(relations, {kind: owned.long() for kind, owned in divided.owned_nodes.items()})
+
+    @property
+    def edge_index_dict(self) -> dict[Relation, LocalEdges]:
+        """Return the ``edge_index`` of each relation, for layers of PyG under ``onehop.patch()``."""
+        return dict(self._edges)
+
+    def halos(self, mode: str) -> Halos:
+        """See :meth:`DistributedGraph.halos`, for all relations."""
+        return Halos([graph.exchange for graph in self.relations.values()], mode)
+
+    @property
+    def owned_edges(self) -> dict[Relation, Tensor]:
+        """Return, by relation, [e], int64: the relation's numbers of the edges that end here. New tensors."""
+        return {relation: graph.owned_edges for relation, graph in self.relations.items()}
+
+    @property
+    def traffic(self) -> Traffic:
+        """Data that this process has sent and received in all relations since :meth:`reset_traffic`."""
+        each = [graph.traffic for graph in self.relations.values()]
+        return Traffic(
+            sum(one.sent_bytes for one in each),
+            sum(one.received_bytes for one in each),
+            sum(one.exchanges for one in each),
+        )
+
+    def reset_traffic(self) -> None:
+        """Resets the counters to zero."""
+        for graph in self.relations.values():
+            graph.reset_traffic()
+
+    def __repr__(self) -> str:
+        """The parts, by relation."""
+        parts = ", ".join(f"{'.'.join(relation)}: {graph}" for relation, graph in self.relations.items())
+        return f"DistributedHeteroGraph({parts})"

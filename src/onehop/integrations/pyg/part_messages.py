@@ -1,0 +1,133 @@
+"""Layers on one process's part that run their own messages, over owned and received rows.
+
+Every edge that ends in an owned row is in the part, with its features. So once the sources' rows are here,
+the messages, and whatever reduces them, are those of the whole graph: the layer propagates over a plain
+bipartite graph, from owned and halo rows to owned rows. The rows are received first; nothing is computed
+meanwhile.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from onehop.distributed.checks import edges_reason
+from onehop.distributed.graph import DistributedGraph
+from onehop.distributed.live import among_edges
+from onehop.integrations.pyg.part_weights import PartWeights
+from onehop.ops.contexts import WRAPPED, wraps
+
+# What PyG adds to a message's arguments that has numbers of sources, or of all nodes.
+_OF_THE_WHOLE = ("edge_index", "edge_index_j", "adj_t", "size", "size_j")
+_FUNCTIONS = ["message", "aggregate", "update"]
+_PAIR = 2
+
+Ends = tuple[Tensor | None, Tensor | None]
+
+
+def propagate_messages(
+    layer: Any, propagate: Callable[..., Any], graph: DistributedGraph, operands: dict[str, Any]
+) -> Any:
+    """What the layer's ``propagate`` gives for the owned rows; or a sentence why it cannot run.
+
+    Nothing is sent before all operands have been looked at.
+
+    Args:
+        layer: The layer, which sends from sources to destinations.
+        propagate: Its ``propagate``, for a plain graph.
+        graph: The part.
+        operands: What ``propagate`` gets, by name, without ``size``.
+    """
+    names, of_message = (
+        set(layer.inspector.get_flat_param_names(each)) for each in (_FUNCTIONS, ["message"])
+    )
+    asked = [name for name in _OF_THE_WHOLE if name in names]
+    if asked:
+        return f"its message asks for {asked[0]}, and this part has numbers of its own for nodes"
+    passed: dict[str, Any] = {}
+    lifted: dict[str, Ends] = {}
+    for name, value in operands.items():
+        used = [end for end in ("_i", "_j") if name + end in names]
+        if used and name in names:
+            return f"its message takes {name} as it is, and by the ends of edges"
+        if used:
+            found = _ends(layer, graph, name, value, used)
+            if isinstance(found, str):
+                return found
+            lifted[name] = found
+        else:
+            passed[name] = value.made() if type(value) is PartWeights else value
+            reason = _passed_reason(graph, name, passed[name], name in of_message)
+            if reason is not None:
+                return reason
+    sent = {name: ends[0] for name, ends in lifted.items() if ends[0] is not None and f"{name}_j" in names}
+    received = _received(graph, sent)
+    for name, (_, target) in lifted.items():
+        passed[name] = (received.get(name), target)
+    edges = graph.derived("ends", graph.ends)
+    with among_edges():
+        return propagate(edges, size=(graph.num_sources + graph.num_halo, graph.num_nodes), **passed)
+
+
+def _ends(layer: Any, graph: DistributedGraph, name: str, value: Any, used: list[str]) -> Ends | str:
+    """The rows of the sources and of the destinations; or a sentence."""
+    if isinstance(value, tuple | list):
+        if len(value) != _PAIR:
+            return f"{name}: expected a tensor or a pair"
+        source, target = value
+    elif graph.is_bipartite and len(used) > 1:
+        return f"{name} is one tensor, and sources and destinations are different nodes"
+    else:
+        source, target = (value if f"_{end}" in used else None for end in "ji")
+    for what, rows, tensor in (("sources", graph.num_sources, source), ("nodes", graph.num_nodes, target)):
+        reason = (
+            None if tensor is None else _rows_reason(layer, graph, tensor, rows, f"{name}: expected", what)
+        )
+        if reason is not None:
+            return reason
+    return source, target
+
+
+def _rows_reason(layer: Any, graph: DistributedGraph, x: Any, rows: int, where: str, what: str) -> str | None:
+    if type(x) is not Tensor and type(x) is not Parameter:
+        return f"{where} a tensor, got {type(x).__name__}"
+    if x.layout is not torch.strided or wraps(x):
+        return WRAPPED if wraps(x) else f"{where} a dense tensor"
+    if x.dim() == 0 or layer.node_dim % x.dim() != 0 or x.size(0) != rows:
+        return f"{where} a row for each of the {rows} {what} that rank {graph.rank} owns, got {list(x.shape)}"
+    if x.device != graph.device:
+        return f"{where} a tensor on {graph.device}, where its part is, got one on {x.device}"
+    return None
+
+
+def _passed_reason(graph: DistributedGraph, name: str, value: Any, of_edges: bool) -> str | None:
+    """Return why an operand does not fit that a function gets as it is; None if it does.
+
+    A message's have a row for each edge; what is done with the reduced messages may have one for each node.
+    """
+    if not isinstance(value, Tensor) or value.dim() == 0:
+        return None
+    if not of_edges and value.size(0) == graph.num_nodes:
+        return None
+    return edges_reason(name, value, graph)
+
+
+def _received(graph: DistributedGraph, sources: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The owned rows of each tensor, followed by the halo's; one exchange for each dtype."""
+    by_dtype: dict[torch.dtype, list[str]] = {}
+    for name in sorted(sources):
+        by_dtype.setdefault(sources[name].dtype, []).append(name)
+    whole = {}
+    for names in by_dtype.values():
+        flat = [
+            each.flatten(1) if each.dim() > 1 else each.unsqueeze(1)
+            for each in (sources[name] for name in names)
+        ]
+        halo = graph.exchange.values(torch.cat(flat, 1))
+        widths = [each.size(1) for each in flat]
+        for name, rows in zip(names, halo.split(widths, 1), strict=True):
+            own = sources[name]
+            whole[name] = torch.cat([own, rows.reshape(len(rows), *own.shape[1:])])
+    return whole

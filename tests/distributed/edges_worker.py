@@ -1,0 +1,220 @@
+"""Run by test_edges: layers with features of edges, beside PyG with the whole graph."""
+
+import copy
+import datetime
+import json
+import warnings
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+import onehop
+from onehop import distributed, thresholds
+from tests.distributed.cases import NODES, hostile, leave, random
+
+torch.set_num_threads(1)
+torch.set_default_dtype(torch.float64)
+warnings.filterwarnings("ignore", category=UserWarning)
+C, K = 6, 3
+
+
+class Weighted(torch.nn.Module):
+    """A conv whose weight of an edge is made from the edge's features."""
+
+    def __init__(self, conv: torch.nn.Module) -> None:
+        super().__init__()
+        self.conv, self.weigh = conv, torch.nn.Linear(K, 1)
+
+    def forward(self, x: Tensor, edges: Tensor, features: Tensor) -> Tensor:
+        return self.conv(x, edges, self.weigh(features).sigmoid().squeeze(1))
+
+
+class Two(torch.nn.Module):
+    """Two layers with the same features of edges."""
+
+    def __init__(self, make: Callable[[], torch.nn.Module]) -> None:
+        super().__init__()
+        self.first, self.second = make(), make()
+
+    def forward(self, x: Tensor, edges: Tensor, features: Tensor) -> Tensor:
+        return self.second(self.first(x, edges, features).relu(), edges, features)
+
+
+class Featureless(torch.nn.Module):
+    """A layer that takes no features of edges, and had no path of its own."""
+
+    def __init__(self, conv: torch.nn.Module) -> None:
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x: Tensor, edges: Tensor, features: Tensor) -> Tensor:
+        return self.conv(x, edges)
+
+
+class Message(pyg.MessagePassing):
+    """A layer of one's own, with the destinations' features, and the variance."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="var")
+        self.lin = torch.nn.Linear(K, C)
+
+    def forward(self, x: Tensor, edges: Tensor, features: Tensor) -> Tensor:
+        return self.propagate(edges, x=x, z=x, features=features)
+
+    def message(self, x_j: Tensor, z_i: Tensor, features: Tensor) -> Tensor:
+        return x_j * z_i + self.lin(features)
+
+
+def perceptron(inside: int = C) -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(inside, C), torch.nn.ReLU(), torch.nn.Linear(C, C))
+
+
+MODELS: dict[str, Callable[[], torch.nn.Module]] = {
+    "GCNConv, weights": lambda: Weighted(pyg.GCNConv(C, C)),
+    "GraphConv, weights": lambda: Weighted(pyg.GraphConv(C, C, aggr="max")),
+    "GATConv": lambda: pyg.GATConv(C, C, heads=2, edge_dim=K),
+    "GATConv, no loops": lambda: pyg.GATConv(C, C, edge_dim=K, add_self_loops=False),
+    "GATConv, loops of 0.5": lambda: pyg.GATConv(C, C, edge_dim=K, fill_value=0.5),
+    "GATv2Conv": lambda: pyg.GATv2Conv(C, C, heads=2, edge_dim=K),
+    "GATv2Conv, loops of the largest": lambda: pyg.GATv2Conv(C, C, edge_dim=K, fill_value="max"),
+    "TransformerConv": lambda: pyg.TransformerConv(C, C, heads=2, concat=False, edge_dim=K, beta=True),
+    "GINEConv": lambda: pyg.GINEConv(perceptron(), edge_dim=K, train_eps=True),
+    "two GINEConv": lambda: Two(lambda: pyg.GINEConv(perceptron(), edge_dim=K)),
+    "two GATv2Conv": lambda: Two(lambda: pyg.GATv2Conv(C, C, edge_dim=K)),
+    "NNConv": lambda: pyg.NNConv(C, C, torch.nn.Linear(K, C * C), aggr="mean"),
+    "GENConv": lambda: pyg.GENConv(C, C, edge_dim=K, learn_t=True),
+    "CGConv": lambda: pyg.CGConv(C, K),
+    "GMMConv": lambda: pyg.GMMConv(C, C, dim=K, kernel_size=2),
+    "ResGatedGraphConv": lambda: pyg.ResGatedGraphConv(C, C, edge_dim=K),
+    "GeneralConv": lambda: pyg.GeneralConv(C, C, in_edge_channels=K, attention=True),
+    "PNAConv": lambda: pyg.PNAConv(
+        C, C, ["mean", "max", "std"], ["identity", "amplification"], torch.arange(30), edge_dim=K
+    ),
+    "PDNConv": lambda: pyg.PDNConv(C, C, K, 4),
+    "a layer of one's own": Message,
+    "EdgeConv": lambda: Featureless(pyg.EdgeConv(perceptron(2 * C))),
+    "LEConv": lambda: Featureless(pyg.LEConv(C, C)),
+    "AGNNConv": lambda: Featureless(pyg.AGNNConv()),
+    "SuperGATConv": lambda: Featureless(pyg.SuperGATConv(C, C, heads=2).eval()),
+    "SAGEConv, several": lambda: Featureless(pyg.SAGEConv(C, C, aggr=["mean", "softmax"])),
+}
+
+dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
+rank, ranks = dist.get_rank(), dist.get_world_size()
+edge_index = hostile()
+EDGES = edge_index.size(1)
+x, features, target = random(NODES, C), random(EDGES, K, seed=5).abs(), random(NODES, C, seed=4)
+scattered = torch.randint(0, ranks, (NODES,), generator=torch.Generator().manual_seed(0))
+if ranks > 2:  # the last one owns a single node
+    scattered[scattered == ranks - 1] = 0
+    scattered[7] = ranks - 1
+OWNERS = {"scattered": scattered, "lopsided": torch.zeros(NODES, dtype=torch.int64)}
+
+
+def step(model: torch.nn.Module, graph: distributed.DistributedGraph | None) -> dict[str, Tensor]:
+    """The output, the loss and all gradients; those of edges as a part of the whole graph's."""
+    nodes = slice(None) if graph is None else graph.owned_nodes
+    here = x[nodes].clone().requires_grad_()
+    everyone = features.clone().requires_grad_()
+    edges, mine = (edge_index, everyone) if graph is None else (graph.edge_index, graph.edge_rows(everyone))
+    out = model(here, edges, mine)
+    out = out.unflatten(1, (-1, C)).sum(1)
+    loss = ((out - target[nodes]) ** 3).sum() / NODES
+    loss.backward()
+    if graph is not None:
+        # Those of a tensor that all have count as a parameter's.
+        distributed.add_gradients([*model.parameters(), everyone])
+        loss = distributed.total(loss.detach().clone())
+    found = {"out": out.detach(), "loss": loss.detach(), "x": here.grad}
+    if everyone.grad is not None:
+        found["features"] = everyone.grad
+    for name, each in model.named_parameters():
+        found[name] = torch.zeros_like(each) if each.grad is None else each.grad
+    return found
+
+
+def difference(make: Callable[[], torch.nn.Module], graph: distributed.DistributedGraph, patch) -> float:
+    """The largest, to PyG alone with the whole graph, relative to the largest number."""
+    torch.manual_seed(1)
+    whole = make()
+    part = copy.deepcopy(whole)
+    with patch.paused():
+        expected = step(whole, None)
+    found = step(part, graph)
+    worst = 0.0
+    for name, exact in expected.items():
+        exact = exact[graph.owned_nodes] if name in ("out", "x") else exact
+        ours = found.get(name, torch.zeros_like(exact))
+        assert ours.shape == exact.shape, name
+        if exact.numel():
+            worst = max(worst, float((ours - exact).abs().max() / exact.abs().max().clamp(min=1)))
+    return worst
+
+
+def sentence(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except onehop.ArgumentError as caught:
+        return str(caught)
+    return "no error"
+
+
+def main() -> None:
+    errors: dict[str, float] = {}
+    with onehop.patch() as patch:
+        for label, owner in OWNERS.items():
+            graph = distributed.DistributedGraph.from_edge_index(edge_index, NODES, owner=owner)
+            for name, make in MODELS.items():
+                errors[f"{label}, {name}"] = difference(make, graph, patch)
+                if label == "scattered":
+                    # What compiles and runs in blocks on larger graphs.
+                    with thresholds.lifted():
+                        errors[f"{label}, {name}, lifted"] = difference(make, graph, patch)
+            del graph
+        graph = distributed.DistributedGraph.from_edge_index(edge_index, NODES, owner=scattered)
+        here = x[graph.owned_nodes]
+        others = {"of the whole": features, "of another graph": random(EDGES + 7, K)}
+        layers = {
+            "GINEConv": pyg.GINEConv(perceptron(), edge_dim=K),
+            "TransformerConv": pyg.TransformerConv(C, C, edge_dim=K),
+            "GATConv": pyg.GATConv(C, C, edge_dim=K, add_self_loops=False),
+            "GATv2Conv": pyg.GATv2Conv(C, C, edge_dim=K),
+        }
+        refusals = {
+            f"{name} {label}": sentence(lambda layer=layer, rows=rows: layer(here, graph.edge_index, rows))
+            for name, layer in layers.items()
+            for label, rows in others.items()
+            if graph.num_edges != len(rows)
+        }
+        conv = pyg.GraphConv(C, C)
+        refusals["GraphConv of another graph"] = sentence(
+            lambda: conv(here, graph.edge_index, random(EDGES + 7))
+        )
+        refusals["nodes"] = sentence(lambda: layers["GINEConv"](x[:-1], graph.edge_index, features))
+        divided = sentence(lambda: graph.edge_rows(random(EDGES + 7, K)))
+        looped = sentence(lambda: graph.with_self_loops().edge_rows(features))
+        shown = str(
+            onehop.explain(
+                layers["GINEConv"], here, graph.edge_index, graph.edge_rows(features), verbose=True
+            )
+        )
+    print(
+        json.dumps(
+            {
+                "errors": errors,
+                "refusals": refusals,
+                "divided": divided,
+                "looped": looped,
+                "shown": shown,
+                "edges": graph.num_edges,
+            }
+        )
+    )
+    dist.barrier()
+    leave()
+
+
+main()

@@ -1,0 +1,376 @@
+"""Run by test_hetero: bipartite and heterogeneous graphs, beside PyG with the whole graph."""
+
+import copy
+import datetime
+import itertools
+import json
+import warnings
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+import onehop
+from onehop import distributed, thresholds
+from tests.distributed.cases import leave, random
+
+torch.set_num_threads(1)
+torch.set_default_dtype(torch.float64)
+warnings.filterwarnings("ignore", category=UserWarning)
+C, K, EPOCHS = 6, 3, 3
+NODES = {"author": 40, "paper": 70, "venue": 9}
+RELATIONS = {
+    ("author", "writes", "paper"): 260,
+    ("paper", "cites", "paper"): 300,
+    ("paper", "of", "author"): 90,
+    ("paper", "in", "venue"): 70,
+    ("venue", "has", "paper"): 0,
+}
+chance = torch.Generator().manual_seed(0)
+EDGES = {
+    (source, name, target): torch.stack(
+        [torch.randint(0, NODES[kind] - 2, (count,), generator=chance) for kind in (source, target)]
+    )
+    for (source, name, target), count in RELATIONS.items()
+}
+EDGES["author", "writes", "paper"][1, :80] = 5
+X = {kind: random(nodes, C, seed=nodes) for kind, nodes in NODES.items()}
+WHERE = {relation: random(count, K, seed=count).abs() for relation, count in RELATIONS.items()}
+TARGET = {kind: random(nodes, C, seed=1 + nodes) for kind, nodes in NODES.items()}
+
+dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
+rank, ranks = dist.get_rank(), dist.get_world_size()
+
+
+def layers(make: Callable[[], torch.nn.Module]) -> pyg.HeteroConv:
+    return pyg.HeteroConv({relation: make() for relation in RELATIONS}, aggr="sum")
+
+
+class Typed(torch.nn.Module):
+    """Two layers over all relations, and a normalisation of each type between them."""
+
+    def __init__(
+        self, make: Callable[[], torch.nn.Module], features: bool = False, norm: bool = False
+    ) -> None:
+        super().__init__()
+        self.first, self.second, self.features = layers(make), layers(make), features
+        self.norms = torch.nn.ModuleDict({kind: pyg.BatchNorm(C) for kind in NODES} if norm else {})
+
+    def forward(self, x: dict, edges: dict, where: dict) -> dict:
+        rest = {"edge_attr_dict": where} if self.features else {}
+        x = {kind: each.relu() for kind, each in self.first(x, edges, **rest).items()}
+        x = {kind: self.norms[kind](each) if self.norms else each for kind, each in x.items()}
+        return self.second(x, edges, **rest)
+
+
+class Converted(torch.nn.Module):
+    """A plain model that PyG makes heterogeneous."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = pyg.to_hetero(model, (list(NODES), list(RELATIONS)))
+
+    def forward(self, x: dict, edges: dict, where: dict) -> dict:
+        return self.model(x, edges)
+
+
+class Sage(torch.nn.Module):
+    """Two layers of SAGE."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = pyg.SAGEConv((C, C), C), pyg.SAGEConv((C, C), C, aggr="max")
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+def perceptron() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(C, C), torch.nn.ReLU(), torch.nn.Linear(C, C))
+
+
+PAIR = (C, C)
+CONVS: dict[str, Callable[[], torch.nn.Module]] = {
+    "SAGEConv": lambda: pyg.SAGEConv(PAIR, C),
+    "SAGEConv, max": lambda: pyg.SAGEConv(PAIR, C, aggr="max"),
+    "SAGEConv, median and sum": lambda: pyg.SAGEConv(PAIR, C, aggr=["std", "sum"]),
+    "GraphConv": lambda: pyg.GraphConv(PAIR, C),
+    "GATConv": lambda: pyg.GATConv(PAIR, C, heads=2, concat=False, add_self_loops=False),
+    "GATv2Conv": lambda: pyg.GATv2Conv(PAIR, C, add_self_loops=False),
+    "TransformerConv": lambda: pyg.TransformerConv(PAIR, C),
+}
+FEATURED: dict[str, Callable[[], torch.nn.Module]] = {
+    "GATConv, features": lambda: pyg.GATConv(PAIR, C, add_self_loops=False, edge_dim=K),
+    "GATv2Conv, features": lambda: pyg.GATv2Conv(PAIR, C, add_self_loops=False, edge_dim=K),
+    "TransformerConv, features": lambda: pyg.TransformerConv(PAIR, C, edge_dim=K),
+    "GINEConv": lambda: pyg.GINEConv(perceptron(), edge_dim=K),
+    "NNConv": lambda: pyg.NNConv(PAIR, C, torch.nn.Linear(K, C * C)),
+}
+MODELS: dict[str, Callable[[], torch.nn.Module]] = {
+    **{name: lambda make=make: Typed(make) for name, make in CONVS.items()},
+    **{name: lambda make=make: Typed(make, features=True) for name, make in FEATURED.items()},
+    "to_hetero": lambda: Converted(Sage()),
+}
+
+
+def train(model: torch.nn.Module, graph: distributed.DistributedHeteroGraph | None) -> dict[str, Tensor]:
+    """Losses of some epochs; outputs and gradients of the first one."""
+    x, edges, where, target = X, EDGES, WHERE, TARGET
+    if graph is not None:
+        x, target = ({kind: each[graph.owned_nodes[kind]] for kind, each in of.items()} for of in (X, TARGET))
+        edges = graph.edge_index_dict
+        where = {relation: graph.relations[relation].edge_rows(each) for relation, each in WHERE.items()}
+    x = {kind: each.clone().requires_grad_() for kind, each in x.items()}
+    where = {relation: each.clone().requires_grad_() for relation, each in where.items()}
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    found: dict[str, Tensor] = {}
+    losses = []
+    for _ in range(EPOCHS):
+        optimizer.zero_grad()
+        out = model(x, edges, where)
+        loss = sum(((out[kind] - target[kind]) ** 3).sum() for kind in out) / 100
+        loss.backward()
+        if graph is not None:
+            distributed.add_gradients(model.parameters())
+            loss = distributed.total(loss.detach().clone())
+        losses.append(loss.detach())
+        if not found:
+            found = {f"out {kind}": each.detach().clone() for kind, each in out.items()}
+            found |= {f"x {kind}": each.grad.clone() for kind, each in x.items()}
+            # Of the relation without edges, PyG makes no gradient.
+            found |= {
+                f"where {relation}": each.grad.clone()
+                for relation, each in where.items()
+                if each.grad is not None
+            }
+            for name, each in model.named_parameters():
+                found[name] = torch.zeros_like(each) if each.grad is None else each.grad.clone()
+        optimizer.step()
+    return found | {"losses": torch.stack(losses)}
+
+
+def part_of(name: str, exact: Tensor, graph: distributed.DistributedHeteroGraph) -> Tensor:
+    """The rows of this process of what the whole graph gave."""
+    kind = name.partition(" ")[2]
+    if name.startswith(("out ", "x ")):
+        return exact[graph.owned_nodes[kind]]
+    found = next((relation for relation in RELATIONS if name == f"where {relation}"), None)
+    return exact if found is None else graph.relations[found].edge_rows(exact)
+
+
+def difference(
+    make: Callable[[], torch.nn.Module], graph: distributed.DistributedHeteroGraph, patch
+) -> float:
+    torch.manual_seed(1)
+    whole = make()
+    part = copy.deepcopy(whole)
+    with patch.paused():
+        expected = train(whole, None)
+    found = train(part, graph)
+    worst = 0.0
+    for name, exact in expected.items():
+        largest = exact.abs().max().clamp(min=1) if exact.numel() else 1.0
+        exact = part_of(name, exact, graph)
+        ours = found.get(name, torch.zeros_like(exact))
+        assert ours.shape == exact.shape, name
+        if exact.numel():
+            worst = max(worst, float(((ours - exact).abs() / largest).max()))
+    return worst
+
+
+class Joined(torch.nn.Module):
+    """RGCN on one graph of edges of several types."""
+
+    def __init__(self, make: Callable[[int], torch.nn.Module]) -> None:
+        super().__init__()
+        self.first, self.second = make(C), make(C)
+
+    def forward(self, x: Tensor, edges: Tensor, types: Tensor) -> Tensor:
+        return self.second(self.first(x, edges, types).relu(), edges, types)
+
+
+class Featureless(torch.nn.Module):
+    """RGCN whose first layer has a row of weights for each node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = pyg.RGCNConv(80, C, 4), pyg.RGCNConv(C, C, 4)
+
+    def forward(self, x: Tensor, edges: Tensor, types: Tensor) -> Tensor:
+        return self.second(self.first(None, edges, types).relu(), edges, types)
+
+
+RELATIONAL: dict[str, Callable[[], torch.nn.Module]] = {
+    "RGCNConv": lambda: Joined(lambda width: pyg.RGCNConv(width, C, 4)),
+    "RGCNConv, bases": lambda: Joined(lambda width: pyg.RGCNConv(width, C, 4, num_bases=2)),
+    "RGCNConv, blocks": lambda: Joined(lambda width: pyg.RGCNConv(width, C, 4, num_blocks=2, aggr="sum")),
+    "FastRGCNConv": lambda: Joined(lambda width: pyg.FastRGCNConv(width, C, 4)),
+    "RGCNConv, no features": Featureless,
+}
+
+
+def relational(patch) -> dict[str, float]:
+    edge_index = torch.randint(0, 80, (2, 500), generator=torch.Generator().manual_seed(4))
+    types, x, target = torch.arange(500) % 7 % 4, random(80, C), random(80, C, seed=6)
+    graph = distributed.DistributedGraph.from_edge_index(edge_index, 80, method="greedy")
+    mine = graph.owned_nodes
+    errors = {}
+    for (name, make), lifted in itertools.product(RELATIONAL.items(), (False, True)):
+        torch.manual_seed(1)
+        whole = make()
+        part = copy.deepcopy(whole)
+        with patch.paused():
+            everyone = x.clone().requires_grad_()
+            expected = whole(everyone, edge_index, types)
+            (expected - target).pow(3).sum().backward()
+        here = x[mine].requires_grad_()
+        with thresholds.lifted() if lifted else torch.enable_grad():
+            out = part(here, graph.edge_index, graph.edge_rows(types))
+            (out - target[mine]).pow(3).sum().backward()
+        distributed.add_gradients(part.parameters())
+        pairs = [
+            (out, expected[mine]),
+            *zip((p.grad for p in part.parameters()), (p.grad for p in whole.parameters()), strict=True),
+        ]
+        if everyone.grad is not None:
+            pairs.append((here.grad, everyone.grad[mine]))
+        errors[f"{name}{', lifted' if lifted else ''}"] = max(
+            float((ours - exact).abs().max() / exact.abs().max().clamp(min=1)) for ours, exact in pairs
+        )
+    return errors
+
+
+def operators() -> dict[str, float]:
+    """The operators over a bipartite graph, with an owner of each end, and without edges here."""
+    relation = ("author", "writes", "paper")
+    edge_index, sources, targets = EDGES[relation], NODES["author"], NODES["paper"]
+    whole = onehop.Graph.from_edge_index(edge_index, size=(sources, targets))
+    x, y, scale = random(sources, 2, C), random(targets, 2, C), random(sources)
+    weight, score = random(RELATIONS[relation]), random(RELATIONS[relation], 2)
+    errors = {}
+    for label, owner in {
+        "divided": None,
+        "apart": (torch.arange(sources) % ranks, (1 + torch.arange(targets)) % ranks),
+        "lopsided": (torch.zeros(sources).int(), torch.full((targets,), ranks - 1)),
+    }.items():
+        graph = distributed.DistributedGraph.from_edge_index(
+            edge_index, size=(sources, targets), owner=owner, method="greedy"
+        )
+        j, i, e = graph.owned_sources, graph.owned_nodes, graph.owned_edges
+        cases = {
+            **{
+                reduce: lambda g, f, x, y, w, s, c, r=reduce: f.aggregate(g, x, w, r, src_scale=c)
+                for reduce in ("sum", "mean", "max")
+            },
+            "gat": lambda g, f, x, y, w, s, c: f.gat(g, x, x.sum(2), y.sum(2), edge_score=s),
+            "gatv2": lambda g, f, x, y, w, s, c: f.gatv2(g, x, y, ATT),
+            "attention": lambda g, f, x, y, w, s, c: f.attention(g, y, x, x),
+        }
+        for name, call in cases.items():
+            given = [each.clone().requires_grad_() for each in (x, y, weight, score, scale)]
+            own = [
+                each[rows].clone().requires_grad_()
+                for each, rows in zip((x, y, weight, score, scale), (j, i, e, e, j), strict=True)
+            ]
+            exact, found = call(whole, onehop, *given), call(graph, distributed, *own)
+            exact.pow(3).sum().backward()
+            found.pow(3).sum().backward()
+            pairs = [(found, exact[i])]
+            for ours, theirs, rows in zip(own, given, (j, i, e, e, j), strict=True):
+                if theirs.grad is not None:
+                    assert ours.grad is not None
+                    pairs.append((ours.grad, theirs.grad[rows]))
+            errors[f"{label} {name}"] = (
+                max(
+                    float((a - b).abs().max() / exact.abs().max().clamp(min=1)) for a, b in pairs if a.numel()
+                )
+                if any(a.numel() for a, _ in pairs)
+                else 0.0
+            )
+    return errors
+
+
+ATT = random(2, C, seed=9)
+
+
+def sentence(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except (onehop.ArgumentError, onehop.OnehopError) as caught:
+        return str(caught)
+    return "no error"
+
+
+def refusals() -> dict[str, str]:
+    make = distributed.DistributedHeteroGraph.from_edge_index_dict
+    relation = ("author", "writes", "paper")
+    one = {relation: EDGES[relation]}
+    other = {relation: EDGES[relation] + (0 if rank == 0 else 1)}
+    graph = distributed.DistributedGraph.from_edge_index(EDGES[relation], size=(40, 70), method="greedy")
+    x = X["author"][graph.owned_sources], X["paper"][graph.owned_nodes]
+    whole = make(EDGES, NODES, method="greedy")
+    rows = {kind: each[whole.owned_nodes[kind]] for kind, each in X.items()}
+    hgt = pyg.HGTConv(C, C, (list(NODES), list(RELATIONS)), heads=2)
+    return {
+        "HGTConv": sentence(lambda: hgt(rows, whole.edge_index_dict)),
+        "a type without a number": sentence(lambda: make(one, {"author": 40})),
+        "a number out of range": sentence(lambda: make(one, {"author": 40, "paper": 5})),
+        "another graph": sentence(lambda: make(other, NODES)),
+        "owners of some types": sentence(lambda: make(one, NODES, owner={"author": torch.zeros(40).int()})),
+        "self loops": sentence(lambda: pyg.GATConv(PAIR, C)(x, graph.edge_index)),
+        "one tensor": sentence(lambda: pyg.SAGEConv(C, C)(x[0], graph.edge_index)),
+        "sources of others": sentence(
+            lambda: pyg.SAGEConv(PAIR, C)((X["author"][:3], x[1]), graph.edge_index)
+        ),
+        "not a pair": sentence(
+            lambda: distributed.DistributedGraph.from_edge_index(
+                EDGES[relation], size=(40, 70), owner=torch.zeros(70).int()
+            )
+        ),
+    }
+
+
+def main() -> None:
+    errors: dict[str, float] = {}
+    with onehop.patch() as patch:
+        for label in ("greedy", "apart"):
+            owner = None
+            if label == "apart":  # the last one owns no authors and one paper
+                owner = {kind: (7 * torch.arange(nodes) % 5) % ranks for kind, nodes in NODES.items()}
+                owner["author"][owner["author"] == ranks - 1] = 0
+                owner["paper"][owner["paper"] == ranks - 1] = 0
+                owner["paper"][5] = ranks - 1
+            graph = distributed.DistributedHeteroGraph.from_edge_index_dict(
+                EDGES, NODES, method="greedy", owner=owner
+            )
+            for name, make in MODELS.items():
+                errors[f"{label}, {name}"] = difference(make, graph, patch)
+                if label == "apart":
+                    with thresholds.lifted():
+                        errors[f"{label}, {name}, lifted"] = difference(make, graph, patch)
+            traffic = graph.traffic
+            shown = repr(graph)
+            owned = {kind: nodes.tolist() for kind, nodes in graph.owned_nodes.items()}
+            del graph
+        errors |= relational(patch)
+        errors |= operators()
+        said = refusals()
+    print(
+        json.dumps(
+            {
+                "errors": errors,
+                "owned": owned,
+                "refusals": said,
+                "shown": shown,
+                "sent": traffic.sent_bytes,
+                "received": traffic.received_bytes,
+            }
+        )
+    )
+    dist.barrier()
+    leave()
+
+
+main()
