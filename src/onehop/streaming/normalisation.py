@@ -7,10 +7,13 @@ from torch import Tensor
 from onehop.graph.graph import StoredGraph
 from onehop.ops.streaming.matrix_file import WIDE, MatrixFile
 
+SCALED = ("gcn", "symmetric")
+"""The normalisations that scale both ends of an edge."""
+
 
 def scale_of(graph: StoredGraph, features: MatrixFile, normalise: str) -> Tensor | None:
     """[N]: the number of edges that end at each node to the power of -1/2, and 0 for none; or None."""
-    if normalise not in ("gcn", "symmetric"):
+    if normalise not in SCALED:
         return None
     scale = torch.empty(graph.num_dst, dtype=WIDE[features.wide], device="cpu")
     for row, pointers in graph.row_blocks(1 << 20, 1 << 40):
