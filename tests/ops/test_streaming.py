@@ -142,7 +142,8 @@ def test_a_result_that_cannot_be_written_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory_columns", "expected"), [(5.9, 5), (9.5, 8), (12.7, 8), (16.2, 16), (19.9, 16), (40, 32), (70, 63)]
+    ("memory_columns", "expected"),
+    [(5.9, 5), (9.5, 8), (12.7, 8), (16.2, 16), (19.9, 16), (40, 32), (70, 63)],
 )
 def test_panels_are_alike_and_their_rows_whole_lines(
     tmp_path: Path, memory_columns: float, expected: int
@@ -150,7 +151,7 @@ def test_panels_are_alike_and_their_rows_whole_lines(
     rows = 20_000
     features(tmp_path / "x.npy", rows, 63, "F")
     stored = Graph.from_edge_index(torch.tensor([[0], [0]]), rows).save(tmp_path / "graph")
-    memory = int(memory_columns * rows * 4 / 0.8)
+    memory = int(memory_columns * rows * 4 / 0.85)
     plan = tiling(stored, MatrixFile.open("x", tmp_path / "x.npy"), False, memory)
     assert plan.columns == expected
     total = plan.columns * rows * 4 + plan.piece_bytes + plan.waiting_bytes

@@ -45,7 +45,7 @@ def row_blocks(
             readers[key].load(0, block, row)
         return found
 
-    with ThreadPoolExecutor(1, "onehop-rows") as reader:
+    with ThreadPoolExecutor(1, "onehop-rows", native.one_thread) as reader:
         coming = reader.submit(read, 0)
         for row in range(0, rows, step):
             found = coming.result()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
+from onehop import native
 from onehop.errors import ArgumentError
 from onehop.graph.graph import StoredGraph
 from onehop.ops import streaming
@@ -173,6 +174,7 @@ class _Inference:
         mark = _mark(path)
         if not mark.exists():
             make(path)
+            native.let_go()
             with writing("out", mark):
                 mark.touch()
 

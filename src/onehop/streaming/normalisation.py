@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onehop import native
 from onehop.graph.graph import StoredGraph
 from onehop.ops.streaming.matrix_file import WIDE, MatrixFile
 
@@ -19,4 +20,5 @@ def scale_of(graph: StoredGraph, features: MatrixFile, normalise: str) -> Tensor
     for row, pointers in graph.row_blocks(1 << 20, 1 << 40):
         degrees = torch.from_numpy(np.diff(pointers)).to(scale.dtype)
         scale[row : row + len(degrees)] = degrees.pow(-0.5).masked_fill_(degrees == 0, 0)
+    native.let_go()
     return scale

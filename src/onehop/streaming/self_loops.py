@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from onehop import native
 from onehop.errors import ArgumentError
 from onehop.graph import folder as folders
 from onehop.graph.graph import StoredGraph
@@ -66,4 +67,5 @@ def with_self_loops(graph: StoredGraph, folder: Path, memory: int) -> StoredGrap
             before = rows.sources.count - int(kept.sum()) - len(kept)
             rows.pointers.put(before + np.cumsum(kept + 1))
         rows.finish(graph.num_src, graph.num_dst)
+    native.let_go()
     return StoredGraph.open(folder)

@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from torch import Tensor
 
+from onehop import native
 from onehop.calls import Aggregate, Extremum
 from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph import Graph
@@ -145,6 +146,7 @@ def aggregate(
         dtype = features.result if plain else features.wide
         result = unfinished.begin(list(astuple(tiles)), graph.num_dst, features.columns, dtype, by_columns)
         _run(inputs, reduce, then, tiles, unfinished, result)
+        native.let_go()
         inputs.confirm(begun)
         lock.confirm()
         unfinished.finish()
@@ -209,7 +211,7 @@ def _run(
         written = result.path.open("r+b")
     with (
         written,
-        ThreadPoolExecutor(1, "onehop-read") as reader,
+        ThreadPoolExecutor(1, "onehop-read", native.one_thread) as reader,
         Waiting(tiles.waiting_bytes, note) as writer,
     ):
         made = _ahead(_made(edges, unfinished.done), reader)

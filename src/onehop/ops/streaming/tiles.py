@@ -21,7 +21,7 @@ _EDGE_BYTES = 8 * (TILES_AHEAD + 1)
 _WEIGHT_BYTES = 8 * (TILES_AHEAD + 1)
 # Of the budget, at most: for the panel's features, and for the pieces they are read in. The rest is for tiles
 # and for results that wait for the disk, and keep it busy while the next panel is read.
-_PANEL, _PIECES = 0.8, 0.05
+_PANEL, _PIECES = 0.85, 0.05
 _LEAST_PIECE = 4096
 # A row of the panel that fills lines of the cache, or half a line, touches no more of them than it must.
 _LINE_BYTES = 64
