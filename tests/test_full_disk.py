@@ -129,14 +129,15 @@ def test_a_run_for_which_room_ends_on_the_way_goes_on_when_there_is_some(
 
 @pytest.mark.parametrize("way", ["hops", "infer"])
 def test_a_workflow_for_which_room_ends_goes_on_when_there_is_some(
-    way: str, graph: Graph, tmp_path: Path, disk: Path
+    way: str, generator: torch.Generator, tmp_path: Path, disk: Path
 ) -> None:
     nn = pytest.importorskip("torch_geometric.nn")
-    x = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((300, 3)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
-    stored = graph.save(tmp_path / "graph")
+    edge_index = torch.randint(0, 300, (2, 1000), generator=generator)
+    stored = Graph.from_edge_index(edge_index, 300).save(tmp_path / "graph")
     torch.manual_seed(0)
-    model = nn.GCN(8, 8, 2, 4).eval()
+    model = nn.GCN(3, 3, 2, 3).eval()
 
     def run(out: Path) -> np.ndarray:
         if way == "hops":

@@ -319,9 +319,11 @@ def test_rows_of_a_block_go_when_the_next_one_comes(
     run = layerwise.run
 
     def noted(node: Any, model: nn.Module, value: Any) -> Tensor:
-        assert sum(each() is not None for each in seen) < 12
+        # Of the trial of one row, and of this block.
+        assert sum(each() is not None for each in seen) < 30
         found = run(node, model, value)
-        seen.append(weakref.ref(found))
+        if node.op != "get_attr":  # parameters stay
+            seen.append(weakref.ref(found))
         return found
 
     monkeypatch.setattr(layerwise, "run", noted)

@@ -41,8 +41,9 @@ class Scales(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Their bytes."""
-        return sum(each.nbytes for each in self if each is not None)
+        """Their bytes; those of the same numbers count once."""
+        found = {each.data_ptr(): each.nbytes for each in self if each is not None}
+        return sum(found.values())
 
 
 class Then(NamedTuple):
