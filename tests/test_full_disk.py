@@ -104,7 +104,7 @@ def test_a_run_for_which_room_ends_on_the_way_goes_on_when_there_is_some(
     graph: Graph, tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result's space is taken at once; the notes of how far it is come on top."""
-    monkeypatch.setattr("onehop.ops.streaming.run._SYNC_BYTES", 1)
+    monkeypatch.setattr("onehop.ops.streaming.run.SYNC_BYTES", 1)
     x = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     stored = graph.save(tmp_path / "graph")
@@ -125,3 +125,39 @@ def test_a_run_for_which_room_ends_on_the_way_goes_on_when_there_is_some(
         assert list(disk.iterdir()) == []
     # With more and more room: too little for the result, for it alone, for everything.
     assert list(dict.fromkeys(outcomes)) == ["nothing", "begun", "whole"]
+
+
+@pytest.mark.parametrize("way", ["hops", "infer"])
+def test_a_workflow_for_which_room_ends_goes_on_when_there_is_some(
+    way: str, generator: torch.Generator, tmp_path: Path, disk: Path
+) -> None:
+    nn = pytest.importorskip("torch_geometric.nn")
+    x = np.random.default_rng(0).standard_normal((300, 3)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    edge_index = torch.randint(0, 300, (2, 1000), generator=generator)
+    stored = Graph.from_edge_index(edge_index, 300).save(tmp_path / "graph")
+    torch.manual_seed(0)
+    model = nn.GCN(3, 3, 2, 3).eval()
+
+    def run(out: Path) -> np.ndarray:
+        if way == "hops":
+            onehop.hops(stored, tmp_path / "x.npy", 3, out, teleport=0.1)
+        else:
+            onehop.infer(model, stored, tmp_path / "x.npy", out)
+        found: np.ndarray = np.load(out)
+        return found
+
+    exact, outcomes = run(tmp_path / "exact.npy"), []
+    for left in range(0, 64 << 10, 8 << 10):
+        other = fill(disk, left)
+        try:
+            run(disk / "out.npy")
+            outcomes.append("whole")
+        except StorageError:
+            outcomes.append("full")
+            assert not (disk / "out.npy").exists()
+        other.unlink()
+        np.testing.assert_array_equal(run(disk / "out.npy"), exact)
+        (disk / "out.npy").unlink()
+        assert list(disk.iterdir()) == []
+    assert list(dict.fromkeys(outcomes)) == ["full", "whole"]

@@ -16,6 +16,7 @@
 #include "onehop/parallel.hpp"
 #include "onehop/process_memory.hpp"
 #include "onehop/tensor_memory.hpp"
+#include "onehop/turn.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -111,6 +112,21 @@ NB_MODULE(_native, m) {
       "row"_a, "col"_a, "row_stride"_a, "col_stride"_a, "edges"_a, "wide_index"_a, "rows"_a, "cols"_a, "wide_perm"_a,
       "threads"_a, "loops"_a = 0);
 
+  // The same of rows that are compressed already.
+  m.def(
+      "csr_from_rows",
+      [](Address rowptr, Address col, int64_t col_stride, bool wide_index, int64_t rows, int64_t cols, int threads) {
+        onehop::BuildResult result;
+        {
+          nb::gil_scoped_release release;
+          result = onehop::csr_from_rows({static_cast<const int64_t*>(at(rowptr)), at(col), col_stride, wide_index},
+                                         rows, cols, threads);
+        }
+        if (result.error == onehop::BuildError::out_of_memory) throw std::bad_alloc();
+        return nb::make_tuple(result.csr, static_cast<int>(result.error), result.bad_edge);
+      },
+      "rowptr"_a, "col"_a, "col_stride"_a, "wide_index"_a, "rows"_a, "cols"_a, "threads"_a);
+
   bind_aggregate(m);
   bind_arg_extremum(m);
   bind_attention(m);
@@ -148,6 +164,13 @@ NB_MODULE(_native, m) {
   m.def("select_isa", &onehop::select_isa, "name"_a);
   m.def("selected_isa", [] { return std::string(onehop::kernels().name); });
   m.def("vector_bytes", [] { return onehop::kernels().vector_bytes; });
+
+  m.def(
+      "turn_rows",
+      [](Address from, int64_t rows, int64_t columns, int64_t entry_bytes, Address out) {
+        onehop::turn_rows(at(from), rows, columns, entry_bytes, at(out));
+      },
+      "from_"_a, "rows"_a, "columns"_a, "entry_bytes"_a, "out"_a, Released());
 
   m.def(
       "fingerprint",

@@ -224,11 +224,49 @@ BuildResult build(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, in
   return result;
 }
 
+template <class Index>
+BuildResult copy_of(const CompressedRows& given, int64_t rows, int64_t cols, int threads) {
+  const Column<Index> col{static_cast<const Index*>(given.col), given.col_stride};
+  BuildResult result;
+  auto csr = std::make_shared<Csr>();
+  csr->rows = rows;
+  csr->cols = cols;
+  csr->edges = given.rowptr[rows];
+  if (!allocate_rows(*csr)) {
+    result.error = BuildError::out_of_memory;
+    return result;
+  }
+  std::copy_n(given.rowptr, rows + 1, csr->rowptr.as<int64_t>());
+  auto* out = csr->col.as<int32_t>();
+  std::atomic<bool> good{true};
+  const Chunks chunks{csr->edges, chunk_count(csr->edges, threads)};
+  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+    int64_t wrong = 0;  // negative once a column was outside
+    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
+      const auto c = static_cast<int64_t>(col[e]);
+      wrong |= c | (cols - 1 - c);
+      out[e] = static_cast<int32_t>(c);
+    }
+    if (wrong < 0) good.store(false, std::memory_order_relaxed);
+  });
+  if (!good.load()) {
+    result.error = BuildError::col_out_of_range;
+    result.bad_edge = first_outside(col, cols, csr->edges);
+    return result;
+  }
+  result.csr = std::move(csr);
+  return result;
+}
+
 }  // namespace
 
 BuildResult csr_from_coo(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads) {
   return coo.is_wide ? build<int64_t>(coo, rows, cols, wide_perm, threads)
                      : build<int32_t>(coo, rows, cols, wide_perm, threads);
+}
+
+BuildResult csr_from_rows(const CompressedRows& given, int64_t rows, int64_t cols, int threads) {
+  return given.is_wide ? copy_of<int64_t>(given, rows, cols, threads) : copy_of<int32_t>(given, rows, cols, threads);
 }
 
 std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {

@@ -23,7 +23,16 @@ except ImportError as error:
         "pip install --force-reinstall onehop."
     ) from error
 
-__all__ = ["DTYPE_CODES", "TORCH_CPU_LIBRARY", "address", "empty", "extension", "one_thread", "threads"]
+__all__ = [
+    "DTYPE_CODES",
+    "TORCH_CPU_LIBRARY",
+    "address",
+    "empty",
+    "extension",
+    "let_go",
+    "one_thread",
+    "threads",
+]
 
 # Numbers of onehop::DType in csrc/include/onehop/kernels.hpp.
 DTYPE_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -69,6 +78,16 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         # Extents one by one, which torch takes a third sooner.
         return torch.empty(*shape, dtype=dtype, device=CPU)
     return extension.pool_empty(shape, DTYPE_CODES[dtype])
+
+
+def let_go() -> None:
+    """Returns to the system what the pool and the C library keep of memory that was freed.
+
+    Between steps that each take as much memory as they may: what one has kept is of sizes that the next one
+    has no use for.
+    """
+    extension.pool_clear()
+    extension.trim_memory()
 
 
 def one_thread() -> None:

@@ -180,6 +180,22 @@ def test_from_csr_keeps_rows_and_order(rowptr_dtype: torch.dtype, col_dtype: tor
     assert (graph.num_src, graph.num_dst) == (6, 4)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_from_csr_of_every_other_entry_by_several_threads(dtype: torch.dtype) -> None:
+    edges, nodes = 150_001, 70_000
+    generator = torch.Generator().manual_seed(0)
+    col = torch.randint(0, nodes, (2 * edges,), generator=generator).to(dtype)[::2]
+    rowptr = torch.cat([torch.zeros(1), torch.full((6,), 2 * edges // 4), torch.tensor([edges])]).long()
+    wide = torch.stack([rowptr, rowptr], 1)[:, 0]
+    graph = Graph.from_csr(wide, col, num_src=nodes)
+    assert torch.equal(graph.col, col.int())
+    assert torch.equal(graph.rowptr, rowptr)
+    for wrong in (-1, nodes):
+        col[edges - 3] = wrong
+        with pytest.raises(IndexRangeError, match=f"source {wrong} of edge {edges - 3} is not in"):
+            Graph.from_csr(wide, col, num_src=nodes)
+
+
 def test_from_csr_takes_as_many_sources_as_destinations() -> None:
     assert Graph.from_csr(torch.tensor([0, 1, 1]), torch.tensor([1])).num_src == 2
     assert Graph.from_csr(torch.tensor([0]), torch.empty(0, dtype=torch.long)).num_edges == 0

@@ -142,7 +142,8 @@ def test_a_result_that_cannot_be_written_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory_columns", "expected"), [(9.5, 9), (12.7, 11), (16.2, 16), (19.9, 16), (40, 32), (70, 63)]
+    ("memory_columns", "expected"),
+    [(5.9, 5), (9.5, 8), (12.7, 8), (16.2, 16), (19.9, 16), (40, 32), (70, 63)],
 )
 def test_panels_are_alike_and_their_rows_whole_lines(
     tmp_path: Path, memory_columns: float, expected: int
@@ -150,11 +151,11 @@ def test_panels_are_alike_and_their_rows_whole_lines(
     rows = 20_000
     features(tmp_path / "x.npy", rows, 63, "F")
     stored = Graph.from_edge_index(torch.tensor([[0], [0]]), rows).save(tmp_path / "graph")
-    memory = int(memory_columns * rows * 4 / 0.75)
+    memory = int(memory_columns * rows * 4 / 0.85)
     plan = tiling(stored, MatrixFile.open("x", tmp_path / "x.npy"), False, memory)
     assert plan.columns == expected
     total = plan.columns * rows * 4 + plan.piece_bytes + plan.waiting_bytes
-    assert total + 36 * plan.edges + (2 * plan.columns * 4 + 24) * plan.rows <= memory
+    assert total + 24 * plan.edges + (2 * plan.columns * 4 + 72) * plan.rows <= memory
 
 
 class Stop(Exception):
@@ -168,7 +169,7 @@ def test_an_interrupted_run_goes_on(
 ) -> None:
     x = features(tmp_path / "x.npy", NODES, 63, order)
     stored = graph.save(tmp_path / "graph")
-    monkeypatch.setattr("onehop.ops.streaming.run._SYNC_BYTES", 1)
+    monkeypatch.setattr("onehop.ops.streaming.run.SYNC_BYTES", 1)
     arguments = {"out": tmp_path / "out.npy", "memory": memory}
     free = iter((SMALL, SMALL + 9_000, SMALL - 5_000))
     monkeypatch.setattr("onehop.ops.streaming.run.default_bytes", lambda: next(free))
@@ -199,7 +200,7 @@ def test_a_run_of_something_else_is_not_gone_on_from(
 ) -> None:
     x = features(tmp_path / "x.npy", NODES, 63)
     stored = graph.save(tmp_path / "graph")
-    monkeypatch.setattr("onehop.ops.streaming.run._SYNC_BYTES", 1)
+    monkeypatch.setattr("onehop.ops.streaming.run.SYNC_BYTES", 1)
     with monkeypatch.context() as patch:
         patch.setattr(progress.Unfinished, "finish", lambda self: (_ for _ in ()).throw(Stop))
         with pytest.raises(Stop):
@@ -364,7 +365,7 @@ def test_what_was_written_goes_to_the_disk_now_and_then(
 ) -> None:
     features(tmp_path / "x.npy", NODES, 63)
     stored = graph.save(tmp_path / "graph")
-    monkeypatch.setattr("onehop.ops.streaming.run._SYNC_BYTES", 10_000)
+    monkeypatch.setattr("onehop.ops.streaming.run.SYNC_BYTES", 10_000)
     written: list[tuple[int, bool]] = []
     put = MatrixFile.put
 

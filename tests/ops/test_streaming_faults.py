@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 @pytest.fixture(autouse=True)
 def _noted_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every tile is noted before the next one; no test pulls a plug, so the system's memory is the disk."""
-    monkeypatch.setattr(streaming, "_SYNC_BYTES", 1)
+    monkeypatch.setattr(streaming, "SYNC_BYTES", 1)
     monkeypatch.setattr(os, "fdatasync", lambda file: None)
 
 

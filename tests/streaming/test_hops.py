@@ -16,7 +16,7 @@ from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.streaming import several_hops
-from onehop.streaming.rows import RowReader
+from onehop.streaming.blocks import row_blocks
 from onehop.streaming.self_loops import with_self_loops
 
 NODES, WIDTH = 60, 40
@@ -121,14 +121,24 @@ def test_loops(edge_index: Tensor, stored: StoredGraph, tmp_path: Path, memory: 
         assert after == [source for source in before if source != node] + [node]
 
 
-def test_blocks_of_a_matrix_in_any_file(x: Tensor, tmp_path: Path) -> None:
-    for dtype, order in (("float16", "C"), ("float32", "F"), ("float64", "C"), ("float64", "F")):
-        values = x.numpy().astype(dtype)
-        np.save(tmp_path / "v.npy", np.asarray(values, order=order))
-        with RowReader(MatrixFile.open("x", tmp_path / "v.npy")) as reader:
-            found = reader.block(7, 3, 20, 11)
-        assert found.dtype == (torch.float64 if dtype == "float64" else torch.float32)
-        np.testing.assert_array_equal(found.numpy(), values[7:27, 3:14])
+@pytest.mark.parametrize("step", [1, 7, 30, NODES, 1000])
+def test_blocks_of_matrices_in_any_file(x: Tensor, tmp_path: Path, step: int) -> None:
+    kinds = (("float16", "C"), ("float32", "F"), ("float64", "C"), ("float64", "F"))
+    files = {}
+    for dtype, order in kinds:
+        np.save(tmp_path / f"{dtype}{order}.npy", np.asarray(x.numpy().astype(dtype), order=order))
+        files[dtype, order] = MatrixFile.open("x", tmp_path / f"{dtype}{order}.npy")
+    rows = NODES - 3
+    found: dict[tuple[str, str], list[Tensor]] = {kind: [] for kind in kinds}
+    for row, blocks in row_blocks(files, rows, step, 10_000):
+        assert row == step * len(found[kinds[0]])
+        for kind, block in blocks.items():
+            found[kind].append(block.clone())
+            block.fill_(-1)  # which they may be
+    for (dtype, _), blocks_of_one in found.items():
+        whole = torch.cat(blocks_of_one)
+        assert whole.dtype == (torch.float64 if dtype == "float64" else torch.float32)
+        np.testing.assert_array_equal(whole.numpy(), x.numpy().astype(dtype)[:rows])
 
 
 class Stop(Exception):

@@ -88,6 +88,16 @@ struct Coo {
 };
 BuildResult csr_from_coo(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads);
 
+// Rows that are compressed already: `rowptr` [rows + 1] ascends from 0, and `col` is int32 or int64 with a stride in
+// elements. Both are copied. Columns outside [0, cols) are reported with the first such edge.
+struct CompressedRows {
+  const int64_t* rowptr;
+  const void* col;
+  int64_t col_stride;
+  bool is_wide;
+};
+BuildResult csr_from_rows(const CompressedRows& given, int64_t rows, int64_t cols, int threads);
+
 // The same rows in another order, with unchanged edges: row r is the given graph's row order[r], which `row_of` stores.
 // `order` is a permutation of the rows. Null when memory runs out.
 std::shared_ptr<Csr> with_rows(const Csr& csr, const int32_t* order, bool wide_perm, int threads);

@@ -373,5 +373,4 @@ def cache_info() -> CacheInfo:
 def clear_cache() -> None:
     """Drops every graph and derived tensor, and returns all cached memory to the system."""
     CACHE.clear()
-    native.extension.pool_clear()
-    native.extension.trim_memory()
+    native.let_go()

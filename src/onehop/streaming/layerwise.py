@@ -6,8 +6,7 @@ What is aggregated is on disk; everything between two aggregations is computed f
 import hashlib
 import json
 import os
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,23 +14,31 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
+from onehop import native
 from onehop.errors import ArgumentError
 from onehop.graph.graph import StoredGraph
 from onehop.ops import streaming
 from onehop.ops.streaming.budget import default_bytes
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, create
+from onehop.ops.streaming.run import SYNC_BYTES
+from onehop.ops.streaming.waiting import Waiting
 from onehop.storage import writing
-from onehop.streaming.normalisation import scale_of
-from onehop.streaming.rows import RowReader
+from onehop.streaming.blocks import AHEAD, row_blocks
+from onehop.streaming.normalisation import SCALED, scale_of
 from onehop.streaming.rowwise import refusal, run, traced
 from onehop.streaming.self_loops import with_self_loops
-from onehop.streaming.work_folder import begin, finish, stamp
+from onehop.streaming.work_folder import begin, confirm, finish, inputs_now
 
-# Of the budget: for the rows of all tensors between two aggregations (the rest is for what torch does with
-# them), and for adding loops.
-_ROWS = 0.25
-_LOOPS = 0.5
+# Of the budget: for the rows of all tensors between two aggregations, for pieces they are read in, and for
+# adding loops.
+_ROWS, _PIECES, _LOOPS = 0.75, 0.1, 0.5
+# For each byte of what is computed: itself, and what a layer or function has on the way to it.
+_COMPUTED = 2
+# For each byte of what is written: the block, one that waits, and one turned round for the file.
+_WRITTEN = 3
+# Of a block: each column of so many is a request that keeps a disk busy.
+_MOST_ROWS = 1 << 18
 
 
 class Layer(NamedTuple):
@@ -97,13 +104,17 @@ def infer(
         if not isinstance(layer, Layer):
             raise refusal(f"{node.target}: {layer}")
         layers[node] = layer
+    budget, size = default_bytes() if memory is None else memory, features.wide.itemsize
+    scaled = any(layer.normalise in SCALED for layer in layers.values())
+    streaming.check(graph.num_src, size, budget, size * graph.num_dst if scaled else 0)
     with alone(goal) as lock:
         work = goal.with_name(goal.name + ".layers")
-        told = [graph.identity, stamp(features), str(plan), _digest(model)]
+        inputs = inputs_now(graph, features)
         settings = [[layer.what, layer.normalise, layer.reduce] for layer in layers.values()]
-        begin(work, json.loads(json.dumps([*told, settings])))
+        begin(work, json.loads(json.dumps([*inputs, str(plan), _digest(model), settings])))
         with torch.no_grad():
-            made = _Inference(model, graph, x, layers, work).result(list(plan.nodes), memory)
+            made = _Inference(model, graph, x, layers, work).result(list(plan.nodes), memory, budget)
+        confirm(work, graph, features, inputs)
         lock.confirm()
         finish(work, made, goal)
     return goal
@@ -126,12 +137,11 @@ class _Inference:
         self._files: dict[_Held, MatrixFile] = {}
         self._features = MatrixFile.open("x", x)
 
-    def result(self, nodes: list[fx.Node], memory: int | None) -> Path:
+    def result(self, nodes: list[fx.Node], memory: int | None, budget: int) -> Path:
         """Computes what is left; returns the file of the model's result."""
         self._files[_Held(nodes[0], False)] = self._features
         output = nodes[-1].args[0]
         assert isinstance(output, fx.Node)
-        budget = default_bytes() if memory is None else memory
         left = list(self._layers)
         for node, layer in self._layers.items():
             given = node.args[0]
@@ -164,6 +174,7 @@ class _Inference:
         mark = _mark(path)
         if not mark.exists():
             make(path)
+            native.let_go()
             with writing("out", mark):
                 mark.touch()
 
@@ -186,53 +197,71 @@ class _Inference:
         budget: int,
         path: Path,
     ) -> None:
-        """Computes all rows of a node, changed, some at a time, and writes them."""
-        rows = self._graph.num_dst
-        with ExitStack() as stack:
-            readers = {
-                each: stack.enter_context(RowReader(self._files[each])) for each in self._sources([node])
-            }
-            # One row shows how wide everything is.
-            seen: dict[fx.Node, Tensor] = {}
-            trial = self._rows(node, change, readers, 0, min(rows, 1), seen)
-            if trial.dim() != 2 or len(trial) != min(rows, 1):
-                raise refusal(f"{node} has the shape {list(trial.shape)} for one node")
-            each_bytes = sum(value.nbytes for value in seen.values()) + 2 * trial.nbytes
-            step = max(int(budget * _ROWS) // max(each_bytes, 1), 1)
-            beside = path.with_suffix(".tmp")
-            file = create(beside, rows, trial.size(1), self._features.wide, by_columns)
-            with writing("out", beside), beside.open("r+b") as written:
-                for row in range(0, rows, step):
-                    block = self._rows(node, change, readers, row, min(step, rows - row), {})
-                    file.put(written, row, 0, block, sync=False)
+        """Computes all rows of a node, changed, and writes them: some are read and some written meanwhile."""
+        rows, pieces = self._graph.num_dst, int(budget * _PIECES)
+        files = {each: self._files[each] for each in self._sources([node])}
+        # One row shows how wide everything is.
+        few, seen = min(rows, 1), dict[fx.Node, Tensor]()
+        given = next((found for _, found in row_blocks(files, few, 1, 0)), {})
+        trial = self._rows(node, change, given, seen) if few else self._no_rows(node, change, files)
+        if trial.dim() != 2 or len(trial) != few:
+            raise refusal(f"{node} has the shape {list(trial.shape)} for one node")
+        read = sum(found.nbytes for found in given.values())
+        made = sum(value.nbytes for value in seen.values()) + trial.nbytes
+        each_bytes = AHEAD * read + _COMPUTED * made + _WRITTEN * trial.nbytes
+        step = min(max(int(budget * _ROWS) // max(each_bytes, 1), 1), _MOST_ROWS)
+        beside = path.with_suffix(".tmp")
+        file = create(beside, rows, trial.size(1), self._features.wide, by_columns)
+        with writing("out", beside):
+            written = beside.open("r+b")
+        unsynced = 0
+        with written, Waiting(step * trial.nbytes, _nothing) as writer:
+            for row, given in row_blocks(files, rows, step, pieces):
+                block = self._rows(node, change, given, {})
+                if any(block.data_ptr() == found.data_ptr() for found in given.values()):
+                    block = block.clone()  # it is written while the next rows are read into its place
+                unsynced += block.nbytes
+                sync = unsynced >= SYNC_BYTES
+                unsynced = 0 if sync else unsynced
+                writer.submit(partial(file.put, written, row, 0, block, sync), block.nbytes, None)
+            writer.finish()
+            with writing("out", beside):
                 os.fsync(written.fileno())
+        with writing("out", path):
             beside.replace(path)
+
+    def _no_rows(
+        self, node: fx.Node, change: Callable[[Tensor], Tensor] | None, files: dict["_Held", MatrixFile]
+    ) -> Tensor:
+        """[0, .] of a node, where there are no nodes to be computed."""
+        given = {held: torch.empty(0, file.columns, dtype=WIDE[file.wide]) for held, file in files.items()}
+        return self._rows(node, change, given, {})
 
     def _rows(
         self,
         node: fx.Node,
         change: Callable[[Tensor], Tensor] | None,
-        readers: dict[_Held, RowReader],
-        row: int,
-        rows: int,
+        given: Mapping["_Held", Tensor],
         seen: dict[fx.Node, Tensor],
     ) -> Tensor:
-        """[rows, .] of a node, from a row on; ``seen`` gets the rows of all nodes on the way."""
-
-        def value(wanted: fx.Node) -> Tensor:
-            if wanted not in seen:
-                seen[wanted] = compute(wanted)
-            return seen[wanted]
-
-        def compute(wanted: fx.Node) -> Tensor:
-            for held in (_Held(wanted, False), _Held(wanted, True)):
-                if held in readers:
-                    found = readers[held].block(row, 0, rows, self._files[held].columns)
-                    return self._finished(wanted, found, value) if held.aggregated else found
-            return run(wanted, self._model, value)
-
-        found = value(node)
+        """[rows, .] of a node, of the same rows of files; ``seen`` gets the rows of all nodes on the way."""
+        found = self._value(node, given, seen)
         return found if change is None else change(found)
+
+    def _value(self, wanted: fx.Node, given: Mapping["_Held", Tensor], seen: dict[fx.Node, Tensor]) -> Tensor:
+        if wanted not in seen:
+            seen[wanted] = self._computed(wanted, given, seen)
+        return seen[wanted]
+
+    def _computed(
+        self, wanted: fx.Node, given: Mapping["_Held", Tensor], seen: dict[fx.Node, Tensor]
+    ) -> Tensor:
+        whole, summed = (given.get(_Held(wanted, aggregated)) for aggregated in (False, True))
+        if whole is not None:
+            return whole
+        # No function of its own that refers to itself: a circle would keep all rows of the block.
+        value = partial(self._value, given=given, seen=seen)
+        return run(wanted, self._model, value) if summed is None else self._finished(wanted, summed, value)
 
     def _finished(self, node: fx.Node, found: Tensor, value: Callable[[fx.Node], Tensor]) -> Tensor:
         """The result of a layer, of what it has aggregated."""
@@ -264,6 +293,10 @@ class _Inference:
             if path.parent == self._work:
                 with writing("out", path):
                     path.unlink()
+
+
+def _nothing(number: int) -> None:
+    """Notes nothing: a file that is interrupted is begun anew."""
 
 
 def _mark(path: Path) -> Path:

@@ -76,6 +76,8 @@ def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.
             continue
         if edge_index in node.all_input_nodes or not _goes_by_rows(node, modules, model):
             raise refusal(f"{_told(node)} is no function of each row on its own that is known")
+        if _in_place(node, modules) and any(len(each.users) > 1 for each in node.all_input_nodes):
+            raise refusal(f"{_told(node)} changes its input in place, which others read")
     if not isinstance(found[-1].args[0], fx.Node) or found[-1].args[0] in found[:2]:
         raise refusal("it does not return one tensor that it has computed")
     return graph, layers
@@ -130,6 +132,12 @@ def _is_by_rows(module: nn.Module) -> bool:
     if isinstance(module, nn.LayerNorm):
         return len(module.normalized_shape) == 1
     return type(module) in _MODULES
+
+
+def _in_place(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
+    """Whether a function writes to what it is given, as it was told to."""
+    module = modules[str(node.target)] if node.op == "call_module" else None
+    return bool(getattr(module, "inplace", False) or node.kwargs.get("inplace", False))
 
 
 def _goes_by_rows(node: fx.Node, modules: dict[str, nn.Module], model: nn.Module) -> bool:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from onehop import native
 from onehop.errors import ArgumentError
 from onehop.graph import folder as folders
 from onehop.graph.graph import StoredGraph
@@ -47,16 +48,24 @@ def with_self_loops(graph: StoredGraph, folder: Path, memory: int) -> StoredGrap
                 end = min(begin + most, int(pointers[-1]))
                 sources = np.empty(end - begin, dtype=np.int32)
                 reader.read(offset + 4 * begin, sources.nbytes, sources.view(np.uint8), 0)
-                places = np.searchsorted(pointers, np.arange(begin, end), side="right") - 1
-                stay = sources != row + places
-                counts = np.bincount(places[stay], minlength=len(kept))
+                counts = np.diff(pointers.clip(begin, end))
+                own = np.repeat(np.arange(row, row + len(kept), dtype=np.int32), counts)
+                stay = sources != own
+                if not stay.all():
+                    counts = np.bincount(own[stay] - row, minlength=len(kept))
+                    sources = sources[stay]
                 kept += counts
                 if end < pointers[-1]:
-                    rows.sources.put(sources[stay])
+                    rows.sources.put(sources)
                     continue
-                loops = np.arange(row, row + len(kept))
-                rows.sources.put(np.insert(sources[stay], np.cumsum(counts), loops))
+                loops = np.cumsum(counts) + np.arange(len(counts))
+                whole = np.empty(len(sources) + len(counts), dtype=np.int32)
+                others = np.ones(len(whole), dtype=bool)
+                others[loops] = False
+                whole[others], whole[loops] = sources, np.arange(row, row + len(counts))
+                rows.sources.put(whole)
             before = rows.sources.count - int(kept.sum()) - len(kept)
             rows.pointers.put(before + np.cumsum(kept + 1))
         rows.finish(graph.num_src, graph.num_dst)
+    native.let_go()
     return StoredGraph.open(folder)

@@ -4,29 +4,29 @@ Each hop reads the file of the one before and writes one of its own, so an inter
 hop it was at, and within that where :func:`onehop.aggregate` does.
 """
 
-import json
 import os
 import shutil
 from pathlib import Path
 
 from torch import Tensor
 
-from onehop.errors import ArgumentError, FileFormatError
+from onehop import native
+from onehop.errors import ArgumentError
 from onehop.graph.graph import StoredGraph
 from onehop.ops import streaming
+from onehop.ops.streaming import panels
 from onehop.ops.streaming.budget import default_bytes
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.storage import writing
-from onehop.streaming.normalisation import scale_of
-from onehop.streaming.rows import RowReader
+from onehop.streaming.normalisation import SCALED, scale_of
 from onehop.streaming.self_loops import with_self_loops
-from onehop.streaming.work_folder import begin, finish, stamp
+from onehop.streaming.work_folder import begin, confirm, finish, inputs_now, stamp
 
 NORMALISATIONS = ("gcn", "symmetric", "mean", "none")
 _KEPT = ("last", "all")
-# Of the budget, while loops are added; nothing else is in memory then.
-_LOOPS = 0.5
+# Of the budget, while loops are added, when nothing else is in memory; and for pieces of features to mix in.
+_LOOPS, _PIECES = 0.5, 0.05
 
 
 def hops(
@@ -79,11 +79,15 @@ def hops(
         taken = goal.is_dir() if keep == "last" else goal.exists()
     if taken:
         raise ArgumentError(f"out: {goal} exists; remove it or give another name.")
+    budget = default_bytes() if memory is None else memory
+    size = features.wide.itemsize
+    held = size * graph.num_dst if normalise in SCALED else 0
+    held += int(budget * _PIECES) if teleport else 0
+    streaming.check(graph.num_src, size, budget, held)
     with alone(goal) as lock:
         work = goal.with_name(goal.name + ".hops")
-        told = {"graph": graph.identity, "x": stamp(features), "how": [count, normalise, teleport, keep]}
-        begin(work, json.loads(json.dumps(told)))
-        budget = default_bytes() if memory is None else memory
+        inputs = inputs_now(graph, features)
+        begin(work, [*inputs, [count, normalise, teleport, keep]])
         walked = graph
         if normalise == "gcn":
             loops = work / "graph"
@@ -92,15 +96,8 @@ def hops(
                 if loops.exists()
                 else with_self_loops(graph, loops, int(budget * _LOOPS))
             )
-        last = _walk(walked, x, features, count, work, (normalise, teleport, keep), memory)
-        if {"graph": StoredGraph.open(graph.folder).identity, "x": stamp(features)} != {
-            name: told[name] for name in ("graph", "x")
-        }:
-            shutil.rmtree(work)
-            raise FileFormatError(
-                f"graph, x: {graph.folder} or {features.path} was written to while it was read. Call again "
-                "when it is done."
-            )
+        last = _walk(walked, x, features, count, work, (normalise, teleport, keep), memory, budget)
+        confirm(work, graph, features, inputs)
         lock.confirm()
         _finish(work, last, goal, keep)
     return goal
@@ -133,38 +130,47 @@ def _walk(
     work: Path,
     how: tuple[str, float, str],
     memory: int | None,
+    budget: int,
 ) -> Path:
     """Takes the hops that are left; returns the file of the last one."""
     normalise, teleport, keep = how
     scale = scale_of(graph, features, normalise)
-    with RowReader(features) as first:
-
-        def mixed(row: int, column: int, block: Tensor) -> Tensor:
-            start = first.block(row, column, block.size(0), block.size(1))
-            return (1 - teleport) * block + teleport * start
-
-        then = streaming.Then([teleport, stamp(features)], mixed) if teleport else None
-        previous: object = x
-        for number in range(1, count + 1):
-            path = work / f"hop{number}.npy"
-            later = [work / f"hop{more}.npy" for more in range(number + 1, count + 1)]
-            if not path.exists() and not any(each.exists() for each in later):
-                streaming.aggregate(
-                    graph,
-                    previous,
-                    None,
-                    "mean" if normalise == "mean" else "sum",
-                    path,
-                    memory,
-                    streaming.Scales(scale, scale),
-                    then,
-                )
-            if keep == "last" and number > 1:
-                # Two files are enough.
-                with writing("out", path):
-                    (work / f"hop{number - 1}.npy").unlink(missing_ok=True)
-            previous = path
+    then = _mixing(features, teleport, budget) if teleport else None
+    previous: object = x
+    for number in range(1, count + 1):
+        path = work / f"hop{number}.npy"
+        later = [work / f"hop{more}.npy" for more in range(number + 1, count + 1)]
+        if not path.exists() and not any(each.exists() for each in later):
+            streaming.aggregate(
+                graph,
+                previous,
+                None,
+                "mean" if normalise == "mean" else "sum",
+                path,
+                memory,
+                streaming.Scales(scale, scale),
+                then,
+            )
+        if keep == "last" and number > 1:
+            # Two files are enough.
+            with writing("out", path):
+                (work / f"hop{number - 1}.npy").unlink(missing_ok=True)
+        previous = path
     return path
+
+
+def _mixing(features: MatrixFile, teleport: float, budget: int) -> streaming.Then:
+    """The part of the features in each hop, read for each tile as it is written."""
+    pieces = min(int(budget * _PIECES), panels.most_bytes(features))
+    first = panels.Panels(features, pieces)
+
+    def mixed(row: int, column: int, block: Tensor) -> Tensor:
+        start = native.empty(tuple(block.shape), block.dtype)
+        first.load(column, start, row)
+        # As PyG does it, in two products and a sum.
+        return block.mul_(1 - teleport).add_(start.mul_(teleport))
+
+    return streaming.Then([teleport, stamp(features)], mixed, streaming.Beside(pieces, 1))
 
 
 def _finish(work: Path, last: Path, goal: Path, keep: str) -> None:

@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from onehop.errors import FileFormatError
+from onehop.graph.graph import StoredGraph
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.storage import writing
 
@@ -25,6 +27,26 @@ def begin(work: Path, told: Any) -> None:
     with writing("out", work):
         work.mkdir(parents=True)
         note.write_text(json.dumps(told))
+
+
+def inputs_now(graph: StoredGraph, features: MatrixFile) -> list[object]:
+    """Sizes and times of change of the inputs, ready for JSON."""
+    return [StoredGraph.open(graph.folder).identity, stamp(features)]
+
+
+def confirm(work: Path, graph: StoredGraph, features: MatrixFile, begun: list[object]) -> None:
+    """Looks whether the inputs are still those that a run began with; if not, removes its folder.
+
+    Raises:
+        FileFormatError: One was written to in the meantime.
+    """
+    if inputs_now(graph, features) != begun:
+        with writing("out", work):
+            shutil.rmtree(work)
+        raise FileFormatError(
+            f"graph, x: {graph.folder} or {features.path} was written to while it was read. Call again when "
+            "it is done."
+        )
 
 
 def finish(work: Path, made: Path, goal: Path) -> None:

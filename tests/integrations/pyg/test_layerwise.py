@@ -1,5 +1,10 @@
 """Layer-by-layer inference from disk to disk, against the model itself in memory."""
 
+import gc
+import os
+import subprocess
+import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +17,12 @@ from torch.nn import functional as F
 from torch_geometric.nn import GCN, GATConv, GCNConv, GraphConv, GraphSAGE, SAGEConv
 
 import onehop
-from onehop import ArgumentError, Graph
+from onehop import ArgumentError, FileFormatError, Graph
 from onehop.errors import StorageError
 from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.lock import alone
 from onehop.streaming import layerwise
+from onehop.streaming.blocks import row_blocks
 
 NODES, WIDTH = 150, 24
 SMALL = 60_000
@@ -256,6 +262,125 @@ def test_a_run_that_ended_before_it_had_cleaned_up(
     assert not (tmp_path / "out.npy.layers").exists()
 
 
+LIMITED = """
+import resource, threading, torch, numpy, onehop
+from pathlib import Path
+from torch_geometric.nn import GCN, GraphSAGE
+torch.set_num_threads(1)
+threading.stack_size(1 << 20)  # of 8 MiB, stacks would take half of what is allowed
+torch.manual_seed(0)
+model = {model}.eval()
+# Threads and libraries that come with the first call.
+onehop.infer({model}.eval(), onehop.Graph.open("small"), "small.npy", "first.npy", memory=1 << 20)
+lines = Path("/proc/self/status").read_text().splitlines()
+taken = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))
+resource.setrlimit(resource.RLIMIT_DATA, (taken + {allowed}, taken + {allowed}))
+onehop.infer(model, onehop.Graph.open("graph"), "x.npy", "out.npy", memory={memory})
+"""
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("model", ["GCN(96, 64, 2, 7)", "GraphSAGE(96, 64, 2, 7)"])
+def test_no_more_memory_than_it_is_given(
+    model: str, order: str, generator: torch.Generator, tmp_path: Path
+) -> None:
+    """Every tensor between two layers has more bytes than the process may take."""
+    nodes, memory = 200_000, 24 << 20
+    edge_index = torch.randint(0, nodes, (2, 2 * nodes), generator=generator)
+    values = torch.randn(nodes, 96, generator=generator).numpy()
+    Graph.from_edge_index(edge_index, nodes).save(tmp_path / "graph")
+    np.save(tmp_path / "x.npy", np.asarray(values, order=order))
+    Graph.from_edge_index(edge_index[:, :0], 5).save(tmp_path / "small")
+    np.save(tmp_path / "small.npy", np.asarray(values[:5], order=order))
+    # Stacks and what the C library keeps come on top.
+    allowed = memory + (16 << 20)
+    assert allowed < 64 * 4 * nodes
+    code = LIMITED.format(model=model, allowed=allowed, memory=memory)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "MALLOC_ARENA_MAX": "1"},
+        stderr=subprocess.PIPE,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    torch.manual_seed(0)
+    theirs: nn.Module = eval(model, {"GCN": GCN, "GraphSAGE": GraphSAGE})
+    exact = in_memory(theirs.eval(), torch.from_numpy(values), edge_index)
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_a_block_go_when_the_next_one_comes(
+    edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only when the collector of circles comes by."""
+    seen: list[weakref.ref[Tensor]] = []
+    run = layerwise.run
+
+    def noted(node: Any, model: nn.Module, value: Any) -> Tensor:
+        # Of the trial of one row, and of this block.
+        assert sum(each() is not None for each in seen) < 30
+        found = run(node, model, value)
+        if node.op != "get_attr":  # parameters stay
+            seen.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(layerwise, "run", noted)
+    monkeypatch.setattr(layerwise, "_MOST_ROWS", 4)
+    gc.disable()
+    try:
+        onehop.infer(OneOfOnesOwn().eval(), stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+    finally:
+        gc.enable()
+    assert len(seen) > 100
+
+
+def test_too_little_memory_is_told_before_anything_is_made(
+    stored: StoredGraph, x: Tensor, tmp_path: Path
+) -> None:
+    model = GCN(WIDTH, 8, 2, 3).eval()
+    with pytest.raises(ArgumentError, match=r"do not hold one column of 150 sources; \d+ are needed") as told:
+        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=1000)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "x.npy"]
+    needed = int(str(told.value).split("; ")[1].split()[0])
+    onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=needed)
+    with pytest.raises(ArgumentError, match=f"{needed} are needed"):
+        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "other.npy", memory=needed - 1)
+
+
+def test_files_written_to_during_a_run_are_told(
+    stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = layerwise._Inference.result
+
+    def changed(*given: Any) -> Path:
+        made = result(*given)
+        os.utime(tmp_path / "x.npy", ns=(1, 1))
+        return made
+
+    monkeypatch.setattr(layerwise._Inference, "result", changed)
+    with pytest.raises(FileFormatError, match="was written to while it was read"):
+        onehop.infer(GCN(WIDTH, 8, 2, 3).eval(), stored, tmp_path / "x.npy", tmp_path / "out.npy")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "x.npy"]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_file_that_is_cut_off_while_it_is_read(
+    order: str, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "x.npy", np.asarray(x.numpy(), order=order))
+
+    def cut(*given: Any) -> Any:
+        os.truncate(tmp_path / "x.npy", 1000)
+        return row_blocks(*given)
+
+    monkeypatch.setattr(layerwise, "row_blocks", cut)
+    with pytest.raises(FileFormatError, match=r"x\.npy: truncated at byte"):
+        onehop.infer(GCN(WIDTH, 8, 2, 3).eval(), stored, tmp_path / "x.npy", tmp_path / "out.npy")
+    assert not (tmp_path / "out.npy").exists()
+
+
 class Mixing(nn.Module):
     """A layer, and a function after it."""
 
@@ -290,6 +415,10 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "project": (lambda: Plain(SAGEConv(WIDTH, 4, project=True)), "it projects its input"),
     "lstm": (lambda: Plain(SAGEConv(WIDTH, 4, aggr="lstm")), "it aggregates by 'lstm', and here are sum"),
     "flow": (lambda: Plain(SAGEConv(WIDTH, 4, flow="target_to_source")), "flow from target to source"),
+    "in-place": (
+        lambda: Mixing(lambda _, h, e: F.relu(h, inplace=True) + h),
+        "relu changes its input in place, which others read",
+    ),
     "arguments": (lambda: nn.Linear(WIDTH, 4), "its forward takes other arguments"),
 }
 

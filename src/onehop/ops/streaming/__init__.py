@@ -2,3 +2,4 @@
 
 from onehop.ops.streaming.matrix_file import RawMatrix as RawMatrix
 from onehop.ops.streaming.run import Scales as Scales, Then as Then, aggregate as aggregate
+from onehop.ops.streaming.tiles import Beside as Beside, check as check

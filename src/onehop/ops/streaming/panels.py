@@ -26,7 +26,7 @@ def most_bytes(x: MatrixFile) -> int:
 
 
 class Panels:
-    """Reads panels of a matrix: some columns of all rows, in memory row by row.
+    """Reads panels of a matrix: some columns of all rows or of some, in memory row by row.
 
     A column-major file is read there alone; a row-major one as a whole for each panel.
 
@@ -48,8 +48,13 @@ class Panels:
         whole = whole_blocks(room.numpy().view(np.uint8))
         self._rooms = [whole[begin : begin + size] for begin in range(0, _READERS * size, size)]
 
-    def load(self, first: int, out: Tensor) -> None:
+    def load(self, first: int, out: Tensor, row: int = 0) -> None:
         """Fills ``out``, [rows, .] of the file's wide dtype, with columns from ``first`` on.
+
+        Args:
+            first: The first column.
+            out: To be filled.
+            row: Its first row.
 
         Raises:
             FileFormatError: The file is truncated.
@@ -64,17 +69,17 @@ class Panels:
         with PieceReader(x.path, direct) as reader, ThreadPoolExecutor(_READERS, "onehop-panel") as readers:
             step = (share - 4 * (reader.block - 1)) // self._cell
             width = self._streams if x.by_columns else out.size(1)
-            places = [
-                (row, column) for row in range(0, x.rows, step) for column in range(0, out.size(1), width)
-            ]
+            begins, columns = range(0, len(out), step), range(0, out.size(1), width)
+            places = [(begin, column) for begin in begins for column in columns]
 
             def one(place: tuple[int, int]) -> None:
-                row, column = place
-                into = panel[row : row + step, column : column + width]
+                begin, column = place
+                into = panel[begin : begin + step, column : column + width]
                 room = free.get()
                 try:
                     piece = self._columns if x.by_columns else self._rows
-                    np.copyto(into, x.widened(piece(reader, row, first + column, into.shape, room)))
+                    found = piece(reader, row + begin, first + column, into.shape, room)
+                    np.copyto(into, x.widened(found))
                 finally:
                     free.put(room)
 

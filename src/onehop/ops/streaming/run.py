@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from torch import Tensor
 
+from onehop import native
 from onehop.calls import Aggregate, Extremum
 from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph import Graph
@@ -23,13 +24,13 @@ from onehop.ops.streaming.features import Features, fingerprint
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, writing
 from onehop.ops.streaming.progress import Contents, Unfinished
-from onehop.ops.streaming.tiles import TILES_AHEAD, Tiling, tiling
+from onehop.ops.streaming.tiles import TILES_AHEAD, Beside, Tiling, tiling
 from onehop.ops.streaming.waiting import Waiting
 
 LOGGER = logging.getLogger("onehop")
 
-# So much of the result may wait in the page cache, where it takes memory from everything else.
-_SYNC_BYTES = 32 << 20
+SYNC_BYTES = 32 << 20
+"""So much of a result may wait in the page cache, where it takes memory from everything else."""
 
 
 class Scales(NamedTuple):
@@ -40,20 +41,24 @@ class Scales(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Their bytes."""
-        return sum(each.nbytes for each in self if each is not None)
+        """Their bytes; those of the same numbers count once."""
+        found = {each.data_ptr(): each.nbytes for each in self if each is not None}
+        return sum(found.values())
 
 
 class Then(NamedTuple):
-    """A change of reduced rows before they are written.
+    """A change of reduced rows before they are written, by the thread that writes.
 
     Attributes:
         what: All that it depends on, ready for JSON.
-        apply: Given the first row's number, the first column's, and [rows, columns], returns the same shape.
+        apply: Given the first row's number, the first column's, and [rows, columns], which it may write to,
+            returns the same shape.
+        beside: The memory that it takes.
     """
 
     what: object
     apply: Callable[[int, int, Tensor], Tensor]
+    beside: Beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,10 @@ def aggregate(
         unfinished = Unfinished(
             goal, {**begun, "reduce": reduce, "then": None if then is None else then.what}
         )
-        tiles = _tiling(inputs, default_bytes() if memory is None else memory, memory is None, unfinished)
+        taken = Beside() if then is None else then.beside
+        taken = taken._replace(held_bytes=taken.held_bytes + inputs.scales.nbytes)
+        budget = default_bytes() if memory is None else memory
+        tiles = _tiling(inputs, taken, budget, memory is None, unfinished)
         # Panels of a row-major file would be written in scraps.
         by_columns = features.by_columns or tiles.columns < features.columns
         # As in memory: factors of 32 bits make the result as wide.
@@ -139,6 +147,7 @@ def aggregate(
         dtype = features.result if plain else features.wide
         result = unfinished.begin(list(astuple(tiles)), graph.num_dst, features.columns, dtype, by_columns)
         _run(inputs, reduce, then, tiles, unfinished, result)
+        native.let_go()
         inputs.confirm(begun)
         lock.confirm()
         unfinished.finish()
@@ -164,9 +173,9 @@ def _checked(name: str, scale: Tensor | None, rows: int, x: MatrixFile) -> Tenso
     return scale.detach().contiguous()
 
 
-def _tiling(inputs: _Inputs, budget: int, own: bool, unfinished: Unfinished) -> Tiling:
+def _tiling(inputs: _Inputs, taken: Beside, budget: int, own: bool, unfinished: Unfinished) -> Tiling:
     """The plan; with ``own``, where the budget is our own choice, that of an earlier run if it fits."""
-    tiles = tiling(inputs.graph, inputs.x, inputs.weight is not None, budget, inputs.scales.nbytes)
+    tiles = tiling(inputs.graph, inputs.x, inputs.weight is not None, budget, taken)
     earlier = unfinished.plan()
     if own and earlier is not None and len(earlier) == len(astuple(tiles)):
         # What is free changes; a run that was interrupted goes on by its own plan, where that still fits.
@@ -203,29 +212,33 @@ def _run(
         written = result.path.open("r+b")
     with (
         written,
-        ThreadPoolExecutor(1, "onehop-read") as reader,
+        ThreadPoolExecutor(1, "onehop-read", native.one_thread) as reader,
         Waiting(tiles.waiting_bytes, note) as writer,
     ):
         made = _ahead(_made(edges, unfinished.done), reader)
         carried: Tensor | None = None
         number = unfinished.done
         for tile, graph in made:
-            block = _tile_reduced(tile, graph, features, carried, reduce)
+            block = _tile_reduced(tile, graph, features, carried, reduce, inputs.scales.dst)
             carried = None if tile.ends else block
             if not tile.ends:
                 continue
             number += 1
-            if inputs.scales.dst is not None:
-                block = block * inputs.scales.dst[tile.row : tile.row + len(block), None]
-            if then is not None:
-                block = then.apply(tile.row, tile.first, block)
             unsynced += block.nbytes
-            sync = unsynced >= _SYNC_BYTES
-            write = partial(result.put, written, tile.row, tile.first, block, sync)
+            sync = unsynced >= SYNC_BYTES
+            write = partial(_put, result, written, (tile.row, tile.first), block, then, sync)
             writer.submit(write, block.nbytes, number if sync else None)
             if sync:
                 unsynced = 0
         writer.finish()
+
+
+def _put(
+    result: MatrixFile, file: BinaryIO, place: tuple[int, int], block: Tensor, then: Then | None, sync: bool
+) -> None:
+    """Writes a block from a row and a column on, after what is to be done with it."""
+    row, first = place
+    result.put(file, row, first, block if then is None else then.apply(row, first, block), sync)
 
 
 def _changed(features: Features, edges: Edges, before: Contents, tiles: Tiling) -> str | None:
@@ -243,21 +256,28 @@ def _changed(features: Features, edges: Edges, before: Contents, tiles: Tiling) 
 
 
 def _tile_reduced(
-    tile: Tile, graph: Graph, features: Features, carried: Tensor | None, reduce: str
+    tile: Tile, graph: Graph, features: Features, carried: Tensor | None, reduce: str, scale: Tensor | None
 ) -> Tensor:
-    """[rows, columns]; of a piece of a row, what all of its pieces so far have come to."""
+    """[rows, columns]; of a piece of a row, what all of its pieces so far have come to.
+
+    ``scale``, [num_dst] or None, multiplies rows that are whole.
+    """
     x = features.panel(tile.first) if carried is None else features.panel_with(tile.first, carried)
+    if scale is not None:
+        scale = scale[tile.row : tile.row + graph.num_dst] if tile.ends else None
     if not tile.degree or reduce != "mean":
-        return _reduced(graph, x, tile.weights, reduce)
-    summed = _reduced(graph, x, tile.weights, "sum")
-    return summed / tile.degree if tile.ends else summed
+        return _reduced(graph, x, tile.weights, reduce, scale)
+    if not tile.ends:
+        return _reduced(graph, x, tile.weights, "sum", None)
+    mean = _reduced(graph, x, tile.weights, "sum", None) / tile.degree
+    return mean if scale is None else mean * scale[:, None]
 
 
-def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
+def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, scale: Tensor | None) -> Tensor:
     if reduce == "max" or reduce == "min":
         extremum: Tensor = run_call(Extremum.of(graph, x, reduce, weight=weight))[0]
-        return extremum
-    summed: Tensor = run_call(Aggregate.of(graph, x, weight=weight, mean=reduce == "mean"))
+        return extremum if scale is None else extremum * scale[:, None]
+    summed: Tensor = run_call(Aggregate.of(graph, x, weight=weight, dst_scale=scale, mean=reduce == "mean"))
     return summed
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
+from onehop import native
+
 
 class Waiting:
     """A queue of writes, bounded in bytes, so that the disk has work while other things are done.
@@ -16,7 +18,7 @@ class Waiting:
 
     def __init__(self, most_bytes: int, note: Callable[[int], None]) -> None:
         self._most, self._note = most_bytes, note
-        self._writer = ThreadPoolExecutor(1, "onehop-write")
+        self._writer = ThreadPoolExecutor(1, "onehop-write", native.one_thread)
         self._queue: deque[tuple[Future[object], int, int | None]] = deque()
         self._bytes = 0
 
