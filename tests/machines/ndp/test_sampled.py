@@ -167,6 +167,8 @@ def test_stretches_hold_their_runs_and_the_windows_around_them():
         np.array([0, 40, 52, 96]), np.array([4, 44, 56, 98]), np.arange(4), np.ones(4, dtype=int), 0.9
     )
     assert stretches(runs, 98) == [Stretch(0, 5, (0, 1)), Stretch(32, 57, (1, 3)), Stretch(88, 98, (3, 4))]
+    touching = Runs(np.array([0, 13]), np.array([4, 17]), np.arange(2), np.ones(2, dtype=int), 0.9)
+    assert stretches(touching, 98) == [Stretch(0, 18, (0, 2))]
 
 
 def test_layers_of_one_width_have_one_sample(machine, twin):
