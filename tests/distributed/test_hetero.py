@@ -19,8 +19,8 @@ def reports(request: pytest.FixtureRequest) -> list[dict]:
 def test_losses_and_gradients_are_those_of_one_process(reports: list[dict]) -> None:
     for report in reports:
         assert len(report["errors"]) > 60
-        # Outputs, all gradients, and the losses of three steps of Adam; float64.
-        assert {name: error for name, error in report["errors"].items() if not error < 1e-12} == {}
+        # Outputs, gradients, and losses of three steps of Adam, which makes roundings larger; float64.
+        assert {name: error for name, error in report["errors"].items() if not error < 1e-11} == {}
 
 
 def test_every_node_of_every_type_has_one_owner(reports: list[dict]) -> None:

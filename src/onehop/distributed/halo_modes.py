@@ -4,6 +4,7 @@ Each is chosen by name, for the length of a block, and changes what a model comp
 """
 
 import functools
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -47,9 +48,12 @@ class _Kept:
     gradients: Messages | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Steps:
     """The exchanges of a step, by their order in it.
+
+    When it goes, what was sent in the last step is waited for: a message that arrives where nobody expects it
+    any longer blocks all that follow it.
 
     Attributes:
         kept: By place, columns and dtype.
@@ -58,6 +62,17 @@ class Steps:
 
     kept: dict[tuple[int, int, torch.dtype], _Kept] = field(default_factory=dict)
     place: int = 0
+
+    def __post_init__(self) -> None:
+        """Has the last messages waited for, unless the process ends before."""
+        weakref.finalize(self, _wait_for_all, self.kept).atexit = False
+
+
+def _wait_for_all(kept: dict[tuple[int, int, torch.dtype], _Kept]) -> None:
+    for each in kept.values():
+        for messages in (each.rows, each.gradients):
+            if messages is not None:
+                messages.wait()
 
 
 class Previous(PendingExchange):

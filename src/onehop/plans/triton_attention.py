@@ -48,6 +48,10 @@ def default_attention_plan(heads: int, width: int, itemsize: int, edges: bool) -
     features = max(min(power_of_two(heads) * of_head, _MOST_FEATURES), of_head)
     # A row that is wider than the tile gets more threads.
     warps = max(_WARPS, min(features // per_warp, _MOST_WARPS))
+    if _WARP * _LOADED_BYTES // itemsize < of_head <= per_warp:
+        # Triton gives a head that one load of a warp does not cover to two, which add up its score through
+        # shared memory, at a barrier. A program of one warp loads twice; it reads the edges for each head.
+        features, warps = of_head, 1
     lanes = min(max(per_warp * warps // features, 1), _MOST_LANES)
     return TritonPlan(
         split_edges=_SPLIT_EDGES,
