@@ -204,7 +204,7 @@ class DistributedGraph:
 
     @property
     def is_bipartite(self) -> bool:
-        """Whether edges come from other nodes than those in which they end."""
+        """Return whether edges come from other nodes than those in which they end."""
         return self.part.sources is not None
 
     @property
@@ -236,7 +236,7 @@ class DistributedGraph:
         self.exchange.traffic = Traffic()
 
     def halos(self, mode: str) -> Halos:
-        """How rows of others arrive inside ``with`` blocks of the result: one block for each step's layers.
+        """Return blocks (``with``) that decide how rows of others arrive: one block for each step's layers.
 
         "exact" is the default. "bfloat16" rounds rows, and their gradients, where they are sent. "previous"
         gives the rows that were sent at the same place of the step before, and the gradients that were, so

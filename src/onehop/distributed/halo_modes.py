@@ -42,7 +42,7 @@ class Rounded(PendingExchange):
 
 @dataclass(slots=True)
 class _Kept:
-    """What was sent at one place of the step before, and may still be in transit."""
+    """Messages that were sent at one place of the step before, and may still be in transit."""
 
     rows: Messages | None = None
     gradients: Messages | None = None
@@ -106,7 +106,7 @@ class Previous(PendingExchange):
 
 
 class Halos:
-    """How the halos of some exchanges arrive, inside its blocks; see :meth:`DistributedGraph.halos`.
+    """Blocks that decide how the halos of some exchanges arrive; see :meth:`DistributedGraph.halos`.
 
     Args:
         exchanges: Those of a graph's relations.

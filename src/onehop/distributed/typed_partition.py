@@ -49,7 +49,9 @@ def partition_types(
         each.long() + torch.tensor([[begins[source]], [begins[target]]], device="cpu")
         for (source, _, target), each in edges.items()
     ]
-    whole = Graph.from_edge_index(torch.cat([torch.empty(2, 0, dtype=torch.int64), *joined], 1), first)
+    whole = Graph.from_edge_index(
+        torch.cat([torch.empty(2, 0, dtype=torch.int64, device="cpu"), *joined], 1), first
+    )
     owner = partition(whole, parts, method, seed)
     return {
         kind: each.clone()

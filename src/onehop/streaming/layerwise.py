@@ -234,7 +234,10 @@ class _Inference:
         self, node: fx.Node, change: Callable[[Tensor], Tensor] | None, files: dict["_Held", MatrixFile]
     ) -> Tensor:
         """[0, .] of a node, where there are no nodes to be computed."""
-        given = {held: torch.empty(0, file.columns, dtype=WIDE[file.wide]) for held, file in files.items()}
+        given = {
+            held: torch.empty(0, file.columns, dtype=WIDE[file.wide], device="cpu")
+            for held, file in files.items()
+        }
         return self._rows(node, change, given, {})
 
     def _rows(

@@ -135,7 +135,7 @@ def _is_by_rows(module: nn.Module) -> bool:
 
 
 def _in_place(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
-    """Whether a function writes to what it is given, as it was told to."""
+    """Return whether a function writes to what it is given, as it was told to."""
     module = modules[str(node.target)] if node.op == "call_module" else None
     return bool(getattr(module, "inplace", False) or node.kwargs.get("inplace", False))
 

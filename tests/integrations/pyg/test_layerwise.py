@@ -285,15 +285,16 @@ def test_no_more_memory_than_it_is_given(
     model: str, order: str, generator: torch.Generator, tmp_path: Path
 ) -> None:
     """Every tensor between two layers has more bytes than the process may take."""
-    nodes, memory = 200_000, 24 << 20
+    nodes, memory = 300_000, 24 << 20
     edge_index = torch.randint(0, nodes, (2, 2 * nodes), generator=generator)
     values = torch.randn(nodes, 96, generator=generator).numpy()
     Graph.from_edge_index(edge_index, nodes).save(tmp_path / "graph")
     np.save(tmp_path / "x.npy", np.asarray(values, order=order))
     Graph.from_edge_index(edge_index[:, :0], 5).save(tmp_path / "small")
     np.save(tmp_path / "small.npy", np.asarray(values[:5], order=order))
-    # Stacks and what the C library keeps come on top.
-    allowed = memory + (24 << 20)
+    # Stacks and what the C library keeps come on top, and addresses without pages: the limit counts them, and
+    # the pool has more of them than it uses. 12 MiB are enough for GCN, 32 for GraphSAGE.
+    allowed = memory + (44 << 20)
     assert allowed < 64 * 4 * nodes
     code = LIMITED.format(model=model, allowed=allowed, memory=memory)
     done = subprocess.run(

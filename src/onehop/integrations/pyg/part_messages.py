@@ -30,7 +30,7 @@ Ends = tuple[Tensor | None, Tensor | None]
 def propagate_messages(
     layer: Any, propagate: Callable[..., Any], graph: DistributedGraph, operands: dict[str, Any]
 ) -> Any:
-    """What the layer's ``propagate`` gives for the owned rows; or a sentence why it cannot run.
+    """Return what the layer's ``propagate`` gives for the owned rows; or a sentence why it cannot run.
 
     Nothing is sent before all operands have been looked at.
 

@@ -183,7 +183,7 @@ def _attend(
 def _projected(
     layer: Any, graph: DistributedGraph, features: Any, like: Tensor, widen_vectors: bool = True
 ) -> Projection | None:
-    """What ``lin_edge`` makes of the owned edges' features; None where there are none."""
+    """Return what ``lin_edge`` makes of the owned edges' features; None where there are none."""
     _check_edges(layer, graph, features)
     found = projected(layer, features, graph.num_edges, like, widen_vectors)
     if isinstance(found, str):

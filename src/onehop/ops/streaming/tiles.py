@@ -47,7 +47,7 @@ class Tiling:
 
 
 class Beside(NamedTuple):
-    """What takes memory beside a panel and its tiles.
+    """Memory that is taken beside a panel and its tiles.
 
     Attributes:
         held_bytes: All the time.
