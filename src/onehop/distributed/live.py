@@ -56,7 +56,7 @@ def in_use() -> list[DistributedGraph]:
 
 
 def owned_and_whole(graph: DistributedGraph) -> list[tuple[int, int]]:
-    """Return the numbers of nodes that this process owns and the graph has; if bipartite, of its sources too."""
+    """Return the nodes that this process owns and the graph has; if bipartite, of its sources too."""
     found = [(graph.num_nodes, graph.part.num_nodes)]
     if graph.part.sources is not None:
         found.append((graph.num_sources, graph.part.sources.num_nodes))
