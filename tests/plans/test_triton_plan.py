@@ -2,6 +2,7 @@ import pytest
 
 from onehop import ArgumentError
 from onehop.plans import TritonPlan
+from onehop.plans.triton_attention import default_attention_plan
 from onehop.plans.triton_blocks import default_blocks_plan
 from onehop.plans.triton_default import default_triton_plan
 
@@ -90,3 +91,14 @@ def test_default_blocks_fit_the_registers(width):
     # 16 rows of the result, eight numbers in a thread.
     assert 16 * plan.block_features <= 8 * 32 * plan.num_warps
     assert 16 <= plan.block_features <= 128
+
+
+@pytest.mark.parametrize(
+    ("heads", "width", "itemsize", "warps", "features"),
+    [(2, 256, 4, 1, 256), (2, 128, 4, 2, 256), (2, 256, 2, 2, 512), (1, 512, 4, 2, 512), (3, 200, 4, 1, 256)],
+)
+def test_a_head_that_one_load_of_a_warp_does_not_cover_has_a_warp_of_its_own(
+    heads: int, width: int, itemsize: int, warps: int, features: int
+) -> None:
+    plan = default_attention_plan(heads, width, itemsize, edges=False)
+    assert (plan.num_warps, plan.block_features) == (warps, features)
