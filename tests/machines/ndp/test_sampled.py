@@ -178,7 +178,8 @@ def test_layers_of_one_width_have_one_sample(machine, twin):
     found = sampled_report([first, second, third])
     half = (first.time_ns.half**2 + (2 * second.time_ns.half) ** 2) ** 0.5 / 1e6
     assert found["time_ms_high"] - found["time_ms"] == pytest.approx(half)
-    assert found["time_ms"] == pytest.approx(sum(layer["time_ms"] for layer in found["layers"]))
+    for name in ("time_ms", "bound_ms"):
+        assert found[name] == pytest.approx(sum(layer[name] for layer in found["layers"]), rel=1e-9)
     assert total([Estimate(3, 2, 4), Estimate(5, 1, 9)]) == Estimate.within(8, 17**0.5)
 
 
