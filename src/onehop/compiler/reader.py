@@ -330,7 +330,7 @@ class Reader:
         for row, summands in zip(rows, of_rows, strict=True):
             piece = matrix if len(rows) == 1 else matrix[start : start + row.width]
             start += row.width
-            if summands is not None and (self._may_hoist(summands, plain) or _is_wide(summands)):
+            if summands is not None and (self._may_hoist(summands, plain) or _is_wide(summands, width)):
                 self._fixed_term(piece, End.MATRIX, tuple(piece.shape))
                 for term, sign in summands:
                     # Not added up, even of one term: infinite numbers meet as they do in the sum.
@@ -397,7 +397,11 @@ class Reader:
         return tuple(self.columns(row, at * math.prod(inner), inner) for at in range(count))
 
 
-def _is_wide(summands: list[tuple[Columns | EarlyProduct, int]]) -> bool:
-    """Return whether a value is an operand of edges that a library had better multiply."""
+def _is_wide(summands: list[tuple[Columns | EarlyProduct, int]], width: int) -> bool:
+    """Return whether a value is an operand of edges that a library had better multiply.
+
+    So that no tensor is larger than what was passed in, a product of this width must not have more columns.
+    """
     ((term, _), *others) = summands
-    return not others and term.end is End.EDGE and term.width >= thresholds.now.message_columns
+    is_of_edges = not others and term.end is End.EDGE
+    return is_of_edges and width <= term.width and term.width >= thresholds.now.message_columns

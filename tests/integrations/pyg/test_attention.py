@@ -412,14 +412,14 @@ def test_hooks_on_the_projection_of_edges_are_called(make, name, x, edge_index, 
     assert len(seen) == 3
 
 
-@pytest.mark.parametrize(("columns", "products"), [(2, 0), (3, 1)])
+@pytest.mark.parametrize(("columns", "cached", "products"), [(2, 1 << 20, 0), (3, 1 << 20, 1), (3, 0, 0)])
 def test_features_of_many_columns_are_multiplied_before(
-    columns, products, make, name, x, edge_index, edge_attr, monkeypatch
+    columns, cached, products, make, name, x, edge_index, edge_attr, monkeypatch
 ):
     conv, seen, forward = make(edge_dim=columns), [], Linear.forward
     monkeypatch.setattr(Linear, "forward", lambda self, x: seen.append(self) or forward(self, x))
     features = edge_attr[:, :columns].clone().requires_grad_()
-    with thresholds.changed(edge_columns=3):
+    with thresholds.changed(edge_columns=3, cached_bytes=cached):
         assert same(lambda: conv(x, edge_index, features)) == [FUSED[name]]
         seen.clear()
         with onehop.patch():

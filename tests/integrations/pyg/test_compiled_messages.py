@@ -78,18 +78,28 @@ def test_layers(name, gradients_of):
     assert row.plan == f"{steps} steps on tiles of edges"
 
 
+WIDE: dict[str, Callable[[int], torch.nn.Module]] = {
+    "GINE": lambda dim: gnn.GINEConv(torch.nn.Linear(WIDTH, 4), edge_dim=dim),
+    "GINE max": lambda dim: gnn.GINEConv(torch.nn.Linear(WIDTH, 4), edge_dim=dim, aggr="max"),
+    "ResGated": lambda dim: gnn.ResGatedGraphConv(WIDTH, WIDTH, edge_dim=dim),
+    "CG": lambda dim: gnn.CGConv(WIDTH, dim=dim),
+}
+
+
 @pytest.mark.parametrize("edges", [EDGES, 9])
-@pytest.mark.parametrize(
-    "name", ["GINE projected", "GINE max", "ResGated attr", "CG attr", "CG min", "General"]
-)
+@pytest.mark.parametrize("name", WIDE)
 def test_many_columns_of_edges_are_multiplied_before(name, edges, gradients_of):
-    make, edge_width, steps = LAYERS[name]
-    with thresholds.changed(message_columns=edge_width):
-        row = assert_as_pygs(
-            make().double(), inputs_of(edge_width, edges=edges), make_edges(NODES, NODES, edges), gradients_of
-        )
-    if edges > NODES:
-        assert int(row.plan.split()[0]) < steps
+    index = make_edges(NODES, NODES, edges)
+
+    def steps(dim: int, least: int) -> int:
+        with thresholds.changed(message_columns=least):
+            layer = WIDE[name](dim).double()
+            row = assert_as_pygs(layer, inputs_of(dim, edges=edges), index, gradients_of)
+        return int(row.plan.split()[0])
+
+    assert steps(WIDTH + 2, WIDTH + 2) < steps(WIDTH + 2, WIDTH + 3)
+    # The product would be larger than what was passed in.
+    assert steps(WIDTH - 1, 1) == steps(WIDTH - 1, WIDTH)
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -52,7 +52,8 @@ def edge_rows(
     """Prepares what ``lin_edge`` makes of the edges' features, for a score that needs all of it.
 
     A kernel multiplies each edge's features in every sweep, and keeps nothing. That pays for few columns: of
-    many, a library multiplies all edges' at once, as PyG does.
+    many, a library multiplies all edges' at once, as PyG does, if the product is no larger than the features
+    or fits a cache.
 
     Args:
         layer: An attention layer.
@@ -68,9 +69,13 @@ def edge_rows(
     if not callable(projection):
         return projection
 
+    columns = features.size(1) if features.dim() > 1 else 1
+    width = layer.heads * layer.out_channels
+    is_small = width <= columns or edges * width * like.itemsize < thresholds.now.cached_bytes
+    if columns < thresholds.now.edge_columns or not is_small:
+        return projection
+
     def compute() -> Projection:
-        if features.dim() < 2 or features.size(1) < thresholds.now.edge_columns:
-            return projection()
         product: Tensor = layer.lin_edge(features)
         return product.view(-1, layer.heads, layer.out_channels).to(like.dtype)
 
