@@ -30,7 +30,7 @@ from onehop.integrations.pyg.conditions import (
     source_of,
     weight_of,
 )
-from onehop.integrations.pyg.edge_features import Projection, edge_score, projected
+from onehop.integrations.pyg.edge_features import Projection, edge_rows, edge_score
 from onehop.integrations.pyg.part_messages import propagate_messages
 from onehop.integrations.pyg.part_weights import PartWeights, made_weights, normalised_weights
 from onehop.integrations.pyg.pending import Pending
@@ -185,7 +185,7 @@ def _projected(
 ) -> Projection | None:
     """Return what ``lin_edge`` makes of the owned edges' features; None where there are none."""
     _check_edges(layer, graph, features)
-    found = projected(layer, features, graph.num_edges, like, widen_vectors)
+    found = edge_rows(layer, features, graph.num_edges, like, widen_vectors)
     if isinstance(found, str):
         raise refused(layer, found)
     return None if found is None else found()
