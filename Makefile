@@ -29,7 +29,7 @@ test test-thresholds: export OMP_WAIT_POLICY := PASSIVE
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-thresholds test-dgl test-triton fuzz mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 clean
+.PHONY: help demo test test-thresholds test-dgl test-triton fuzz mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -164,6 +164,11 @@ wheel-aarch64: $(MADE)/wheel  ## dist/: the wheel for 64-bit Arm, cross-compiled
 	@mkdir -p dist
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/cross_wheel.py dist
 
+# Zig brings the headers of macOS and stubs of its libraries.
+macos-check: $(MADE)/macos  ## compile and link the extensions for macOS on 64-bit Arm; nothing runs (10 minutes)
+	$(call say,cross-compiling the extensions for macOS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/macos_check.py build/macos
+
 clean:  ## remove the environment and all that was built
 	rm -rf .venv .venv-dgl .venv-triton build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
@@ -196,6 +201,12 @@ $(MADE)/wheel: constraints.txt pyproject.toml | $(MADE)/demo
 	$(call say,installing auditwheel)
 	$(BIN)/python scripts/requirements.py wheel > $(MADE)/requirements-wheel.txt
 	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements-wheel.txt
+	@touch $@
+
+$(MADE)/macos: constraints.txt pyproject.toml | $(MADE)/demo
+	$(call say,installing Zig)
+	$(BIN)/python scripts/requirements.py macos > $(MADE)/requirements-macos.txt
+	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements-macos.txt
 	@touch $@
 
 $(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop

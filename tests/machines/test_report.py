@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from onehop.machines import Ledger, Report
+from onehop.machines.report import plot_phases
 from tests.pictures import drawn, faults
 
 
@@ -47,6 +48,21 @@ def test_plot_is_a_picture(tmp_path: Path) -> None:
     # What takes no time is no part of the legend.
     assert [text.get_text() for text in figures[0].legends[0].get_texts()] == ["send", "kernel"]
     assert (tmp_path / "phases.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bars_have_their_phases_in_the_order_in_which_they_happen(tmp_path: Path) -> None:
+    bars = {
+        "one": {"send": 2e6, "broadcast": 0.0, "kernel": 3e6, "never": 0.0},
+        "two": {"send": 0.0, "broadcast": 9e6, "kernel": 1e6, "never": 0.0},
+    }
+    with drawn() as figures:
+        plot_phases(bars, "Phases", "simulated: machine", tmp_path / "phases.png")
+    (figure,) = figures
+    assert faults(figure) == []
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["send", "broadcast", "kernel"]
+    (axes,) = figure.axes
+    assert axes.get_xlim()[1] > 10  # the longest bar ends before the frame does
 
 
 def test_ledger_adds_up_by_layer_and_by_epoch() -> None:

@@ -1,6 +1,5 @@
 """What `make wheel-aarch64` checks before and after it compiles."""
 
-import importlib.util
 import re
 import shutil
 import sysconfig
@@ -11,20 +10,15 @@ from types import ModuleType
 import pytest
 
 from onehop import native
+from tests.packaging import scripts
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cross_wheel.py"
 HEADERS = Path(sysconfig.get_path("include"))
 COMPILER = shutil.which("c++")
 
 
 @pytest.fixture(scope="module")
 def cross() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("cross_wheel", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.load("cross_wheel")
 
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")

@@ -129,7 +129,9 @@ def plot_phases(bars: Mapping[str, Mapping[str, float]], title: str, where: str,
         raise ArgumentError("reports: expected at least one to draw, got none.")
     figure = pictures.figure(8, 0.32 * len(bars) + 1.7)
     axes = figure.add_subplot()
-    names = list(dict.fromkeys(name for phases in bars.values() for name, time in phases.items() if time))
+    # In the order in which they happen, also where the first bar lacks one.
+    known = dict.fromkeys(name for phases in bars.values() for name in phases)
+    names = [name for name in known if any(phases.get(name) for phases in bars.values())]
     ends = [0.0] * len(bars)
     for number, name in enumerate(names):
         times = [phases.get(name, 0.0) / 1e6 for phases in bars.values()]
@@ -139,7 +141,7 @@ def plot_phases(bars: Mapping[str, Mapping[str, float]], title: str, where: str,
     axes.invert_yaxis()
     axes.set_xlabel("time, ms")
     axes.margins(y=0.02)
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, 1.02 * max(ends) or 1)
     pictures.style(axes, "x")
     pictures.legend(figure, axes, columns=6)
     pictures.save(figure, title, where, path)
