@@ -19,12 +19,25 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = "aarch64-macos"
 EXTENSIONS = ("_native", "_machines")
+# Zig's linker cannot read nanobind's list of the symbols that Python itself will bring. It allows any instead.
+PROGRAM = """#!/bin/sh
+for each; do
+  shift
+  case "$each" in -Wl,@*.sym) each=-Wl,-undefined,dynamic_lookup ;; esac
+  set -- "$@" "$each"
+done
+exec "{python}" -m ziglang {compiler} -target {target} "$@"
+"""
+# GNU's programs for archives do not know objects for macOS.
+ARCHIVER = """#!/bin/sh
+exec "{python}" -m ziglang {program} "$@"
+"""
 # The begin of a Mach-O file (mach-o/loader.h): magic number, processor, its kind, the file's kind.
 MAGIC, ARM64, BUNDLE, LIBRARY = 0xFEEDFACF, 0x0100000C, 8, 6
 
 
 def make_compilers(folder: Path) -> None:
-    """Writes programs named cc and c++ that compile for macOS.
+    """Writes programs named cc, c++, ar and ranlib that work for macOS.
 
     Raises:
         SystemExit: Zig is not installed.
@@ -32,9 +45,13 @@ def make_compilers(folder: Path) -> None:
     if find_spec("ziglang") is None:
         raise SystemExit("Zig's compiler is not installed: pip install ziglang")
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("cc", "c++"):
+    texts = {
+        name: PROGRAM.format(python=sys.executable, compiler=name, target=TARGET) for name in ("cc", "c++")
+    }
+    texts |= {name: ARCHIVER.format(python=sys.executable, program=name) for name in ("ar", "ranlib")}
+    for name, text in texts.items():
         program = folder / name
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {name} -target {TARGET} "$@"\n')
+        program.write_text(text)
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
@@ -52,7 +69,9 @@ def build(folder: Path) -> list[Path]:
         "ZIG_LOCAL_CACHE_DIR": str(folder / "zig"),
     }
     subprocess.run(configure, env=environment, check=True)
-    subprocess.run(["cmake", "--build", str(folder), "--target", *EXTENSIONS], env=environment, check=True)
+    # All that does not compile, not the first of it alone.
+    compile_all = ["cmake", "--build", str(folder), "--target", *EXTENSIONS, "--", "-k", "0"]
+    subprocess.run(compile_all, env=environment, check=True)
     return [path for name in EXTENSIONS for path in folder.glob(f"{name}.*so")]
 
 

@@ -4,6 +4,8 @@
 // once, and blocks of 624 have no borders.
 #include "onehop/mersenne.hpp"
 
+#include <utility>
+
 #include "simd.hpp"
 #include "tables.hpp"
 
@@ -28,12 +30,16 @@ ONEHOP_INLINE W tempered(W y) {
   return y ^ (y >> 18);
 }
 
+// A sequence of the standard library is a type without code, of which no copy is shared with other instruction sets.
+template <int... kLane>
+ONEHOP_INLINE Words evens(Words low, Words high, std::integer_sequence<int, kLane...>) {
+  return __builtin_shufflevector(low, high, (2 * kLane)...);
+}
+
 // The first word of each of kLanes pairs.
 ONEHOP_INLINE Words first_of_pairs(const uint32_t* pairs) {
   const Words low = load_raw<uint32_t, kLanes>(pairs), high = load_raw<uint32_t, kLanes>(pairs + kLanes);
-  Words places;
-  for (int i = 0; i < kLanes; ++i) places[i] = 2 * static_cast<uint32_t>(i);
-  return __builtin_shuffle(low, high, places);
+  return evens(low, high, std::make_integer_sequence<int, kLanes>{});
 }
 
 // Bit i is the sign of lane i.

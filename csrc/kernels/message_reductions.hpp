@@ -11,8 +11,8 @@ constexpr bool is_by_row(Sink sink) { return sink == Sink::row_sum || sink == Si
 // The reduction of a row so far, and one more.
 template <class T, int kLanes, Sink kSink>
 ONEHOP_INLINE Vector<T, kLanes> reduced(Vector<T, kLanes> state, Vector<T, kLanes> x) {
-  if constexpr (kSink == Sink::row_max) return (x > state) | (x != x) ? x : state;
-  if constexpr (kSink == Sink::row_min) return (x < state) | (x != x) ? x : state;
+  if constexpr (kSink == Sink::row_max) return ((x > state) | (x != x)) ? x : state;
+  if constexpr (kSink == Sink::row_min) return ((x < state) | (x != x)) ? x : state;
   return state + x;
 }
 

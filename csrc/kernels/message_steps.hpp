@@ -91,7 +91,7 @@ struct Sum {
 struct Largest {
   template <class V>
   ONEHOP_INLINE static V of(V so_far, V x) {
-    return (x > so_far) | (x != x) ? x : so_far;
+    return ((x > so_far) | (x != x)) ? x : so_far;
   }
 };
 
