@@ -158,6 +158,11 @@ def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
     assert {"sum_kernel", "extremum_kernel", "extremum_grad_source_kernel", "sddmm_kernel"} <= names
     assert {f"block_{name}_kernel" for name in ("sum", "attend", "grad_dst", "grad_src")} <= names
     assert all(each["registers"] > 0 and each["loads"] for each in kernels)
+    # Of hubs that are merged in levels too.
+    assert {each["constants"]["SPLIT"] for each in kernels if each["kernel"] == "merge_kernel"} == {
+        True,
+        False,
+    }
 
 
 def test_spilled_registers_are_found():

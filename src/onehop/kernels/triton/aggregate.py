@@ -109,7 +109,7 @@ def aggregate(
     scales = (src_scale, dst_scale)
     with on_device_of(x):
         for bucket in buckets(work, plan):
-            _launch(bucket, plan, items_of(work), x, weight, scales, out, partial)
+            _launch(bucket, plan, items_of(work, weight is not None), x, weight, scales, out, partial)
         if partial is not None:
             add_slots(work, plan, partial, dst_scale, out)
     return out
