@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 import triton
@@ -23,10 +24,10 @@ from benchmarks.gpu.launches import Launch, launches_of
 from benchmarks.gpu.operators import OPERATORS, Size
 from benchmarks.gpu.options import DTYPES
 from onehop import Graph
-from onehop.kernels.triton import availability
+from onehop.kernels.triton import availability, merges
 
-# Nodes of the graphs that stand for those of the benchmark: enough for rows of every length.
-_NODES = 20_000
+# Most nodes and edges of the graphs that stand for those of the benchmark: enough for rows of every length.
+_NODES, _EDGES = 20_000, 2_000_000
 
 
 def launches(cases: Iterable[Case], device: torch.device) -> list[Launch]:
@@ -40,15 +41,19 @@ def launches(cases: Iterable[Case], device: torch.device) -> list[Launch]:
 
     def call_of(case: Case) -> Callable[[], Any]:
         def call() -> None:
+            figures = GRAPHS[case.graph]
+            scale = min(_NODES / figures.nodes, _EDGES / figures.edges, 1.0)
             if case.graph not in graphs:
-                scale = min(_NODES / GRAPHS[case.graph].nodes, 1.0)
                 edge_index, nodes = edge_index_of(case.graph, device, scale)
                 graphs[case.graph] = Graph.from_edge_index(edge_index.cpu(), nodes)
             graph, operator = graphs[case.graph], OPERATORS[case.operator]
             size = Size(graph.num_dst, graph.num_edges, case.heads, case.width)
             inputs = operator.inputs(size, DTYPES[case.dtype], device)
-            out = operator.ours(graph, inputs)
-            torch.autograd.grad(out, list(inputs.values()), torch.empty_like(out))
+            # Hubs are smaller too: they are merged in as many levels as the benchmark's.
+            shorter = figures.scaled(scale).longest_row / figures.longest_row
+            with mock.patch.object(merges, "MOST_SLOTS", max(int(merges.MOST_SLOTS * shorter), 2)):
+                out = operator.ours(graph, inputs)
+                torch.autograd.grad(out, list(inputs.values()), torch.empty_like(out))
 
         return call
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu.attention_cases import attention_calls
+from benchmarks.gpu.attention_cases import attention_calls, attention_operands
 from benchmarks.gpu.block_cases import block_calls
 from onehop.backends.triton import TritonBackend
 from onehop.calls import Aggregate, ArgExtremum, ArgExtremumGrad, Extremum, ExtremumGrad, Sddmm
@@ -18,20 +18,24 @@ from onehop.graph import Graph
 Call = Callable[[], Any]
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+# Those of which more forms are compiled.
+_MAIN = (torch.float32, torch.bfloat16)
 _HEADS = 4
 _NODES = 40
 # Longer than default plans let a row be, so that it is cut, in both directions.
 _HUB = 600
+# So long that its pieces are merged in two levels.
+DEEP_HUB = 20_000
 
 
-def graph_of_degree(degree: int) -> Graph:
-    """A graph of at least that mean degree, with a hub."""
+def graph_of_degree(degree: int, hub_edges: int = _HUB) -> Graph:
+    """A graph of at least that mean degree, but for a hub of so many edges."""
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(0, _NODES, (2, _NODES * degree), generator=generator, device="cpu")
     hub = torch.stack(
         [
-            torch.randint(0, _NODES, (_HUB,), generator=generator, device="cpu"),
-            torch.zeros(_HUB, dtype=torch.long, device="cpu"),
+            torch.randint(0, _NODES, (hub_edges,), generator=generator, device="cpu"),
+            torch.zeros(hub_edges, dtype=torch.long, device="cpu"),
         ]
     )
     return Graph.from_edge_index(torch.cat([edges, hub, hub.flip(0)], 1), _NODES)
@@ -81,12 +85,24 @@ def sum_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
     return [partial(TritonBackend().run, graph, Aggregate.of(graph, x))]
 
 
+def deep_calls(dtype: torch.dtype) -> list[Call]:
+    """Attention, sums and max where a row has so many pieces that they are merged in levels."""
+    graph, run, width = graph_of_degree(8, DEEP_HUB), TritonBackend().run, 256
+    found: list[Any] = [attention_operands(graph, "gatv2", _HEADS, width // _HEADS, dtype)]
+    if dtype in _MAIN:
+        x = torch.ones(graph.num_src, width, dtype=dtype, device="cpu")
+        found += [Aggregate.of(graph, x), Extremum.of(graph, x, "max", with_ties=True)]
+        if dtype.itemsize >= 4:
+            found.append(ArgExtremum.of(graph, x, "max"))
+    return [partial(run, graph, call) for call in found]
+
+
 def calls(dtype: torch.dtype) -> list[Call]:
     """Everything for a dtype: all kernels at width 64, sums at other widths and where rows are long."""
     sparse, dense = graph_of_degree(8), graph_of_degree(80)
     found = aggregate_calls(sparse, 64, dtype)
-    if dtype in (torch.float32, torch.bfloat16):
+    if dtype in _MAIN:
         found += (
             aggregate_calls(dense, 256, dtype) + sum_calls(sparse, 33, dtype) + sum_calls(sparse, 32, dtype)
         )
-    return found + attention_calls(dtype) + block_calls(dtype)
+    return found + deep_calls(dtype) + attention_calls(dtype) + block_calls(dtype)

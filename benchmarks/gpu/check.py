@@ -152,8 +152,11 @@ def benchmarks_own(
 
 def check_all(
     shipped: Sequence[Launch], own: Sequence[Launch], targets: Sequence[str], processes: int
-) -> list[Checked]:
-    """Checks everything; compiled kernels stay in triton's cache.
+) -> Iterator[Checked]:
+    """Checks everything, and yields each kernel as it is found, in order.
+
+    What was compiled, and what its code says, stays in triton's cache: an interrupted check goes on from
+    there.
 
     Args:
         shipped: For all targets.
@@ -172,19 +175,17 @@ def check_all(
     ]
     # Forked, so that the children have the kernels, which cannot be pickled.
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        told = pool.starmap(_job, jobs, chunksize=1)
-    return [
-        Checked(
-            _found[number], target, usage, tuple(faults(_found[number], usage, TARGETS[target].warp_size))
-        )
-        for (number, target), usage in zip(jobs, told, strict=True)
-    ]
+        for (number, target), usage in zip(jobs, pool.imap(_job, jobs), strict=True):
+            launch = _found[number]
+            found = tuple(faults(launch, usage, TARGETS[target].warp_size))
+            yield Checked(launch, target, usage, found)
 
 
 _found: list[Launch] = []
 
 
-def _job(number: int, target: str) -> Usage:
+def _job(job: tuple[int, str]) -> Usage:
+    number, target = job
     return compile_launch(_found[number], target)
 
 
@@ -201,10 +202,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = [dtypes[name] for name in chosen.dtypes]
     begin = time.perf_counter()
     own = benchmarks_own(wanted, chosen.operators, chosen.graphs)
-    found = check_all(launches(wanted), own, chosen.targets, chosen.processes)
-    seconds = time.perf_counter() - begin
-    for each in found:
+    found = []
+    for each in check_all(launches(wanted), own, chosen.targets, chosen.processes):
+        found.append(each)
         sys.stdout.write(_line(each))
+        sys.stdout.flush()
+    seconds = time.perf_counter() - begin
     faulty = [each for each in found if each.faults]
     sys.stdout.write(
         f"{len(found)} kernels compiled by triton {triton.__version__} for {', '.join(chosen.targets)} "

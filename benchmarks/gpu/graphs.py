@@ -25,6 +25,18 @@ class Figures:
     edges: int
     exponent: float | None
 
+    def scaled(self, scale: float) -> "Figures":
+        """As many times the nodes and edges."""
+        return Figures(max(round(self.nodes * scale), 2), max(round(self.edges * scale), 2), self.exponent)
+
+    @property
+    def longest_row(self) -> float:
+        """Edges of the node that is drawn most often, on average; of a road two."""
+        if self.exponent is None:
+            return 2.0
+        ranks = torch.arange(1, self.nodes + 1, dtype=torch.float64, device="cpu")
+        return self.edges / float((ranks**-self.exponent).sum())
+
 
 # Nodes and edges: table of "On Efficient Scaling of GNNs via IO-Aware Layers Implementations" (2026). The
 # exponents are chosen: more where the paper tells of larger hubs. In the order of a benchmark that may run
@@ -57,9 +69,8 @@ def edge_index_of(name: str, device: torch.device, scale: float = 1.0, seed: int
     """
     if name not in GRAPHS:
         raise ArgumentError(f"graphs: expected some of {', '.join(GRAPHS)}, got {name!r}.")
-    figures = GRAPHS[name]
-    nodes = max(round(figures.nodes * scale), 2)
-    pairs = max(round(figures.edges * scale) // 2, 1)
+    figures = GRAPHS[name].scaled(scale)
+    nodes, pairs = figures.nodes, figures.edges // 2
     generator = torch.Generator(device).manual_seed(seed)
     if figures.exponent is None:
         low = torch.randperm(nodes - 1, generator=generator, device=device)[:pairs]

@@ -29,6 +29,13 @@ needs_triton = pytest.mark.skipif(
 )
 
 
+@pytest.mark.parametrize("name", ["twitch-views", "ogbn-arxiv", "city-roads-L"])
+def test_the_longest_row_is_about_as_long_as_expected(name):
+    edge_index, nodes = edge_index_of(name, CPU, 0.02)
+    degree = torch.bincount(edge_index[1], minlength=nodes)
+    assert int(degree.max()) == pytest.approx(GRAPHS[name].scaled(0.02).longest_row, rel=0.15)
+
+
 @needs_triton
 def test_checks_then_measures(tmp_path, capsys):
     options = ["--graphs", "cora", "--scale", "0.0025", "--operators", "sum", *SHORT]

@@ -45,6 +45,17 @@ expected = {"sum_kernel", "attend_kernel", "attend_grad_src_kernel", "attend_gra
 assert expected <= set(launched), launched
 print(len(found), len(launched), compiled() == before)
 """
+# A launch that merges slots into those of a next level reads slots (no columns) and writes slots.
+LEVELS = """
+import torch
+from benchmarks.gpu import ahead, check
+
+ahead._NODES = 2000
+for name in ("twitch-views", "ogbn-arxiv"):
+    found = check.benchmarks_own([torch.float32], ["sum"], [name])
+    items = [dict(launch.signature)["items"] for launch in found if launch.name == "sum_kernel"]
+    print(any(each.col == "constexpr" and each.slot != "constexpr" for each in items))
+"""
 
 
 def running(program, cache):
@@ -67,3 +78,10 @@ def test_what_is_compiled_ahead_is_what_triton_launches(tmp_path):
     assert int(compiled) >= 4
     assert int(launched) >= 4
     assert nothing_more == "True"
+
+
+def test_hubs_are_merged_in_as_many_levels_as_on_the_whole_graph(tmp_path):
+    """The benchmark's graphs have a hub of more than 64 pieces, or none; smaller ones stand for them."""
+    done = running(LEVELS, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == ["True", "False"]

@@ -129,6 +129,17 @@ for call in calls:
     call()
 print(len(found), {source_of(each).hash() for each in found} == set(expected))
 """
+# A check that was interrupted goes on: what was said of a kernel is not read of its code again.
+AGAIN = """
+import torch
+from benchmarks.gpu import cases, compiled
+from benchmarks.gpu.launches import launches_of
+
+launch = launches_of(*cases.sum_calls(cases.graph_of_degree(8), 64, torch.float32))[0]
+usage = compiled.compile_launch(launch, "sm_90")
+del compiled._of_cubin
+print(compiled.compile_launch(launch, "sm_90") == usage)
+"""
 
 
 def compiling(*command):
@@ -158,12 +169,23 @@ def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
     assert {"sum_kernel", "extremum_kernel", "extremum_grad_source_kernel", "sddmm_kernel"} <= names
     assert {f"block_{name}_kernel" for name in ("sum", "attend", "grad_dst", "grad_src")} <= names
     assert all(each["registers"] > 0 and each["loads"] for each in kernels)
+    # Of hubs that are merged in levels too.
+    assert {each["constants"]["SPLIT"] for each in kernels if each["kernel"] == "merge_kernel"} == {
+        True,
+        False,
+    }
 
 
 def test_spilled_registers_are_found():
     done = compiling("-c", TOO_MUCH)
     assert done.returncode == 0, done.stderr
     assert "bytes of registers are spilled" in done.stdout
+
+
+def test_what_code_says_is_kept():
+    done = compiling("-c", AGAIN)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "True"
 
 
 def test_blocks_without_tensor_cores_are_found():

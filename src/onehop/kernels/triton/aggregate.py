@@ -109,7 +109,7 @@ def aggregate(
     scales = (src_scale, dst_scale)
     with on_device_of(x):
         for bucket in buckets(work, plan):
-            _launch(bucket, plan, items_of(work), x, weight, scales, out, partial)
+            _launch(bucket, plan, items_of(work, weight is not None), x, weight, scales, out, partial)
         if partial is not None:
             add_slots(work, plan, partial, dst_scale, out)
     return out
@@ -119,7 +119,10 @@ def add_slots(
     work: Work | Blocks, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor
 ) -> None:
     """Fills the rows of ``out`` that were split with the sums of their slots, in the order of the slots."""
-    _launch(fix_up(work, plan), plan, slots_of(work), partial, None, (None, dst_scale), out, None)
+    for merge in work.merges:
+        sums = merge.next_slots(partial)
+        _launch(fix_up(merge, plan), plan, slots_of(merge), partial, None, (None, dst_scale), out, sums)
+        partial = partial if sums is None else sums
 
 
 def _launch(

@@ -190,9 +190,12 @@ def arg_extremum(
         given, results = Given(x, weight, None), Results(out, winner, partial, partial_winner)
         for bucket in buckets(work, plan):
             _launch(plan, bucket, items_of(work, weight is not None), given, results, choices)
-        if partial is not None:
-            given, results = Given(partial, None, partial_winner), Results(out, winner, None, None)
-            _launch(plan, fix_up(work, plan), slots_of(work), given, results, choices)
+        for merge in work.merges:
+            assert partial is not None
+            given = Given(partial, None, partial_winner)
+            partial, partial_winner = merge.next_slots(partial), merge.next_slots(partial_winner)
+            results = Results(out, winner, partial, partial_winner)
+            _launch(plan, fix_up(merge, plan), slots_of(merge), given, results, choices)
     return out, winner
 
 

@@ -51,8 +51,7 @@ def attend(
         for bucket in buckets(work, plan):
             call.run(attend_kernel, work, bucket, results)
         if slot_softmax is not None and slot_rows is not None:
-            split = work.split_row, work.split_begin
-            merge(split, (slot_softmax, slot_rows), (out, softmax), call.form.HEADS, plan)
+            merge(work.merges, (slot_softmax, slot_rows), (out, softmax), call.form.HEADS, plan)
         if with_weights:
             results = {"softmax": softmax, "weights": weights}
             for bucket in buckets(work, plan):

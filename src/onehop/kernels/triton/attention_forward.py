@@ -1,5 +1,6 @@
 """Attention over each row's edges: scores, softmax and weighted sum in one pass; the fix-up of split rows."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import triton
@@ -19,6 +20,8 @@ from onehop.kernels.triton.attention_scores import (
     scored,
 )
 from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_rows, next_edges, tile_items
+from onehop.kernels.triton.launch import slots_of
+from onehop.kernels.triton.merges import Merge
 from onehop.kernels.triton.registers import bounded
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
@@ -104,27 +107,29 @@ def attend_kernel(
 
 @triton.jit
 def merge_kernel(
-    cut_row,
-    cut_begin,
+    items,
     slot_softmax,
     slot_rows,
     out,
     softmax,
+    next_softmax,
+    next_rows,
     H: tl.constexpr,
     V: tl.constexpr,
+    SPLIT: tl.constexpr,
     LANES: tl.constexpr,
     HEADS: tl.constexpr,
     BLOCK_V: tl.constexpr,
 ):
-    """Merges one split row per program, for HEADS heads.
+    """Merges one group of slots per program, for HEADS heads: into its row, or into a slot of the next level.
 
     LANES slots at a time; each lane merges its own, and the lanes are merged as a tree at the end.
     """
     ACC: tl.constexpr = slot_rows.dtype.element_ty
-    cut = tl.program_id(0)
-    row = tl.load(cut_row + cut).to(tl.int64)
-    first = tl.load(cut_begin + cut).to(tl.int64)
-    end = tl.load(cut_begin + cut + 1).to(tl.int64)
+    group = tl.program_id(0)
+    row = tl.load(items.row + group).to(tl.int64)
+    first = tl.load(items.begin + group).to(tl.int64)
+    end = tl.load(items.end + group).to(tl.int64)
     head, column = tl.program_id(1) * HEADS + tl.arange(0, HEADS), tl.arange(0, BLOCK_V)
     heads_there = head < H
     there = heads_there[:, None] & (column < V)[None, :]
@@ -153,6 +158,15 @@ def merge_kernel(
     row_sum = tl.sum(rows * share[:, :, None], 0)
     # A row without edges may be among these, with no slot.
     inverse = 1.0 / tl.where(heads_there & (first < end), total_of_row, 1.0)
+    if SPLIT:
+        slot = tl.load(items.slot + group).to(tl.int64)
+        part = tl.full([HEADS], slot, tl.int64) >= 0
+        place = next_softmax + slot * (2 * H) + head
+        tl.store(place, highest, mask=heads_there & part)
+        tl.store(place + H, total_of_row, mask=heads_there & part)
+        tl.store(next_rows + slot * (H * V) + within, row_sum, mask=there & part[:, None])
+        heads_there &= ~part
+        there &= ~part[:, None]
     place = softmax + row * (2 * H) + head
     tl.store(place, usable(highest), mask=heads_there)
     tl.store(place + H, inverse, mask=heads_there)
@@ -167,7 +181,7 @@ _MERGING_WARPS = 8
 
 
 def merge(
-    split: tuple[Tensor, Tensor],
+    merges: Sequence[Merge],
     slots: tuple[Tensor, Tensor],
     results: tuple[Tensor, Tensor],
     heads_at_a_time: int,
@@ -176,23 +190,30 @@ def merge(
     """Merges the slots of split rows.
 
     Args:
-        split: The rows, [split rows], and their first slots, [split rows + 1].
+        merges: The levels of the merge, a launch each.
         slots: acc [slots, 2, H], largest scores and sums of exponentials; and acc [slots, H, V].
         results: The output [rows, H, V], and acc [rows, 2, H].
         heads_at_a_time: Heads of a program. A power of two.
         plan: The plan of the kernel that filled the slots.
     """
-    heads, width = slots[1].shape[1:]
+    softmax, rows = slots
+    heads, width = rows.shape[1:]
     block = power_of_two(width)
     plan = replace(plan, num_warps=_MERGING_WARPS)
-    numbers = _BYTES // slots[1].itemsize * _WARP * _MERGING_WARPS
+    numbers = _BYTES // rows.itemsize * _WARP * _MERGING_WARPS
     lanes = max(numbers // (heads_at_a_time * block), 1)
-    merge_kernel[(split[0].numel(), -(-heads // heads_at_a_time))](
-        *(*split, *slots, *results),
-        H=heads,
-        V=width,
-        LANES=min(lanes, _MOST_LANES),
-        HEADS=heads_at_a_time,
-        BLOCK_V=block,
-        **bounded(plan),
-    )
+    for level in merges:
+        next_softmax, next_rows = level.next_slots(softmax), level.next_slots(rows)
+        merge_kernel[(level.row.numel(), -(-heads // heads_at_a_time))](
+            slots_of(level),
+            *(softmax, rows, *results, next_softmax, next_rows),
+            H=heads,
+            V=width,
+            SPLIT=level.slot is not None,
+            LANES=min(lanes, _MOST_LANES),
+            HEADS=heads_at_a_time,
+            BLOCK_V=block,
+            **bounded(plan),
+        )
+        if next_softmax is not None and next_rows is not None:
+            softmax, rows = next_softmax, next_rows

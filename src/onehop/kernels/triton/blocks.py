@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from onehop.graph import Graph
+from onehop.kernels.triton.merges import Merge, merges_of
 from onehop.kernels.triton.work import _NARROW_EDGES
 
 # Rows that tensor cores multiply at a time.
@@ -69,6 +70,7 @@ class Blocks:
         slots: Number of slots.
         split_row: [split rows], int32.
         split_begin: [split rows + 1], int32: the first slot of each.
+        merges: The launches that merge these slots.
     """
 
     rows: int
@@ -81,6 +83,7 @@ class Blocks:
     slots: int
     split_row: Tensor
     split_begin: Tensor
+    merges: tuple[Merge, ...]
 
     @property
     def items(self) -> int:
@@ -91,7 +94,9 @@ class Blocks:
     def nbytes(self) -> int:
         """Bytes of the tensors, except for the columns, which blocks of the same direction share."""
         own = (self.window, self.begin, self.end, self.piece, self.row_slot, self.split_row, self.split_begin)
-        return sum(tensor.nbytes for tensor in own)
+        return sum(
+            tensor.nbytes for tensor in (*own, *(each for merge in self.merges for each in merge.tensors))
+        )
 
 
 def blocks_of(graph: Graph, transposed: bool, device: torch.device, split_columns: int) -> Blocks:
@@ -214,7 +219,10 @@ def _cut(rowptr: Tensor, columns: Columns, split_columns: int, device: torch.dev
     cut = (row_pieces > 1) & ~empty
     row_slots = torch.where(cut, row_pieces, 0)
     row_slot = torch.where(cut, row_slots.cumsum(0) - row_slots, torch.where(empty, -2, -1))
+    split_row = cut.nonzero().squeeze(1)
     split_begin = torch.cat([row_slots.new_zeros(1), row_slots[cut].cumsum(0)])
+    slots = int(row_slots.sum())
+    longest = int(row_slots.max()) if slots else 0
 
     def there(values: Tensor, dtype: torch.dtype = torch.int32) -> Tensor:
         return values.to(dtype).to(device)
@@ -228,7 +236,8 @@ def _cut(rowptr: Tensor, columns: Columns, split_columns: int, device: torch.dev
         end=there(end[order], wide),
         piece=there(piece[order]),
         row_slot=there(row_slot),
-        slots=int(row_slots.sum()),
-        split_row=there(cut.nonzero().squeeze(1)),
+        slots=slots,
+        split_row=there(split_row),
         split_begin=there(split_begin),
+        merges=merges_of(split_row.to(device), split_begin.to(device), slots, longest) if slots else (),
     )

@@ -151,8 +151,7 @@ def attend(blocks: Blocks, plan: TritonPlan, operands: Attention) -> tuple[Tenso
             {"out": out, "softmax": softmax, "slot_softmax": slot_softmax, "slot_rows": slot_rows},
         )
         if slot_softmax is not None and slot_rows is not None:
-            split = blocks.split_row, blocks.split_begin
-            merge(split, (slot_softmax, slot_rows), (out, softmax), 1, plan)
+            merge(blocks.merges, (slot_softmax, slot_rows), (out, softmax), 1, plan)
     return out, softmax, weights
 
 

@@ -1,5 +1,6 @@
 """Softmax over every row's edges on the GPU, and its gradient."""
 
+from dataclasses import replace
 from typing import Any
 
 import triton
@@ -78,29 +79,32 @@ def edge_softmax_kernel(
 
 
 @triton.jit
-def merge_softmax_kernel(cut_begin, slots, H: tl.constexpr, HEADS: tl.constexpr):
-    """Writes a split row's largest score and sum of exponentials into every one of its slots."""
+def merge_softmax_kernel(cut_begin, slots, H: tl.constexpr, LANES: tl.constexpr, HEADS: tl.constexpr):
+    """Writes a split row's largest score and sum of exponentials into its slots, LANES at a time."""
     ACC: tl.constexpr = slots.dtype.element_ty
     first = tl.load(cut_begin + tl.program_id(0)).to(tl.int64)
     end = tl.load(cut_begin + tl.program_id(0) + 1).to(tl.int64)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    there = head < H
-    largest = tl.full([HEADS], float("-inf"), ACC)
-    total = tl.zeros([HEADS], ACC)
-    for slot in range(first, end):
-        place = slots + slot * (2 * H) + head
+    largest = tl.full([LANES, HEADS], float("-inf"), ACC)
+    totals = tl.zeros([LANES, HEADS], ACC)
+    for done in range(first, end, LANES):
+        slot = done + tl.arange(0, LANES)
+        there = (slot < end)[:, None] & (head < H)[None, :]
+        place = slots + slot[:, None] * (2 * H) + head[None, :]
         part = tl.load(place, mask=there, other=float("-inf"))
         higher = tl.maximum(largest, part)
         less = usable(higher)
-        total = total * tl.exp(largest - less) + tl.load(place + H, mask=there, other=0.0) * tl.exp(
-            part - less
-        )
+        more = tl.load(place + H, mask=there, other=0.0) * tl.exp(part - less)
+        totals = totals * tl.exp(largest - less) + more
         largest = higher
-    less = usable(largest)
-    for slot in range(first, end):
-        place = slots + slot * (2 * H) + head
-        tl.store(place, less, mask=there)
-        tl.store(place + H, total, mask=there)
+    less = usable(tl.max(largest, 0))
+    total = tl.sum(totals * tl.exp(largest - less[None, :]), 0)
+    for done in range(first, end, LANES):
+        slot = done + tl.arange(0, LANES)
+        there = (slot < end)[:, None] & (head < H)[None, :]
+        place = slots + slot[:, None] * (2 * H) + head[None, :]
+        tl.store(place, tl.broadcast_to(less[None, :], [LANES, HEADS]), mask=there)
+        tl.store(place + H, tl.broadcast_to(total[None, :], [LANES, HEADS]), mask=there)
 
 
 @triton.jit(do_not_specialize=["first", "count"])
@@ -154,17 +158,27 @@ def edge_softmax_grad_kernel(
 
 
 @triton.jit
-def merge_sums_kernel(cut_begin, slots, H: tl.constexpr, HEADS: tl.constexpr):
-    """Writes a split row's sum into every one of its slots."""
+def merge_sums_kernel(cut_begin, slots, H: tl.constexpr, LANES: tl.constexpr, HEADS: tl.constexpr):
+    """Writes a split row's sum into its slots, LANES at a time."""
     first = tl.load(cut_begin + tl.program_id(0)).to(tl.int64)
     end = tl.load(cut_begin + tl.program_id(0) + 1).to(tl.int64)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    there = head < H
-    total = tl.zeros([HEADS], slots.dtype.element_ty)
-    for slot in range(first, end):
-        total += tl.load(slots + slot * H + head, mask=there, other=0.0)
-    for slot in range(first, end):
-        tl.store(slots + slot * H + head, total, mask=there)
+    totals = tl.zeros([LANES, HEADS], slots.dtype.element_ty)
+    for done in range(first, end, LANES):
+        slot = done + tl.arange(0, LANES)
+        there = (slot < end)[:, None] & (head < H)[None, :]
+        totals += tl.load(slots + slot[:, None] * H + head[None, :], mask=there, other=0.0)
+    total = tl.sum(totals, 0)
+    for done in range(first, end, LANES):
+        slot = done + tl.arange(0, LANES)
+        there = (slot < end)[:, None] & (head < H)[None, :]
+        place = slots + slot[:, None] * H + head[None, :]
+        tl.store(place, tl.broadcast_to(total[None, :], [LANES, HEADS]), mask=there)
+
+
+# Of a program that merges, which is one of few: warps, and numbers that it reads at a time.
+_MERGING_WARPS = 8
+_MERGED_NUMBERS = 1024
 
 
 def edge_softmax(work: Work, plan: TritonPlan, scores: Tensor) -> Tensor:
@@ -235,7 +249,12 @@ def _two_passes(
         launch(False)
         if slots is not None:
             merge[(work.split_row.numel(), head_blocks)](
-                work.split_begin, slots, H=heads, HEADS=block, **bounded(plan)
+                work.split_begin,
+                slots,
+                H=heads,
+                LANES=max(_MERGED_NUMBERS // block, 1),
+                HEADS=block,
+                **bounded(replace(plan, num_warps=_MERGING_WARPS)),
             )
             launch(True)
     return out

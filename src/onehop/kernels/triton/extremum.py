@@ -187,22 +187,20 @@ def extremum(
         partial = x.new_empty((work.slots, width), dtype=acc)
         states = None if row_begin is None else x.new_empty(partial.shape, dtype=torch.int32)
 
-    def launch(bucket: Bucket, items: Items, merges: bool) -> None:
+    def launch(
+        bucket: Bucket, items: Items, rows: Tensor, *given: Tensor | None, slots: tuple[Tensor | None, ...]
+    ) -> None:
         tile = features(plan, width)
-        rows = partial if merges else x
-        assert rows is not None
         extremum_kernel[(bucket.programs, -(-width // tile))](
             items,
-            *((partial, None, None, states) if merges else (x, weight, row_begin, None)),
-            *(out, ties),
-            *((None, None) if merges else (partial, states)),
+            *(rows, *given, out, ties, *slots),
             bucket.first,
             bucket.count,
             WIDTH=width,
             X_STRIDE=rows.stride(0),
             LARGEST=largest,
             ADDS=adds,
-            ROUNDS=not merges and weight is not None and not widen,
+            ROUNDS=given[0] is not None and not widen,
             SPLIT=bucket.split,
             ROWS=bucket.rows,
             EDGES=bucket.edges,
@@ -213,7 +211,11 @@ def extremum(
 
     with on_device_of(x):
         for bucket in buckets(work, plan):
-            launch(bucket, items_of(work, weight is not None), False)
-        if partial is not None:
-            launch(fix_up(work, plan), slots_of(work), True)
+            items = items_of(work, weight is not None)
+            launch(bucket, items, x, weight, row_begin, None, slots=(partial, states))
+        for merge in work.merges:
+            assert partial is not None
+            slots = merge.next_slots(partial), merge.next_slots(states)
+            launch(fix_up(merge, plan), slots_of(merge), partial, None, None, states, slots=slots)
+            partial, states = slots
     return out, ties

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from onehop.kernels.triton.blocks import Blocks
+from onehop.kernels.triton.merges import Merge
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
@@ -69,9 +70,9 @@ def windows_of(blocks: Blocks, numbered: bool) -> Windows:
     )
 
 
-def slots_of(work: Work | Blocks) -> Items:
-    """The rows that were split, whose edges are their slots."""
-    return Items(work.split_row, work.split_begin, work.split_begin[1:], None, None, None)
+def slots_of(merge: Merge) -> Items:
+    """Groups of slots, which are their edges, as items."""
+    return Items(merge.row, merge.begin, merge.end, merge.slot, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +109,9 @@ def buckets(work: Work, plan: TritonPlan) -> list[Bucket]:
     return [bucket for bucket in found if bucket.count]
 
 
-def fix_up(work: Work | Blocks, plan: TritonPlan) -> Bucket:
-    """The launch that merges the slots of split rows: ``split_row`` and ``split_begin``."""
-    return Bucket(0, work.split_row.numel(), 1, plan.block_edges, False)
+def fix_up(merge: Merge, plan: TritonPlan) -> Bucket:
+    """The launch that merges the groups of a level; those of a row that is not finished are its pieces."""
+    return Bucket(0, merge.row.numel(), 1, plan.block_edges, merge.slot is not None)
 
 
 def features(plan: TritonPlan, width: int) -> int:

@@ -20,12 +20,15 @@ from onehop.graph import Graph
 from onehop.graph.placed import PlacedCsr
 from onehop.graph.reorder import row_order
 from onehop.graph.streams import Streams
+from onehop.kernels.triton.merges import Merge, merges_of, rows_with_most
 
 # Numbers of edges stay in 32 bits if a tile that begins at the last edge ends below 2^31.
 _NARROW_EDGES = 2**31 - 2**16
 # Short items are sorted by length within windows of this size, a multiple of the most that share a program:
 # near enough to share sources, and large enough that a program's items have similar length.
 _WINDOW = 4096
+# Of a graph that was made on a device, the longest row is taken to have one of as many parts of all edges.
+_LONGEST_PART = 64
 # Classes of long items: the powers of two of int64.
 _POWERS = 64
 
@@ -62,6 +65,7 @@ class Work:
         slots: Number of slots.
         split_row: [split rows], int32: the rows that have slots.
         split_begin: [split rows + 1], int32: the first slot of each.
+        merges: The launches that merge the slots of each of these rows.
         streams: Who has met the tensors.
     """
 
@@ -77,6 +81,7 @@ class Work:
     slots: int
     split_row: Tensor
     split_begin: Tensor
+    merges: tuple[Merge, ...]
     streams: Streams
 
     @property
@@ -93,7 +98,9 @@ class Work:
     def nbytes(self) -> int:
         """Bytes of the tensors, except for those that works of the same direction share."""
         own = (self.row, self.begin, self.end, self.slot, self.split_row, self.split_begin)
-        return sum(tensor.nbytes for tensor in own)
+        return sum(
+            tensor.nbytes for tensor in (*own, *(each for merge in self.merges for each in merge.tensors))
+        )
 
 
 def work_of(
@@ -147,12 +154,14 @@ class Counts(NamedTuple):
         split: Rows that have slots.
         slots: Slots.
         long: Items, from the first on, among which all long ones are.
+        longest: Slots of the row that has most.
     """
 
     items: int
     split: int
     slots: int
     long: int
+    longest: int
 
 
 def counted(csr: PlacedCsr, limits: _Limits) -> Counts:
@@ -160,7 +169,8 @@ def counted(csr: PlacedCsr, limits: _Limits) -> Counts:
     degree, pieces, step = _pieces(csr, limits.split)
     last, cut = degree - (pieces - 1) * step, pieces > 1
     long = (pieces - 1) * (step > limits.short) + (last > limits.short)
-    numbers = torch.stack([pieces.sum(), cut.sum(), (pieces * cut).sum(), long.sum()])
+    longest = torch.cat([pieces, pieces.new_zeros(1)]).max()
+    numbers = torch.stack([pieces.sum(), cut.sum(), (pieces * cut).sum(), long.sum(), longest])
     return Counts(*numbers.tolist())
 
 
@@ -168,13 +178,16 @@ def most(csr: PlacedCsr, limits: _Limits) -> Counts:
     """The most that there can be for as many rows and edges, whatever the degrees.
 
     A row of d edges has (d - 1) // split pieces more than one, and its pieces are long or have at most
-    short edges.
+    short edges. The longest row alone is a guess: a 64th of all edges, so that the graphs of mini-batches
+    have one merge. If it has more, its merges take longer.
     """
     split = min(csr.edges // (limits.split + 1), csr.rows)
     more = max(csr.edges - 1, 0) // limits.split
     items = csr.rows + more
     # One slot more, for items that are left over.
-    return Counts(items, split, split + more + 1 if split else 0, min(csr.edges // (limits.short + 1), items))
+    slots = split + more + 1 if split else 0
+    long = min(csr.edges // (limits.short + 1), items)
+    return Counts(items, split, slots, long, -(-more // _LONGEST_PART))
 
 
 def _pieces(csr: PlacedCsr, split_edges: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -203,7 +216,7 @@ def _cut(
     ends = csr.rowptr[1:][row]
     begin = torch.minimum(csr.rowptr[row] + ordinal * step[row], ends)
     end = torch.minimum(begin + step[row], ends)
-    split_row = _longest(degree, counts.split)
+    split_row = rows_with_most(degree, counts.split)
     # Rows without edges are whole, and have no slots even where they are among these.
     in_slot = torch.zeros_like(degree, dtype=torch.bool).index_fill_(0, split_row, True)[row] & (begin < end)
     slot = torch.where(in_slot, in_slot.cumsum(0) - 1, -1)
@@ -220,6 +233,7 @@ def _cut(
         "split_row": split_row.int(),
         "split_begin": split_begin.int(),
     }
+    merges = merges_of(split_row, split_begin, counts.slots, counts.longest) if counts.slots else ()
     return Work(
         rows=csr.rows,
         edges=csr.edges,
@@ -227,16 +241,12 @@ def _cut(
         perm=csr.perm,
         long_items=counts.long,
         slots=counts.slots,
-        streams=Streams((csr.col, csr.perm, *made.values())),
+        merges=merges,
+        streams=Streams(
+            (csr.col, csr.perm, *made.values(), *(each for merge in merges for each in merge.tensors))
+        ),
         **made,
     )
-
-
-def _longest(degree: Tensor, count: int) -> Tensor:
-    """Return [count], int64: the rows with most edges, in ascending order."""
-    if not count:
-        return degree.new_empty(0)
-    return degree.sort(descending=True, stable=True).indices[:count].sort().values
 
 
 class _Items(NamedTuple):

@@ -1,0 +1,197 @@
+"""Merges of split rows in levels: every slot once and in order, and results as of a single level."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+import onehop
+from onehop import Graph, reference
+from onehop.graph import placed
+from onehop.kernels.triton import merges as merges_module, work as work_module
+from onehop.kernels.triton.merges import merges_of
+from onehop.kernels.triton.work import work_of
+from onehop.ops.arg_extremum import arg_extremum
+from tests.kernels.triton.conftest import SMALL
+from tests.kernels.triton.guarded import guarded
+from tests.kernels.triton.small_graphs import GRAPHS
+from tests.ops.attention_cases import OPERATORS, call, operands
+from tests.ops.comparison import compare
+
+CPU = torch.device("cpu")
+
+
+def finished(merges, slots):
+    """The slots of each row, in the order in which a row's program meets them."""
+    found = {}
+    parts = [[slot] for slot in range(slots)]
+    for level in merges:
+        following = [None] * level.slots
+        begins, ends = level.begin.tolist(), level.end.tolist()
+        going = [-1] * len(begins) if level.slot is None else level.slot.tolist()
+        for row, begin, end, slot in zip(level.row.tolist(), begins, ends, going, strict=True):
+            merged = [each for part in parts[begin:end] for each in part]
+            if slot < 0:
+                assert row not in found
+                found[row] = merged
+            elif slot == level.slots - 1:
+                assert not merged, "a group that is left over has slots"
+            else:
+                assert following[slot] is None
+                following[slot] = merged
+        parts = following
+    return found
+
+
+@pytest.mark.parametrize("more_slots", [0, 1, 9])
+@pytest.mark.parametrize("most", [2, 3, 64])
+@pytest.mark.parametrize(
+    "numbers",
+    [[2], [1, 0, 3], [4, 5, 200, 2], [65, 64, 0, 128, 129], [2] * 40, [70] * 5, [9, 0, 0, 0, 0, 0, 0]],
+    ids=str,
+)
+def test_every_slot_is_merged_once_in_order(numbers, most, more_slots, monkeypatch):
+    monkeypatch.setattr(merges_module, "MOST_SLOTS", most)
+    begin = torch.tensor([0, *numbers]).cumsum(0)
+    row = 3 * torch.arange(len(numbers))
+    slots = sum(numbers)
+    merges = merges_of(row, begin, slots + more_slots, max(numbers))
+    expected = {
+        3 * place: list(range(int(begin[place]), int(begin[place + 1])))
+        for place, number in enumerate(numbers)
+        if number
+    }
+    found = finished(merges, slots)
+    assert {row: merged for row, merged in found.items() if merged} == expected
+    assert all(int((level.end - level.begin).max()) <= most for level in merges)
+    assert len(merges) == next(n for n in range(1, 10) if most**n >= max(numbers))
+    assert merges[-1].slot is None
+    assert merges[-1].slots == 0
+
+
+def test_a_row_longer_than_was_known_is_merged_by_the_last_level(monkeypatch):
+    monkeypatch.setattr(merges_module, "MOST_SLOTS", 2)
+    merges = merges_of(torch.tensor([0, 1]), torch.tensor([0, 1, 21]), 21, 4)
+    assert len(merges) == 2
+    assert finished(merges, 21) == {0: [0], 1: list(range(1, 21))}
+
+
+def hub_of(edges, made_on_device=False):
+    """A hub in either direction, whose neighbours are six nodes, and a ring."""
+    some, hub, node = torch.arange(edges) % 6, torch.full((edges,), 2), torch.arange(6)
+    to_hub = torch.stack([some, hub])
+    edge_index = torch.cat([to_hub, torch.stack([node, node.roll(1)]), to_hub.flip(0)], 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placed, "MADE_ON", {"cpu"} if made_on_device else set())
+        return Graph.from_edge_index(edge_index, 6)
+
+
+def test_graphs_without_long_rows_have_one_merge():
+    assert [len(work_of(hub_of(edges), False, CPU, 1, 1).merges) for edges in (50, 100)] == [1, 2]
+    assert work_of(hub_of(50), False, CPU, 100, 1).merges == ()
+
+
+def test_a_graph_made_on_a_device_has_merges_for_a_64th_of_its_edges():
+    number = [len(work_of(hub_of(edges, True), False, CPU, 1, 1).merges) for edges in (60, 2000, 2100)]
+    assert number == [1, 1, 2]
+
+
+@pytest.fixture(params=["known", "made on a device"])
+def deep(request, monkeypatch, use):
+    """A graph of rows that are merged in three levels; and its twin with one."""
+    use(replace(SMALL, split_edges=2))
+    monkeypatch.setattr(work_module, "_LONGEST_PART", 1)
+    monkeypatch.setattr(merges_module, "MOST_SLOTS", 3)
+    made = request.param != "known"
+    graph = hub_of(20, made)
+    for turned in (False, True):
+        assert len(work_of(graph, turned, CPU, 2, 2).merges) >= 3
+    return graph
+
+
+def random(*shape, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(len(shape))
+    return torch.randn(*shape, generator=generator, dtype=dtype)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_attention(operator, dtype, deep):
+    edge_index = deep.edge_index()
+    inputs = operands(operator, edge_index, 6, 6, 3, 5, dtype=dtype)
+    ours = partial(call, partial(getattr(onehop, operator), deep), {"backend": "triton"})
+    naive = partial(call, partial(getattr(reference, operator), edge_index), {})
+    compare(ours, lambda **tensors: naive(**tensors)[0], dict(inputs), list(inputs), magnitude=1.0)
+
+
+CALLS = {
+    "sum": lambda g, x, w: onehop.aggregate(g, x, w, backend="triton"),
+    "mean": lambda g, x, w: onehop.aggregate(g, x, reduce="mean", backend="triton"),
+    "max": lambda g, x, w: onehop.aggregate(g, x, reduce="max", backend="triton"),
+    "min, weighted": lambda g, x, w: onehop.aggregate(g, x, w, "min", backend="triton"),
+    "max with one winner": lambda g, x, w: arg_extremum(g, x.view(6, 1, -1), w.view(-1, 1), backend="triton"),
+    "edge_softmax": lambda g, x, w: onehop.edge_softmax(g, w, backend="triton"),
+    "gat": lambda g, x, w: onehop.gat(g, x.view(6, 2, -1), x[:, :2], x[:, 2:4], backend="triton"),
+    "gatv2": lambda g, x, w: onehop.gatv2(g, *[x.view(6, 2, -1)] * 2, x[:2, :3], backend="triton"),
+    "attention": lambda g, x, w: onehop.attention(g, *[x.view(6, 2, -1)] * 3, backend="triton"),
+}
+
+
+def results_of(name, graph, dtype=torch.float32):
+    leaves = [random(6, 6, dtype=dtype), random(graph.num_edges, dtype=dtype)]
+    leaves = [each.requires_grad_() for each in leaves]
+    out = CALLS[name](graph, *leaves)
+    grads = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
+    return [out, *(each for each in grads if each is not None)]
+
+
+# NumPy's, for edges that are masked out.
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_results_and_gradients_are_those_of_one_level(name, deep, monkeypatch):
+    found = results_of(name, deep, torch.float64)
+    monkeypatch.setattr(merges_module, "MOST_SLOTS", 64)
+    for one, other in zip(found, results_of(name, hub_of(20), torch.float64), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+# NumPy's, for groups that are left over: what they compute goes into a slot that nobody reads.
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_levels_stay_inside_write_all_and_need_no_order(name, deep):
+    plain = results_of(name, deep)
+    with guarded():
+        found = results_of(name, deep)
+    for one, other in zip(plain, found, strict=True):
+        assert not other.isnan().any()
+        assert torch.equal(one, other), "the order of programs shows"
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_rows_that_pass_through_a_level_keep_their_bits(operator, monkeypatch, use):
+    """Of one graph, rows with few slots have the same bits whether or not another row needs levels."""
+    use(replace(SMALL, split_edges=2))
+    edge_index, nodes, _ = GRAPHS["one_hub"]
+    inputs = operands(operator, edge_index, nodes, nodes, 2, 3)
+    few = Graph.from_edge_index(edge_index, nodes)
+    more = torch.cat([edge_index, torch.stack([torch.arange(400) % nodes, torch.full((400,), nodes - 1)])], 1)
+    many = Graph.from_edge_index(more, nodes)
+    assert [len(work_of(each, False, CPU, 2, 2).merges) for each in (few, many)] == [1, 2]
+    outs = [getattr(onehop, operator)(graph, **inputs, backend="triton") for graph in (few, many)]
+    rows = slice(0, nodes - 1)
+    assert torch.equal(*(out[rows] for out in outs))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), -float("inf")])
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")  # of numpy, which interprets
+def test_special_scores(bad, deep):
+    edge_index = deep.edge_index()
+    inputs = operands("gat", edge_index, 6, 6, 1, 2)
+    for rows in (slice(0, 1), slice(None)):
+        changed = inputs["score_src"].clone()
+        changed[rows] = bad
+        tensors = inputs | {"score_src": changed}
+        ours = onehop.gat(deep, **tensors, backend="triton")
+        exact, _ = reference.gat(edge_index, **tensors)
+        torch.testing.assert_close(ours, exact, equal_nan=True, rtol=1e-4, atol=1e-5)
