@@ -141,6 +141,9 @@ def test_a_cache_of_everything_misses_each_source_once():
         (131072, 28, 128, (128, 128, 4608)),
         (8192, 1024, 128, (8, 8, 8)),
         (131072, 1024, 48, (48, 96, 96)),
+        # Three tiles of 43 would be a block of 129 targets, which is one too many.
+        (131072, 64, 43, (43, 86, 1978)),
+        (131072, 64, 200, (200, 200, 2000)),
         (100, 100, 4, (1, 1, 1)),
     ],
 )

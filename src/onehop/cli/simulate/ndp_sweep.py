@@ -7,6 +7,7 @@ from onehop.cli.console import Bar
 from onehop.cli.simulate.shared import Points, whole
 from onehop.graph import Graph
 from onehop.machines.ndp import LayerOutcome, Machine
+from onehop.machines.ndp.outcome import gain
 from onehop.machines.ndp.sections import Control, Host, Module, Topology
 from onehop.plans.ndp import NdpPlan
 
@@ -111,6 +112,6 @@ def _figures(found: list[LayerOutcome]) -> dict[str, Any]:
         "time_ms": total / 1e6,
         "mappings": [one.run.mapping for one in found],
         "candidates_ms": times,
-        "speedup_over_baseline": sum(one.baseline.time_ns for one in found) / max(total, 1e-9),
-        "speedup_over_prior": sum(one.best_prior.serial_ns for one in found) / max(total, 1e-9),
+        "speedup_over_baseline": gain(sum(one.baseline.time_ns for one in found), total),
+        "speedup_over_prior": gain(sum(one.best_prior.serial_ns for one in found), total),
     }
