@@ -141,15 +141,19 @@ def test_a_cache_of_everything_misses_each_source_once():
         (131072, 28, 128, (128, 128, 4608)),
         (8192, 1024, 128, (8, 8, 8)),
         (131072, 1024, 48, (48, 96, 96)),
-        # Three tiles of 43 would be a block of 129 targets, which is one too many.
-        (131072, 64, 43, (43, 86, 1978)),
-        (131072, 64, 200, (200, 200, 2000)),
         (100, 100, 4, (1, 1, 1)),
     ],
 )
 def test_windows_are_whole_blocks_of_whole_tiles(buffer, slice_bytes, tile, shape):
     found = TargetGroups.of(buffer, slice_bytes, tile)
     assert (found.tile, found.block, found.window) == shape
+
+
+def test_a_block_has_at_most_128_targets_or_one_tile():
+    # Three tiles of 43 would be 129.
+    assert TargetGroups.of(131072, 64, 43) == TargetGroups(43, 86, 1978)
+    assert TargetGroups.of(131072, 64, 32) == TargetGroups(32, 128, 2048)
+    assert TargetGroups.of(131072, 64, 200) == TargetGroups(200, 200, 2000)
 
 
 def test_a_buffer_that_holds_no_slice_is_refused():
