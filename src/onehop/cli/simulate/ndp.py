@@ -280,8 +280,8 @@ def _print(
             f"{one.run.bound_ns / 1e6:.3f}",
         )
     console.print(table)
-    for line in content.get("sweep", []):
-        console.print(ndp_sweep.text(line))
+    if "sweep" in content:
+        console.print(ndp_sweep.table(content["sweep"]))
     if "model" in content:
         whole = content["model"]
         console.print(
