@@ -37,6 +37,8 @@ def test_every_plan_is_exact_and_writes_the_fixed_keys(
     )
     assert result.exit_code == 0, result.output
     written = json.loads(file.read_text())
+    assert written["command"] == "simulate pim"
+    assert written["stamp"]["versions"]["torch"]
     assert set(written["phases_ms"]) == {"send", "broadcast", "kernel", "retrieve", "merge"}
     keys = {"total_ms", "bytes", "energy_mj", "utilisation", "mram_bytes_max", "output_max_abs_error"}
     assert keys <= set(written)
@@ -130,6 +132,11 @@ def test_sweep(edge_list: Path, machine: Path, tmp_path: Path) -> None:
         ("mram_bytes", 64),
     ]
     assert "core" in entries[-1]["error"]
+    table = [" ".join(line.split()) for line in result.output.splitlines()]
+    for entry in entries[:-1]:
+        shown = f"{entry['name'].replace('_', ' ')} {entry['value']:g} {entry['total_ms']:.4g}"
+        assert any(line.startswith(shown) for line in table)
+    assert "mram bytes 64 does not fit" in table
     assert entries[5]["phases_ms"]["kernel"] < entries[4]["phases_ms"]["kernel"]
     assert plot.exists()
 

@@ -57,4 +57,9 @@ def test_only_products_has_a_clock_and_parts_are_extrapolated() -> None:
     assert half is not None
     assert whole is not None
     assert half == pytest.approx(2 * whole)
-    assert [row.paper for row in retiling.rows(other, graph, True)] == [None, 6.66]
+    parts, whole_rows = (retiling.rows(other, graph, quick) for quick in (True, False))
+    assert [row.paper for row in parts] == [None, 6.66]
+    for part, complete in zip(parts, whole_rows, strict=True):
+        assert part.note == complete.note + (
+            " A part of the twin has fewer nodes and the same hubs, so tiles share more of them."
+        )

@@ -1,7 +1,11 @@
+from pathlib import Path
+
 import pytest
 
 from onehop.errors import ConfigurationError
-from onehop.machines.ndp import NdpConfig, load, presets
+from onehop.machines.ndp import Host, NdpConfig, load, presets
+
+PAGE = Path(__file__).parents[3] / "docs" / "machines" / "ndp.md"
 
 MINIMAL = """
 name = "small"
@@ -78,3 +82,41 @@ def test_unknown_machines_are_refused():
 def test_unknown_keys_of_a_change_are_refused():
     with pytest.raises(ConfigurationError, match="unknown layers"):
         load("grande_16").change(dram={"layers": 3})
+
+
+def test_defaults_are_those_of_the_page():
+    config = load("grande_16")
+    module, host, control, figures = config.module, config.host, config.control, config.energy
+    rows = [line.split("|")[1:4] for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    page = {name.strip(): value.strip() for name, value, *_ in (row for row in rows if len(row) == 3)}
+    assert page["buffers"] == f"four of {module.buffer_kib:g} KiB"
+    assert page["unit"] == f"{module.lanes} lanes at {module.clock_mhz / 1000:g} GHz"
+    assert page["adjacency"] == f"{module.adjacency_entry_bytes} bytes an edge"
+    assert page["row pointers"] == f"{module.row_pointer_bytes} bytes a target in every rank"
+    assert page["host"] == (
+        f"channel at its peak, {host.reduce_gbps:g} GB/s to add up, "
+        f"{host.merge_nodes_per_us:g} nodes a microsecond to merge"
+    )
+    assert host.channel_gbps == host.llc_mib == 0
+    assert page["control"] == (
+        f"{control.start_ns / 1000:g} us to start, {control.poll_ns:g} ns a poll, {control.access_ns:g} ns a "
+        f"separate access, {control.flush_mib:g} MiB dirty at most"
+    )
+    assert page["instructions of prior machines"] == (
+        f"{host.instruction_bytes} bytes an edge and DIMM (or rank)"
+    )
+    # RecNMP's figures (ISCA 2020).
+    assert (figures.channel_pj_per_bit, figures.add_pj, figures.multiply_pj) == (22.0, 7.9, 25.2)
+    assert figures.local_pj_per_bit < figures.channel_pj_per_bit
+
+
+def test_the_hosts_rate_is_that_of_the_papers_processor():
+    # 70 % of 20 cores of 64 operations a clock at 1.9 GHz.
+    assert Host().combine_gflops == pytest.approx(0.7 * 20 * 64 * 1.9)
+
+
+def test_units_keep_up_with_bursts_that_are_used_four_times():
+    module, timing = load("grande_16").module, load("grande_16").dram.device().timing
+    burst_ns = timing.bl * timing.clock_ps / 1000
+    assert module.lanes * 4 == load("grande_16").burst_bytes
+    assert module.clock_mhz * burst_ns / 1000 == pytest.approx(4, rel=0.01)

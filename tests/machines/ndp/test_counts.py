@@ -149,6 +149,13 @@ def test_windows_are_whole_blocks_of_whole_tiles(buffer, slice_bytes, tile, shap
     assert (found.tile, found.block, found.window) == shape
 
 
+def test_a_block_has_at_most_128_targets_or_one_tile():
+    # Three tiles of 43 would be 129.
+    assert TargetGroups.of(131072, 64, 43) == TargetGroups(43, 86, 1978)
+    assert TargetGroups.of(131072, 64, 32) == TargetGroups(32, 128, 2048)
+    assert TargetGroups.of(131072, 64, 200) == TargetGroups(200, 200, 2000)
+
+
 def test_a_buffer_that_holds_no_slice_is_refused():
     with pytest.raises(ArgumentError, match="cannot hold one output slice of 1024 bytes"):
         TargetGroups.of(1000, 1024, 4)

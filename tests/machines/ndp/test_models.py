@@ -1,11 +1,12 @@
 """Whole models: the host's operations by hand, and the chain of layers against single ones."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.machines.ndp import Host, Machine, NdpPlan, layer_works, load, run_model
+from onehop.machines.ndp import Host, Machine, ModelRun, NdpPlan, layer_works, load, run_model
 from onehop.machines.ndp.layer import simulate
 from onehop.machines.ndp.mapping import Pods
 from onehop.machines.ndp.traffic import Finals
@@ -95,3 +96,35 @@ def test_the_hosts_part_hides_where_it_is_short():
     for one in (found, busy):
         alone = sum(layer.baseline.time_ns for layer in one.layers) + sum(one.combine_ns)
         assert one.baseline_ns == pytest.approx(alone)
+
+
+@pytest.mark.parametrize("width", [0, -3, 2.5, True])
+def test_widths_that_cannot_be(width):
+    for widths in ([width, 8], [8, width]):
+        with pytest.raises(ArgumentError, match=r"width: expected an integer of at least 1, got"):
+            layer_works("gcn", widths, HOST)
+
+
+# Overlapped, the layers take 60 + 40 ns; the host's part takes 30 + 20.
+@pytest.mark.parametrize(
+    ("serial_ns", "time_ns", "hidden"), [(150.0, 100.0, 1.0), (120.0, 100.0, 0.4), (90.0, 90.0, 0.0)]
+)
+def test_the_figures_of_a_model_by_hand(serial_ns, time_ns, hidden):
+    layers = [
+        SimpleNamespace(time_ns=ns, run=SimpleNamespace(mapping=mapping, host_order=order))
+        for ns, mapping, order in ((60e6, "dimm", "ahead"), (40e6, "system", "early"))
+    ]
+    found = ModelRun("gin", layers, [30e6, 20e6], serial_ns * 1e6, 250e6)
+    assert found.as_dict() == {
+        "model": "gin",
+        "time_ms": time_ns,
+        "overlapped_ms": 100.0,
+        "serial_ms": serial_ns,
+        "baseline_ms": 250.0,
+        "speedup_over_baseline": 250.0 / time_ns,
+        "combine_ms": [30.0, 20.0],
+        "combine_hidden_share": hidden,
+        "mappings": ["dimm", "system"],
+        "host_orders": ["ahead", "early"],
+    }
+    assert ModelRun("gin", layers, [0.0, 0.0], 100e6, 250e6).hidden_share == 1.0

@@ -162,3 +162,53 @@ def test_wrong_names_and_graphs_are_refused():
         named_priors(config, random_graph(30, 90), [16], 8, ["GraNDe"])
     with pytest.raises(ArgumentError, match="expected the same nodes"):
         named_priors(config, random_graph(30, 90, num_src=40), [16], 8)
+
+
+def test_designs_are_what_their_papers_describe():
+    found = {
+        name: (one.mappings, one.unit_per_dimm, one.sums_in_dimm, one.copied_share)
+        for name, one in DESIGNS.items()
+    }
+    assert found == {
+        "TensorDIMM": (("system",), True, False, 0.0),
+        "RecNMP": (("rank",), False, True, 0.0),
+        "GNNear": (("dimm",), False, False, 0.35),
+        "G-NMP": (("rank", "system"), False, False, 0.0),
+    }
+
+
+def test_named_machines_are_their_parts():
+    graph, config, widths = random_graph(2000, 30_000), load("grande_16"), [48, 256]
+    # One unit a DIMM: half the ranks.
+    by_dimm = config.change(topology={"ranks_per_dimm": 1})
+
+    def alone(config, mapping, width, workload=RankWorkload, sums_in_dimm=False, **share):
+        retile = {} if share else {"retile": "index"}
+        work = workload(graph, config.topology, 8, 64, *share.values(), **retile)
+        pods, memory = Pods.of(config.topology, mapping), Machine(config).memory
+        return prior_run(config, work, memory, pods, 128, width, sums_in_dimm=sums_in_dimm)
+
+    expected = {
+        "TensorDIMM": [alone(by_dimm, "system", width) for width in widths],
+        "RecNMP": [alone(config, "rank", width, sums_in_dimm=True) for width in widths],
+        "GNNear": [alone(config, "dimm", width, CopiedWorkload, share=0.35) for width in widths],
+        "G-NMP": [
+            min((alone(config, mapping, width) for mapping in ("rank", "system")), key=lambda r: r.serial_ns)
+            for width in widths
+        ],
+    }
+    for one in named_priors(config, graph, widths, 128):
+        runs = expected[one.name]
+        assert one.serial_ns == sum(run.serial_ns for run in runs)
+        assert one.overlapped_ns == sum(run.overlapped_ns for run in runs)
+        assert one.reads == sum(run.reads for run in runs)
+        assert one.mappings == [run.mapping for run in runs]
+
+
+@pytest.mark.parametrize("bad", [0, -3, 2.5, True])
+def test_widths_and_tiles_that_cannot_be(bad):
+    graph, config = random_graph(30, 90), load("grande_16")
+    with pytest.raises(ArgumentError, match=r"width: expected an integer of at least 1, got"):
+        named_priors(config, graph, [16, bad], 8)
+    with pytest.raises(ArgumentError, match=r"tile: expected an integer of at least 1, got"):
+        named_priors(config, graph, [16], bad)

@@ -211,3 +211,88 @@ def test_graphs_without_destinations_and_bad_widths_are_refused(machine):
 def test_samples_that_cannot_be(values):
     with pytest.raises(ArgumentError, match="sample: "):
         replace(Sample(), **values)
+
+
+def growing(nodes):
+    """A graph whose later nodes have up to forty times as many edges as its first ones."""
+    degree = 1 + 39 * np.arange(nodes) // nodes
+    target = torch.from_numpy(np.repeat(np.arange(nodes), degree))
+    source = torch.randint(0, nodes, (len(target),), generator=torch.Generator().manual_seed(1))
+    return Graph.from_edge_index(torch.stack([source, target]), num_nodes=nodes)
+
+
+def test_a_gain_is_surer_than_the_time_where_both_grow_with_the_edges(machine):
+    # Where the host's part costs nothing, windows take as long as their edges are many.
+    machine = machine.change(
+        host={"channel_gbps": math.inf, "reduce_gbps": math.inf}, control={"poll_ns": 0.0, "access_ns": 0.0}
+    )
+    graph, plan = growing(20_000), NdpPlan("rank", retile="none")
+    whole = machine.layers(graph, [64], plan, record=0)[0]
+    gain, samples = whole.baseline.time_ns / whole.time_ns, 20
+    held, of_gain, of_time = 0, 0.0, 0.0
+    for seed in range(samples):
+        found = machine.sampled(Computed(graph), [64], plan, Sample(4, seed))[0]
+        over_host, time = found.speedup_over_baseline, found.time_ns
+        of_gain += over_host.half / over_host.value
+        of_time += time.half / time.value
+        held += bool(over_host.low <= gain <= over_host.high)
+    assert 0 < of_gain < 0.5 * of_time
+    assert held >= binom.ppf(1e-4, samples, Sample().confidence)
+
+
+def test_the_error_of_a_gain_over_prior_machines_is_that_of_both(machine, twin):
+    one = machine.sampled(twin, [64], NdpPlan("dimm", retile="index"), Sample(4))[0]
+    errors = [each.half / each.value for each in (one.best_prior_ns, one.time_ns)]
+    assert one.best_prior_ns == min(one.prior_ns.values(), key=lambda each: each.value)
+    gain = one.speedup_over_prior
+    assert gain.value == pytest.approx(one.best_prior_ns.value / one.time_ns.value)
+    assert gain.half / gain.value == pytest.approx(math.hypot(*errors))
+    assert min(errors) > 0
+    assert one.baseline_ns.half == 0.0
+
+
+def test_a_sample_of_a_graph_without_edges_saves_no_reads(machine):
+    graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=9000)
+    found = machine.sampled(graph, [64], NdpPlan("rank", retile="index"), Sample(2))[0]
+    assert found.read_reduction_percent == found.edges == Estimate.exact(0)
+    assert found.time_ns.value > 0
+
+
+def test_the_report_of_a_sample_has_every_estimate_and_its_ends(machine, twin):
+    first, second = machine.sampled(twin, [32, 64], NdpPlan(retile="index"), Sample(4, 2, 0.9))
+    found = sampled_report([first, second])
+    assert found["sample"] == {"runs": 4, "seed": 2, "confidence": 0.9}
+    time, host = (
+        total([getattr(one, name) for one in (first, second)]) for name in ("time_ns", "baseline_ns")
+    )
+    prior = total([first.best_prior_ns, second.best_prior_ns])
+    for name, other in (("speedup_over_baseline", host), ("speedup_over_prior", prior)):
+        assert found[name] == pytest.approx(other.value / time.value)
+        relative = math.hypot(other.half / other.value, time.half / time.value)
+        assert found[f"{name}_high"] - found[name] == pytest.approx(found[name] * relative)
+        assert found[name] - found[f"{name}_low"] == pytest.approx(found[name] * relative)
+    for one, layer in zip((first, second), found["layers"], strict=True):
+        assert (layer["width"], layer["mapping"]) == (one.width, one.mapping)
+        assert layer["host_order"] == one.chosen.host_order
+        for name, each, factor in (
+            ("time_ms", one.time_ns, 1e-6),
+            ("baseline_ms", one.baseline_ns, 1e-6),
+            ("speedup_over_baseline", one.speedup_over_baseline, 1),
+            ("speedup_over_prior", one.speedup_over_prior, 1),
+            ("read_reduction_percent", one.read_reduction_percent, 1),
+            ("edges", one.edges, 1),
+        ):
+            ends = [layer[name + end] for end in ("", "_low", "_high")]
+            assert ends == pytest.approx([each.value * factor, each.low * factor, each.high * factor])
+        for name, each in one.candidates.items():
+            line = layer["candidates"][name]
+            assert line["time_ms"] == pytest.approx(each.time_ns.value / 1e6)
+            assert line["bound_ms"] == pytest.approx(each.bound_ns / 1e6)
+            assert line["orders_ms"] == pytest.approx({o: ns / 1e6 for o, ns in each.orders_ns.items()})
+            assert (line["windows"], line["simulated"]) == (each.windows, each.simulated)
+        for name, each in one.prior_ns.items():
+            assert layer["prior"][name]["serial_ms"] == pytest.approx(each.value / 1e6)
+    alone = sampled_report([first])
+    assert alone["speedup_over_baseline_high"] == first.speedup_over_baseline.high
+    orders = {first.chosen.host_order, second.chosen.host_order}
+    assert set(found["host_order"].split(", ")) == orders

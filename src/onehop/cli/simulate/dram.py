@@ -142,8 +142,8 @@ def dram(
     shown = _table(report, f"{report.dram}, {what}, {layout}, {ranks} rank" + "s" * (ranks > 1))
     shown.add_row("what binds, by formula", why_not if bounds is None else _binding(bounds))
     output().print(shown)
-    for line in lines:
-        output().print(dram_sweep.text(line))
+    if lines:
+        output().print(dram_sweep.table(lines))
     if json is not None:
         asked: dict[str, Any] = {
             "pattern": pattern,
@@ -152,7 +152,7 @@ def dram(
             "write_share": write_share,
             "requests": requests if recorded is None else len(recorded),
             "seed": seed,
-            "trace": None if replay is None else str(replay),
+            "replay": None if replay is None else str(replay),
             "graph": graph,
             "width": None if graph is None else width,
             "layout": layout,

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from rich.table import Table
+
 from onehop.cli.console import Bar
-from onehop.cli.simulate.shared import Points, whole
+from onehop.cli.simulate.shared import Points, sweep_table, whole
 from onehop.machines.dram import Access, DramReport, Memory
 from onehop.machines.dram.device import Timing
 
@@ -62,12 +64,23 @@ def run(wanted: list[Point], serve: Callable[[Memory, Access], DramReport], bar:
     return lines
 
 
-def text(line: dict[str, Any]) -> str:
-    """A line as it is printed."""
-    return (
-        f"{line['name'].replace('_', ' ')} {line['value']:g}: {line['gbps']:.2f} GB/s, "
-        f"{line['percent_of_peak']:.1f} % of peak; {line['time_ns'] / 1e3:,.1f} us, "
-        f"{line['energy_nj'] / 1e3:,.1f} uJ"
+def table(lines: list[dict[str, Any]]) -> Table:
+    """The lines as they are printed."""
+    return sweep_table(
+        ("GB/s", "% of peak", "us", "uJ"),
+        (
+            (
+                line["name"],
+                line["value"],
+                (
+                    f"{line['gbps']:.2f}",
+                    f"{line['percent_of_peak']:.1f}",
+                    f"{line['time_ns'] / 1e3:,.1f}",
+                    f"{line['energy_nj'] / 1e3:,.1f}",
+                ),
+            )
+            for line in lines
+        ),
     )
 
 

@@ -31,6 +31,7 @@ from onehop.machines.ndp import (
     toy,
     whole_report,
 )
+from onehop.machines.ndp.outcome import gain
 from onehop.machines.report import plot_phases
 from onehop.machines.trace import Trace
 from onehop.plans.ndp import HOST_ORDERS, MAPPINGS, TILINGS, NdpPlan
@@ -211,8 +212,8 @@ def _priors(
             "name": one.name,
             "serial_ms": one.serial_ns / 1e6,
             "overlapped_ms": one.overlapped_ns / 1e6,
-            "speedup_over_serial": one.serial_ns / max(time_ns, 1e-9),
-            "speedup_over_overlapped": one.overlapped_ns / max(time_ns, 1e-9),
+            "speedup_over_serial": gain(one.serial_ns, time_ns),
+            "speedup_over_overlapped": gain(one.overlapped_ns, time_ns),
             "mappings": one.mappings,
             "left_out": DESIGNS[one.name].left_out,
             "source": DESIGNS[one.name].source,
@@ -250,8 +251,8 @@ def _compare(content: dict[str, Any], found: list[LayerOutcome], mapping: str) -
     content["time_ms"] = total
     # Of the machine's own schedule: these have none.
     content["host_order"] = content["bound_ms"] = content["hidden_share"] = None
-    content["speedup_over_baseline"] = sum(one.baseline.time_ns for one in found) / 1e6 / total
-    content["speedup_over_prior"] = sum(one.best_prior.serial_ns for one in found) / 1e6 / total
+    content["speedup_over_baseline"] = gain(sum(one.baseline.time_ns for one in found), total * 1e6)
+    content["speedup_over_prior"] = gain(sum(one.best_prior.serial_ns for one in found), total * 1e6)
     for layer, one, time in zip(content["layers"], found, times, strict=True):
         layer["time_ms"] = time
         layer["host_order"] = layer["bound_ms"] = layer["hidden_share"] = None
@@ -279,8 +280,8 @@ def _print(
             f"{one.run.bound_ns / 1e6:.3f}",
         )
     console.print(table)
-    for line in content.get("sweep", []):
-        console.print(ndp_sweep.text(line))
+    if "sweep" in content:
+        console.print(ndp_sweep.table(content["sweep"]))
     if "model" in content:
         whole = content["model"]
         console.print(

@@ -3,10 +3,13 @@
 from dataclasses import fields, replace
 from typing import Any
 
+from rich.table import Table
+
 from onehop.cli.console import Bar
-from onehop.cli.simulate.shared import Points, whole
+from onehop.cli.simulate.shared import Points, sweep_table, whole
 from onehop.graph import Graph
 from onehop.machines.ndp import LayerOutcome, Machine
+from onehop.machines.ndp.outcome import gain
 from onehop.machines.ndp.sections import Control, Host, Module, Topology
 from onehop.plans.ndp import NdpPlan
 
@@ -60,18 +63,24 @@ def run(
     return lines
 
 
-def text(line: dict[str, Any]) -> str:
-    """A line as it is printed."""
-    each = ", ".join(f"{name} {time:.3f}" for name, time in line["candidates_ms"].items())
-    if line["name"] == "tile":
-        return (
-            f"tile {line['tile']}, {line['retile']}, broadcast {'on' if line['broadcast'] else 'off'}: "
-            f"{line['read_reduction_percent']:.2f} % fewer reads; ms: {each}"
-        )
-    return (
-        f"{line['name'].replace('_', ' ')} {line['value']:g}: {line['time_ms']:.3f} ms, "
-        f"{line['speedup_over_baseline']:.2f}x over the baseline; ms: {each}"
+def table(lines: list[dict[str, Any]]) -> Table:
+    """The lines as they are printed: the milliseconds of every mapping, and of the chosen ones."""
+    mappings = list(dict.fromkeys(name for line in lines for name in line["candidates_ms"]))
+    return sweep_table(
+        ("tiles", "broadcast", "reads saved", *mappings, "chosen", "over the host"),
+        ((line["name"], line["value"], _cells(line, mappings)) for line in lines),
     )
+
+
+def _cells(line: dict[str, Any], mappings: list[str]) -> list[str]:
+    """The cells of a line; those of tiles are empty where these are not varied."""
+    tiles = ["", "", ""]
+    if line["name"] == "tile":
+        broadcast = "on" if line["broadcast"] else "off"
+        tiles = [line["retile"], broadcast, f"{line['read_reduction_percent']:.2f} %"]
+    times = line["candidates_ms"]
+    every = [f"{times[name]:.3f}" if name in times else "-" for name in mappings]
+    return [*tiles, *every, f"{line['time_ms']:.3f}", f"{line['speedup_over_baseline']:.2f}x"]
 
 
 def _tiles(
@@ -111,6 +120,6 @@ def _figures(found: list[LayerOutcome]) -> dict[str, Any]:
         "time_ms": total / 1e6,
         "mappings": [one.run.mapping for one in found],
         "candidates_ms": times,
-        "speedup_over_baseline": sum(one.baseline.time_ns for one in found) / max(total, 1e-9),
-        "speedup_over_prior": sum(one.best_prior.serial_ns for one in found) / max(total, 1e-9),
+        "speedup_over_baseline": gain(sum(one.baseline.time_ns for one in found), total),
+        "speedup_over_prior": gain(sum(one.best_prior.serial_ns for one in found), total),
     }

@@ -1,6 +1,5 @@
 """``onehop simulate pim``: a graph, or a whole model, on a near-bank machine."""
 
-import json as json_module
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +10,10 @@ import typer
 from torch import Tensor
 
 from onehop.bench import near_bank
+from onehop.bench.results import write_json
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
-from onehop.cli.simulate.shared import Source, Sweep, load_graph, no_timeline, sweep_points
+from onehop.cli.simulate.shared import Source, Sweep, load_graph, no_timeline, sweep_points, sweep_table
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
 from onehop.machines.pim import (
@@ -36,7 +36,6 @@ from onehop.machines.pim.tuner import TuningResult
 from onehop.machines.pim.vary import names as variable, varied
 from onehop.machines.report import aligned, plot_phases
 from onehop.machines.trace import Trace
-from onehop.storage import write_text
 
 _PLANS = "tuned, default, SPxDS such as 2x16, grande, sparsep, or a JSON file that PimPlan.to_json wrote"
 _NAMED_PLANS = ("tuned", "default", "grande", "sparsep")
@@ -198,7 +197,7 @@ def _facts(graph: Graph, name: str) -> dict[str, Any]:
 
 def _write(path: Path | None, content: dict[str, Any]) -> None:
     if path is not None:
-        write_text("json", path, json_module.dumps(content, indent=2) + "\n")
+        write_json(path, "simulate pim", content)
 
 
 def _run_model(
@@ -286,7 +285,7 @@ def _run_sweep(
                 found = chosen.on(machine, graph, shapes)
                 report = machine.simulate(shapes, chosen.width, found.plan, chosen.dtype)
             except MachineMemoryError as error:
-                rows.append((label, "does not fit", "", ""))
+                rows.append((field, value, ("does not fit", "", "")))
                 entries.append({"name": field, "value": value, "error": str(error)})
                 continue
             finally:
@@ -294,11 +293,10 @@ def _run_sweep(
             reports[label] = report
             entries.append({"name": field, "value": value, **report.as_dict()})
             grid = f"{report.plan.sp}x{report.plan.ds}"
-            rows.append((label, f"{report.total_ms:.4g}", f"{report.energy_mj:.4g}", grid))
+            rows.append((field, value, (f"{report.total_ms:.4g}", f"{report.energy_mj:.4g}", grid)))
     console = output()
     console.print(f"{name}, width {chosen.width}, {chosen.dtype}, plan {chosen.plan}", markup=False)
-    for line in aligned(("machine", "ms", "mJ", "grid"), rows):
-        console.print(line, markup=False)
+    console.print(sweep_table(("ms", "mJ", "grid"), rows))
     _write(
         json, {"graph": _facts(graph, name), "width": chosen.width, "dtype": chosen.dtype, "sweep": entries}
     )

@@ -1,15 +1,16 @@
 """Options and steps that the verbs of ``simulate`` share: the graph, and the points of a sweep."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from onehop import datasets
-from onehop.bench import sources
+from onehop.bench import sources, tables
 from onehop.cli.console import Bar
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
@@ -99,6 +100,22 @@ def sweep_points(text: str, allowed: Sequence[str]) -> tuple[str, list[float]]:
         raise ArgumentError(
             f"sweep: expected numbers A:B with 0 < A <= B, or A,B,..., got {values!r}."
         ) from error
+
+
+def sweep_table(headings: Sequence[str], rows: Iterable[tuple[str, float, Sequence[str]]]) -> Table:
+    """A sweep as it is printed: a row for each value.
+
+    Args:
+        headings: Of the verb's own columns.
+        rows: The name that is varied, its value, and the cells of the verb's own columns.
+    """
+    found = tables.table("Sweep")
+    found.add_column("varied")
+    for heading in ("value", *headings):
+        found.add_column(heading, justify="right")
+    for name, value, cells in rows:
+        found.add_row(name.replace("_", " "), f"{value:g}", *cells)
+    return found
 
 
 def whole(name: str, value: float) -> int:

@@ -113,6 +113,6 @@ def host_alone(config: NdpConfig, size: GraphSize, read: int, memory: MemoryTime
         },
         energy_nj={
             **energy.dram_nj(commands, memory, config.topology.ranks, adjacency_ns + features_ns + write_ns),
-            "host_path": energy.path_nj(config.energy, moved, 0)["host_path"],
+            "host_path": energy.host_path_nj(config.energy, moved),
         },
     )

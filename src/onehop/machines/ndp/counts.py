@@ -39,7 +39,7 @@ class TargetGroups:
         Raises:
             ArgumentError: Not even one slice fits.
         """
-        room = buffer_bytes // max(slice_bytes, 1)
+        room = buffer_bytes // slice_bytes
         if room < 1:
             raise ArgumentError(
                 f"module.buffer_kib: a buffer of {buffer_bytes} bytes cannot hold one output slice of "

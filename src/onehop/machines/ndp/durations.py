@@ -108,7 +108,7 @@ def times_of(traffic: LayerTraffic, memory: MemoryTimes) -> WindowTimes:
 
     copies = 1 if traffic.broadcast else pods.in_channel
     bundle_in = host(traffic.bundle_in_bytes, copies)
-    fullest = traffic.adjacency_bytes.max(axis=1, initial=0)
+    fullest = traffic.adjacency_bytes.max(axis=1)
     return WindowTimes(
         pod=pods.size,
         transfer="host" if traffic.over_host else "link" if traffic.inside_dimm else "none",

@@ -40,10 +40,15 @@ def dram_nj(commands: Commands, memory: MemoryTimes, ranks: int, time_ns: float)
     }
 
 
+def host_path_nj(figures: EnergyFigures, channel_bytes: float) -> float:
+    """Energy in nJ of bytes over channels."""
+    return channel_bytes * 8 * figures.channel_pj_per_bit * 1e-3
+
+
 def path_nj(figures: EnergyFigures, channel_bytes: float, local_bytes: float) -> dict[str, float]:
     """Energy in nJ of bytes over channels, and between ranks and their modules."""
     return {
-        "host_path": channel_bytes * 8 * figures.channel_pj_per_bit * 1e-3,
+        "host_path": host_path_nj(figures, channel_bytes),
         "dram_path": local_bytes * 8 * figures.local_pj_per_bit * 1e-3,
     }
 

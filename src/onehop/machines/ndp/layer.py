@@ -159,7 +159,7 @@ class LayerRun:
         bursts = self.traffic.feature_bursts
         mean = bursts.mean(axis=1)
         worked = mean > 0
-        ratios: Reals = bursts.max(axis=1, initial=0)[worked] / mean[worked]
+        ratios: Reals = bursts.max(axis=1)[worked] / mean[worked]
         return ratios
 
     def by_rank(self, values: Integers) -> Integers:
@@ -252,15 +252,15 @@ def row_statistics(run_of: LayerRun) -> dict[str, float]:
         "bursts_read": commands.reads,
         "bursts_written": commands.writes,
         "activations": commands.activations,
-        "row_hit_percent": 100.0 * (1.0 - commands.activations / bursts) if bursts else 0.0,
+        "row_hit_percent": _hit_percent(commands.activations, bursts),
     }
 
 
 def rank_lines(run_of: LayerRun) -> list[dict[str, float]]:
     """Table rows of the ranks: busy time by phase in ms, bytes, useful bytes, rows, bandwidth of the run."""
     traffic, busy = run_of.traffic, run_of.schedule.rank_busy_ns / 1e6
-    *bursts, opened = run_of.commands_by_rank()
-    moved = np.maximum(sum(bursts), 1)
+    bursts_read, bursts_written, opened = run_of.commands_by_rank()
+    bursts = bursts_read + bursts_written
     slice_bytes = traffic.pods.slice_bytes(traffic.width)
     read = (
         run_of.by_rank(traffic.adjacency_bursts)
@@ -270,7 +270,7 @@ def rank_lines(run_of: LayerRun) -> list[dict[str, float]]:
     written = run_of.by_rank(traffic.write_bursts) * traffic.config.burst_bytes
     useful = run_of.by_rank(traffic.adjacency_bytes) + run_of.by_rank(traffic.pod_reads) * slice_bytes
     useful = useful + run_of.by_rank(traffic.final_bytes)
-    total_ns = max(run_of.schedule.total_ns, 1e-9)
+    total_ns = run_of.schedule.total_ns
     peak = run_of.memory.device.peak_gbps
     return [
         {
@@ -283,9 +283,9 @@ def rank_lines(run_of: LayerRun) -> list[dict[str, float]]:
             "bytes": int(read[rank] + written[rank]),
             "useful_bytes": int(useful[rank]),
             "activations": float(opened[rank]),
-            "row_hit_percent": float(100 * (1 - opened[rank] / moved[rank])),
-            "gbps": float((read[rank] + written[rank]) / total_ns),
-            "percent_of_peak": float(100 * (read[rank] + written[rank]) / total_ns / peak),
+            "row_hit_percent": _hit_percent(float(opened[rank]), float(bursts[rank])),
+            "gbps": _gbps(read[rank] + written[rank], total_ns),
+            "percent_of_peak": 100 * _gbps(read[rank] + written[rank], total_ns) / peak,
         }
         for rank in range(len(busy))
     ]
@@ -303,7 +303,7 @@ def channel_lines(run_of: LayerRun) -> list[dict[str, float]]:
     span = traffic.pods.channels
     written = per_channel(traffic.bundle_in_bytes).reshape(-1, span).sum(axis=1).repeat(span)
     moved = per_channel(traffic.bundle_out_bytes + traffic.output_bytes + traffic.final_bytes) + written
-    total_ns = max(run_of.schedule.total_ns, 1e-9)
+    total_ns = run_of.schedule.total_ns
     return [
         {
             "channel": channel,
@@ -313,16 +313,26 @@ def channel_lines(run_of: LayerRun) -> list[dict[str, float]]:
             "finals_ms": float(busy[channel, 3]),
             "idle_ms": float(total_ns / 1e6 - busy[channel].sum()),
             "bytes": int(moved[channel]),
-            "gbps": float(moved[channel] / total_ns),
+            "gbps": _gbps(moved[channel], total_ns),
         }
         for channel in range(topology.channels)
     ]
 
 
+def _hit_percent(activations: float, bursts: float) -> float:
+    """Share of bursts that found their row open; 0 where there are none."""
+    return 100.0 * (1.0 - activations / bursts) if bursts else 0.0
+
+
+def _gbps(moved: int, total_ns: float) -> float:
+    """Bytes a nanosecond; 0 where nothing takes time."""
+    return float(moved / total_ns) if total_ns else 0.0
+
+
 def spread(values: Reals) -> dict[str, float]:
     """Mean, median, 99th percentile and maximum of some numbers; all 1 if there are none."""
     if len(values) == 0:
-        values = np.ones(1)
+        return dict.fromkeys(("mean", "median", "p99", "max"), 1.0)
     return {
         "mean": float(values.mean()),
         "median": float(np.median(values)),

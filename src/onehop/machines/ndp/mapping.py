@@ -92,6 +92,16 @@ class Pods:
         return -(-self.slice_bytes(width) // burst_bytes)
 
 
+def check_width(width: int) -> None:
+    """Refuses what cannot be the columns of feature vectors.
+
+    Raises:
+        ArgumentError: Not an integer of at least 1.
+    """
+    if type(width) is not int or width < 1:
+        raise ArgumentError(f"width: expected an integer of at least 1, got {width!r}.")
+
+
 def candidates(topology: Topology) -> list[Pods]:
     """The mappings that differ from one another on this machine, from the smallest pods to the largest."""
     found: dict[int, Pods] = {}

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from onehop.errors import ArgumentError
-from onehop.machines.ndp.mapping import ELEMENT_BYTES
+from onehop.machines.ndp.mapping import ELEMENT_BYTES, check_width
 from onehop.machines.ndp.sections import Host
 
 MODELS = ("gcn", "sage", "gin")
@@ -49,10 +49,12 @@ def layer_works(model: str, widths: list[int], host: Host) -> list[LayerWork]:
         host: Its rates.
 
     Raises:
-        ArgumentError: An unknown model.
+        ArgumentError: An unknown model, or a width that is not a positive integer.
     """
     if model not in MODELS:
         raise ArgumentError(f"model: expected one of {', '.join(MODELS)}, got {model!r}.")
+    for width in widths:
+        check_width(width)
     works = []
     for number, (columns, outputs) in enumerate(pairwise(widths)):
         is_last = number == len(widths) - 2

@@ -8,7 +8,7 @@ from onehop.graph import Graph
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.hub_copies import CopiedWorkload
-from onehop.machines.ndp.mapping import Pods
+from onehop.machines.ndp.mapping import Pods, check_width
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.prior import PriorRun, prior_run
 
@@ -19,51 +19,42 @@ class Design:
 
     Attributes:
         mappings: Its mappings; the best of them is taken for each layer.
+        left_out: What it has besides.
+        source: Where it is described.
         unit_per_dimm: Whether a DIMM has one unit, which reads one rank at a time; else each rank has one.
         sums_in_dimm: Whether a DIMM adds up its ranks' outputs before the host reads them.
         copied_share: Share of the nodes, those with most edges, that every channel has a copy of.
-        left_out: What it has besides.
-        source: Where it is described.
     """
 
     mappings: tuple[str, ...]
-    unit_per_dimm: bool
-    sums_in_dimm: bool
-    copied_share: float
     left_out: str
     source: str
+    unit_per_dimm: bool = False
+    sums_in_dimm: bool = False
+    copied_share: float = 0.0
 
 
 DESIGNS = {
     "TensorDIMM": Design(
         ("system",),
-        unit_per_dimm=True,
-        sums_in_dimm=False,
-        copied_share=0.0,
         left_out="the link to GPUs",
         source="Kwon, Lee, Rhu, MICRO 2019",
+        unit_per_dimm=True,
     ),
     "RecNMP": Design(
         ("rank",),
-        unit_per_dimm=False,
-        sums_in_dimm=True,
-        copied_share=0.0,
         left_out="caches beside the ranks, scheduling by table",
         source="Ke et al., ISCA 2020",
+        sums_in_dimm=True,
     ),
     "GNNear": Design(
         ("dimm",),
-        unit_per_dimm=False,
-        sums_in_dimm=False,
-        copied_share=0.35,
         left_out="the central engine, the order of shards",
         source="Zhou et al., PACT 2022; 35 % and the mapping from its artifact",
+        copied_share=0.35,
     ),
     "G-NMP": Design(
         ("rank", "system"),
-        unit_per_dimm=False,
-        sums_in_dimm=False,
-        copied_share=0.0,
         left_out="combination inside the DIMM",
         source="Tian et al., Journal of Systems Architecture 129, 2022",
     ),
@@ -102,14 +93,18 @@ def named_priors(
         names: Some of :data:`DESIGNS`.
 
     Raises:
-        ArgumentError: An unknown name, a graph of two kinds of nodes, or a buffer that cannot hold one output
-            slice.
+        ArgumentError: An unknown name, a graph of two kinds of nodes, a width or tile that is not a positive
+            integer, or a buffer that cannot hold one output slice.
     """
     if graph.num_src != graph.num_dst:
         raise ArgumentError(
             f"graph: expected the same nodes as sources and destinations, got {graph.num_src} and "
             f"{graph.num_dst}; the copies of hubs need their results."
         )
+    if type(tile) is not int or tile < 1:
+        raise ArgumentError(f"tile: expected an integer of at least 1, got {tile!r}.")
+    for width in widths:
+        check_width(width)
     found = []
     for name in names:
         if name not in DESIGNS:

@@ -7,7 +7,7 @@ from onehop.machines.ndp.baseline import BaselineRun, baseline
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.layer import LayerRun, simulate
-from onehop.machines.ndp.mapping import Pods, candidates
+from onehop.machines.ndp.mapping import Pods, candidates, check_width
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.prior import PriorRun, prior
 from onehop.machines.ndp.traffic import Finals
@@ -84,6 +84,11 @@ class LayerOutcome:
         return min(found.overlapped_ns for found in self.priors)
 
 
+def gain(other_ns: float, own_ns: float) -> float:
+    """Time of another machine over this one's; 1 where this one takes none, as for a graph of no nodes."""
+    return other_ns / own_ns if own_ns else 1.0
+
+
 def outcome(
     config: NdpConfig,
     memory: MemoryTimes,
@@ -114,8 +119,7 @@ def outcome(
             mapping can have the plan's order.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
-    if type(width) is not int or width < 1:
-        raise ArgumentError(f"width: expected an integer of at least 1, got {width!r}.")
+    check_width(width)
     asked = plan.mapping
     choices = candidates(config.topology)
     if asked != "adaptive":

@@ -161,7 +161,7 @@ def steps_of(traffic: LayerTraffic, memory: MemoryTimes, output_bytes: Integers)
     read_ns = bursts * np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
     unit_ns = -(-columns // config.module.lanes) * 1000.0 / config.module.clock_mhz
     work = np.maximum(traffic.pod_reads * read_ns, traffic.pod_edges * unit_ns)
-    features = work.max(axis=1, initial=0.0) + memory.fill_ns
+    features = work.max(axis=1) + memory.fill_ns
 
     touched = sums((output_bytes > 0).astype(np.int64), channels)
     outputs = sums(output_bytes, channels) * per_byte + touched * config.control.access_ns
@@ -171,7 +171,7 @@ def steps_of(traffic: LayerTraffic, memory: MemoryTimes, output_bytes: Integers)
     )
     results = sums(results, channels)
     reduce = output_bytes.sum(axis=1) / config.host.reduce_gbps
-    post = np.maximum(outputs.max(axis=1, initial=0.0), reduce) + results.max(axis=1, initial=0.0)
+    post = np.maximum(outputs.max(axis=1), reduce) + results.max(axis=1)
     post += config.control.poll_ns
     return PriorSteps(pre, features, post)
 
@@ -189,7 +189,7 @@ def _instruction_bytes(traffic: LayerTraffic) -> Integers:
     """
     config, pods = traffic.config, traffic.pods
     edges = traffic.by_channel(traffic.counts.edges)
-    of_pod: Integers = sums(edges, config.topology.channels // pods.channels).max(axis=1, initial=0)
+    of_pod: Integers = sums(edges, config.topology.channels // pods.channels).max(axis=1)
     receivers = 1 if pods.inside_dimm else pods.in_channel
     return of_pod * config.host.instruction_bytes * receivers
 

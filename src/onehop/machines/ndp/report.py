@@ -7,8 +7,9 @@ from typing import Any
 
 from onehop.machines.ndp import window_reads
 from onehop.machines.ndp.layer import LayerRun, channel_lines, rank_lines, row_statistics, spread
-from onehop.machines.ndp.outcome import Candidate, LayerOutcome
+from onehop.machines.ndp.outcome import Candidate, LayerOutcome, gain
 from onehop.machines.ndp.timeline import trace
+from onehop.machines.ndp.windows import unit_share
 from onehop.machines.report import Report
 
 
@@ -33,7 +34,7 @@ def verdict(run: LayerRun) -> str:
         return "no windows: the graph has no destinations"
     path = max(bound, key=lambda name: bound[name])
     names = {"host": "the Host-path", "dram": "the DRAM-path", "imbalance": "the slowest rank"}
-    unit = run.schedule.rank_busy_ns[:, 3].sum() / max(run.schedule.rank_busy_ns[:, 1].sum(), 1e-9)
+    unit = unit_share([run.schedule])
     note = f"; the units, not the DRAM, pace {100 * unit:.0f} % of the reads" if unit > 0.01 else ""
     over = run.schedule.total_ns / run.paths.bound_ns if run.paths.bound_ns else 1.0
     return (
@@ -79,9 +80,9 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
         "hidden_share": run.hidden_share,
         "paths_ms": {"dram": run.paths.dram_ns / 1e6, "host": run.paths.host_ns / 1e6},
         "verdict": verdict(run),
-        "speedup_over_baseline": found.baseline.time_ns / max(found.time_ns, 1e-9),
-        "speedup_over_prior": prior.serial_ns / max(found.time_ns, 1e-9),
-        "speedup_over_overlapped_prior": found.best_overlapped_prior_ns / max(found.time_ns, 1e-9),
+        "speedup_over_baseline": gain(found.baseline.time_ns, found.time_ns),
+        "speedup_over_prior": gain(prior.serial_ns, found.time_ns),
+        "speedup_over_overlapped_prior": gain(found.best_overlapped_prior_ns, found.time_ns),
         "read_reduction_percent": 100.0 * (1.0 - reads / edges) if edges else 0.0,
         "dram_model_error_percent": window_reads.model_error_percent(run),
         "candidates_ms": found.candidates_ms(),
@@ -138,8 +139,8 @@ def whole_report(layers: Sequence[LayerOutcome]) -> dict[str, Any]:
         "host_order": orders[0] if len(set(orders)) == 1 else ", ".join(orders),
         "bound_ms": sum(found.run.bound_ns for found in layers) / 1e6,
         "hidden_share": hidden / shorter if shorter else 1.0,
-        "speedup_over_baseline": sum(found.baseline.time_ns for found in layers) / max(total, 1e-9),
-        "speedup_over_prior": sum(found.best_prior.serial_ns for found in layers) / max(total, 1e-9),
+        "speedup_over_baseline": gain(sum(found.baseline.time_ns for found in layers), total),
+        "speedup_over_prior": gain(sum(found.best_prior.serial_ns for found in layers), total),
         "layers": [
             {
                 "width": found.width,

@@ -11,7 +11,7 @@ from onehop.machines.ndp.baseline import GraphSize, host_alone
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.durations import Reals, WindowTimes, times_of
 from onehop.machines.ndp.layer import control_ns, host_orders
-from onehop.machines.ndp.mapping import Pods, candidates
+from onehop.machines.ndp.mapping import Pods, candidates, check_width
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.prior import PRIOR_PODS, steps_of
 from onehop.machines.ndp.sampled_windows import Stretch, Targets, segments, stretches
@@ -124,8 +124,7 @@ def sampled_layer(
             can have the plan's order, the host has a cache, or the graph has no destinations.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
-    if type(width) is not int or width < 1:
-        raise ArgumentError(f"width: expected an integer of at least 1, got {width!r}.")
+    check_width(width)
     if config.host.llc_mib:
         raise ArgumentError(
             "host.llc_mib: what a cache holds depends on all windows before, and a sample has only some; "

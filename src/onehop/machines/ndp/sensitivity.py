@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from onehop.graph import Graph
 from onehop.machines.ndp.machine import Machine
+from onehop.machines.ndp.outcome import gain
+from onehop.machines.ndp.windows import unit_share
 from onehop.plans.ndp import NdpPlan
 
 # From one 64-byte burst of DDR5-4800 a clock slot, at 16 lanes, to twice the default.
@@ -60,18 +62,17 @@ def by_clock(
     points = []
     for clock in clocks_mhz:
         layers = machine.change(module={"clock_mhz": float(clock)}).layers(graph, widths, plan, record=0)
-        total = max(sum(one.time_ns for one in layers), 1e-9)
-        busy = [one.run.schedule.rank_busy_ns.sum(axis=0) for one in layers]
+        total = sum(one.time_ns for one in layers)
         points.append(
             ClockPoint(
                 clock,
                 total / 1e6,
-                sum(one.baseline.time_ns for one in layers) / total,
-                max(one.baseline.time_ns / max(one.time_ns, 1e-9) for one in layers),
-                sum(one.best_prior.serial_ns for one in layers) / total,
+                gain(sum(one.baseline.time_ns for one in layers), total),
+                max(gain(one.baseline.time_ns, one.time_ns) for one in layers),
+                gain(sum(one.best_prior.serial_ns for one in layers), total),
                 [one.run.mapping for one in layers],
                 [one.run.host_order for one in layers],
-                float(sum(each[3] for each in busy) / max(sum(each[1] for each in busy), 1e-9)),
+                unit_share([one.run.schedule for one in layers]),
             )
         )
     return points

@@ -207,7 +207,7 @@ class LayerTraffic:
     @cached_property
     def bundle_nodes(self) -> int:
         """Upper bound of the nodes whose slices one bundle's reads are among: those assigned to its rank."""
-        return int(self.workload.nodes_of_rank.max(initial=0))
+        return int(self.workload.nodes_of_rank.max())
 
     @cached_property
     def pod_nodes(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 from onehop.graph import Graph
 from onehop.machines.ndp.machine import Machine
 from onehop.machines.ndp.models import layer_works
-from onehop.machines.ndp.outcome import LayerOutcome
+from onehop.machines.ndp.outcome import LayerOutcome, gain
 from onehop.plans.ndp import NdpPlan
 
 
@@ -52,7 +52,7 @@ class ModelRun:
             "overlapped_ms": self.overlapped_ns / 1e6,
             "serial_ms": self.serial_ns / 1e6,
             "baseline_ms": self.baseline_ns / 1e6,
-            "speedup_over_baseline": self.baseline_ns / max(self.time_ns, 1e-9),
+            "speedup_over_baseline": gain(self.baseline_ns, self.time_ns),
             "combine_ms": [ns / 1e6 for ns in self.combine_ns],
             "combine_hidden_share": self.hidden_share,
             "mappings": [one.run.mapping for one in self.layers],

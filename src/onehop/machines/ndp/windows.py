@@ -1,5 +1,6 @@
 """Execution windows: a recurrence gives the waits between what ranks and channels do."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,13 @@ class Schedule:
         """Number of windows by bottleneck; see :meth:`bounds`."""
         found = self.bounds()
         return {name: found.count(name) for name in ("host", "imbalance", "dram")}
+
+
+def unit_share(schedules: Sequence[Schedule]) -> float:
+    """Share of the reading time that the units add to the DRAM's, over all ranks; 0 where nothing is read."""
+    read = sum(float(one.rank_busy_ns[:, 1].sum()) for one in schedules)
+    unit = sum(float(one.rank_busy_ns[:, 3].sum()) for one in schedules)
+    return unit / read if read else 0.0
 
 
 def run(times: WindowTimes, channels: int, order: str, record: int = 0) -> Schedule:

@@ -22,8 +22,9 @@ def rows(twin: Twin, graph: Graph, quick: bool) -> list[Row]:
         plan = NdpPlan(retile=retile)
         paper = published.get(twin.name)
         fitted = "The twin's degrees and communities were chosen by this figure, so agreement shows nothing."
+        note = other if paper is None else fitted
         if quick and twin.quick_scale != 1:
-            fitted += " A part of the twin has fewer nodes and the same hubs."
+            note += " A part of the twin has fewer nodes and the same hubs, so tiles share more of them."
         found.append(
             Row(
                 figure=f"feature reads saved, tiles of {TILE}, "
@@ -31,7 +32,7 @@ def rows(twin: Twin, graph: Graph, quick: bool) -> list[Row]:
                 paper=paper,
                 ours=machine.workload(graph, plan).read_reduction_percent(TILE),
                 unit="%",
-                note=other if paper is None else fitted,
+                note=note,
             )
         )
     return found
