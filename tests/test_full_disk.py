@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import onehop
-from onehop import Graph, storage
+from onehop import Graph, distributed, storage
 from onehop.errors import StorageError
 from onehop.plans import CpuPlan, store, tuned
 from onehop.plans.tuned import PlanCase, Tuned
@@ -66,6 +66,18 @@ def test_a_graph_for_which_there_is_no_room(graph: Graph, disk: Path) -> None:
         assert list(disk.iterdir()) == [other]
         other.unlink()
     assert torch.equal(graph.save(disk / "graph").load().col, graph.col)
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+def test_parts_for_which_there_is_no_room(graph: Graph, tmp_path: Path, disk: Path, where: str) -> None:
+    given = graph.edge_index() if where == "memory" else graph.save(tmp_path / "graph")
+    edges = torch.ones(graph.num_edges)
+    for left in (0, 4096, 16 << 10, 40 << 10, 56 << 10):
+        other = fill(disk, left)
+        with pytest.raises(StorageError, match=FULL):
+            distributed.save(disk / "parts", given, 300, parts=2, edge_tensors={"e": edges})
+        assert list(disk.iterdir()) == [other]
+        other.unlink()
 
 
 def test_plans_for_which_there_is_no_room(

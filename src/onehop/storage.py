@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,6 +49,13 @@ def writing(argument: str, path: Path, size: int | None = None, after: str = "")
         failure = StorageError(f"{argument}: cannot write {what} ({error.strerror or error}). {advice}.")
         failure.errno = error.errno
         raise failure from error
+
+
+def write_all(file: BinaryIO | FileIO, data: memoryview) -> None:
+    """Writes bytes to a file without a buffer, which may take some of them at a time."""
+    view = data.cast("B") if data.nbytes else data
+    while view.nbytes:
+        view = view[file.write(view) :]
 
 
 def check(argument: str, path: str | os.PathLike[str]) -> None:

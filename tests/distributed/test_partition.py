@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -191,6 +192,23 @@ def test_damaged_arrays(folder: Path, name: str) -> None:
         Folder.open(folder, 0, 2).part()
     file.unlink()
     with pytest.raises(FileNotFoundError, match="copied as a whole"):
+        Folder.open(folder, 0, 2).part()
+
+
+@pytest.mark.parametrize("other", ["rank", "graph"])
+def test_a_part_of_another_graph(folder: Path, tmp_path: Path, other: str) -> None:
+    """Of the same lengths, with numbers in their bounds: an exchange would mix rows, or never end."""
+    mirrored = NODES - 1 - hostile()
+    save(tmp_path / "other", mirrored, NODES, parts=2, method="greedy")
+    source = folder / "part-00001" if other == "rank" else tmp_path / "other" / "part-00000"
+    for name in ARRAYS:
+        shutil.copy(source / f"{name}.npy", folder / "part-00000" / f"{name}.npy")
+    meta = json.loads((folder / "meta.json").read_text())
+    given = meta if other == "rank" else json.loads((tmp_path / "other" / "meta.json").read_text())
+    for name in ("inner_rows", "owned_rows"):
+        meta[name][0] = given[name][1 if other == "rank" else 0]
+    (folder / "meta.json").write_text(json.dumps(meta))
+    with pytest.raises(FileFormatError, match=r"part 0 of the graph of meta\.json, not that of another"):
         Folder.open(folder, 0, 2).part()
 
 

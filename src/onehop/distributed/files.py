@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,16 @@ from torch import Tensor
 
 from onehop.distributed.dealt_rows import deal
 from onehop.distributed.division import Division, ListDivision
+from onehop.distributed.fingerprint import fingerprint
 from onehop.distributed.part import ARRAYS, Part, edge_kind
 from onehop.distributed.partition import partition
 from onehop.distributed.stored_division import StoredDivision
 from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
+from onehop.storage import writing
 
-_FORMAT = "onehop partitioned graph 2"
+_FORMAT = "onehop partitioned graph 3"
 _META = "meta.json"
 _WHOLE = ("num_nodes", "num_edges", "cut_edges", "cut_rows", "identity")
 
@@ -69,10 +72,12 @@ def save(
         ArgumentError: The folder exists, or an argument does not fit.
         FileFormatError: The files of the graph on disk contradict themselves.
         IndexRangeError: A node number is negative or too large.
-        OSError: The disk is full, or not writable.
+        StorageError: The disk is full, or not writable.
     """
     goal = Path(folder)
-    if goal.exists():
+    with writing("folder", goal):
+        exists = goal.exists()
+    if exists:
         raise ArgumentError(f"folder: {goal} exists; remove it or give another name.")
     whole = graph if isinstance(graph, StoredGraph) else Graph.from_edge_index(graph, num_nodes)
     if num_nodes is not None and num_nodes != whole.num_dst:
@@ -89,7 +94,8 @@ def save(
     beside = goal.with_name(f"{goal.name}.{os.getpid()}.tmp")
     scratch = beside / "scratch"
     try:
-        scratch.mkdir(parents=True)
+        with writing("folder", scratch):
+            scratch.mkdir(parents=True)
         division: Division
         if isinstance(graph, StoredGraph):
             division = StoredDivision(graph, owner, parts, scratch)
@@ -99,26 +105,46 @@ def save(
         for rank in range(parts):
             part = division.part(rank)
             inside = beside / _name(rank)
-            (inside / "tensors").mkdir(parents=True)
-            (inside / "edge_tensors").mkdir()
+            with writing("folder", inside):
+                (inside / "tensors").mkdir(parents=True)
+                (inside / "edge_tensors").mkdir()
             for name in ARRAYS:
-                np.save(inside / f"{name}.npy", getattr(part, name).numpy())
+                _store(inside / f"{name}.npy", getattr(part, name).numpy())
             numbers = part.edge_numbers.numpy()
             for name, array in of_edges.items():
-                np.save(inside / "edge_tensors" / f"{name}.npy", array[numbers])
+                _store(inside / "edge_tensors" / f"{name}.npy", array[numbers])
             meta.update({name: getattr(part, name) for name in _WHOLE})
             meta.setdefault("inner_rows", []).append(part.inner_rows)
             meta.setdefault("owned_rows", []).append(len(part.owned_nodes))
+            meta.setdefault("contents", []).append(_contents(part))
         for name, array in arrays.items():
             files = [beside / _name(rank) / "tensors" / f"{name}.npy" for rank in range(parts)]
-            deal(array, division, files)
-        shutil.rmtree(scratch)
-        (beside / _META).write_text(json.dumps(meta, indent=2) + "\n")
-        beside.rename(goal)
+            with writing("folder", beside):
+                deal(array, division, files)
+        with writing("folder", goal):
+            shutil.rmtree(scratch)
+            (beside / _META).write_text(json.dumps(meta, indent=2) + "\n")
+            beside.rename(goal)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return meta
+
+
+def _store(path: Path, array: np.ndarray) -> None:
+    """Writes a .npy file.
+
+    Raises:
+        StorageError: The disk is full.
+    """
+    with writing("folder", path, array.nbytes), path.open("wb") as file:
+        # NumPy would write to a file of Python's by itself, and say of a full disk only how much it wrote.
+        np.save(SimpleNamespace(write=file.write), array)
+
+
+def _contents(part: Part) -> int:
+    """Identifies the arrays of a part."""
+    return fingerprint(*(getattr(part, name) for name in ARRAYS))
 
 
 def _as_array(argument: str, name: str, tensor: Tensor | np.ndarray, rows: int, what: str) -> np.ndarray:
@@ -157,13 +183,13 @@ class Folder:
             meta = json.loads((path / _META).read_text())
             written = int(meta["parts"])
             whole = [int(meta[name]) for name in _WHOLE]
-            lists = [len(meta[name]) for name in ("inner_rows", "owned_rows")]
+            lists = [len(meta[name]) for name in ("inner_rows", "owned_rows", "contents")]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileFormatError(
                 f"{path}: expected a folder written by onehop.distributed.save(), and its {_META} cannot be "
                 f"used ({error})."
             ) from error
-        if meta.get("format") != _FORMAT or min(whole) < 0 or lists != [written, written]:
+        if meta.get("format") != _FORMAT or min(whole) < 0 or set(lists) != {written}:
             raise FileFormatError(
                 f"{path / _META}: expected {_FORMAT!r}, got {meta.get('format')!r}. Save the graph again."
             )
@@ -217,6 +243,8 @@ class Folder:
         )
         if not agree:
             raise self._damaged("*.npy", f"arrays that fit each other and {_META}")
+        if _contents(part) != self.meta["contents"][self.rank]:
+            raise self._damaged("*.npy", f"part {self.rank} of the graph of {_META}, not that of another")
         return part
 
     def tensor(self, name: str, rows: int) -> Tensor:

@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from onehop.storage import write_all, writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,18 @@ class Halos:
             file: Where to keep the nodes; None means in memory.
 
         Raises:
-            OSError: The disk is full.
+            StorageError: The disk is full.
         """
         counts = []
         pieces = []
-        with nullcontext() if file is None else file.open("wb") as kept:
+        with nullcontext() if file is None else _opened(file) as kept:
             for nodes, owned in found:
                 counts.append(owned)
-                if kept is None:
+                if kept is None or file is None:
                     pieces.append(nodes)
                 else:
-                    nodes.tofile(kept)
+                    with writing("folder", file, nodes.nbytes):
+                        write_all(kept, np.ascontiguousarray(nodes).data)
         bounds = np.concatenate([[0], *counts]).cumsum()
         if file is None or bounds[-1] == 0:  # an empty file cannot be mapped
             nodes = np.concatenate([np.empty(0, np.int32), *pieces])
@@ -72,3 +76,8 @@ class Halos:
 
     def _read(self, first: int, last: int) -> Tensor:
         return torch.from_numpy(np.array(self.nodes[self.bounds[first] : self.bounds[last]]))
+
+
+def _opened(file: Path) -> FileIO:
+    with writing("folder", file):
+        return file.open("wb", buffering=0)

@@ -10,6 +10,7 @@ from onehop.distributed.division import Division
 from onehop.distributed.fingerprint import fingerprint
 from onehop.distributed.numbering import grouped
 from onehop.graph.stored import StoredGraph
+from onehop.storage import write_all, writing
 
 
 class StoredDivision(Division):
@@ -23,7 +24,7 @@ class StoredDivision(Division):
 
     Raises:
         FileFormatError: The graph's files contradict themselves.
-        OSError: The disk is full.
+        StorageError: The disk is full.
     """
 
     def __init__(self, graph: StoredGraph, owner: Tensor, parts: int, scratch: Path) -> None:
@@ -41,16 +42,20 @@ class StoredDivision(Division):
         owner_of_row = owner.astype(np.min_scalar_type(parts))
         identity = fingerprint(torch.from_numpy(owner))
         ends = self._edge_bounds[:-1].copy()
-        with self._sources.open("wb") as file:
+        with writing("folder", self._sources):
+            # Unbuffered: a buffer would fail once more when the file is closed.
+            opened = self._sources.open("wb", buffering=0)
+        with opened as file:
             # The caller does not choose the block boundaries, so equal graphs have equal blocks.
             for first, degrees, col in graph.blocks():
                 identity = fingerprint(degrees, col, torch.tensor(identity, device="cpu"))
                 of_edge = np.repeat(owner_of_row[first : first + len(degrees)], degrees.numpy())
                 dealt = col.numpy()[np.argsort(of_edge, kind="stable")]
                 counts = np.bincount(of_edge, minlength=parts)
-                for rank, sources in enumerate(np.split(dealt, counts.cumsum()[:-1])):
-                    file.seek(int(ends[rank]) * dealt.itemsize)
-                    file.write(sources.data)
+                with writing("folder", self._sources, dealt.nbytes):
+                    for rank, sources in enumerate(np.split(dealt, counts.cumsum()[:-1])):
+                        file.seek(int(ends[rank]) * dealt.itemsize)
+                        write_all(file, sources.data)
                 ends += counts
         return identity
 

@@ -6,7 +6,7 @@ from types import TracebackType
 import numpy as np
 
 from onehop.graph.checksums import Checksums
-from onehop.storage import writing
+from onehop.storage import write_all, writing
 
 
 class ArrayFile:
@@ -58,8 +58,7 @@ class ArrayFile:
     def _write(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         with writing("folder", self._path, len(view)):
-            while view:
-                view = view[self._file.write(view) :]
+            write_all(self._file, view)
 
     def __enter__(self) -> "ArrayFile":
         return self

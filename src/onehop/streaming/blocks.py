@@ -1,6 +1,6 @@
 """Rows of several matrices in files, some at a time, read while those before them are in use."""
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Generator, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -18,10 +18,11 @@ AHEAD = 2
 
 def row_blocks(
     files: Mapping[Key, MatrixFile], rows: int, step: int, piece_bytes: int
-) -> Iterator[tuple[int, dict[Key, Tensor]]]:
+) -> Generator[tuple[int, dict[Key, Tensor]]]:
     """Blocks of rows of all matrices: the first row's number, and of each matrix [step or fewer, columns].
 
-    A block may be written to, and is gone when the next but one is asked for.
+    A block may be written to, and is gone when the next one is asked for. Close the generator where not all
+    blocks are taken: a thread reads ahead.
 
     Args:
         files: The matrices, by names.

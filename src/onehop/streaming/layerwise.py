@@ -6,7 +6,8 @@ What is aggregated is on disk; everything between two aggregations is computed f
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +27,9 @@ from onehop.ops.streaming.waiting import Waiting
 from onehop.storage import writing
 from onehop.streaming.blocks import AHEAD, row_blocks
 from onehop.streaming.normalisation import SCALED, scale_of
-from onehop.streaming.rowwise import refusal, run, traced
+from onehop.streaming.rowwise import constant, refusal, run, traced
 from onehop.streaming.self_loops import with_self_loops
-from onehop.streaming.work_folder import begin, confirm, finish, inputs_now
+from onehop.streaming.work_folder import begin, confirm, finish, inputs_of
 
 # Of the budget: for the rows of all tensors between two aggregations, for pieces they are read in, and for
 # adding loops.
@@ -104,14 +105,18 @@ def infer(
         if not isinstance(layer, Layer):
             raise refusal(f"{node.target}: {layer}")
         layers[node] = layer
+    with writing("out", goal):
+        folder = goal.is_dir()
+    if folder:
+        raise ArgumentError(f"out: {goal} is a folder; give the name of a file.")
     budget, size = default_bytes() if memory is None else memory, features.wide.itemsize
     scaled = any(layer.normalise in SCALED for layer in layers.values())
     streaming.check(graph.num_src, size, budget, size * graph.num_dst if scaled else 0)
     with alone(goal) as lock:
         work = goal.with_name(goal.name + ".layers")
-        inputs = inputs_now(graph, features)
+        inputs = inputs_of(graph, features)
         settings = [[layer.what, layer.normalise, layer.reduce] for layer in layers.values()]
-        begin(work, json.loads(json.dumps([*inputs, str(plan), _digest(model), settings])))
+        begin(work, json.loads(json.dumps([*inputs, str(plan), _digest(model, plan), settings])))
         with torch.no_grad():
             made = _Inference(model, graph, x, layers, work).result(list(plan.nodes), memory, budget)
         confirm(work, graph, features, inputs)
@@ -165,7 +170,8 @@ class _Inference:
                 inner.unlink(missing_ok=True)
             left.remove(node)
             self._remove_but([output, *(each.args[0] for each in left)])
-        made = self._work / "result.npy"
+        # A name that no node has: theirs have no dots.
+        made = self._work / "the.result.npy"
         self._once(made, partial(self._write_rows, output, None, False, budget))
         return made
 
@@ -187,7 +193,9 @@ class _Inference:
             graph = StoredGraph.open(loops)
         scale = scale_of(graph, self._features, layer.normalise)
         scales = streaming.Scales(scale, scale)
-        streaming.aggregate(graph, source, None, layer.reduce, path, memory, scales)
+        # As wide as the model computes: sums of 16 bits would be rounded, or have no end.
+        wide = self._features.wide
+        streaming.aggregate(graph, source, None, layer.reduce, path, memory, scales, result=wide)
 
     def _write_rows(
         self,
@@ -207,28 +215,33 @@ class _Inference:
         if trial.dim() != 2 or len(trial) != few:
             raise refusal(f"{node} has the shape {list(trial.shape)} for one node")
         read = sum(found.nbytes for found in given.values())
-        made = sum(value.nbytes for value in seen.values()) + trial.nbytes
+        # Parameters are in memory anyway.
+        made = sum(value.nbytes for each, value in seen.items() if each.op != "get_attr") + trial.nbytes
         each_bytes = AHEAD * read + _COMPUTED * made + _WRITTEN * trial.nbytes
-        step = min(max(int(budget * _ROWS) // max(each_bytes, 1), 1), _MOST_ROWS)
+        step = min(max(int(budget * _ROWS) // max(each_bytes, 1), 1), _MOST_ROWS, max(rows, 1))
         beside = path.with_suffix(".tmp")
-        file = create(beside, rows, trial.size(1), self._features.wide, by_columns)
-        with writing("out", beside):
-            written = beside.open("r+b")
-        unsynced = 0
-        with written, Waiting(step * trial.nbytes, _nothing) as writer:
-            for row, given in row_blocks(files, rows, step, pieces):
-                block = self._rows(node, change, given, {})
-                if any(block.data_ptr() == found.data_ptr() for found in given.values()):
-                    block = block.clone()  # it is written while the next rows are read into its place
-                unsynced += block.nbytes
-                sync = unsynced >= SYNC_BYTES
-                unsynced = 0 if sync else unsynced
-                writer.submit(partial(file.put, written, row, 0, block, sync), block.nbytes, None)
-            writer.finish()
-            with writing("out", beside):
-                os.fsync(written.fileno())
-        with writing("out", path):
-            beside.replace(path)
+        try:
+            file = create(beside, rows, trial.size(1), self._features.wide, by_columns)
+            with closing(row_blocks(files, rows, step, pieces)) as blocks:
+                made_of = ((row, self._block(node, change, given)) for row, given in blocks)
+                _write(file, made_of, step * trial.nbytes)
+            with writing("out", path):
+                beside.replace(path)
+        except BaseException:
+            # It would be begun anew, and its room is of use to others.
+            beside.unlink(missing_ok=True)
+            raise
+
+    def _block(
+        self,
+        node: fx.Node,
+        change: Callable[[Tensor], Tensor] | None,
+        given: Mapping["_Held", Tensor],
+    ) -> Tensor:
+        """[rows, .] of a node, that stay when the next rows are read into the place of those given."""
+        block = self._rows(node, change, given, {})
+        kept = any(block.data_ptr() == found.data_ptr() for found in given.values())
+        return block.clone() if kept else block
 
     def _no_rows(
         self, node: fx.Node, change: Callable[[Tensor], Tensor] | None, files: dict["_Held", MatrixFile]
@@ -298,6 +311,22 @@ class _Inference:
                     path.unlink()
 
 
+def _write(file: MatrixFile, blocks: Iterable[tuple[int, Tensor]], most_bytes: int) -> None:
+    """Writes blocks of rows, of which so many bytes may wait, while the next ones are made."""
+    with writing("out", file.path):
+        written = file.path.open("r+b")
+    unsynced = 0
+    with written, Waiting(most_bytes, _nothing) as writer:
+        for row, block in blocks:
+            unsynced += block.nbytes
+            sync = unsynced >= SYNC_BYTES
+            unsynced = 0 if sync else unsynced
+            writer.submit(partial(file.put, written, row, 0, block, sync), block.nbytes, None)
+        writer.finish()
+        with writing("out", file.path):
+            os.fsync(written.fileno())
+
+
 def _nothing(number: int) -> None:
     """Notes nothing: a file that is interrupted is begun anew."""
 
@@ -307,11 +336,11 @@ def _mark(path: Path) -> Path:
     return path.with_suffix(".done")
 
 
-def _digest(model: nn.Module) -> str:
-    """Of the parameters, the buffers and all that the model says of itself."""
+def _digest(model: nn.Module, plan: fx.Graph) -> str:
+    """Of the parameters, the buffers, other tensors in use, and all that the model says of itself."""
     digest = hashlib.blake2b(str(model).encode())
-    for name, value in model.state_dict().items():
-        if isinstance(value, Tensor):
-            digest.update(name.encode())
-            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    others = ((node.name, constant(node)) for node in plan.nodes if node.op == "get_attr")
+    for name, value in (*model.named_parameters(), *model.named_buffers(), *others):
+        digest.update(f"{name} {list(value.shape)} {value.dtype}".encode())
+        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

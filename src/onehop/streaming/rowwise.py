@@ -24,11 +24,15 @@ _ELEMENTWISE = (
 # Of the numbers of a row, where the dimension is the last one.
 _ALONG_ROWS = (torch.cat, F.softmax, F.log_softmax, F.normalize, torch.softmax, torch.log_softmax)
 _ALONG_ROWS_METHODS = ("softmax", "log_softmax")
-_PRODUCTS = (F.linear, torch.matmul, operator.matmul)
+# F.linear as a trace has it, whatever a patch has put into its place.
+_PRODUCTS = (torch._C._nn.linear, torch.matmul, operator.matmul)
 _MODULES = (
     *(nn.Linear, nn.Identity, nn.Dropout, nn.ReLU, nn.ELU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.SELU, nn.PReLU),
     *(nn.Tanh, nn.Sigmoid, nn.Softplus, nn.LayerNorm, nn.BatchNorm1d),
 )
+# What they return in evaluation mode is what they were given, not a copy.
+_HANDING_ON = (nn.Identity, nn.Dropout)
+_VALUE = "value"
 
 
 class _Tracer(fx.Tracer):
@@ -43,6 +47,8 @@ class _Tracer(fx.Tracer):
 def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.Graph, list[fx.Node]]:
     """The graph of a model, and its layers in their order, checked: what lies between them goes row by row.
 
+    The model stays as it was: of tensors that its ``forward`` makes, the graph's nodes have the values.
+
     Args:
         model: In evaluation mode; called with features and an ``edge_index``.
         is_layer: Tells layers over edges.
@@ -50,23 +56,35 @@ def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.
     Raises:
         ArgumentError: The model cannot be divided; says why.
     """
-    if model.training:
-        raise ArgumentError("model: expected evaluation mode; call model.eval() first.")
+    training = next((name for name, module in model.named_modules() if module.training), None)
+    if training is not None:
+        where = f", and {training} is in training mode" if training else ""
+        raise ArgumentError(f"model: expected evaluation mode{where}; call model.eval() first.")
     names = list(inspect.signature(model.forward).parameters.values())
     rest = {each.name: each.default for each in names[2:]}
     if len(names) < 2 or inspect.Parameter.empty in rest.values():
         raise refusal("its forward takes other arguments than the features and the edge_index")
+    before = set(vars(model))
     try:
         graph = _Tracer(is_layer).trace(model, concrete_args=rest)
+        for node in graph.nodes:
+            if node.op == "get_attr":
+                node.meta[_VALUE] = operator.attrgetter(str(node.target))(model)
     except Exception as error:
         # Anything that the model's own code does on a stand-in for a tensor.
         raise refusal(f"torch.fx cannot trace it ({type(error).__name__}: {error})") from error
+    finally:
+        # Tensors that forward makes are put here by torch.fx, by other names at each call.
+        for name in set(vars(model)) - before:
+            delattr(model, name)
     found = list(graph.nodes)
     edge_index = found[1]
     needed = _needed(found[-1])
     modules = dict(model.named_modules())
     layers = []
     for node in found:
+        if _in_place(node, modules) and any(_is_shared(each, modules) for each in node.all_input_nodes):
+            raise refusal(f"{_told(node)} changes its input in place, which others read")
         if node not in needed or node in found[:2] or node.op in ("output", "get_attr"):
             continue
         if node.op == "call_module" and is_layer(modules[str(node.target)]):
@@ -74,10 +92,8 @@ def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.
                 raise refusal(f"{node.target} takes more than features and the edge_index")
             layers.append(node)
             continue
-        if edge_index in node.all_input_nodes or not _goes_by_rows(node, modules, model):
+        if edge_index in node.all_input_nodes or not _goes_by_rows(node, modules):
             raise refusal(f"{_told(node)} is no function of each row on its own that is known")
-        if _in_place(node, modules) and any(len(each.users) > 1 for each in node.all_input_nodes):
-            raise refusal(f"{_told(node)} changes its input in place, which others read")
     if not isinstance(found[-1].args[0], fx.Node) or found[-1].args[0] in found[:2]:
         raise refusal("it does not return one tensor that it has computed")
     return graph, layers
@@ -99,7 +115,7 @@ def run(node: fx.Node, model: nn.Module, value: Callable[[fx.Node], Tensor]) -> 
 
     args, kwargs = of(node.args), of(node.kwargs)
     if node.op == "get_attr":
-        found: Tensor = operator.attrgetter(str(node.target))(model)
+        found: Tensor = constant(node)
     elif node.op == "call_module":
         found = model.get_submodule(str(node.target))(*args, **kwargs)
     elif node.op == "call_method":
@@ -108,6 +124,12 @@ def run(node: fx.Node, model: nn.Module, value: Callable[[fx.Node], Tensor]) -> 
         assert callable(node.target)
         found = node.target(*args, **kwargs)
     return found
+
+
+def constant(node: fx.Node) -> Tensor:
+    """The parameter, buffer or other tensor of a model that a node of :func:`traced` stands for."""
+    value: Tensor = node.meta[_VALUE]
+    return value
 
 
 def _needed(output: fx.Node) -> set[fx.Node]:
@@ -135,19 +157,31 @@ def _is_by_rows(module: nn.Module) -> bool:
 
 
 def _in_place(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
-    """Return whether a function writes to what it is given, as it was told to."""
-    module = modules[str(node.target)] if node.op == "call_module" else None
-    return bool(getattr(module, "inplace", False) or node.kwargs.get("inplace", False))
+    """Return whether a function writes to what it is given, by its name or as it was told to."""
+    if node.op == "call_module":
+        return bool(getattr(modules[str(node.target)], "inplace", False))
+    name = _told(node)
+    named = node.op in ("call_method", "call_function") and name.endswith("_") and not name.endswith("__")
+    return named or bool(node.kwargs.get("inplace", False))
 
 
-def _goes_by_rows(node: fx.Node, modules: dict[str, nn.Module], model: nn.Module) -> bool:
+def _is_shared(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
+    """Return whether a tensor has other readers, by this name or by one that it had before."""
+    while len(node.users) == 1:
+        if node.op == "call_module":
+            handed_on = type(modules[str(node.target)]) in _HANDING_ON
+        else:
+            handed_on = node.op == "call_function" and _told(node) == F.dropout.__name__
+        if not handed_on:
+            return False
+        node = node.all_input_nodes[0]
+    return True
+
+
+def _goes_by_rows(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
     if node.op == "call_module":
         return _is_by_rows(modules[str(node.target)])
-    constants = {
-        each: operator.attrgetter(str(each.target))(model).dim()
-        for each in node.all_input_nodes
-        if each.op == "get_attr"
-    }
+    constants = {each: constant(each).dim() for each in node.all_input_nodes if each.op == "get_attr"}
     if node.target in _PRODUCTS:
         # A matrix is the second factor alone: as the first, it would mix rows.
         first, *others = (*node.args, *node.kwargs.values())

@@ -21,7 +21,7 @@ from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.storage import writing
 from onehop.streaming.normalisation import SCALED, scale_of
 from onehop.streaming.self_loops import with_self_loops
-from onehop.streaming.work_folder import begin, confirm, finish, inputs_now, stamp
+from onehop.streaming.work_folder import NOTE, begin, confirm, finish, inputs_of, stamp
 
 NORMALISATIONS = ("gcn", "symmetric", "mean", "none")
 _KEPT = ("last", "all")
@@ -86,7 +86,7 @@ def hops(
     streaming.check(graph.num_src, size, budget, held)
     with alone(goal) as lock:
         work = goal.with_name(goal.name + ".hops")
-        inputs = inputs_now(graph, features)
+        inputs = inputs_of(graph, features)
         begin(work, [*inputs, [count, normalise, teleport, keep]])
         walked = graph
         if normalise == "gcn":
@@ -178,10 +178,8 @@ def _finish(work: Path, last: Path, goal: Path, keep: str) -> None:
         finish(work, last, goal)
         return
     with writing("out", goal):
-        for name in ("request.json", "graph"):
-            extra = work / name
-            if extra.is_dir():
-                shutil.rmtree(extra)
-            else:
-                extra.unlink(missing_ok=True)
+        if (work / "graph").exists():
+            shutil.rmtree(work / "graph")
         work.rename(goal)
+        # Last, for without it the folder would be of no run.
+        (goal / NOTE).unlink()

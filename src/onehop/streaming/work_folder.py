@@ -1,21 +1,35 @@
 """A folder of what is on the way to a result, with a note of the request that it belongs to."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
-from onehop.errors import FileFormatError
+from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph.graph import StoredGraph
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.storage import writing
 
-_NOTE = "request.json"
+NOTE = "request.json"
+"""The file of a folder that says which request it belongs to."""
 
 
 def begin(work: Path, told: Any) -> None:
-    """Makes a folder, unless there is one of the same request, ``told``, to go on from."""
-    note = work / _NOTE
+    """Makes a folder, unless there is one of the same request, ``told``, to go on from.
+
+    Raises:
+        ArgumentError: There is something of that name that no run has made.
+        StorageError: The disk is full, or the place cannot be written.
+    """
+    note = work / NOTE
+    with writing("out", work):
+        others = work.exists() and not note.exists() and (not work.is_dir() or any(work.iterdir()))
+    if others:
+        raise ArgumentError(
+            f"out: {work} is for what is on the way to the result, and holds other files. Move them, or give "
+            "another out."
+        )
     if work.exists():
         try:
             if json.loads(note.read_text()) == told:
@@ -23,10 +37,22 @@ def begin(work: Path, told: Any) -> None:
         except (OSError, ValueError):
             pass  # of no use, as one of another request is
         with writing("out", work):
-            shutil.rmtree(work)
+            _remove(work)
     with writing("out", work):
         work.mkdir(parents=True)
         note.write_text(json.dumps(told))
+
+
+def inputs_of(graph: StoredGraph, features: MatrixFile) -> list[object]:
+    """Sizes and times of change of the inputs, ready for JSON.
+
+    Raises:
+        FileFormatError: The graph is no longer the one that was opened.
+    """
+    found = inputs_now(graph, features)
+    if found[0] != graph.identity:
+        raise FileFormatError(f"graph: {graph.folder} was written to since it was opened. Open it again.")
+    return found
 
 
 def inputs_now(graph: StoredGraph, features: MatrixFile) -> list[object]:
@@ -42,7 +68,7 @@ def confirm(work: Path, graph: StoredGraph, features: MatrixFile, begun: list[ob
     """
     if inputs_now(graph, features) != begun:
         with writing("out", work):
-            shutil.rmtree(work)
+            _remove(work)
         raise FileFormatError(
             f"graph, x: {graph.folder} or {features.path} was written to while it was read. Call again when "
             "it is done."
@@ -52,13 +78,21 @@ def confirm(work: Path, graph: StoredGraph, features: MatrixFile, begun: list[ob
 def finish(work: Path, made: Path, goal: Path) -> None:
     """Has a file in the folder take its place, and removes the folder."""
     with writing("out", goal):
-        # First, for nothing can go on from a folder that has lost its result.
-        (work / _NOTE).unlink()
+        # First, for nothing can go on from a folder that has lost its result. The note stays, to tell whose
+        # folder it is, and takes no room.
+        os.truncate(work / NOTE, 0)
         made.replace(goal)
-        shutil.rmtree(work)
+        _remove(work)
 
 
 def stamp(file: MatrixFile) -> list[int | str]:
     """The path, size and time of change of a file."""
     told = file.path.stat()
     return [str(file.path.resolve()), told.st_size, told.st_mtime_ns]
+
+
+def _remove(work: Path) -> None:
+    """Removes a folder, its note last: whatever is left of it is still known as a folder of a run."""
+    for each in [each for each in work.iterdir() if each.name != NOTE]:
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    shutil.rmtree(work)

@@ -262,20 +262,25 @@ def test_a_run_that_ended_before_it_had_cleaned_up(
     assert not (tmp_path / "out.npy.layers").exists()
 
 
-LIMITED = """
-import resource, threading, torch, numpy, onehop
+MEASURED = """
+import threading, torch, onehop
 from pathlib import Path
 from torch_geometric.nn import GCN, GraphSAGE
+
+def kept(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name + ":"))
+
 torch.set_num_threads(1)
-threading.stack_size(1 << 20)  # of 8 MiB, stacks would take half of what is allowed
 torch.manual_seed(0)
 model = {model}.eval()
 # Threads and libraries that come with the first call.
 onehop.infer({model}.eval(), onehop.Graph.open("small"), "small.npy", "first.npy", memory=1 << 20)
-lines = Path("/proc/self/status").read_text().splitlines()
-taken = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))
-resource.setrlimit(resource.RLIMIT_DATA, (taken + {allowed}, taken + {allowed}))
+onehop.native.let_go()
+Path("/proc/self/clear_refs").write_text("5")  # the peak is what there is now: proc(5)
+before = kept("VmRSS")
 onehop.infer(model, onehop.Graph.open("graph"), "x.npy", "out.npy", memory={memory})
+print(kept("VmHWM") - before)
 """
 
 
@@ -284,28 +289,29 @@ onehop.infer(model, onehop.Graph.open("graph"), "x.npy", "out.npy", memory={memo
 def test_no_more_memory_than_it_is_given(
     model: str, order: str, generator: torch.Generator, tmp_path: Path
 ) -> None:
-    """Every tensor between two layers has more bytes than the process may take."""
+    """Pages in memory, at their most: every tensor between two layers has three times as many bytes."""
     nodes, memory = 300_000, 24 << 20
+    assert 64 * 4 * nodes > 3 * memory
     edge_index = torch.randint(0, nodes, (2, 2 * nodes), generator=generator)
     values = torch.randn(nodes, 96, generator=generator).numpy()
     Graph.from_edge_index(edge_index, nodes).save(tmp_path / "graph")
     np.save(tmp_path / "x.npy", np.asarray(values, order=order))
     Graph.from_edge_index(edge_index[:, :0], 5).save(tmp_path / "small")
     np.save(tmp_path / "small.npy", np.asarray(values[:5], order=order))
-    # Stacks and what the C library keeps come on top, and addresses without pages: the limit counts them, and
-    # the pool has more of them than it uses. 12 MiB are enough for GCN, 32 for GraphSAGE.
-    allowed = memory + (44 << 20)
-    assert allowed < 64 * 4 * nodes
-    code = LIMITED.format(model=model, allowed=allowed, memory=memory)
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", MEASURED.format(model=model, memory=memory)],
         cwd=tmp_path,
         env={**os.environ, "MALLOC_ARENA_MAX": "1"},
-        stderr=subprocess.PIPE,
+        capture_output=True,
         check=False,
         text=True,
     )
     assert done.returncode == 0, done.stderr
+    taken = int(done.stdout)
+    # It makes use of what it is given. What the C library keeps of tensors below 1 MiB, which the pool leaves
+    # to it, comes on top: 3 to 7 MiB as measured, with stacks and pages of libraries that are used for the
+    # first time.
+    assert memory // 2 < taken < memory + (10 << 20)
     torch.manual_seed(0)
     theirs: nn.Module = eval(model, {"GCN": GCN, "GraphSAGE": GraphSAGE})
     exact = in_memory(theirs.eval(), torch.from_numpy(values), edge_index)

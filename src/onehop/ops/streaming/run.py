@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from onehop import native
@@ -103,8 +104,21 @@ def aggregate(
     memory: int | None,
     scales: Scales = Scales(),  # noqa: B008 (it cannot change)
     then: Then | None = None,
+    result: np.dtype | None = None,
 ) -> Path:
-    """See :func:`onehop.aggregate` with ``out``; ``then`` changes rows before they are written."""
+    """See :func:`onehop.aggregate` with ``out``.
+
+    Args:
+        graph: The graph.
+        x: The features.
+        weight: A number for each edge, or None.
+        reduce: The reduction.
+        out: The result.
+        memory: Bytes, or None.
+        scales: Factors of the rows at both ends of an edge.
+        then: Changes rows before they are written; None means nothing.
+        result: The dtype of the result; None means that of the same in memory.
+    """
     features = MatrixFile.open("x", x)
     if features.rows != graph.num_src:
         raise ArgumentError(
@@ -144,9 +158,9 @@ def aggregate(
         by_columns = features.by_columns or tiles.columns < features.columns
         # As in memory: factors of 32 bits make the result as wide.
         plain = weights is None and scales == (None, None)
-        dtype = features.result if plain else features.wide
-        result = unfinished.begin(list(astuple(tiles)), graph.num_dst, features.columns, dtype, by_columns)
-        _run(inputs, reduce, then, tiles, unfinished, result)
+        dtype = result or (features.result if plain else features.wide)
+        file = unfinished.begin(list(astuple(tiles)), graph.num_dst, features.columns, dtype, by_columns)
+        _run(inputs, reduce, then, tiles, unfinished, file)
         native.let_go()
         inputs.confirm(begun)
         lock.confirm()
