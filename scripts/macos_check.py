@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = "aarch64-macos"
 EXTENSIONS = ("_native", "_machines")
-# Zig's linker cannot read nanobind's list of the symbols that Python itself will bring. It allows any instead.
+# Zig's linker cannot read nanobind's list of the symbols that Python brings. It allows any instead.
 PROGRAM = """#!/bin/sh
 for each; do
   shift
