@@ -19,12 +19,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = "aarch64-macos"
 EXTENSIONS = ("_native", "_machines")
-# Zig's linker cannot read nanobind's list of the symbols that Python brings. It allows any instead.
+# Zig's linker cannot read nanobind's list of the symbols that Python brings, so it allows any. It
+# crashes on bundles, which are libraries that nothing links.
 PROGRAM = """#!/bin/sh
 for each; do
   shift
-  case "$each" in -Wl,@*.sym) each=-Wl,-undefined,dynamic_lookup ;; esac
-  set -- "$@" "$each"
+  case "$each" in
+    -Wl,@*.sym) set -- "$@" -Wl,-undefined,dynamic_lookup ;;
+    -bundle) set -- "$@" -shared ;;
+    *) set -- "$@" "$each" ;;
+  esac
 done
 exec "{python}" -m ziglang {compiler} -target {target} "$@"
 """
@@ -33,7 +37,7 @@ ARCHIVER = """#!/bin/sh
 exec "{python}" -m ziglang {program} "$@"
 """
 # The begin of a Mach-O file (mach-o/loader.h): magic number, processor, its kind, the file's kind.
-MAGIC, ARM64, BUNDLE, LIBRARY = 0xFEEDFACF, 0x0100000C, 8, 6
+MAGIC, ARM64, LIBRARY = 0xFEEDFACF, 0x0100000C, 6
 
 
 def make_compilers(folder: Path) -> None:
@@ -82,7 +86,7 @@ def check_library(path: Path) -> None:
         SystemExit: It is not.
     """
     magic, processor, _, kind = struct.unpack("<4I", path.read_bytes()[:16])
-    if (magic, processor) != (MAGIC, ARM64) or kind not in (BUNDLE, LIBRARY):
+    if (magic, processor) != (MAGIC, ARM64) or kind != LIBRARY:
         raise SystemExit(f"{path} is no library for macOS on 64-bit Arm.")
 
 

@@ -39,7 +39,7 @@ def test_a_library_of_another_system_is_refused(macos: ModuleType, tmp_path: Pat
     with pytest.raises(SystemExit, match="no library for macOS"):
         macos.check_library(Path(native.extension.__file__))
     path = tmp_path / "_native.so"
-    begin = [macos.MAGIC, macos.ARM64, 0, macos.BUNDLE]
+    begin = [macos.MAGIC, macos.ARM64, 0, macos.LIBRARY]
     path.write_bytes(struct.pack("<4I", *begin))
     macos.check_library(path)
     for place in (0, 1, 3):
