@@ -77,6 +77,8 @@ EXAMPLES = (
     Example("hetero/hetero_conv_dblp.py"),
     Example("hetero/hetero_link_pred.py"),
     Example("hetero/hgt_dblp.py"),
+    Example("hetero/temporal_link_pred.py"),
+    Example("hetero/to_hetero_mag.py"),
     Example("jit/film.py"),
     Example("jit/gat.py"),
     Example("jit/gcn.py"),

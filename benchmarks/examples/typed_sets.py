@@ -25,6 +25,14 @@ TRAINING, VALIDATION, TESTING = 400, 400, 3_257
 MOVIES, MOVIE_FEATURES, USERS, RATINGS = 9_742, 404, 610, 100_836
 # A twentieth of Amazon-Book.
 READERS, BOOKS, READ, READ_LATER = 2_632, 4_580, 119_036, 30_168
+# A fiftieth of ogbn-mag.
+MAG_NODES = {"paper": 14_728, "author": 22_693, "institution": 175, "field_of_study": 1_199}
+MAG_EDGES = {
+    ("author", "affiliated_with", "institution"): 20_880,
+    ("author", "writes", "paper"): 142_913,
+    ("paper", "has_topic", "field_of_study"): 150_102,
+}
+MAG_CITATIONS, MAG_FEATURES, MAG_CLASSES = 108_325, 128, 349
 TRUST_NODES, TRUST_GRAPHS, TRUST_EDGES = 6_005, 10, 35_592
 # A tenth of the events of JODIE's Wikipedia.
 EDITORS, PAGES, EDITS, EDIT_FEATURES = 8_227, 1_000, 15_747, 172
@@ -155,6 +163,43 @@ class AmazonBook(StandIn):
         later = graphs.between(READERS, BOOKS, READ_LATER, generator)
         data["user", "rates", "book"].edge_label_index = later
         super().__init__([data], transform, pre_transform)
+
+
+class OGB_MAG(StandIn):
+    """Papers, their authors, institutions and topics, at a fiftieth; all have features, papers a year."""
+
+    def __init__(
+        self,
+        root: str,
+        preprocess: str | None = None,
+        transform: Function = None,
+        pre_transform: Function = None,
+    ) -> None:
+        if preprocess is None:
+            raise NotImplementedError(
+                "preprocess: expected a method that gives all nodes features; got None."
+            )
+        generator, data = graphs.seeded("OGB_MAG"), HeteroData()
+        papers = MAG_NODES["paper"]
+        for kind, nodes in MAG_NODES.items():
+            data[kind].x = torch.randn(nodes, MAG_FEATURES, generator=generator)
+        pairs, y = graphs.labelled(papers, MAG_CITATIONS, MAG_CLASSES, generator, directed=True)
+        data["paper", "cites", "paper"].edge_index, data["paper"].y = pairs, y
+        data["paper"].year = 2010 + graphs.choices(10, papers, generator)
+        for relation, edges in MAG_EDGES.items():
+            source, _, target = relation
+            found = graphs.between(MAG_NODES[source], MAG_NODES[target], edges, generator)
+            data[relation].edge_index = found
+        # As in ogbn-mag, 86 % of the papers are for training.
+        shares = round(0.86 * papers), round(0.08 * papers), round(0.05 * papers)
+        for name, found in graphs.masks(papers, shares, generator).items():
+            data["paper"][name] = found
+        super().__init__([data], transform, pre_transform)
+
+    @property
+    def num_classes(self) -> int:
+        """As PyG's data set has it."""
+        return MAG_CLASSES
 
 
 class BitcoinOTC(StandIn):
