@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from onehop.errors import ConfigurationError
-from onehop.machines.ndp import Host, NdpConfig, load, presets
+from onehop.machines.ndp import Host, Module, NdpConfig, Topology, load, presets
 
 PAGE = Path(__file__).parents[3] / "docs" / "machines" / "ndp.md"
 
@@ -120,3 +120,18 @@ def test_units_keep_up_with_bursts_that_are_used_four_times():
     burst_ns = timing.bl * timing.clock_ps / 1000
     assert module.lanes * 4 == load("grande_16").burst_bytes
     assert module.clock_mhz * burst_ns / 1000 == pytest.approx(4, rel=0.01)
+
+
+def test_ranks_are_numbered_by_a_byte():
+    assert Topology(255, 1, 1).ranks == 255
+    with pytest.raises(ConfigurationError, match="expected at most 255 ranks in all, got 256"):
+        Topology(256, 1, 1)
+
+
+@pytest.mark.parametrize(("buffers", "fits"), [(1, False), (2, True), (4, True), (5, False)])
+def test_two_to_four_buffers_hold_outputs(buffers, fits):
+    if fits:
+        assert Module(output_buffers=buffers).output_buffers == buffers
+        return
+    with pytest.raises(ConfigurationError, match=r"module.output_buffers: expected"):
+        Module(output_buffers=buffers)

@@ -172,3 +172,8 @@ def test_pods_of_other_sizes_are_not_counted():
         .counts(TargetGroups(4, 8, 8))
         .touched
     ) == {Pods.of(TOPOLOGY, name).size for name in ("rank", "dimm", "channel", "2-channel", "system")}
+
+
+def test_a_graph_without_edges_saves_no_reads():
+    graph = random_graph(40, 0)
+    assert RankWorkload(graph, TOPOLOGY, 8, 64, retile="index").read_reduction_percent(8) == 0.0

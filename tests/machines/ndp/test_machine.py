@@ -335,3 +335,39 @@ def test_counts_are_kept_for_other_mappings(graph):
     machine, plan = Machine("grande_16"), NdpPlan("rank")
     assert machine.workload(graph, plan) is machine.workload(graph, replace(plan, mapping="system", tile=4))
     assert machine.workload(graph, plan) is not machine.workload(graph, replace(plan, retile="index"))
+
+
+def test_counts_of_few_graphs_are_kept():
+    machine, plan = Machine("grande_16"), NdpPlan()
+    graphs = [random_graph(20, 60, seed) for seed in range(7)]
+    first, *others = [machine.workload(graph, plan) for graph in graphs[:6]]
+    assert machine.workload(graphs[0], plan) is first
+    # The seventh takes the place of the second, which was used longest ago.
+    machine.workload(graphs[6], plan)
+    assert machine.workload(graphs[0], plan) is first
+    assert machine.workload(graphs[2], plan) is others[1]
+    assert machine.workload(graphs[1], plan) is not others[0]
+
+
+def test_timelines_begin_with_sixteen_windows():
+    machine = Machine(ndp.load("grande_16").change(module={"buffer_kib": 1.0}))
+    graph, plan = random_graph(600, 6000), NdpPlan("rank", retile="index")
+    found = machine.layers(graph, [64], plan)[0].run.schedule
+    assert len(found.ends_ns) > 16
+    assert {event.window for event in found.events} == set(range(16))
+    assert machine.layers(graph, [64], plan, record=0)[0].run.schedule.events == []
+
+
+def test_slices_may_fill_a_buffer(graph):
+    # 256 numbers are 1 KiB.
+    machine, plan = Machine(ndp.load("grande_16").change(module={"buffer_kib": 1.0})), NdpPlan(retile="index")
+    found = machine.layers(graph, [256], plan, record=0)[0]
+    assert found.impossible == {}
+    assert "rank" in found.candidates
+    assert [one.mapping for one in found.priors] == ["dimm", "rank", "system"]
+    assert set(machine.sampled(graph, [256], plan)[0].prior_ns) == {"dimm", "rank", "system"}
+    wider = machine.layers(graph, [257], plan, record=0)[0]
+    assert "rank" in wider.impossible
+    assert [one.mapping for one in wider.priors] == ["dimm", "system"]
+    sampled = machine.sampled(graph, [257], NdpPlan("system", retile="rows"))[0]
+    assert set(sampled.prior_ns) == {"dimm", "system"}

@@ -77,6 +77,7 @@ def test_the_chain_is_its_layers():
             finals=Finals(work.outputs, work.ns, system),
         )
         assert layer.time_ns == alone.time_ns
+        assert alone.schedule.events == []
 
 
 def test_the_hosts_part_hides_where_it_is_short():

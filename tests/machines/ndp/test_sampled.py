@@ -248,7 +248,10 @@ def test_the_error_of_a_gain_over_prior_machines_is_that_of_both(machine, twin):
     assert gain.value == pytest.approx(one.best_prior_ns.value / one.time_ns.value)
     assert gain.half / gain.value == pytest.approx(math.hypot(*errors))
     assert min(errors) > 0
+    # Of a graph in memory the edges are known, and with them the host's time.
     assert one.baseline_ns.half == 0.0
+    over_host = one.speedup_over_baseline
+    assert over_host.half / over_host.value == pytest.approx(errors[1])
 
 
 def test_a_sample_of_a_graph_without_edges_saves_no_reads(machine):

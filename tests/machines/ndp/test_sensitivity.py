@@ -3,7 +3,7 @@
 import pytest
 
 from onehop.errors import ConfigurationError
-from onehop.machines.ndp import Machine, NdpPlan, by_clock
+from onehop.machines.ndp import CLOCKS_MHZ, Machine, NdpPlan, by_clock, load
 from tests.machines.ndp.graphs import circulant, random_graph
 
 
@@ -38,3 +38,12 @@ def test_units_that_keep_up_with_single_reads_gain_nothing_from_tiles():
 def test_a_clock_of_nothing_is_refused():
     with pytest.raises(ConfigurationError, match=r"module.clock_mhz: expected a positive number, got 0"):
         by_clock(Machine("grande_16"), random_graph(30, 90), [16], NdpPlan(), [0])
+
+
+def test_clocks_are_from_one_read_a_burst_slot_to_twice_the_default():
+    device = load("grande_16").dram.device()
+    assert CLOCKS_MHZ == (300, 400, 600, 1200, 2400)
+    assert CLOCKS_MHZ[0] == pytest.approx(1e6 / (device.timing.bl * device.timing.clock_ps), rel=0.01)
+    assert CLOCKS_MHZ[-1] == 2 * load("grande_16").module.clock_mhz
+    found = by_clock(Machine("grande_16"), random_graph(30, 90), [16], NdpPlan())
+    assert [point.clock_mhz for point in found] == list(CLOCKS_MHZ)

@@ -1,7 +1,9 @@
 """Feature reads of windows: which bursts they are, and that the model of the DRAM is right about them."""
 
 import pytest
+import torch
 
+from onehop.graph import Graph
 from onehop.machines.dram import Memory
 from onehop.machines.ndp import Machine, NdpPlan, load
 from onehop.machines.ndp.window_reads import model_error_percent, window_reads
@@ -74,3 +76,30 @@ def test_a_model_that_is_wrong_is_found(monkeypatch):
 
 def test_without_reads_there_is_no_error():
     assert model_error_percent(run_of(random_graph(30, 0), 16, "rank")) == 0
+
+
+def test_windows_of_the_model_s_check_are_spread_over_the_layer(monkeypatch):
+    run = run_of(random_graph(2000, 20_000), 256, "rank", "index")
+    last, asked = len(run.schedule.ends_ns) - 1, []
+
+    def noted(run, window, rank):
+        asked.append((window, rank))
+        return window_reads(run, window, rank)
+
+    monkeypatch.setattr("onehop.machines.ndp.window_reads.window_reads", noted)
+    model_error_percent(run)
+    assert last > 3
+    assert [window for window, _ in asked] == [0, last // 3, 2 * last // 3, last]
+    reads = run.traffic.pod_reads
+    assert all(reads[window, rank] == reads[window].max() for window, rank in asked)
+
+
+def test_windows_without_reads_are_passed_over():
+    # Only the last third of the targets has edges.
+    generator = torch.Generator().manual_seed(2)
+    source = torch.randint(0, 3000, (30_000,), generator=generator)
+    target = torch.randint(2000, 3000, (30_000,), generator=generator)
+    graph = Graph.from_edge_index(torch.stack([source, target]), num_nodes=3000)
+    run = run_of(graph, 256, "rank", "index")
+    assert run.traffic.pod_reads[0].sum() == 0
+    assert 0 < abs(model_error_percent(run)) < 10

@@ -7,7 +7,7 @@ import pytest
 from onehop.machines.ndp import toy
 from onehop.machines.ndp.bounds import Paths, paths
 from onehop.machines.ndp.durations import WindowTimes
-from onehop.machines.ndp.windows import run
+from onehop.machines.ndp.windows import Schedule, run
 from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS
 from tests.machines.ndp.recurrence import finish
 
@@ -316,3 +316,16 @@ def test_a_slow_host_binds_windows_and_a_slow_rank_others():
 def test_no_windows_take_no_time():
     times = drawn(0, 0, 4, 2, 1, "none", 1)
     assert run(times, 2, "after").total_ns == 0
+
+
+def test_what_binds_a_window_by_hand():
+    # Busiest channel, busiest rank, mean rank: ranks win ties, and 1.25 times the mean is still even.
+    busy = np.array([[5.0, 5.0, 5.0], [5.1, 5.0, 5.0], [1.0, 5.0, 4.0], [1.0, 5.0, 3.9]])
+    schedule = Schedule(0.0, np.zeros((1, 4)), np.zeros((1, 4)), np.zeros(4), busy, [])
+    assert schedule.bounds() == ["dram", "host", "dram", "imbalance"]
+    assert schedule.bound() == {"host": 1, "imbalance": 1, "dram": 2}
+
+
+def test_the_gantt_is_72_steps_wide():
+    rows = [line for line in toy.gantt().splitlines() if line.startswith(("rank", "channel"))]
+    assert {len(row) for row in rows} == {11 + 72}

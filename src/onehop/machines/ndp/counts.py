@@ -72,7 +72,7 @@ class WindowCounts:
     def grouped(self, blocks: int) -> "WindowCounts":
         """The counts of windows of a given number of blocks each."""
         starts = np.arange(0, len(self.rows), blocks)
-        if blocks == 1 or len(starts) == 0:
+        if len(starts) == 0:
             return self
 
         def add(values: Integers) -> Integers:

@@ -36,7 +36,7 @@ def verdict(run: LayerRun) -> str:
     names = {"host": "the Host-path", "dram": "the DRAM-path", "imbalance": "the slowest rank"}
     unit = unit_share([run.schedule])
     note = f"; the units, not the DRAM, pace {100 * unit:.0f} % of the reads" if unit > 0.01 else ""
-    over = run.schedule.total_ns / run.paths.bound_ns if run.paths.bound_ns else 1.0
+    over = gain(run.schedule.total_ns, run.paths.bound_ns)
     return (
         f"{names[path]} bounds {100 * bound[path] / windows:.0f} % of {windows} windows, which take "
         f"{over:.2f} times as long as the busier path works{note}"

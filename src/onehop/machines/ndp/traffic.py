@@ -52,8 +52,8 @@ class Finals:
     """
 
     width: int
-    work_ns: float = 0.0
-    pods: Pods | None = None
+    work_ns: float
+    pods: Pods | None
 
 
 @dataclass(frozen=True)
