@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 import onehop
 from benchmarks.gpu import block_calls
-from benchmarks.gpu.attention_floors import AttentionShape, attention_floor
-from benchmarks.gpu.floors import Floor, Shape, extremum_floor, sum_floor
+from benchmarks.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
+from benchmarks.gpu.floors import Floor, Shape, extremum_floor, extremum_grad_floor, sum_floor
 from onehop import Graph, reference
 from onehop.calls import Rule
 
 Inputs = dict[str, Tensor]
+_S = TypeVar("_S", Shape, AttentionShape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,19 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Floors:
+    """Bytes of an operator's passes.
+
+    Attributes:
+        forward: (size, bytes of a feature) -> those of the forward pass.
+        backward: Likewise; of all gradients.
+    """
+
+    forward: Callable[[Size, int], Floor]
+    backward: Callable[[Size, int], Floor]
+
+
+@dataclass(frozen=True, slots=True)
 class Operator:
     """An operator.
 
@@ -42,7 +57,7 @@ class Operator:
         shapes: Its tensors, by name; all are differentiated.
         ours: (graph, tensors) -> output.
         naive: (edge_index, nodes, tensors) -> output: a row an edge, as the formula says.
-        floor: Bytes that its forward pass has to move; None where no formula is kept.
+        floors: Bytes that its passes have to move; None where no formula is kept.
         dtypes: Of the features that it takes; None means all.
         graphs: On which it is measured; None means all.
     """
@@ -51,7 +66,7 @@ class Operator:
     shapes: Callable[[Size], Mapping[str, tuple[int, ...]]]
     ours: Callable[[Graph, Inputs], Tensor]
     naive: Callable[[Tensor, int, Inputs], Tensor]
-    floor: Callable[[Size, int], Floor] | None
+    floors: Floors | None
     dtypes: tuple[torch.dtype, ...] | None = None
     graphs: tuple[str, ...] | None = None
 
@@ -96,24 +111,33 @@ def _shape(size: Size, itemsize: int) -> Shape:
 
 
 def _reduction(name: str, shapes: Callable[[Size], Mapping[str, tuple[int, ...]]], reduce: str) -> Operator:
-    floor = sum_floor if reduce in ("sum", "mean") else extremum_floor
+    extremum = reduce in ("max", "min")
+    forward, backward = (extremum_floor, extremum_grad_floor) if extremum else (sum_floor, sum_floor)
     return Operator(
         name,
         shapes,
         lambda graph, t: onehop.aggregate(graph, t["x"], t.get("weight"), reduce, backend="triton"),
         lambda edges, nodes, t: reference.aggregate(edges, t["x"], nodes, t.get("weight"), reduce),
-        (lambda size, itemsize: floor(_shape(size, itemsize))) if shapes is _plain else None,
+        _floors_of(_shape, forward, backward) if shapes is _plain else None,
     )
 
 
-def _floor_of(rule: Rule) -> Callable[[Size, int], Floor]:
-    def floor(size: Size, itemsize: int) -> Floor:
-        shape = AttentionShape(
+def _floors_of(
+    shape: Callable[[Size, int], _S], forward: Callable[[_S], Floor], backward: Callable[[_S], Floor]
+) -> Floors:
+    return Floors(
+        lambda size, itemsize: forward(shape(size, itemsize)),
+        lambda size, itemsize: backward(shape(size, itemsize)),
+    )
+
+
+def _attention_floors(rule: Rule) -> Floors:
+    def shape(size: Size, itemsize: int) -> AttentionShape:
+        return AttentionShape(
             rule, size.nodes, size.nodes, size.edges, size.heads, size.width, itemsize, max(itemsize, 4)
         )
-        return attention_floor(shape)
 
-    return floor
+    return _floors_of(shape, attention_floor, attention_grad_floor)
 
 
 # Of benchmarks.gpu.graphs: where many edges share a source with their neighbours.
@@ -134,28 +158,28 @@ OPERATORS = {
             _gat,
             lambda graph, t: onehop.gat(graph, t["x"], t["score_src"], t["score_dst"], backend="triton"),
             lambda edges, _, t: reference.gat(edges, t["x"], t["score_src"], t["score_dst"])[0],
-            _floor_of("gat"),
+            _attention_floors("gat"),
         ),
         Operator(
             "gatv2",
             _gatv2,
             lambda graph, t: onehop.gatv2(graph, t["x_src"], t["x_dst"], t["att"], backend="triton"),
             lambda edges, _, t: reference.gatv2(edges, t["x_src"], t["x_dst"], t["att"])[0],
-            _floor_of("gatv2"),
+            _attention_floors("gatv2"),
         ),
         Operator(
             "attention",
             _attention,
             lambda graph, t: onehop.attention(graph, t["query"], t["key"], t["value"], backend="triton"),
             lambda edges, _, t: reference.attention(edges, t["query"], t["key"], t["value"])[0],
-            _floor_of("dot"),
+            _attention_floors("dot"),
         ),
         Operator(
             "sum-blocks",
             _plain,
             lambda graph, t: block_calls.total(graph, t["x"]),
             lambda edges, nodes, t: reference.aggregate(edges, t["x"], nodes),
-            lambda size, itemsize: sum_floor(_shape(size, itemsize)),
+            _floors_of(_shape, sum_floor, sum_floor),
             block_calls.dtypes(),
             _DENSE,
         ),
@@ -164,7 +188,7 @@ OPERATORS = {
             _attention,
             lambda graph, t: block_calls.attention(graph, t["query"], t["key"], t["value"]),
             lambda edges, _, t: reference.attention(edges, t["query"], t["key"], t["value"])[0],
-            _floor_of("dot"),
+            _attention_floors("dot"),
             block_calls.dtypes(),
             _DENSE,
         ),

@@ -14,6 +14,8 @@ from onehop.kernels import torch_csr
 
 Call = Callable[[Inputs], Tensor]
 _OURS = "onehop"
+_PROGRAMS = 64
+_NOT_COMPILED = "it is measured on one graph of a GPU alone, since it takes long to compile"
 
 
 class Peers:
@@ -22,12 +24,14 @@ class Peers:
     Args:
         edge_index: [2, E], int64, on the device.
         nodes: N.
+        compiles: Whether ``torch.compile`` of gather and scatter takes part.
     """
 
-    def __init__(self, edge_index: Tensor, nodes: int) -> None:
-        self.edge_index, self.nodes = edge_index, nodes
+    def __init__(self, edge_index: Tensor, nodes: int, compiles: bool = False) -> None:
+        self.edge_index, self.nodes, self.compiles = edge_index, nodes, compiles
         self.graph = Graph.from_edge_index(edge_index.cpu(), nodes)
         self._graphs: dict[str, Any] = {}
+        self._programs: dict[str, Call] = {}
 
     def calls(self, operator: Operator) -> dict[str, Call | str]:
         """By name: onehop first, then gather and scatter in torch, then who else has this operator.
@@ -37,6 +41,7 @@ class Peers:
         found: dict[str, Call | str] = {
             _OURS: lambda inputs: operator.ours(self.graph, inputs),
             "gather-scatter": lambda inputs: operator.naive(self.edge_index, self.nodes, inputs),
+            "torch-compile": self._compiled(operator) if self.compiles else _NOT_COMPILED,
         }
         if operator.name in VARIANT_OF:
             usual = OPERATORS[VARIANT_OF[operator.name]]
@@ -52,6 +57,15 @@ class Peers:
                 reason = library.missing()
                 found[name] = reason or library.call_of(operator.name, self._graph_of(name, library))
         return found
+
+    def _compiled(self, operator: Operator) -> Call:
+        """Gather and scatter through ``torch.compile``, as one graph; compiled once for all widths."""
+        if operator.name not in self._programs:
+            # The reductions share their code; each is compiled for every dtype, with gradients and without.
+            torch._dynamo.config.recompile_limit = _PROGRAMS
+            program = torch.compile(operator.naive, fullgraph=True, dynamic=True)
+            self._programs[operator.name] = lambda inputs: program(self.edge_index, self.nodes, inputs)
+        return self._programs[operator.name]
 
     def _graph_of(self, name: str, library: Any) -> Any:
         if name not in self._graphs:

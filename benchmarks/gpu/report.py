@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.correctness import Verdict
+from benchmarks.gpu.floors import Floor
 from benchmarks.gpu.grid import Case
 from benchmarks.gpu.measure import Measured
 from onehop import pictures
@@ -17,28 +18,57 @@ _HOST = "gather-scatter"
 
 
 @dataclass(frozen=True, slots=True)
+class FloorFigures:
+    """What the bytes of a pass take at the speed of a copy.
+
+    Attributes:
+        no_reuse_s: Every gathered row read from memory.
+        compulsory_s: Every array read once.
+    """
+
+    no_reuse_s: float
+    compulsory_s: float
+
+    @classmethod
+    def of(cls, floor: Floor, bytes_per_s: float) -> "FloorFigures":
+        """Of a number of bytes."""
+        return cls(floor.no_reuse / bytes_per_s, floor.compulsory / bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
 class CaseFigures:
     """One operator on one graph.
 
     Attributes:
         case: Which.
         peers: What each took.
-        no_reuse_s: What the bytes of the forward pass take at the speed of a copy, every gathered row read
-            from memory; None where no formula is kept.
-        compulsory_s: The same, every array read once.
+        forward_floor: Of the forward pass; None where no formula is kept.
+        backward_floor: Likewise, of all gradients.
         wrong: What is wrong with onehop's results on this graph; then nobody was measured.
     """
 
     case: Case
     peers: tuple[Measured, ...]
-    no_reuse_s: float | None
-    compulsory_s: float | None
+    forward_floor: FloorFigures | None
+    backward_floor: FloorFigures | None
     wrong: tuple[str, ...] = ()
 
     @property
     def ours(self) -> Measured:
         """Onehop's; without figures where its results are wrong."""
         return next((peer for peer in self.peers if peer.peer == _OURS), Measured(_OURS, failed="is wrong"))
+
+    def floor_share(self, backward: bool) -> float | None:
+        """The floor without reuse over onehop's time; None where a figure is missing.
+
+        The time of the backward pass is what both take less what the forward pass does.
+        """
+        floor = self.backward_floor if backward else self.forward_floor
+        forward, both = self.ours.forward, self.ours.both
+        if floor is None or forward is None or both is None:
+            return None
+        seconds = both.median_s - forward.median_s if backward else forward.median_s
+        return floor.no_reuse_s / seconds if seconds > 0 else None
 
     def best_peer_s(self, backward: bool) -> float | None:
         """The median of the fastest other; None where all others failed."""
@@ -65,8 +95,8 @@ class CaseFigures:
         """Ready for JSON."""
         return {
             **asdict(self.case),
-            "no_reuse_s": self.no_reuse_s,
-            "compulsory_s": self.compulsory_s,
+            "forward_floor": None if self.forward_floor is None else asdict(self.forward_floor),
+            "backward_floor": None if self.backward_floor is None else asdict(self.backward_floor),
             "wrong": list(self.wrong),
             "peers": [
                 {
@@ -97,8 +127,8 @@ class CaseFigures:
                 )
                 for peer in kept["peers"]
             ),
-            no_reuse_s=kept["no_reuse_s"],
-            compulsory_s=kept["compulsory_s"],
+            forward_floor=_floor_of(kept["forward_floor"]),
+            backward_floor=_floor_of(kept["backward_floor"]),
             wrong=tuple(kept["wrong"]),
         )
 
@@ -131,21 +161,21 @@ def document(
 def table(cases: Sequence[CaseFigures]) -> str:
     """A line a case, in Markdown: milliseconds, and what they are held against."""
     lines = [
-        "| graph | operator | dtype | H x D | forward ms | of no-reuse floor | both ms | best other, both ms "
-        "| times faster | times less memory | without figures |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| graph | operator | dtype | H x D | forward ms | of no-reuse floor | both ms | backward, of its "
+        "floor | best other, both ms | times faster | times less memory | without figures |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for figures in cases:
         case, forward, both = figures.case, figures.ours.forward, figures.ours.both
-        share = figures.no_reuse_s / forward.median_s if figures.no_reuse_s and forward else None
         cells = (
             case.graph,
             case.operator,
             case.dtype,
             f"{case.heads} x {case.width}",
             _ms(forward.median_s if forward else None),
-            "" if share is None else f"{share:.0%}",
+            _percent(figures.floor_share(False)),
             _ms(both.median_s if both else None),
+            _percent(figures.floor_share(True)),
             _ms(figures.best_peer_s(True)),
             _times(figures.speedup()),
             _times(figures.memory_ratio()),
@@ -180,6 +210,10 @@ def _times_of(kept: dict[str, Any] | None) -> Times | None:
     return None if kept is None else Times(tuple(kept["seconds"]))
 
 
+def _floor_of(kept: dict[str, float] | None) -> FloorFigures | None:
+    return None if kept is None else FloorFigures(**kept)
+
+
 def _without_figures(peers: Sequence[Measured]) -> Iterator[str]:
     for peer in peers:
         if peer.absent is not None:
@@ -190,6 +224,10 @@ def _without_figures(peers: Sequence[Measured]) -> Iterator[str]:
 
 def _ms(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1e3:.3g}"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
 
 
 def _times(ratio: float | None) -> str:

@@ -22,12 +22,14 @@ from benchmarks.gpu.measure import copy_bytes_per_s, measure
 from benchmarks.gpu.operators import OPERATORS, Size
 from benchmarks.gpu.options import DTYPES, checked, parser
 from benchmarks.gpu.peers import Peers
-from benchmarks.gpu.report import CaseFigures
+from benchmarks.gpu.report import CaseFigures, FloorFigures
 from benchmarks.gpu.sampled import judge_part, part_of
 from onehop.bench.results import write_json
 from onehop.kernels.triton import availability
 
 _MEASURED = ("gatv2", "attention", "sum", "max", "gat", "attention-blocks", "sum-blocks")
+# The graph on which torch.compile takes part.
+_COMPILED = "ogbn-arxiv"
 # Without a GPU: what the interpreter can do in a few seconds.
 _SMALL_COPY = 1 << 20
 
@@ -98,14 +100,18 @@ def _figures(
             yield case, None
             continue
         if case.graph not in graphs:
-            graphs[case.graph] = Peers(*edge_index_of(case.graph, device, scale))
+            compiles = device.type == "cuda" and case.graph == _COMPILED
+            graphs[case.graph] = Peers(*edge_index_of(case.graph, device, scale), compiles)
         yield case, _figures_of(case, graphs[case.graph], device, speed)
 
 
 def _figures_of(case: Case, peers: Peers, device: torch.device, speed: float) -> CaseFigures:
     operator, dtype = OPERATORS[case.operator], DTYPES[case.dtype]
     size = Size(peers.nodes, peers.graph.num_edges, case.heads, case.width)
-    floor = None if operator.floor is None else operator.floor(size, dtype.itemsize)
+    forward = backward = None
+    if operator.floors is not None:
+        forward = FloorFigures.of(operator.floors.forward(size, dtype.itemsize), speed)
+        backward = FloorFigures.of(operator.floors.backward(size, dtype.itemsize), speed)
     inputs = operator.inputs(size, dtype, device)
     part = part_of(peers.edge_index, peers.nodes)
     verdicts = judge_part(operator, operator.ours(peers.graph, inputs), inputs, part, case.dtype)
@@ -118,8 +124,8 @@ def _figures_of(case: Case, peers: Peers, device: torch.device, speed: float) ->
     return CaseFigures(
         case=case,
         peers=() if wrong else tuple(measure(peers, operator, size, dtype, device)),
-        no_reuse_s=None if floor is None else floor.no_reuse / speed,
-        compulsory_s=None if floor is None else floor.compulsory / speed,
+        forward_floor=forward,
+        backward_floor=backward,
         wrong=wrong,
     )
 

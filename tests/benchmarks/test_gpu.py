@@ -8,13 +8,15 @@ import json
 import pytest
 import torch
 
+from benchmarks.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
 from benchmarks.gpu.correctness import Verdict, hostile_edges, judge
+from benchmarks.gpu.floors import Shape, extremum_floor, extremum_grad_floor, sum_floor
 from benchmarks.gpu.graphs import GRAPHS, edge_index_of
 from benchmarks.gpu.grid import Case, grid
 from benchmarks.gpu.measure import Measured, measure
 from benchmarks.gpu.operators import OPERATORS, Size
 from benchmarks.gpu.peers import Peers
-from benchmarks.gpu.report import CaseFigures, table
+from benchmarks.gpu.report import CaseFigures, FloorFigures, table
 from benchmarks.gpu.run import main
 from benchmarks.gpu.sampled import judge_part, part_of
 from onehop import ArgumentError
@@ -177,13 +179,33 @@ def test_a_table_of_known_figures():
         for name, (forward, both, peak) in times.items()
     ]
     peers += [Measured("large", failed="runs out of memory"), Measured("another", absent="not installed")]
-    case = CaseFigures(Case("cora", "sum", "float32", 1, 64), tuple(peers), 0.5, 0.1)
+    floors = FloorFigures(0.5, 0.1), FloorFigures(0.4, 0.1)
+    case = CaseFigures(Case("cora", "sum", "float32", 1, 64), tuple(peers), *floors)
     assert case.speedup() == 2.5
     assert case.speedup(backward=False) == 3.0
     assert case.memory_ratio() == 10
+    # Backward takes 2 s less the forward pass's 1 s.
+    assert [case.floor_share(backward) for backward in (False, True)] == [0.5, 0.4]
     line = table([case]).splitlines()[-1]
-    figures = "1e+03 | 50% | 2e+03 | 5e+03 | 2.50 | 10.00"
+    figures = "1e+03 | 50% | 2e+03 | 40% | 5e+03 | 2.50 | 10.00"
     assert line == f"| cora | sum | float32 | 1 x 64 | {figures} | large (failed), another (absent) |"
+
+
+def test_floors_are_those_of_the_passes():
+    size = Size(100, 1000, 2, 32)
+    for name, formulas in {
+        "sum": (sum_floor, sum_floor),
+        "max": (extremum_floor, extremum_grad_floor),
+    }.items():
+        expected = [formula(Shape(100, 100, 1000, 64, 4)) for formula in formulas]
+        floors = OPERATORS[name].floors
+        assert [floors.forward(size, 4), floors.backward(size, 4)] == expected
+    for name, rule in {"gat": "gat", "gatv2": "gatv2", "attention": "dot"}.items():
+        shape = AttentionShape(rule, 100, 100, 1000, 2, 32, 2)
+        floors = OPERATORS[name].floors
+        assert floors.forward(size, 2) == attention_floor(shape)
+        assert floors.backward(size, 2) == attention_grad_floor(shape)
+    assert OPERATORS["weighted-sum"].floors is None
 
 
 def test_blocks_are_in_the_grid_where_they_apply():

@@ -1,6 +1,7 @@
 """Who the GPU benchmark measures beside onehop: that each computes what the operator says, on CPU tensors."""
 
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -32,6 +33,18 @@ def assert_is_the_operator(name, call):
 @pytest.mark.parametrize("name", dgl_calls.OPERATORS)
 def test_dgl(name):
     assert_is_the_operator(name, dgl_calls.call_of(name, dgl_calls.graph_of(EDGES, NODES)))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated names
+@pytest.mark.parametrize("names", [["sum", "max"], ["gatv2"]], ids=str)
+def test_gather_and_scatter_as_one_compiled_graph(names, monkeypatch):
+    """What inductor makes of the graphs is torch's; they are run as they were traced."""
+    monkeypatch.setattr("torch.compile", partial(torch.compile, backend="eager"))
+    torch._dynamo.reset()
+    peers = Peers(EDGES, NODES, compiles=True)
+    for name in names:
+        assert_is_the_operator(name, peers.calls(OPERATORS[name])["torch-compile"])
+    assert "takes long to compile" in Peers(EDGES, NODES).calls(OPERATORS["sum"])["torch-compile"]
 
 
 class StandIn:
