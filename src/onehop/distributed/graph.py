@@ -10,22 +10,15 @@ import torch.distributed as dist
 from torch import Tensor
 
 from onehop.distributed import files
-from onehop.distributed.agreement import from_first, gathered, introduce, place, same, together
-from onehop.distributed.division import ListDivision
+from onehop.distributed.agreement import gathered, introduce, place, same, together
 from onehop.distributed.edges import PartEdges
 from onehop.distributed.exchange import Exchange, Traffic
-from onehop.distributed.fingerprint import fingerprint
 from onehop.distributed.halo_modes import Halos
+from onehop.distributed.list_parts import part_of_nodes, part_of_two_sides
 from onehop.distributed.loops import looped_numbers, with_loops, without_loops
-from onehop.distributed.owners import checked_owner
 from onehop.distributed.part import ARRAYS, Part
-from onehop.distributed.partition import partition
-from onehop.distributed.relations import divided_relations
 from onehop.distributed.splits import Splits
 from onehop.errors import ArgumentError
-from onehop.graph import Graph
-
-_ENDS = 2
 
 
 class DistributedGraph:
@@ -96,50 +89,11 @@ class DistributedGraph:
             ConfigurationError: There is no process group, or METIS was requested and is not installed.
             IndexRangeError: A node number is negative or too large.
         """
-        rank, parts = place(group)
-        doing = "DistributedGraph.from_edge_index"
-        introduce(doing, group)
-        if size is not None:
-            return cls._bipartite(edge_index, num_nodes, size, method, seed, owner, group)
-        whole = together(doing, lambda: Graph.from_edge_index(edge_index, num_nodes), group)
-        nodes = whole.num_dst
-        given = None if owner is None else together(doing, lambda: checked_owner(owner, nodes, parts), group)
-        mark = fingerprint(edge_index) if given is None else fingerprint(edge_index, given)
-        same(
-            "edge_index, num_nodes or owner",
-            gathered(doing, (nodes, mark), group),
-            "Give every rank the same graph; each takes its own rows of it.",
-        )
-        if given is None:
-            given = from_first(doing, lambda: partition(whole, parts, method, seed), nodes, group)
-        division = ListDivision(edge_index, given, parts)
-        part = division.part(rank)
+        if size is None:
+            part = part_of_nodes(edge_index, num_nodes, method, seed, owner, group)
+        else:
+            part = part_of_two_sides(edge_index, num_nodes, size, method, seed, owner, group)
         return cls(part, Exchange(part, group))
-
-    @classmethod
-    def _bipartite(
-        cls,
-        edge_index: Tensor,
-        num_nodes: int | None,
-        size: tuple[int, int],
-        method: str,
-        seed: int,
-        owner: Any,
-        group: dist.ProcessGroup | None,
-    ) -> "DistributedGraph":
-        def named() -> tuple[dict[str, int], dict[str, Tensor] | None]:
-            if num_nodes is not None or len(size) != _ENDS:
-                raise ArgumentError(f"size: expected (sources, destinations) and no num_nodes, got {size!r}.")
-            if owner is not None and (not isinstance(owner, tuple | list) or len(owner) != _ENDS):
-                raise ArgumentError("owner: expected a pair, of the sources and of the destinations.")
-            names = ("source", "destination")
-            owners = None if owner is None else dict(zip(names, owner, strict=True))
-            return dict(zip(names, size, strict=True)), owners
-
-        relation = ("source", "to", "destination")
-        nodes, owners = together("DistributedGraph.from_edge_index", named, group)
-        parts = divided_relations({relation: edge_index}, nodes, method, seed, owners, group)
-        return cls(parts.parts[relation], Exchange(parts.parts[relation], group))
 
     @classmethod
     def open(
