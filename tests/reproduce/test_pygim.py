@@ -162,6 +162,10 @@ def test_the_host_reads_a_row_an_edge_or_a_node() -> None:
 def test_rows_over_the_host(cases: list[comparison.Case]) -> None:
     rows = host.rows(cases, [SHAPES])
     assert [row.paper for row in rows[:4]] == [3.04, 3.44, 1.55, 1.75]
+    for row in rows[:4]:
+        assert row.low is not None
+        assert row.high is not None
+        assert ("winner is open" in row.note) == (row.low < 1 < row.high)
     report = cases[0].base.reports[schemes.PUBLISHED]
     assert rows[4].ours == pytest.approx(100 * report.utilisation)
     assert rows[-1].ours is None

@@ -366,6 +366,8 @@ def test_slices_may_fill_a_buffer(graph):
     assert "rank" in found.candidates
     assert [one.mapping for one in found.priors] == ["dimm", "rank", "system"]
     assert set(machine.sampled(graph, [256], plan)[0].prior_ns) == {"dimm", "rank", "system"}
+    retiled = machine.sampled(graph, [256], NdpPlan("system", retile="rows"))[0]
+    assert set(retiled.prior_ns) == {"dimm", "rank", "system"}
     wider = machine.layers(graph, [257], plan, record=0)[0]
     assert "rank" in wider.impossible
     assert [one.mapping for one in wider.priors] == ["dimm", "system"]

@@ -72,6 +72,7 @@ def test_a_graph_of_no_nodes_has_figures_without_bounds():
     found = machine.layers(empty, [8], NdpPlan())[0]
     assert found.time_ns == 0.0
     assert verdict(found.run) == "no windows: the graph has no destinations"
+    assert unit_share([found.run.schedule]) == 0.0
     figures = layer_report(found).figures
     for name in ("speedup_over_baseline", "speedup_over_prior", "speedup_over_overlapped_prior"):
         assert figures[name] == 1.0

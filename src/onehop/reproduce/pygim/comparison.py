@@ -185,7 +185,7 @@ def _aggregation(case: Case, prior: str, scheme: str) -> list[Row]:
             low=min(known),
             high=max(known),
             unit="x",
-            note="The paper's figures by graph could not be read." + _open(min(known), max(known)),
+            note="The paper's figures by graph could not be read." + open_winner(min(known), max(known)),
         )
     ]
 
@@ -211,10 +211,11 @@ def _note(compared: bool, gained: float, in_time: float | None, low: float, high
         text = "As in the paper, energy gains less than time: host and ranks draw power throughout."
     else:
         text = "In the paper energy gains less than time, here more: the prior cores are busy for longer."
-    return text + _open(low, high)
+    return text + open_winner(low, high)
 
 
-def _open(low: float, high: float) -> str:
+def open_winner(low: float, high: float) -> str:
+    """The sentence of a note whose interval holds 1; empty for other intervals."""
     return " The winner is open: the interval holds 1." if low < 1 < high else ""
 
 
@@ -240,7 +241,7 @@ def winners(cases: Sequence[Case]) -> list[Row]:
                     high=max(values),
                     unit="x",
                     note="PyGim's own search has CSR with one or two parts."
-                    + (_open(min(values), max(values)) or " The winner is the same on every machine."),
+                    + (open_winner(min(values), max(values)) or " The winner is the same on every machine."),
                 )
             )
     return found

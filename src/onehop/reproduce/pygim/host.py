@@ -7,7 +7,7 @@ from onehop.machines.pim.combination import KINDS, Network
 from onehop.machines.pim.provenance import BOUNDS
 from onehop.machines.pim.shapes import Shapes
 from onehop.reproduce.pygim.assumptions import base
-from onehop.reproduce.pygim.comparison import LAYERS, SUMMARIES, Case, whole
+from onehop.reproduce.pygim.comparison import LAYERS, SUMMARIES, Case, open_winner, whole
 from onehop.reproduce.pygim.schemes import PUBLISHED, THREADS, WIDTH
 from onehop.reproduce.rows import Row, missing
 
@@ -49,7 +49,8 @@ def rows(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
                     unit="x",
                     note="The host reads a row for every edge at 23.1 GB/s; with rows in its caches "
                     "it may be as fast as the lower end says. Floats there, integers on the cores."
-                    + (" The host draws 70 W on both sides; the paper's is not known." if energy else ""),
+                    + (" The host draws 70 W on both sides; the paper's is not known." if energy else "")
+                    + open_winner(min(bounds), max(bounds)),
                 )
             )
     for case in own:
