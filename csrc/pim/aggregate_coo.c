@@ -1,19 +1,16 @@
 /* Sums over the rows of a slice in coordinates, edges ordered by row. Edges are dealt out, so that tasklets may
    share a row; -DSYNC says how they then agree:
      SYNC_ROWS       no row is shared: the host cuts between rows
-     SYNC_LOCK       a tasklet's first and last row are added to MRAM under one mutex
      SYNC_LOCK_FREE  a tasklet's first row waits in WRAM until all are done; then tasklet 0 adds these in order,
                      so the result does not depend on who was first. */
 #include <alloc.h>
 #include <barrier.h>
 #include <defs.h>
-#include <mutex.h>
 
 #include "row.h"
 
 #define SYNC_ROWS 0
-#define SYNC_LOCK 1
-#define SYNC_LOCK_FREE 2
+#define SYNC_LOCK_FREE 1
 #ifndef SYNC
 #define SYNC SYNC_LOCK_FREE
 #endif
@@ -21,9 +18,6 @@
 __host struct arguments arguments;
 
 BARRIER_INIT(all_tasklets, NR_TASKLETS);
-#if SYNC == SYNC_LOCK
-MUTEX_INIT(shared_rows);
-#endif
 #if SYNC == SYNC_LOCK_FREE
 /* A tasklet's sums of its first row; rows[t] is NO_ROW where tasklet t has no edges. */
 #define NO_ROW UINT32_MAX
@@ -89,14 +83,6 @@ int main(void) {
 #if SYNC == SYNC_LOCK_FREE
       if (is_first) {
         first_rows.rows[me()] = row;
-        continue;
-      }
-#endif
-#if SYNC == SYNC_LOCK
-      if (is_first || edge == last) {
-        mutex_lock(shared_rows);
-        add_to_row(&worker, row, sums, other);
-        mutex_unlock(shared_rows);
         continue;
       }
 #endif

@@ -22,6 +22,7 @@ def test_a_run_is_shown_and_written(tmp_path, level):
     document = json.loads(path.read_text())
     assert set(document) >= KEYS
     assert document["served"] == 2000
+    assert document["graph"] is None
     assert document["asked"]["op"] == "write"
 
 

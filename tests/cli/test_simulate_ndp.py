@@ -113,7 +113,7 @@ def test_sweep_of_tiles_and_plot(tmp_path):
     ]
     assert len(table) == 24
     times = content["sweep"][0]["candidates_ms"]
-    assert table[0][6:-2] == [f"{ms:.3f}" for ms in times.values()]
+    assert table[0][6:-3] == [f"{ms:.3f}" for ms in times.values()]
 
 
 def test_a_sweep_takes_the_tiles_that_it_is_given(tmp_path):
@@ -140,9 +140,9 @@ def test_a_sweep_over_values_of_the_machine_is_as_each_machine_alone(tmp_path):
     assert halved["time_ms"] > content["time_ms"]
     rows = [line.split() for line in output.splitlines() if line.startswith("clock mhz ")]
     assert [row[2] for row in rows] == ["300", "600", "1200"]
-    assert [float(row[-2]) for row in rows] == pytest.approx(
-        [line["time_ms"] for line in content["sweep"][:3]], abs=1e-3
-    )
+    for row, line in zip(rows, content["sweep"][:3], strict=True):
+        assert float(row[-3]) == pytest.approx(line["time_ms"], abs=1e-3)
+        assert row[-2:] == [f"{line[f'speedup_over_{name}']:.2f}x" for name in ("baseline", "prior")]
     assert halved["time_ms"] == pytest.approx(min(halved["candidates_ms"].values()))
 
 
@@ -163,16 +163,16 @@ def test_a_sweep_that_cannot_be_is_refused_before_anything_runs(arguments, sente
     assert sentence in result.stderr
 
 
-def test_clocks_of_the_units(tmp_path):
-    content, output = simulated(tmp_path / "ndp.json", *SMALL, "--width", 64, "--clocks", "30,1200")
-    slow, usual = content["clocks"]
-    assert (slow["clock_mhz"], usual["clock_mhz"]) == (30, 1200)
-    assert usual["time_ms"] == content["time_ms"]
-    assert usual["speedup_over_baseline"] == content["speedup_over_baseline"]
-    assert usual["speedup_over_prior"] == content["speedup_over_prior"]
-    assert slow["time_ms"] > usual["time_ms"]
-    assert slow["unit_bound_share"] > 0.5
-    assert "units at 30 MHz" in output
+def test_a_sweep_of_the_units_clock_has_the_headline_at_the_usual_clock(tmp_path):
+    content, _ = simulated(tmp_path / "ndp.json", *SMALL, "--width", 64, "--sweep", "clock_mhz=30,1200")
+    slow, usual = content["sweep"]
+    for name in ("time_ms", "speedup_over_baseline", "speedup_over_prior"):
+        assert usual[name] == content[name]
+    assert usual["mappings"] == [layer["mapping"] for layer in content["layers"]]
+    assert slow["speedup_over_baseline"] < usual["speedup_over_baseline"]
+    # The host has no units.
+    host_ms = [line["speedup_over_baseline"] * line["time_ms"] for line in (slow, usual)]
+    assert host_ms[0] == pytest.approx(host_ms[1])
 
 
 def test_prior_machines_by_name(tmp_path):
@@ -227,9 +227,9 @@ def test_gantt():
         (("--check", "none"), "check"),
         (("--faw", "short"), "faw"),
         (("--scale", -1), "scale"),
-        (("--clocks", "fast"), "clocks"),
         (("--model", "gat"), "model: expected one of gcn, sage, gin, got 'gat'"),
-        (("--clocks", "0"), "clock"),
+        (("--sweep", "clock_mhz=fast"), "sweep: expected numbers"),
+        (("--sweep", "clock_mhz=0"), "module.clock_mhz: expected a positive number"),
         (("--graph", "twin:nobody"), "nobody"),
         (("--json", "/proc/none/out.json"), "/proc/none"),
     ],
@@ -280,6 +280,8 @@ def test_a_twin_too_large_to_be_made_is_sampled_by_rows(monkeypatch, tmp_path):
     arguments = ("--graph", "twin:arxiv-communities", "--sample", 2, "--mapping", "rank")
     content, output = simulated(tmp_path / "rows.json", *arguments)
     # A symmetric graph of about so many edges, and self loops.
+    assert (content["graph"]["source"], content["graph"]["name"]) == ("twin:arxiv-communities",) * 2
+    assert content["graph"]["nodes"] == 169_343
     assert content["graph"]["edges_low"] < 2 * 1_157_799 + 169_343 < content["graph"]["edges_high"]
     assert "about" in output
     refused = onehop("simulate", "ndp", *arguments, "--retile", "rows")

@@ -31,9 +31,9 @@ def test_the_least_of_each_number(field: str, least: int) -> None:
     ("field", "choices"),
     {
         "format": ("csr", "coo"), "core_balance": ("row", "edge"), "thread_balance": ("row", "edge"),
-        "sync": ("lock_free", "coarse_lock"), "reader": ("block", "paged"), "clear": ("shared", "first"),
-        "fold": ("tree", "serial"), "column_cut": ("equal", "edge"), "merge_order": ("block", "row"),
-        "scale": ("tensor", "column"), "scheme": ("paf", "grande", "sparsep"),
+        "reader": ("block", "paged"), "clear": ("shared", "first"), "fold": ("tree", "serial"),
+        "column_cut": ("equal", "edge"), "merge_order": ("block", "row"), "scale": ("tensor", "column"),
+        "scheme": ("paf", "grande", "sparsep"),
     }.items(),
 )  # fmt: skip
 def test_choices(field: str, choices: tuple[str, ...]) -> None:
@@ -45,7 +45,7 @@ def test_choices(field: str, choices: tuple[str, ...]) -> None:
             PimPlan(**{field: wrong})
 
 
-@pytest.mark.parametrize("field", ["asynchronous", "unit_weights", "stream", "pad", "pipelined"])
+@pytest.mark.parametrize("field", ["unit_weights", "reuse_buffers", "stream", "pipelined"])
 def test_flags(field: str) -> None:
     assert not getattr(PimPlan(**{field: False}), field)
     with pytest.raises(ArgumentError, match=f"plan: {field} must be true or false, not 1"):

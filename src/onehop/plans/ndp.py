@@ -24,11 +24,13 @@ class NdpPlan(Plan):
         tile: Targets that are processed together; a source that several of them need is read once.
         retile: Assignment of targets to tiles. ``rows``, ``ranks``, ``round_robin``: re-tiling, with the
             units' lists merged row by row, unit by unit or in turn; ``index``: by number; ``none``: no tiles,
-            every edge reads its source.
+            every edge reads its source. ``ranks`` and ``round_robin`` save fewer reads than ``rows``: they
+            are the other readings of GraNDe's re-tiling (its Figure 7), whose text does not give the order.
+            ``none`` is what Figure 7 is relative to.
         batch: Nodes that the units list before the lists are merged, for ``ranks`` and ``round_robin``; with
-            ``rows`` the order does not depend on it.
+            ``rows`` the order does not depend on it. The text does not give it either.
         broadcast: Whether a bundle is written once to all modules of a channel, and inside a DIMM without
-            using the channel.
+            using the channel. False is never faster: it is schedule (d) of GraNDe's Figure 5.
         host_order: When the host reads the outputs of a window and writes its final vectors. ``after``: after
             the next window's bundles, as the paper's Figure 5 draws it. ``ahead``: the same, and ranks read
             the adjacency of the next window before they wait for final vectors. ``between``: in parts between

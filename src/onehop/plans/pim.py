@@ -11,7 +11,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "format": ("csr", "coo"),
     "core_balance": ("row", "edge"),
     "thread_balance": ("row", "edge"),
-    "sync": ("lock_free", "coarse_lock"),
     "column_cut": ("equal", "edge"),
     "merge_order": ("block", "row"),
     "scale": ("tensor", "column"),
@@ -29,11 +28,9 @@ _LEAST = {
     "hub_bytes": 0,
 }
 _FLAGS = (
-    "asynchronous",
     "unit_weights",
     "reuse_buffers",
     "stream",
-    "pad",
     "pipelined",
 )
 
@@ -53,20 +50,19 @@ class PimPlan(Plan):
         core_balance: Quantity that the cores of a cluster share equally: "row", rows; "edge", edges, in CSR
             at the granularity of rows, in COO exactly, where neighbouring cores may then share a row.
         thread_balance: The same for the tasklets of a core. In COO "row" means edges, cut between rows.
-        sync: Synchronisation of tasklets that share a row (COO with thread balance "edge"): "lock_free" or
-            "coarse_lock".
         tasklets: Threads of a core.
         reader_bytes: Half of the working memory of a sequential reader of indices or values.
         reader: Use of that memory: "block", all of it is filled at once, and every byte is moved once;
-            "paged", the vendor's way: two pages, both fetched whenever the reader reaches the end of one.
-        clear: Tasklets that set the results of COO to zero: all ("shared"), or only the "first".
-        fold: Addition of tasklets' first rows in lock-free COO: by the first tasklet only ("serial"), or
-            pairwise in a "tree".
+            "paged", the vendor's and PyGim's way: two pages, both fetched whenever the reader reaches the end
+            of one.
+        clear: Tasklets that set the results of COO to zero: all ("shared"), or only the "first", as PyGim's.
+        fold: Addition of the rows that tasklets share (COO with thread balance "edge"), each tasklet's first,
+            which it keeps aside: pairwise in a "tree", or by the first tasklet only ("serial"), as PyGim's.
         hub_bytes: Working memory of a core for the features of the sources with most edges, which are then
             not fetched for every edge; 0 means none.
         column_cut: "equal" blocks of columns, or blocks with about equally many "edge"s.
-        unit_weights: Without edge weights, use kernels that neither hold nor multiply by values of one.
-        asynchronous: Each rank starts as soon as it has its data; False puts a barrier between the phases.
+        unit_weights: Without edge weights, use kernels that neither hold nor multiply by values of one; False
+            is PyGim's way.
         merge_order: Order in which the host merges: "block", core by core, or "row", row by row.
         merge_threads: Threads of the host that merge.
         pipelined: With several rounds, the host merges one while the cores' kernels of the next run.
@@ -79,7 +75,6 @@ class PimPlan(Plan):
             means that they are quantised.
         accumulator: Type of the sums; None means the narrowest that provably holds them.
         scale: A quantised tensor's factors: one for the "tensor", or one for each "column".
-        pad: Fill up rows of features to a multiple of 8 bytes; False makes other widths an error.
         scheme: "paf", or the prior art that the plan reproduces: "grande" (a part of the matrix in every core
             of a rank, the features cut among them; ``ds`` is then at least the cores of a rank) or "sparsep"
             (sparse matrix times vector, column after column).
@@ -93,7 +88,6 @@ class PimPlan(Plan):
     format: str = "csr"
     core_balance: str = "edge"
     thread_balance: str = "edge"
-    sync: str = "lock_free"
     tasklets: int = 16
     reader_bytes: int = 32
     reader: str = "block"
@@ -102,7 +96,6 @@ class PimPlan(Plan):
     hub_bytes: int = 0
     column_cut: str = "equal"
     unit_weights: bool = True
-    asynchronous: bool = True
     merge_order: str = "block"
     merge_threads: int = 1
     pipelined: bool = False
@@ -113,7 +106,6 @@ class PimPlan(Plan):
     dtype: str | None = None
     accumulator: str | None = None
     scale: str = "tensor"
-    pad: bool = True
     scheme: str = "paf"
 
     def __post_init__(self) -> None:

@@ -14,7 +14,6 @@ COMPILER = shutil.which("cc")
 VARIANTS = {
     "csr": ("csr", "ROWS"),
     "rows": ("coo", "ROWS"),
-    "lock": ("coo", "LOCK"),
     "free": ("coo", "LOCK_FREE"),
 }
 C_TYPES = {"float32": "float", "float64": "double"}

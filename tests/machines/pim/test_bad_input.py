@@ -34,13 +34,6 @@ def test_grande_needs_its_own_grid() -> None:
     assert prior_art.grande(MACHINE.config).ds == 10
 
 
-def test_widths_that_break_the_rule_of_8_bytes() -> None:
-    plan = PimPlan(sp=1, ds=4, pad=False)
-    with pytest.raises(ArgumentError, match=r"20 bytes.*multiples of 8"):
-        MACHINE.simulate(GRAPH, 20, plan, "int32")
-    assert MACHINE.simulate(GRAPH, 16, plan, "int32").total_ns > 0
-
-
 def test_rows_longer_than_a_transfer() -> None:
     with pytest.raises(ArgumentError, match=r"at most 2048.*at least 2"):
         MACHINE.simulate(GRAPH, 1024, PimPlan(sp=4, ds=1, tasklets=1), "int32")
@@ -64,10 +57,10 @@ def test_too_many_blocks() -> None:
         {"ds": 1.5},
         {"format": "ell"},
         {"core_balance": "nnz"},
-        {"sync": "none"},
+        {"fold": "none"},
         {"reader_bytes": 33},
         {"reader_bytes": 2048},
-        {"pad": 1},
+        {"pipelined": 1},
         {"dtype": "float16"},
         {"accumulator": "int128"},
         {"scheme": "other"},

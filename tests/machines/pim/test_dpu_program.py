@@ -11,7 +11,7 @@ from tests.machines.pim.dpu_program import COMPILER, Build, Slice, padded_width,
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (cc)")
 
-VARIANTS = ["csr", "rows", "lock", "free"]
+VARIANTS = ["csr", "rows", "free"]
 DTYPES = ["int8", "int16", "int32", "int64", "float32", "float64"]
 
 
@@ -77,7 +77,7 @@ def test_dtypes(folder: Path, variant: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("width", [1, 3, 17, 63, 129, 300])
 @pytest.mark.parametrize("dtype", ["int8", "int32", "float64"])
-@pytest.mark.parametrize("variant", ["csr", "free", "lock"])
+@pytest.mark.parametrize("variant", ["csr", "free"])
 def test_widths(folder: Path, variant: str, dtype: str, width: int) -> None:
     check(folder, Build(variant, dtype), slice_of(SHAPES["straddling everywhere"], width, dtype))
 
@@ -106,14 +106,13 @@ def test_narrow_sums_wrap_round(folder: Path) -> None:
     check(folder, Build("csr", "int8"), work)
 
 
-@pytest.mark.parametrize("variant", ["lock", "free"])
-def test_tasklets_without_edges_between_others(folder: Path, variant: str) -> None:
+def test_tasklets_without_edges_between_others(folder: Path) -> None:
     # Cuts of a host's own choosing: empty parts first, in the middle and last.
     cuts = [0, 0, 0, 9, 9, 9, 20, 70, 70, 100, 100, 100]
-    check(folder, Build(variant), slice_of(SHAPES["straddling everywhere"], 6, "int32"), cuts)
+    check(folder, Build("free"), slice_of(SHAPES["straddling everywhere"], 6, "int32"), cuts)
 
 
-@pytest.mark.parametrize("variant", ["csr", "rows", "free"])
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_floats_do_not_depend_on_who_is_first(folder: Path, variant: str) -> None:
     build = Build(variant, "float32", tasklets=16)
     work = slice_of(SHAPES["straddling everywhere"], 33, "float32")
@@ -174,7 +173,7 @@ def test_the_shim_ends_a_run_that_breaks_a_rule(tmp_path: Path, line: str, messa
 
 
 def test_rows_too_long_for_all_tasklets_are_noticed(folder: Path) -> None:
-    build = Build("lock", tasklets=24, row_bytes=2048)
+    build = Build("free", tasklets=24, row_bytes=2048)
     with pytest.raises(subprocess.CalledProcessError) as caught:
         run(build.compile(folder), build, slice_of([3], 4, "int32"))
     assert "WRAM:" in caught.value.stderr

@@ -41,14 +41,10 @@ def check(graph: Graph, width: int, dtype: str, plan: PimPlan, weighted: bool) -
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize(
-    ("form", "by_core", "by_thread", "sync"),
-    [
-        *product(("csr",), ("row", "edge"), ("row", "edge"), ("lock_free",)),
-        *product(("coo",), ("row", "edge"), ("row", "edge"), ("lock_free", "coarse_lock")),
-    ],
+    ("form", "by_core", "by_thread"), product(("csr", "coo"), ("row", "edge"), ("row", "edge"))
 )
-def test_every_split_gives_scipys_sums(name: str, form: str, by_core: str, by_thread: str, sync: str) -> None:
-    plan = PimPlan(sp=2, ds=2, format=form, core_balance=by_core, thread_balance=by_thread, sync=sync)
+def test_every_split_gives_scipys_sums(name: str, form: str, by_core: str, by_thread: str) -> None:
+    plan = PimPlan(sp=2, ds=2, format=form, core_balance=by_core, thread_balance=by_thread)
     check(HOSTILE[name], 7, "int32", plan, weighted=True)
 
 
@@ -104,7 +100,6 @@ def test_any_plan_on_any_graph_gives_scipys_sums(data: st.DataObject) -> None:
         tasklets=data.draw(st.integers(1, 24)),
         reader_bytes=data.draw(st.sampled_from([8, 32, 64])),
         merge_order=data.draw(st.sampled_from(["block", "row"])),
-        asynchronous=data.draw(st.booleans()),
         unit_weights=data.draw(st.booleans()),
         rounds=data.draw(st.integers(1, 3)),
         block_rounds=data.draw(st.integers(1, 2)),

@@ -51,13 +51,12 @@ def run_cluster(
 
 @pytest.mark.parametrize("name", ["hub", "empty rows", "fewer rows than cores"])
 @pytest.mark.parametrize(
-    ("form", "by_core", "by_thread", "sync", "variant"),
+    ("form", "by_core", "by_thread", "variant"),
     [
-        ("csr", "edge", "edge", "lock_free", "csr"),
-        ("csr", "row", "row", "lock_free", "csr"),
-        ("coo", "row", "row", "lock_free", "rows"),
-        ("coo", "edge", "edge", "lock_free", "free"),
-        ("coo", "edge", "edge", "coarse_lock", "lock"),
+        ("csr", "edge", "edge", "csr"),
+        ("csr", "row", "row", "csr"),
+        ("coo", "row", "row", "rows"),
+        ("coo", "edge", "edge", "free"),
     ],
 )
 def test_program_and_simulator_agree(
@@ -66,13 +65,10 @@ def test_program_and_simulator_agree(
     form: str,
     by_core: str,
     by_thread: str,
-    sync: str,
     variant: str,
 ) -> None:
     graph = HOSTILE[name]
-    plan = PimPlan(
-        sp=2, ds=2, format=form, core_balance=by_core, thread_balance=by_thread, sync=sync, tasklets=11
-    )
+    plan = PimPlan(sp=2, ds=2, format=form, core_balance=by_core, thread_balance=by_thread, tasklets=11)
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(-9, 10, (graph.num_src, WIDTH), generator=generator, dtype=torch.int32)
     expected, _ = MACHINE.aggregate(graph, x, plan)

@@ -13,7 +13,7 @@ from onehop.bench.results import write_json
 from onehop.cli.console import output, progress
 from onehop.cli.options import Export, Json, Scale, Seed, Timeline, Width
 from onehop.cli.simulate import dram_sweep
-from onehop.cli.simulate.shared import Sweep, load_graph, no_timeline, sweep_points
+from onehop.cli.simulate.shared import Sweep, graph_facts, load_graph, no_timeline, sweep_points
 from onehop.errors import ArgumentError
 from onehop.machines.dram import (
     PRESETS,
@@ -107,11 +107,11 @@ def dram(
                 raise ArgumentError(f"sweep: {name} is of drawn traffic, and these requests are given.")
     wanted = dram_sweep.points(memory, access, swept)
     with progress(what="reading requests") as bar:
-        structure = None if graph is None else load_graph(graph, seed, scale, bar).graph
+        loaded = None if graph is None else load_graph(graph, seed, scale, bar)
 
         def given(at: Memory) -> Requests | None:
-            if structure is not None:
-                return vector_reads(structure, width, at.dram, requests)
+            if loaded is not None:
+                return vector_reads(loaded.graph, width, at.dram, requests)
             return None if replay is None else read_trace(replay, at)
 
         def serve(at: Memory, traffic: Access) -> DramReport:
@@ -153,7 +153,6 @@ def dram(
             "requests": requests if recorded is None else len(recorded),
             "seed": seed,
             "replay": None if replay is None else str(replay),
-            "graph": graph,
             "width": None if graph is None else width,
             "layout": layout,
             "queue": queue,
@@ -163,11 +162,15 @@ def dram(
             "close_after": close_after,
             "timing": asdict(memory.dram.timing),
         }
+        facts = None
+        if graph is not None and loaded is not None:
+            facts = graph_facts(graph, loaded.name, loaded.graph.num_dst, loaded.graph.num_edges)
         explained = bounds and {**asdict(bounds), "binds": bounds.binds, "cycles": bounds.cycles}
         write_json(
             json,
             "simulate dram",
             {
+                "graph": facts,
                 "asked": asked,
                 **asdict(report),
                 "limits": explained,

@@ -1,19 +1,17 @@
 """``onehop simulate ndp``: aggregation on a near-rank machine."""
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from onehop.bench import tables
-from onehop.bench.lists import numbers
 from onehop.bench.ndp_check import output_errors
 from onehop.bench.results import write_json
 from onehop.cli.console import Bar, output, progress
 from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
 from onehop.cli.simulate import ndp_sample, ndp_sweep
-from onehop.cli.simulate.shared import Source, Sweep, load_graph, no_timeline, sweep_points
+from onehop.cli.simulate.shared import Source, Sweep, graph_facts, load_graph, no_timeline, sweep_points
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
@@ -23,7 +21,6 @@ from onehop.machines.ndp import (
     LayerOutcome,
     Machine,
     Sample,
-    by_clock,
     layer_report,
     named_priors,
     presets,
@@ -90,9 +87,6 @@ def ndp(
         ),
     ] = None,
     sweep: Sweep = None,
-    clocks: Annotated[
-        str, typer.Option(help="Also the gains at these clocks of the units in MHz, such as 300,1200,2400.")
-    ] = "",
     priors: Annotated[bool, typer.Option("--priors", help="Also prior machines by name.")] = False,
     gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False,
     threads: Threads = None,
@@ -110,7 +104,6 @@ def ndp(
     hardware = _machine(machine, faw)
     swept = [sweep_points(text, ndp_sweep.NAMES) for text in sweep or []]
     ndp_sweep.machines(hardware, swept)
-    tried = numbers("clocks", clocks) if clocks else []
     computed = sample is not None and ndp_sample.by_rows(graph, scale)
     plan = NdpPlan(
         "adaptive" if mapping in _COMPARED else mapping,
@@ -126,7 +119,6 @@ def ndp(
     if sample is not None:
         given = {
             "sweep": bool(sweep),
-            "clocks": bool(clocks),
             "model": bool(model),
             "priors": priors,
             "trace": trace is not None,
@@ -135,11 +127,12 @@ def ndp(
         }
         ndp_sample.refuse(given)
         with progress(what="loading the graph") as bar:
-            structure, features, classes = ndp_sample.load(graph, seed, scale, self_loops, bar)
+            structure, name, features, classes = ndp_sample.load(graph, seed, scale, self_loops, bar)
             columns = _columns(features, width, layers, classes)
             widths = [width] if layers == 1 else columns[:-1]
-            estimates = ndp_sample.run(hardware, structure, widths, plan, Sample(sample, seed), bar)
-        estimates["graph"] = {"source": graph, **estimates["graph"]}
+            estimates = ndp_sample.run(
+                hardware, structure, widths, plan, Sample(sample, seed), (graph, name), bar
+            )
         ndp_sample.show(console, hardware, estimates)
         if json is not None:
             write_json(json, "simulate ndp", estimates)
@@ -148,6 +141,7 @@ def ndp(
         loaded = load_graph(graph, seed, scale, bar)
         columns = _columns(loaded.num_features, width, layers, loaded.num_classes)
         structure = with_self_loops(loaded.graph) if self_loops else loaded.graph
+        facts = graph_facts(graph, loaded.name, structure.num_dst, structure.num_edges)
         del loaded
         widths = [width] if layers == 1 else columns[:-1]
         bar.describe("timing all mappings")
@@ -155,10 +149,6 @@ def ndp(
         content: dict[str, Any] = whole_report(found)
         if swept:
             content["sweep"] = ndp_sweep.run(hardware, structure, widths, plan, swept, bar)
-        if tried:
-            bar.describe("trying clocks")
-            points = by_clock(hardware, structure, widths, plan, tried)
-            content["clocks"] = [asdict(point) for point in points]
         if model:
             bar.describe("timing the model")
             content["model"] = {
@@ -171,7 +161,7 @@ def ndp(
         errors = _errors(hardware, structure, plan, found, check, bar)
     content["output_max_abs_error"] = max(errors.values())
     content["output_errors"] = {"check": check, **errors}
-    content["graph"] = {"source": graph, "nodes": structure.num_dst, "edges": structure.num_edges}
+    content["graph"] = facts
     content["machine"] = hardware.config.to_toml()
     if mapping in _COMPARED:
         _compare(content, found, mapping)
@@ -295,12 +285,6 @@ def _print(
             f"{prior['name']}: {prior['serial_ms']:.3f} ms, this machine {prior['speedup_over_serial']:.2f}x "
             f"as fast; {prior['overlapped_ms']:.3f} ms and {prior['speedup_over_overlapped']:.2f}x with its "
             f"steps overlapped; without {prior['left_out']}"
-        )
-    for point in content.get("clocks", []):
-        console.print(
-            f"units at {point['clock_mhz']} MHz: {point['time_ms']:.3f} ms, "
-            f"{point['speedup_over_baseline']:.2f}x over the baseline, {point['speedup_over_prior']:.2f}x "
-            f"over the best prior machine ({', '.join(point['mappings'])})"
         )
     console.print(layer_report(found[0]).table(), markup=False)
     console.print(

@@ -7,7 +7,7 @@ from rich.console import Console
 from onehop import datasets
 from onehop.bench import tables
 from onehop.cli.console import Bar
-from onehop.cli.simulate.shared import load_graph
+from onehop.cli.simulate.shared import graph_facts, load_graph
 from onehop.datasets.implicit_graph import ImplicitGraph
 from onehop.datasets.twins import too_large
 from onehop.errors import ArgumentError
@@ -25,16 +25,16 @@ def by_rows(source: str, scale: float) -> bool:
 
 def load(
     source: str, seed: int, scale: float, self_loops: bool, bar: Bar
-) -> tuple[Graph | ImplicitGraph, int, int]:
-    """The graph that ``--graph`` names, with the numbers of its features and classes, 0 where it has none."""
+) -> tuple[Graph | ImplicitGraph, str, int, int]:
+    """The graph that ``--graph`` names, its name, and its features and classes, 0 where it has none."""
     if by_rows(source, scale):
         bar.describe("drawing communities")
         name = source.removeprefix(TWIN)
         graph = datasets.implicit(name, seed, self_loops=self_loops)
-        return graph, datasets.num_features(name), 0
+        return graph, source, datasets.num_features(name), 0
     loaded = load_graph(source, seed, scale, bar)
     structure = with_self_loops(loaded.graph) if self_loops else loaded.graph
-    return structure, loaded.num_features, loaded.num_classes
+    return structure, loaded.name, loaded.num_features, loaded.num_classes
 
 
 def run(
@@ -43,14 +43,16 @@ def run(
     widths: list[int],
     plan: NdpPlan,
     sample: Sample,
+    called: tuple[str, str],
     bar: Bar,
 ) -> dict[str, Any]:
-    """The estimates, ready for JSON."""
+    """The estimates, ready for JSON; ``called`` is what ``--graph`` said, and the graph's name."""
     found = hardware.sampled(graph, widths, plan, sample, bar.share)
     content = sampled_report(found)
     nodes = graph.num_dst if isinstance(graph, Graph) else graph.num_nodes
     edges = {key: value for key, value in content["layers"][0].items() if key.startswith("edges")}
-    return {**content, "graph": {"nodes": nodes, **edges}, "machine": hardware.config.to_toml()}
+    facts = {**graph_facts(*called, nodes, edges["edges"]), **edges}
+    return {**content, "graph": facts, "machine": hardware.config.to_toml()}
 
 
 def refuse(asked: dict[str, bool]) -> None:

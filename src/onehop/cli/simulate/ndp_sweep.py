@@ -67,7 +67,7 @@ def table(lines: list[dict[str, Any]]) -> Table:
     """The lines as they are printed: the milliseconds of every mapping, and of the chosen ones."""
     mappings = list(dict.fromkeys(name for line in lines for name in line["candidates_ms"]))
     return sweep_table(
-        ("tiles", "broadcast", "reads saved", *mappings, "chosen", "over the host"),
+        ("tiles", "broadcast", "reads saved", *mappings, "chosen", "over the host", "over prior"),
         ((line["name"], line["value"], _cells(line, mappings)) for line in lines),
     )
 
@@ -80,7 +80,8 @@ def _cells(line: dict[str, Any], mappings: list[str]) -> list[str]:
         tiles = [line["retile"], broadcast, f"{line['read_reduction_percent']:.2f} %"]
     times = line["candidates_ms"]
     every = [f"{times[name]:.3f}" if name in times else "-" for name in mappings]
-    return [*tiles, *every, f"{line['time_ms']:.3f}", f"{line['speedup_over_baseline']:.2f}x"]
+    gains = [f"{line[f'speedup_over_{name}']:.2f}x" for name in ("baseline", "prior")]
+    return [*tiles, *every, f"{line['time_ms']:.3f}", *gains]
 
 
 def _tiles(

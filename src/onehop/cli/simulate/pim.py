@@ -13,7 +13,15 @@ from onehop.bench import near_bank
 from onehop.bench.results import write_json
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
-from onehop.cli.simulate.shared import Source, Sweep, load_graph, no_timeline, sweep_points, sweep_table
+from onehop.cli.simulate.shared import (
+    Source,
+    Sweep,
+    graph_facts,
+    load_graph,
+    no_timeline,
+    sweep_points,
+    sweep_table,
+)
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
 from onehop.machines.pim import (
@@ -88,13 +96,14 @@ def pim(
     with progress(100, graph) as bar:
         found_graph = load_graph(graph, seed, scale, bar)
     loaded, name = found_graph.graph, found_graph.name
+    facts = graph_facts(graph, name, loaded.num_dst, loaded.num_edges)
     console = output()
     if points:
-        _run_sweep(config, loaded, name, chosen, points, json, plot)
+        _run_sweep(config, loaded, facts, chosen, points, json, plot)
         return
     simulated = Machine(config)
     if model is not None:
-        _run_model(simulated, loaded, name, model, layers or 2, seed, chosen, json, trace, plot)
+        _run_model(simulated, loaded, facts, model, layers or 2, seed, chosen, json, trace, plot)
         return
     with progress(3, "finding a plan") as bar:
         found = chosen.on(simulated, loaded, simulated.shapes(loaded))
@@ -107,7 +116,7 @@ def pim(
         report = replace(report, output_max_abs_error=host.largest_error(loaded, x, None, "sum", out))
     console.print(f"{name}, width {width}, {dtype}", markup=False)
     console.print(report.table(), markup=False)
-    content: dict[str, Any] = {**report.as_dict(), "graph": _facts(loaded, name), "width": width}
+    content: dict[str, Any] = {**report.as_dict(), "graph": facts, "width": width}
     if found.tuning is not None:
         content["tuning"] = {"candidates": found.tuning.candidates, "seconds": found.tuning.seconds}
         console.print(
@@ -191,10 +200,6 @@ def features(rows: int, width: int, dtype: str, seed: int = 0) -> Tensor:
     return whole.to(TORCH_TYPES[dtype])
 
 
-def _facts(graph: Graph, name: str) -> dict[str, Any]:
-    return {"name": name, "nodes": graph.num_dst, "edges": graph.num_edges}
-
-
 def _write(path: Path | None, content: dict[str, Any]) -> None:
     if path is not None:
         write_json(path, "simulate pim", content)
@@ -203,7 +208,7 @@ def _write(path: Path | None, content: dict[str, Any]) -> None:
 def _run_model(
     machine: Machine,
     graph: Graph,
-    name: str,
+    facts: dict[str, Any],
     kind: str,
     layers: int,
     seed: int,
@@ -228,7 +233,7 @@ def _run_model(
     ]
     lines = aligned(("ms", *first.phases_ns, "total"), rows)
     for line in (
-        f"{kind}, {layers} layers, {name}, width {chosen.width}, {chosen.dtype}, plan {first.plan}",
+        f"{kind}, {layers} layers, {facts['name']}, width {chosen.width}, {chosen.dtype}, plan {first.plan}",
         *lines,
         f"combination on its host   {ran.host_ms:.4g} ms",
         f"whole model               {ran.total_ms:.4g} ms",
@@ -245,7 +250,7 @@ def _run_model(
         "model": kind,
         "host_ms": ran.host_ms,
         "layers": [report.as_dict() for report in ran.reports],
-        "graph": _facts(graph, name),
+        "graph": facts,
         "width": chosen.width,
     }
     _write(json, content)
@@ -255,7 +260,9 @@ def _run_model(
             whole.spans += report.timeline.shift(whole.end_ns).spans
         whole.write(trace)
     if plot is not None:
-        what = f"{kind}, {name}, width {chosen.width}, {chosen.dtype}: aggregation, time of each phase"
+        what = (
+            f"{kind}, {facts['name']}, width {chosen.width}, {chosen.dtype}: aggregation, time of each phase"
+        )
         bars = {f"layer {i + 1}": report.phases_ns for i, report in enumerate(ran.reports)}
         plot_phases(bars, what, f"simulated: {machine.config.name}", plot)
 
@@ -263,7 +270,7 @@ def _run_model(
 def _run_sweep(
     config: PimConfig,
     graph: Graph,
-    name: str,
+    facts: dict[str, Any],
     chosen: _Chosen,
     points: list[tuple[str, list[float]]],
     json: Path | None,
@@ -295,14 +302,11 @@ def _run_sweep(
             grid = f"{report.plan.sp}x{report.plan.ds}"
             rows.append((field, value, (f"{report.total_ms:.4g}", f"{report.energy_mj:.4g}", grid)))
     console = output()
-    console.print(f"{name}, width {chosen.width}, {chosen.dtype}, plan {chosen.plan}", markup=False)
+    what = f"{facts['name']}, width {chosen.width}, {chosen.dtype}"
+    console.print(f"{what}, plan {chosen.plan}", markup=False)
     console.print(sweep_table(("ms", "mJ", "grid"), rows))
-    _write(
-        json, {"graph": _facts(graph, name), "width": chosen.width, "dtype": chosen.dtype, "sweep": entries}
-    )
+    _write(json, {"graph": facts, "width": chosen.width, "dtype": chosen.dtype, "sweep": entries})
     if plot is not None:
-        what = (
-            f"{name}, width {chosen.width}, {chosen.dtype}: time of each phase, one value changed at a time"
-        )
+        what += ": time of each phase, one value changed at a time"
         bars = {label: report.phases_ns for label, report in reports.items()}
         plot_phases(bars, what, f"simulated: {config.name}", plot)

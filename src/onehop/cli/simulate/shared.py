@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -71,6 +71,18 @@ def load_graph(source: str, seed: int, scale: float, bar: Bar) -> Loaded:
     bar.describe("building the graph")
     graph = Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes)
     return Loaded(graph, found.name, columns, found.num_classes)
+
+
+def graph_facts(source: str, name: str, nodes: int, edges: float) -> dict[str, Any]:
+    """``graph`` of the JSON of every verb.
+
+    Args:
+        source: What ``--graph`` said.
+        name: Name of the data set.
+        nodes: Nodes.
+        edges: Edges that the verb ran on; of a sample, an estimate.
+    """
+    return {"source": source, "name": name, "nodes": nodes, "edges": edges}
 
 
 def sweep_points(text: str, allowed: Sequence[str]) -> tuple[str, list[float]]:

@@ -159,9 +159,6 @@ def _shared_rows(
     busy = counts.of_core((counts.edges > 0).astype(np.float64))
     one_by_one = busy * (row.write + row.read_sums + reissue * adds)
     others = np.maximum(counts.filled - 1, 0)
-    if plan.sync == "coarse_lock":
-        # First rows one by one under the lock, all others added to the existing sums.
-        return others * (row.write + row.read_sums), one_by_one
     # First rows are kept aside, last rows are added to the existing sums.
     own = others * row.write + (counts.filled > 1) * row.read_sums
     if plan.fold == "serial":

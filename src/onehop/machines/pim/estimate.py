@@ -96,8 +96,7 @@ class Estimator:
         item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
         slice_width = self._slice_width(plan)
         filled = padded(slice_width, min(item, sum_item), config.core.alignment_bytes)
-        misaligned = slice_width * item % config.core.alignment_bytes and not plan.pad
-        if misaligned or filled * max(item, sum_item) > config.core.dma_most_bytes:
+        if filled * max(item, sum_item) > config.core.dma_most_bytes:
             return float("inf"), 0.0
         number, ranks = plan.sp * plan.ds, config.ranks
         most_edges, most_rows, all_rows = self._most(plan)

@@ -51,6 +51,6 @@ def wram_bytes(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> 
     streams = 2 + kernel.multiplies
     each = filled_width * (item + sum_item)
     each += streams * READER_PAGES * plan.reader_bytes + config.core.stack_bytes
-    if plan.format == "coo" and plan.thread_balance == "edge" and plan.sync == "lock_free":
+    if plan.format == "coo" and plan.thread_balance == "edge":
         each += filled_width * sum_item
     return plan.tasklets * each + hub_rows(config, plan, kernel, width) * filled_width * item

@@ -159,22 +159,13 @@ def wide_enough(config: PimConfig, plan: PimPlan, width: int, dtype: str, sums: 
     """The widest padded row of features that a core handles.
 
     Raises:
-        ArgumentError: A row's size is not a multiple of the alignment and padding is off, or one transfer
-            cannot move it.
+        ArgumentError: One transfer cannot move a row.
     """
     core = config.core
     widest = 0
     alike = {cluster.width: cluster for cluster in layout(config, plan, width).clusters}
     for cluster in alike.values():
         for columns_here in {end - begin for begin, end in round_slices(cluster, plan.rounds)}:
-            for name, item in (("features", ITEM_BYTES[dtype]), ("sums", ITEM_BYTES[sums])):
-                size = columns_here * item
-                if size % core.alignment_bytes and not plan.pad:
-                    raise ArgumentError(
-                        f"plan: a row of {columns_here} columns of {name} of {item} bytes is {size} bytes, "
-                        f"and transfers move multiples of {core.alignment_bytes}: choose another ds for "
-                        f"width {width}, or pad=True."
-                    )
             widest = max(widest, columns_here)
     item = max(ITEM_BYTES[dtype], ITEM_BYTES[sums])
     filled = padded(widest, min(ITEM_BYTES[dtype], ITEM_BYTES[sums]), core.alignment_bytes)

@@ -150,7 +150,8 @@ class _Run:
         }
         loading = phases["send"] + phases["broadcast"]
         start = np.full(config.ranks, loading)
-        if plan.asynchronous and features.sum():
+        if features.sum():
+            # A rank starts as soon as it has its data.
             shared = phases["broadcast"] if self.placed.broadcast else phases["send"]
             start = start - shared + links.shared_finish(features, float(features.sum()) / shared)
         launched = config.links.call_us * 1e3
