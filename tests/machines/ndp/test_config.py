@@ -98,6 +98,7 @@ def test_defaults_are_those_of_the_page():
         f"{host.merge_nodes_per_us:g} nodes a microsecond to merge"
     )
     assert host.channel_gbps == host.llc_mib == 0
+    assert page["cache of the host alone"] == f"none; {host.llc_ways} ways where `host.llc_mib` gives a size"
     assert page["control"] == (
         f"{control.start_ns / 1000:g} us to start, {control.poll_ns:g} ns a poll, {control.access_ns:g} ns a "
         f"separate access, {control.flush_mib:g} MiB dirty at most"

@@ -3,7 +3,9 @@
 import math
 
 import pytest
+import torch
 
+from onehop import Graph
 from onehop.machines.ndp import Machine, NdpConfig, NdpPlan, Topology, load
 from tests.machines.ndp.graphs import circulant
 
@@ -109,6 +111,17 @@ def test_a_cache_helps_the_baseline_alone():
     assert cached.baseline.reads == 4096
     assert cached.baseline.time_ns < plain.baseline.time_ns
     assert cached.time_ns == plain.time_ns
+
+
+@pytest.mark.parametrize(("sources", "reads"), [(16, 16), (17, 170)])
+def test_a_set_of_the_baselines_cache_holds_16_vectors(sources, reads):
+    # Ten targets read the same even sources in turn. A cache of 32 vectors has two sets of 16 ways, and all
+    # even sources fall into one: 16 are read once, and of 17 each is evicted just before it is wanted again.
+    target = torch.arange(10).repeat_interleave(sources)
+    source = 2 * torch.arange(sources).repeat(10)
+    graph = Graph.from_edge_index(torch.stack([source, target]), num_nodes=40)
+    config = load("grande_16").change(host={"llc_mib": 32 * 1024 / 2**20})
+    assert Machine(config).layers(graph, [256], NdpPlan("rank"))[0].baseline.reads == reads
 
 
 def test_levels_of_the_dram_agree():

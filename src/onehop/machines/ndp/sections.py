@@ -203,7 +203,7 @@ class Host:
         merge_nodes_per_us: Nodes of re-tiling's lists that the host merges in a microsecond. An assumption.
         llc_mib: Cache of the baseline for feature vectors; 0 means none, as the paper says that data are
             rarely reused.
-        llc_ways: Ways of that cache.
+        llc_ways: Ways of that cache. An assumption.
         instruction_bytes: Bytes that prior machines are sent for an edge over the data bus. Not published.
     """
 
