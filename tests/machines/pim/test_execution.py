@@ -41,7 +41,7 @@ def check(graph: Graph, width: int, dtype: str, plan: PimPlan, weighted: bool) -
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize(
-    ("form", "by_core", "by_thread"), product(("csr", "coo"), ("row", "edge"), ("row", "edge"))
+    ("form", "by_core", "by_thread"), [*product(("csr", "coo"), ("row", "edge"), ("row", "edge"))]
 )
 def test_every_split_gives_scipys_sums(name: str, form: str, by_core: str, by_thread: str) -> None:
     plan = PimPlan(sp=2, ds=2, format=form, core_balance=by_core, thread_balance=by_thread)
