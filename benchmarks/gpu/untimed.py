@@ -10,7 +10,7 @@ from onehop import Graph, reference
 
 Shapes = Mapping[str, tuple[int, ...]]
 
-# Heads and the width of each: one head, as narrow as the benchmark's narrowest, and four of together 256 columns.
+# Heads and the width of each: the fewest columns that are measured, and four heads of the same width.
 SIZES = ((1, 64), (4, 64))
 _EDGE_COLUMNS = 8
 _DROPOUT, _SEED = 0.3, 7

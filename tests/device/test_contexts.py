@@ -1,4 +1,4 @@
-"""Streams, captured graphs, autocast: what surrounds a call on a GPU. Every operator, forward and backward."""
+"""Streams, captured graphs, autocast: what surrounds the passes of every operator on a GPU."""
 
 import pytest
 import torch

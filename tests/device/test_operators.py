@@ -83,7 +83,7 @@ def test_more_numbers_than_32_bits_address(operator, device):
     near = Passes.on(operator, edges, Size(2, 3, FAR_HEADS, FAR_WIDTH), torch.float16)
 
     def far(tensor):
-        """A row for each of two nodes as the first row and the last, and zeros between; others as they are."""
+        """The rows of two nodes as the first and the last, zeros between; other tensors as they are."""
         if tensor.size(0) != 2:
             return tensor
         found = tensor.new_zeros(FAR_NODES, *tensor.shape[1:])
