@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from benchmarks.gpu.correctness import hostile_edges, judge
+from benchmarks.gpu.correctness import judge
 from benchmarks.gpu.graphs import GRAPHS
 from benchmarks.gpu.grid import grid
 from benchmarks.gpu.operators import OPERATORS, Size
@@ -14,7 +14,7 @@ from benchmarks.gpu.untimed import CHECKED, SIZES, UNTIMED
 from onehop import Graph
 from onehop.graph import placed
 from onehop.kernels.triton import availability
-from tests.device.passes import HUB, Passes, assert_same_bits
+from tests.device.passes import Passes, assert_same_bits, edges_on
 
 pytestmark = pytest.mark.device
 
@@ -34,7 +34,7 @@ FAR_NODES, FAR_HEADS, FAR_WIDTH = (9, 4, 4) if availability.interpreted() else (
 
 @pytest.mark.parametrize(("operator", "dtype", "heads", "width"), CASES)
 def test_output_and_gradients(operator, dtype, heads, width, device):
-    edge_index, nodes = hostile_edges(device, HUB)
+    edge_index, nodes = edges_on(device)
     size = Size(nodes, edge_index.size(1), heads, width)
     verdicts = judge(CHECKED[operator], edge_index, size, DTYPES[dtype])
     assert not [each for each in verdicts if not each.passes]
