@@ -18,7 +18,8 @@ HEADS, WIDTH = (2, 8) if availability.interpreted() else (4, 64)
 def edges_on(device: torch.device) -> tuple[Tensor, int]:
     """:func:`hostile_edges`, and the number of nodes; few for the interpreter, which takes long.
 
-    Those few have a hub that is a long row, a row with an edge of each source, repeats, a node without any. In the transposed graph, if it is made on the device, one of the short rows runs as a long one.
+    Those few have a hub that is a long row, a row with an edge of each source, repeats, and a node without
+    edges. In the transposed graph, if it is made on the device, one of the short rows runs as a long one.
     """
     if not availability.interpreted():
         return hostile_edges(device, TESTED_HUB)
