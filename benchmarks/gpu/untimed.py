@@ -91,14 +91,18 @@ UNTIMED = {
         _untimed(
             "scaled-sum",
             _scaled,
-            lambda graph, t: onehop.aggregate(graph, **t, backend="triton"),
-            lambda edges, nodes, t: reference.aggregate(edges, num_dst=nodes, **t),
+            lambda graph, t: onehop.aggregate(
+                graph, t["x"], src_scale=t["src_scale"], dst_scale=t["dst_scale"], backend="triton"
+            ),
+            lambda edges, nodes, t: reference.aggregate(
+                edges, t["x"], nodes, src_scale=t["src_scale"], dst_scale=t["dst_scale"]
+            ),
         ),
         _untimed(
             "sddmm",
             lambda size: dict.fromkeys(("dst", "src"), (size.nodes, size.heads, size.width)),
-            lambda graph, t: onehop.sddmm(graph, **t, backend="triton"),
-            lambda edges, _, t: reference.sddmm(edges, **t),
+            lambda graph, t: onehop.sddmm(graph, t["dst"], t["src"], backend="triton"),
+            lambda edges, _, t: reference.sddmm(edges, t["dst"], t["src"]),
         ),
         *(_fusedmm(kernel) for kernel in ("sigmoid", "tdist", "dot")),
         _untimed(
@@ -110,21 +114,51 @@ UNTIMED = {
         _untimed(
             "gat-edges",
             _gat,
-            lambda graph, t: onehop.gat(graph, **t, dropout=_DROPOUT, seed=_SEED, backend="triton"),
-            lambda edges, _, t: reference.gat(edges, **t, dropout=_DROPOUT, seed=_SEED)[0],
+            lambda graph, t: onehop.gat(
+                graph,
+                t["x"],
+                t["score_src"],
+                t["score_dst"],
+                edge_score=t["edge_score"],
+                dropout=_DROPOUT,
+                seed=_SEED,
+                backend="triton",
+            ),
+            lambda edges, _, t: reference.gat(
+                edges,
+                t["x"],
+                t["score_src"],
+                t["score_dst"],
+                edge_score=t["edge_score"],
+                dropout=_DROPOUT,
+                seed=_SEED,
+            )[0],
         ),
         _untimed(
             "gatv2-edges",
             _gatv2,
-            lambda graph, t: onehop.gatv2(graph, **t, dropout=_DROPOUT, seed=_SEED, backend="triton"),
-            lambda edges, _, t: reference.gatv2(edges, **t, dropout=_DROPOUT, seed=_SEED)[0],
+            lambda graph, t: onehop.gatv2(
+                graph,
+                t["x_src"],
+                t["x_dst"],
+                t["att"],
+                edge=t["edge"],
+                dropout=_DROPOUT,
+                seed=_SEED,
+                backend="triton",
+            ),
+            lambda edges, _, t: reference.gatv2(
+                edges, t["x_src"], t["x_dst"], t["att"], edge=t["edge"], dropout=_DROPOUT, seed=_SEED
+            )[0],
         ),
         _untimed(
             "attention-edges",
             _attention,
             lambda graph, t: onehop.attention(
                 graph,
-                *(t[name] for name in ("query", "key", "value")),
+                t["query"],
+                t["key"],
+                t["value"],
                 edge=(t["edge"], t["edge_weight"]),
                 dropout=_DROPOUT,
                 seed=_SEED,
@@ -132,7 +166,9 @@ UNTIMED = {
             ),
             lambda edges, _, t: reference.attention(
                 edges,
-                *(t[name] for name in ("query", "key", "value")),
+                t["query"],
+                t["key"],
+                t["value"],
                 edge=(t["edge"], t["edge_weight"]),
                 dropout=_DROPOUT,
                 seed=_SEED,
