@@ -25,7 +25,7 @@ OUT = ROOT / "build" / "gpu"
 WHEELS = ROOT / "build" / "gpu-wheels"
 SITE = OUT / "site"
 # Left for the steps that follow; the benchmark takes what is left.
-_TESTS_S, _SANITIZER_S, _LEAST_BENCHMARK_S = 180, 60, 60
+_TESTS_S, _SANITIZER_S, _LEAST_BENCHMARK_S = 240, 90, 60
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from onehop import Graph
 # A result may err so many times as much as the naive computation of the same precision, and by so many of
 # the smallest differences that its dtype knows around 1.
 SLACK = 4.0
+# Edges of the hub in tests on a GPU: so many pieces that they are merged in two levels.
+TESTED_HUB = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,20 @@ class Verdict:
         return self.error <= self.allowed
 
 
-def judge(operator: Operator, edge_index: Tensor, size: Size, dtype: torch.dtype) -> list[Verdict]:
-    """Runs an operator and its backward pass three times: ours, naive, and naive in float64."""
-    graph = Graph.from_edge_index(edge_index.cpu(), size.nodes)
+def judge(
+    operator: Operator, edge_index: Tensor, size: Size, dtype: torch.dtype, graph: Graph | None = None
+) -> list[Verdict]:
+    """Runs an operator and its backward pass three times: ours, naive, and naive in float64.
+
+    Args:
+        operator: The operator.
+        edge_index: [2, E], on the device that is judged.
+        size: Of the graph and the tensors.
+        dtype: Of the tensors.
+        graph: The graph of these edges; None means that it is made on the host.
+    """
+    if graph is None:
+        graph = Graph.from_edge_index(edge_index.cpu(), size.nodes)
     inputs = operator.inputs(size, dtype, edge_index.device)
     ours = _results(inputs, lambda given: operator.ours(graph, given))
     naive = _results(inputs, lambda given: operator.naive(edge_index, size.nodes, given))

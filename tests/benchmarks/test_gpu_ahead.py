@@ -45,6 +45,15 @@ expected = {"sum_kernel", "attend_kernel", "attend_grad_src_kernel", "attend_gra
 assert expected <= set(launched), launched
 print(len(found), len(launched), compiled() == before)
 """
+# Of two operators that no table measures, forward and backward.
+UNTIMED = """
+import torch
+from tests.kernels.triton import stub_driver
+from benchmarks.gpu import ahead
+
+found = ahead.untimed_launches(["sddmm", "edge-softmax"], ["float32"], torch.device("cpu"))
+print(*sorted({launch.name for launch in found}))
+"""
 # A launch that merges slots into those of a next level reads slots (no columns) and writes slots.
 LEVELS = """
 import torch
@@ -85,3 +94,16 @@ def test_hubs_are_merged_in_as_many_levels_as_on_the_whole_graph(tmp_path):
     done = running(LEVELS, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == ["True", "False"]
+
+
+def test_what_the_tests_launch_is_compiled_too(tmp_path):
+    done = running(UNTIMED, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == [
+        "edge_softmax_grad_kernel",
+        "edge_softmax_kernel",
+        "merge_softmax_kernel",
+        "merge_sums_kernel",
+        "sddmm_kernel",
+        "sum_kernel",
+    ]

@@ -38,45 +38,78 @@ class Model(torch.nn.Module):
         return self.second(self.first(x, edge_index).relu(), edge_index)
 
 
-def epochs(model, x, edge_index, y):
-    """Three steps of training: their losses, and the last gradients."""
+def trained(model, batches, lowered=None):
+    """A step for each batch (features, edges, classes): the losses, and the last gradients.
+
+    ``lowered`` is the dtype of autocast; None means none.
+    """
     model = copy.deepcopy(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     losses = []
-    for _ in range(3):
+    for x, edge_index, y in batches:
         optimizer.zero_grad()
-        loss = cross_entropy(model(x, edge_index), y)
+        with torch.autocast(x.device.type, dtype=lowered or torch.bfloat16, enabled=lowered is not None):
+            loss = cross_entropy(model(x, edge_index), y)
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())
     return {"losses": torch.stack(losses), **{name: each.grad for name, each in model.named_parameters()}}
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_patched_model_trains_as_the_plain_one(name, device):
+def whole_graph(device):
+    """(features, edges, classes) of the hostile graph."""
     edge_index, nodes = hostile_edges(device, HUB)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(nodes, WIDTH, generator=generator).to(device)
-    y = (torch.arange(nodes) % CLASSES).to(device)
+    return x, edge_index, (torch.arange(nodes) % CLASSES).to(device)
+
+
+def backends_of(model, x, edge_index):
+    """Who ran the layers that were fast."""
+    explained = onehop.explain(model, x, edge_index)
+    return {row.backend for row in explained.layers if row.fast}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_patched_model_trains_as_the_plain_one(name, device):
+    batch = whole_graph(device)
     model = Model(LAYERS[name]).to(device)
-    expected = epochs(model, x, edge_index, y)
+    expected = trained(model, [batch] * 3)
     with onehop.patch(backend="triton"):
-        found = epochs(model, x, edge_index, y)
-        explained = onehop.explain(model, x, edge_index)
-    assert {row.backend for row in explained.layers if row.fast} == {"triton"}, str(explained)
+        found = trained(model, [batch] * 3)
+        assert backends_of(model, *batch[:2]) == {"triton"}
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
 
 
-def test_steps_of_a_neighbour_loader(gpu):
-    edge_index, nodes = hostile_edges(torch.device("cpu"), HUB)
-    data = Data(x=torch.randn(nodes, WIDTH), edge_index=edge_index, y=torch.arange(nodes) % CLASSES)
-    try:
-        loader = NeighborLoader(data, [5, 5], batch_size=8)
-        batches = [batch.to(gpu) for batch in loader]
-    except ImportError as error:
-        pytest.skip(f"there is no sampler: {error}")
-    model = Model(gnn.SAGEConv).to(gpu)
-    for batch in batches:
-        expected = model(batch.x, batch.edge_index)
-        with onehop.patch():
-            torch.testing.assert_close(model(batch.x, batch.edge_index), expected, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_patched_model_trains_as_the_plain_one_under_autocast(name, device):
+    """With its dtypes, and errors of rounding that are not much larger."""
+    batch = whole_graph(device)
+    model = Model(LAYERS[name]).to(device)
+    exact, usual = trained(model, [batch]), trained(model, [batch], torch.bfloat16)
+    with onehop.patch(backend="triton"):
+        found = trained(model, [batch], torch.bfloat16)
+    for of, truth in exact.items():
+        assert found[of].dtype == usual[of].dtype, of
+        scale = float(truth.abs().max())
+        error, allowed = (float((each[of] - truth).abs().max()) for each in (found, usual))
+        assert error <= 2 * allowed + 4 * torch.finfo(torch.bfloat16).eps * scale, of
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_steps_of_a_neighbour_loader(name, device):
+    """Every batch is a graph that was made on the device, and is used once."""
+    x, edge_index, y = (each.cpu() for each in whole_graph(device))
+    data = Data(x=x, edge_index=edge_index, y=y)
+    # PyG has no sampler of its own without pyg-lib.
+    with onehop.patch(sampler=True):
+        loader = NeighborLoader(data, [4, 4], batch_size=8)
+        batches = [batch.to(device) for batch in loader]
+    batches = [(batch.x, batch.edge_index, batch.y) for batch in batches]
+    assert len(batches) == 3
+    model = Model(LAYERS[name]).to(device)
+    expected = trained(model, batches)
+    with onehop.patch(backend="triton"):
+        found = trained(model, batches)
+        assert backends_of(model, *batches[0][:2]) == {"triton"}
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
