@@ -132,7 +132,7 @@ def test_blocks_are_judged_and_measured_beside_the_kernels(name):
     size = Size(nodes, edge_index.size(1), 1, 9)
     assert all(verdict.passes for verdict in judge(operator, edge_index, size, dtype))
     found = {each.peer: each for each in measure(Peers(edge_index, nodes), operator, size, dtype, CPU)}
-    assert list(found) == ["onehop", "gather-scatter", "kernels"]
+    assert list(found) == ["onehop", "gather-scatter", "torch-compile", "kernels"]
     assert not [each.failed for each in found.values() if each.failed]
 
 
