@@ -20,7 +20,7 @@ from onehop.distributed.dropout import dropout
 from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.distributed.loops import looped_rowptr, merged
 from onehop.errors import ArgumentError
-from onehop.integrations import reports
+from onehop.integrations import memory, reports
 from onehop.integrations.pyg.conditions import (
     ClassRecord,
     features_reason,
@@ -66,6 +66,7 @@ def propagate_part(
     if reason is not None:
         raise refused(layer, reason)
     operands = {name: value for name, value in kwargs.items() if name != "size"}
+    _keep_memory_for(operands)
     form, (reduce, unknown) = record.form, reduction_of(layer)
     if isinstance(form, AttentionForm) and form.kind in _FUSED:
         name, out = _attend(layer, form, graph, reduce, operands)
@@ -97,6 +98,14 @@ def refused(layer: Any, reason: str) -> ArgumentError:
         f"edge_index: {type(layer).__name__} cannot run on a DistributedGraph's edges: {reason}. Use the "
         "functions of onehop.distributed, or one process with the whole graph."
     )
+
+
+def _keep_memory_for(operands: dict[str, Any]) -> None:
+    """Notes the layer's operands for the policy of memory, as a layer over a whole graph does."""
+    for value in operands.values():
+        for each in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(each, Tensor):
+                memory.gained(each)
 
 
 def _fits(graph: DistributedGraph, size: Any) -> bool:
