@@ -217,6 +217,7 @@ def ran(**changes: Any) -> dict[str, Any]:
         ({"speedup": {"median": 0.96}}, "slower"),
         ({"layers": [{"reason": "too small"}]}, "refused"),
         ({"layers": [{"reason": "too small"}], "speedup": {"median": 0.5}}, "slower"),
+        ({"layers": [], "speedup": {"median": 4.0}}, "faster"),
         ({"deviation": {"first": 1e-4, "largest": 1e-4}}, "different losses"),
         ({"deviation": {"first": 0.0, "largest": 0.5}}, "different losses"),
         ({"deviation": None}, "different losses"),
