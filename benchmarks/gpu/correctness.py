@@ -63,7 +63,8 @@ def judge(
     for of, truth in exact.items():
         scale = max(float(truth.abs().max()), 1e-30)
         error, usual = (float((result[of].double() - truth).abs().max()) / scale for result in (ours, naive))
-        allowed = SLACK * (usual + torch.finfo(dtype).eps)
+        # The naive version may happen to have no error, where sums in another order have some roundings.
+        allowed = SLACK * (usual + 2 * torch.finfo(dtype).eps)
         found.append(Verdict(operator.name, str(dtype).removeprefix("torch."), of, error, allowed))
     return found
 

@@ -91,6 +91,8 @@ def test_a_patched_model_trains_as_the_plain_one_under_autocast(name, device):
         found = trained(model, [batch], torch.bfloat16)
     for of, truth in exact.items():
         assert found[of].dtype == usual[of].dtype, of
+        if of.endswith("lin_key.bias"):
+            continue  # a softmax does not see what all scores have in common: the gradient is rounding alone
         scale = float(truth.abs().max())
         error, allowed = (float((each[of] - truth).abs().max()) for each in (found, usual))
         assert error <= 2 * allowed + 4 * torch.finfo(torch.bfloat16).eps * scale, of
