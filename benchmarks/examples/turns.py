@@ -20,7 +20,7 @@ from onehop.bench.timing import Ratio, Times
 
 ROOT = Path(__file__).resolve().parents[2]
 PYG, OURS, NUDGED = "pyg", "onehop", "nudged"
-"""PyG; with the patch; PyG whose parameters are changed by a rounding at every step."""
+"""PyG; with the patch; PyG on one thread, whose parameters are changed by a rounding at every step."""
 FLAGS = {PYG: (), OURS: ("--patched",), NUDGED: ("--nudged",)}
 # A turn lasts about so long, by the epoch of PyG that was seen before.
 TURN_S = 0.2
@@ -69,12 +69,14 @@ class Running:
         self._printed, self.gradients = folder / f"{name}.txt", folder / f"{name}.pt"
         command = [sys.executable, "-m", "benchmarks.examples.child", "--channel", str(theirs.fileno())]
         command += ["--gradients", str(self.gradients)]
-        command += ["--threads", str(effort.threads), *FLAGS[name], str(script), *arguments]
+        # Another number of threads adds up in another order, as the patch does.
+        threads = 1 if name == NUDGED else effort.threads
+        command += ["--threads", str(threads), *FLAGS[name], str(script), *arguments]
         search = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, search)),
-            "OMP_NUM_THREADS": str(effort.threads),
+            "OMP_NUM_THREADS": str(threads),
             "MPLBACKEND": "Agg",
         }
         with self._printed.open("w") as output:
@@ -233,7 +235,7 @@ def measured(example: Example, source: Path, effort: Effort) -> dict[str, Any]:
 
 
 def _drift(example: Example, source: Path, effort: Effort, before: Way) -> float | None:
-    """Runs PyG again, as many epochs, with parameters that are changed by a rounding at every step.
+    """Runs PyG again, as many epochs, on one thread, with parameters changed by a rounding at every step.
 
     Returns:
         The largest relative difference of its losses from PyG's: how far the script amplifies a rounding.

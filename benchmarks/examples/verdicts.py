@@ -17,7 +17,7 @@ BROKEN, DIFFERENT = "broken", "different losses"
 def verdict(result: dict[str, Any]) -> str:
     """One of "faster", "same", "slower", "refused", "not timed", and what is wrong where something is.
 
-    Refused is a script that is as fast as before, and of which no layer was seen on a fast path. Layers inside
+    Refused is a script that is as fast as before, and of which no layer was seen on a fast path; those inside
     compiled programs are not seen.
     """
     failed = result["failed"]
