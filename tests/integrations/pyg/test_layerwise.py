@@ -309,9 +309,9 @@ def test_no_more_memory_than_it_is_given(
     assert done.returncode == 0, done.stderr
     taken = int(done.stdout)
     # It makes use of what it is given. What the C library keeps of tensors below 1 MiB, which the pool leaves
-    # to it, comes on top: 3 to 7 MiB as measured, with stacks and pages of libraries that are used for the
-    # first time.
-    assert memory // 2 < taken < memory + (10 << 20)
+    # to it, comes on top: 3 to 13 MiB as measured, more on a busy machine, with stacks and pages of libraries
+    # that are used for the first time. Blocks of twice as many rows take 25 MiB more.
+    assert memory // 2 < taken < memory + (20 << 20)
     torch.manual_seed(0)
     theirs: nn.Module = eval(model, {"GCN": GCN, "GraphSAGE": GraphSAGE})
     exact = in_memory(theirs.eval(), torch.from_numpy(values), edge_index)
