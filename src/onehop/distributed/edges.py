@@ -16,6 +16,8 @@ LOOKS = {
             "dtype",
             "device",
             "layout",
+            "nbytes",
+            "itemsize",
             "ndim",
             "requires_grad",
             "grad_fn",
