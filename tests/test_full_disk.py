@@ -116,7 +116,7 @@ def test_a_run_for_which_room_ends_on_the_way_goes_on_when_there_is_some(
     graph: Graph, tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result's space is taken at once; the notes of how far it is come on top."""
-    monkeypatch.setattr("onehop.ops.streaming.run.SYNC_BYTES", 1)
+    monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 1)
     x = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     stored = graph.save(tmp_path / "graph")

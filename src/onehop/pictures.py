@@ -93,6 +93,19 @@ def powers(axes: "Axes", values: Sequence[int]) -> None:
     axes.xaxis.set_minor_formatter("")
 
 
+def logarithmic(axes: "Axes") -> None:
+    """Lets the vertical axis be logarithmic, with 1, 2 and 5 of every decade written along it.
+
+    One decade, or less, may be all there is.
+    """
+    from matplotlib.ticker import LogLocator
+
+    axes.set_yscale("log", subs=[])
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.yaxis.set_minor_formatter("")
+
+
 def spread(axes: "Axes", places: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
     """Draws a line from the lower to the upper quartile over each bar."""
     axes.vlines(places, low, high, color="black", linewidth=1)

@@ -118,7 +118,7 @@ def test_a_run_with_other_scales_is_not_gone_on_from(
         raise Stop
 
     np.save(tmp_path / "x.npy", x.numpy())
-    monkeypatch.setattr("onehop.ops.streaming.run.SYNC_BYTES", 1)
+    monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 1)
     call: dict[str, Any] = {"out": tmp_path / "out.npy", "memory": SMALL}
     with monkeypatch.context() as patch:
         patch.setattr("onehop.ops.streaming.progress.Unfinished.finish", stop)

@@ -21,7 +21,6 @@ import onehop
 from onehop import ArgumentError, FileFormatError, Graph
 from onehop.errors import StorageError
 from onehop.graph.stored import StoredGraph
-from onehop.ops.streaming import run as streaming
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import MatrixFile
 
@@ -35,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 @pytest.fixture(autouse=True)
 def _noted_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every tile is noted before the next one; no test pulls a plug, so the system's memory is the disk."""
-    monkeypatch.setattr(streaming, "SYNC_BYTES", 1)
+    monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 1)
     monkeypatch.setattr(os, "fdatasync", lambda file: None)
 
 

@@ -112,7 +112,7 @@ def test_an_interruption_in_the_midst_of_a_row(
     graph: Graph, stored: StoredGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
     x = features(tmp_path / "x.npy")
-    monkeypatch.setattr(run, "SYNC_BYTES", 1)
+    monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 1)
     reduced, seen = run._tile_reduced, [0]
 
     def until(*given: Any) -> torch.Tensor:

@@ -245,7 +245,7 @@ def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path:
         axes.set_xticks(range(len(rows)), [row["title"] for row in rows])
         axes.set_ylabel(unit)
         # From milliseconds on Cora to seconds on arxiv.
-        axes.set_yscale("log")
+        pictures.logarithmic(axes)
         axes.margins(y=0.2)
         pictures.style(axes)
     pictures.legend(figure, time_axes)

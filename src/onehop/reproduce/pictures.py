@@ -59,7 +59,7 @@ def draw_chart(chart: Chart, path: Path) -> None:
     for group, values in enumerate(zip(*(series.values for series in chart.series), strict=True)):
         if not any(value is not None for value in values):
             axes.annotate(
-                "none",
+                chart.absent,
                 (group, 0),
                 xycoords=("data", "axes fraction"),
                 xytext=(0, 3),
@@ -69,13 +69,7 @@ def draw_chart(chart: Chart, path: Path) -> None:
             )
     axes.set_ylabel(chart.unit)
     if chart.logarithmic:
-        from matplotlib.ticker import LogLocator  # with the extra "plot" alone
-
-        # One decade may be all there is.
-        axes.set_yscale("log", subs=[])
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter("{x:,g}")
-        axes.yaxis.set_minor_formatter("")
+        pictures.logarithmic(axes)
     _make_room(axes, chart)
     pictures.style(axes)
     pictures.legend(figure, axes, columns=5)

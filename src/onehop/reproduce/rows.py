@@ -93,6 +93,7 @@ class Chart:
         groups: Labels along the horizontal axis.
         series: The bars; each has a value for each group.
         logarithmic: Whether the vertical axis is.
+        absent: What a group without any bar says in their place.
 
     Raises:
         ArgumentError: A series has more or fewer values than there are groups.
@@ -105,6 +106,7 @@ class Chart:
     groups: tuple[str, ...]
     series: tuple[Series, ...]
     logarithmic: bool = False
+    absent: str = "none"
 
     def __post_init__(self) -> None:
         """Checks the numbers of values."""

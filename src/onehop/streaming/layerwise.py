@@ -22,7 +22,6 @@ from onehop.ops import streaming
 from onehop.ops.streaming.budget import default_bytes
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, create
-from onehop.ops.streaming.run import SYNC_BYTES
 from onehop.ops.streaming.waiting import Waiting
 from onehop.storage import writing
 from onehop.streaming.blocks import AHEAD, row_blocks
@@ -315,19 +314,15 @@ def _write(file: MatrixFile, blocks: Iterable[tuple[int, Tensor]], most_bytes: i
     """Writes blocks of rows, of which so many bytes may wait, while the next ones are made."""
     with writing("out", file.path):
         written = file.path.open("r+b")
-    unsynced = 0
-    with written, Waiting(most_bytes, _nothing) as writer:
+    with written, Waiting(most_bytes, partial(file.sync, written), _nothing) as writer:
         for row, block in blocks:
-            unsynced += block.nbytes
-            sync = unsynced >= SYNC_BYTES
-            unsynced = 0 if sync else unsynced
-            writer.submit(partial(file.put, written, row, 0, block, sync), block.nbytes, None)
+            writer.submit(partial(file.put, written, row, 0, block), block.nbytes)
         writer.finish()
         with writing("out", file.path):
             os.fsync(written.fileno())
 
 
-def _nothing(number: int) -> None:
+def _nothing(written: int) -> None:
     """Notes nothing: a file that is interrupted is begun anew."""
 
 

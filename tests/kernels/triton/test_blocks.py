@@ -50,10 +50,12 @@ def test_slots_of_windows_that_are_cut(name):
     assert torch.equal(blocks.row_slot == -2, degrees == 0)
     cut = (pieces > 1) & (degrees > 0)
     assert torch.equal(blocks.row_slot >= 0, cut)
-    assert blocks.split_row.tolist() == cut.nonzero().squeeze(1).tolist()
-    assert blocks.row_slot[cut].tolist() == blocks.split_begin[:-1].tolist()
-    assert blocks.split_begin.diff().tolist() == pieces[cut].tolist()
     assert blocks.slots == int(pieces[cut].sum())
+    assert len(blocks.merges) == bool(blocks.slots)
+    for merge in blocks.merges:
+        assert merge.row.tolist() == cut.nonzero().squeeze(1).tolist()
+        assert merge.begin.tolist() == blocks.row_slot[cut].tolist()
+        assert (merge.end - merge.begin).tolist() == pieces[cut].tolist()
 
 
 def test_the_hub_is_cut_into_even_pieces():

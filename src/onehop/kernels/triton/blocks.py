@@ -68,8 +68,6 @@ class Blocks:
         row_slot: [rows], int32: the first slot of a row of a split window; -1 for other rows, and -2 for rows
             without edges.
         slots: Number of slots.
-        split_row: [split rows], int32.
-        split_begin: [split rows + 1], int32: the first slot of each.
         merges: The launches that merge these slots.
     """
 
@@ -81,8 +79,6 @@ class Blocks:
     piece: Tensor
     row_slot: Tensor
     slots: int
-    split_row: Tensor
-    split_begin: Tensor
     merges: tuple[Merge, ...]
 
     @property
@@ -93,7 +89,7 @@ class Blocks:
     @property
     def nbytes(self) -> int:
         """Bytes of the tensors, except for the columns, which blocks of the same direction share."""
-        own = (self.window, self.begin, self.end, self.piece, self.row_slot, self.split_row, self.split_begin)
+        own = (self.window, self.begin, self.end, self.piece, self.row_slot)
         return sum(
             tensor.nbytes for tensor in (*own, *(each for merge in self.merges for each in merge.tensors))
         )
@@ -237,7 +233,5 @@ def _cut(rowptr: Tensor, columns: Columns, split_columns: int, device: torch.dev
         piece=there(piece[order]),
         row_slot=there(row_slot),
         slots=slots,
-        split_row=there(split_row),
-        split_begin=there(split_begin),
         merges=merges_of(split_row.to(device), split_begin.to(device), slots, longest) if slots else (),
     )

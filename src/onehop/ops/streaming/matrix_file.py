@@ -156,12 +156,10 @@ class MatrixFile:
         """Bytes of the numbers."""
         return self.rows * self.columns * self.dtype.itemsize
 
-    def put(self, file: BinaryIO, row: int, first: int, block: Tensor, sync: bool) -> None:
+    def put(self, file: BinaryIO, row: int, first: int, block: Tensor) -> None:
         """Writes a block, rounded to the file's dtype, from a row and a column on.
 
         In a row-major file it has all columns.
-
-        With ``sync`` it returns when all that was written is on the disk, and no longer in memory.
 
         Raises:
             StorageError: The disk is full, or the file may not grow.
@@ -175,9 +173,16 @@ class MatrixFile:
                     _write(file, self.offset + ((first + number) * self.rows + row) * size, turned[number])
             else:
                 _write(file, self.offset + row * self.columns * size, block)
-            if sync:
-                os.fdatasync(file.fileno())
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def sync(self, file: BinaryIO) -> None:
+        """Returns when all that was written is on the disk, and no longer in memory.
+
+        Raises:
+            StorageError: The disk is full.
+        """
+        with writing(self.path):
+            os.fdatasync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def create(path: Path, rows: int, columns: int, dtype: np.dtype, by_columns: bool) -> MatrixFile:

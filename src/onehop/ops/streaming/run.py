@@ -30,9 +30,6 @@ from onehop.ops.streaming.waiting import Waiting
 
 LOGGER = logging.getLogger("onehop")
 
-SYNC_BYTES = 32 << 20
-"""So much of a result may wait in the page cache, where it takes memory from everything else."""
-
 
 class Scales(NamedTuple):
     """Factors of the rows of sources and of destinations, in memory; None means 1."""
@@ -216,43 +213,39 @@ def _run(
             features.fingerprints.clear()
             edges.fingerprints.clear()
 
-    def note(done: int) -> None:
+    begun = unfinished.done
+
+    def note(written: int) -> None:
+        done = begun + written
         so_far = min(done, len(edges.fingerprints))
         last = edges.fingerprints[so_far - 1] if so_far else 0
         unfinished.note(done, Contents(list(features.fingerprints), so_far, last))
 
-    unsynced = 0
     with writing(result.path):
         written = result.path.open("r+b")
     with (
         written,
         ThreadPoolExecutor(1, "onehop-read", native.one_thread) as reader,
-        Waiting(tiles.waiting_bytes, note) as writer,
+        Waiting(tiles.waiting_bytes, partial(result.sync, written), note) as writer,
     ):
-        made = _ahead(_made(edges, unfinished.done), reader)
+        made = _ahead(_made(edges, begun), reader)
         carried: Tensor | None = None
-        number = unfinished.done
         for tile, graph in made:
             block = _tile_reduced(tile, graph, features, carried, reduce, inputs.scales.dst)
             carried = None if tile.ends else block
             if not tile.ends:
                 continue
-            number += 1
-            unsynced += block.nbytes
-            sync = unsynced >= SYNC_BYTES
-            write = partial(_put, result, written, (tile.row, tile.first), block, then, sync)
-            writer.submit(write, block.nbytes, number if sync else None)
-            if sync:
-                unsynced = 0
+            write = partial(_put, result, written, (tile.row, tile.first), block, then)
+            writer.submit(write, block.nbytes)
         writer.finish()
 
 
 def _put(
-    result: MatrixFile, file: BinaryIO, place: tuple[int, int], block: Tensor, then: Then | None, sync: bool
+    result: MatrixFile, file: BinaryIO, place: tuple[int, int], block: Tensor, then: Then | None
 ) -> None:
     """Writes a block from a row and a column on, after what is to be done with it."""
     row, first = place
-    result.put(file, row, first, block if then is None else then.apply(row, first, block), sync)
+    result.put(file, row, first, block if then is None else then.apply(row, first, block))
 
 
 def _changed(features: Features, edges: Edges, before: Contents, tiles: Tiling) -> str | None:

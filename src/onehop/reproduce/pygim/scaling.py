@@ -66,4 +66,5 @@ def chart(graph: str, by_ranks: dict[int, dict[str, float] | None]) -> Chart:
             )
             for name in _PHASES
         ),
+        absent="no plan fits",
     )

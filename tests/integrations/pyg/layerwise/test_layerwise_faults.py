@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from inference_inputs import NODES, SMALL, WIDTH
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import GCN, GCNConv, GraphConv, SAGEConv
@@ -22,25 +23,10 @@ from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.streaming import layerwise, work_folder
 
-NODES, WIDTH = 150, 24
-SMALL = 60_000
-
 
 @pytest.fixture
 def edge_index(generator: torch.Generator) -> Tensor:
     return torch.randint(0, NODES, (2, 1500), generator=generator)
-
-
-@pytest.fixture
-def stored(edge_index: Tensor, tmp_path: Path) -> StoredGraph:
-    return Graph.from_edge_index(edge_index, NODES).save(tmp_path / "graph")
-
-
-@pytest.fixture
-def x(tmp_path: Path, generator: torch.Generator) -> Tensor:
-    values = torch.randn(NODES, WIDTH, generator=generator)
-    np.save(tmp_path / "x.npy", values.numpy())
-    return values
 
 
 class Own(nn.Module):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from inference_inputs import NODES, SMALL, WIDTH
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import GCN, GATConv, GCNConv, GraphConv, GraphSAGE, SAGEConv
@@ -24,9 +25,6 @@ from onehop.ops.streaming.lock import alone
 from onehop.streaming import layerwise
 from onehop.streaming.blocks import row_blocks
 
-NODES, WIDTH = 150, 24
-SMALL = 60_000
-
 
 @pytest.fixture
 def edge_index(generator: torch.Generator) -> Tensor:
@@ -34,18 +32,6 @@ def edge_index(generator: torch.Generator) -> Tensor:
     edges[1, :300] = 11
     edges[:, :4] = torch.tensor([[3, 3, 4, 11], [3, 3, 4, 11]])
     return edges
-
-
-@pytest.fixture
-def stored(edge_index: Tensor, tmp_path: Path) -> StoredGraph:
-    return Graph.from_edge_index(edge_index, NODES).save(tmp_path / "graph")
-
-
-@pytest.fixture
-def x(tmp_path: Path, generator: torch.Generator) -> Tensor:
-    values = torch.randn(NODES, WIDTH, generator=generator)
-    np.save(tmp_path / "x.npy", values.numpy())
-    return values
 
 
 class OneOfOnesOwn(nn.Module):
