@@ -2,11 +2,13 @@
 
 It needs no GPU.
 
-A kernel passes if no register is spilled, a thread has at most 128 registers (168 on AMD), no atomic is used,
-and rows of features are loaded 16 bytes at a time where their length allows; one over blocks must also use
-tensor cores. On NVIDIA's GPUs, the innermost loop of a sweep that adds up rows must not wait at a barrier nor
-use shared memory, and must have enough bytes on their way. Besides the forms of the default plans, what the
-benchmark itself launches is checked, for the GPU that it is meant for.
+A kernel passes if no register is spilled (on NVIDIA's GPUs: none in an innermost loop, and at most 16 bytes a
+thread before and behind the loops, where the assembler sets a few aside for more warps), a thread has at most
+128 registers (168 on AMD), no atomic is used, and rows of features are loaded 16 bytes at a time where their
+length allows; one over blocks must also use tensor cores. On NVIDIA's GPUs, the innermost loop of a sweep
+that adds up rows must not wait at a barrier nor use shared memory, and must have enough bytes on their way.
+Besides the forms of the default plans, what the benchmark itself launches is checked, for the GPU that it is
+meant for.
 """
 
 import math
@@ -36,6 +38,8 @@ from onehop.kernels.triton.occupancy import Multiprocessors
 # multiprocessors (65,536 registers), fewer than 12 of 64 one of AMD's compute units (131,072).
 MOST_REGISTERS = {32: 128, 64: 168}
 _WIDE_BITS = 128
+# Bytes of registers that may be set aside once, around the loops of a thread.
+MOST_ASIDE_BYTES = 16
 # The GPU that the benchmark is meant for: an H100 or H200 (NVIDIA's H100 whitepaper, the SXM5 board).
 BENCHMARKED = "sm_90"
 HOPPER = Multiprocessors(count=132, registers=65_536, threads=2048, shared_bytes=233_472, warp_threads=32)
@@ -91,8 +95,11 @@ class Checked:
 
 def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str]:
     """What is wrong with a compiled kernel, as sentences."""
-    if usage.spills:
-        yield f"{usage.spills} bytes of registers are spilled"
+    # AMD's loops are not read.
+    aside = MOST_ASIDE_BYTES if warp_threads == 32 and not usage.loop_spills else 0
+    if usage.spills > aside:
+        where = " in an innermost loop" if usage.loop_spills else ""
+        yield f"{usage.spills} bytes of registers are spilled{where}"
     most = MOST_REGISTERS[warp_threads]
     if usage.registers > most:
         yield f"{usage.registers} registers are more than {most}"

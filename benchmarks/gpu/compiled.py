@@ -24,7 +24,7 @@ TARGETS = {
 }
 # Taking code apart takes longer than finding it in triton's cache: what it said is kept there too. The folder
 # is renamed when code is read in another way.
-_KEPT = "onehop-usage-3"
+_KEPT = "onehop-usage-4"
 _NVIDIA_BIN = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 # Spilled registers are stored to and loaded from local memory.
 _SPILLS = re.compile(r"\b(?:STL|LDL)(?:\.\w+)*\b")
@@ -55,10 +55,11 @@ class Usage:
         loads: Width in bits -> instructions that load as much from global memory.
         atomics: Instructions that read, change and write memory at once.
         matrix: Instructions of tensor cores.
-        loop_waits: Barriers in innermost loops. This and the next two are read of NVIDIA's code only; else 0.
+        loop_waits: Barriers in innermost loops. This and what follows are read of NVIDIA's code only; else 0.
         loop_shared: Loads and stores of shared memory there.
         loop_bytes: Bytes that a thread loads from global memory in an iteration of the innermost loop that
             loads most; 0 where none does.
+        loop_spills: Loads and stores of spilled registers in innermost loops.
     """
 
     registers: int
@@ -70,6 +71,7 @@ class Usage:
     loop_waits: int = 0
     loop_shared: int = 0
     loop_bytes: int = 0
+    loop_spills: int = 0
 
 
 def source_of(launch: Launch) -> Any:
@@ -120,9 +122,22 @@ def _of_cubin(cubin: bytes, shared: int) -> Usage:
     loads = [_bits(parts) for parts in _LOADS.findall(code)]
     atomics, matrix = (len(kind.findall(code)) for kind in (_ATOMICS, _MATRIX))
     inner = innermost_loops(code)
-    waits, of_shared = (sum(len(kind.findall(loop)) for loop in inner) for kind in (_WAITS, _SHARED))
+    waits, of_shared, of_spills = (
+        sum(len(kind.findall(loop)) for loop in inner) for kind in (_WAITS, _SHARED, _SPILLS)
+    )
     loaded = max((sum(map(_bits, _LOADS.findall(loop))) // 8 for loop in inner), default=0)
-    return Usage(int(found[1]), stack, shared, _counted(loads), atomics, matrix, waits, of_shared, loaded)
+    return Usage(
+        registers=int(found[1]),
+        spills=stack,
+        shared=shared,
+        loads=_counted(loads),
+        atomics=atomics,
+        matrix=matrix,
+        loop_waits=waits,
+        loop_shared=of_shared,
+        loop_bytes=loaded,
+        loop_spills=of_spills,
+    )
 
 
 def innermost_loops(code: str) -> list[str]:

@@ -63,6 +63,11 @@ assert not list(faults(launch, usage))
 assert usage.loop_bytes >= 32 and bytes_in_flight(launch, usage) >= 64 * usage.loop_bytes
 for wrong in ({"loop_waits": 1}, {"loop_shared": 2}, {"loop_bytes": 2}):
     print(*faults(launch, replace(usage, **wrong)))
+# A few registers may be set aside around the loops, but not in them, and nowhere where loops are not read.
+assert not list(faults(launch, replace(usage, spills=16)))
+for wrong in ({"spills": 20}, {"spills": 8, "loop_spills": 1}):
+    print(*faults(launch, replace(usage, **wrong)))
+print(next(faults(launch, replace(usage, spills=8), 64)))
 """
 # A kernel whose loop adds up across warps, and one that does not; read of the compiled code.
 ACROSS_WARPS = """
@@ -202,6 +207,11 @@ def test_loops_that_wait_or_ask_for_little_are_found():
         "2 loads and stores of shared memory in an innermost loop",
     ]
     assert done.stdout.splitlines()[2].endswith("% of the bytes that must be on their way")
+    assert done.stdout.splitlines()[3:] == [
+        "20 bytes of registers are spilled",
+        "8 bytes of registers are spilled in an innermost loop",
+        "8 bytes of registers are spilled",
+    ]
 
 
 def test_barriers_and_shared_memory_are_read_of_the_code(tmp_path):
