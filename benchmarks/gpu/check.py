@@ -3,8 +3,8 @@
 It needs no GPU.
 
 A kernel passes if no register is spilled (on NVIDIA's GPUs: none in an innermost loop, and at most 16 bytes a
-thread before and behind the loops, where the assembler sets a few aside for more warps), a thread has at most
-128 registers (168 on AMD), no atomic is used, and rows of features are loaded 16 bytes at a time where their
+thread outside of these, where the assembler sets a few aside for more warps), a thread has at most 128
+registers (168 on AMD), no atomic is used, and rows of features are loaded 16 bytes at a time where their
 length allows; one over blocks must also use tensor cores. On NVIDIA's GPUs, the innermost loop of a sweep
 that adds up rows must not wait at a barrier nor use shared memory, and must have enough bytes on their way.
 Besides the forms of the default plans, what the benchmark itself launches is checked, for the GPU that it is
@@ -38,7 +38,7 @@ from onehop.kernels.triton.occupancy import Multiprocessors
 # multiprocessors (65,536 registers), fewer than 12 of 64 one of AMD's compute units (131,072).
 MOST_REGISTERS = {32: 128, 64: 168}
 _WIDE_BITS = 128
-# Bytes of registers that may be set aside once, around the loops of a thread.
+# Bytes of a thread's registers that may be spilled outside of innermost loops.
 MOST_ASIDE_BYTES = 16
 # The GPU that the benchmark is meant for: an H100 or H200 (NVIDIA's H100 whitepaper, the SXM5 board).
 BENCHMARKED = "sm_90"

@@ -63,7 +63,7 @@ assert not list(faults(launch, usage))
 assert usage.loop_bytes >= 32 and bytes_in_flight(launch, usage) >= 64 * usage.loop_bytes
 for wrong in ({"loop_waits": 1}, {"loop_shared": 2}, {"loop_bytes": 2}):
     print(*faults(launch, replace(usage, **wrong)))
-# A few registers may be set aside around the loops, but not in them, and nowhere where loops are not read.
+# A few registers may be spilled outside of innermost loops, not in them, and nowhere where loops are not read.
 assert not list(faults(launch, replace(usage, spills=16)))
 for wrong in ({"spills": 20}, {"spills": 8, "loop_spills": 1}):
     print(*faults(launch, replace(usage, **wrong)))
@@ -184,7 +184,7 @@ def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
 def test_spilled_registers_are_found():
     done = compiling("-c", TOO_MUCH)
     assert done.returncode == 0, done.stderr
-    assert "bytes of registers are spilled" in done.stdout
+    assert "bytes of registers are spilled in an innermost loop" in done.stdout
 
 
 def test_what_code_says_is_kept():
