@@ -63,7 +63,7 @@ assert not list(faults(launch, usage))
 assert usage.loop_bytes >= 32 and bytes_in_flight(launch, usage) >= 64 * usage.loop_bytes
 for wrong in ({"loop_waits": 1}, {"loop_shared": 2}, {"loop_bytes": 2}):
     print(*faults(launch, replace(usage, **wrong)))
-# A few registers may be spilled outside of innermost loops, not in them, and nowhere where loops are not read.
+# Some registers may be spilled outside of innermost loops, not in them, and nowhere where loops are not read.
 assert not list(faults(launch, replace(usage, spills=16)))
 for wrong in ({"spills": 20}, {"spills": 8, "loop_spills": 1}):
     print(*faults(launch, replace(usage, **wrong)))
