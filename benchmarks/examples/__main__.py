@@ -12,7 +12,8 @@ under the patch alone, makes the exit code 1.
 
 ``--json`` is written after every script; ``--resume`` goes on with those that the file does not have yet.
 
-Memory is the peak of a process from its first epoch on, Python, torch and the data included.
+Memory is the peak of a process from its first epoch on, Python, torch and the data included: the median of
+three processes a way, which run apart from those whose time is measured.
 """
 
 import argparse
@@ -21,8 +22,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.examples.peaks import peaks
+from benchmarks.examples.running import OURS, PYG, Effort
 from benchmarks.examples.scripts import EXAMPLES, Example
-from benchmarks.examples.turns import OURS, PYG, Effort, measured
+from benchmarks.examples.turns import measured
 from benchmarks.examples.verdicts import BROKEN, DIFFERENT, reason, verdict
 from onehop.bench import command
 from onehop.bench.stamp import machine_line, stamp
@@ -117,6 +120,8 @@ def main() -> None:
         if example.name in known:
             continue
         result = measured(example, source, amount)
+        if not result["failed"]:
+            result.update(peaks(example, source, amount))
         result["verdict"] = verdict(result)
         found.append(result)
         print(line(result), flush=True)

@@ -1,4 +1,4 @@
-"""One example script in a process of its own: ``python -m benchmarks.examples.child``, started by turns.py.
+"""One example script in a process of its own: ``python -m benchmarks.examples.child``, started by running.py.
 
 Data sets are made here in place of downloads, seeds are set, the patch is put on if it is asked for, and then
 the script runs as it is written. The loss of every backward pass is kept, and the gradients of each
@@ -164,7 +164,7 @@ def run(script: Path, channel: Channel, gradients: Path, patched: bool, nudged: 
 
 
 def main() -> None:
-    """Reads the command line that turns.py writes."""
+    """Reads the command line that running.py writes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--channel", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
