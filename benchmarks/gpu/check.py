@@ -147,6 +147,14 @@ def launches(dtypes: Sequence[torch.dtype]) -> list[Launch]:
     return launches_of(*(call for dtype in dtypes for call in cases.calls(dtype)))
 
 
+def some_of_each(found: Sequence[Launch], forms: int | None) -> list[Launch]:
+    """The first launches of each kernel, so many at most; all of them for None."""
+    taken: dict[str, list[Launch]] = {}
+    for launch in found:
+        taken.setdefault(launch.name, []).append(launch)
+    return [launch for those in taken.values() for launch in those[:forms]]
+
+
 def benchmarks_own(
     dtypes: Sequence[torch.dtype], operators: Sequence[str], graphs: Sequence[str]
 ) -> list[Launch]:
@@ -204,13 +212,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtypes", nargs="+", choices=list(dtypes), default=list(dtypes))
     parser.add_argument("--operators", nargs="*", choices=list(OPERATORS), default=list(OPERATORS))
     parser.add_argument("--graphs", nargs="*", choices=list(GRAPHS), default=list(GRAPHS))
+    parser.add_argument("--forms", type=int, help="of each kernel, shipped and the benchmark's (all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     chosen = command.read(parser, arguments)
     wanted = [dtypes[name] for name in chosen.dtypes]
     begin = time.perf_counter()
-    own = benchmarks_own(wanted, chosen.operators, chosen.graphs)
+    shipped, own = launches(wanted), benchmarks_own(wanted, chosen.operators, chosen.graphs)
+    shipped, own = some_of_each(shipped, chosen.forms), some_of_each(own, chosen.forms)
     found = []
-    for each in check_all(launches(wanted), own, chosen.targets, chosen.processes):
+    for each in check_all(shipped, own, chosen.targets, chosen.processes):
         found.append(each)
         sys.stdout.write(_line(each))
         sys.stdout.flush()

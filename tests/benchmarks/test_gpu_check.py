@@ -134,6 +134,15 @@ for call in calls:
     call()
 print(len(found), {source_of(each).hash() for each in found} == set(expected))
 """
+# The forms of a kernel among those that are shipped, and whether it is one of many.
+SHIPPED = """
+import torch
+from benchmarks.gpu.check import launches, some_of_each
+
+found = launches([torch.bfloat16])
+print({each.constants["SPLIT"] for each in found if each.name == "merge_kernel"}, end=" ")
+print(some_of_each(found, None) != some_of_each(found, 1) and len(found) > 100)
+"""
 # A check that was interrupted goes on: what was said of a kernel is not read of its code again.
 AGAIN = """
 import torch
@@ -161,9 +170,10 @@ def compiling(*command):
 
 
 def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
-    """One dtype for one GPU; ``make gpu-check`` does them all."""
+    """A form of each kernel, in one dtype, for one GPU; ``make gpu-check`` does them all."""
     table = tmp_path / "table.json"
     options = ("--dtypes", "bfloat16", "--targets", "sm_90", "--json", str(table), "--graphs", "cora")
+    options += ("--forms", "1")
     done = compiling("-m", "benchmarks.gpu.check", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     kernels = json.loads(table.read_text())["kernels"]
@@ -171,14 +181,17 @@ def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
     assert all(each["matrix"] > 0 for each in kernels if each["kernel"].startswith("block_"))
     assert not any(each["matrix"] for each in kernels if not each["kernel"].startswith("block_"))
     names = {each["kernel"] for each in kernels}
+    assert len(names) > 20
     assert {"sum_kernel", "extremum_kernel", "extremum_grad_source_kernel", "sddmm_kernel"} <= names
     assert {f"block_{name}_kernel" for name in ("sum", "attend", "grad_dst", "grad_src")} <= names
     assert all(each["registers"] > 0 and each["loads"] for each in kernels)
+
+
+def test_every_form_that_is_shipped_is_listed():
+    done = compiling("-c", SHIPPED)
+    assert done.returncode == 0, done.stderr
     # Of hubs that are merged in levels too.
-    assert {each["constants"]["SPLIT"] for each in kernels if each["kernel"] == "merge_kernel"} == {
-        True,
-        False,
-    }
+    assert done.stdout.strip() == "{False, True} True"
 
 
 def test_spilled_registers_are_found():

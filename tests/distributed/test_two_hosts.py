@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.distributed.launch import run
+from tests.distributed.launch import ended, start
 
 
 def ip(*arguments: str) -> None:
@@ -39,8 +39,9 @@ def hosts() -> Iterator[list[str]]:
 
 def test_training_over_a_wire(hosts: list[str], alone: dict[str, list[float]]) -> None:
     prefixes = [["ip", "netns", "exec", name] for name in hosts]
-    for report in run(
+    processes = start(
         "training_worker.py", 2, "together", prefixes=prefixes, address="10.83.0.1", interface="wire"
-    ):
-        for name, losses in report["losses"].items():
+    )
+    for report in ended(processes):
+        for name, losses in report.said["losses"].items():
             assert losses == pytest.approx(alone[name], rel=1e-9), name
