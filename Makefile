@@ -25,7 +25,7 @@ MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS))
 # The tests of a file run in one process, and files in as many as this. Waiting threads leave the cores to others.
 WORKERS  := 2
 PARALLEL := -n $(WORKERS) --dist loadfile
-test test-thresholds: export OMP_WAIT_POLICY := PASSIVE
+test test-thresholds test-triton: export OMP_WAIT_POLICY := PASSIVE
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
