@@ -13,6 +13,7 @@ are trained on, and so come again.
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -138,9 +139,15 @@ def _made(x: Tensor) -> "SparseFeatures | Mark":
 
 
 def _entries_per_row(x: Tensor) -> Tensor:
-    # torch counts in 64-bit numbers, one an entry of what it is given: twice the features, if all at once.
+    # torch counts in 64-bit numbers, one an entry of what it is given. Their memory is not always reused in
+    # the next band: glibc before 2.38 may find no room in a freed block, for the alignment that torch asks for.
     band = max(_BAND // x.size(1), 1)
-    return torch.cat([torch.count_nonzero(rows, 1) for rows in x.split(band)])
+    counts = torch.empty(x.size(0), dtype=torch.int64, device="cpu")
+    differs = torch.empty((min(band, x.size(0)), x.size(1)), dtype=torch.bool, device="cpu")
+    for rows, counted in zip(x.split(band), counts.split(band), strict=True):
+        torch.ne(rows, 0, out=differs[: len(rows)])
+        np.sum(differs[: len(rows)].numpy(), axis=1, dtype=np.int64, out=counted.numpy())
+    return counts
 
 
 def _looks_sparse(x: Tensor) -> bool:
