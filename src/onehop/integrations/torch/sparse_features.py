@@ -140,7 +140,7 @@ def _made(x: Tensor) -> "SparseFeatures | Mark":
 
 def _entries_per_row(x: Tensor) -> Tensor:
     # torch counts in 64-bit numbers, one an entry of what it is given. Their memory is not always reused in
-    # the next band: glibc before 2.38 may find no room in a freed block, for the alignment that torch asks for.
+    # the next band: glibc before 2.38 may find a freed block too small for the alignment that torch asks for.
     band = max(_BAND // x.size(1), 1)
     counts = torch.empty(x.size(0), dtype=torch.int64, device="cpu")
     differs = torch.empty((min(band, x.size(0)), x.size(1)), dtype=torch.bool, device="cpu")
