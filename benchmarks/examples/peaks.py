@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.examples.running import OURS, PYG, Effort, Running
+from benchmarks.examples.running import OURS, PYG, Effort, NotRun, Running
 from benchmarks.examples.scripts import Example
 
 PROCESSES = 3
@@ -32,15 +32,16 @@ def peaks(example: Example, source: Path, effort: Effort) -> dict[str, Any]:
         ``peak_bytes``, by way: the most memory that a process has resident from its first epoch on, Python,
         torch and the data included; the median of :data:`PROCESSES`. ``peaks_bytes``: all of them.
         ``before_bytes``: what a process has resident before its first epoch; the median.
-
-    Raises:
-        NotRun: A process ended before its script did, or took too long.
+        Where a process ended before its script did, or took too long, ``failed`` alone: why, by way.
     """
     peak: dict[str, list[int]] = {PYG: [], OURS: []}
     before: dict[str, list[int]] = {PYG: [], OURS: []}
     for _ in range(PROCESSES):
         for way in peak:
-            at_first, most = _once(example, source, way, effort)
+            try:
+                at_first, most = _once(example, source, way, effort)
+            except NotRun as reason:
+                return {"failed": {way: str(reason)}}
             before[way].append(at_first)
             peak[way].append(most)
     return {
