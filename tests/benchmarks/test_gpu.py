@@ -1,7 +1,9 @@
 """The GPU benchmark, small and interpreted: that it runs and writes down what it found, not how fast."""
 
+import contextlib
 import dataclasses
 import importlib.util
+import io
 import itertools
 import json
 
@@ -25,7 +27,9 @@ from onehop.kernels.triton import availability
 
 # A check that the interpreter is done with in a few seconds.
 SHORT = ("--dtypes", "float32", "--hub", "10")
+WHOLE = ("--graphs", "cora", "--scale", "0.0025", "--operators", "sum", *SHORT)
 CPU = torch.device("cpu")
+pytestmark = pytest.mark.usefixtures("interpreter")
 needs_triton = pytest.mark.skipif(
     availability.not_installed() is not None, reason="there is no triton to interpret the kernels"
 )
@@ -38,11 +42,20 @@ def test_the_longest_row_is_about_as_long_as_expected(name):
     assert int(degree.max()) == pytest.approx(GRAPHS[name].scaled(0.02).longest_row, rel=0.15)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, interpreter):
+    """A folder in which one run of the benchmark has been finished."""
+    folder = tmp_path_factory.mktemp("whole")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert main(["--out", str(folder), *WHOLE]) == 0
+    (folder / "said").write_text(said.getvalue())
+    return folder
+
+
 @needs_triton
-def test_checks_then_measures(tmp_path, capsys):
-    options = ["--graphs", "cora", "--scale", "0.0025", "--operators", "sum", *SHORT]
-    assert main(["--out", str(tmp_path), *options]) == 0
-    found = json.loads((tmp_path / "gpu.json").read_text())
+def test_checks_then_measures(whole):
+    found = json.loads((whole / "gpu.json").read_text())
     assert found["correctness"]
     assert all(verdict["passes"] for verdict in found["correctness"])
     assert [(case["graph"], case["width"]) for case in found["cases"]] == [
@@ -53,24 +66,22 @@ def test_checks_then_measures(tmp_path, capsys):
     assert not [peer["failed"] for peer in peers.values() if peer["failed"]]
     assert "turbo_gnn cannot be imported" in peers["turbo_gnn"]["absent"]
     assert peers["onehop"]["forward_and_backward"]["median_s"] > 0
-    table = (tmp_path / "gpu.md").read_text()
+    table = (whole / "gpu.md").read_text()
     assert "| cora | sum | float32 | 1 x 64 |" in table
     assert "turbo_gnn (absent)" in table
-    assert (tmp_path / "gpu.png").stat().st_size > 1000
-    assert "are right" in capsys.readouterr().out
+    assert (whole / "gpu.png").stat().st_size > 1000
+    assert "are right" in (whole / "said").read_text()
 
 
 @needs_triton
-def test_goes_on_where_an_earlier_run_stopped(tmp_path, monkeypatch):
-    options = ["--out", str(tmp_path), "--graphs", "cora", "--scale", "0.0025", "--operators", "sum", *SHORT]
-    assert main(options) == 0
-    whole = json.loads((tmp_path / "gpu.json").read_text())
+def test_goes_on_where_an_earlier_run_stopped(whole, tmp_path, monkeypatch):
+    whole = json.loads((whole / "gpu.json").read_text())
     assert [CaseFigures.from_dict(each).to_dict() for each in whole["cases"]] == whole["cases"]
     kept = {**whole, "cases": whole["cases"][:2], "left_out": ["..."]}
     (tmp_path / "gpu.json").write_text(json.dumps(kept))
     measured = []
     monkeypatch.setattr("benchmarks.gpu.run.measure", lambda *args: measured.append(args[2].width) or ())
-    assert main([*options, "--resume"]) == 0
+    assert main(["--out", str(tmp_path), *WHOLE, "--resume"]) == 0
     assert measured == [128, 512]
     resumed = json.loads((tmp_path / "gpu.json").read_text())
     assert resumed["cases"][:2] == whole["cases"][:2]

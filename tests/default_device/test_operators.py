@@ -146,6 +146,7 @@ def test_same_bits_whatever_the_default_device(name: str, elsewhere: Callable[[]
 
 
 @pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them")
+@pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize("name", TRITON)
 def test_same_bits_from_the_kernels_of_gpus(name: str, elsewhere: Callable[[], Any]) -> None:
     assert_same_bits(TRITON[name], elsewhere)

@@ -8,6 +8,13 @@ from onehop.kernels.triton import availability
 collect_ignore_glob = ["test_*.py"] if availability.not_installed() else []
 
 
+@pytest.fixture(autouse=True, scope="module")
+def interpreted(request):
+    """Where there is no GPU, kernels are."""
+    if availability.interpreted():
+        request.getfixturevalue("interpreter")
+
+
 @pytest.fixture(scope="session")
 def device():
     """The GPU, or the CPU where kernels are interpreted."""

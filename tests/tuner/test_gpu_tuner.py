@@ -19,7 +19,10 @@ from onehop.plans.triton_blocks import default_blocks_plan
 from onehop.tuner.gpu import candidates
 from onehop.tuner.gpu.run import PAYBACK_RUNS, GpuRun
 
-pytestmark = pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them")
+pytestmark = [
+    pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them"),
+    pytest.mark.usefixtures("interpreter"),
+]
 
 CPU = torch.device("cpu")
 

@@ -31,6 +31,7 @@ from tests.integrations.pyg.test_autocast import (
     compare,
     operands,
 )
+from tests.interpreter import patched_once, rounding_as_gpus
 
 NODES, EDGES = 12, 40
 
@@ -218,4 +219,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with rounding_as_gpus(), patched_once():
+        main()

@@ -9,6 +9,7 @@ from tests.integrations.pyg.test_compile import LAYERS, has_ours, make, programs
 
 pytestmark = [
     pytest.mark.skipif(availability.not_installed() is not None, reason="no triton to interpret the kernels"),
+    pytest.mark.usefixtures("interpreter"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]

@@ -29,6 +29,7 @@ from onehop.kernels.triton import availability
 from onehop.machines import pim
 from onehop.plans import gpu_tuned
 
+pytestmark = pytest.mark.usefixtures("interpreter")
 needs_triton = pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them")
 
 WIDTH, HIDDEN, CLASSES = 5, 4, 3
