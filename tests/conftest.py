@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,20 +32,23 @@ if thresholds.now is thresholds.ORDINARY:
     thresholds.now = WITH_FEW_EDGES
 
 
-# Counting lines makes Python half as fast, and Triton's interpreter is Python.
+# Python runs at a third of its speed where lines are counted, and Triton's interpreter is Python.
 MEASURED_FORMS = 2
+forms: Counter[str] = Counter()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Has coverage measured by the first forms of each test alone: it is a lower bound."""
-    if not config.pluginmanager.hasplugin("_cov"):
-        return
-    forms: Counter[str] = Counter()
-    for item in items:
-        test = item.nodeid.partition("[")[0]
-        forms[test] += 1
-        if forms[test] > MEASURED_FORMS:
-            item.add_marker("no_cover")
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Has the first forms of each test alone measure coverage, which is a lower bound thus."""
+    test = item.nodeid.partition("[")[0]
+    forms[test] += 1
+    measuring = sys.gettrace()
+    if forms[test] > MEASURED_FORMS and item.config.pluginmanager.hasplugin("_cov"):
+        sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(measuring)
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,15 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.processes import run_python
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "models" / "bench_bfloat16.py"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)
+    return run_python([SCRIPT, *arguments])
 
 
 def test_every_model_is_printed_and_written(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import torch
@@ -10,6 +9,7 @@ from torch_geometric.nn import conv
 
 import onehop
 from benchmarks.layers import convs
+from tests.processes import run_python
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "layers"
 NODES, WIDTH = 40, 8
@@ -43,8 +43,7 @@ def test_every_layer_gives_pygs_results_and_a_gradient():
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, FOLDER / "bench_convs.py", *arguments]
-    return subprocess.run(program, capture_output=True, text=True, check=False)
+    return run_python([FOLDER / "bench_convs.py", *arguments])
 
 
 def test_a_layer_is_printed_and_written(tmp_path):

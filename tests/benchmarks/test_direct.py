@@ -1,9 +1,9 @@
 """The benchmark of functions that models call themselves, at its smallest."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.processes import run_python
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "layers" / "bench_direct.py"
 
@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "layers" / "bench_
 def test_every_function_is_printed_and_written(tmp_path: Path) -> None:
     file = tmp_path / "direct.json"
     options = ("--rows", "600", "--width", "4", "--rounds", "1", "--json", str(file))
-    done = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, check=False)
+    done = run_python([SCRIPT, *options])
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["results"]
     assert len(rows) == 11

@@ -2,14 +2,15 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.processes import run_python
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "layers" / "bench_small.py"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)
+    return run_python([SCRIPT, *arguments])
 
 
 def test_every_case_is_printed_and_written(tmp_path: Path) -> None:

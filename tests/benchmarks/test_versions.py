@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.processes import run_python
+
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "versions" / "bench_versions.py"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)
+    return run_python([SCRIPT, *arguments])
 
 
 def test_models_and_operators_are_compared(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -14,6 +12,7 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 import onehop
 from onehop.cli.watching import Sampler, Tally, _forward_codes, watched
 from onehop.integrations import reports
+from tests.processes import run_python
 
 SCRIPT = '''
 """A script of somebody's own."""
@@ -64,9 +63,7 @@ def folder(tmp_path):
 
 
 def command(folder, *arguments, env=None):
-    return subprocess.run(
-        [sys.executable, "-m", "onehop", *arguments], cwd=folder, capture_output=True, text=True, env=env
-    )
+    return run_python(["-m", "onehop", *arguments], cwd=folder, env=env)
 
 
 def test_a_script_runs_as_it_does_alone_and_its_layers_are_listed(folder):

@@ -2,13 +2,13 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.processes import run_together
 
 WORKERS = Path(__file__).resolve().parent
 # Workers are scripts, and import what lies beside them as tests do.
@@ -89,24 +89,8 @@ def ended(processes: list[subprocess.Popen[str]], timeout: float = 1800) -> list
 
 
 def run(script: str, processes: int, *arguments: str, timeout: float = 1800) -> list[dict]:
-    """What each process says in its last line, by rank; they are forked, which saves what imports take."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(WORKERS / "forked.py"), folder, str(processes), str(WORKERS / script)]
-        parent = subprocess.Popen(
-            [*command, *arguments],
-            env=environment_of(processes),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, errors = parent.communicate(timeout=timeout)
-        finally:
-            if parent.poll() is None:
-                os.killpg(parent.pid, signal.SIGKILL)
-        assert parent.returncode == 0, errors
-        return [
-            Ended(code, *((Path(folder) / f"{rank}.{name}").read_text() for name in ("out", "err"))).said
-            for rank, code in enumerate(json.loads(output))
-        ]
+    """What each process says in its last line, by rank; they start with their imports done."""
+    environment = environment_of(processes)
+    ranks = [environment | {"RANK": str(rank)} for rank in range(processes)]
+    done = run_together([WORKERS / script, *arguments], ranks, timeout=timeout)
+    return [Ended(each.returncode, each.stdout, each.stderr).said for each in done]
