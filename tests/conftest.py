@@ -42,13 +42,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     """Has the first forms of each test alone measure coverage, which is a lower bound thus."""
     test = item.nodeid.partition("[")[0]
     forms[test] += 1
-    measuring = sys.gettrace()
-    if forms[test] > MEASURED_FORMS and item.config.pluginmanager.hasplugin("_cov"):
-        sys.settrace(None)
+    if forms[test] <= MEASURED_FORMS or not item.config.pluginmanager.hasplugin("_cov"):
+        return (yield)
+    counting = sys.gettrace()
+    sys.settrace(None)
     try:
         return (yield)
     finally:
-        sys.settrace(measuring)
+        sys.settrace(counting)
 
 
 @pytest.fixture(autouse=True)

@@ -38,6 +38,9 @@ def run_together(
 ) -> "list[subprocess.CompletedProcess[str]]":
     """Runs ``python`` with these arguments in as many processes as there are environments, at a time."""
     command = [str(each) for each in arguments]
+    # A recording of what programs execute begins where a process does.
+    if any("COVERAGE_PROCESS_START" in environment for environment in environments):
+        return _started(command, environments, cwd, timeout)
     with tempfile.TemporaryDirectory() as folder:
         here, ranks = Path(folder), range(len(environments))
         streams = [(here / f"{rank}.out", here / f"{rank}.err") for rank in ranks]
@@ -61,6 +64,32 @@ def run_together(
             subprocess.CompletedProcess(command, process.exitcode or 0, *texts)
             for process, texts in zip(processes, said, strict=True)
         ]
+
+
+def _started(
+    command: list[str], environments: Sequence[Mapping[str, str]], cwd: Path | None, timeout: float
+) -> "list[subprocess.CompletedProcess[str]]":
+    """The same by processes that import everything themselves."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, *command],
+            cwd=cwd,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for environment in environments
+    ]
+    try:
+        said = [process.communicate(timeout=timeout) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [
+        subprocess.CompletedProcess(command, process.returncode, *texts)
+        for process, texts in zip(processes, said, strict=True)
+    ]
 
 
 def _become(command: list[str], cwd: str, environment: dict[str, str], out: Path, err: Path) -> None:
