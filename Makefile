@@ -25,7 +25,7 @@ MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS))
 # The tests of a file run in one process, and files in as many as this. Waiting threads leave the cores to others.
 WORKERS  := 2
 PARALLEL := -n $(WORKERS) --dist loadfile
-test test-thresholds test-triton: export OMP_WAIT_POLICY := PASSIVE
+test test-thresholds test-dgl test-triton: export OMP_WAIT_POLICY := PASSIVE
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
@@ -40,7 +40,7 @@ demo: $(MADE)/demo $(MADE)/onehop  ## train five PyG models with and without one
 
 test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverage
 	$(call say,pytest)
-	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term --cov-fail-under=90 $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -p tests.first_forms --cov --cov-report=term --cov-fail-under=90 $(ARGS)
 
 # What is done from a size on alone, done at every size. With ONEHOP_PYG_SOURCE, a checkout of PyG's source, its own
 # tests too.
@@ -54,7 +54,7 @@ test-thresholds: $(MADE)/develop $(MADE)/onehop  ## the patch's tests once more,
 # a folder of its own and sees the packages of .venv; the tests help it to be imported.
 test-dgl: $(MADE)/develop $(MADE)/onehop .venv-dgl/.made  ## the tests of DGL's patch, beside DGL 2.1.0
 	$(call say,pytest beside DGL)
-	PYTHONPATH=.venv-dgl $(BIN)/python -m pytest tests/integrations/dgl tests/benchmarks/test_gpu_peers.py \
+	PYTHONPATH=.venv-dgl $(BIN)/python -m pytest $(PARALLEL) tests/integrations/dgl tests/benchmarks/test_gpu_peers.py \
 	  --cov=src/onehop/integrations/dgl --cov-branch --cov-config=/dev/null --cov-report=term --cov-fail-under=90 $(ARGS)
 
 # Another release of triton than that of .venv, in a folder of its own, where Python looks first.

@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,26 +28,6 @@ hypothesis.settings.load_profile("untimed")
 WITH_FEW_EDGES = dataclasses.replace(thresholds.ORDINARY, few_edges=0)
 if thresholds.now is thresholds.ORDINARY:
     thresholds.now = WITH_FEW_EDGES
-
-
-# Python runs at a third of its speed where lines are counted, and Triton's interpreter is Python.
-MEASURED_FORMS = 2
-forms: Counter[str] = Counter()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
-    """Has the first forms of each test alone measure coverage, which is a lower bound thus."""
-    test = item.nodeid.partition("[")[0]
-    forms[test] += 1
-    if forms[test] <= MEASURED_FORMS or not item.config.pluginmanager.hasplugin("_cov"):
-        return (yield)
-    counting = sys.gettrace()
-    sys.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(counting)
 
 
 @pytest.fixture(autouse=True)
