@@ -4,7 +4,6 @@ import copy
 import json
 import random
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -28,10 +27,12 @@ from benchmarks.examples import (
 )
 from benchmarks.examples.child import in_a_line
 from benchmarks.examples.loops import Channel, lines_of_loops, replacement
+from benchmarks.examples.peaks import peaks
 from benchmarks.examples.running import OURS, PYG, Effort
 from benchmarks.examples.scripts import EXAMPLES, Example
 from benchmarks.examples.turns import LATER, LEAST_ROUNDS, measured
 from benchmarks.examples.verdicts import FIRST, reason, verdict
+from tests.processes import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -309,13 +310,8 @@ def written(tmp_path: Path) -> Callable[[str], Path]:
 def test_a_script_is_measured_both_ways(written: Callable[[str], Path], tmp_path: Path) -> None:
     source, file = written("pass"), tmp_path / "found.json"
     options = f"--source {source} --scripts gcn.py --rounds 2 --threads 1 --json {file}".split()
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.examples", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["-m", "benchmarks.examples", *options]
+    done = run_python(command, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = json.loads(file.read_text())["scripts"]
     assert found["verdict"] in ("same", "faster", "slower")
@@ -330,10 +326,9 @@ def test_a_script_is_measured_both_ways(written: Callable[[str], Path], tmp_path
         assert max(found["peaks_bytes"][way]) >= found["peak_bytes"][way] >= found["before_bytes"][way] > 0
     # Going on finds that nothing is left; with other options it is another run.
     written_at = file.stat().st_mtime_ns
-    again = [sys.executable, "-m", "benchmarks.examples", *options, "--resume"]
-    assert subprocess.run(again, cwd=ROOT, capture_output=True, check=False).returncode == 0
+    assert run_python([*command, "--resume"], cwd=ROOT).returncode == 0
     assert file.stat().st_mtime_ns == written_at
-    other = subprocess.run([*again, "--rounds", "3"], cwd=ROOT, capture_output=True, text=True, check=False)
+    other = run_python([*command, "--resume", "--rounds", "3"], cwd=ROOT)
     assert other.returncode == 2
     assert "is of another run, whose effort differ" in other.stderr
 
@@ -358,6 +353,7 @@ def test_a_script_that_the_patch_breaks_is_found(written: Callable[[str], Path])
     found = measured(Example("gcn.py"), source, Effort(rounds=2, limit_s=100))
     assert found["failed"] == {OURS: "AssertionError: broken by the patch"}
     assert verdict(found) == "broken"
+    assert peaks(Example("gcn.py"), source, Effort(limit_s=100)) == {"failed": found["failed"]}
 
 
 CHAOS = "loss = loss * (1 + (epoch > 2) * (1e8 * second.lin_l.weight.detach().double().sum() % 1))"
