@@ -26,7 +26,7 @@ def run_python(
     env: Mapping[str, str] | None = None,
     timeout: float = 1800,
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs ``python`` with these arguments, to its end; None is what this process has."""
+    """Runs ``python`` with a script or ``-m`` and a module, and arguments; None is what this process has."""
     return run_together(arguments, [dict(os.environ if env is None else env)], cwd, timeout)[0]
 
 
@@ -48,22 +48,24 @@ def run_together(
             (command, str(cwd or Path.cwd()), dict(environments[rank]), *streams[rank]) for rank in ranks
         ]
         processes = [_CONTEXT.Process(target=_become, args=each) for each in given]
-        for process in processes:
-            process.start()
         until = time.monotonic() + timeout
-        for process in processes:
-            process.join(max(until - time.monotonic(), 0))
-        late = [process for process in processes if process.is_alive()]
-        for process in late:
-            process.kill()
-            process.join()
-        said = [tuple(file.read_text() for file in files) for files in streams]
-        if late:
-            raise subprocess.TimeoutExpired(command, timeout, *map("\n".join, zip(*said, strict=True)))
-        return [
-            subprocess.CompletedProcess(command, process.exitcode or 0, *texts)
-            for process, texts in zip(processes, said, strict=True)
-        ]
+        try:
+            for process in processes:
+                process.start()
+            for process in processes:
+                process.join(max(until - time.monotonic(), 0))
+            late = any(process.is_alive() for process in processes)
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+        said = [(out.read_text(), err.read_text()) for out, err in streams]
+    if late:
+        raise subprocess.TimeoutExpired(command, timeout, *map("\n".join, zip(*said, strict=True)))
+    codes = [int(process.exitcode) for process in processes]
+    return [
+        subprocess.CompletedProcess(command, code, *texts) for code, texts in zip(codes, said, strict=True)
+    ]
 
 
 def _started(
@@ -93,7 +95,7 @@ def _started(
 
 
 def _become(command: list[str], cwd: str, environment: dict[str, str], out: Path, err: Path) -> None:
-    """Does what ``python`` does with these arguments."""
+    """Does what ``python`` does with a script, or ``-m`` and a module."""
     for path, stream in ((out, sys.stdout), (err, sys.stderr)):
         with path.open("w") as file:
             os.dup2(file.fileno(), stream.fileno())
@@ -104,14 +106,11 @@ def _become(command: list[str], cwd: str, environment: dict[str, str], out: Path
     if threads := environment.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
     first, *rest = command
-    here = {"-m": cwd, "-c": ""}.get(first, str(Path(first).parent))
+    here = cwd if first == "-m" else str(Path(first).parent)
     sys.path[:0] = [here, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     if first == "-m":
         sys.argv = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
-    elif first == "-c":
-        sys.argv = ["-c", *rest[1:]]
-        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
     else:
         sys.argv = command
         runpy.run_path(first, run_name="__main__")
