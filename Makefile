@@ -29,7 +29,7 @@ test test-thresholds test-dgl test-triton: export OMP_WAIT_POLICY := PASSIVE
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-thresholds test-dgl test-triton fuzz mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
+.PHONY: help demo test test-thresholds test-dgl test-triton fuzz fuzz-ingest mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -67,6 +67,10 @@ test-triton: $(MADE)/develop $(MADE)/onehop .venv-triton/$(TRITON)/.made  ## the
 fuzz: $(MADE)/develop $(MADE)/onehop  ## random programs with and without the patch (30 minutes at most)
 	$(call say,random programs with and without the patch)
 	$(BIN)/python -m tests.differential --programs 10000 --seconds 1800 --processes 2 $(ARGS)
+
+fuzz-ingest: $(MADE)/develop $(MADE)/onehop  ## random files of edges through onehop ingest (15 minutes at most)
+	$(call say,random files of edges)
+	$(BIN)/python -m tests.streaming.random_tables $(ARGS)
 
 # The ordinary build stays as it is: what is compiled here lies in build/.
 sanitize: $(MADE)/develop  ## tests of native code with sanitizers for memory, arithmetic, threads

@@ -1,6 +1,8 @@
 """Graphs on disk from files of edges, against a naive reader, on small hostile inputs."""
 
+import csv
 import gzip
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -192,24 +194,95 @@ def test_weights_and_types_are_kept(kind: str, weight_dtype: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "how"),
+    ("ending", "text", "how"),
     [
-        ("1,2\n3,1\n", {}),
-        ("1 2\n3 1\n", {}),
-        ("# a comment\n# FromNodeId\tToNodeId\n1\t2\n3\t1\n", {}),
-        ("weight;Target Id;source_id\n0.5;2;1\n1;1;3\n", {}),
-        ("a,b,c\n9,2,1\n9,1,3\n", {"source": "c", "target": "b"}),
-        ("1|2|x\n3|1|y\n", {"delimiter": "|", "header": False}),
-        ('"src","dst"\n"1","2"\n"3","1"\n', {}),
-        ("src,dst\r\n1,2\r\n3,1\r\n", {}),
-        ("src,dst\n1,2\n3,1", {}),
-        ("\n% comment\n\nsrc,dst\n1,2\n3,1", {}),
+        (".csv", "1,2\n3,1\n", {}),
+        (".txt", "1 2\n3 1\n", {}),
+        (".txt", "# a comment\n# FromNodeId\tToNodeId\n1\t2\n3\t1\n", {}),
+        (".txt", "  1   2\n\n3\t \t1  \r\n", {}),
+        (".txt", "1 2 \n3 1 \n", {}),
+        (".csv", "weight;Target Id;source_id\n0.5;2;1\n1;1;3\n", {"delimiter": ";"}),
+        (".csv", "a,b,c\n9,2,1\n9,1,3\n", {"source": "c", "target": "b"}),
+        (".txt", "1|2|x\n3|1|y\n", {"delimiter": "|"}),
+        (".txt", "1::2::x\n3::1::y\n", {"delimiter": "::"}),
+        (".txt", "1\t2\tx y\n3\t1\ty\n", {"delimiter": r"\t"}),
+        (".csv", "1  2\n3 1\n", {"delimiter": r"\s+"}),
+        (".csv", '"src","dst"\n"1","2"\n"3","1"\n', {}),
+        (".csv", "src,dst\r\n1,2\r\n3,1\r\n", {}),
+        (".csv", "src,dst\r\n1,2\n3,1\r\n", {}),
+        (".csv", "src,dst\r1,2\r3,1\r", {}),
+        (".csv", "src,dst\n1,2\n3,1", {}),
+        (".csv", "\n% comment\n\nsrc,dst\n1,2\n3,1", {}),
+        (".csv", "src,dst\n1,2,\n3,1\n\n", {}),
+        (".csv", "src,dst\n +1, 2\n003,1\n", {}),
+        (".csv", "\ufeffsrc,dst\n1,2\n3,1\n", {}),
+        (".csv", '"src","d\nst"\n1,2\n3,1\n', {"source": "src", "target": "d\nst"}),
     ],
-    ids=["plain", "blanks", "snap", "order", "named", "bars", "quotes", "windows", "no-end", "comments"],
 )
-def test_ways_of_writing_text(text: str, how: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "e.txt").write_bytes(text.encode())
-    check(ingest(tmp_path / "e.txt", tmp_path / "g", memory=MEMORY, **how), [(1, 2), (3, 1)])
+def test_ways_of_writing_text(ending: str, text: str, how: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / f"e{ending}"
+    path.write_bytes(text.encode())
+    check(ingest(path, tmp_path / "g", memory=MEMORY, **how), [(1, 2), (3, 1)])
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "edges"),
+    [
+        (".csv", "A|1,B|2\n", [("A|1", "B|2")]),
+        (".tsv", "A,1\tB,2\n", [("A,1", "B,2")]),
+        (".csv", '"n5","m7"\nb,"a ""b"" c"\n', [("n5", "m7"), ("b", 'a "b" c')]),
+        (".csv", "0x10,0x11\n16,0x10\n", [("0x10", "0x11"), ("16", "0x10")]),
+        (".csv", "a, a\n", [("a", " a")]),
+        (".csv", 'a"b,nan\n', [('a"b', "nan")]),
+    ],
+)
+def test_what_is_written_is_the_id(ending: str, text: str, edges: list[Edge], tmp_path: Path) -> None:
+    path = tmp_path / f"e{ending}"
+    path.write_text(text)
+    check(ingest(path, tmp_path / "g", header=False, memory=MEMORY), edges)
+
+
+_LATE = 50_000  # engines guess from some 20,000 rows
+
+
+@pytest.mark.parametrize("kind", [".csv", ".tsv", ".csv.gz"])
+@pytest.mark.parametrize("text_ids", [False, True])
+def test_quotes_that_come_late(kind: str, text_ids: bool, tmp_path: Path) -> None:
+    late = [("n5", "m7"), ('a "b" c', "x,\ty"), ("two\nlines", "n5")]
+    edges = [("a", "b")] * _LATE + late
+    path = tmp_path / f"e{kind}"
+    with gzip.open(path, "wt", newline="") if kind == ".csv.gz" else path.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t" if kind == ".tsv" else ",", lineterminator="\n")
+        file.write("src,dst\n".replace(",", writer.dialect.delimiter))
+        writer.writerows(edges[:_LATE])
+        csv.writer(file, writer.dialect, quoting=csv.QUOTE_ALL).writerows(late)
+    stored = ingest(path, tmp_path / "g", text_ids=text_ids, memory=MEMORY)
+    ids = sorted({each for edge in late for each in edge} | {"a", "b"})
+    assert read_ids(stored.folder / "ids.parquet") == ids
+    found = stored.load().edge_index().T.tolist()
+    assert sorted(found) == sorted([ids.index(a), ids.index(b)] for a, b in edges)
+
+
+@pytest.mark.parametrize(
+    "value", ["1.6", ".5", "1e3", "0x10", "1_000", "1e-3", "1.", "NA", "x", "--1", "1 2"]
+)
+@pytest.mark.parametrize("column", ["src", "dst"])
+def test_no_value_is_taken_for_an_integer_that_is_none(value: str, column: str, tmp_path: Path) -> None:
+    bad = f"{value},1" if column == "src" else f"1,{value}"
+    path = tmp_path / "e.csv"
+    path.write_text("src,dst\n" + "1,2\n" * _LATE + f"{bad}\n")
+    sentence = (
+        rf"e\.csv, line {_LATE + 2}, column '{column}' .*: expected an integer.* got '{re.escape(value)}'"
+    )
+    with pytest.raises(FileFormatError, match=sentence):
+        ingest(path, tmp_path / "g", memory=MEMORY)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_types_that_are_not_all_integers_are_text(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("src,dst,t\n1,2,7\n3,1,1.6\n")
+    stored = ingest(tmp_path / "e.csv", tmp_path / "g", edge_type="t", memory=MEMORY)
+    assert read_ids(stored.folder / "type_ids.parquet") == ["1.6", "7"]
 
 
 def test_text_without_a_header_and_ids_with_leading_zeros(tmp_path: Path) -> None:

@@ -30,23 +30,48 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 _MISTAKES: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("", {}, FileFormatError, "the file is empty"),
-    ("src\n1\n", {}, FileFormatError, "a column of sources and one of destinations, got 'src'"),
-    ("a,b,c\n1,2,3\n", {}, ArgumentError, "source: no column is called 'source', .*'a', 'b', 'c'"),
+    ("src\n1\n", {}, FileFormatError, "line 1: .* one of destinations with ',' between them, got 'src'"),
+    ("a;b\n1;2\n", {}, FileFormatError, r"Name the delimiter \(--delimiter\); this line has ';'"),
+    ("a,b,c\n1,2,3\n", {}, FileFormatError, "line 1: 'a', 'b', 'c' may be an edge or the names"),
+    ("bob,ann\nann,bob\n", {}, FileFormatError, r"Give header=False \(--no-header\) if it is an edge"),
+    ("a,b,c\n1,2,3\n", {"header": True}, ArgumentError, "no column is called 'source', .*'a', 'b', 'c'"),
     ("src,from,dst\n1,2,3\n", {}, ArgumentError, "source: several columns could be meant"),
+    ("src,dst,w,w\n1,2,3,4\n", {"weight": "w"}, ArgumentError, "weight: .* has several columns 'w'"),
     ("src,dst\n1,2\n", {"target": "to"}, ArgumentError, "has no column 'to'; it has 'src', 'dst'"),
     ("src,dst\n1,2\n", {"weight": "w"}, ArgumentError, "weight: .* has no column 'w'; it has 'src'"),
-    ("src,dst\n1,2\n,2\n3,4\n", {}, FileFormatError, "1 of 3 edges have no source, .* edge 1, counted"),
-    ("src,dst,w\n1,2,\n1,2,3\n", {"weight": "w"}, FileFormatError, "1 of 2 edges have no weight"),
-    ("src,dst,w\n1,2,x\n", {"weight": "w"}, FileFormatError, r"'w' \(weight\) has the type VARCHAR"),
-    ("src,dst\n1,2.5\n", {}, FileFormatError, r"'dst' \(target\) has the type DOUBLE; expected int"),
-    ("src,dst\na,1\n", {}, FileFormatError, "'src' has the type VARCHAR, and 'dst' BIGINT. Give text_ids"),
-    ("src,dst\n1,a\n", {"nodes": 9}, FileFormatError, "has the type VARCHAR; expected integers"),
-    ("src,dst\n1,9\n", {"nodes": 9}, IndexRangeError, "target numbers from 9 to 9, and 9 nodes allow 0"),
-    ("src,dst\n-1,8\n", {"nodes": 9}, IndexRangeError, "source numbers from -1 to -1"),
-    ("src,dst\n1,2\n3\n4,5,6,7\n", {}, FileFormatError, "got 'src,dst'"),
-    ("src,dst\n1,2\n3\n4,5\n", {"delimiter": ","}, FileFormatError, "cannot be read"),
+    ("src,dst\n1,2\n\n,2\n3,4\n", {}, FileFormatError, r"line 4, column 'src' \(source\): .* 1 of 3 edges"),
+    ('src,dst\n1,2\n1,""\n', {"text_ids": True}, FileFormatError, r"line 3, column 'dst' .* got none"),
+    ("src,dst,w\n1,2,\n1,2,3\n", {"weight": "w"}, FileFormatError, r"column 'w' \(weight\): .* got none"),
+    ("src,dst,w\n1,2,x\n", {"weight": "w"}, FileFormatError, "expected a number that float32 holds, got 'x'"),
+    ("src,dst,w\n1,2,1_0\n", {"weight": "w"}, FileFormatError, "float32 holds, got '1_0'"),
+    ("src,dst,w\n1,2,1e39\n", {"weight": "w"}, FileFormatError, "got '1e39', as in 1 of 1 edges"),
+    (
+        "src,dst\n1,2.5\n",
+        {},
+        FileFormatError,
+        r"line 2, column 'dst' \(destination\): .* got '2.5'.*text_ids",
+    ),
+    ("src,dst\n1.0,2.0\n", {}, FileFormatError, "line 2, column 'src' .* got '1.0'"),
+    ("src,dst\na,1\n", {}, FileFormatError, "from 'a' to '1': a number and text. Give text_ids"),
+    ("src,dst\n1," + "9" * 40, {}, FileFormatError, "expected an integer of at most 64 bits"),
+    ("src,dst\n1,a\n", {"nodes": 9}, FileFormatError, "line 2, column 'dst' .*: expected an integer"),
+    (
+        "src,dst\n1,9\n",
+        {"nodes": 9},
+        IndexRangeError,
+        "line 2: the destination .* 9 to 9, and 9 nodes allow 0",
+    ),
+    ("src,dst\n-1,8\n", {"nodes": 9}, IndexRangeError, "source numbers are from -1 to -1"),
+    ("src,dst\n1,2\n3\n4,5,6,7\n", {}, FileFormatError, "line 3: expected 2 columns with ',' .* got 1"),
+    ("src,dst\n1,2\n4,5,6,7\n", {}, FileFormatError, "line 3: expected 2 columns with ',' .* got 4"),
     ("# a comment\n\n", {}, FileFormatError, "the file is empty, or has comments alone"),
-    ("src,dst\n" + "1,2\n" * 40_000 + "x,2\n", {}, FileFormatError, "cannot be read .*give text_ids"),
+    ("src,dst\n" + "1,2\n" * 40_000 + "x,2\n", {}, FileFormatError, r"line 40002, .*--text-ids"),
+    ("src,dst\n1,2\n1,a\0b\n", {}, FileFormatError, "line 3: expected text, got a byte 0"),
+    ('src,dst\na,b\n"a"b,c\n', {}, FileFormatError, "line 3: expected fields as in RFC 4180"),
+    ('src,dst\na,b\n"a,b\nc,d\n', {}, FileFormatError, "line 3: expected fields as in RFC 4180"),
+    ('src,dst\na,"b\n\nb"\na\n', {}, FileFormatError, "line 5: expected 2 columns"),
+    ("src,dst\na,b\n" + "x" * (1 << 21), {}, FileFormatError, "line 3: the line is longer than 1 MiB"),
+    ('a::"b"\n', {"delimiter": "::"}, FileFormatError, "line 1: expected no quotation mark"),
 ]
 
 
@@ -88,6 +113,19 @@ def test_mistakes_of_other_files_are_sentences(tmp_path: Path) -> None:
     refused(ArgumentError, "text_ids: the ids in .* are numbers", edges, text_ids=True)
     refused(ArgumentError, "delimiter, header: .* is no text file", edges, header=True)
     refused(ArgumentError, "dtype: expected one of int32", edges, dtype="float32")
+    latin = tmp_path / "latin.csv"
+    latin.write_bytes(b"src,dst\na,b\na,\xe9\n")
+    refused(FileFormatError, r"line 3, column 'dst': expected UTF-8", latin)
+    latin.write_bytes("src,dst\na,b\n".encode("utf-16"))
+    refused(FileFormatError, "UTF-16, save it as UTF-8", latin)
+    for delimiter in ("", '"', "\n"):
+        refused(ArgumentError, "delimiter: expected one character or more", latin, delimiter=delimiter)
+    bad = write_parquet(
+        tmp_path / "w.parquet", [(1, 2, 1e300)], ("src", "dst", "w"), ("INT", "INT", "DOUBLE")
+    )
+    refused(FileFormatError, r"row 0 counted from 0, column 'w' .* got 1e\+300.*float64", bad, weight="w")
+    bad = write_parquet(tmp_path / "n.parquet", [(1, 2), (None, 2)], ("src", "dst"), ("INT", "INT"))
+    refused(FileFormatError, r"row 1 counted from 0, column 'src' .* got none", bad)
     refused(ArgumentError, "weight_dtype: expected one of float32", edges, weight_dtype="int8")
     refused(ArgumentError, "nodes: expected 0 to", edges, nodes=-1)
     refused(ArgumentError, "nodes: with it ids are node numbers", edges, nodes=10, bipartite=True)
@@ -187,13 +225,13 @@ def test_a_run_of_something_else_is_begun_anew(
 
 def test_a_file_written_to_while_it_is_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_csv(tmp_path / "e.csv", EDGES, ("src", "dst"))
-    found = load._check
+    found = load._check_range
 
     def changed(*given: Any) -> None:
         write_csv(path, EDGES[:2], ("src", "dst"))
         found(*given)
 
-    monkeypatch.setattr(load, "_check", changed)
+    monkeypatch.setattr(load, "_check_range", changed)
     with pytest.raises(FileFormatError, match="was written to while it was read"):
         ingest(path, tmp_path / "g", memory=MEMORY)
     assert list(tmp_path.iterdir()) == [path]
@@ -218,7 +256,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
     told: list[tuple[str, float]] = []
     path = write_csv(tmp_path / "e.csv", EDGES, ("src", "dst"))
     ingest(path, tmp_path / "g", memory=MEMORY, progress=lambda *each: told.append(each))
-    steps = ["reading", "numbering nodes", "sorting", "storing", "storing ids"]
+    steps = ["checking", "reading", "numbering nodes", "sorting", "storing", "storing ids"]
     assert list(dict.fromkeys(what for what, _ in told)) == steps
     assert all(0 <= done <= 1 for _, done in told)
     assert {what for what, done in told if done == 1} == set(steps)

@@ -26,7 +26,10 @@ def ingest(
     ] = None,
     bipartite: Annotated[bool, typer.Option(help="Number sources and destinations apart.")] = False,
     text_ids: Annotated[bool, typer.Option(help="Take ids as text.")] = False,
-    delimiter: Annotated[str | None, typer.Option(help="Between the columns of a text file.")] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="Between the columns of a text file; by default that of its name's ending."),
+    ] = None,
     header: Annotated[
         bool | None, typer.Option(help="Whether the first line of a text file names the columns.")
     ] = None,

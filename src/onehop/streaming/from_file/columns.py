@@ -1,6 +1,8 @@
 """The columns of a table that hold the edges: those that were named, or that have telling names."""
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from onehop.errors import ArgumentError, FileFormatError
@@ -16,6 +18,13 @@ _INTEGERS = frozenset(
     sign + kind for sign in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 )
 _NUMBERS = _INTEGERS | {"FLOAT", "DOUBLE", "BOOLEAN"}
+
+# What an integer is in a text file, a decimal number, and a weight; for Python's re and for DuckDB.
+_SPACE = r"[ \t\n\v\f\r]*"
+INTEGER = f"{_SPACE}[+-]?[0-9]+{_SPACE}"
+_DIGITS = "([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
+DECIMAL = f"{_SPACE}[+-]?{_DIGITS}{_SPACE}"
+WEIGHT = f"{_SPACE}[+-]?({_DIGITS}|[nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?){_SPACE}"
 
 
 class Columns(NamedTuple):
@@ -36,40 +45,69 @@ class Columns(NamedTuple):
     left_out: tuple[str, ...]
 
 
-def choose(request: Request, kinds: dict[str, str]) -> Columns:
-    """The columns of a table.
+def is_header(request: Request, line: int, fields: Sequence[str]) -> bool:
+    """Return whether the first record of a text file names its columns.
+
+    It does if it holds all names that were given, or telling names of both ends. With a number in it, it is
+    an edge.
+
+    Raises:
+        FileFormatError: It may be either.
+    """
+    if request.header is not None:
+        return request.header
+    names = [field.strip() for field in fields]
+    given = [
+        name
+        for name in (request.source, request.target, request.weight, request.edge_type)
+        if name is not None
+    ]
+    if (given and set(given) <= set(names)) or all(_telling(which, names) for which in _NAMES):
+        return True
+    if any(re.fullmatch(DECIMAL, field) for field in fields):
+        return False
+    raise FileFormatError(
+        f"{request.path}, line {line}: {_told(fields)} may be an edge or the names of the columns. Give "
+        "header=False (--no-header) if it is an edge; if not, name the columns of sources and destinations "
+        "with source and target (--source, --target)."
+    )
+
+
+def choose(request: Request, names: Sequence[str]) -> Columns:
+    """Return the columns of a table.
 
     Args:
         request: The request.
-        kinds: DuckDB's type of each column, in their order.
+        names: The name of each column.
 
     Raises:
         ArgumentError: A column that was named is missing, or none has a telling name.
-        FileFormatError: There are fewer than two columns, or one has a type that does not serve.
+        FileFormatError: There are fewer than two columns.
     """
-    names = list(kinds)
     if len(names) < 2:
         raise FileFormatError(
-            f"{request.path}: expected a column of sources and one of destinations, got {_told(names)}. "
-            "If they are there, name what stands between them with delimiter."
+            f"{request.path}: expected a column of sources and one of destinations, got {_told(names)}."
         )
     plain = all(_UNNAMED.fullmatch(name) for name in names)
-    ends = [
+    source, target = (
         _end(request, which, given, names, names[place] if plain else None)
         for place, (which, given) in enumerate((("source", request.source), ("target", request.target)))
-    ]
+    )
     for which, given in (("weight", request.weight), ("edge_type", request.edge_type)):
         if given is not None:
-            _look(request, which, given, names)
-    found = Columns(ends[0], ends[1], request.weight, request.edge_type, ())
-    _check_kinds(request, kinds, found)
-    return found._replace(left_out=tuple(name for name in names if name not in found[:4]))
+            _look(request.path, which, given, names)
+    read = (source, target, request.weight, request.edge_type)
+    return Columns(*read, tuple(name for name in names if name not in read))
 
 
-def _end(request: Request, which: str, given: str | None, names: list[str], plain: str | None) -> str:
+def _telling(which: str, names: Sequence[str]) -> list[str]:
+    return [name for name in names if re.sub("[^a-z0-9]", "", name.lower()) in _NAMES[which]]
+
+
+def _end(request: Request, which: str, given: str | None, names: Sequence[str], plain: str | None) -> str:
     if given is not None:
-        return _look(request, which, given, names)
-    telling = [name for name in names if re.sub("[^a-z0-9]", "", name.lower()) in _NAMES[which]]
+        return _look(request.path, which, given, names)
+    telling = _telling(which, names)
     if len(telling) == 1:
         return telling[0]
     if plain is not None:
@@ -78,13 +116,26 @@ def _end(request: Request, which: str, given: str | None, names: list[str], plai
     raise ArgumentError(f"{which}: {why} in {request.path}, which has {_told(names)}. Name one of them.")
 
 
-def _look(request: Request, which: str, given: str, names: list[str]) -> str:
-    if given not in names:
-        raise ArgumentError(f"{which}: {request.path} has no column {given!r}; it has {_told(names)}.")
+def _look(path: Path, which: str, given: str, names: Sequence[str]) -> str:
+    if list(names).count(given) != 1:
+        found = (
+            f"several columns {given!r}" if given in names else f"no column {given!r}; it has {_told(names)}"
+        )
+        raise ArgumentError(f"{which}: {path} has {found}.")
     return given
 
 
-def _check_kinds(request: Request, kinds: dict[str, str], found: Columns) -> None:
+def check_kinds(request: Request, kinds: dict[str, str], found: Columns) -> None:
+    """Checks the types of a Parquet file's columns.
+
+    Args:
+        request: The request.
+        kinds: DuckDB's type of each column.
+        found: The columns that are read.
+
+    Raises:
+        FileFormatError: A type does not serve.
+    """
     for which, name in (("source", found.source), ("target", found.target), ("edge_type", found.edge_type)):
         if name is None or (request.text_ids and which != "edge_type"):
             continue
@@ -114,5 +165,5 @@ def _is_number(kind: str) -> bool:
     return kind in _NUMBERS or kind.startswith("DECIMAL")
 
 
-def _told(names: "list[str] | tuple[str, ...]") -> str:
+def _told(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names)) if names else "none"

@@ -21,6 +21,10 @@ LEAST_BYTES = 64 << 20
 _ASKED_EVERY_S = 0.2
 
 
+class Unreadable(FileFormatError):
+    """DuckDB cannot read the file."""
+
+
 class Database:
     """A DuckDB file and its spilled data, in a folder of its own.
 
@@ -151,9 +155,8 @@ class Database:
                 | duckdb.OutOfRangeException
                 | duckdb.IOException,
             ):
-                raise FileFormatError(
-                    f"{self._source}: cannot be read ({_short(text)}). Mend the file; if ids are not numbers "
-                    "throughout, give text_ids."
+                raise Unreadable(
+                    f"{self._source}: cannot be read ({_short(text)}). Write it again."
                 ) from error
             raise
 

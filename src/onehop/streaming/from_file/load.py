@@ -1,27 +1,56 @@
-"""The first step: the edges of a file as a table, in the file's order, checked for gaps and ranges."""
+"""The first step: the edges of a file as a table, in the file's order, every value checked."""
 
-import gzip
-import zlib
-from dataclasses import replace
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from glob import escape
+from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from onehop.errors import FileFormatError, IndexRangeError
-from onehop.streaming.from_file import arrays, columns
-from onehop.streaming.from_file.database import Database, literal, quoted
-from onehop.streaming.from_file.request import ARRAYS, PARQUET, TEXT, Request
+from onehop.streaming.from_file import arrays, text
+from onehop.streaming.from_file.columns import DECIMAL, INTEGER, WEIGHT, Columns, check_kinds, choose
+from onehop.streaming.from_file.database import Database, Unreadable, literal, quoted
+from onehop.streaming.from_file.request import ARRAYS, PARQUET, Request
+
+LOGGER = logging.getLogger("onehop")
 
 ENDS = ("source", "target")
-_WEIGHT_KINDS = {"float32": "FLOAT", "float64": "DOUBLE"}
 _WORDS = {"source": "source", "target": "destination", "weight": "weight", "kind": "type"}
+_WEIGHT_KINDS = {"float32": "FLOAT", "float64": "DOUBLE"}
+# More options of DuckDB's reader of text; tests make its buffers small.
+_OPTIONS: tuple[str, ...] = ()
+# Records that are on their way to DuckDB at once.
+_RECORDS = 1 << 17
 
 
-def load(database: Database, request: Request, block: int) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A value that is missing, or is not what its column holds.
+
+    Attributes:
+        which: The column of the table ``edges``.
+        place: Its edge, counted from 0.
+        count: The number of such values in the column.
+        total: The number of edges.
+    """
+
+    which: str
+    place: int
+    count: int
+    total: int
+
+
+def load(database: Database, request: Request, folder: Path, block: int) -> tuple[str, ...]:
     """Makes the table ``edges`` (source, target, weight if any, kind if any).
 
     Args:
         database: The database; it has no such table.
         request: The request.
+        folder: Where a compressed file is uncompressed.
         block: Of an array, so many edges are in memory at once.
 
     Returns:
@@ -29,95 +58,252 @@ def load(database: Database, request: Request, block: int) -> tuple[str, ...]:
 
     Raises:
         ArgumentError: A column that was named is missing.
-        FileFormatError: The file cannot be read, or lacks a value.
-        IndexRangeError: A node number lies outside the graph.
+        FileFormatError: The file cannot be read, or has a value that is missing or not of its column's kind.
+        IndexRangeError: A node number is not in the graph.
     """
-    with database.whole():
-        if request.ending in ARRAYS:
+    if request.ending in ARRAYS:
+        with database.whole():
             arrays.load(database, request, block)
-            left_out: tuple[str, ...] = ()
-        else:
-            left_out = _load_table(database, request)
-        _check(database, request)
-    return left_out
-
-
-def _load_table(database: Database, request: Request) -> tuple[str, ...]:
-    relation = _relation(request, None)
-    kinds = database.kinds(f"SELECT * FROM {relation}")
-    if len(kinds) == 1 and request.ending in TEXT and request.delimiter is None:
-        # DuckDB itself does not try a blank, which stands between the columns of many lists of edges.
-        request = replace(request, delimiter=" ")
-        relation = _relation(request, None)
-        kinds = database.kinds(f"SELECT * FROM {relation}")
-    found = columns.choose(request, kinds)
-    if request.text_ids:
-        # What was taken for numbers on the way has lost its leading zeros.
-        relation = _relation(request, found)
-    picked = [f"{_id(name, request)} AS {which}" for name, which in zip(found[:2], ENDS, strict=True)]
-    if found.weight is not None:
-        picked.append(f"CAST({quoted(found.weight)} AS {_WEIGHT_KINDS[request.weight_dtype]}) AS weight")
-    if found.edge_type is not None:
-        picked.append(f"{quoted(found.edge_type)} AS kind")
-    database.run(f"CREATE TABLE edges AS SELECT {', '.join(picked)} FROM {relation}", "reading")
+            _check_range(database, request, lambda place: f", edge {place} counted from 0")
+        return ()
+    if request.ending in PARQUET:
+        with database.whole():
+            return _load_parquet(database, request)
+    file = text.opened(request, folder)
+    content = text.looked_through(file, lambda done: database.progress("checking", done))
+    found = choose(request, file.names)
+    try:
+        with database.whole():
+            _load_text(database, request, file, content, found)
+    except Unreadable as error:
+        if content.exact:
+            raise
+        LOGGER.info("%s: DuckDB cannot read it (%s); it is read record by record.", request.path, error)
+        with database.whole():
+            _load_text(database, request, file, content._replace(exact=True), found)
     return found.left_out
 
 
-def _id(name: str, request: Request) -> str:
-    return f"CAST({quoted(name)} AS VARCHAR)" if request.text_ids else quoted(name)
-
-
-def _relation(request: Request, text: columns.Columns | None) -> str:
+def _load_parquet(database: Database, request: Request) -> tuple[str, ...]:
     # Brackets and stars in a name are no pattern.
-    path = literal(escape(str(request.path)))
-    if request.ending in PARQUET:
-        return f"read_parquet({path})"
-    # DuckDB itself would skip first lines that are unlike the others, and take a sign for that of comments.
-    options = ["strict_mode = true", "comment = ''", f"skip = {_lines_of_comments(request.path)}"]
-    if request.delimiter is not None:
-        options.append(f"delim = {literal(request.delimiter)}")
-    if request.header is not None:
-        options.append(f"header = {str(request.header).lower()}")
-    if text is not None:
-        kinds = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in sorted({text.source, text.target}))
-        options.append(f"types = {{{kinds}}}")
-    return f"read_csv({path}, {', '.join(options)})"
+    relation = f"read_parquet({literal(escape(str(request.path)))})"
+    kinds = database.kinds(f"SELECT * FROM {relation}")
+    found = choose(request, list(kinds))
+    check_kinds(request, kinds, found)
+    names = _names(found)
+    picked = {which: quoted(name) for which, name in names.items()}
+    if request.text_ids:
+        picked |= {which: f"CAST({picked[which]} AS VARCHAR)" for which in ENDS}
+    if found.weight is not None:
+        picked["weight"] = f"TRY_CAST({picked['weight']} AS {_WEIGHT_KINDS[request.weight_dtype]})"
+    _create(database, picked, relation)
+    fault = _fault(database)
+    if fault is not None:
+        name = names[fault.which]
+        (value,) = database.row(f"SELECT {quoted(name)} FROM {relation} LIMIT 1 OFFSET {fault.place}")
+        raise _refusal(request, fault, f", row {fault.place} counted from 0", name, value)
+    _check_range(database, request, lambda place: f", row {place} counted from 0")
+    return found.left_out
 
 
-def _lines_of_comments(path: Path) -> int:
-    """The number of lines before the first one that is neither blank nor a comment (# or %)."""
-    count = 0
-    with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as file:
-        try:
-            for line in file:
-                if line.strip() and not line.startswith((b"#", b"%")):
-                    return count
-                count += 1
-        except (OSError, EOFError, zlib.error) as error:
-            raise FileFormatError(f"{path}: cannot be read ({error}). Copy it again.") from error
-    raise FileFormatError(f"{path}: the file is empty, or has comments alone.")
+def _load_text(
+    database: Database, request: Request, file: text.TextFile, content: text.Content, found: Columns
+) -> None:
+    """Reads values as text and converts them strictly, to what the first edge says that columns hold."""
+    names = _names(found)
+    places = {which: file.names.index(name) for which, name in names.items()}
+    first = {which: None if file.first is None else file.first[place] for which, place in places.items()}
+    kinds = _kinds(request, first)
+    listed = content.exact or file.first is None
+    relation = _listed(database, file, places) if listed else _parsed(file, content)
+    while True:
+        picked = {
+            which: _converted(which, f"c{places[which]}", kind, content) for which, kind in kinds.items()
+        }
+        _create(database, picked, relation)
+        fault = _fault(database)
+        if fault is None:
+            break
+        line, fields = _record(file, fault.place)
+        value = fields[places[fault.which]]
+        wider = _wider(kinds[fault.which], fault.which, value)
+        if wider is None:
+            raise _refusal(request, fault, f", line {line}", names[fault.which], value or None)
+        kinds[fault.which] = wider
+        database.run("DROP TABLE edges")
+    _check_range(database, request, lambda place: f", line {_record(file, place)[0]}")
+    database.run("DROP TABLE IF EXISTS records")
 
 
-def _check(database: Database, request: Request) -> None:
-    """Looks for missing values, and for numbers that lie outside the graph."""
-    names = list(database.kinds("SELECT * FROM edges"))
-    counts = database.row(f"SELECT count(*), {', '.join(f'count({name})' for name in names)} FROM edges")
-    for name, count in zip(names, counts[1:], strict=True):
-        if count < counts[0]:
-            # Row numbers do not begin at 0 before a table is committed.
-            (place,) = database.row(
-                f"SELECT min(rowid) - (SELECT min(rowid) FROM edges) FROM edges WHERE {name} IS NULL"
-            )
-            raise FileFormatError(
-                f"{request.path}: {counts[0] - count} of {counts[0]} edges have no {_WORDS[name]}, the first "
-                f"of them edge {place}, counted from 0. Fill them or leave these edges out."
-            )
-    if request.nodes is not None:
-        for end, count in zip(ENDS, request.nodes, strict=True):
-            least, most = database.row(f"SELECT min({end}), max({end}) FROM edges")
-            if least is not None and not 0 <= least <= most < count:
-                raise IndexRangeError(
-                    f"nodes: {request.path} has {end} numbers from {least} to {most}, and {count} nodes "
-                    f"allow 0 to {count - 1}. Give more nodes, or leave nodes out to have ids of any "
-                    "kind numbered."
+def _names(found: Columns) -> dict[str, str]:
+    """The columns of ``edges`` with those of the file."""
+    names = {"source": found.source, "target": found.target, "weight": found.weight, "kind": found.edge_type}
+    return {which: name for which, name in names.items() if name is not None}
+
+
+def _parsed(file: text.TextFile, content: text.Content) -> str:
+    """The relation of all columns as text, parsed by DuckDB: in one thread where lines may end in quotes."""
+    mark = "'\"'" if content.quotes else "''"
+    kinds = ", ".join(f"'c{place}': 'VARCHAR'" for place in range(len(file.names)))
+    options = (
+        *(literal(escape(str(file.path))), "auto_detect = false", "header = false", f"skip = {file.skipped}"),
+        *(f"delim = {literal(content.delimiter)}", f"quote = {mark}", f"escape = {mark}", "comment = ''"),
+        *(f"columns = {{{kinds}}}", "strict_mode = true", f"parallel = {str(not content.quotes).lower()}"),
+    )
+    return f"read_csv({', '.join((*options, *_OPTIONS))})"
+
+
+def _listed(database: Database, file: text.TextFile, places: Mapping[str, int]) -> str:
+    """The relation of the columns that are read, made by Python record by record."""
+    wanted = sorted(set(places.values()))
+    database.run(f"CREATE TABLE records ({', '.join(f'c{place} VARCHAR' for place in wanted)})")
+    columns: list[list[str | None]] = [[] for _ in wanted]
+
+    def hand_over() -> None:
+        database.append(
+            "records", {f"c{p}": np.array(c, object) for p, c in zip(wanted, columns, strict=True)}
+        )
+        for column in columns:
+            column.clear()
+
+    for line, fields in file.edges():
+        for place, column in zip(wanted, columns, strict=True):
+            field = fields[place]
+            if not (field.isascii() or _is_unicode(field)):
+                raise FileFormatError(
+                    f"{file.name}, line {line}, column {file.names[place]!r}: expected UTF-8, got {field!r}. "
+                    "Save the file as UTF-8."
                 )
+            column.append(field or None)
+        if len(columns[0]) == _RECORDS:
+            hand_over()
+    if columns[0]:
+        hand_over()
+    return "records"
+
+
+def _is_unicode(field: str) -> bool:
+    try:
+        field.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _kinds(request: Request, first: Mapping[str, str | None]) -> dict[str, str]:
+    """DuckDB's type of each column.
+
+    Args:
+        request: The request.
+        first: The value of the first edge in each column; None if there is no edge.
+
+    Raises:
+        FileFormatError: One end of the first edge is a number, the other is text, and they name the same
+            nodes.
+    """
+    kinds = {}
+    for which, value in first.items():
+        if which == "weight":
+            kinds[which] = _WEIGHT_KINDS[request.weight_dtype]
+        elif which in ENDS and request.text_ids:
+            kinds[which] = "VARCHAR"
+        else:
+            # A decimal number is no text either: it will be refused.
+            number = (
+                not value or re.fullmatch(DECIMAL, value) or (which in ENDS and request.nodes is not None)
+            )
+            kinds[which] = "BIGINT" if number else "VARCHAR"
+    if kinds["source"] != kinds["target"] and not request.bipartite:
+        raise FileFormatError(
+            f"{request.path}: the first edge is from {first['source']!r} to {first['target']!r}: a number "
+            "and text. Give text_ids=True (--text-ids) if both name the same nodes, bipartite=True "
+            "(--bipartite) if they do not."
+        )
+    return kinds
+
+
+def _wider(kind: str, which: str, value: str) -> str | None:
+    """The type that holds a value which its column's type does not; None if there is none."""
+    if kind == "BIGINT" and re.fullmatch(INTEGER, value):
+        return "HUGEINT"
+    if which == "kind" and kind != "VARCHAR" and value:
+        return "VARCHAR"
+    return None
+
+
+def _converted(which: str, column: str, kind: str, content: text.Content) -> str:
+    """The query of a column's values, NULL where a value is not of the kind."""
+    if which == "weight":
+        cast = f"TRY_CAST(TRY_CAST({column} AS DOUBLE) AS {kind})"
+        return f"CASE WHEN {_matches(column, WEIGHT)} THEN {cast} END" if content.loose_numbers else cast
+    if kind != "VARCHAR":
+        cast = f"TRY_CAST({column} AS {kind})"
+        strict = f"CAST({cast} AS VARCHAR) = {column} OR {_matches(column, INTEGER)}"
+        return f"CASE WHEN {strict} THEN {cast} END" if content.loose_integers else cast
+    return column
+
+
+def _matches(column: str, pattern: str) -> str:
+    return f"regexp_full_match({column}, {literal(pattern)})"
+
+
+def _create(database: Database, picked: Mapping[str, str], relation: str) -> None:
+    values = ", ".join(f"{value} AS {which}" for which, value in picked.items())
+    database.run(f"CREATE TABLE edges AS SELECT {values} FROM {relation}", "reading")
+
+
+def _fault(database: Database) -> Fault | None:
+    """The first value that is NULL."""
+    names = list(database.kinds("SELECT * FROM edges"))
+    total, *counts = database.row(
+        f"SELECT count(*), {', '.join(f'count({name})' for name in names)} FROM edges"
+    )
+    faults = [
+        Fault(name, _place(database, f"{name} IS NULL"), total - count, total)
+        for name, count in zip(names, counts, strict=True)
+        if count < total
+    ]
+    return min(faults, key=lambda fault: fault.place, default=None)
+
+
+def _place(database: Database, condition: str) -> int:
+    """The first edge of which a condition is true."""
+    # Row numbers do not begin at 0 before a table is committed.
+    (place,) = database.row(
+        f"SELECT min(rowid) - (SELECT min(rowid) FROM edges) FROM edges WHERE {condition}"
+    )
+    return int(place)
+
+
+def _record(file: text.TextFile, place: int) -> tuple[int, list[str]]:
+    return next(islice(file.edges(), place, None))
+
+
+def _refusal(request: Request, fault: Fault, where: str, name: str, value: object) -> FileFormatError:
+    """The error of a value, None where it is missing."""
+    which = f"{request.path}{where}, column {name!r} ({_WORDS[fault.which]})"
+    many = f"as in {fault.count} of {fault.total} edges"
+    if value is None:
+        return FileFormatError(
+            f"{which}: expected a value, got none, {many}. Fill them in or remove these edges."
+        )
+    wanted, advice = "an integer of at most 64 bits, as the first", ""
+    if fault.which == "weight":
+        wanted = f"a number that {request.weight_dtype} holds"
+        advice = ", or give weight_dtype='float64' (--weight-dtype)" * (request.weight_dtype == "float32")
+    elif request.nodes is None:
+        advice = ", or give text_ids=True (--text-ids) to take ids of any kind as text"
+    return FileFormatError(f"{which}: expected {wanted}, got {value!r}, {many}. Correct them{advice}.")
+
+
+def _check_range(database: Database, request: Request, where: Callable[[int], str]) -> None:
+    """Looks for node numbers that are not in the graph."""
+    for end, count in zip(ENDS, request.nodes or (), strict=False):
+        least, most = database.row(f"SELECT min({end}), max({end}) FROM edges")
+        if least is not None and not 0 <= least <= most < count:
+            place = _place(database, f"{end} NOT BETWEEN 0 AND {count - 1}")
+            raise IndexRangeError(
+                f"nodes: {request.path}{where(place)}: the {_WORDS[end]} is not in the graph; {end} numbers "
+                f"are from {least} to {most}, and {count} nodes allow 0 to {count - 1}. Give more nodes, or "
+                "omit nodes (--nodes) to have ids of any kind numbered."
+            )

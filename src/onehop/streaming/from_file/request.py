@@ -10,6 +10,9 @@ PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 ARRAYS = (".npy", ".bin")
 ENDINGS = (*PARQUET, *TEXT, *ARRAYS)
+# A delimiter: one or more spaces and tabs, as pandas has it.
+BLANKS = r"\s+"
+_DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": BLANKS}
 # Of a raw file's numbers, which are node numbers or ids.
 _DTYPES = ("int32", "int64", "uint32", "uint64")
 _WEIGHT_DTYPES = ("float32", "float64")
@@ -28,8 +31,8 @@ class Request:
         nodes: (num_src, num_dst), if ids are node numbers already; None means that they are mapped.
         bipartite: Whether sources and destinations are numbered apart.
         text_ids: Whether ids are taken as text.
-        delimiter: Between the columns of a text file; None means that it is found.
-        header: Whether the first line of a text file names the columns; None means that it is found.
+        delimiter: Between the columns of a text file; None means that of the file's name.
+        header: Whether the first line of a text file names the columns; None means that a rule decides.
         dtype: Of the numbers of a raw file.
         weight_dtype: Of the stored weights.
     """
@@ -52,6 +55,15 @@ class Request:
         """The part of the name that tells the kind of the file."""
         name = self.path.name.lower()
         return max((each for each in ENDINGS if name.endswith(each)), key=len, default="")
+
+    @property
+    def separator(self) -> str:
+        """The delimiter of a text file: the one that was given, or that of the file's name."""
+        if self.delimiter is not None:
+            return (
+                "\t" if self.delimiter == r"\t" else self.delimiter
+            )  # a shell hands it on as two characters
+        return _DELIMITERS[self.ending.removesuffix(".gz")]
 
     def files(self) -> list[Path]:
         """The files that are read."""
@@ -87,8 +99,11 @@ class Request:
             self._check_array()
         if self.ending not in TEXT and (self.delimiter is not None or self.header is not None):
             raise ArgumentError(f"delimiter, header: {self.path} is no text file; leave them out.")
-        if self.delimiter == "":
-            raise ArgumentError("delimiter: expected one character or more, got none.")
+        if self.delimiter is not None and (not self.delimiter or set(self.delimiter) & set('"\r\n\0')):
+            raise ArgumentError(
+                "delimiter: expected one character or more and no quotation mark or end of a line, or "
+                f"{BLANKS} for runs of blanks, got {self.delimiter!r}."
+            )
 
     def _check_nodes(self, nodes: tuple[int, int]) -> None:
         if min(nodes) < 0 or max(nodes) > MOST_NODES:

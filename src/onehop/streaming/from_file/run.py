@@ -39,7 +39,7 @@ def ingest(
     memory: int | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> StoredGraph:
-    """Makes a graph on disk of a file of edges that need not fit into memory.
+    r"""Makes a graph on disk of a file of edges that need not fit into memory.
 
     DuckDB (extra ``ingest``) reads, numbers and sorts, in torch's number of threads. Edges of a destination
     stay in the file's order. The folder holds the graph that ``Graph.open`` opens, ``weight.npy`` [E] and
@@ -62,9 +62,13 @@ def ingest(
         nodes: The number of nodes, or (num_src, num_dst), if ids are node numbers already: then they stay as
             they are, and nodes without edges are nodes too. None means that all ids of the file are numbered.
         bipartite: Whether sources and destinations are numbered apart.
-        text_ids: Whether ids are taken as text: leading zeros count, and any type will do.
-        delimiter: Between the columns of a text file; None means that it is found.
-        header: Whether the first line of a text file names the columns; None means that it is found.
+        text_ids: Whether ids are taken as text: leading zeros count, and any type will do. Otherwise the
+            first edge of a text file decides: where its ids are integers, all must be.
+        delimiter: Between the columns of a text file: one character or more, or ``\s+`` for runs of blanks.
+            None means that of the name's ending: a comma for .csv, a tab for .tsv, runs of blanks for .txt.
+        header: Whether the first line of a text file names the columns. None means that it does if it holds
+            all names that are given, or telling names of both ends, and does not if it holds a number; any
+            other first line is refused.
         dtype: Of the numbers of a .bin file: int32, int64, uint32 or uint64, in this machine's byte order.
         weight_dtype: Of the stored weights: float32 or float64.
         memory: Bytes; None means six tenths of what this process may still take.
@@ -74,9 +78,9 @@ def ingest(
     Raises:
         ArgumentError: An argument has the wrong value, a column is missing, or ``memory`` is too little.
         ConfigurationError: DuckDB is not installed.
-        FileFormatError: The file cannot be read, lacks values, or has ids that are no ids.
+        FileFormatError: The file cannot be read, lacks values, or has values of another kind than the first.
         FileNotFoundError: There is no such file.
-        IndexRangeError: A node number lies outside ``nodes``.
+        IndexRangeError: A node number is not below ``nodes``.
         StorageError: The disk is full, or another run writes the same folder.
     """
     goal, pair = Path(out), (nodes, nodes) if isinstance(nodes, int) else nodes
@@ -115,7 +119,7 @@ def ingest(
             work.of_use = bool(there)
             if "sorted" not in there:
                 if "edges" not in there:
-                    work.note_columns(load.load(database, request, block))
+                    work.note_columns(load.load(database, request, work.folder, block))
                     work.confirm()
                 work.of_use = True
                 number.number(database, request)

@@ -15,7 +15,7 @@ from onehop.streaming.from_file.request import Request
 LOGGER = logging.getLogger("onehop")
 
 # Changes when what the steps leave behind does.
-_VERSION = 1
+_VERSION = 2
 
 
 @contextlib.contextmanager
@@ -25,6 +25,9 @@ def working(out: Path, request: Request) -> Iterator["Work"]:
     work.begin()
     try:
         yield work
+    except FileFormatError:
+        work.of_use = False  # a later run would refuse the file too
+        raise
     finally:
         if not work.of_use:
             work.remove()
