@@ -52,8 +52,8 @@ def dense_of(content: files.FileContent) -> np.ndarray:
     ],
     ids=[
         "spaces", "no last newline", "tabs", "commas", "commas and spaces", "windows", "byte order mark",
-        "comments", "header", "header after a comment", "quoted header", "odd spacing", "plus signs", "one line with commas, one without",
-        "windows twice", "header of other columns",
+        "comments", "header", "header after a comment", "quoted header", "odd spacing", "plus signs",
+        "some lines with commas", "windows twice", "header of other columns",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("ending", [".txt", ".csv", ".TSV", ".txt.gz", ".csv.GZ"])

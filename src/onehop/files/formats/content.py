@@ -131,7 +131,7 @@ def check_count(path: Path, name: str, count: int, edges: int) -> None:
 
 def as_float32(values: np.ndarray) -> np.ndarray:
     """A copy in single precision; what is too large becomes infinite."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return values.astype(np.float32)
 
 
