@@ -88,6 +88,13 @@ def test_weights_too_large_for_single_precision_are_infinite(tmp_path: Path) -> 
     assert files.read(path).weight.tolist() == [float("inf"), float("-inf")]
 
 
+def test_a_signalling_nan_is_nan(tmp_path: Path) -> None:
+    path = tmp_path / "matrix.npz"
+    arrays = {"row": [0, 1], "col": [1, 0], "data": np.array([0x7FF0000000000001, 0], np.uint64).view(float)}
+    np.savez(path, format=b"coo", shape=(2, 2), **arrays)
+    torch.testing.assert_close(files.read(path).weight, torch.tensor([torch.nan, 0]), equal_nan=True)
+
+
 def test_a_list_of_many_blocks_is_whole(tmp_path: Path, rng, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(number_lines, "_BLOCK_BYTES", 997)
     edges = rng.integers(0, 100_000, (5000, 2))

@@ -54,8 +54,8 @@ def read(path: Path, key: str | None = None) -> FileContent:
     if name == "A" and "local_info" in content:
         x, y, num_classes = _local_info(path, content["local_info"], num_nodes)
         return replace(graph, x=x, y=y, num_classes=num_classes)
-    y, num_classes = _groups(path, content.get("group"), num_nodes)
-    return replace(graph, y=y, num_classes=num_classes)
+    labels, num_classes = _groups(path, content.get("group"), num_nodes)
+    return replace(graph, y=labels, num_classes=num_classes)
 
 
 def _chosen(path: Path, content: Arrays) -> str:

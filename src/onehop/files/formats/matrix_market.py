@@ -103,7 +103,7 @@ def _sizes(path: Path, block: bytes, first_line: int, count: int) -> tuple[list[
 
 
 def _dense_entries(rows: int, columns: int, symmetry: str) -> int:
-    """How many values a dense matrix stores: of a symmetric one the lower triangle."""
+    """The number of values that a dense matrix stores: of a symmetric one the lower triangle."""
     if symmetry == "general":
         return rows * columns
     return rows * (rows - 1 if symmetry == "skew-symmetric" else rows + 1) // 2

@@ -125,7 +125,7 @@ def structure_of(index: Any, device: torch.device) -> Structure | None:
     kind_src, kind_dst = index.metagraph.find_edge(0)
     size = (index.num_nodes(kind_src), index.num_nodes(kind_dst))
     with made_to_be_kept():
-        edge_index = dgl_edges.by_number(*index.edges(0), index.formats()["created"])
+        edge_index = dgl_edges.by_number(index.edges(0), index.formats()["created"])
         try:
             graph = Graph.from_edge_index(edge_index, size=size)
         except ArgumentError:
