@@ -36,7 +36,7 @@ def test_a_missing_file(tmp_path: Path, ending: str) -> None:
 def test_an_unknown_kind_of_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"0 1\n")
-    refused(path, r"ends in one of \.mtx, \.npz")
+    refused(path, r"ends in one of \.mtx, \.mtx\.gz, \.npz")
 
 
 def test_a_folder(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_folder(tmp_path: Path) -> None:
     refused(path, "expected a file")
 
 
-@pytest.mark.parametrize("ending", [".txt", ".csv", ".npz", ".mtx", ".mat", ".tsv.gz"])
+@pytest.mark.parametrize("ending", [".txt", ".csv", ".npz", ".mtx", ".mat", ".tsv.gz", ".mtx.gz"])
 @pytest.mark.parametrize(
     "content",
     [
@@ -86,8 +86,24 @@ def test_what_is_no_graph(tmp_path: Path, ending: str, content: bytes) -> None:
         ("0,1\n2,3,\n", r"line 2: expected 2 fields"),
         ("0;1\n", r"line 1: expected two node numbers"),
         ("7\n", r"line 1: expected two node numbers and perhaps a weight, got '7'"),
-        ("0 1 2 3\n", r"line 1: expected two node numbers"),
-        ("a b c d\n1 2 3 4\n", r"expected two node numbers"),
+        ("0 1 2 3 4\n", r"line 1: expected two node numbers"),
+        ("a b c d e\n1 2 3 4 5\n", r"line 2: expected two node numbers"),
+        ("0 1 2 3\n0 1 2 x\n", r"line 2: expected a number"),
+        ("0 1\n" + "7" * 5000 + " 1\n", r"line 2: expected node numbers"),
+        ("0 1 1\n0 1 1_000\n", r"line 2: expected a number"),
+        ("0 1 1\n0 1 0x10\n", r"line 2: expected a number"),
+        ("0 1 1\n0 1 \N{FULLWIDTH DIGIT ONE}\n", r"line 2: expected a number"),
+        ("0 1 1\n0 1 +\n", r"line 2: expected a number"),
+        ("0 1\n0 +\n", r"line 2: expected node numbers"),
+        ("0 1\n0 ++1\n", r"line 2: expected node numbers"),
+        ("0 1\n1,000 2\n", r"line 2: expected node numbers"),
+        ("0 1 0,5\n", r"line 1: expected node numbers"),
+        ("0 1 2\n1 2 0,5\n", r"line 2: expected 3 fields"),
+        ("0 1\r2 3\r4 5\r", r"line 1: expected node numbers"),
+        (",source,target\n0,0,1\n", r"line 1: expected node numbers"),
+        ("0 1\nsource target\n", r"line 2: expected node numbers"),
+        ("a b\nc d\n", r"line 2: expected node numbers"),
+        ("0 1 {'weight': 1.0)}\n", r"line 1: expected a dictionary with a weight alone"),
         ("0 1\n0 \N{ARABIC-INDIC DIGIT ONE}\n", r"line 2: expected node numbers"),
         ("0 1\n\x00 1\n", r"line 2: expected node numbers"),
         ("source target\n", "no edge"),
@@ -145,7 +161,17 @@ HEADER = "%%MatrixMarket matrix coordinate real general\n"
         HEADER + "2000000000 3 1\n1 1 1\n",
         HEADER + "99999999999999999999999 3 1\n1 1 1\n",
         HEADER.replace("real", "complex") + "3 3 1\n1 1 1 2\n",
-        HEADER.replace("coordinate", "array") + "1 1\n1\n",
+        HEADER.replace("coordinate", "array"),
+        HEADER.replace("coordinate", "array") + "2 2\n1\n2\n3\n",
+        HEADER.replace("coordinate", "array") + "1 1\n1\n2\n",
+        HEADER.replace("coordinate", "array") + "2 1\n1 2\n",
+        HEADER.replace("coordinate", "array") + "1 1 1\n1\n",
+        HEADER.replace("coordinate", "array") + "1 1\nx\n",
+        HEADER.replace("coordinate", "array") + "4000000000 4000000000\n1\n",
+        HEADER.replace("coordinate real", "array pattern") + "1 1\n1\n",
+        HEADER.replace("coordinate", "array").replace("general", "symmetric") + "2 2\n1\n2\n3\n4\n",
+        HEADER.replace("coordinate", "array").replace("general", "skew-symmetric") + "2 2\n1\n2\n3\n",
+        HEADER.replace("coordinate", "packed") + "1 1 1\n1 1 1\n",
         HEADER.replace("general", "odd") + "3 3 1\n1 1 1\n",
         HEADER.replace("general", "symmetric") + "3 2 1\n1 1 1\n",
     ],
@@ -166,9 +192,10 @@ def save(path: Path, arrays: dict[str, object]) -> Path:
     [
         ({"adj_data": None}, "'adj_data' is missing; it has adj_indices"),
         ({"adj_shape": None}, "'adj_shape' is missing"),
-        ({"adj_shape": np.array([3])}, "two integers as the matrix's shape"),
+        ({"adj_shape": np.array([3])}, "two integers from 0 as the matrix's shape"),
         ({"adj_shape": np.array([3.0, 3.0])}, "two integers"),
-        ({"adj_shape": np.array([-3, 3])}, "row pointers"),
+        ({"adj_shape": np.array([-3, 3])}, "two integers from 0"),
+        ({"adj_shape": np.array([-1, 3]), "adj_indptr": np.empty(0, int)}, "two integers from 0"),
         ({"adj_shape": np.array([3, 2**40])}, "not between 0 and"),
         ({"adj_shape": np.array([3, 2])}, r"source 2 of edge 1 is not in \[0, 2\)"),
         ({"adj_indices": np.array([1, -2, 0])}, "source -2 of edge 1"),
@@ -229,6 +256,8 @@ def test_bad_edges_arrays(tmp_path: Path, changes: dict[str, object], message: s
 
 
 def scipy_arrays(kind: str) -> dict[str, np.ndarray]:
+    if kind == "dok":
+        return scipy_arrays("coo") | {"format": np.array(kind)}
     buffer = io.BytesIO()
     scipy.sparse.save_npz(buffer, scipy.sparse.csr_array(np.eye(3)).asformat(kind))
     buffer.seek(0)
@@ -249,8 +278,26 @@ def scipy_arrays(kind: str) -> dict[str, np.ndarray]:
         ("coo", {"data": np.ones(7)}, "one real number"),
         ("coo", {"shape": np.array([2**31, 3])}, "not between 0 and"),
         ("coo", {"shape": np.array([2**31 - 1, 3])}, "identifiers rather than node numbers"),
-        ("bsr", {}, r"CSR, CSC or COO matrix, got 'bsr'; save matrix.tocsr\(\)"),
-        ("dia", {}, "got 'dia'"),
+        ("coo", {"coords": np.zeros((3, 3), int)}, r"coords of shape \[2, E\]"),
+        ("coo", {"coords": np.zeros(2, int)}, r"coords of shape \[2, E\]"),
+        ("bsr", {"data": np.ones((3, 1))}, "real numbers in 3 dimensions"),
+        ("bsr", {"data": np.ones((3, 1, 1), complex)}, "real numbers in 3 dimensions"),
+        ("bsr", {"data": np.ones((3, 0, 1))}, "blocks of 0 x 1 do not divide"),
+        ("bsr", {"data": np.ones((3, 2, 1))}, "blocks of 2 x 1 do not divide a matrix of 3 x 3"),
+        ("bsr", {"data": np.ones((3, 3, 3))}, "2 integers as row pointers"),
+        ("bsr", {"data": np.ones((2, 1, 1))}, "ascend from 0 to the 2 entries"),
+        ("bsr", {"indices": np.array([0, 1, 3])}, r"source 3 of edge 2 is not in \[0, 3\)"),
+        ("bsr", {"indices": np.array([0, 1, 2**63], np.uint64)}, "source 9223372036854775808"),
+        ("bsr", {"indices": np.array([[0, 1, 2]])}, "as many sources as destinations"),
+        ("bsr", {"shape": np.array([2**62, 2**62])}, "4611686018427387905 integers as row pointers"),
+        ("bsr", {"shape": np.array([3, 2**62])}, "4611686018427387904 sources are not between"),
+        ("dia", {"data": np.ones(3)}, "real numbers in 2 dimensions"),
+        ("dia", {"data": np.full((1, 3), "x")}, "real numbers in 2 dimensions"),
+        ("dia", {"offsets": np.array([0, 1])}, "1 different integers as offsets"),
+        ("dia", {"offsets": np.array([0.0])}, "1 different integers as offsets"),
+        ("dia", {"offsets": np.array([0, 0]), "data": np.ones((2, 3))}, "2 different integers"),
+        ("dia", {"shape": np.array([2**62, 2**62])}, "4611686018427387904 sources are not between"),
+        ("dok", {}, r"CSR, CSC, COO, BSR or DIA matrix, got 'dok'; save matrix.tocsr\(\)"),
         ("csr", {"format": np.array(3)}, "got '3'"),
     ],
     ids=str,
@@ -283,20 +330,34 @@ def test_a_header_that_asks_for_more_memory_than_is_stored(tmp_path: Path) -> No
     refused(path, "is truncated")
 
 
-def test_an_array_with_a_broken_header(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<i8' ",
+        "{'descr': '<i8', 'shape': (-1, 2)}",
+        "{'descr': '<i8', 'shape': (0, 1, 1, 1)}",
+        "{'descr': '<i8', 'shape': (0, 2147483648, 2147483648)}",
+        "{'descr': '<S0', 'shape': (2147483648, 2147483648)}",
+        "{'descr': '2i8', 'shape': (0, 2)}",
+    ],
+)
+def test_an_array_with_a_broken_header(tmp_path: Path, header: str) -> None:
     path = tmp_path / "graph.npz"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("edges.npy", b"\x93NUMPY\x01\x00\x10\x00{'descr': '<i8' ")
+        archive.writestr("edges.npy", b"\x93NUMPY\x01\x00%c\x00" % len(header) + header.encode())
     refused(path, "damaged header")
 
 
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
+        ({"B": np.eye(3)}, "expected a sparse matrix of real numbers named A; it has B"),
         (
-            {"B": scipy.sparse.csc_matrix(np.eye(3))},
-            "expected a sparse matrix of real numbers named A; it has B",
+            {"A": np.eye(3), "B": scipy.sparse.csc_matrix(np.eye(3))},
+            r"named A; it has A, B\. Save one, or choose another with key=NAME",
         ),
+        ({"Problem": {"A": np.eye(3)}}, "real numbers named Problem.A; it has Problem.A"),
+        ({}, "real numbers named A; it has nothing"),
         ({"A": np.eye(3)}, "expected a sparse matrix of real numbers named A; it has A"),
         ({"A": scipy.sparse.csc_matrix(np.eye(3) * 1j)}, "sparse matrix of real numbers named A"),
         (
@@ -312,7 +373,17 @@ def test_an_array_with_a_broken_header(tmp_path: Path) -> None:
             "local_info as a matrix of 3 rows",
         ),
     ],
-    ids=["no A", "dense A", "complex A", "few rows", "few columns", "text"],
+    ids=[
+        "no A",
+        "dense A beside B",
+        "dense Problem",
+        "nothing",
+        "dense A",
+        "complex A",
+        "few rows",
+        "few columns",
+        "text",
+    ],
 )
 def test_a_bad_mat_file(tmp_path: Path, variables: dict[str, object], message: str) -> None:
     path = tmp_path / "graph.mat"
@@ -323,20 +394,33 @@ def test_a_bad_mat_file(tmp_path: Path, variables: dict[str, object], message: s
 def whole_file(kind: str) -> bytes:
     buffer = io.BytesIO()
     matrix = scipy.sparse.csc_matrix(np.tri(6))
-    if kind == ".mat":
-        scipy.io.savemat(buffer, {"A": matrix, "local_info": np.ones((6, 7), dtype=np.uint16)})
-    elif kind == ".mat compressed":
-        scipy.io.savemat(buffer, {"A": matrix}, do_compression=True)
-    elif kind == ".mtx":
-        scipy.io.mmwrite(buffer, matrix)
-    elif kind == ".npz":
+    ending, form = kind.split(maxsplit=1)
+    if ending == ".mat":
+        problem = {"title": "x", "A": matrix, "aux": {"A": matrix}}
+        arrays = {
+            "facebook": {"A": matrix, "local_info": np.ones((6, 7), dtype=np.uint16)},
+            "compressed": {"A": matrix},
+            "suitesparse": {"Problem": problem},
+            "deepwalk": {"network": matrix, "group": scipy.sparse.csc_matrix(np.eye(6, 2))},
+        }
+        scipy.io.savemat(buffer, arrays[form], do_compression=form == "compressed")
+    elif ending in (".mtx", ".mtx.gz"):
+        scipy.io.mmwrite(buffer, np.tri(6) if form == "dense" else matrix)
+    elif form in ("dia", "bsr"):
+        scipy.sparse.save_npz(buffer, matrix.asformat(form), compressed=False)
+    elif form == "compressed":
         np.savez_compressed(buffer, **edges_arrays())
     else:
         np.savez(buffer, **adjacency_arrays())
-    return buffer.getvalue()
+    return gzip.compress(buffer.getvalue()) if ending == ".mtx.gz" else buffer.getvalue()
 
 
-WHOLE = {kind: whole_file(kind) for kind in (".mat", ".mat compressed", ".mtx", ".npz", ".npz stored")}
+KINDS = (
+    *(".mat facebook", ".mat compressed", ".mat suitesparse", ".mat deepwalk"),
+    *(".mtx sparse", ".mtx dense", ".mtx.gz sparse"),
+    *(".npz compressed", ".npz stored", ".npz dia", ".npz bsr"),
+)
+WHOLE = {kind: whole_file(kind) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", WHOLE)

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 
 from onehop import ArgumentError, Graph, datasets, files
 from onehop.files.formats import number_lines
+from onehop.files.formats.number_lines import Fields
 
 EDGES = [[2, 0, 2, 1], [1, 0, 1, 3]]
 
@@ -44,10 +45,15 @@ def dense_of(content: files.FileContent) -> np.ndarray:
         "# comment\nfrom to\n2 1\n0 0\n2 1\n1 3\n",
         '"source node","target node"\n2,1\n0,0\n2,1\n1,3\n',
         "002 1\n0 0\n2   1\n1 3\n\n\n",
+        "+2 1\n0 +0\n+2 +1\n1 3\n",
+        "2,1\n0 0\n2, 1\n1\t3\n",
+        "2 1\r\r\n0 0\r\r\n2 1\r\r\n1 3\r\r\n",
+        "source,target,none\n\n# none has data\n2,1\n0,0\n2,1\n1,3\n",
     ],
     ids=[
         "spaces", "no last newline", "tabs", "commas", "commas and spaces", "windows", "byte order mark",
-        "comments", "header", "header after a comment", "quoted header", "odd spacing",
+        "comments", "header", "header after a comment", "quoted header", "odd spacing", "plus signs",
+        "some lines with commas", "windows twice", "header of other columns",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("ending", [".txt", ".csv", ".TSV", ".txt.gz", ".csv.GZ"])
@@ -82,6 +88,13 @@ def test_weights_too_large_for_single_precision_are_infinite(tmp_path: Path) -> 
     assert files.read(path).weight.tolist() == [float("inf"), float("-inf")]
 
 
+def test_a_signalling_nan_is_nan(tmp_path: Path) -> None:
+    path = tmp_path / "matrix.npz"
+    arrays = {"row": [0, 1], "col": [1, 0], "data": np.array([0x7FF0000000000001, 0], np.uint64).view(float)}
+    np.savez(path, format=b"coo", shape=(2, 2), **arrays)
+    torch.testing.assert_close(files.read(path).weight, torch.tensor([torch.nan, 0]), equal_nan=True)
+
+
 def test_a_list_of_many_blocks_is_whole(tmp_path: Path, rng, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(number_lines, "_BLOCK_BYTES", 997)
     edges = rng.integers(0, 100_000, (5000, 2))
@@ -103,45 +116,41 @@ separators = st.sampled_from([" ", "\t", ",", ", ", "  ", " ,"])
 weights = st.floats(allow_nan=False, width=32).map(repr) | st.integers(-5, 10**6).map(str)
 
 
-@given(st.data(), st.sampled_from([2, 3]))
-def test_blocks_are_read_as_lines_are(data: st.DataObject, columns: int) -> None:
-    row = st.tuples(
-        st.integers(0, 2**31 - 2), st.integers(0, 99), weights, separators, st.sampled_from(["\n", "\r\n"])
-    )
+fields = st.sampled_from([Fields(2, 0), Fields(2, 1), Fields(2, 2), Fields(1, 0), Fields(0, 1)])
+
+
+@given(st.data(), fields)
+def test_blocks_are_read_as_lines_are(data: st.DataObject, fields: Fields) -> None:
+    numbers = st.lists(st.integers(0, 2**31 - 2).map(str), min_size=fields.numbers, max_size=fields.numbers)
+    values = st.lists(weights, min_size=fields.values, max_size=fields.values)
+    row = st.tuples(numbers, values, separators, st.sampled_from(["\n", "\r\n"]))
     lines = data.draw(st.lists(row, min_size=1, max_size=8))
-    text = "".join(sep.join([str(a), str(b), w][:columns]) + end for a, b, w, sep, end in lines).encode()
-    fast = number_lines.parse_block(text, columns)
-    slow = number_lines.parse_lines(Path("x"), text, columns, 1)
-    assert fast is not None
-    for quick, careful in zip(fast, slow, strict=True):
-        if columns == 3 or careful is not None:
-            np.testing.assert_array_equal(quick, careful)
+    separator_of = data.draw(st.sampled_from([None, ",", "\t"]))
+    text = "".join((separator_of or own).join([*first, *rest]) + end for first, rest, own, end in lines)
+    block = text.encode()
+    slow = number_lines.parse_lines(Path("x"), block, fields, 1)
+    fast = number_lines.parse_block(block, fields)
+    # Commas in some lines alone are left to the slow form.
+    assert fast is not None or separator_of is None
+    for quick, careful in zip(fast or slow, slow, strict=True):
+        np.testing.assert_array_equal(quick, careful)
 
 
 @given(
-    st.binary(max_size=60) | st.text("0123456789,. \n\t-e+na#", max_size=60).map(str.encode),
-    st.sampled_from([2, 3]),
+    st.binary(max_size=60)
+    | st.text("0123456789,. \n\r\t-e+na#", max_size=60).map(str.encode)
+    | st.lists(st.sampled_from(["1", "2", " ", ",", "\n", "+", "-", "nan", ".", "e", "\r"])).map(
+        lambda parts: "".join(parts).encode()
+    ),
+    fields,
 )
-def test_blocks_never_take_what_lines_refuse(text: bytes, columns: int) -> None:
+def test_blocks_never_take_what_lines_refuse(text: bytes, fields: Fields) -> None:
     block = text + b"\n"
-    fast = number_lines.parse_block(block, columns)
+    fast = number_lines.parse_block(block, fields)
     if fast is not None:
-        slow = number_lines.parse_lines(Path("x"), block, columns, 1)
-        for quick, careful in zip(fast[:2], slow[:2], strict=True):
+        slow = number_lines.parse_lines(Path("x"), block, fields, 1)
+        for quick, careful in zip(fast, slow, strict=True):
             np.testing.assert_array_equal(quick, careful)
-
-
-@pytest.mark.parametrize("field", ["real", "integer", "pattern"])
-def test_matrix_market(tmp_path: Path, matrix: scipy.sparse.coo_array, field: str) -> None:
-    if field == "integer":
-        matrix = (matrix * 100).astype(np.int64)
-    path = tmp_path / "matrix.mtx"
-    scipy.io.mmwrite(path, matrix, field=field)
-    content = files.read(path)
-    assert content.size == (20, 30)
-    assert (content.weight is None) == (field == "pattern")
-    expected = (matrix.toarray() != 0) if field == "pattern" else matrix.toarray()
-    np.testing.assert_allclose(dense_of(content), expected.astype(np.float32))
 
 
 @pytest.mark.parametrize(("symmetry", "sign"), [("symmetric", 1), ("skew-symmetric", -1)])
@@ -156,15 +165,13 @@ def test_symmetric_matrix_market_goes_both_ways(tmp_path: Path, symmetry: str, s
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
-@pytest.mark.parametrize("compressed", [True, False], ids=["compressed", "stored"])
-def test_scipy_npz(tmp_path: Path, matrix: scipy.sparse.coo_array, kind: str, compressed: bool) -> None:
+def test_scipy_npz_has_the_order_of_from_scipy(
+    tmp_path: Path, matrix: scipy.sparse.coo_array, kind: str
+) -> None:
     path = tmp_path / "matrix.npz"
-    scipy.sparse.save_npz(path, matrix.asformat(kind), compressed=compressed)
-    content = files.read(path)
-    assert content.size == (20, 30)
-    np.testing.assert_allclose(dense_of(content), matrix.toarray().astype(np.float32))
+    scipy.sparse.save_npz(path, matrix.asformat(kind))
     by_scipy = Graph.from_scipy(matrix.asformat(kind))
-    assert torch.equal(content.edge_index, by_scipy.edge_index())
+    assert torch.equal(files.read(path).edge_index, by_scipy.edge_index())
 
 
 def adjacency_arrays() -> dict[str, np.ndarray]:

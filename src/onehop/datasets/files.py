@@ -15,7 +15,7 @@ from onehop.graph.edges import undirected
 _TRAIN, _VAL = 0.6, 0.2
 
 
-def from_file(path: str | os.PathLike[str], split: int = 0, seed: int = 0) -> Dataset:
+def from_file(path: str | os.PathLike[str], split: int = 0, seed: int = 0, key: str | None = None) -> Dataset:
     """The file as a data set for node classification.
 
     Every edge goes both ways, each once; weights are left out. Of a file's splits one is chosen; a file with
@@ -26,13 +26,14 @@ def from_file(path: str | os.PathLike[str], split: int = 0, seed: int = 0) -> Da
         path: The file.
         split: Which of the file's splits; without any only 0.
         seed: Of the random split.
+        key: Name of the matrix to be read from a ``.mat`` file, as in :func:`onehop.files.read`.
 
     Raises:
-        ArgumentError: The graph is bipartite, or has no such split.
+        ArgumentError: The graph is bipartite, or has no such split or matrix.
         FileNotFoundError: There is no such file.
         FileFormatError: As in :func:`onehop.files.read`.
     """
-    content = read(path)
+    content = read(path, key)
     num_src, num_dst = content.size
     if num_src != num_dst:
         raise ArgumentError(

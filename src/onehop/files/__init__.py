@@ -1,19 +1,20 @@
 """Graphs from files.
 
-==========================  ==================================================================================
-name ends in                what it is
-==========================  ==================================================================================
-``.mtx``                    MatrixMarket, :mod:`onehop.files.formats.matrix_market`
-``.npz``                    a SciPy sparse matrix, or a graph with features and labels in one of two layouts,
-                            :mod:`onehop.files.formats.npz`
-``.mat``                    MATLAB up to version 7 with a sparse ``A``, :mod:`onehop.files.formats.mat`
-``.txt``, ``.csv``,         one edge a line: source, destination and perhaps a weight,
-``.tsv``, and ``.gz``       :mod:`onehop.files.formats.edge_list`
-of them
-==========================  ==================================================================================
+============================  =============================================================================
+name ends in                  what it is
+============================  =============================================================================
+``.mtx``                      MatrixMarket, :mod:`onehop.files.formats.matrix_market`
+``.npz``                      a SciPy sparse matrix, or a graph with features and labels in one of two
+                              layouts, :mod:`onehop.files.formats.npz`
+``.mat``                      MATLAB up to version 7 with a sparse matrix, :mod:`onehop.files.formats.mat`
+``.txt``, ``.csv``, ``.tsv``  one edge a line: source, destination and perhaps a weight,
+                              :mod:`onehop.files.formats.edge_list`
+============================  =============================================================================
 
-In matrices a row is a destination and a column a source, as in :meth:`onehop.Graph.from_scipy`.
-:func:`onehop.datasets.from_file` makes a data set of a file.
+Text may be compressed with gzip: ``.mtx.gz``, ``.txt.gz``, ``.csv.gz``, ``.tsv.gz``.
+
+In matrices a row is a destination and a column a source, as in :meth:`onehop.Graph.from_scipy`; values that
+are not all 1 are weights. :func:`onehop.datasets.from_file` makes a data set of a file.
 """
 
 import os
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from onehop.errors import FileFormatError
+from onehop.errors import ArgumentError, FileFormatError
 from onehop.files.formats import edge_list, mat, matrix_market, npz
 from onehop.files.formats.content import FileContent
 from onehop.graph import reading
@@ -31,6 +32,7 @@ __all__ = ["FileContent", "read"]
 
 _READERS: dict[str, Callable[[Path], FileContent]] = {
     ".mtx": matrix_market.read,
+    ".mtx.gz": matrix_market.read,
     ".npz": npz.read,
     ".mat": mat.read,
     ".txt": edge_list.read,
@@ -42,12 +44,18 @@ _READERS: dict[str, Callable[[Path], FileContent]] = {
 }
 
 
-def read(path: str | os.PathLike[str]) -> FileContent:
+def read(path: str | os.PathLike[str], key: str | None = None) -> FileContent:
     """Reads a file; edges are in the order in which they are stored.
 
     Nothing is unpickled, and every node number has been checked.
 
+    Args:
+        path: The file; its name tells the format.
+        key: Name of the matrix to be read from a ``.mat`` file, such as ``"Problem.A"``; None for the rule of
+            :mod:`onehop.files.formats.mat`.
+
     Raises:
+        ArgumentError: ``key`` for another format, or the file has no sparse matrix of that name.
         FileNotFoundError: There is no such file.
         FileFormatError: The file is truncated, malformed or of an unknown kind.
     """
@@ -58,13 +66,17 @@ def read(path: str | os.PathLike[str]) -> FileContent:
         raise FileNotFoundError(f"{file}: there is no such file.")
     if reader is None or not file.is_file():
         raise FileFormatError(f"{file}: expected a file whose name ends in one of {', '.join(_READERS)}.")
+    if reader is mat.read:
+        return mat.read(file, key)
+    if key is not None:
+        raise ArgumentError(f"key: it names a matrix of a .mat file, got {key!r} for {file}; omit it.")
     return reader(file)
 
 
-def _edges(path: str | os.PathLike[str]) -> tuple[Tensor, tuple[int, int]]:
-    content = read(path)
+def _edges(path: str | os.PathLike[str], key: str | None) -> tuple[Tensor, tuple[int, int]]:
+    content = read(path, key)
     return content.edge_index, content.size
 
 
-# For Graph.load, which lies below.
+# Graph.load lies below this package and calls the readers through this.
 reading.register(_edges)

@@ -30,5 +30,24 @@ def edges_of(graph: Any) -> tuple[Tensor, tuple[int, int]]:
             f"graph: expected a DGLGraph with one type of edges, got {len(etypes)}; give one relation of it: "
             f"graph[etype]."
         )
-    edge_index = torch.stack(graph.edges(form="uv", order="eid"))
+    edge_index = by_number(graph.edges(form="all", order=None), graph.formats()["created"])
     return edge_index, (graph.num_src_nodes(), graph.num_dst_nodes())
+
+
+def by_number(edges: tuple[Tensor, Tensor, Tensor], formats: list[str]) -> Tensor:
+    """[2, E]: edges that DGL listed in any order, in the order of their numbers.
+
+    To list them in the order of their numbers DGL makes COO, which a graph's formats may leave out. In any
+    order it lists them from a format that is there.
+
+    Args:
+        edges: Sources, destinations and numbers, [E] each. Numbers are [0] if they are consecutive.
+        formats: The formats that the graph has: from COO, edges come in the order of their numbers.
+    """
+    source, target, number = edges
+    listed = torch.stack([source, target])
+    if "coo" in formats or len(number) == 0:
+        return listed
+    ordered = torch.empty_like(listed)
+    ordered[:, number.long()] = listed
+    return ordered

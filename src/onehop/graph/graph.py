@@ -143,14 +143,19 @@ class Graph:
         return cls.from_edge_index(edge_index, size=size)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Graph":
+    def load(cls, path: str | os.PathLike[str], key: str | None = None) -> "Graph":
         """A graph from a file: see :mod:`onehop.files` for the formats.
 
+        Args:
+            path: The file.
+            key: Name of the matrix to be read from a ``.mat`` file with several; None for the usual one.
+
         Raises:
+            ArgumentError: ``key`` for another format, or the file has no sparse matrix of that name.
             FileNotFoundError: There is no such file.
             FileFormatError: The file is truncated, malformed or of an unknown kind.
         """
-        edge_index, size = reading.read(path)
+        edge_index, size = reading.read(path, key)
         return cls.from_edge_index(edge_index, size=size)
 
     @property

@@ -23,7 +23,7 @@ class FileContent:
     Attributes:
         edge_index: [2, E], int64: sources above destinations.
         size: (num_src, num_dst).
-        weight: [E], float32; None where the file has no values.
+        weight: [E], float32; None where the file has no values, or all values of its matrix are 1.
         x: [N, F], float32: features; None where there are none.
         y: [N], int64: classes from 0, -1 where unknown; None where there are none.
         num_classes: Number of classes; 0 without labels.
@@ -41,6 +41,45 @@ class FileContent:
     train_masks: Tensor | None = None
     val_masks: Tensor | None = None
     test_masks: Tensor | None = None
+
+
+def matrix_from(
+    path: Path, row: np.ndarray, column: np.ndarray, values: np.ndarray | None, shape: tuple[int, int]
+) -> FileContent:
+    """The graph of a matrix: a row is a destination and a column a source.
+
+    Args:
+        path: The file, for messages.
+        row: [E]: the row of every entry.
+        column: [E]: its column.
+        values: [E]: the weights; None where there are none.
+        shape: Numbers of rows and columns.
+
+    Raises:
+        FileFormatError: An entry lies outside the matrix, or values are not one real number an entry.
+    """
+    size = (shape[1], shape[0])
+    edge_index = edges_from(path, column, row, size)
+    weight = None if values is None else weights_from(path, values, len(row))
+    if weight is not None and (weight == 1).all():
+        weight = None
+    return FileContent(
+        edge_index=edge_index, size=size, weight=None if weight is None else torch.from_numpy(weight)
+    )
+
+
+def weights_from(path: Path, values: np.ndarray, entries: int) -> np.ndarray:
+    """[entries], float32.
+
+    Raises:
+        FileFormatError: Not one real number an entry.
+    """
+    if values.shape != (entries,) or values.dtype.kind not in "biuf":
+        raise FileFormatError(
+            f"{path}: expected one real number for each of {entries} edges, got {values.dtype} of shape "
+            f"{values.shape}. Save real numbers, as in matrix.real."
+        )
+    return as_float32(values)
 
 
 def edges_from(path: Path, source: np.ndarray, target: np.ndarray, size: tuple[int, int]) -> Tensor:
@@ -92,7 +131,7 @@ def check_count(path: Path, name: str, count: int, edges: int) -> None:
 
 def as_float32(values: np.ndarray) -> np.ndarray:
     """A copy in single precision; what is too large becomes infinite."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return values.astype(np.float32)
 
 

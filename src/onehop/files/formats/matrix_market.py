@@ -1,106 +1,121 @@
-"""MatrixMarket files: row = destination, column = source, values = weights.
+"""MatrixMarket files, sparse or dense, compressed with gzip if the name ends in ``.gz``.
 
 Format: R. Boisvert, R. Pozo, K. Remington, "The Matrix Market exchange formats", NIST 5935 (1996). SciPy's
-    reader is
-not used: some damaged files make it crash.
+reader is not used: some damaged files make it crash.
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from onehop.errors import FileFormatError
 from onehop.files.formats import number_lines
-from onehop.files.formats.content import FileContent, check_count, edges_from
-from onehop.graph.build import MOST_NODES
+from onehop.files.formats.content import FileContent, as_float32, matrix_from
+from onehop.files.formats.number_lines import Fields
 
-_FIELDS = ("real", "double", "integer", "pattern")
-_SYMMETRIES = ("general", "symmetric", "skew-symmetric")
-# The shortest entry is "1 1" and the end of its line.
-_LEAST_BYTES_PER_ENTRY = 4
+_SPARSE, _DENSE = "coordinate", "array"
+_VALUES = ("real", "double", "integer", "unsigned-integer")
+# Of real numbers a Hermitian matrix is a symmetric one.
+_SYMMETRIES = ("general", "symmetric", "hermitian", "skew-symmetric")
+_SIZE = re.compile(r"\+?[0-9]{1,19}")
 
 
 def read(path: Path) -> FileContent:
-    """A sparse matrix: a pattern has no weights, a symmetric matrix gives edges in both directions.
+    """The graph of a matrix; a pattern has no weights, a symmetric matrix gives edges in both directions.
 
-    Entries come in the file's order; the mirrored halves of symmetric ones follow, in the same order.
+    Edges are in the order of the entries; the mirrored halves of symmetric matrices follow, in the same
+    order. A stored zero is an edge in a sparse matrix, and none in a dense one.
 
     Raises:
-        FileFormatError: Not a sparse matrix of real numbers, or damaged.
+        FileFormatError: Not a matrix of real numbers, or damaged.
     """
-    field, symmetry = _banner(path)
-    columns = 2 if field == "pattern" else 3
-    shape: tuple[int, int, int] | None = None
+    layout, kind, symmetry = _banner(path)
+    fields = Fields(2 if layout == _SPARSE else 0, 1 if kind in _VALUES else 0)
+    sizes: list[int] | None = None
     parts = []
+    found = 0
     for block, line in number_lines.blocks(path):
-        if shape is None:
-            shape, block = _shape(path, block, line)
-        if shape is not None:
-            parts.append(number_lines.parse(path, block, columns, line))
-    if shape is None:
-        raise FileFormatError(f"{path}: the line with the numbers of rows, columns and entries is missing.")
-    row, column, weight = number_lines.join(parts)
-    rows, cols, entries = shape
-    if len(row) != entries:
+        if sizes is None:
+            sizes, block = _sizes(path, block, line, 3 if layout == _SPARSE else 2)
+        if sizes is not None:
+            numbers, values = number_lines.parse(path, block, fields, line)
+            count = len(numbers)
+            if layout == _DENSE:
+                kept = np.flatnonzero(values)
+                numbers, values = kept[:, None] + found, values[kept]
+            parts.append((numbers, as_float32(values)))
+            found += count
+    if sizes is None:
+        raise FileFormatError(f"{path}: the line with the matrix's size is missing.")
+    rows, columns, *stored = sizes
+    if symmetry != "general" and rows != columns:
+        raise FileFormatError(f"{path}: a {symmetry} matrix must be square, this one is {rows} x {columns}.")
+    entries = stored[0] if stored else _dense_entries(rows, columns, symmetry)
+    if found != entries:
         raise FileFormatError(
-            f"{path}: expected {entries} entries, found {len(row)}: the file is damaged or truncated."
+            f"{path}: expected {entries} entries, found {found}: the file is damaged or truncated."
         )
-    target, source = row - 1, column - 1
+    numbers, values = number_lines.join(parts)
+    row, column = (numbers - 1).T if layout == _SPARSE else _places(numbers[:, 0], rows, symmetry)
+    weight = values[:, 0] if fields.values else None
     if symmetry != "general":
-        if rows != cols:
-            raise FileFormatError(f"{path}: a {symmetry} matrix must be square, this one is {rows} x {cols}.")
         twice = row != column
-        target, source = np.concatenate([target, source[twice]]), np.concatenate([source, target[twice]])
         if weight is not None:
-            mirrored = weight[twice] if symmetry == "symmetric" else -weight[twice]
+            mirrored = -weight[twice] if symmetry == "skew-symmetric" else weight[twice]
             weight = np.concatenate([weight, mirrored])
-    return FileContent(
-        edge_index=edges_from(path, source, target, (cols, rows)),
-        size=(cols, rows),
-        weight=None if weight is None else torch.from_numpy(weight),
-    )
+        row, column = np.concatenate([row, column[twice]]), np.concatenate([column, row[twice]])
+    return matrix_from(path, row, column, weight, (rows, columns))
 
 
-def _banner(path: Path) -> tuple[str, str]:
-    """The kind of values, and the symmetry."""
-    with path.open("rb") as file:
+def _banner(path: Path) -> tuple[str, str, str]:
+    """The layout, the kind of values, and the symmetry."""
+    with number_lines.opened(path) as file:
         words = file.readline(200).decode("utf-8", errors="replace").lower().split()
     if words[:2] != ["%%matrixmarket", "matrix"] or len(words) != 5:
         raise FileFormatError(
             f"{path}: expected a first line '%%MatrixMarket matrix coordinate real general' or similar."
         )
-    layout, field, symmetry = words[2:]
-    if layout != "coordinate" or field not in _FIELDS or symmetry not in _SYMMETRIES:
+    layout, kind, symmetry = words[2:]
+    if (
+        layout not in (_SPARSE, _DENSE)
+        or kind not in (_VALUES if layout == _DENSE else (*_VALUES, "pattern"))
+        or symmetry not in _SYMMETRIES
+    ):
         raise FileFormatError(
-            f"{path}: expected a sparse matrix of real numbers or a pattern, got '{layout} {field} "
-            f"{symmetry}'. Write it with scipy.io.mmwrite from a sparse matrix of real numbers."
+            f"{path}: expected a matrix of real numbers or a sparse pattern, got '{layout} {kind} "
+            f"{symmetry}'. Write it with scipy.io.mmwrite, of complex numbers the real parts."
         )
-    return field, symmetry
+    return layout, kind, symmetry
 
 
-def _shape(path: Path, block: bytes, first_line: int) -> tuple[tuple[int, int, int] | None, bytes]:
-    """Rows, columns and entries, None while there was no such line; and the block without that line."""
-    lines = block.split(b"\n")
-    for index, raw in enumerate(lines):
-        words = number_lines.fields_of(raw)
-        if not words:
-            continue
-        if len(words) != 3 or not all(word.isascii() and word.isdigit() and len(word) < 20 for word in words):
-            raise number_lines.bad_line(
-                path, first_line + index, raw, "the numbers of rows, columns and entries"
-            )
-        rows, columns, entries = (int(word) for word in words)
-        if max(rows, columns) > MOST_NODES:
-            raise FileFormatError(
-                f"{path}: {rows} x {columns} is larger than the {MOST_NODES} that onehop can number."
-            )
-        if entries > path.stat().st_size // _LEAST_BYTES_PER_ENTRY + 1:
-            raise FileFormatError(
-                f"{path}: {entries} entries are more than the file can hold: it is truncated."
-            )
-        check_count(path, "sources", columns, 2 * entries)
-        check_count(path, "destinations", rows, 2 * entries)
-        lines[index] = b""
-        return (rows, columns, entries), b"\n".join(lines)
-    return None, block
+def _sizes(path: Path, block: bytes, first_line: int, count: int) -> tuple[list[int] | None, bytes]:
+    """The numbers in the line of sizes, None while there was no such line; and the block without it."""
+    line = number_lines.take_first(block)
+    if line is None:
+        return None, block
+    index, raw, rest = line
+    words = number_lines.fields_of(raw)
+    if len(words) != count or not all(map(_SIZE.fullmatch, words)):
+        names = "rows and columns" if count == 2 else "rows, columns and entries"
+        raise number_lines.bad_line(path, first_line + index, raw, f"the numbers of {names}")
+    return [int(word) for word in words], rest
+
+
+def _dense_entries(rows: int, columns: int, symmetry: str) -> int:
+    """The number of values that a dense matrix stores: of a symmetric one the lower triangle."""
+    if symmetry == "general":
+        return rows * columns
+    return rows * (rows - 1 if symmetry == "skew-symmetric" else rows + 1) // 2
+
+
+def _places(positions: np.ndarray, rows: int, symmetry: str) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of values of a dense matrix, which are stored column by column."""
+    if symmetry == "general":
+        return positions % rows, positions // rows
+    # Columns begin at the diagonal, or below it.
+    below = 1 if symmetry == "skew-symmetric" else 0
+    lengths = np.arange(rows, 0, -1) - below
+    begins = np.cumsum(lengths) - lengths
+    column = np.searchsorted(begins, positions, side="right") - 1
+    return positions - begins[column] + column + below, column

@@ -1,6 +1,6 @@
 """NumPy archives, in three layouts that are told apart by the names of their arrays.
 
-* SciPy's ``save_npz``: a CSR, CSC or COO matrix; row = destination, column = source, values = weights.
+* SciPy's ``save_npz``: a CSR, CSC, COO, BSR or DIA matrix.
 * ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape``, and the same for ``attr_`` (features),
   ``labels``: a CSR matrix with features and classes, as in the collections of citation graphs by O. Shchur
   et al. (2018).
@@ -14,22 +14,30 @@ import math
 import operator
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 
 from onehop import config
 from onehop.errors import FileFormatError
-from onehop.files.formats.compressed import outer_numbers, weights_from
-from onehop.files.formats.content import FileContent, edges_from, features_from, labels_from, masks_from
+from onehop.files.formats.compressed import Entries, of_blocks, of_diagonals, outer_numbers
+from onehop.files.formats.content import (
+    FileContent,
+    edges_from,
+    features_from,
+    labels_from,
+    masks_from,
+    matrix_from,
+    weights_from,
+)
 from onehop.graph.edges import undirected
 
 # What numpy and zipfile raise over damaged files.
 _DAMAGE = (ValueError, OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
-# No array of a graph is longer, and NumPy can multiply two such extents.
-_LARGEST_EXTENT = 1 << 31
+# NumPy multiplies extents in 64 bits, and also those of arrays without elements.
+_MOST_BYTES = 1 << 62
 _MATRIX = ("data", "indices", "indptr", "shape")
 
 
@@ -92,27 +100,39 @@ def _scipy_matrix(archive: _Archive) -> FileContent:
     path = archive.path
     name = archive["format"].reshape(-1)[:1].tolist()
     kind = name[0].decode("ascii", errors="replace") if name and isinstance(name[0], bytes) else str(*name)
-    rows, columns = _shape(path, archive["shape"])
+    shape = _shape(path, archive["shape"])
+    entries = _scipy_entries(archive, kind, shape)
+    return matrix_from(path, *entries, shape)
+
+
+def _scipy_entries(archive: _Archive, kind: str, shape: tuple[int, int]) -> Entries:
+    path, data = archive.path, archive["data"]
     if kind == "coo":
-        target, source = archive["row"], archive["col"]
-    elif kind in ("csr", "csc"):
-        inner = archive["indices"]
-        outer = outer_numbers(path, archive["indptr"], inner.size, rows if kind == "csr" else columns)
-        target, source = (outer, inner) if kind == "csr" else (inner, outer)
-    else:
+        if not archive.has("coords"):
+            return archive["row"], archive["col"], data
+        # What SciPy means to write in a later release.
+        coords = archive["coords"]
+        if coords.ndim != 2 or len(coords) != 2:
+            raise FileFormatError(f"{path}: expected coords of shape [2, E], got {coords.shape}.")
+        return coords[0], coords[1], data
+    if kind == "dia":
+        return of_diagonals(path, data, archive["offsets"], shape)
+    if kind not in ("csr", "csc", "bsr"):
         raise FileFormatError(
-            f"{path}: expected a CSR, CSC or COO matrix, got {kind!r}; save matrix.tocsr()."
+            f"{path}: expected a CSR, CSC, COO, BSR or DIA matrix, got {kind!r}; save matrix.tocsr()."
         )
-    edge_index = edges_from(path, source, target, (columns, rows))
-    weight = weights_from(path, archive["data"], edge_index.size(1))
-    return FileContent(edge_index=edge_index, size=(columns, rows), weight=torch.from_numpy(weight))
+    inner, pointers = archive["indices"], archive["indptr"]
+    if kind == "bsr":
+        return of_blocks(path, data, inner, pointers, shape)
+    outer = outer_numbers(path, pointers, inner.size, shape[0] if kind == "csr" else shape[1])
+    return (outer, inner, data) if kind == "csr" else (inner, outer, data)
 
 
 def _adjacency_and_attributes(archive: _Archive) -> FileContent:
     path = archive.path
-    (target, source, values), (rows, columns) = _csr(archive, "adj")
-    edge_index = edges_from(path, source, target, (columns, rows))
-    weight = None if (values == 1).all() else torch.from_numpy(values)
+    entries, shape = _csr(archive, "adj")
+    content = matrix_from(path, *entries, shape)
+    rows = shape[0]
     x = y = None
     num_classes = 0
     if archive.has("attr_data"):
@@ -129,9 +149,7 @@ def _adjacency_and_attributes(archive: _Archive) -> FileContent:
         x = features_from(path, table, rows)
     if archive.has("labels"):
         y, num_classes = labels_from(path, archive["labels"], rows)
-    return FileContent(
-        edge_index=edge_index, size=(columns, rows), weight=weight, x=x, y=y, num_classes=num_classes
-    )
+    return replace(content, x=x, y=y, num_classes=num_classes)
 
 
 def _edges_and_features(archive: _Archive) -> FileContent:
@@ -170,7 +188,7 @@ def _edges_and_features(archive: _Archive) -> FileContent:
     )
 
 
-def _csr(archive: _Archive, prefix: str) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], tuple[int, int]]:
+def _csr(archive: _Archive, prefix: str) -> tuple[Entries, tuple[int, int]]:
     """Rows, columns and values of a CSR matrix, and its shape. Columns are not checked yet."""
     data, indices, indptr, shape = (archive[f"{prefix}_{part}"] for part in _MATRIX)
     rows, columns = _shape(archive.path, shape)
@@ -184,9 +202,9 @@ def _csr(archive: _Archive, prefix: str) -> tuple[tuple[np.ndarray, np.ndarray, 
 
 
 def _shape(path: Path, values: np.ndarray) -> tuple[int, int]:
-    if values.shape != (2,) or values.dtype.kind not in "iu":
+    if values.shape != (2,) or values.dtype.kind not in "iu" or (values < 0).any():
         raise FileFormatError(
-            f"{path}: expected two integers as the matrix's shape, got {values.tolist()!r}."
+            f"{path}: expected two integers from 0 as the matrix's shape, got {values.tolist()!r}."
         )
     return int(values[0]), int(values[1])
 
@@ -203,8 +221,11 @@ def _array(path: Path, name: str, content: bytes) -> np.ndarray:
         dtype = np.dtype(header["descr"])
         shape = tuple(operator.index(extent) for extent in header["shape"])
         count = math.prod(shape)
-        if min(shape, default=0) < 0 or max(shape, default=0) > _LARGEST_EXTENT or len(shape) > 2:
+        extents = math.prod(max(extent, 1) for extent in shape)
+        if min(shape, default=0) < 0 or len(shape) > 3 or extents * dtype.itemsize > _MOST_BYTES:
             raise ValueError(f"shape {shape}")
+        if dtype.shape or dtype.itemsize == 0:
+            raise ValueError(f"elements of {dtype}")
     except (ValueError, TypeError, KeyError, SyntaxError, RecursionError, MemoryError) as error:
         raise FileFormatError(f"{path}: the array {name!r} has a damaged header ({error}).") from error
     if dtype.hasobject:
@@ -217,7 +238,7 @@ def _array(path: Path, name: str, content: bytes) -> np.ndarray:
             f"{path}: the array {name!r} is truncated or damaged: {dtype} of shape {shape} does not take up "
             f"the {len(content) - end} bytes that are there."
         )
-    if count == 0 or dtype.itemsize == 0:
+    if count == 0:
         return np.zeros(shape, dtype=dtype)
     order: Literal["F", "C"] = "F" if header.get("fortran_order") else "C"
     return np.frombuffer(content, dtype=dtype, offset=end).reshape(shape, order=order)

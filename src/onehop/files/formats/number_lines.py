@@ -1,94 +1,147 @@
-"""Lines of two node numbers and perhaps a weight: what text formats are made of.
+"""Lines of node numbers and values: what text formats are made of.
 
-Fields are parted by commas, tabs or spaces. What follows ``#`` or ``%`` is a comment. Files are read in
-blocks of whole lines, and each block is taken apart with whole-array operations; a block that these do not
-understand is read line by line, which either succeeds or says what is wrong in which line.
+Fields are separated by commas, or by tabs and spaces, but not by both in one line. Text after ``#`` or ``%``
+is a comment. Lines end with a line feed, perhaps after a carriage return. A byte order mark is skipped.
+
+A node number has digits, perhaps behind a plus sign. A value is a decimal number, perhaps with a sign and an
+exponent, or ``nan``, ``inf`` or ``infinity``.
+
+Files are read in blocks of whole lines. Each block is parsed with whole-array operations; a block that these
+do not accept is parsed line by line, which either succeeds or names the line that is wrong.
 """
 
+import codecs
+import contextlib
 import gzip
 import re
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
 
 from onehop.errors import FileFormatError
-from onehop.files.formats.content import as_float32
 from onehop.graph.build import MOST_NODES
 
 _BLOCK_BYTES = 1 << 22
 _LONGEST_LINE_BYTES = 1 << 20
 _COMMENT = re.compile(rb"[#%][^\n]*")
-_SEPARATOR = re.compile(r"[ \t\r]*,[ \t\r]*|[ \t\r]+")
-_NUMBER = re.compile(r"[0-9]+")
-_IN_PAIRS = b"0123456789, \t\r\n"
-_IN_WEIGHTED = _IN_PAIRS + b"+-.eEnaifNAIF"
+_BLANKS = re.compile(r"[ \t]+")
+_NUMBER = re.compile(r"\+?0*([0-9]{1,10})")
+_VALUE = re.compile(
+    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf(?:inity)?)", re.ASCII | re.IGNORECASE
+)
+_IN_NUMBERS = b"0123456789, \t\r\n"
+_IN_VALUES = _IN_NUMBERS + b"+-.eEnaifNAIF"
 _SPACE = np.uint8(ord(" "))
 _NO_COMMAS = bytes.maketrans(b",", b" ")
 _EMPTY_FIELDS = re.compile(rb",[ \t\r]*(?:,|\n)|\n[ \t]*,")
 
-# Sources, destinations, and weights where there are any.
-Columns = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of every line.
+
+    Attributes:
+        numbers: How many node numbers come first.
+        values: How many values follow.
+    """
+
+    numbers: int
+    values: int
+
+    @property
+    def count(self) -> int:
+        """Return the number of fields."""
+        return self.numbers + self.values
 
 
-def parse(path: Path, block: bytes, columns: int, first_line: int) -> Columns:
-    """The two numbers, and with three columns the weight, of every line of a block.
+# [L, numbers], int64, and [L, values], float64, of L lines that are not empty.
+Columns = tuple[np.ndarray, np.ndarray]
+
+
+def parse(path: Path, block: bytes, fields: Fields, first_line: int) -> Columns:
+    """The numbers and values of every line of a block.
 
     Args:
-        path: For messages.
+        path: The file, for messages.
         block: Whole lines without comments.
-        columns: 2 or 3.
+        fields: The fields that every line must have.
         first_line: Number of the block's first line, for messages.
 
     Raises:
         FileFormatError: With the number and the text of the first bad line.
     """
-    return parse_block(block, columns) or parse_lines(path, block, columns, first_line)
+    return parse_block(block, fields) or parse_lines(path, block, fields, first_line)
 
 
 def join(parts: list[Columns]) -> Columns:
-    """The blocks' columns in one piece each."""
-    first, second = (np.concatenate([np.empty(0, np.int64), *(part[i] for part in parts)]) for i in (0, 1))
-    weights = [part[2] for part in parts if part[2] is not None]
-    return first, second, np.concatenate(weights) if weights else None
+    """The columns of all blocks, at least one, below each other."""
+    numbers, values = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return numbers, values
 
 
 def blocks(path: Path) -> Iterator[tuple[bytes, int]]:
     """Whole lines without comments, each block with the number of its first line."""
     line = 1
     rest = b""
-    try:
-        with _opened(path) as file:
-            if not (start := file.read(3)).startswith(b"\xef\xbb\xbf"):
-                rest = start
-            while data := file.read(_BLOCK_BYTES):
-                block, newline, after = (rest + data).rpartition(b"\n")
-                if len(after) > _LONGEST_LINE_BYTES:
-                    raise FileFormatError(f"{path}: a line is longer than 1 MiB; this is no list of edges.")
-                rest = after
-                if newline:
-                    yield _COMMENT.sub(b"", block + newline), line
-                    line += block.count(b"\n") + 1
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FileFormatError(
-            f"{path}: the compressed data are damaged ({error}); fetch the file again."
-        ) from error
+    with opened(path) as file:
+        while data := file.read(_BLOCK_BYTES):
+            block, newline, after = (rest + data).rpartition(b"\n")
+            if len(after) > _LONGEST_LINE_BYTES:
+                raise FileFormatError(f"{path}: a line is longer than 1 MiB; this is no list of edges.")
+            rest = after
+            if newline:
+                yield _COMMENT.sub(b"", block + newline), line
+                line += block.count(b"\n") + 1
     if rest:
         yield _COMMENT.sub(b"", rest + b"\n"), line
 
 
-def _opened(path: Path) -> BinaryIO:
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A text file behind its byte order mark; decompressed if its name ends in ``.gz``.
+
+    Raises:
+        FileFormatError: Damaged compressed data, or text in UTF-16.
+    """
     compressed = path.suffix.lower() == ".gz"
-    return cast(BinaryIO, gzip.open(path, "rb")) if compressed else path.open("rb")
+    try:
+        with gzip.open(path, "rb") if compressed else path.open("rb") as file:
+            start = file.peek(3)
+            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise FileFormatError(f"{path}: expected text in UTF-8, got UTF-16. Save it again in UTF-8.")
+            if start.startswith(codecs.BOM_UTF8):
+                file.read(len(codecs.BOM_UTF8))
+            yield cast(BinaryIO, file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise FileFormatError(
+            f"{path}: the compressed data are damaged ({error}); fetch the file again."
+        ) from error
 
 
-def parse_block(block: bytes, columns: int) -> Columns | None:
-    """The edges of a block of well-formed lines; None where anything is unusual."""
-    if block.translate(None, delete=_IN_PAIRS if columns == 2 else _IN_WEIGHTED):
+def take_first(block: bytes) -> tuple[int, bytes, bytes] | None:
+    """The index and the text of the first line that is not empty, and the block without the text.
+
+    Returns:
+        None where all lines are empty.
+    """
+    begin = 0
+    for index in range(block.count(b"\n")):
+        end = block.index(b"\n", begin)
+        if fields_of(block[begin:end]):
+            return index, block[begin:end], block[:begin] + block[end:]
+        begin = end + 1
+    return None
+
+
+def parse_block(block: bytes, fields: Fields) -> Columns | None:
+    """The columns of a block of well-formed lines; None where anything is unusual."""
+    if block.translate(None, delete=_IN_VALUES if fields.values else _IN_NUMBERS):
         return None
-    if b"," in block and (_EMPTY_FIELDS.search(block) or block.startswith(b",")):
+    if block.count(b"\r") != block.count(b"\r\n"):
         return None
     text = np.frombuffer(block.translate(_NO_COMMAS), dtype=np.uint8)
     in_field = text > _SPACE
@@ -96,26 +149,30 @@ def parse_block(block: bytes, columns: int) -> Columns | None:
     begins[1:] &= ~in_field[:-1]
     begun = np.cumsum(begins, dtype=np.int32)
     per_line = np.diff(begun[text == ord("\n")], prepend=np.int32(0))
-    if ((per_line != columns) & (per_line != 0)).any():
+    if ((per_line != fields.count) & (per_line != 0)).any():
         return None
-    edges = int(begun[-1]) // columns
-    weights = None
-    if columns == 3:
-        in_weight = in_field & (begun % 3 == 0)
-        in_number = in_field & ~in_weight
+    lines = int(begun[-1]) // fields.count
+    if b"," in block and (
+        block.count(b",") != lines * (fields.count - 1)
+        or _EMPTY_FIELDS.search(block)
+        or block.startswith(b",")
+    ):
+        return None
+    values: np.ndarray | None = np.empty(0)
+    if fields.values:
+        in_value = in_field & ((begun - 1) % fields.count >= fields.numbers)
+        in_number = in_field & ~in_value
         if (text[in_number] < ord("0")).any() or (text[in_number] > ord("9")).any():
             return None
-        weights = _numbers(np.where(in_weight, text, _SPACE), np.float64, edges)
-        if weights is None:
-            return None
-        text = np.where(in_weight, _SPACE, text)
-    numbers = _numbers(text, np.int64, 2 * edges)
-    if numbers is None or (edges and numbers.max() >= MOST_NODES):
+        values = _parsed(np.where(in_value, text, _SPACE), np.float64, lines * fields.values)
+        text = np.where(in_value, _SPACE, text)
+    numbers = _parsed(text, np.int64, lines * fields.numbers)
+    if numbers is None or values is None or (numbers.size and numbers.max() >= MOST_NODES):
         return None
-    return numbers[0::2], numbers[1::2], None if weights is None else as_float32(weights)
+    return numbers.reshape(lines, fields.numbers), values.reshape(lines, fields.values)
 
 
-def _numbers(text: np.ndarray, dtype: type, count: int) -> np.ndarray | None:
+def _parsed(text: np.ndarray, dtype: type, count: int) -> np.ndarray | None:
     if count == 0:
         return np.empty(0, dtype=dtype)
     try:
@@ -125,33 +182,36 @@ def _numbers(text: np.ndarray, dtype: type, count: int) -> np.ndarray | None:
     return numbers if len(numbers) == count else None
 
 
-def parse_lines(path: Path, block: bytes, columns: int, first_line: int) -> Columns:
-    """The same, line by line: what a well-formed line is."""
-    numbers: list[int] = []
-    weights: list[float] = []
+def parse_lines(path: Path, block: bytes, fields: Fields, first_line: int) -> Columns:
+    """The same, line by line: the definition of a well-formed line."""
+    numbers: list[list[int]] = []
+    values: list[list[float]] = []
     for index, raw in enumerate(block.split(b"\n")):
-        fields = fields_of(raw)
-        if not fields:
+        words = fields_of(raw)
+        if not words:
             continue
-        if len(fields) != columns:
-            raise bad_line(path, first_line + index, raw, f"{columns} fields, as in the first line")
-        for field in fields[:2]:
-            if not _NUMBER.fullmatch(field) or int(field) >= MOST_NODES:
-                raise bad_line(path, first_line + index, raw, f"node numbers from 0 to {MOST_NODES - 1}")
-            numbers.append(int(field))
-        if columns == 3:
-            try:
-                weights.append(float(fields[2]))
-            except ValueError as error:
-                raise bad_line(path, first_line + index, raw, "a number as weight") from error
-    pairs = np.array(numbers, dtype=np.int64)
-    return pairs[0::2], pairs[1::2], as_float32(np.array(weights)) if columns == 3 else None
+        if len(words) != fields.count:
+            raise bad_line(path, first_line + index, raw, f"{fields.count} fields, as in the first line")
+        found = [_NUMBER.fullmatch(word) for word in words[: fields.numbers]]
+        row = [int(match[1]) for match in found if match]
+        if len(row) != fields.numbers or max(row, default=0) >= MOST_NODES:
+            raise bad_line(path, first_line + index, raw, f"node numbers from 0 to {MOST_NODES - 1}")
+        if not all(map(_VALUE.fullmatch, words[fields.numbers :])):
+            raise bad_line(path, first_line + index, raw, "a number as weight")
+        numbers.append(row)
+        values.append([float(word) for word in words[fields.numbers :]])
+    return (
+        np.array(numbers, dtype=np.int64).reshape(len(numbers), fields.numbers),
+        np.array(values, dtype=np.float64).reshape(len(values), fields.values),
+    )
 
 
 def fields_of(line: bytes) -> list[str]:
     """The fields of one line; none for an empty line."""
     text = line.decode("utf-8", errors="replace").strip(" \t\r")
-    return _SEPARATOR.split(text) if text else []
+    if "," in text:
+        return [field.strip(" \t") for field in text.split(",")]
+    return _BLANKS.split(text) if text else []
 
 
 def bad_line(path: Path, line: int, text: bytes, expected: str) -> FileFormatError:

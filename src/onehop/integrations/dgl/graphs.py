@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError
-from onehop.graph import Graph
+from onehop.graph import Graph, dgl_edges
 from onehop.graph.identity import CACHE
 from onehop.integrations.dgl import running
 from onehop.integrations.rows import stand_in
@@ -50,12 +50,13 @@ class Structure:
         device: Where the index is, and its features have to be.
     """
 
-    __slots__ = ("_empty", "_has_empty", "device", "graph")
+    __slots__ = ("_empty", "_has_empty", "_visits_by_number", "device", "graph")
 
     def __init__(self, graph: Graph, device: torch.device) -> None:
         self.graph, self.device = graph, device
         self._empty: Tensor | None = None
         self._has_empty: bool | None = None
+        self._visits_by_number: bool | None = None
 
     @property
     def empty(self) -> Tensor:
@@ -67,10 +68,23 @@ class Structure:
 
     @property
     def has_empty(self) -> bool:
-        """Return whether there are such destinations. Asked first of a graph on a device, the host waits."""
+        """Return whether there are such destinations; on a device the host waits for that once."""
         if self._has_empty is None:
             self._has_empty = bool(self.empty.any())
         return self._has_empty
+
+    def visits_by_number(self, index: Any) -> bool:
+        """Return whether DGL visits the edges of each destination in the order of their numbers.
+
+        That order decides which of the edges that tie in a maximum gets the gradient. If the index has CSC,
+        the host waits for the answer once.
+
+        Args:
+            index: The index of this structure.
+        """
+        if self._visits_by_number is None:
+            self._visits_by_number = _visits_by_number(index)
+        return self._visits_by_number
 
     @property
     def nbytes(self) -> int:
@@ -109,16 +123,33 @@ def structure_of(index: Any, device: torch.device) -> Structure | None:
     if found is not None:
         return found
     kind_src, kind_dst = index.metagraph.find_edge(0)
-    source, target, _ = index.edges(0, "eid")
     size = (index.num_nodes(kind_src), index.num_nodes(kind_dst))
     with made_to_be_kept():
+        edge_index = dgl_edges.by_number(index.edges(0), index.formats()["created"])
         try:
-            graph = Graph.from_edge_index(torch.stack([source, target]), size=size)
+            graph = Graph.from_edge_index(edge_index, size=size)
         except ArgumentError:
             return None
     structure = Structure(graph, device)
     CACHE.store(standing, _REST, structure)
     return structure
+
+
+def _visits_by_number(index: Any) -> bool:
+    created = index.formats()["created"]
+    if "csc" in created:
+        bounds, _, number = index.adjacency_matrix_tensors(0, True, "csr")[2:]
+        target = torch.arange(len(bounds) - 1, device=bounds.device).repeat_interleave(bounds.diff())
+    elif "coo" in created:
+        # DGL makes CSC from COO, in the order of the edges' numbers.
+        return True
+    else:
+        # DGL makes CSC from CSR, in its order.
+        _, target, number = index.edges(0)
+        target, order = target.sort(stable=True)
+        number = number[order]
+    # DGL leaves the numbers out where they are consecutive.
+    return len(number) == 0 or bool(((number.diff() > 0) | (target.diff() > 0)).all())
 
 
 def remembering(theirs: Callable[..., Any]) -> Callable[..., Any]:

@@ -137,6 +137,8 @@ def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Reducti
             return "its graph has no edges, and the gradient of DGL's zeros is left to DGL"
         if graph.num_edges > MOST_EDGES:
             return f"its graph has more than the {MOST_EDGES} edges of which winners are kept in 32 bits"
+        if not structure.visits_by_number(index):
+            return "its graph stores the edges of a destination in another order than that of their numbers"
     if x.dim() != 3 or weight is None or weight.dim() != 2:
         x = x.reshape(graph.num_src, math.prod(shape))
     return Reduction(structure, reduce_op, x, weight, shape, winners, _last_wins(x, alike))
