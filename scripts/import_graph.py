@@ -2,7 +2,8 @@
 
     python scripts/import_graph.py [CHECKOUT]
 
-Imports inside functions and under TYPE_CHECKING count like any other. Layers are those of the checkout.
+Imports inside functions, under TYPE_CHECKING and by ``importlib.import_module`` count like any other.
+Layers are those of the checkout.
 Ends with 1 where an arrow goes upwards or files form a circle.
 """
 
@@ -27,7 +28,10 @@ def modules(source: Path) -> dict[str, Path]:
 
 
 def imported(path: Path, module: str, known: set[str]) -> Iterator[str]:
-    """The files of the package that one of them imports; extension modules are no files."""
+    """The files of the package that one of them imports, by a statement or by ``import_module("name")``.
+
+    Extension modules are no files.
+    """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -40,6 +44,8 @@ def imported(path: Path, module: str, known: set[str]) -> Iterator[str]:
                     yield f"{base}.{alias.name}"
                 elif base in known and not (base == PACKAGE and alias.name.startswith("_")):
                     yield base
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "import_module":
+            yield from (each.value for each in node.args if getattr(each, "value", None) in known)
 
 
 def arrows_of(source: Path) -> Arrows:

@@ -41,8 +41,9 @@ def test_arrows_are_counted(tmp_path: Path) -> None:
         "from onehop.middle import run",
         "def f():\n    from onehop import middle",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import onehop.middle",
+        "import importlib\ndef f():\n    importlib.import_module('onehop.middle')",
     ],
-    ids=["at the top", "in a function", "for types"],
+    ids=["at the top", "in a function", "for types", "by its name"],
 )
 def test_arrows_upwards_and_circles_are_named(tmp_path: Path, text: str) -> None:
     code, lines = counted(tmp_path, {**DOWNWARDS, "low": text, "middle": "from .beside import kept"})

@@ -209,6 +209,9 @@ def _check_runner(selection: Selection, machine: Machine | None, backend: str | 
         )
 
 
+session.patches[:] = [patch]
+
+
 def unpatch() -> None:
     """Puts back everything that :func:`patch` replaced; torch allocates as before.
 

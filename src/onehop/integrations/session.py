@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,7 +58,10 @@ now = Session()
 """The session in force. It is replaced as a whole, so that one read gives one state."""
 
 lock = threading.RLock()
-"""Held by whoever replaces the session in force."""
+"""Held while the session in force is replaced."""
+
+patches: list[Callable[..., Any]] = []
+"""``onehop.patch``, which is in a higher module: pickles for spawned processes name it."""
 
 
 def enter(session: Session) -> None:

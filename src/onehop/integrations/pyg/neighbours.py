@@ -7,6 +7,7 @@ that calls pyg-lib or torch-sparse is replaced, and what its constructor refuses
 import functools
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing.context import get_spawning_popen
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,6 @@ from torch_geometric.sampler.base import SubgraphType
 from onehop.errors import ArgumentError
 from onehop.integrations import session
 from onehop.integrations.pyg.sampled_parts import Parts, by_type, relations_of
-from onehop.integrations.pyg.spawned import Inherited
 from onehop.integrations.rows import Row
 from onehop.loaders.engine import Batch, Choices, Engine
 from onehop.loaders.keys import Course, drawing_edges
@@ -219,6 +219,21 @@ def _graph_of(
         ),
         fan_outs,
     )
+
+
+class Inherited:
+    """Travels with a sampler, and patches a process that is spawned with it. Forked ones are patched so."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles, for a process that is being spawned, how to patch it; for others nothing."""
+        if get_spawning_popen() is None or session.now.selection is None:
+            return (Inherited, ())
+        return (_patched, (session.patches[0], session.now.settings.sampler))
+
+
+def _patched(patch: Callable[..., Any], sampler: bool | None) -> Inherited:
+    patch(sampler=sampler)
+    return Inherited()
 
 
 def course_of(sampler: Any) -> Course | None:
