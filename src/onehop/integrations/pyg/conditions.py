@@ -4,22 +4,21 @@ A layer aggregates in one step (the first tier) unless one of these holds, from 
 
 1. the context of the call (:func:`onehop.ops.contexts.context_reason`);
 2. the size of its graph: :func:`onehop.integrations.pyg.sizes.is_too_small`;
-3. its class: :func:`class_reason`, decided once for a class, until somebody replaces a function of it;
+3. its class: :mod:`onehop.integrations.pyg.classes`;
 4. the layer as it is set up now: :func:`layer_reason`;
 5. its aggregation: :func:`reduction_of`;
 6. what ``propagate`` gets: its edges, features, weight, and where they are.
 
-Layers whose message or aggregation alone is in the way run in blocks (the second tier) unless one of
-:func:`block_class_reason`, :func:`layer_reason` and :func:`module_reason` holds, or what the trace of the
-message says (:mod:`onehop.integrations.pyg.rowwise`). Attention asks 1 to 5, and then for its operands
+Layers whose message or aggregation alone is in the way run in blocks (the second tier) unless their class,
+:func:`layer_reason`, :func:`module_reason` or the trace of the message is against it
+(:mod:`onehop.integrations.pyg.rowwise`). Attention checks 1 to 5, and then its operands
 (:mod:`onehop.integrations.pyg.attention`).
 
 Nothing here reads the data. Whatever PyG would complain about is refused without a word of our own, so that
 PyG's error appears.
 """
 
-import inspect
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -27,15 +26,12 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.modules import module as torch_module
 from torch_geometric import EdgeIndex
-from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
 from onehop.backends import refusal
 from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
-from onehop.integrations import session
-from onehop.integrations.pyg.recognise import AttentionForm, Form, block_messages, message_forms
-from onehop.integrations.pyg.steps import Arguments, arguments_of
+from onehop.integrations.pyg.recognise import Form
 from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
@@ -54,10 +50,10 @@ REDUCTIONS: dict[type, str] = {
     MinAggregation: "min",
 }
 
-# Functions that PyG calls on the way and that must be its own.
-_OURS_ASSUMES = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
-_functions = attrgetter("message", *_OURS_ASSUMES)
-_INSTANCE_OVERRIDES = ("message", *_OURS_ASSUMES, "collect", "get_attention")
+# Functions that PyG calls on the way and that must be its own; the last two from its plain propagate alone.
+STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
+PLAIN_STEPS = ("_collect", "_lift")
+_INSTANCE_OVERRIDES = ("message", *STEPS, *PLAIN_STEPS, "collect", "get_attention")
 _MESSAGE_HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
@@ -69,121 +65,6 @@ _MESSAGE_HOOKS = (
     "_message_and_aggregate_forward_hooks",
 )
 _module_hooks = itemgetter(*MODULE_HOOKS)
-
-
-# The class
-
-
-class ClassRecord:
-    """Facts about a class of layers.
-
-    Attributes:
-        form: What its messages are; None if the first tier does not know them.
-        reason: Why the first tier does not.
-        block_reason: Why its messages cannot run in blocks; None if the class is not in the way.
-        fuses: Whether the class has a fused path of PyG's own.
-        attends: Messages are weighed by attention.
-        compiles: Whether they can be compiled where the first tier does not take them, though it knows them.
-        first: The operand of ``propagate`` with the sources' features; empty without a form.
-        names: The operands that ``propagate`` gets, but for ``size``.
-        arguments: The arguments of its message function, where PyG's steps may run without PyG's questions.
-        noted: The refusals of layers of the class that were noted: they are not noted again.
-        selection: The layers that the patch takes, as it was when the class was looked at.
-    """
-
-    __slots__ = (
-        "_functions",
-        "_get_attention",
-        "arguments",
-        "attends",
-        "block_reason",
-        "compiles",
-        "first",
-        "form",
-        "fuses",
-        "names",
-        "noted",
-        "reason",
-        "selection",
-    )
-
-    def __init__(self, kind: Any) -> None:
-        self._functions = _functions(kind)
-        self._get_attention = getattr(kind, "get_attention", None)
-        self.selection = session.now.layers
-        self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
-        found = class_reason(kind)
-        self.form: Form | AttentionForm | None = None if isinstance(found, str) else found
-        self.reason = found if isinstance(found, str) else None
-        self.names = _operands(kind) if self.form is None else self.form.names
-        self.first = "" if self.form is None else self.form.first
-        self.attends = isinstance(self.form, AttentionForm)
-        self.compiles = isinstance(self.form, AttentionForm) and self.form.compiles
-        self.block_reason = block_class_reason(kind)
-        self.arguments: Arguments | None = None
-        steps = self.form is not None or (self.block_reason is None and _is_of_pyg(kind))
-        # PyG's steps end with its own functions.
-        ends = (kind.aggregate, kind.update) == (MessagePassing.aggregate, MessagePassing.update)
-        if steps and ends:
-            self.arguments = arguments_of(kind.message, self.names)
-        self.noted: set[str] = set()
-
-    def holds(self, kind: Any) -> bool:
-        """Return whether the functions of the class and the selection of the patch are those looked at."""
-        return (
-            self.selection is session.now.layers
-            and self._functions == _functions(kind)
-            and self._get_attention is getattr(kind, "get_attention", None)
-        )
-
-
-def class_reason(kind: Any) -> Form | AttentionForm | str:
-    """Return the form of the messages of a class; or why it has no fast path."""
-    if is_left_out(kind):
-        return _LEFT_OUT
-    form = message_forms().get(kind.message)
-    if form is None:
-        return "its message function is its own, and onehop knows only those of PyG"
-    own = form.needs if isinstance(form, AttentionForm) else ()
-    for name in _OURS_ASSUMES:
-        if name not in own and getattr(kind, name) is not getattr(MessagePassing, name):
-            return f"its class overrides {name}"
-    if isinstance(form, AttentionForm):
-        owner = next(base for base in kind.__mro__ if vars(base).get("message") is kind.message)
-        for name in form.needs:
-            if getattr(kind, name) is not getattr(owner, name):
-                return f"its class overrides {name}"
-    return form
-
-
-def block_class_reason(kind: Any) -> str | None:
-    """Return why the messages of a class cannot run in blocks; None if the class is not in the way."""
-    if is_left_out(kind):
-        return _LEFT_OUT
-    for name in _OURS_ASSUMES:
-        # An update of its own runs as it is, on the reduced messages.
-        if name != "update" and getattr(kind, name) is not getattr(MessagePassing, name):
-            return f"its class overrides {name}"
-    return None
-
-
-def _is_of_pyg(kind: Any) -> bool:
-    """Return whether the message of a class is one of PyG's that treat each edge on its own."""
-    return kind.message in block_messages()
-
-
-def _operands(kind: Any) -> frozenset[str]:
-    """The operands of the ``propagate`` that PyG renders for a class."""
-    return frozenset(inspect.signature(kind.propagate).parameters) - {"self", "edge_index", "size"}
-
-
-_LEFT_OUT = "patch(only=...) leaves its class out"
-
-
-def is_left_out(kind: Any) -> bool:
-    """Return whether ``patch(only=...)`` names neither a class nor one that it derives from."""
-    layers = session.now.layers
-    return layers is not None and layers.isdisjoint(base.__name__ for base in kind.__mro__)
 
 
 # The layer as it is now

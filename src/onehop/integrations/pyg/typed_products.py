@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from onehop.integrations import session
-from onehop.integrations.pyg.conditions import is_left_out
+from onehop.integrations.pyg.classes import is_left_out
 from onehop.integrations.pyg.grouped import grouped_product
 from onehop.integrations.rows import stand_in
 from onehop.ops.contexts import autocasts, compiling, context_reason, wraps

@@ -65,7 +65,9 @@ def arguments_of(
             # Known only when all operands have been looked at.
             found.each.append(Argument(name, Kind.VALUE))
         elif name.endswith(("_i", "_j")):
-            reason = _lift(layer, name, kwargs.get(name[:-2]), found)
+            if name[:-2] not in kwargs:
+                return LEFT_TO_PYG
+            reason = _lift(layer, name, kwargs[name[:-2]], found)
             if reason is not None:
                 return reason
         else:
