@@ -104,9 +104,8 @@ class _LooseRecord(ClassRecord):
 
     def holds(self, kind: Any) -> bool:
         """Return as :class:`ClassRecord` does."""
-        return self.selection is session.now.layers and [each() for each in self._references] == _present(
-            kind
-        )
+        functions = [each() for each in self._references]
+        return self.selection is session.now.layers and functions == _present(kind)
 
 
 def _present(kind: Any) -> list[Any]:

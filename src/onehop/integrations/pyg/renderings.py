@@ -65,10 +65,9 @@ def _arguments(kind: Any) -> Iterator[tuple[str, Any]]:
     """The arguments that PyG collects for the functions of a class, with their defaults."""
     layer = object.__new__(kind)  # for its methods alone
     for function, by_place in _FUNCTIONS:
-        for name, parameter in list(inspect.signature(getattr(layer, function)).parameters.items())[
-            by_place:
-        ]:
-            yield name, parameter.default
+        parameters = inspect.signature(getattr(layer, function)).parameters
+        for parameter in list(parameters.values())[by_place:]:
+            yield parameter.name, parameter.default
 
 
 def rendered_reason(names: frozenset[str], kwargs: dict[str, Any]) -> str | None:

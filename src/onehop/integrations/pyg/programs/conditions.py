@@ -25,6 +25,7 @@ from onehop.integrations.pyg.recognise import (
     classes_returning_weights,
     edge_updates,
 )
+from onehop.integrations.pyg.renderings import rendering_reason
 from onehop.integrations.rows import replaced
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -145,7 +146,8 @@ def class_sentence(kind: Any, *_: Any) -> str:
     """Return why a class has no fast path; empty if it has."""
     found = class_reason(kind)
     if not isinstance(found, str):
-        return ""
+        theirs = replaced(kind.propagate)
+        return "" if theirs is None else rendering_reason(kind, theirs) or ""
     # The message of a layer that runs is traced too, to run in blocks; here torch traces.
     if block_class_reason(kind) is None:
         found = f"{found}, and no blocks run in compiled programs"

@@ -25,6 +25,7 @@ from onehop.integrations.pyg.classes import ClassRecord
 from onehop.integrations.pyg.conditions import (
     FITS_CACHE,
     LEFT_TO_PYG,
+    OTHER_OPERANDS,
     REDUCTIONS,
     TOO_SMALL,
     layer_reason,
@@ -129,7 +130,8 @@ def in_blocks_instead(
         kwargs: and with one.
     """
     known = record.form is not None and type(layer.aggr_module) in REDUCTIONS
-    if known and (not record.compiles or refusal is TOO_SMALL):
+    # Further operands, which the first tier does not expect, are not the message's.
+    if known and refusal is not OTHER_OPERANDS and (not record.compiles or refusal is TOO_SMALL):
         return refusal
     reason = (
         record.block_reason
