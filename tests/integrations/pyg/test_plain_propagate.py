@@ -261,21 +261,25 @@ def test_layers_that_are_left_to_pyg_have_their_sentence(name, x, edge_index):
 def test_a_class_of_python_c(tmp_path):
     program = """
 import torch, onehop
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import GATConv, MessagePassing
 class Mine(MessagePassing):
     def forward(self, x, edge_index): return self.propagate(edge_index, x=x)
     def message(self, x_i: torch.Tensor, x_j: torch.Tensor): return x_i.tanh() * x_j
-layer, x, edge_index = Mine(), torch.randn(9, 4), torch.randint(9, (2, 40))
-expected = layer(x, edge_index)
-with onehop.thresholds.lifted(), onehop.patch():
-    torch.testing.assert_close(layer(x, edge_index), expected)
-    print(Mine.propagate is MessagePassing.propagate, onehop.explain(layer, x, edge_index).layers[0].path)
+class OfPyg(GATConv):  # which was never rendered either
+    pass
+x, edge_index = torch.randn(9, 4), torch.randint(9, (2, 40))
+for layer, more in (Mine(), {}), (OfPyg(4, 3), {}), (OfPyg(4, 3), {"return_attention_weights": True}):
+    expected = layer(x, edge_index, **more)
+    with onehop.thresholds.lifted(), onehop.patch():
+        torch.testing.assert_close(layer(x, edge_index, **more), expected)
+        plain = type(layer).propagate is MessagePassing.propagate
+        print(plain, onehop.explain(layer, x, edge_index, **more).layers[0].path)
 """
     # As with python -c, there is no file, and no source.
     script = tmp_path / "script.py"
     script.write_text(f"del __file__\nexec(compile({program!r}, '<string>', 'exec'))\n")
     done = run_python([script])
-    assert done.stdout.split() == ["True", "fast"], done.stdout + done.stderr
+    assert done.stdout.split() == ["True", "fast"] * 3, done.stdout + done.stderr
 
 
 # Classes of one name
