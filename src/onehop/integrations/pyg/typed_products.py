@@ -48,6 +48,7 @@ def _products(layer: Any, x: Any, type_ptr: Any) -> Tensor | None:
         or type(x) not in _PLAIN
         or type(weight) not in _PLAIN
         or wraps(x, weight, type_ptr)
+        or type_ptr.is_meta
         or x.layout is not torch.strided
         or x.dtype is not weight.dtype
         or x.shape[1:] != weight.shape[1:2]
