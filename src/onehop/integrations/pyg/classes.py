@@ -1,144 +1,33 @@
-"""The classes of layers: what their layers compute, and why they have no fast path.
+"""Classes of layers: whether onehop knows their messages, and why they have no fast path.
 
-It is decided once for each class and ``propagate``, and again when a function of the class is replaced.
+PyG has two kinds of ``propagate``. When the first layer of a class is made, it renders one for the arguments
+of the class's functions: it reads their annotations and the source of the class, and keeps the result by the
+names of module and class. Where that fails, PyG says nothing, and layers run the plain
+``MessagePassing.propagate``: annotations do not agree, or the class was made by ``exec`` or in ``python -c``,
+where there is no source.
 """
 
-from collections.abc import Callable
-from operator import attrgetter
+import inspect
+from collections.abc import Callable, Iterator
 from typing import Any
-from weakref import WeakKeyDictionary, ref
 
 from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.conv import message_passing
 
 from onehop.integrations import session
-from onehop.integrations.pyg.conditions import OTHER_OPERANDS, PLAIN_STEPS, STEPS
 from onehop.integrations.pyg.recognise import AttentionForm, Form, block_messages, message_forms
-from onehop.integrations.pyg.renderings import is_plain, operands_of, rendering_reason
-from onehop.integrations.pyg.steps import Arguments, arguments_of
 from onehop.integrations.rows import replaced
 
 Propagate = Callable[..., Any]
 
-_functions = attrgetter("message", *STEPS)
-_all_functions = attrgetter("message", *STEPS, *PLAIN_STEPS)
+# Functions that PyG calls on the way and that must be its own; the last two from its plain propagate alone.
+STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
+PLAIN_STEPS = ("_collect", "_lift")
 
-
-class ClassRecord:
-    """Facts about a class of layers.
-
-    Attributes:
-        form: What its messages are; None if the first tier does not know them.
-        reason: Why the first tier does not.
-        block_reason: Why its messages cannot run in blocks; None if the class is not in the way.
-        fuses: Whether the class has a fused path of PyG's own.
-        attends: Messages are weighed by attention.
-        compiles: Whether they can be compiled where the first tier does not take them, though it knows them.
-        plain: Whether its ``propagate`` is PyG's plain one, and not one that was rendered.
-        first: The operand of ``propagate`` with the sources' features; empty without a form.
-        names: The operands that ``propagate`` gets, but for ``size``; of a plain one those of the form.
-        arguments: The arguments of its message function, where PyG's steps may run without PyG's questions.
-        noted: The refusals of layers of the class that were noted: they are not noted again.
-        selection: The layers that the patch takes, as it was when the class was looked at.
-    """
-
-    __slots__ = (
-        "_functions",
-        "_get_attention",
-        "arguments",
-        "attends",
-        "block_reason",
-        "compiles",
-        "first",
-        "form",
-        "fuses",
-        "names",
-        "noted",
-        "plain",
-        "reason",
-        "selection",
-    )
-
-    def __init__(self, kind: Any, theirs: Propagate) -> None:
-        self._functions: Any = _functions(kind)
-        self._get_attention = getattr(kind, "get_attention", None)
-        self.selection = session.now.layers
-        self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
-        self.plain = is_plain(theirs)
-        operands = None if self.plain else operands_of(theirs)
-        found, misfit = class_reason(kind), rendering_reason(kind, theirs)
-        if not isinstance(found, str):
-            found = misfit or (found if operands in (None, found.names) else OTHER_OPERANDS)
-        self.form: Form | AttentionForm | None = None if isinstance(found, str) else found
-        self.reason = found if isinstance(found, str) else None
-        self.names = (operands or frozenset()) if self.form is None else self.form.names
-        self.first = "" if self.form is None else self.form.first
-        self.attends = isinstance(self.form, AttentionForm)
-        self.compiles = isinstance(self.form, AttentionForm) and self.form.compiles
-        self.block_reason = block_class_reason(kind) or misfit
-        self.arguments: Arguments | None = None
-        steps = self.form is not None or (self.block_reason is None and _is_of_pyg(kind))
-        # PyG's steps end with its own functions.
-        ends = (kind.aggregate, kind.update) == (MessagePassing.aggregate, MessagePassing.update)
-        if steps and ends and not self.plain:
-            self.arguments = arguments_of(kind.message, self.names)
-        self.noted: set[str] = set()
-
-    def holds(self, kind: Any) -> bool:
-        """Return whether the functions of the class and the selection of the patch are those looked at."""
-        return (
-            self.selection is session.now.layers
-            and self._functions == _functions(kind)
-            and self._get_attention is getattr(kind, "get_attention", None)
-        )
-
-
-class _LooseRecord(ClassRecord):
-    """A record that does not hold its class, whose functions may."""
-
-    __slots__ = ("_references",)
-
-    def __init__(self, kind: Any, theirs: Propagate) -> None:
-        super().__init__(kind, theirs)
-        self._references = [ref(function) for function in _present(kind)]
-        self._functions = self._get_attention = None  # which may hold it
-
-    def holds(self, kind: Any) -> bool:
-        """Return as :class:`ClassRecord` does."""
-        functions = [each() for each in self._references]
-        return self.selection is session.now.layers and functions == _present(kind)
-
-
-def _present(kind: Any) -> list[Any]:
-    """The functions of a class that its record depends on."""
-    return [*_all_functions(kind), *filter(None, [getattr(kind, "get_attention", None)])]
-
-
-class Records(dict[type, ClassRecord]):
-    """The records of the classes whose layers run one ``propagate`` of PyG's.
-
-    The class that the function was rendered for has its record in the dictionary, and dies with it. Classes
-    that inherit the function have theirs in ``others``, where they are not held: the plain one outlives them.
-
-    Attributes:
-        theirs: The function.
-        others: The records of classes that inherit it.
-    """
-
-    def __init__(self, theirs: Propagate) -> None:
-        super().__init__()
-        self.theirs = theirs
-        self.others: WeakKeyDictionary[type, ClassRecord] = WeakKeyDictionary()
-
-    def made(self, kind: type) -> ClassRecord:
-        """The record of a class that has none in the dictionary, or one that is out of date."""
-        record = self.others.get(kind)
-        if record is not None and record.holds(kind):
-            return record
-        if replaced(vars(kind).get("propagate")) is self.theirs:
-            record = self[kind] = ClassRecord(kind, self.theirs)
-        else:
-            record = self.others[kind] = _LooseRecord(kind, self.theirs)
-        return record
+_LEFT_OUT = "patch(only=...) leaves its class out"
+_OTHER_ARGUMENTS = "PyG rendered the propagate that it runs for functions with other arguments"
+# The functions whose arguments PyG collects, and how many others come before these.
+_FUNCTIONS = (("message", 0), ("aggregate", 1), ("update", 1))
 
 
 def class_reason(kind: Any) -> Form | AttentionForm | str:
@@ -171,15 +60,55 @@ def block_class_reason(kind: Any) -> str | None:
     return None
 
 
-def _is_of_pyg(kind: Any) -> bool:
+def is_of_pyg(kind: Any) -> bool:
     """Return whether the message of a class is one of PyG's that treat each edge on its own."""
     return kind.message in block_messages()
-
-
-_LEFT_OUT = "patch(only=...) leaves its class out"
 
 
 def is_left_out(kind: Any) -> bool:
     """Return whether ``patch(only=...)`` names neither a class nor one that it derives from."""
     layers = session.now.layers
     return layers is not None and layers.isdisjoint(base.__name__ for base in kind.__mro__)
+
+
+def is_plain(theirs: Any) -> bool:
+    """Return whether a ``propagate`` or ``edge_updater`` is PyG's plain one, which nobody has wrapped."""
+    return getattr(theirs, "__globals__", None) is vars(message_passing) and replaced(theirs) is None
+
+
+def operands_of(theirs: Callable[..., Any]) -> frozenset[str]:
+    """The operands of a ``propagate`` that PyG rendered."""
+    return frozenset(inspect.signature(theirs).parameters) - {"self", "edge_index", "size"}
+
+
+def rendering_reason(kind: Any, theirs: Callable[..., Any]) -> str | None:
+    """Return why a class has no fast path for the ``propagate`` that it runs; None if that fits.
+
+    One that was rendered for other functions passes the arguments and the defaults of those: PyG renders once
+    for all classes of the same name, and a class for which it cannot render runs that of its parent.
+    """
+    if is_plain(theirs):
+        return None
+    collect, operands = theirs.__globals__["collect"], operands_of(theirs)
+    names = set()
+    for name, default in _arguments(kind):
+        names.add(name)
+        passed = name in operands or name.endswith(("_i", "_j")) or name in MessagePassing.special_args
+        if not passed and default is not inspect.Parameter.empty:
+            # PyG writes the text of the default into the source.
+            try:
+                rendered = f"    {name} = {default}\n" in inspect.getsource(collect)
+            except OSError:
+                rendered = False
+            if not rendered:
+                return _OTHER_ARGUMENTS
+    return None if names == set(theirs.__globals__["CollectArgs"]._fields) else _OTHER_ARGUMENTS
+
+
+def _arguments(kind: Any) -> Iterator[tuple[str, Any]]:
+    """The arguments that PyG collects for the functions of a class, with their defaults."""
+    layer = object.__new__(kind)  # for its methods alone
+    for function, by_place in _FUNCTIONS:
+        parameters = inspect.signature(getattr(layer, function)).parameters
+        for parameter in list(parameters.values())[by_place:]:
+            yield parameter.name, parameter.default

@@ -4,7 +4,7 @@ A layer aggregates in one step (the first tier) unless one of these holds, from 
 
 1. the context of the call (:func:`onehop.ops.contexts.context_reason`);
 2. the size of its graph: :func:`onehop.integrations.pyg.sizes.is_too_small`;
-3. its class: :mod:`onehop.integrations.pyg.classes`;
+3. its class: :class:`ClassRecord`, decided once, until somebody replaces a function of the class;
 4. the layer as it is set up now: :func:`layer_reason`;
 5. its aggregation: :func:`reduction_of`;
 6. what ``propagate`` gets: its edges, features, weight, and where they are.
@@ -18,7 +18,7 @@ Nothing here reads the data. Whatever PyG would complain about is refused withou
 PyG's error appears.
 """
 
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import torch
@@ -26,16 +26,33 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.modules import module as torch_module
 from torch_geometric import EdgeIndex
+from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
 from onehop.backends import refusal
 from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
-from onehop.integrations.pyg.recognise import Form
+from onehop.integrations import session
+from onehop.integrations.pyg.classes import (
+    PLAIN_STEPS,
+    STEPS,
+    Propagate,
+    block_class_reason,
+    class_reason,
+    is_of_pyg,
+    is_plain,
+    operands_of,
+    rendering_reason,
+)
+from onehop.integrations.pyg.recognise import AttentionForm, Form
+from onehop.integrations.pyg.steps import Arguments, arguments_of
 from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
+VALUES_ELSEWHERE = (
+    "edge_index is a sparse matrix, whose values PyG's plain propagate passes as other arguments too"
+)
 OTHER_OPERANDS = "propagate gets other operands than the message needs"
 TOO_SMALL = "its graph has so few edges that PyG's own code is as fast"
 FITS_CACHE = "its edges times their width fit in the cache, where PyG's own code is as fast"
@@ -50,9 +67,7 @@ REDUCTIONS: dict[type, str] = {
     MinAggregation: "min",
 }
 
-# Functions that PyG calls on the way and that must be its own; the last two from its plain propagate alone.
-STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
-PLAIN_STEPS = ("_collect", "_lift")
+_functions = attrgetter("message", *STEPS)
 _INSTANCE_OVERRIDES = ("message", *STEPS, *PLAIN_STEPS, "collect", "get_attention")
 _MESSAGE_HOOKS = (
     "_propagate_forward_pre_hooks",
@@ -65,6 +80,78 @@ _MESSAGE_HOOKS = (
     "_message_and_aggregate_forward_hooks",
 )
 _module_hooks = itemgetter(*MODULE_HOOKS)
+
+
+# The class
+
+
+class ClassRecord:
+    """Facts about a class of layers.
+
+    Attributes:
+        form: What its messages are; None if the first tier does not know them.
+        reason: Why the first tier does not.
+        block_reason: Why its messages cannot run in blocks; None if the class is not in the way.
+        fuses: Whether the class has a fused path of PyG's own.
+        attends: Messages are weighed by attention.
+        compiles: Whether they can be compiled where the first tier does not take them, though it knows them.
+        plain: Whether its ``propagate`` is PyG's plain one, and not one that was rendered.
+        first: The operand of ``propagate`` with the sources' features; empty without a form.
+        names: The operands that ``propagate`` gets, but for ``size``; of a plain one those of the form.
+        arguments: The arguments of its message function, where PyG's steps may run without PyG's questions.
+        noted: The refusals of layers of the class that were noted: they are not noted again.
+        selection: The layers that the patch takes, as it was when the class was looked at.
+    """
+
+    __slots__ = (
+        "_functions",
+        "_get_attention",
+        "arguments",
+        "attends",
+        "block_reason",
+        "compiles",
+        "first",
+        "form",
+        "fuses",
+        "names",
+        "noted",
+        "plain",
+        "reason",
+        "selection",
+    )
+
+    def __init__(self, kind: Any, theirs: Propagate) -> None:
+        self._functions: Any = _functions(kind)
+        self._get_attention = getattr(kind, "get_attention", None)
+        self.selection = session.now.layers
+        self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
+        self.plain = is_plain(theirs)
+        operands = None if self.plain else operands_of(theirs)
+        found, misfit = class_reason(kind), rendering_reason(kind, theirs)
+        if not isinstance(found, str):
+            found = misfit or (found if operands in (None, found.names) else OTHER_OPERANDS)
+        self.form: Form | AttentionForm | None = None if isinstance(found, str) else found
+        self.reason = found if isinstance(found, str) else None
+        self.names = (operands or frozenset()) if self.form is None else self.form.names
+        self.first = "" if self.form is None else self.form.first
+        self.attends = isinstance(self.form, AttentionForm)
+        self.compiles = isinstance(self.form, AttentionForm) and self.form.compiles
+        self.block_reason = block_class_reason(kind) or misfit
+        self.arguments: Arguments | None = None
+        steps = self.form is not None or (self.block_reason is None and is_of_pyg(kind))
+        # PyG's steps end with its own functions.
+        ends = (kind.aggregate, kind.update) == (MessagePassing.aggregate, MessagePassing.update)
+        if steps and ends and not self.plain:
+            self.arguments = arguments_of(kind.message, self.names)
+        self.noted: set[str] = set()
+
+    def holds(self, kind: Any) -> bool:
+        """Return whether the functions of the class and the selection of the patch are those looked at."""
+        return (
+            self.selection is session.now.layers
+            and self._functions == _functions(kind)
+            and self._get_attention is getattr(kind, "get_attention", None)
+        )
 
 
 # The layer as it is now

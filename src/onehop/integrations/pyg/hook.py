@@ -12,10 +12,10 @@ from typing import Any
 
 from torch_geometric.nn import MessagePassing
 
+from onehop.integrations.pyg.classes import is_plain
 from onehop.integrations.pyg.pending import wrap_edge_updater
 from onehop.integrations.pyg.programs import traced
 from onehop.integrations.pyg.propagate import wrap
-from onehop.integrations.pyg.renderings import is_plain
 from onehop.integrations.rows import Row, replaced, stand_in
 
 _TEMPLATES = "_set_jittable_templates"

@@ -21,8 +21,9 @@ from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.distributed.loops import looped_rowptr, merged
 from onehop.errors import ArgumentError
 from onehop.integrations import memory, reports
-from onehop.integrations.pyg.classes import ClassRecord, is_left_out
+from onehop.integrations.pyg.classes import is_left_out
 from onehop.integrations.pyg.conditions import (
+    ClassRecord,
     features_reason,
     layer_reason,
     reduction_of,

@@ -8,11 +8,12 @@ from torch import Tensor
 
 from onehop.integrations import reports, session
 from onehop.integrations.pyg.attention_task import AttentionTask
-from onehop.integrations.pyg.classes import ClassRecord, Propagate, Records
-from onehop.integrations.pyg.conditions import FITS_CACHE, REDUCTIONS, TOO_SMALL
+from onehop.integrations.pyg.classes import Propagate
+from onehop.integrations.pyg.conditions import FITS_CACHE, REDUCTIONS, TOO_SMALL, ClassRecord
 from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.placement import note_elsewhere
 from onehop.integrations.pyg.processes import parts_for
+from onehop.integrations.pyg.records import Records
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
 from onehop.integrations.pyg.rowwise.task import BlockTask, fits_cache, in_blocks_instead
 from onehop.integrations.pyg.sizes import is_too_small

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from onehop.integrations import reports
-from onehop.integrations.pyg.classes import ClassRecord
-from onehop.integrations.pyg.conditions import layer_reason, reduction_of
+from onehop.integrations.pyg.conditions import ClassRecord, layer_reason, reduction_of
 from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.recognise import Form
 from onehop.integrations.pyg.steps import propagated

@@ -18,11 +18,12 @@ from onehop.integrations import memory, reports, session, tuning
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.attention import prepare as prepare_attention
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
-from onehop.integrations.pyg.classes import ClassRecord, Records
 from onehop.integrations.pyg.conditions import (
     OTHER_OPERANDS,
     OUT_OF_RANGE,
     TOO_SMALL,
+    VALUES_ELSEWHERE,
+    ClassRecord,
     difference_reason,
     edges_of,
     layer_reason,
@@ -41,7 +42,7 @@ from onehop.integrations.pyg.matrix_operands import (
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.placement import backend_of
 from onehop.integrations.pyg.recognise import OVER_MATRIX, AttentionForm, Form
-from onehop.integrations.pyg.renderings import VALUES_ELSEWHERE
+from onehop.integrations.pyg.records import Records
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
 from onehop.integrations.pyg.rowwise.task import BlockTask
 from onehop.ops.aggregate import reduce_rows

@@ -17,15 +17,19 @@ from torch_geometric.nn.conv import gcn_conv
 
 from onehop.backends import backend_for, refusal
 from onehop.integrations import reports, session
-from onehop.integrations.pyg.classes import block_class_reason, class_reason
-from onehop.integrations.pyg.conditions import FLOATS, PLAIN_STEPS, REDUCTIONS
+from onehop.integrations.pyg.classes import (
+    PLAIN_STEPS,
+    block_class_reason,
+    class_reason,
+    rendering_reason,
+)
+from onehop.integrations.pyg.conditions import FLOATS, REDUCTIONS
 from onehop.integrations.pyg.recognise import (
     AttentionForm,
     Form,
     classes_returning_weights,
     edge_updates,
 )
-from onehop.integrations.pyg.renderings import rendering_reason
 from onehop.integrations.rows import replaced
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -21,20 +21,19 @@ from onehop.compiler.values import Read
 from onehop.compiler.ways import way_of
 from onehop.graph import Graph
 from onehop.integrations import reports
-from onehop.integrations.pyg.classes import ClassRecord
 from onehop.integrations.pyg.conditions import (
     FITS_CACHE,
     LEFT_TO_PYG,
     OTHER_OPERANDS,
     REDUCTIONS,
     TOO_SMALL,
+    ClassRecord,
     layer_reason,
     module_reason,
 )
 from onehop.integrations.pyg.matrix_operands import with_values
-from onehop.integrations.pyg.renderings import plain_reason, rendered_reason
 from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of, reduce
-from onehop.integrations.pyg.rowwise.arguments import Arguments, arguments_of
+from onehop.integrations.pyg.rowwise.arguments import Arguments, arguments_of, operands_reason
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask, refusal_of
 from onehop.integrations.pyg.rowwise.edges import MatrixEdges, edges_for
 
@@ -177,11 +176,7 @@ def _prepare(
     edges = edges_for(layer, edge_index, kwargs.get("size"), record.fuses)
     if isinstance(edges, str):
         return edges
-    reason = (
-        plain_reason(layer, kwargs, isinstance(edges, MatrixEdges))
-        if record.plain
-        else rendered_reason(record.names, kwargs)
-    )
+    reason = operands_reason(record, layer, kwargs, isinstance(edges, MatrixEdges))
     if reason is not None:
         return reason
     message = type(layer).message
