@@ -310,4 +310,7 @@ FOUND: dict[str, Program] = {
         dtype="float32",
         seed=21273,
     ),
+    "bounds of types without numbers": Program(
+        steps=(Call(context="device meta"),), models=_of("HGTConv"), tight=False
+    ),
 }

@@ -63,6 +63,9 @@ _COMMON = (
     "SimpleConv",
     "LGConv",
     "Plain",
+    "Unannotated",
+    "Executed",
+    "Manufactured",
 )
 _CONTEXTS = (
     "no grad",

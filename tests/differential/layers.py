@@ -9,6 +9,14 @@ from torch import Tensor
 from torch.nn import BatchNorm1d, Linear, Module, Parameter, ReLU, Sequential, functional
 from torch_geometric import nn as pyg
 
+from tests.differential.made_layers import (
+    TEXTS,
+    Enclosing,
+    Unannotated,
+    executed,
+    executed_gcn,
+    manufactured,
+)
 from tests.differential.tensors import ATTRIBUTES, RELATIONS
 from tests.differential.wrapped_layers import (
     OfDisplacedPoints,
@@ -436,6 +444,23 @@ KINDS: dict[str, Kind] = {
     "Updating": Kind(Updating, {"aggr": ("sum", "mean")}, keeps_width=True),
     "Remembering": Kind(Remembering, _AGGR, keeps_width=True),
     "GCNOfTheTutorial": Kind(GCNOfTheTutorial),
+    "Unannotated": Kind(
+        Unannotated,
+        {**_AGGR, "style": ("attention", "pair", "edges"), **_FLOW},
+        "attr",
+        keeps_width=True,
+        pair=True,
+    ),
+    "Executed": Kind(
+        executed, {**_AGGR, "text": tuple(TEXTS), **_FLOW}, "weight", keeps_width=True, pair=True
+    ),
+    "Executed GCNConv": Kind(executed_gcn, {**_NORMALISED, **_BIAS}, "weight"),
+    "Manufactured": Kind(
+        manufactured,
+        {**_AGGR, "power": (1, 2, 3), "style": ("closure", "default", "plain")},
+        keeps_width=True,
+    ),
+    "Enclosing": Kind(Enclosing, {**_AGGR, **_FLOW}, keeps_width=True, pair=True),
 }
 
 
@@ -448,10 +473,12 @@ def width_after(name: str, inp: int, out: int, options: dict[str, Any]) -> int:
     return KINDS[name].width(inp, out, options)
 
 
-REORDERED = ("GCNConv", "SAGEConv", "GraphConv", "SGConv", "TAGConv", "LEConv", "GCN", "GraphSAGE")
+REORDERED = (
+    "GCNConv", "SAGEConv", "GraphConv", "SGConv", "TAGConv", "LEConv", "GCN", "GraphSAGE", "Executed GCNConv",
+)  # fmt: skip
 """Layers of which the patch multiplies, subtracts and adds in another order, and models of them."""
 SOFTMAX = (
     "GATConv", "GATv2Conv", "TransformerConv", "SuperGATConv", "GeneralConv", "AGNNConv", "GENConv",
-    "RGATConv", "HEATConv", "PointTransformerConv", "HGTConv", "HANConv", "GAT",
+    "RGATConv", "HEATConv", "PointTransformerConv", "HGTConv", "HANConv", "GAT", "Unannotated",
 )  # fmt: skip
 """Layers with a softmax over the edges of each destination."""

@@ -28,6 +28,23 @@ class Chain(torch.nn.Module):
         return self.inner(self.first(x), edge_index)
 
 
+class Unannotated(gnn.MessagePassing):
+    """A layer for which PyG cannot render a ``propagate``."""
+
+    def forward(self, x, edge_index):  # type: ignore[no-untyped-def]
+        return self.propagate(edge_index, x=x, y=x)
+
+    def message(self, x_j, y_i, ptr):  # type: ignore[no-untyped-def]
+        return x_j * y_i
+
+
+class Doubling(Unannotated):
+    """One with a ``propagate`` of its own around PyG's."""
+
+    def propagate(self, edge_index, **operands):  # type: ignore[no-untyped-def]
+        return 2 * super().propagate(edge_index, **operands)
+
+
 LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "GCN": lambda: gnn.GCNConv(6, 4),
     "GCN improved": lambda: gnn.GCNConv(6, 4, improved=True),
@@ -44,6 +61,8 @@ LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "GATv2 shared": lambda: gnn.GATv2Conv(6, 4, heads=2, share_weights=True),
     "Transformer": lambda: gnn.TransformerConv(6, 4, heads=2),
     "TAG": lambda: gnn.TAGConv(6, 4),
+    "unannotated": lambda: Chain(Unannotated()),
+    "its own propagate": lambda: Chain(Doubling()),
 }
 WEIGHTED = ("GCN", "GCN improved", "GCN without loops", "GCN unnormalised")
 

@@ -59,5 +59,15 @@ def stand_in(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[.
         ours.__code__, theirs.__globals__, theirs.__name__, ours.__defaults__, ours.__closure__
     )
     functools.update_wrapper(function, theirs)
+    function.onehop_theirs = theirs  # type: ignore[attr-defined]
     share_overloads(theirs, function)
     return function
+
+
+def replaced(function: Any) -> Callable[..., Any] | None:
+    """The function that one of ours stands in for; None for any other.
+
+    Others are also those that decorate one of ours, and have its attributes by ``functools.wraps``.
+    """
+    theirs: Callable[..., Any] | None = getattr(function, "onehop_theirs", None)
+    return theirs if theirs is getattr(function, "__wrapped__", None) else None

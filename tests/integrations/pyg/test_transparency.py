@@ -161,7 +161,7 @@ def test_the_rendered_functions_of_pyg_keep_their_names():
         # A second instance must not make PyG render anew.
         gnn.GCNConv(4, 4)
         assert gnn.GCNConv.propagate is ours
-        assert gnn.GCNConv._orig_propagate is MessagePassing.propagate
+    assert gnn.GCNConv._orig_propagate is MessagePassing.propagate
 
 
 # Explainers and hooks

@@ -4,21 +4,20 @@ A layer aggregates in one step (the first tier) unless one of these holds, from 
 
 1. the context of the call (:func:`onehop.ops.contexts.context_reason`);
 2. the size of its graph: :func:`onehop.integrations.pyg.sizes.is_too_small`;
-3. its class: :func:`class_reason`, decided once for a class, until somebody replaces a function of it;
+3. its class: :class:`ClassRecord`, decided once, until somebody replaces a function of the class;
 4. the layer as it is set up now: :func:`layer_reason`;
 5. its aggregation: :func:`reduction_of`;
 6. what ``propagate`` gets: its edges, features, weight, and where they are.
 
-Layers whose message or aggregation alone is in the way run in blocks (the second tier) unless one of
-:func:`block_class_reason`, :func:`layer_reason` and :func:`module_reason` holds, or what the trace of the
-message says (:mod:`onehop.integrations.pyg.rowwise`). Attention asks 1 to 5, and then for its operands
+Layers whose message or aggregation alone is in the way run in blocks (the second tier) unless their class,
+:func:`layer_reason`, :func:`module_reason` or the trace of the message is against it
+(:mod:`onehop.integrations.pyg.rowwise`). Attention checks 1 to 5, and then its operands
 (:mod:`onehop.integrations.pyg.attention`).
 
 Nothing here reads the data. Whatever PyG would complain about is refused without a word of our own, so that
 PyG's error appears.
 """
 
-import inspect
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -34,12 +33,26 @@ from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 from onehop.backends import refusal
 from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
 from onehop.integrations import session
-from onehop.integrations.pyg.recognise import AttentionForm, Form, block_messages, message_forms
+from onehop.integrations.pyg.classes import (
+    PLAIN_STEPS,
+    STEPS,
+    Propagate,
+    block_class_reason,
+    class_reason,
+    is_of_pyg,
+    is_plain,
+    operands_of,
+    rendering_reason,
+)
+from onehop.integrations.pyg.recognise import AttentionForm, Form
 from onehop.integrations.pyg.steps import Arguments, arguments_of
 from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
+VALUES_ELSEWHERE = (
+    "edge_index is a sparse matrix, whose values PyG's plain propagate passes as other arguments too"
+)
 OTHER_OPERANDS = "propagate gets other operands than the message needs"
 TOO_SMALL = "its graph has so few edges that PyG's own code is as fast"
 FITS_CACHE = "its edges times their width fit in the cache, where PyG's own code is as fast"
@@ -54,10 +67,8 @@ REDUCTIONS: dict[type, str] = {
     MinAggregation: "min",
 }
 
-# Functions that PyG calls on the way and that must be its own.
-_OURS_ASSUMES = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
-_functions = attrgetter("message", *_OURS_ASSUMES)
-_INSTANCE_OVERRIDES = ("message", *_OURS_ASSUMES, "collect", "get_attention")
+_functions = attrgetter("message", *STEPS)
+_INSTANCE_OVERRIDES = ("message", *STEPS, *PLAIN_STEPS, "collect", "get_attention")
 _MESSAGE_HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
@@ -84,8 +95,9 @@ class ClassRecord:
         fuses: Whether the class has a fused path of PyG's own.
         attends: Messages are weighed by attention.
         compiles: Whether they can be compiled where the first tier does not take them, though it knows them.
+        plain: Whether its ``propagate`` is PyG's plain one, and not one that was rendered.
         first: The operand of ``propagate`` with the sources' features; empty without a form.
-        names: The operands that ``propagate`` gets, but for ``size``.
+        names: The operands that ``propagate`` gets, but for ``size``; of a plain one those of the form.
         arguments: The arguments of its message function, where PyG's steps may run without PyG's questions.
         noted: The refusals of layers of the class that were noted: they are not noted again.
         selection: The layers that the patch takes, as it was when the class was looked at.
@@ -103,28 +115,33 @@ class ClassRecord:
         "fuses",
         "names",
         "noted",
+        "plain",
         "reason",
         "selection",
     )
 
-    def __init__(self, kind: Any) -> None:
-        self._functions = _functions(kind)
+    def __init__(self, kind: Any, theirs: Propagate) -> None:
+        self._functions: Any = _functions(kind)
         self._get_attention = getattr(kind, "get_attention", None)
         self.selection = session.now.layers
         self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
-        found = class_reason(kind)
+        self.plain = is_plain(theirs)
+        operands = None if self.plain else operands_of(theirs)
+        found, misfit = class_reason(kind), rendering_reason(kind, theirs)
+        if not isinstance(found, str):
+            found = misfit or (found if operands in (None, found.names) else OTHER_OPERANDS)
         self.form: Form | AttentionForm | None = None if isinstance(found, str) else found
         self.reason = found if isinstance(found, str) else None
-        self.names = _operands(kind) if self.form is None else self.form.names
+        self.names = (operands or frozenset()) if self.form is None else self.form.names
         self.first = "" if self.form is None else self.form.first
         self.attends = isinstance(self.form, AttentionForm)
         self.compiles = isinstance(self.form, AttentionForm) and self.form.compiles
-        self.block_reason = block_class_reason(kind)
+        self.block_reason = block_class_reason(kind) or misfit
         self.arguments: Arguments | None = None
-        steps = self.form is not None or (self.block_reason is None and _is_of_pyg(kind))
+        steps = self.form is not None or (self.block_reason is None and is_of_pyg(kind))
         # PyG's steps end with its own functions.
         ends = (kind.aggregate, kind.update) == (MessagePassing.aggregate, MessagePassing.update)
-        if steps and ends:
+        if steps and ends and not self.plain:
             self.arguments = arguments_of(kind.message, self.names)
         self.noted: set[str] = set()
 
@@ -135,55 +152,6 @@ class ClassRecord:
             and self._functions == _functions(kind)
             and self._get_attention is getattr(kind, "get_attention", None)
         )
-
-
-def class_reason(kind: Any) -> Form | AttentionForm | str:
-    """Return the form of the messages of a class; or why it has no fast path."""
-    if is_left_out(kind):
-        return _LEFT_OUT
-    form = message_forms().get(kind.message)
-    if form is None:
-        return "its message function is its own, and onehop knows only those of PyG"
-    own = form.needs if isinstance(form, AttentionForm) else ()
-    for name in _OURS_ASSUMES:
-        if name not in own and getattr(kind, name) is not getattr(MessagePassing, name):
-            return f"its class overrides {name}"
-    if isinstance(form, AttentionForm):
-        owner = next(base for base in kind.__mro__ if vars(base).get("message") is kind.message)
-        for name in form.needs:
-            if getattr(kind, name) is not getattr(owner, name):
-                return f"its class overrides {name}"
-    return form
-
-
-def block_class_reason(kind: Any) -> str | None:
-    """Return why the messages of a class cannot run in blocks; None if the class is not in the way."""
-    if is_left_out(kind):
-        return _LEFT_OUT
-    for name in _OURS_ASSUMES:
-        # An update of its own runs as it is, on the reduced messages.
-        if name != "update" and getattr(kind, name) is not getattr(MessagePassing, name):
-            return f"its class overrides {name}"
-    return None
-
-
-def _is_of_pyg(kind: Any) -> bool:
-    """Return whether the message of a class is one of PyG's that treat each edge on its own."""
-    return kind.message in block_messages()
-
-
-def _operands(kind: Any) -> frozenset[str]:
-    """The operands of the ``propagate`` that PyG renders for a class."""
-    return frozenset(inspect.signature(kind.propagate).parameters) - {"self", "edge_index", "size"}
-
-
-_LEFT_OUT = "patch(only=...) leaves its class out"
-
-
-def is_left_out(kind: Any) -> bool:
-    """Return whether ``patch(only=...)`` names neither a class nor one that it derives from."""
-    layers = session.now.layers
-    return layers is not None and layers.isdisjoint(base.__name__ for base in kind.__mro__)
 
 
 # The layer as it is now

@@ -38,7 +38,7 @@ from onehop.integrations.pyg.recognise import (
     message_forms,
 )
 from onehop.integrations.reports import LOGGER
-from onehop.integrations.rows import Row
+from onehop.integrations.rows import Row, replaced
 from onehop.integrations.settings import Settings
 from onehop.loading import is_loaded, when_loaded
 
@@ -110,7 +110,9 @@ class Pyg:
             return None
         if "propagate" in vars(module):
             return "its propagate is set on the instance, as PyG does for explainers and decomposed_layers"
-        if not hasattr(type(module).propagate, "onehop_theirs"):
+        if replaced(type(module).propagate) is None:
+            if type(module).propagate is MessagePassing.propagate:
+                return "MessagePassing.propagate was replaced by another function"
             return "its class has a propagate of its own"
         return "it propagated nothing"
 

@@ -1,8 +1,9 @@
-"""Hooks in PyG: ``propagate`` and ``edge_updater``, which PyG renders for each class, are wrapped.
+"""Hooks in PyG: ``propagate`` and ``edge_updater`` are wrapped, plain ones and those rendered for a class.
 
-PyG renders them when the first instance of a class is made, in ``MessagePassing._set_jittable_templates``. A
-wrapper round that method takes care of classes to come; classes that have theirs already are swept. The plain
-``propagate`` that PyG keeps for explainers (``_orig_propagate``) is left alone.
+``MessagePassing`` has plain ones. For each class PyG renders others when the first instance is made, in
+``MessagePassing._set_jittable_templates``; where it cannot, layers run the plain ones. A wrapper round that
+method takes care of classes to come; classes that have theirs already are swept. What PyG keeps for
+explainers (``_orig_propagate``) is left alone.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,17 +12,18 @@ from typing import Any
 
 from torch_geometric.nn import MessagePassing
 
+from onehop.integrations.pyg.classes import is_plain
 from onehop.integrations.pyg.pending import wrap_edge_updater
 from onehop.integrations.pyg.programs import traced
 from onehop.integrations.pyg.propagate import wrap
-from onehop.integrations.rows import Row, stand_in
+from onehop.integrations.rows import Row, replaced, stand_in
 
 _TEMPLATES = "_set_jittable_templates"
 _WRAPPERS = {
     "propagate": partial(wrap, traced=traced.propagate),
     "edge_updater": partial(wrap_edge_updater, traced=traced.edge_updater),
 }
-_ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "_jinja_", "_orig_"))
+_ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "_jinja_"))
 
 
 def template_row() -> Row:
@@ -41,35 +43,45 @@ def _rendering(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wrap_class(kind: type) -> None:
-    """Wraps the functions rendered for a class, as far as it has some of its own."""
+    """Wraps the functions of PyG that a class has of its own."""
     own: Any = vars(kind)
     for name, wrapper in _WRAPPERS.items():
-        rendered, kept = own.get(name), f"_jinja_{name}"
-        if rendered is None or hasattr(rendered, "onehop_theirs") or own.get(kept) is not rendered:
-            continue
-        # One that somebody wrote by hand is kept by PyG under the same names; it has another module.
-        if not rendered.__module__.startswith(f"{kind.__module__}_{kind.__name__}_"):
-            continue
-        wrapped = wrapper(rendered)
-        setattr(kind, name, wrapped)
-        setattr(kind, kept, wrapped)
+        theirs, kept, explained = own.get(name), f"_jinja_{name}", f"_orig_{name}"
+        if is_plain(theirs) or _is_rendered(kind, name):
+            setattr(kind, name, wrapper(theirs))
+        # A layer runs the one while an explainer is at work on it, and the other afterwards.
+        of_explainers = replaced(own.get(explained))
+        if of_explainers is not None:
+            setattr(kind, explained, of_explainers)
+        current = getattr(kind, name)
+        if kept in own and own[kept] is replaced(current):
+            setattr(kind, kept, current)
+
+
+def _is_rendered(kind: type, name: str) -> bool:
+    """Return whether PyG rendered a function of a class, and nobody has wrapped it."""
+    own: Any = vars(kind)
+    theirs = own.get(name)
+    return (
+        theirs is not None
+        and own.get(f"_jinja_{name}") is theirs
+        # One that somebody wrote by hand is kept by PyG under the same name, and has another module.
+        and theirs.__module__ == f"{kind.__module__}_{kind.__name__}_{name}"
+        and replaced(theirs) is None
+    )
 
 
 def wrap_existing() -> None:
-    """Wraps the classes whose functions were rendered before."""
+    """Wraps the functions of all classes that exist."""
     for kind in layer_classes():
         wrap_class(kind)
 
 
 def unwrap_all() -> None:
-    """Gives every class its own functions back.
-
-    ``_orig_propagate`` is among them: of a subclass of a class that was wrapped before, PyG keeps the
-    parent's.
-    """
+    """Gives every class its own functions back."""
     for kind in layer_classes():
         for name in _ATTRIBUTES:
-            theirs = getattr(vars(kind).get(name), "onehop_theirs", None)
+            theirs = replaced(vars(kind).get(name))
             if theirs is not None:
                 setattr(kind, name, theirs)
 
@@ -80,7 +92,7 @@ def wrapped_classes() -> list[str]:
         f"{kind.__module__}.{kind.__qualname__}.{name}"
         for kind in layer_classes()
         for name in _WRAPPERS
-        if hasattr(vars(kind).get(name), "onehop_theirs")
+        if replaced(vars(kind).get(name)) is not None
     ]
 
 

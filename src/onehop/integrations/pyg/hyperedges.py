@@ -18,7 +18,8 @@ from torch_geometric.nn import HypergraphConv
 from torch_geometric.utils import scatter
 
 from onehop.integrations import session
-from onehop.integrations.pyg.conditions import is_left_out, layer_reason
+from onehop.integrations.pyg.classes import is_left_out
+from onehop.integrations.pyg.conditions import layer_reason
 from onehop.integrations.pyg.derived import can_remember, remember, remembered
 from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.sizes import is_too_small

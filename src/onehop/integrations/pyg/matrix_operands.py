@@ -219,8 +219,9 @@ def _layer_reason(layer: Any, matrix: Any, fused: bool) -> str | None:
     if layer.flow != "source_to_target":
         return LEFT_TO_PYG
     if not fused:
-        # PyG knows no ends of the edges of such a matrix.
-        return LEFT_TO_PYG if is_matrix(matrix) and matrix.layout is torch.sparse_csc else None
+        # Only PyG's plain propagate finds the ends of the edges of such a matrix.
+        csc = is_matrix(matrix) and matrix.layout is torch.sparse_csc
+        return "edge_index is a CSC matrix, and messages on its edges are PyG's to compute" if csc else None
     kind = type(layer)
     if kind.message_and_aggregate is not fused_functions().get(kind.message):
         return "its class overrides message_and_aggregate"

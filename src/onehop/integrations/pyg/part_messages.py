@@ -21,7 +21,6 @@ from onehop.ops.contexts import WRAPPED, wraps
 
 # What PyG adds to a message's arguments that has numbers of sources, or of all nodes.
 _OF_THE_WHOLE = ("edge_index", "edge_index_j", "adj_t", "size", "size_j")
-_FUNCTIONS = ["message", "aggregate", "update"]
 _PAIR = 2
 
 Ends = tuple[Tensor | None, Tensor | None]
@@ -40,9 +39,8 @@ def propagate_messages(
         graph: The part.
         operands: What ``propagate`` gets, by name, without ``size``.
     """
-    names, of_message = (
-        set(layer.inspector.get_flat_param_names(each)) for each in (_FUNCTIONS, ["message"])
-    )
+    of_message = set(layer.inspector.get_param_names("message"))
+    names = of_message.union(*map(layer.inspector.get_param_names, ("aggregate", "update")))
     asked = [name for name in _OF_THE_WHOLE if name in names]
     if asked:
         return f"its message asks for {asked[0]}, and this part has numbers of its own for nodes"

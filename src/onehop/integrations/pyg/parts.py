@@ -21,10 +21,10 @@ from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.distributed.loops import looped_rowptr, merged
 from onehop.errors import ArgumentError
 from onehop.integrations import memory, reports
+from onehop.integrations.pyg.classes import is_left_out
 from onehop.integrations.pyg.conditions import (
     ClassRecord,
     features_reason,
-    is_left_out,
     layer_reason,
     reduction_of,
     source_of,
@@ -49,8 +49,18 @@ def propagate_part(
     edge_index: LocalEdges,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
+    own: Callable[..., Any],
 ) -> Any:
     """A layer's propagation over all processes: the rows of this one.
+
+    Args:
+        theirs: PyG's ``propagate``.
+        record: What is known of the layer's class.
+        layer: The layer.
+        edge_index: The edges of this process.
+        args: What ``propagate`` gets by place, and
+        kwargs: by name.
+        own: The layer's ``propagate``, for a plain graph.
 
     Raises:
         ArgumentError: The layer, or what it is given, has no path over several processes.
@@ -81,7 +91,7 @@ def propagate_part(
         # One line of the explanation, in place of what the layer does with the rows that are here.
         with reports.heard_by([]) if reports.recording() else contextlib.nullcontext():
             # The recipes of attention expect one tensor for both ends.
-            own = functools.partial(theirs, layer) if record.attends else layer.propagate
+            own = functools.partial(theirs, layer) if record.attends else own
             out = propagate_messages(layer, own, graph, operands)
         if isinstance(out, str):
             raise refused(layer, out)

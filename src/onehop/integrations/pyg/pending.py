@@ -133,18 +133,18 @@ def wrap_edge_updater(theirs: Function, traced: Function) -> Function:
             return theirs(self, edge_index, *args, **kwargs)
         return ours(theirs, self, edge_index, asked, kwargs)
 
-    wrapped = stand_in(theirs, edge_updater)
-    wrapped.onehop_theirs = theirs  # type: ignore[attr-defined]
-    return wrapped
+    return stand_in(theirs, edge_updater)
 
 
 def _edge_updater(theirs: Function, layer: Any, edge_index: Any, asked: bool, kwargs: dict[str, Any]) -> Any:
     kind, state = edge_updates().get(type(layer).edge_update), layer.__dict__
+    propagate = type(layer).propagate
     if (
         kind is not None
         # Into an adjacency matrix, PyG writes the weights itself.
         and not (asked and not _is_plain(edge_index))
-        and hasattr(type(layer).propagate, "onehop_theirs")
+        # As replaced() does, without a call.
+        and getattr(propagate, "onehop_theirs", propagate) is getattr(propagate, "__wrapped__", None)
         and "propagate" not in state
         and "edge_update" not in state
         and not state["_edge_update_forward_pre_hooks"]

@@ -1,6 +1,6 @@
 """The entry of the patch: ``propagate`` runs a task of ours where there is one, and PyG's code elsewhere."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -8,10 +8,12 @@ from torch import Tensor
 
 from onehop.integrations import reports, session
 from onehop.integrations.pyg.attention_task import AttentionTask
+from onehop.integrations.pyg.classes import Propagate
 from onehop.integrations.pyg.conditions import FITS_CACHE, REDUCTIONS, TOO_SMALL, ClassRecord
 from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.placement import note_elsewhere
 from onehop.integrations.pyg.processes import parts_for
+from onehop.integrations.pyg.records import Records
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
 from onehop.integrations.pyg.rowwise.task import BlockTask, fits_cache, in_blocks_instead
 from onehop.integrations.pyg.sizes import is_too_small
@@ -21,8 +23,6 @@ from onehop.integrations.rows import stand_in
 from onehop.ops import contexts
 from onehop.ops.contexts import context_reason
 
-Propagate = Callable[..., Any]
-
 
 def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     """A ``propagate`` that takes the fast path where it applies, and is ``theirs`` where it does not.
@@ -31,29 +31,29 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
         theirs: PyG's.
         traced: What runs while a program is traced, with the arguments of :func:`_propagate` but ``records``.
     """
-    # Here and not in a module's table: it holds classes, and must die with the class that holds the function.
-    records: dict[type, ClassRecord] = {}
+    # Here and not in a module's table: it holds a class, and must die with the class that holds the function.
+    records = Records(theirs)
+    others = records.others
     ours, stays, refused = _propagate, _stays_with_pyg, _refused
     is_compiling, state = torch.compiler.is_compiling, contexts
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
         if is_compiling() or state.as_program:
             return traced(theirs, self, edge_index, args, kwargs)
-        record = records.get(type(self))
+        record = records.get(type(self)) or others.get(type(self))
         # PyG's own code runs whatever the context, and costs what it costs without the patch.
         if record is not None and record.noted and stays(record, self, edge_index, kwargs):
             return refused(theirs, record, self, edge_index, args, kwargs)
         return ours(theirs, records, self, edge_index, args, kwargs)
 
     wrapped = stand_in(theirs, propagate)
-    wrapped.onehop_theirs = theirs  # type: ignore[attr-defined]
     wrapped.onehop_records = records  # type: ignore[attr-defined]
     return wrapped
 
 
 def _propagate(
     theirs: Propagate,
-    records: dict[type, ClassRecord],
+    records: Records,
     layer: Any,
     edge_index: Any,
     args: tuple[Any, ...],
@@ -66,11 +66,14 @@ def _propagate(
     if not session.now.pyg:
         return theirs(layer, edge_index, *args, **settled(kwargs))
     if record is None or not record.holds(kind):
-        record = records[kind] = ClassRecord(kind)
+        record = records.made(kind)
+    if args and record.plain and len(args) == 1 and "size" not in kwargs:
+        kwargs, args = {"size": args[0], **kwargs}, ()
     if type(edge_index) is not Tensor:
         parts = parts_for(edge_index)
         if parts is not None:
-            return parts.propagate_part(theirs, record, layer, edge_index, args, kwargs)
+            own = partial(_by_name, theirs, records, layer)
+            return parts.propagate_part(theirs, record, layer, edge_index, args, kwargs, own)
     small = (
         record.form is not None
         and context is None
@@ -97,6 +100,11 @@ def _propagate(
         return theirs(layer, edge_index, *args, **kwargs)
     begin(task, layer)
     return task.run()
+
+
+def _by_name(theirs: Propagate, records: Records, layer: Any, edge_index: Any, /, **operands: Any) -> Any:
+    """Return the result of the wrapped ``propagate``, whatever a subclass makes of it."""
+    return _propagate(theirs, records, layer, edge_index, (), operands)
 
 
 def _refused(

@@ -22,6 +22,7 @@ from onehop.integrations.pyg.conditions import (
     OTHER_OPERANDS,
     OUT_OF_RANGE,
     TOO_SMALL,
+    VALUES_ELSEWHERE,
     ClassRecord,
     difference_reason,
     edges_of,
@@ -41,6 +42,7 @@ from onehop.integrations.pyg.matrix_operands import (
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.placement import backend_of
 from onehop.integrations.pyg.recognise import OVER_MATRIX, AttentionForm, Form
+from onehop.integrations.pyg.records import Records
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
 from onehop.integrations.pyg.rowwise.task import BlockTask
 from onehop.ops.aggregate import reduce_rows
@@ -168,14 +170,15 @@ def begin(
 
 def record_of(layer: Any) -> ClassRecord | None:
     """Return the record of a layer's class; None where its ``propagate`` is its own, or the patch is off."""
-    records = getattr(type(layer).propagate, "onehop_records", None)
-    if records is None or not session.now.pyg or "propagate" in layer.__dict__:
-        return None
     kind = type(layer)
-    record: ClassRecord | None = records.get(kind)
-    if record is None or not record.holds(kind):
-        record = records[kind] = ClassRecord(kind)
-    return record
+    records: Records | None = getattr(kind.propagate, "onehop_records", None)
+    # A decoration of ours has its attributes, and another function behind it.
+    if records is None or kind.propagate.__wrapped__ is not records.theirs:
+        return None
+    if not session.now.pyg or "propagate" in layer.__dict__:
+        return None
+    record = records.get(kind)
+    return record if record is not None and record.holds(kind) else records.made(kind)
 
 
 def task_of(layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:
@@ -231,6 +234,8 @@ def prepare(
     listed = type(edge_index) is Tensor and edge_index.layout is torch.strided
     if not listed and is_adjacency(edge_index):
         if isinstance(form, AttentionForm):
+            if record.plain:
+                return VALUES_ELSEWHERE
             return _attending_over_matrix(layer, form, reduce, edge_index, kwargs)
         return _over_matrix(layer, form, reduce, edge_index, kwargs)
     edges = edges_of(layer, edge_index, kwargs.get("size"), record.fuses)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from onehop.integrations import session
-from onehop.integrations.pyg.conditions import is_left_out
+from onehop.integrations.pyg.classes import is_left_out
 from onehop.integrations.pyg.grouped import grouped_product
 from onehop.integrations.rows import stand_in
 from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
@@ -48,6 +48,7 @@ def _products(layer: Any, x: Any, type_ptr: Any) -> Tensor | None:
         or type(x) not in _PLAIN
         or type(weight) not in _PLAIN
         or wraps(x, weight, type_ptr)
+        or type_ptr.is_meta
         or x.layout is not torch.strided
         or x.dtype is not weight.dtype
         or x.shape[1:] != weight.shape[1:2]

@@ -22,7 +22,8 @@ from onehop.graph.lending import original
 from onehop.graph.relations import Relations, divide
 from onehop.integrations import memory, reports, session
 from onehop.integrations.pyg.associations.relation_sums import NotFinite, RelationSums
-from onehop.integrations.pyg.conditions import is_left_out, layer_reason, reduction_of
+from onehop.integrations.pyg.classes import is_left_out
+from onehop.integrations.pyg.conditions import layer_reason, reduction_of
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.tasks import record_of
 from onehop.integrations.rows import stand_in

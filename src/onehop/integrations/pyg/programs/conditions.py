@@ -17,13 +17,20 @@ from torch_geometric.nn.conv import gcn_conv
 
 from onehop.backends import backend_for, refusal
 from onehop.integrations import reports, session
-from onehop.integrations.pyg.conditions import FLOATS, REDUCTIONS, block_class_reason, class_reason
+from onehop.integrations.pyg.classes import (
+    PLAIN_STEPS,
+    block_class_reason,
+    class_reason,
+    rendering_reason,
+)
+from onehop.integrations.pyg.conditions import FLOATS, REDUCTIONS
 from onehop.integrations.pyg.recognise import (
     AttentionForm,
     Form,
     classes_returning_weights,
     edge_updates,
 )
+from onehop.integrations.rows import replaced
 
 F = TypeVar("F", bound=Callable[..., Any])
 # torch gives it no types.
@@ -68,9 +75,9 @@ def _setup_reason(layer: Any) -> str | None:
         return "an explainer is at work on it"
     if layer.decomposed_layers != 1:
         return "decomposed_layers is not 1"
-    for name in ("message", "aggregate", "update", "collect"):
-        # Torch notes what it got, but not what is in a dictionary.
-        getattr(layer, name)
+    for name in ("message", "aggregate", "update", "collect", *PLAIN_STEPS):
+        # Torch notes what it got, but not what is in a dictionary. There is a collect where PyG rendered one.
+        getattr(layer, name, None)
         if name in layer.__dict__:
             return f"this instance overrides {name}"
     # Torch notes the number of hooks, but not whether there are any.
@@ -143,7 +150,8 @@ def class_sentence(kind: Any, *_: Any) -> str:
     """Return why a class has no fast path; empty if it has."""
     found = class_reason(kind)
     if not isinstance(found, str):
-        return ""
+        theirs = replaced(kind.propagate)
+        return "" if theirs is None else rendering_reason(kind, theirs) or ""
     # The message of a layer that runs is traced too, to run in blocks; here torch traces.
     if block_class_reason(kind) is None:
         found = f"{found}, and no blocks run in compiled programs"
@@ -181,7 +189,7 @@ def scored(kind: Any) -> str:
 def is_patched(kind: Any) -> bool:
     """Return whether the functions of an attention class are those that onehop stands in for."""
     functions = [kind.propagate, *([kind.edge_updater] if kind.edge_update in edge_updates() else [])]
-    return all(hasattr(function, "onehop_theirs") for function in functions)
+    return all(replaced(function) is not None for function in functions)
 
 
 @_constant

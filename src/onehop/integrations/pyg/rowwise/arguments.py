@@ -11,9 +11,11 @@ from torch.nn import Parameter
 
 from onehop.compiler.arguments import EDGE_NUMBERS, SIZES, Argument, Kind, numbered, position
 from onehop.compiler.ways import asks_for
-from onehop.integrations.pyg.conditions import LEFT_TO_PYG, fits
+from onehop.integrations.pyg.conditions import LEFT_TO_PYG, VALUES_ELSEWHERE, ClassRecord, fits
 from onehop.ops.contexts import WRAPPED, wraps
 
+# What the plain propagate fills with the values of a matrix.
+_VALUES = ("edge_weight", "edge_attr", "edge_type")
 _UNKNOWN = ("edge_index", "adj_t", "size")
 
 
@@ -30,6 +32,26 @@ class Arguments:
     each: list[Argument]
     operands: list[Tensor]
     sizes: list[int | None]
+
+
+def operands_reason(record: ClassRecord, layer: Any, kwargs: dict[str, Any], over_matrix: bool) -> str | None:
+    """Return why the operands of ``propagate`` are left to PyG, whatever they are; None if they are not.
+
+    Args:
+        record: What is known of the layer's class.
+        layer: The layer.
+        kwargs: What ``propagate`` was called with.
+        over_matrix: Whether its edges are a sparse matrix.
+    """
+    if not record.plain:
+        return None if kwargs.keys() - {"size"} == record.names else LEFT_TO_PYG
+    asked = layer._user_args
+    for name in asked:
+        # For one that is missing, the plain propagate passes an empty value, and no default.
+        if (name[:-2] if name.endswith(("_i", "_j")) else name) not in kwargs:
+            return LEFT_TO_PYG
+    filled = [name for name in _VALUES if name in asked and kwargs[name] is None]
+    return VALUES_ELSEWHERE if over_matrix and filled and filled != ["edge_weight"] else None
 
 
 def arguments_of(
@@ -65,7 +87,9 @@ def arguments_of(
             # Known only when all operands have been looked at.
             found.each.append(Argument(name, Kind.VALUE))
         elif name.endswith(("_i", "_j")):
-            reason = _lift(layer, name, kwargs.get(name[:-2]), found)
+            if name[:-2] not in kwargs:
+                return LEFT_TO_PYG
+            reason = _lift(layer, name, kwargs[name[:-2]], found)
             if reason is not None:
                 return reason
         else:

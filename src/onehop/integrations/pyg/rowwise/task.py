@@ -24,6 +24,7 @@ from onehop.integrations import reports
 from onehop.integrations.pyg.conditions import (
     FITS_CACHE,
     LEFT_TO_PYG,
+    OTHER_OPERANDS,
     REDUCTIONS,
     TOO_SMALL,
     ClassRecord,
@@ -32,7 +33,7 @@ from onehop.integrations.pyg.conditions import (
 )
 from onehop.integrations.pyg.matrix_operands import with_values
 from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of, reduce
-from onehop.integrations.pyg.rowwise.arguments import Arguments, arguments_of
+from onehop.integrations.pyg.rowwise.arguments import Arguments, arguments_of, operands_reason
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask, refusal_of
 from onehop.integrations.pyg.rowwise.edges import MatrixEdges, edges_for
 
@@ -128,7 +129,8 @@ def in_blocks_instead(
         kwargs: and with one.
     """
     known = record.form is not None and type(layer.aggr_module) in REDUCTIONS
-    if known and (not record.compiles or refusal is TOO_SMALL):
+    # Further operands, which the first tier does not expect, are not the message's.
+    if known and refusal is not OTHER_OPERANDS and (not record.compiles or refusal is TOO_SMALL):
         return refusal
     reason = (
         record.block_reason
@@ -138,7 +140,7 @@ def in_blocks_instead(
     )
     if reason is not None:
         return reason
-    return _prepare(layer, record.fuses, edge_index, args, kwargs)
+    return _prepare(record, layer, edge_index, args, kwargs)
 
 
 def fits_cache(edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
@@ -167,13 +169,16 @@ def fits_cache(edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
 
 
 def _prepare(
-    layer: Any, fuses: bool, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> BlockTask | CompiledTask | str:
     if args:
         return "propagate gets operands without a name"
-    edges = edges_for(layer, edge_index, kwargs.get("size"), fuses)
+    edges = edges_for(layer, edge_index, kwargs.get("size"), record.fuses)
     if isinstance(edges, str):
         return edges
+    reason = operands_reason(record, layer, kwargs, isinstance(edges, MatrixEdges))
+    if reason is not None:
+        return reason
     message = type(layer).message
     if isinstance(edges, MatrixEdges):
         kwargs = with_values(_asked(layer), edge_index, kwargs)
@@ -252,7 +257,7 @@ def _update_arguments(layer: Any, kwargs: dict[str, Any], counts: tuple[int, int
     given = {}
     for name, parameter in list(inspect.signature(update).parameters.items())[2:]:
         value = known.get(name, parameter.default)
-        if value is parameter.empty or name in ("size", "edge_index", "index", "ptr"):
+        if value is parameter.empty or name in ("size", "edge_index", "adj_t", "index", "ptr"):
             return f"its update asks for {name}"
         if name.endswith(("_i", "_j")) and name not in SIZES:
             return f"its update asks for {name}"

@@ -1,0 +1,113 @@
+"""Layers of users' own for whose classes PyG renders no ``propagate``, or one for several of them."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Linear, Module, Parameter
+from torch.nn.functional import leaky_relu
+from torch_geometric import nn as pyg
+from torch_geometric.utils import softmax
+
+from tests.differential.tensors import ATTRIBUTES
+
+
+class Unannotated(pyg.MessagePassing):
+    """A layer whose message has a ``ptr`` without annotation."""
+
+    def __init__(self, inp, out, style="attention", **kwargs):
+        super().__init__(**kwargs)
+        self.style = style
+        self.att = Parameter(torch.linspace(-1.0, 1.0, inp))
+        self.edge = Linear(ATTRIBUTES, inp)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.propagate(edge_index, x=x, edge_attr=edge_attr)
+
+    def message(self, x_i, x_j, edge_attr, index, ptr, size_i):
+        if self.style == "edges":
+            return self.edge(edge_attr).tanh() * x_j
+        if self.style == "pair":
+            return torch.sigmoid(x_i) * x_j
+        score = (leaky_relu(x_i + x_j, 0.2) * self.att).sum(-1, keepdim=True)
+        return softmax(score, index, ptr, size_i) * x_j
+
+
+class Enclosing(pyg.MessagePassing):
+    """A layer with a ``propagate`` of its own around the plain one."""
+
+    def __init__(self, inp, out, **kwargs):
+        super().__init__(**kwargs)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x)
+
+    def propagate(self, edge_index, **operands):
+        return 1 + super().propagate(edge_index, **operands)
+
+    def message(self, x_i, x_j):
+        return x_i.tanh() * x_j
+
+
+TEXTS = {
+    "product": "def message(self, x_i, x_j): return torch.sigmoid(x_i) * x_j",
+    "weight": "def message(self, x_j, edge_weight):\n"
+    "        return x_j if edge_weight is None else edge_weight.view(-1, 1) * x_j",
+    "default message": "pass",
+    "update": "def update(self, inputs, edge_weight): return inputs if edge_weight is None else inputs.exp()",
+}
+"""What stands in the classes that are made of text."""
+
+
+def executed(inp: int, out: int, text: str = "product", **options: Any) -> Module:
+    """A layer whose class has no source, with a message as the text has it."""
+    names: dict[str, Any] = {"MessagePassing": pyg.MessagePassing, "torch": torch, "__name__": "__main__"}
+    exec(
+        "class Executed(MessagePassing):\n"
+        "    def forward(self, x, edge_index, edge_weight=None):\n"
+        "        return self.propagate(edge_index, x=x, edge_weight=edge_weight)\n"
+        f"    {TEXTS[text]}",
+        names,
+    )
+    return names["Executed"](**options)  # type: ignore[no-any-return]
+
+
+def executed_gcn(inp: int, out: int, **options: Any) -> Module:
+    """A GCNConv whose class has no source."""
+    names: dict[str, Any] = {"GCNConv": pyg.GCNConv, "__name__": "__main__"}
+    exec("class Executed(GCNConv): pass", names)
+    return names["Executed"](inp, out, **options)  # type: ignore[no-any-return]
+
+
+def manufactured(inp: int, out: int, power: int = 1, style: str = "closure", **options: Any) -> Module:
+    """A layer of a class that was made for it, with the name of others that compute something else."""
+    if style == "closure":
+
+        class Manufactured(pyg.MessagePassing):
+            def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+                return self.propagate(edge_index, x=x)
+
+            def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+                return x_j**power + x_i
+
+        return Manufactured(**options)
+
+    if style == "default":
+
+        class Defaulting(pyg.MessagePassing):
+            def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+                return self.propagate(edge_index, x=x)
+
+            def message(self, x_i: Tensor, x_j: Tensor, factor: int = power) -> Tensor:
+                return x_j * factor + x_i
+
+        return Defaulting(**options)
+
+    class Plain(pyg.MessagePassing):
+        def forward(self, x, edge_index):
+            return self.propagate(edge_index, x=x)
+
+        def message(self, x_i, x_j, ptr):
+            return x_j**power + x_i
+
+    return Plain(**options)
