@@ -31,7 +31,8 @@ def end() -> None:
 
 
 atexit.register(end)
-# As in the command line, the first registers a function before torch does.
+# As in the command line: the first registers a function with atexit before torch does.
+sys.argv[0] = "onehop"
 for module in (
     "onehop.cli.script",
     "torch_geometric.nn",

@@ -107,7 +107,7 @@ else:
 """
 
 WORKERS = """
-import multiprocessing, sys
+import multiprocessing, sys, time
 
 class Own:
     pass
@@ -116,6 +116,7 @@ def work(own):
     return __name__, type(own) is Own, sys.argv
 
 def late():
+    time.sleep(0.5 if "fork" in sys.argv else 0)  # enough for a report that would not wait
     print("not joined", file=sys.stderr)
 
 if __name__ == "__main__":
@@ -284,6 +285,8 @@ def ended(start: Callable, run: list[str], form: Form, folder: Path) -> tuple[in
 def test_a_program_runs_as_under_python(form, tmp_path):
     alone = ended(Forked if form.launcher else started, [], form, tmp_path)
     code, output, errors = ended(partial(Forked, whole=form.whole), ["-m", "onehop", "run"], form, tmp_path)
-    others, reports = REPORT.subn("", FROZEN.sub("", errors))
-    assert (code, output, others) == alone
-    assert reports == form.reports
+    *before, after = REPORT.split(FROZEN.sub("", errors))
+    assert (code, output, "".join(before) + after) == alone
+    assert len(before) == form.reports
+    # Python's last words, on streams that it could not flush, alone follow the report.
+    assert not before or not after or after.startswith("Exception ignored in: <_io.TextIOWrapper")
