@@ -19,7 +19,7 @@ def output(file: TextIO | None = None) -> Console:
     return console if console.is_terminal else Console(highlight=False, file=file, width=_FILE_WIDTH)
 
 
-def add(*parts: RenderableType, soft_wrap: bool = False) -> None:
+def conclude(*parts: RenderableType, soft_wrap: bool = False) -> None:
     """Prints after the output of a script that has ended, on the standard error that it began with.
 
     Nothing is printed where that has been closed. The script's own streams are left to Python, which flushes

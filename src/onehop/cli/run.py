@@ -17,7 +17,7 @@ from onehop import config, sizes
 from onehop.bench import tables
 from onehop.bench.memory import peak_bytes
 from onehop.bench.results import write_json
-from onehop.cli.console import add
+from onehop.cli.console import conclude
 from onehop.cli.options import Json, Report
 from onehop.cli.script import Handover, Script, at_end, script
 from onehop.cli.watching import Sampler, Tally, Watched, watched
@@ -69,7 +69,7 @@ def run(
     def tell(layers: list[Watched], seconds: float) -> None:
         peak = peak_bytes()
         without = "; without the patch, which ONEHOP_DISABLE=1 forbids" if config.disabled() else ""
-        add(_table(layers), Text(f"{seconds:.1f} s, {sizes.told(peak)} at the peak{without}."))
+        conclude(_table(layers), Text(f"{seconds:.1f} s, {sizes.told(peak)} at the peak{without}."))
         if path is not None:
             rows = [_as_json(each) for each in layers]
             write_json(path, "run", {"layers": rows, "seconds": seconds, "peak_bytes": peak})
@@ -96,7 +96,7 @@ def explain(
     path = None if json is None else json.absolute()
 
     def tell(layers: list[Watched], seconds: float) -> None:
-        add(*[Text(_explained(each.row)) for each in layers] or [_NO_LAYERS], soft_wrap=True)
+        conclude(*[Text(_explained(each.row)) for each in layers] or [Text(_NO_LAYERS)], soft_wrap=True)
         if path is not None:
             rows = [{**_as_json(each), "program": each.row.program or None} for each in layers]
             write_json(path, "explain", {"layers": rows})
@@ -128,7 +128,7 @@ def _begin(
         try:
             tell(watched(tally, sampler), time.perf_counter() - began)
         except OnehopError as error:
-            add(Text(f"onehop: {error}"), soft_wrap=True)
+            conclude(Text(f"onehop: {error}"), soft_wrap=True)
 
     at_end.callback(end)
     raise Handover(program)

@@ -62,8 +62,8 @@ class Script:
         source = self.source
         if source is None:
             module = self.name.replace(".", "/")
-            places = [f"{folder}/{module}" for folder in sys.path] if self.is_module else [self.file]
-            files = [Path(place + end) for place in places for end in ("/__main__.py", ".py")]
+            places = [Path(folder, module) for folder in sys.path] if self.is_module else [self.file]
+            files = [Path(f"{place}{end}") for place in places for end in ("/__main__.py", ".py")]
             source = next((file.read_bytes() for file in files if file.is_file()), b"")
         return _IMPORTS_DGL.search(source) is not None
 
@@ -94,7 +94,7 @@ class Script:
 
     def _execute(self, source: bytes, names: dict[str, object]) -> None:
         names.update(__file__=self.file, __cached__=None, __loader__=BuiltinImporter)
-        code = pkgutil.read_code(io.BytesIO(source))  # type: ignore[attr-defined]
+        code = pkgutil.read_code(io.BytesIO(source))
         if self.name != _STDIN:
             loader = SourceFileLoader if code is None else SourcelessFileLoader
             names["__loader__"] = loader("__main__", self.file)
