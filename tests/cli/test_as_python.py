@@ -98,7 +98,8 @@ print("main ends", threading.active_count(), file=sys.stderr)
 """
 
 FORK = """
-import os, sys
+import os, sys, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, of other threads: one takes the samples
 print("before", flush=True)
 if os.fork():
     print(os.waitstatus_to_exitcode(os.wait()[1]))
