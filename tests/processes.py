@@ -1,23 +1,23 @@
 """Python processes that begin with torch and PyG imported, which takes a process five seconds otherwise.
 
-They are forked from a process that has imported both. For programs that look neither at imports nor at memory
-and are sent no signals; those start as users start them.
+They are forked from a program that has imported both, ``forking.py``. For programs that look neither at
+imports nor at memory; those start as users start them.
 """
 
+import contextlib
+import functools
+import json
 import os
-import runpy
+import select
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from multiprocessing import get_context
 from pathlib import Path
-
-import torch
-
-_CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch_geometric.nn", "onehop.distributed"])
+from typing import IO, Any
 
 
 def run_python(
@@ -39,78 +39,106 @@ def run_together(
     """Runs ``python`` with these arguments in as many processes as there are environments, at a time."""
     command = [str(each) for each in arguments]
     # A recording of what programs execute begins where a process does.
-    if any("COVERAGE_PROCESS_START" in environment for environment in environments):
-        return _started(command, environments, cwd, timeout)
-    with tempfile.TemporaryDirectory() as folder:
-        here, ranks = Path(folder), range(len(environments))
-        streams = [(here / f"{rank}.out", here / f"{rank}.err") for rank in ranks]
-        given = [
-            (command, str(cwd or Path.cwd()), dict(environments[rank]), *streams[rank]) for rank in ranks
-        ]
-        processes = [_CONTEXT.Process(target=_become, args=each) for each in given]
-        until = time.monotonic() + timeout
+    recorded = any("COVERAGE_PROCESS_START" in environment for environment in environments)
+    start = started if recorded else Forked
+    until = time.monotonic() + timeout
+    with contextlib.ExitStack() as stack:
+        nothing = stack.enter_context(Path(os.devnull).open())
+        processes, streams = [], []
+        for environment in environments:
+            both = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)]
+            processes.append(start(command, cwd, environment, nothing, *both))
+            stack.callback(processes[-1].kill)
+            streams.append(both)
         try:
-            for process in processes:
-                process.start()
-            for process in processes:
-                process.join(max(until - time.monotonic(), 0))
-            late = any(process.is_alive() for process in processes)
-        finally:
-            for process in processes:
-                process.kill()
-                process.join()
-        said = [(out.read_text(), err.read_text()) for out, err in streams]
-    if late:
-        raise subprocess.TimeoutExpired(command, timeout, *map("\n".join, zip(*said, strict=True)))
-    codes = [int(process.exitcode) for process in processes]
-    return [
-        subprocess.CompletedProcess(command, code, *texts) for code, texts in zip(codes, said, strict=True)
-    ]
+            codes = [process.wait(max(until - time.monotonic(), 0)) for process in processes]
+        except subprocess.TimeoutExpired as late:
+            late.output, late.stderr = ("\n".join(map(text, each)) for each in zip(*streams, strict=True))
+            raise
+        return [
+            subprocess.CompletedProcess(command, code, *map(text, both))
+            for code, both in zip(codes, streams, strict=True)
+        ]
 
 
-def _started(
-    command: list[str], environments: Sequence[Mapping[str, str]], cwd: Path | None, timeout: float
-) -> "list[subprocess.CompletedProcess[str]]":
-    """The same by processes that import everything themselves."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, *command],
-            cwd=cwd,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+def started(
+    command: Sequence[str],
+    cwd: Path | None,
+    environment: Mapping[str, str],
+    stdin: IO[Any],
+    stdout: IO[Any],
+    stderr: IO[Any],
+) -> "subprocess.Popen[bytes]":
+    """Starts a process that imports everything itself."""
+    return subprocess.Popen(
+        [sys.executable, *command], cwd=cwd, env=environment, stdin=stdin, stdout=stdout, stderr=stderr
+    )
+
+
+class Forked:
+    """A process that is forked; with what is used of ``subprocess.Popen``.
+
+    ``whole`` lets Python end it, and not ``forking.py``: for programs whose very end is looked at.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        cwd: Path | None,
+        environment: Mapping[str, str],
+        stdin: IO[Any],
+        stdout: IO[Any],
+        stderr: IO[Any],
+        whole: bool = False,
+    ) -> None:
+        self.args = command
+        self.returncode: int | None = None
+        request = {
+            "command": command,
+            "cwd": str(cwd or Path.cwd()),
+            "environment": dict(environment),
+            "path": sys.path,
+            "whole": whole,
+        }
+        answers, given = os.pipe()
+        streams = [each.fileno() for each in (stdin, stdout, stderr)]
+        socket.send_fds(forking()[1], [json.dumps(request).encode()], [*streams, given])
+        os.close(given)
+        self._answers = os.fdopen(answers)
+        self._number = int(self._answers.readline())
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for its end; returns its exit code, or minus the signal that killed it."""
+        if self.returncode is None:
+            if not select.select([self._answers], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = int(self._answers.readline())
+            self._answers.close()
+        return self.returncode
+
+    def kill(self) -> None:
+        """Kills it, unless it has ended."""
+        if self.returncode is None:
+            os.kill(self._number, signal.SIGKILL)
+            self.wait()
+
+
+@functools.cache
+def forking() -> "tuple[subprocess.Popen[bytes], socket.socket]":
+    """The process that forks, and the socket for requests; it ends when this process has."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("forking.py"), str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
         )
-        for environment in environments
-    ]
-    try:
-        said = [process.communicate(timeout=timeout) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return [
-        subprocess.CompletedProcess(command, process.returncode, *texts)
-        for process, texts in zip(processes, said, strict=True)
-    ]
+    return process, ours
 
 
-def _become(command: list[str], cwd: str, environment: dict[str, str], out: Path, err: Path) -> None:
-    """Does what ``python`` does with a script, or ``-m`` and a module."""
-    for path, stream in ((out, sys.stdout), (err, sys.stderr)):
-        with path.open("w") as file:
-            os.dup2(file.fileno(), stream.fileno())
-    os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(environment)
-    # Was read when torch was imported.
-    if threads := environment.get("OMP_NUM_THREADS"):
-        torch.set_num_threads(int(threads))
-    first, *rest = command
-    here = cwd if first == "-m" else str(Path(first).parent)
-    sys.path[:0] = [here, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
-    if first == "-m":
-        sys.argv = rest
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv = command
-        runpy.run_path(first, run_name="__main__")
+def text(stream: IO[str]) -> str:
+    """Return all that a file has."""
+    stream.seek(0)
+    return stream.read()

@@ -77,7 +77,9 @@ _HOMES = {name: module for module, names in (_NAMES | _LATER).items() for name i
 
 def _is_command() -> bool:
     """Return whether this process is the command onehop, which answers ``--help`` before torch is there."""
-    return sys.orig_argv[1:3] == ["-m", "onehop"] or Path(sys.argv[0]).name == "onehop"
+    if sys.argv[0] == "-m":  # until python -m has imported the package; the arguments of both lists end alike
+        return sys.orig_argv[-len(sys.argv)].removeprefix("-m") == "onehop"
+    return Path(sys.argv[0]).name == "onehop"
 
 
 def __getattr__(name: str) -> Any:

@@ -7,11 +7,13 @@ import sys
 
 from onehop import extras
 from onehop.cli.exit_codes import BAD_REQUEST, INTERRUPTED
+from onehop.cli.script import Handover
 from onehop.errors import ConfigurationError
 
 
 def main() -> None:
     """Runs the command line and ends the process."""
+    hook = sys.excepthook
     try:
         with extras.needed("the command onehop", "cli"):
             from onehop.cli.app import app
@@ -21,4 +23,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("onehop: interrupted.\n")
         sys.exit(INTERRUPTED)
-    app(prog_name="onehop")
+    try:
+        app(prog_name="onehop")
+    except Handover as handover:
+        program = handover.program
+    sys.excepthook = hook  # Typer has set its own.
+    # Outside of the handler above: there, errors of the program would have a context.
+    program.run()

@@ -1,19 +1,45 @@
-"""Consoles: results go to standard output, progress to standard error."""
+"""Consoles: results go to standard output; progress, and reports on scripts, to standard error."""
 
+import contextlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 # The width where output is no terminal, as in a file: tables are not to be cut there.
 _FILE_WIDTH = 160
 
 
-def output() -> Console:
-    """The console for results."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_FILE_WIDTH)
+def output(file: TextIO | None = None) -> Console:
+    """The console for results, on standard output unless a file is given."""
+    console = Console(highlight=False, file=file)
+    return console if console.is_terminal else Console(highlight=False, file=file, width=_FILE_WIDTH)
+
+
+def conclude(*parts: RenderableType, soft_wrap: bool = False) -> None:
+    """Prints after the output of a script that has ended, on the standard error that it began with.
+
+    Nothing is printed where that has been closed. The script's own streams are left to Python, which flushes
+    them once more and says what fails; so nothing of ours must remain in them.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    errors = sys.__stderr__
+    if errors is None or errors.closed:
+        return
+    console = output(errors)
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part, soft_wrap=soft_wrap)
+    with (
+        contextlib.suppress(OSError),
+        open(errors.fileno(), "w", encoding=errors.encoding, errors=errors.errors, closefd=False) as file,
+    ):
+        file.write(captured.get())
 
 
 @contextmanager

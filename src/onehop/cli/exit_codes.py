@@ -2,8 +2,6 @@
 
 import signal
 
-# What was run ended with an error.
-FAILED = 1
 # Asked for something impossible, as for unknown options.
 BAD_REQUEST = 2
 # Ended by Ctrl-C (SIGINT), as shells have it.

@@ -1,10 +1,13 @@
 """``onehop run`` and ``onehop explain``: an unedited script under the patch, and then what its layers did."""
 
+import contextlib
 import importlib
 import sys
 import time
-from dataclasses import dataclass
-from typing import Annotated
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, NoReturn
 
 import typer
 from rich.table import Table
@@ -14,13 +17,14 @@ from onehop import config, sizes
 from onehop.bench import tables
 from onehop.bench.memory import peak_bytes
 from onehop.bench.results import write_json
-from onehop.cli.console import output
+from onehop.cli.console import conclude
 from onehop.cli.options import Json, Report
-from onehop.cli.script import Script, script
+from onehop.cli.script import Handover, Script, at_end, script
 from onehop.cli.watching import Sampler, Tally, Watched, watched
+from onehop.errors import OnehopError
 from onehop.integrations import reports
 from onehop.integrations.explanation import LayerReport
-from onehop.integrations.patch import patch
+from onehop.integrations.patch import Patch, patch
 
 _NO_LAYERS = "The script ran no layers of PyG or DGL."
 
@@ -42,21 +46,6 @@ Associate = Annotated[bool | None, typer.Option(help="Multiply before or after a
 KeepMemory = Annotated[bool | None, typer.Option(help="Keep freed memory in the process.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """The outcome of a script.
-
-    Attributes:
-        code: Its exit code.
-        seconds: Its duration, imports included.
-        layers: What its layers did.
-    """
-
-    code: int
-    seconds: float
-    layers: list[Watched]
-
-
 def run(
     name: Name,
     arguments: Arguments = None,
@@ -71,78 +60,90 @@ def run(
 ) -> None:
     """Runs an unedited script under the patch, and then says what each class of its layers did.
 
-    The exit code is the script's own. Backward passes are not counted in the shares of the time.
+    Output, errors and exit code are the script's own; the table goes to standard error, when Python ends.
+    Backward passes are not counted in the shares of the time.
     """
-    ran = _ran(script(name, module, arguments or ()), only, dropout, products, reuse, associate, keep_memory)
-    peak = peak_bytes()
-    console = output()
-    console.print(_table(ran))
-    without = "; without the patch, which ONEHOP_DISABLE=1 forbids" if config.disabled() else ""
-    console.print(Text(f"{ran.seconds:.1f} s, {sizes.told(peak)} at the peak{without}."))
-    if report is not None:
-        layers = [_as_json(each) for each in ran.layers]
-        write_json(report, "run", {"layers": layers, "seconds": ran.seconds, "peak_bytes": peak})
-    raise typer.Exit(ran.code)
+    # The script may change the current folder.
+    path = None if report is None else report.absolute()
+
+    def tell(layers: list[Watched], seconds: float) -> None:
+        peak = peak_bytes()
+        without = "; without the patch, which ONEHOP_DISABLE=1 forbids" if config.disabled() else ""
+        conclude(_table(layers), Text(f"{seconds:.1f} s, {sizes.told(peak)} at the peak{without}."))
+        if path is not None:
+            rows = [_as_json(each) for each in layers]
+            write_json(path, "run", {"layers": rows, "seconds": seconds, "peak_bytes": peak})
+
+    place = partial(
+        patch,
+        only=_listed(only),
+        dropout=dropout,
+        products=products,
+        reuse=reuse,
+        associate=associate,
+        keep_memory=keep_memory,
+    )
+    _begin(script(name, module, arguments or ()), place, tell)
 
 
 def explain(
     name: Name, arguments: Arguments = None, module: IsModule = False, only: Only = None, json: Json = None
 ) -> None:
-    """Runs an unedited script under the patch, and then says how its layers ran: plans, programs, reasons."""
-    ran = _ran(script(name, module, arguments or ()), only)
-    console = output()
-    for each in ran.layers:
-        console.print(Text(_explained(each.row)), soft_wrap=True)
-    if not ran.layers:
-        console.print(_NO_LAYERS)
-    if json is not None:
-        layers = [{**_as_json(each), "program": each.row.program or None} for each in ran.layers]
-        write_json(json, "explain", {"layers": layers})
-    raise typer.Exit(ran.code)
+    """Runs an unedited script under the patch, and then says how its layers ran: plans, programs, reasons.
+
+    Output, errors and exit code are the script's own; what is said goes to standard error, when Python ends.
+    """
+    path = None if json is None else json.absolute()
+
+    def tell(layers: list[Watched], seconds: float) -> None:
+        conclude(*[Text(_explained(each.row)) for each in layers] or [Text(_NO_LAYERS)], soft_wrap=True)
+        if path is not None:
+            rows = [{**_as_json(each), "program": each.row.program or None} for each in layers]
+            write_json(path, "explain", {"layers": rows})
+
+    _begin(script(name, module, arguments or ()), partial(patch, only=_listed(only)), tell)
 
 
-def _ran(
-    program: Script,
-    only: str | None,
-    dropout: bool | None = None,
-    products: bool | None = None,
-    reuse: bool | None = None,
-    associate: bool | None = None,
-    keep_memory: bool | None = None,
-) -> Ran:
-    if program.imports_dgl():
-        importlib.import_module("dgl")
+def _listed(only: str | None) -> list[str] | None:
+    return None if only is None else [each.strip() for each in only.split(",")]
+
+
+def _begin(
+    program: Script, place: Callable[[], Patch], tell: Callable[[list[Watched], float], None]
+) -> NoReturn:
+    """Leaves the command line for the program, with the patch in place; calls ``tell`` when Python ends."""
+    # python -W error is meant for the script, not for what the patch imports.
+    with warnings.catch_warnings(action="ignore") if sys.warnoptions else contextlib.nullcontext():
+        if program.imports_dgl():
+            # The script meets the error at its own import.
+            with contextlib.suppress(ImportError, OSError):
+                importlib.import_module("dgl")
+        place()
     tally = Tally()
-    with (
-        patch(
-            only=None if only is None else [each.strip() for each in only.split(",")],
-            dropout=dropout,
-            products=products,
-            reuse=reuse,
-            associate=associate,
-            keep_memory=keep_memory,
-        ),
-        reports.heard_by(tally),
-        Sampler(tally) as sampler,
-    ):
-        began = time.perf_counter()
-        code = program.run()
-        seconds = time.perf_counter() - began
-        layers = watched(tally, sampler)
-    sys.stdout.flush()
-    return Ran(code, seconds, layers)
+    at_end.enter_context(reports.heard_by(tally))
+    sampler = at_end.enter_context(Sampler(tally))
+    began = time.perf_counter()
+
+    def end() -> None:
+        try:
+            tell(watched(tally, sampler), time.perf_counter() - began)
+        except OnehopError as error:
+            conclude(Text(f"onehop: {error}"), soft_wrap=True)
+
+    at_end.callback(end)
+    raise Handover(program)
 
 
-def _table(ran: Ran) -> Table:
+def _table(layers: list[Watched]) -> Table:
     table = tables.table("layers")
     table.add_column("layer", no_wrap=True)
     table.add_column("calls", justify="right", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("path", overflow="fold")
-    for each in ran.layers:
+    for each in layers:
         share = "" if each.share is None else f"{100 * each.share:.0f} %"
         table.add_row(Text(each.row.kind), f"{each.row.calls:,}", share, Text(each.row.told))
-    if not ran.layers:
+    if not layers:
         table.add_row("none", "", "", _NO_LAYERS)
     return table
 

@@ -1,105 +1,140 @@
-"""Running somebody's script or module inside this process, as ``python`` would."""
+"""A script or a module as the main program of this process, as ``python`` runs it."""
 
-import importlib.util
+import atexit
+import builtins
+import contextlib
+import io
+import os
+import pkgutil
 import re
 import runpy
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 
-from onehop.cli.exit_codes import FAILED, INTERRUPTED
 from onehop.errors import ArgumentError
 
-_IMPORTS_DGL = re.compile(r"^\s*(?:import|from)\s+dgl\b", re.MULTILINE)
+_IMPORTS_DGL = re.compile(rb"^\s*(?:import|from)\s+dgl\b", re.MULTILINE)
+_STDIN = "-"
+
+# Closed when Python ends. Registered before torch and multiprocessing register functions of theirs, it is
+# called after them, when processes that the program started have been joined. Forked processes close nothing.
+at_end = contextlib.ExitStack()
+atexit.register(at_end.close)
+os.register_at_fork(after_in_child=at_end.pop_all)
+
+
+class Handover(BaseException):
+    """Leaves the command line for a program, whose errors and exit code are then Python's to deal with."""
+
+    def __init__(self, program: "Script") -> None:
+        super().__init__()
+        self.program = program
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script, or a module.
+    """A program.
 
     Attributes:
-        name: The script's path, or the module's dotted name.
+        name: The path of a script, or of a folder or a zip file with a ``__main__.py``; ``-`` for standard
+            input; or a module's dotted name.
         is_module: Whether it is a module, as after ``python -m``.
-        arguments: What it finds in ``sys.argv``, behind its own name.
+        arguments: What it finds in ``sys.argv``, after its own name.
+        source: The content of a script; None where ``runpy`` finds the code.
     """
 
     name: str
     is_module: bool
     arguments: tuple[str, ...]
+    source: bytes | None
 
     @property
-    def source(self) -> Path:
-        """The file.
-
-        Raises:
-            ArgumentError: There is none.
-        """
-        if not self.is_module:
-            path = Path(self.name)
-            if path.is_file():
-                return path
-            if path.is_dir() and (path / "__main__.py").is_file():
-                return path / "__main__.py"
-            raise ArgumentError(f"{self.name}: no such script. For a module, write -m before its name.")
-        for name in (f"{self.name}.__main__", self.name):
-            try:
-                found = importlib.util.find_spec(name)
-            except ModuleNotFoundError:
-                continue
-            if found is not None and found.origin is not None and Path(found.origin).is_file():
-                return Path(found.origin)
-        raise ArgumentError(f"{self.name}: no such module. For a script, omit -m.")
+    def file(self) -> str:
+        """The absolute path of a script, a folder or a zip file, with ``./`` left in, as Python leaves it."""
+        return "<stdin>" if self.name == _STDIN else os.path.join(Path.cwd(), self.name)  # noqa: PTH118
 
     def imports_dgl(self) -> bool:
-        """Return whether it imports DGL itself: the patch finds it only where it is imported."""
-        return _IMPORTS_DGL.search(self.source.read_text(errors="replace")) is not None
+        """Return whether it imports DGL itself: the patch finds DGL only where it has been imported."""
+        source = self.source
+        if source is None:
+            module = self.name.replace(".", "/")
+            places = [Path(folder, module) for folder in sys.path] if self.is_module else [self.file]
+            files = [Path(f"{place}{end}") for place in places for end in ("/__main__.py", ".py")]
+            source = next((file.read_bytes() for file in files if file.is_file()), b"")
+        return _IMPORTS_DGL.search(source) is not None
 
-    def run(self) -> int:
-        """Return the exit code, once it has run; errors are shown as ``python`` shows them."""
-        sys.argv = [self.name, *self.arguments]
+    def run(self) -> None:
+        """Runs it, and raises whatever ends it.
+
+        ``sys`` and the module ``__main__`` stay as the program leaves them: threads, functions of ``atexit``
+        and processes of ``multiprocessing`` need them until Python has ended.
+        """
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        vars(main)["__builtins__"] = builtins
+        if sys.version_info < (3, 14):
+            vars(main)["__annotations__"] = {}
+        sys.argv = ["-m" if self.is_module else self.name, *self.arguments]
         try:
-            if self.is_module:
-                runpy.run_module(self.name, run_name="__main__", alter_sys=True)
+            if self.source is None:
+                # What ``python`` itself calls.
+                runpy._run_module_as_main(  # type: ignore[attr-defined]
+                    self.name if self.is_module else "__main__", alter_argv=self.is_module
+                )
             else:
-                sys.path.insert(0, str(self.source.resolve().parent))
-                runpy.run_path(self.name, run_name="__main__")
-        except SystemExit as ended:
-            return _exit_code(ended.code)
-        except KeyboardInterrupt:
-            return INTERRUPTED
-        except BaseException as error:  # whatever it is: the program would end with it
-            trace = self._own(error.__traceback__)
-            sys.excepthook(type(error), error.with_traceback(trace), trace)
-            return FAILED
-        return 0
+                self._execute(self.source, vars(main))
+        except SystemExit:
+            raise
+        except BaseException as error:
+            _shown_without_us(error)
+            raise
 
-    def _own(self, trace: TracebackType | None) -> TracebackType | None:
-        """The part of a traceback from the script on; none where it did not begin to run."""
-        file = str(self.source) if self.is_module else self.name
-        while trace is not None and trace.tb_frame.f_code.co_filename != file:
-            trace = trace.tb_next
-        return trace
+    def _execute(self, source: bytes, names: dict[str, object]) -> None:
+        names.update(__file__=self.file, __cached__=None, __loader__=BuiltinImporter)
+        code = pkgutil.read_code(io.BytesIO(source))
+        if self.name != _STDIN:
+            loader = SourceFileLoader if code is None else SourcelessFileLoader
+            names["__loader__"] = loader("__main__", self.file)
+        exec(code or compile(source, self.file, "exec", dont_inherit=True), names)
 
 
-def _exit_code(code: object) -> int:
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return code
-    sys.stderr.write(f"{code}\n")
-    return FAILED
+def _shown_without_us(error: BaseException) -> None:
+    """Lets Python show an error that ends the program without the frames that called the program."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals is globals():
+        trace = trace.tb_next
+    hook = sys.excepthook
+
+    def show(kind: type[BaseException], value: BaseException, _: TracebackType | None) -> None:
+        sys.excepthook, sys.last_traceback = hook, trace
+        hook(kind, value.with_traceback(trace), trace)
+
+    sys.excepthook = show
 
 
 def script(name: str, is_module: bool, arguments: Sequence[str]) -> Script:
-    """Return a script that is there.
+    """Return a program, with ``sys.path`` as ``python`` has it for it.
 
     Raises:
-        ArgumentError: It is not.
+        ArgumentError: There is no such file.
     """
+    source = folder = None
     if is_module:
-        sys.path.insert(0, "")  # as python -m does: it is looked for here, too
-    found = Script(name, is_module, tuple(arguments))
-    _ = found.source
+        folder = str(Path.cwd())
+    elif name == _STDIN:
+        source, folder = sys.stdin.buffer.read(), ""
+    elif not Path(name).exists():
+        raise ArgumentError(f"{name}: no such script. For a module, write -m before its name.")
+    elif pkgutil.get_importer(name) is None:
+        source, folder = Path(name).read_bytes(), str(Path(name).resolve().parent)
+    found = Script(name, is_module, tuple(arguments), source)
+    if not sys.flags.safe_path:
+        del sys.path[0]  # where Python looked for onehop's own command
+    if folder is None:
+        sys.path.insert(0, found.file)
+    elif not sys.flags.safe_path:
+        sys.path.insert(0, folder)
     return found

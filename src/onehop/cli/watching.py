@@ -1,5 +1,6 @@
 """The layers of a script that runs: the path of each class, its calls, and its share of the time."""
 
+import _thread
 import gc
 import sys
 import threading
@@ -50,9 +51,8 @@ class Tally:
             self._kinds.add(type(call.layer))
 
     def heard(self) -> set[type]:
-        """The classes of layers so far."""
-        with self._lock:
-            return set(self._kinds)
+        """The classes of layers so far. No lock is taken: a process forked meanwhile would find it locked."""
+        return self._kinds.copy()
 
     def rows(self) -> list[LayerReport]:
         """A row for each class and way, those with most propagations first within a class."""
@@ -73,7 +73,8 @@ class Tally:
 class Sampler:
     """Looks at the stack of the thread that made it, a few hundred times a second.
 
-    The program cannot notice it: no hook is set, so that layers and compiled models run as they do without.
+    The program does not notice it: no hook is set, so layers and compiled models run as they do without, and
+    its thread is not among those of ``threading.enumerate()``, which programs join or count.
     """
 
     def __init__(self, tally: Tally) -> None:
@@ -83,32 +84,34 @@ class Sampler:
         self._known = 0
         self._codes: dict[CodeType, str | None] = {}
         self._thread = threading.get_ident()
-        self._done = threading.Event()
-        self._looking = threading.Thread(target=self._look, daemon=True, name="onehop run")
+        self._done, self._ended = threading.Event(), threading.Event()
 
     def __enter__(self) -> "Sampler":
         """Begins."""
-        self._looking.start()
+        _thread.start_new_thread(self._look, ())
         return self
 
     def __exit__(self, *_: object) -> None:
         """Ends."""
         self._done.set()
-        self._looking.join()
+        self._ended.wait()
 
     def share(self, kind: str) -> float:
         """Return the share of the samples in which the forward pass of a class of layers was running."""
         return self.within[kind] / self.samples if self.samples else 0.0
 
     def _look(self) -> None:
-        while not self._done.wait(_PERIOD_S):
-            kinds = self._tally.heard()
-            if len(kinds) != self._known:
-                self._known, self._codes = len(kinds), _forward_codes(kinds)
-            layer = _layer_of(sys._current_frames().get(self._thread), self._codes)
-            self.samples += 1
-            if layer is not None:
-                self.within[layer] += 1
+        try:
+            while not self._done.wait(_PERIOD_S):
+                kinds = self._tally.heard()
+                if len(kinds) != self._known:
+                    self._known, self._codes = len(kinds), _forward_codes(kinds)
+                layer = _layer_of(sys._current_frames().get(self._thread), self._codes)
+                self.samples += 1
+                if layer is not None:
+                    self.within[layer] += 1
+        finally:
+            self._ended.set()
 
 
 def _forward_codes(kinds: Iterable[type]) -> dict[CodeType, str | None]:
