@@ -52,7 +52,7 @@ _MISTAKES: list[tuple[str, dict[str, Any], type[Exception], str]] = [
         r"line 2, column 'dst' \(destination\): .* got '2.5'.*text_ids",
     ),
     ("src,dst\n1.0,2.0\n", {}, FileFormatError, "line 2, column 'src' .* got '1.0'"),
-    ("src,dst\na,1\n", {}, FileFormatError, "from 'a' to '1': a number and text. Give text_ids"),
+    ("src,dst\na,1\n", {}, FileFormatError, "line 2: the first edge is from 'a' to '1': a number and"),
     ("src,dst\n1," + "9" * 40, {}, FileFormatError, "expected an integer of at most 64 bits"),
     ("src,dst\n1,a\n", {"nodes": 9}, FileFormatError, "line 2, column 'dst' .*: expected an integer"),
     (

@@ -113,7 +113,7 @@ def _load_text(
     names = _names(found)
     places = {which: file.names.index(name) for which, name in names.items()}
     first = {which: None if file.first is None else file.first[place] for which, place in places.items()}
-    kinds = _kinds(request, first)
+    kinds = _kinds(request, first, file.skipped + 1)
     listed = content.exact or file.first is None
     relation = _listed(database, file, places) if listed else _parsed(file, content)
     while True:
@@ -190,12 +190,13 @@ def _is_unicode(field: str) -> bool:
     return True
 
 
-def _kinds(request: Request, first: Mapping[str, str | None]) -> dict[str, str]:
+def _kinds(request: Request, first: Mapping[str, str | None], line: int) -> dict[str, str]:
     """DuckDB's type of each column.
 
     Args:
         request: The request.
         first: The value of the first edge in each column; None if there is no edge.
+        line: The number of its line.
 
     Raises:
         FileFormatError: One end of the first edge is a number, the other is text, and they name the same
@@ -215,7 +216,7 @@ def _kinds(request: Request, first: Mapping[str, str | None]) -> dict[str, str]:
             kinds[which] = "BIGINT" if number else "VARCHAR"
     if kinds["source"] != kinds["target"] and not request.bipartite:
         raise FileFormatError(
-            f"{request.path}: the first edge is from {first['source']!r} to {first['target']!r}: a number "
+            f"{request.path}, line {line}: the first edge is from {first['source']!r} to {first['target']!r}: a number "
             "and text. Give text_ids=True (--text-ids) if both name the same nodes, bipartite=True "
             "(--bipartite) if they do not."
         )
