@@ -217,8 +217,8 @@ def _kinds(request: Request, first: Mapping[str, str | None], line: int) -> dict
     if kinds["source"] != kinds["target"] and not request.bipartite:
         raise FileFormatError(
             f"{request.path}, line {line}: the first edge is from {first['source']!r} to "
-            f"{first['target']!r}: a number and text. Give text_ids=True (--text-ids) if both name the same nodes, bipartite=True "
-            "(--bipartite) if they do not."
+            f"{first['target']!r}: a number and text. Give text_ids=True (--text-ids) if both name the same "
+            "nodes, bipartite=True (--bipartite) if they do not."
         )
     return kinds
 
