@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from onehop.compiler.matched import rule_of
 from onehop.compiler.terms import Draw, Drawn, Fixed, drawn, tensors_of
 from onehop.compiler.values import Behind, Part, Read
 from onehop.graph import Graph
@@ -176,7 +177,11 @@ class CompiledRows(Rows):
                 if id(term) not in self._tensors and isinstance(term, Fixed):
                     (self._tensors[id(term)],) = tensors_of([term], [], self.graph)
             tensors = [self._tensors[id(term)] for term in part.terms]
-            of_parts.append(reduce_messages(self.graph, part.program, tensors, names))
+            rule = rule_of(part.program, names[0]) if len(names) == 1 else None
+            if rule is not None and (rule.constant is None or not tensors[rule.constant].requires_grad):
+                of_parts.append((rule.run(self.graph, tensors),))
+            else:
+                of_parts.append(reduce_messages(self.graph, part.program, tensors, names))
         return list(zip(*of_parts, strict=True))
 
     def _with_last(self, name: str, rows: Tensor, behind: Behind, operands: list[Tensor]) -> Tensor:

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from onehop.compiler.matched import rule_of
 from onehop.compiler.rows import CompiledRows, weighted
 from onehop.compiler.terms import names_of
 from onehop.compiler.values import Read
@@ -66,6 +67,10 @@ class CompiledTask:
         """The row of ``explain``."""
         steps = sum(len(part.program.steps) for part in self.message.parts)
         plan = f"{steps} step{'' if steps == 1 else 's'} on tiles of edges"
+        names = self.reductions
+        rules = [rule_of(part.program, names[0]) if len(names) == 1 else None for part in self.message.parts]
+        if all(rules):
+            plan = f"matches {' and '.join(rule.name for rule in rules if rule is not None)}"
         texts = [part.program.text(names_of(part.terms, self.arguments)) for part in self.message.parts]
         if self.message.behind is not None:
             texts.append("the sums or means of messages: times a matrix")

@@ -1,0 +1,228 @@
+"""Programs that are an operator: copies, weighted copies and attention of a user's own.
+
+A program is matched step by step, so its rule follows from what it computes and not from how it was written.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.messages import APART, End, Program, Step
+from onehop.ops.aggregate import aggregate
+from onehop.ops.attention import attention, gat, gatv2
+
+# What PyG's softmax adds to the sums that it divides by.
+_EPSILON = 1e-16
+
+Run = Callable[[Graph, Sequence[Tensor]], Tensor]
+
+
+class Rule(NamedTuple):
+    """The operator that a program's reduced messages are.
+
+    Attributes:
+        name: As ``explain`` shows it.
+        run: Computes the reduced messages, [num_dst, width], of the operands that
+            :func:`onehop.ops.message.reduce_messages` takes.
+        constant: The operand through which the operator passes no gradient; None if there is none.
+    """
+
+    name: str
+    run: Run
+    constant: int | None = None
+
+
+@lru_cache(maxsize=256)
+def rule_of(program: Program, reduce: str) -> Rule | None:
+    """Return the operator that a program's reduced messages are; None if they are none.
+
+    Args:
+        program: The message.
+        reduce: Its reduction.
+    """
+    matcher = _Matcher(program)
+    values, scale = matcher.factors(program.result)
+    if scale != 1 or reduce == "squares":
+        return None
+    return matcher.copies(values, reduce) or (matcher.attention(values) if reduce == "sum" else None)
+
+
+class _Matcher:
+    def __init__(self, program: Program) -> None:
+        self._program, self._operands = program, program.operands
+        self._width = program.width_of
+
+    def copies(self, values: list[int], reduce: str) -> Rule | None:
+        """The sum, mean, maximum or minimum of sources' rows, or the sum or mean of weighted ones."""
+        x, *weights = sorted(values, key=self._width, reverse=True)
+        if not self._is(x, End.SOURCE) or self._width(x) != self._program.width or len(weights) > 1:
+            return None
+        if not weights:
+            return Rule(
+                f"the {reduce} of sources", lambda graph, given: aggregate(graph, given[x], None, reduce)
+            )
+        (weight,) = weights
+        if not self._is(weight, End.EDGE) or self._width(weight) != 1 or reduce not in ("sum", "mean"):
+            return None
+        return Rule(
+            f"the weighted {reduce} of sources",
+            lambda graph, given: aggregate(graph, given[x], given[weight].reshape(-1), reduce),
+        )
+
+    def attention(self, values: list[int]) -> Rule | None:
+        """The sum of rows that are weighted by a softmax and, as of dropout, by a number an edge and head."""
+        scores = {value: found for value in values if (found := self._softmax(value)) is not None}
+        if len(scores) != 1:
+            return None
+        ((weights, score),) = scores.items()
+        heads = self._width(weights)
+        others = [value for value in values if value != weights]
+        masks = [each for each in others if self._is(each, End.EDGE) and self._width(each) == heads]
+        rows = [each for each in others if each not in masks]
+        if len(rows) != 1 or len(masks) > 1 or self._width(rows[0]) != self._program.width:
+            return None
+        mask = masks[0] if masks else None
+        return self._sums(score, heads, rows[0], mask) or self._products(score, heads, rows[0], mask)
+
+    def _sums(self, score: int, heads: int, rows: int, mask: int | None) -> Rule | None:
+        """GAT: scores are sums of numbers of both ends, and of the edge."""
+        summed, slope = self._activated(score)
+        ends = self._ends(summed)
+        if ends is None or not self._is(rows, End.SOURCE):
+            return None
+        source, target, edge = ends
+
+        def run(graph: Graph, given: Sequence[Tensor]) -> Tensor:
+            x, of_edge, masked = _by_head(given[rows], heads), _at(given, edge), _at(given, mask)
+            out = gat(graph, x, given[source], given[target], slope, edge_score=of_edge, edge_mask=masked)
+            return out.flatten(1)
+
+        return Rule("GAT's attention", run, mask)
+
+    def _products(self, score: int, heads: int, rows: int, mask: int | None) -> Rule | None:
+        """GATv2, or dot products: scores are products, added up over each head's columns."""
+        values, scale = self.factors(score)
+        collected = self._step(values[0], "collect") if len(values) == 1 else None
+        if collected is not None:
+            values, inside = self.factors(collected.inputs[0])
+            scale *= inside
+        if len(values) != 2:
+            return None
+        # The destinations' queries, or GATv2's vector.
+        query, key = sorted(values, key=lambda value: not self._is(value, End.FIXED, End.TARGET))
+        if self._is(query, End.FIXED) and scale == 1:
+            return self._of_pairs(key, heads, rows, mask, att=query)
+        return self._of_dots(query, key, heads, rows, mask, scale) if self._is(query, End.TARGET) else None
+
+    def _of_pairs(self, key: int, heads: int, rows: int, mask: int | None, att: int) -> Rule | None:
+        summed, slope = self._activated(key)
+        ends = self._ends(summed)
+        if ends is None or ends[0] != rows:
+            return None
+        source, target, edge = ends
+
+        def run(graph: Graph, given: Sequence[Tensor]) -> Tensor:
+            both = _by_head(given[source], heads), _by_head(given[target], heads)
+            vector, masked = given[att].reshape(heads, -1), _at(given, mask)
+            features = None if edge is None else _by_head(given[edge], heads)
+            return gatv2(graph, *both, vector, slope, edge=features, edge_mask=masked).flatten(1)
+
+        return Rule("GATv2's attention", run, mask)
+
+    def _of_dots(
+        self, query: int, key: int, heads: int, rows: int, mask: int | None, scale: float
+    ) -> Rule | None:
+        of_key, of_rows = self._by_end(key), self._by_end(rows)
+        if of_key is None or of_rows is None or not of_key.keys() == of_rows.keys() <= {End.SOURCE, End.EDGE}:
+            return None
+        edge = of_key.get(End.EDGE)
+        if of_rows.get(End.EDGE) != edge or End.SOURCE not in of_key:
+            return None
+        keys, values = of_key[End.SOURCE], of_rows[End.SOURCE]
+
+        def run(graph: Graph, given: Sequence[Tensor]) -> Tensor:
+            ends = [_by_head(given[each], heads) for each in (query, keys, values)]
+            features, masked = None if edge is None else _by_head(given[edge], heads), _at(given, mask)
+            return attention(graph, *ends, scale, edge=features, edge_mask=masked).flatten(1)
+
+        return Rule("dot-product attention", run, mask)
+
+    def factors(self, value: int) -> tuple[list[int], float]:
+        """The values, narrow where they are spread, and the number that a value is the product of."""
+        step = self._step(value, "multiply", "spread", "scale")
+        if step is None:
+            return [value], 1.0
+        values, scale = [], step.numbers[0] if step.operation == "scale" else 1.0
+        for part in step.inputs:
+            found, number = self.factors(part)
+            values, scale = values + found, scale * number
+        return values, scale
+
+    def _softmax(self, value: int) -> int | None:
+        """The scores that a value is PyG's softmax of, over each destination's edges; None if it is none."""
+        divided = self._step(value, "divide")
+        if divided is None:
+            return None
+        raised, below = divided.inputs
+        shifted, apart = self._step(below, "shift"), self._inputs(raised, "exp", "subtract")
+        if shifted is None or shifted.numbers[0] != _EPSILON or apart is None:
+            return None
+        total, (scores, largest) = self._step(shifted.inputs[0], "row_sum"), apart
+        highest = self._inputs(largest, "row_max", APART) or self._inputs(largest, "row_max")
+        return scores if total is not None and total.inputs == (raised,) and highest == (scores,) else None
+
+    def _activated(self, value: int) -> tuple[int, float]:
+        """What a leaky relu takes, and its negative slope: 1 for another value."""
+        step = self._step(value, "leaky_relu", "relu")
+        if step is None:
+            return value, 1.0
+        return step.inputs[0], step.numbers[0] if step.operation == "leaky_relu" else 0.0
+
+    def _ends(self, value: int) -> tuple[int, int, int | None] | None:
+        """The operands of the sources, the destinations and, if any, the edges that a value is the sum of."""
+        found = self._by_end(value) or {}
+        if not {End.SOURCE, End.TARGET} <= found.keys() <= {End.SOURCE, End.TARGET, End.EDGE}:
+            return None
+        return found[End.SOURCE], found[End.TARGET], found.get(End.EDGE)
+
+    def _by_end(self, value: int) -> dict[End, int] | None:
+        """The operands that a value is the sum of, one an end; None if it is another sum."""
+        if value < len(self._operands):
+            return {self._operands[value].end: value}
+        step = self._step(value, "add")
+        left, right = (self._by_end(part) for part in step.inputs) if step is not None else (None, None)
+        if left is None or right is None or left.keys() & right.keys():
+            return None
+        return {**left, **right}
+
+    def _is(self, value: int, *ends: End) -> bool:
+        return value < len(self._operands) and self._operands[value].end in ends
+
+    def _step(self, value: int, *operations: str) -> Step | None:
+        """The step that makes a value, if it does one of these, with a head's columns next to each other."""
+        made = value - len(self._operands)
+        step = self._program.steps[made] if made >= 0 else None
+        if step is None or step.operation not in operations:
+            return None
+        return None if step.operation in ("spread", "collect") and step.numbers[0] else step
+
+    def _inputs(self, value: int, *operations: str) -> tuple[int, ...] | None:
+        """What a chain of such steps, the last one first, begins with."""
+        inputs: tuple[int, ...] = (value,)
+        for operation in operations:
+            step = self._step(inputs[0], operation)
+            if step is None:
+                return None
+            inputs = step.inputs
+        return inputs
+
+
+def _by_head(rows: Tensor, heads: int) -> Tensor:
+    return rows.reshape(rows.size(0), heads, -1)
+
+
+def _at(given: Sequence[Tensor], operand: int | None) -> Tensor | None:
+    return None if operand is None else given[operand]
