@@ -114,6 +114,20 @@ OTHERS: list[tuple[Callable[..., Tensor], str]] = [
         ),
         "sum",
     ),
+    # Numbers of a head are spread over its columns before they are added up.
+    (
+        lambda x_i, s_j, x_j, index, ptr, size_i: weighed(
+            (x_i * s_j.unsqueeze(-1)).sum(-1), x_j, index, ptr, size_i
+        ),
+        "sum",
+    ),
+    # Columns of a head are not next to each other.
+    (
+        lambda x_i, k_j, x_j, index, ptr, size_i: (
+            softmax((x_i * k_j).sum(1), index, ptr, size_i).unsqueeze(1) * x_j
+        ),
+        "sum",
+    ),
     # Scores of one end alone, and of one end twice.
     (lambda s_j, x_j, index, ptr, size_i: weighed(s_j, x_j, index, ptr, size_i), "sum"),
     (lambda s_j, s_i, x_j, index, ptr, size_i: weighed(s_j + s_i + s_j, x_j, index, ptr, size_i), "sum"),

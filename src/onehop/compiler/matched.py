@@ -104,12 +104,12 @@ class _Matcher:
 
     def _products(self, score: int, heads: int, rows: int, mask: int | None) -> Rule | None:
         """GATv2, or dot products: scores are products, added up over each head's columns."""
-        values, scale = self.factors(score)
+        (values, scale), width = self.factors(score), heads
         collected = self._step(values[0], "collect") if len(values) == 1 else None
         if collected is not None:
-            values, inside = self.factors(collected.inputs[0])
+            (values, inside), width = self.factors(collected.inputs[0]), self._width(collected.inputs[0])
             scale *= inside
-        if len(values) != 2:
+        if len(values) != 2 or any(self._width(value) != width for value in values):
             return None
         # The destinations' queries, or GATv2's vector.
         query, key = sorted(values, key=lambda value: not self._is(value, End.FIXED, End.TARGET))
@@ -144,9 +144,9 @@ class _Matcher:
         keys, values = of_key[End.SOURCE], of_rows[End.SOURCE]
 
         def run(graph: Graph, given: Sequence[Tensor]) -> Tensor:
-            ends = [_by_head(given[each], heads) for each in (query, keys, values)]
+            q, k, v = (_by_head(given[each], heads) for each in (query, keys, values))
             features, masked = None if edge is None else _by_head(given[edge], heads), _at(given, mask)
-            return attention(graph, *ends, scale, edge=features, edge_mask=masked).flatten(1)
+            return attention(graph, q, k, v, scale, edge=features, edge_mask=masked).flatten(1)
 
         return Rule("dot-product attention", run, mask)
 
@@ -155,7 +155,8 @@ class _Matcher:
         step = self._step(value, "multiply", "spread", "scale")
         if step is None:
             return [value], 1.0
-        values, scale = [], step.numbers[0] if step.operation == "scale" else 1.0
+        values: list[int] = []
+        scale = step.numbers[0] if step.operation == "scale" else 1.0
         for part in step.inputs:
             found, number = self.factors(part)
             values, scale = values + found, scale * number

@@ -171,7 +171,7 @@ class CompiledRows(Rows):
         return self._shaped("sum", pieces)
 
     def _run(self, parts: Sequence[Part], names: tuple[str, ...]) -> list[tuple[Tensor, ...]]:
-        of_parts = []
+        of_parts: list[tuple[Tensor, ...]] = []
         for part in parts:
             for term in part.terms:
                 if id(term) not in self._tensors and isinstance(term, Fixed):
