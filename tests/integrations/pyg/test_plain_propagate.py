@@ -675,6 +675,24 @@ def test_what_others_put_in_the_place_of_the_plain_one_is_theirs(x, edge_index, 
         assert reasons(layer, x, edge_index) == ["MessagePassing.propagate was replaced by another function"]
 
 
+def test_a_class_that_is_given_the_plain_one_again_is_rendered_again(x, edge_index):
+    class Again(MessagePassing):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.propagate(edge_index, x=x)
+
+    layer = Again()
+    expected = layer(x, edge_index)
+    with onehop.patch():
+        Again.propagate = Again._orig_propagate
+        torch.testing.assert_close(layer(x, edge_index), expected)
+        again = copy.deepcopy(layer)  # which makes PyG render
+        assert Again.propagate.__module__.endswith("_Again_propagate")
+        torch.testing.assert_close(again(x, edge_index), expected)
+        assert reasons(again, x, edge_index) == [None]
+    assert Again._orig_propagate is THEIRS
+    assert "onehop_theirs" not in vars(Again.propagate)
+
+
 def test_nested_patches_and_pauses_restore_every_class(x, edge_index):
     kinds = [MessagePassing, *(make() for make in KINDS.values())]
     for kind in kinds[1:]:
