@@ -25,6 +25,9 @@ _FIRST = (
 )
 
 
+_PLAIN = gnn.MessagePassing.propagate, gnn.MessagePassing.edge_updater
+
+
 @pytest.fixture(autouse=True)
 def _unpatched_afterwards() -> Iterator[None]:
     """Each test begins and ends without a patch and with an empty cache."""
@@ -32,6 +35,7 @@ def _unpatched_afterwards() -> Iterator[None]:
     onehop.unpatch()
     onehop.clear_cache()
     assert onehop.patched() == ()
+    assert (gnn.MessagePassing.propagate, gnn.MessagePassing.edge_updater) == _PLAIN
 
 
 @pytest.fixture

@@ -36,6 +36,8 @@ def _rendering(theirs: Callable[..., Any]) -> Callable[..., Any]:
     ours = wrap_class
 
     def _set_jittable_templates(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        # Before, too: PyG renders for a class only if its own propagate is MessagePassing's.
+        ours(type(self))
         theirs(self, *args, **kwargs)
         ours(type(self))
 
@@ -47,7 +49,10 @@ def wrap_class(kind: type) -> None:
     own: Any = vars(kind)
     for name, wrapper in _WRAPPERS.items():
         theirs, kept, explained = own.get(name), f"_jinja_{name}", f"_orig_{name}"
-        if is_plain(theirs) or _is_rendered(kind, name):
+        of_base = getattr(MessagePassing, name)
+        if theirs is not None and theirs is replaced(of_base):
+            setattr(kind, name, of_base)
+        elif is_plain(theirs) or _is_rendered(kind, name):
             setattr(kind, name, wrapper(theirs))
         # A layer runs the one while an explainer is at work on it, and the other afterwards.
         of_explainers = replaced(own.get(explained))
