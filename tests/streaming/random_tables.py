@@ -15,6 +15,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,7 +134,8 @@ def _by_csv(draw: random.Random, folder: Path, rows: list[Row], how: dict[str, A
     written = text.getvalue()
     if draw.random() < 0.2 and written.endswith(tuple(ends)):
         written = re.sub("(\r\n|\r|\n)$", "", written)
-    lines = [1 + len(re.findall("\r\n|\r|\n", written[:begin])) for begin in begins[1:]]
+    between = [len(re.findall("\r\n|\r|\n", written[a:b])) for a, b in pairwise([0, *begins[1:]])]
+    lines = [1 + ends_before for ends_before in accumulate(between)]
     return Table(_stored(draw, folder, ending, written), rows, lines, how)
 
 
