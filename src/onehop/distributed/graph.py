@@ -190,18 +190,14 @@ class DistributedGraph:
         self.exchange.traffic = Traffic()
 
     def halos(self, mode: str) -> Halos:
-        """Return blocks (``with``) that decide how rows of others arrive: one block for each step's layers.
+        """Return a context manager that decides how rows of other processes arrive; it can be reused.
 
-        "exact" is the default. "bfloat16" rounds rows, and their gradients, where they are sent. "previous"
-        gives the rows that were sent at the same place of the step before, and the gradients that were, so
-        that no step waits for its own; the first step is exact. The result holds these rows: make it once,
-        before the loop over steps. With both, results are not those of one process.
-
-        With "previous", two halos of each exchange stay in memory. All ranks choose the same. A backward pass
-        that runs layers again, as checkpoints do, needs "exact".
+        "exact" is the default. "bfloat16" rounds rows, and their gradients, where they are sent, so that
+        results are not those of one process. All ranks choose the same mode. A backward pass that runs layers
+        again, as checkpoints do, needs "exact".
 
         Args:
-            mode: "exact", "bfloat16" or "previous".
+            mode: "exact" or "bfloat16".
 
         Raises:
             ArgumentError: There is no such mode.
