@@ -124,6 +124,11 @@ class DistributedGraph:
         return cls(part, Exchange(part, group), found)
 
     @property
+    def group(self) -> dist.ProcessGroup | None:
+        """The processes over which the graph is divided; None means all."""
+        return self.exchange.group
+
+    @property
     def rank(self) -> int:
         """Rank of this process."""
         return self.part.rank
@@ -353,7 +358,7 @@ class DistributedGraph:
         return self._splits if part is self.part else None
 
 
-# The graphs over more than one process, for as long as they are referenced; see onehop.distributed.live.
+# The graphs over more than one process, for as long as they are referenced; see onehop.distributed.converted.
 held_graphs: weakref.WeakSet[DistributedGraph] = weakref.WeakSet()
 
 

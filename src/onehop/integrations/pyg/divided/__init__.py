@@ -1,6 +1,6 @@
-"""Layers that mix the nodes of a graph that is divided over processes: exact over all of them, or an error.
+"""What mixes the rows of a converted model: exact over all processes, or an error.
 
-Without such a graph, everything here is its framework's own.
+Without a divided graph, everything here is its framework's own.
 """
 
 from onehop.integrations.pyg.divided import batch_norm, dropout, norms, readouts, refusals, relational
