@@ -96,6 +96,17 @@ class OfSome(torch.nn.Module):
         return x.masked_scatter(some[:, None], F.batch_norm(x[some], None, None, training=True))
 
 
+class ReadOut(torch.nn.Module):
+    """A read-out of a single graph."""
+
+    def __init__(self, pool: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.pool = pool
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.pool(x, None)
+
+
 class Checkpointed(torch.nn.Module):
     """A block that runs a second time in the backward pass."""
 
@@ -268,7 +279,8 @@ def main() -> None:
             )
         for name, make in READ_OUTS.items():
             refusals[name] = sentence(lambda make=make: make()(x[mine], batch[mine]))
-            refusals[f"{name}, one graph"] = sentence(lambda make=make: make()(x[mine], None))
+            inside = distributed.convert(ReadOut(make()), in_use[0])
+            refusals[f"{name}, one graph"] = sentence(lambda inside=inside: inside(x[mine]))
         for name, make in ATTENTIONS.items():
             full = torch.ones(1, len(mine), dtype=torch.bool)
             refusals[name] = sentence(lambda make=make, full=full: make()(x[mine][None], full))

@@ -1,7 +1,7 @@
-"""Models that were made ready for one part of a divided graph, and what their functions have to know of it.
+"""Models that are ready for one part of a divided graph.
 
-Features are plain tensors, so that a function cannot see whether its rows are a part. A converted model says
-so while it runs.
+Features are plain tensors, so that a function cannot see whether its rows are a part of all rows. A converted
+model says so while it runs.
 """
 
 import contextlib
@@ -51,8 +51,8 @@ def convert(model: Model, graph: DistributedGraph | DistributedHeteroGraph) -> M
 
     Only the ``forward`` of the modules changes. Parameters, buffers, hooks and the keys of the ``state_dict``
     stay, and copies of the model are converted too. While a process holds a part of a graph, a model that was
-    not converted is an error when it first normalises, drops or pools rows; a model that only aggregates, and
-    treats each row on its own, needs no conversion.
+    not converted is an error when it first normalises, drops or pools rows. A model that only aggregates, and
+    treats each row on its own otherwise, needs no conversion.
 
     Args:
         model: The model, or a module of it. It can be converted again, for another graph.
@@ -80,7 +80,7 @@ def convert(model: Model, graph: DistributedGraph | DistributedHeteroGraph) -> M
 
 
 def _entries(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """The modules that a caller may run on their own: all but those inside of a layer over edges."""
+    """All modules but those inside of a layer over edges, which run only with their layer."""
     yield module
     if not hasattr(module, "propagate"):
         for child in module.children():
@@ -188,9 +188,9 @@ def processes_of(name: str) -> Processes:
     now = _now.get()
     if now is None:
         raise ArgumentError(
-            f"x: {name} needs to know whether its rows are a part of a divided graph, of which this process "
-            "has one, and the model was not converted. Call model = onehop.distributed.convert(model, graph) "
-            "before it runs; if these rows do not belong to the divided graph, run it inside "
-            "'with onehop.distributed.alone():'."
+            f"x: {name} needs to know whether its rows are a part of the divided graph that this process "
+            "holds, and was called outside of the forward of a converted model. Call model = "
+            "onehop.distributed.convert(model, graph), and then the model; if these rows do not belong to "
+            "the divided graph, run it inside 'with onehop.distributed.alone():'."
         )
     return now

@@ -76,7 +76,7 @@ class DistributedHeteroGraph:
     @property
     def group(self) -> dist.ProcessGroup | None:
         """The processes over which the graph is divided; None means all."""
-        return next(iter(self.relations.values())).group
+        return next((graph.group for graph in self.relations.values()), None)
 
     def halos(self, mode: str) -> Halos:
         """See :meth:`DistributedGraph.halos`, for all relations."""

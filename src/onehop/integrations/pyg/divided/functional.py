@@ -1,4 +1,8 @@
-"""Batch normalisation of divided rows: ``torch.nn.functional.batch_norm`` over all processes."""
+"""torch's functions on divided rows: batch normalisation over all processes, and dropout.
+
+A converted model draws on each process for itself, so that dropout stays torch's own; without it, processes
+that were seeded alike would drop the same positions.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +23,7 @@ def rows() -> list[Row]:
     return [
         Row(functional, "batch_norm", _over_processes(functional.batch_norm), functional.batch_norm),
         Row(BatchNorm, "forward", _single(BatchNorm.forward), BatchNorm.forward),
+        Row(functional, "dropout", _converted(functional.dropout), functional.dropout),
     ]
 
 
@@ -52,6 +57,18 @@ def _single(theirs: Callable[..., Any]) -> Callable[..., Any]:
         return theirs(self, x)
 
     return stand_in(theirs, forward)
+
+
+def _converted(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Dropout, after a check that a converted model runs."""
+    divided, check = may_be_divided, processes_of
+
+    def dropout(input, p=0.5, training=True, inplace=False):  # type: ignore[no-untyped-def]
+        if training and p and divided():
+            check("dropout")
+        return theirs(input, p, training, inplace)
+
+    return stand_in(theirs, dropout)
 
 
 def _batch_norm(

@@ -1,4 +1,4 @@
-"""Batch normalisation over the rows of all processes, where one process has them all."""
+"""Batch normalisation over the rows of all processes, where one process has them all, and dropout."""
 
 import pytest
 import torch
@@ -13,9 +13,9 @@ pytest.importorskip("torch_geometric")
 
 from torch_geometric.nn import BatchNorm
 
-from onehop.integrations.pyg.divided import batch_norm
+from onehop.integrations.pyg.divided import functional
 
-OURS, SINGLE = (row.ours for row in batch_norm.rows())
+OURS, SINGLE, DROPOUT = (row.ours for row in functional.rows())
 
 
 @pytest.fixture
@@ -109,3 +109,22 @@ def test_modules_of_torch_come_here(divided, monkeypatch):
     expected = module(x)
     monkeypatch.setattr(F, "batch_norm", OURS)
     torch.testing.assert_close(nn.BatchNorm1d(3)(x), expected)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_dropout_is_torchs_own_in_a_converted_model(told, request, monkeypatch):
+    if told:
+        monkeypatch.setattr(converted, "held_graphs", ["a graph"])
+        monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    else:
+        request.getfixturevalue("divided")
+    x = torch.ones(20)
+    for p, training in ((0.0, True), (0.5, False), (0.5, True)):
+        if told and p and training:
+            with pytest.raises(ArgumentError, match="x: dropout needs to know"):
+                DROPOUT(x, p, training)
+            continue
+        torch.manual_seed(0)
+        expected = F.dropout(x, p, training)
+        torch.manual_seed(0)
+        assert torch.equal(DROPOUT(x, p, training), expected)
