@@ -26,16 +26,18 @@ CLASSES, FEATURES, HIDDEN = 8, 32, 16
 
 
 class GCN(torch.nn.Module):
-    """Two layers of PyG, as on one process."""
+    """Two layers of PyG and a normalisation, as on one process."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first = GCNConv(FEATURES, HIDDEN)
+        self.norm = torch.nn.BatchNorm1d(HIDDEN)
         self.second = GCNConv(HIDDEN, CLASSES)
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
         """Scores, [N, classes]."""
-        return self.second(F.relu(self.first(x, edge_index)), edge_index)
+        x = F.relu(self.norm(self.first(x, edge_index)))
+        return self.second(F.dropout(x, 0.2, training=self.training), edge_index)
 
 
 def store_graph(folder: Path, parts: int) -> None:
@@ -64,10 +66,9 @@ def main() -> None:
     dist.barrier()
     graph = distributed.DistributedGraph.open(graph_folder)
     x, y = graph.load("x"), graph.load("y")
-    with distributed.same_random(
-        0
-    ):  # the same parameters everywhere, and random numbers of its own afterwards
-        model = GCN()
+    # The same parameters everywhere, and random numbers of its own afterwards.
+    with distributed.same_random(0):
+        model = distributed.convert(GCN(), graph)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     start = 0
     if checkpoint.exists():

@@ -67,6 +67,8 @@ def train(options: argparse.Namespace) -> dict[str, object]:
         for name in options.models:
             torch.manual_seed(0)
             model = MODELS[name](FEATURES, options.hidden, CLASSES)
+            if graph is not None:
+                model = distributed.convert(model, graph)
             optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
             losses, seconds, waits, sent = [], [], [], []
             for _ in range(options.epochs):

@@ -10,6 +10,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
 import onehop
@@ -46,23 +47,47 @@ def masks_of(name: str) -> Iterator[list[torch.Tensor]]:
         yield seen
 
 
+class Dropping(torch.nn.Module):
+    """Everything that drops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleDict(
+            {name: kind(WIDTH, 4, heads=2, dropout=0.5).double() for name, (kind, _) in LAYERS.items()}
+        )
+        self.dropout = torch.nn.Dropout(0.5)
+
+    def forward(self, leaf: torch.Tensor) -> dict[str, torch.Tensor]:
+        found = {
+            "F.dropout": F.dropout(torch.ones(graph.num_nodes, WIDTH)),
+            "F.dropout in place": F.dropout(torch.ones(graph.num_nodes, WIDTH), inplace=True),
+            "of edges": F.dropout(torch.ones(graph.num_edges)),
+            "torch.nn.Dropout": self.dropout(torch.ones(graph.num_nodes, WIDTH)),
+            "torch.bernoulli": 2 * torch.full((graph.num_nodes, WIDTH), 0.5).bernoulli(),
+        }
+        for name, (_, function) in LAYERS.items():
+            with masks_of(function) as seen:
+                self.layers[name](x, graph.edge_index)
+            found[name] = seen[0]
+        for reentrant in (True, False):
+            leaf.grad = None
+            out = checkpoint(self.dropout, leaf, use_reentrant=reentrant)
+            out.sum().backward()
+            assert torch.equal(out, leaf.grad), "the backward pass drew others"
+        return found
+
+
 def drawn() -> dict[str, torch.Tensor]:
     """The factors, by who drops."""
     torch.manual_seed(0)
-    models = {name: kind(WIDTH, 4, heads=2, dropout=0.5).double() for name, (kind, _) in LAYERS.items()}
-    found = {
-        "F.dropout": F.dropout(torch.ones(graph.num_nodes, WIDTH)),
-        "F.dropout in place": F.dropout(torch.ones(graph.num_nodes, WIDTH), inplace=True),
-        "of edges": F.dropout(torch.ones(graph.num_edges)),
-        "torch.nn.Dropout": torch.nn.Dropout(0.5)(torch.ones(graph.num_nodes, WIDTH)),
-    }
-    for name, (_, function) in LAYERS.items():
-        with masks_of(function) as seen:
-            models[name](x, graph.edge_index)
-        found[name] = seen[0]
+    model = distributed.convert(Dropping(), graph)
     leaf = torch.ones(graph.num_nodes, WIDTH, requires_grad=True)
-    F.dropout(leaf, 0.5).sum().backward()
+    found = model(leaf)
     found["gradient"] = leaf.grad
+    # A module of the model that runs on its own.
+    found["a part of the model"] = model.dropout(torch.ones(graph.num_nodes, WIDTH))
+    with distributed.alone():
+        together.append(torch.rand(1000).tolist())
     return found
 
 
@@ -79,6 +104,7 @@ def same_random() -> dict[str, object]:
     }
 
 
+together: list[list[float]] = []
 with onehop.patch():
     first, again = drawn(), drawn()
     values = {name: sorted(set(kept.unique().tolist())) for name, kept in first.items()}
@@ -90,9 +116,10 @@ with onehop.patch():
         shared = min(len(kept), len(other))
         equal[name] = float((kept[:shared] == other[:shared]).double().mean())
     ends = {
+        # Without a converted model, where nothing is drawn.
         "none": bool(torch.equal(F.dropout(x, 0.0), x)),
-        "all": bool((F.dropout(x, 1.0) == 0).all()),
         "evaluation": bool(torch.equal(F.dropout(x, 0.5, training=False), x)),
+        "all": bool((distributed.convert(torch.nn.Dropout(1.0), graph)(x) == 0).all()),
     }
 report = {
     "equal": equal,
@@ -103,6 +130,7 @@ report = {
         b"".join(kept.detach().numpy().tobytes() for kept in first.values())
     ).hexdigest(),
     "ends": ends,
+    "afterwards": together[0],
     "same_random": same_random(),
 }
 print(json.dumps(report))

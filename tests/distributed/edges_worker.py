@@ -140,7 +140,7 @@ def difference(make: Callable[[], torch.nn.Module], graph: distributed.Distribut
     """The largest, to PyG alone with the whole graph, relative to the largest number."""
     torch.manual_seed(1)
     whole = make()
-    part = copy.deepcopy(whole)
+    part = distributed.convert(copy.deepcopy(whole), graph)
     with patch.paused():
         expected = step(whole, None)
     found = step(part, graph)

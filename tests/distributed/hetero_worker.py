@@ -165,7 +165,7 @@ def difference(
 ) -> float:
     torch.manual_seed(1)
     whole = make()
-    part = copy.deepcopy(whole)
+    part = distributed.convert(copy.deepcopy(whole), graph)
     with patch.paused():
         expected = train(whole, None)
     found = train(part, graph)

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 import torch_geometric.nn as pyg
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import aggr, attention, models
 
 import onehop
@@ -81,6 +83,41 @@ class Propagated(torch.nn.Module):
         return self.conv(x + smooth, edge_index)
 
 
+class OfSome(torch.nn.Module):
+    """A normalisation of some of the rows, by function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(C, C)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        x = self.conv(x, edge_index)
+        some = x[:, 0] > 0
+        return x.masked_scatter(some[:, None], F.batch_norm(x[some], None, None, training=True))
+
+
+class ReadOut(torch.nn.Module):
+    """A read-out of a single graph."""
+
+    def __init__(self, pool: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.pool = pool
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.pool(x, None)
+
+
+class Checkpointed(torch.nn.Module):
+    """A block that runs a second time in the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Between(torch.nn.BatchNorm1d(C, track_running_stats=False))
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return checkpoint(self.block, x, edge_index, None, use_reentrant=False)
+
+
 class Unpatched(torch.nn.Module):
     """A layer that PyG runs on its own."""
 
@@ -124,13 +161,17 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "Polynormer": lambda: Local(models.Polynormer(C, C, C, 2, post_bn=True, in_dropout=0, dropout=0)),
     "WLConvContinuous": lambda: pyg.WLConvContinuous(),
     "SAGEConv after LabelPropagation": lambda: Propagated(),
+    "EdgeConv with BatchNorm1d": lambda: pyg.EdgeConv(
+        torch.nn.Sequential(torch.nn.Linear(2 * C, C), torch.nn.BatchNorm1d(C), torch.nn.ReLU())
+    ),
+    "some rows": lambda: OfSome(),
+    "checkpointed": lambda: Checkpointed(),
 }
 LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "ChebConv": lambda: pyg.ChebConv(C, C, 3),
     "DirGNNConv": lambda: pyg.DirGNNConv(pyg.SAGEConv(C, C)),
     "FeaStConv": lambda: pyg.FeaStConv(C, C),
     "HypergraphConv": lambda: pyg.HypergraphConv(C, C),
-    "GPSConv": lambda: pyg.GPSConv(C, pyg.GCNConv(C, C), heads=2),
     "GraphUNet": lambda: models.GraphUNet(C, C, C, 2),
     "TopKPooling": lambda: pyg.TopKPooling(C),
     "SAGPooling": lambda: pyg.SAGPooling(C),
@@ -138,12 +179,14 @@ LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "EdgePooling": lambda: pyg.EdgePooling(C),
     "ClusterPooling": lambda: pyg.ClusterPooling(C),
     "PANPooling": lambda: pyg.PANPooling(C),
-    "SGFormer": lambda: models.SGFormer(C, C, C),
     "DeepGraphInfomax": lambda: models.DeepGraphInfomax(
         C, pyg.GCNConv(C, C), lambda z, *_: z.mean(0), lambda features, edges: (features.flip(0), edges)
     ),
     "GCNConv": lambda: Unpatched(pyg.GCNConv(C, C)),
+    "MultiheadAttention": lambda: pyg.GPSConv(C, pyg.GCNConv(C, C), heads=2),
+    "SGFormerAttention": lambda: models.SGFormer(C, C, C),
 }
+WITH_BATCH = ("EdgePooling", "ClusterPooling", "SGFormerAttention")
 READ_OUTS: dict[str, Callable[[], Callable[..., torch.Tensor]]] = {
     "global_add_pool": lambda: pyg.global_add_pool,
     "global_mean_pool": lambda: held_pool,
@@ -199,7 +242,7 @@ def error(make: Callable[[], torch.nn.Module], patch: onehop.integrations.patch.
     """The largest difference to PyG alone with the whole graph."""
     torch.manual_seed(1)
     whole = make()
-    part = copy.deepcopy(whole)
+    part = distributed.convert(copy.deepcopy(whole), in_use[0])
     with patch.paused():
         expected = step(whole, slice(None), edge_index, together=False)
     found = step(part, mine, in_use[0].edge_index, together=True)
@@ -229,15 +272,18 @@ def main() -> None:
         for name, make in MODELS.items():
             errors[name] = error(lambda make=make: Model(make()), patch)
         for name, make in LAYERS.items():
-            refusals[name] = sentence(lambda make=make: make()(x[mine], in_use[0].edge_index))
+            more = [batch[mine]] if name in WITH_BATCH else []
+            model = distributed.convert(make(), in_use[0])
+            refusals[name] = sentence(
+                lambda model=model, more=more: model(x[mine], in_use[0].edge_index, *more)
+            )
         for name, make in READ_OUTS.items():
             refusals[name] = sentence(lambda make=make: make()(x[mine], batch[mine]))
-            refusals[f"{name}, one graph"] = sentence(lambda make=make: make()(x[mine], None))
+            inside = distributed.convert(ReadOut(make()), in_use[0])
+            refusals[f"{name}, one graph"] = sentence(lambda inside=inside: inside(x[mine]))
         for name, make in ATTENTIONS.items():
             full = torch.ones(1, len(mine), dtype=torch.bool)
             refusals[name] = sentence(lambda make=make, full=full: make()(x[mine][None], full))
-        heads = torch.nn.MultiheadAttention(C, 2)
-        refusals["MultiheadAttention"] = sentence(lambda: heads(x[mine], x[mine], x[mine]))
         refusals["MemPooling"] = sentence(lambda: pyg.MemPooling(C, C, 2, 2)(x[mine], batch[mine]))
         ratio = pyg.DiffGroupNorm.group_distance_ratio
         refusals["DiffGroupNorm.group_distance_ratio"] = sentence(lambda: ratio(x[mine], batch[mine]))
@@ -245,29 +291,32 @@ def main() -> None:
         chosen = torch.ones(len(mine), dtype=torch.bool)
         refusals["RECT_L.get_semantic_labels"] = sentence(lambda: labels(x[mine], batch[mine], chosen))
         correct = models.CorrectAndSmooth(2, 0.5, 2, 0.5).correct
-        refusals["CorrectAndSmooth"] = sentence(
+        refusals["CorrectAndSmooth.correct"] = sentence(
             lambda: correct(x[mine], batch[mine], chosen, in_use[0].edge_index)
         )
         kinds = torch.zeros(NODES, dtype=torch.int64)
         refusals["HeteroBatchNorm"] = sentence(lambda: typed_norm()(x[mine], kinds[mine]))
-        some = mine[: max(len(mine) // 2, 1) + 1]
-        rows = x[some] if len(some) != len(mine) else x[: len(mine) + 1]
-        wrong = {
-            "batch normalisation": lambda: torch.nn.BatchNorm1d(C)(rows),
+        rows = x[mine]
+        calls = {
+            "batch normalisation": lambda: torch.nn.BatchNorm1d(C)(x[:5]),
             "LayerNorm": lambda: pyg.LayerNorm(C)(rows),
-            "global_add_pool of some": lambda: pyg.global_add_pool(rows, None),
+            "dropout": lambda: torch.nn.Dropout(0.5)(rows),
+            "global_add_pool": lambda: pyg.global_add_pool(rows, None),
+            "DiffGroupNorm.group_distance_ratio": lambda: ratio(x[:5], batch[:5]),
         }
-        some_rows = {name: sentence(call) for name, call in wrong.items()}
-        sizes = sentence(lambda: pyg.GraphNorm(C)(x[mine], batch[mine], EXAMPLES + rank))
+        unconverted = {name: sentence(call) for name, call in calls.items()}
+        sizes = sentence(
+            lambda: distributed.convert(pyg.GraphNorm(C), in_use[0])(x[mine], batch[mine], EXAMPLES + rank)
+        )
         with distributed.alone():
-            beside = {name: sentence(call) for name, call in wrong.items() if len(rows) > 1}
-        whole_rows = [
-            float((pyg.LayerNorm(C)(x) - by_hand(x)).abs().max()),
-            float((pyg.global_mean_pool(x, None) - x.mean(0, keepdim=True)).abs().max()),
-        ]
-        # What layers outside do with a tensor of as many rows is their own business once the graph is gone.
+            beside = {name: sentence(call) for name, call in calls.items()}
+            whole_rows = [
+                float((pyg.LayerNorm(C)(x) - by_hand(x)).abs().max()),
+                float((pyg.global_mean_pool(x, None) - x.mean(0, keepdim=True)).abs().max()),
+            ]
+        # What layers outside do is their own business once the graph is gone.
         in_use.clear()
-        after = {name: sentence(call) for name, call in wrong.items() if len(rows) > 1}
+        after = {name: sentence(call) for name, call in calls.items()}
         after["part"] = sentence(lambda: held_pool(x[mine], batch[mine]))
     narrow = {str(kind): narrow_error(kind) for kind in (torch.float32, torch.bfloat16)}
     # A sum that is written out, with a loss on every rank.
@@ -283,7 +332,7 @@ def main() -> None:
             {
                 "errors": errors,
                 "refusals": refusals,
-                "some rows": some_rows,
+                "unconverted": unconverted,
                 "sizes": sizes,
                 "alone": beside,
                 "whole rows": whole_rows,
@@ -302,9 +351,8 @@ def narrow_error(kind: torch.dtype) -> float:
     here = distributed.DistributedGraph.from_edge_index(edge_index, NODES, owner=owner)
     norm, exact = torch.nn.BatchNorm1d(C, dtype=torch.float32), torch.nn.BatchNorm1d(C)
     with onehop.patch():
-        found = norm(x[mine].to(kind))
+        found = distributed.convert(norm, here)(x[mine].to(kind))
     assert found.dtype == kind
-    del here
     return float((found - exact(x.to(kind).double())[mine]).abs().max())
 
 

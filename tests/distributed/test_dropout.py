@@ -26,6 +26,10 @@ def test_what_is_kept_is_scaled(reports: list[dict]) -> None:
         assert set(report["ends"].values()) == {True}
 
 
+def test_random_numbers_outside_of_the_model_are_the_same(reports: list[dict]) -> None:
+    assert reports[0]["afterwards"] == reports[1]["afterwards"]
+
+
 def test_seeding_again_repeats_it(reports: list[dict]) -> None:
     for report in reports:
         assert set(report["repeated"].values()) == {True}

@@ -46,9 +46,17 @@ def data() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return edge_index, x, torch.randint(CLASSES, (NODES,), generator=generator)
 
 
-def train(name: str, edges: torch.Tensor, x: torch.Tensor, y: torch.Tensor, together: bool) -> list[float]:
+def train(
+    name: str,
+    edges: torch.Tensor,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    graph: distributed.DistributedGraph | None,
+) -> list[float]:
     torch.manual_seed(0)
     model = MODELS[name]().double()
+    if graph is not None:
+        model = distributed.convert(model, graph)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     losses = []
     for _ in range(EPOCHS):
@@ -56,7 +64,7 @@ def train(name: str, edges: torch.Tensor, x: torch.Tensor, y: torch.Tensor, toge
         loss = F.cross_entropy(model(x, edges), y, reduction="sum") / NODES
         loss.backward()
         whole = loss.detach().clone()
-        if together:
+        if graph is not None:
             distributed.add_gradients(model.parameters())
             distributed.total(whole)
         optimizer.step()
@@ -67,7 +75,7 @@ def train(name: str, edges: torch.Tensor, x: torch.Tensor, y: torch.Tensor, toge
 def main() -> None:
     edge_index, x, y = data()
     if sys.argv[1] == "alone":
-        print(json.dumps({name: train(name, edge_index, x, y, False) for name in MODELS}))
+        print(json.dumps({name: train(name, edge_index, x, y, None) for name in MODELS}))
         return
     dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
     graph = distributed.DistributedGraph.from_edge_index(edge_index, NODES, method="greedy")
@@ -76,7 +84,7 @@ def main() -> None:
     with onehop.patch():
         for name in MODELS:
             graph.reset_traffic()
-            losses[name] = train(name, graph.edge_index, x, y, True)
+            losses[name] = train(name, graph.edge_index, x, y, graph)
             sent[name] = graph.traffic.sent_bytes
         explanation = str(onehop.explain(MODELS["gcn"]().double(), x, graph.edge_index, verbose=True))
         refusals = []

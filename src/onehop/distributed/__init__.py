@@ -2,11 +2,11 @@
 
 from onehop.distributed.aggregate import aggregate as aggregate
 from onehop.distributed.attention import attention as attention, gat as gat, gatv2 as gatv2
+from onehop.distributed.converted import alone as alone, convert as convert
 from onehop.distributed.exchange import Traffic as Traffic
 from onehop.distributed.files import save as save
 from onehop.distributed.graph import DistributedGraph as DistributedGraph
 from onehop.distributed.hetero import DistributedHeteroGraph as DistributedHeteroGraph
-from onehop.distributed.live import alone as alone
 from onehop.distributed.partition import partition as partition
 from onehop.distributed.remote_rows import RemoteRows as RemoteRows
 from onehop.distributed.requests import RowRequest as RowRequest

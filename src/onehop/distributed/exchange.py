@@ -5,7 +5,6 @@ gradient of ``end`` posts, the gradient of ``begin`` waits. Autograd runs the gr
 between the two in between, because it was recorded in between.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,8 +69,8 @@ class Exchange:
     def __init__(self, part: Part, group: dist.ProcessGroup | None) -> None:
         self.group = group
         self.traffic = Traffic()
-        self.kind: Callable[[], PendingExchange] | None = None
-        """Makes exchanges that are not exact (:mod:`onehop.distributed.halo_modes`); None means exact."""
+        self.kind: type[PendingExchange] = PendingExchange
+        """The class of an exchange; :mod:`onehop.distributed.halo_modes` has one that is not exact."""
         self._send_rows = part.send_rows
         self._send_counts = part.send_counts.tolist()
         self._halo_counts = part.halo_counts.tolist()
@@ -79,7 +78,7 @@ class Exchange:
 
     def begin(self, x: Tensor) -> "PendingExchange":
         """Posts the rows of ``x``, [n, F], that others need."""
-        pending = PendingExchange(self) if self.kind is None else self.kind()
+        pending = self.kind(self)
         pending.token = _Begin.apply(x, pending)  # type: ignore[no-untyped-call]
         return pending
 

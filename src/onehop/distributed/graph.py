@@ -124,6 +124,11 @@ class DistributedGraph:
         return cls(part, Exchange(part, group), found)
 
     @property
+    def group(self) -> dist.ProcessGroup | None:
+        """The processes over which the graph is divided; None means all."""
+        return self.exchange.group
+
+    @property
     def rank(self) -> int:
         """Rank of this process."""
         return self.part.rank
@@ -190,18 +195,14 @@ class DistributedGraph:
         self.exchange.traffic = Traffic()
 
     def halos(self, mode: str) -> Halos:
-        """Return blocks (``with``) that decide how rows of others arrive: one block for each step's layers.
+        """Return a context manager that decides how rows of other processes arrive; it can be reused.
 
-        "exact" is the default. "bfloat16" rounds rows, and their gradients, where they are sent. "previous"
-        gives the rows that were sent at the same place of the step before, and the gradients that were, so
-        that no step waits for its own; the first step is exact. The result holds these rows: make it once,
-        before the loop over steps. With both, results are not those of one process.
-
-        With "previous", two halos of each exchange stay in memory. All ranks choose the same. A backward pass
-        that runs layers again, as checkpoints do, needs "exact".
+        "exact" is the default. "bfloat16" rounds rows, and their gradients, where they are sent, so that
+        results are not those of one process. All ranks choose the same mode. A backward pass that runs layers
+        again, as checkpoints do, needs "exact".
 
         Args:
-            mode: "exact", "bfloat16" or "previous".
+            mode: "exact" or "bfloat16".
 
         Raises:
             ArgumentError: There is no such mode.
@@ -357,7 +358,7 @@ class DistributedGraph:
         return self._splits if part is self.part else None
 
 
-# The graphs over more than one process, for as long as they are referenced; see onehop.distributed.live.
+# The graphs over more than one process, for as long as they are referenced; see onehop.distributed.converted.
 held_graphs: weakref.WeakSet[DistributedGraph] = weakref.WeakSet()
 
 

@@ -1,20 +1,13 @@
-"""Exchanges that send less, or wait for less, than an exact one: rounded halos, and halos of the step before.
+"""Exchanges that send rounded halos.
 
-Each is chosen by name, for the length of a block, and changes what a model computes.
+The mode is chosen by name for the length of a block, and changes what a model computes.
 """
-
-import functools
-import weakref
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from onehop.distributed.exchange import Exchange, Messages, PendingExchange
+from onehop.distributed.exchange import Exchange, PendingExchange
 from onehop.errors import ArgumentError
-
-MODES = ("exact", "bfloat16", "previous")
 
 _WIDE = (torch.float32, torch.float64)
 
@@ -40,110 +33,35 @@ class Rounded(PendingExchange):
         return super().receive_gradients().to(self._dtype)
 
 
-@dataclass(slots=True)
-class _Kept:
-    """Messages that were sent at one place of the step before, and may still be in transit."""
-
-    rows: Messages | None = None
-    gradients: Messages | None = None
-
-
-@dataclass(slots=True, weakref_slot=True, eq=False)
-class Steps:
-    """The exchanges of a step, by their order in it.
-
-    When it goes, what was sent in the last step is waited for: a message that arrives where nobody expects it
-    any longer blocks all that follow it.
-
-    Attributes:
-        kept: By place, columns and dtype.
-        place: Number of exchanges that have begun in this step.
-    """
-
-    kept: dict[tuple[int, int, torch.dtype], _Kept] = field(default_factory=dict)
-    place: int = 0
-
-    def __post_init__(self) -> None:
-        """Has the last messages waited for, unless the process ends before."""
-        weakref.finalize(self, _wait_for_all, self.kept).atexit = False
-
-
-def _wait_for_all(kept: dict[tuple[int, int, torch.dtype], _Kept]) -> None:
-    for each in kept.values():
-        for messages in (each.rows, each.gradients):
-            if messages is not None:
-                messages.wait()
-
-
-class Previous(PendingExchange):
-    """Gives the rows that were sent at this place of the step before, and the gradients that were.
-
-    Nothing is there before the first step, which waits for its own. Rows are posted in every step, so that
-    they have a whole step to travel.
-    """
-
-    def __init__(self, exchange: Exchange, steps: Steps) -> None:
-        super().__init__(exchange)
-        self._steps = steps
-        self._place = steps.place
-        steps.place += 1
-
-    def send(self, x: Tensor) -> None:
-        """Posts the rows that others need, for their next step."""
-        self._kept = self._steps.kept.setdefault((self._place, x.size(1), x.dtype), _Kept())
-        super().send(x)
-
-    def receive(self) -> Tensor:
-        """Return [h, F]: the halo's rows of the step before."""
-        before, self._kept.rows = self._kept.rows, self._arrived()
-        # The first step's rows are given twice, and each time as a tensor of its own.
-        return self._kept.rows.wait().clone() if before is None else before.wait()
-
-    def receive_gradients(self) -> Tensor:
-        """Return [s, F]: gradients of the rows that were sent in the step before."""
-        before, self._kept.gradients = self._kept.gradients, self._arrived()
-        return (self._kept.gradients if before is None else before).wait()
+_MODES = {"exact": PendingExchange, "bfloat16": Rounded}
 
 
 class Halos:
     """Blocks that decide how the halos of some exchanges arrive; see :meth:`DistributedGraph.halos`.
 
     Args:
-        exchanges: Those of a graph's relations.
-        mode: One of :data:`MODES`.
+        exchanges: The exchanges of a graph's relations.
+        mode: "exact" or "bfloat16".
 
     Raises:
         ArgumentError: There is no such mode.
     """
 
     def __init__(self, exchanges: list[Exchange], mode: str) -> None:
-        if mode not in MODES:
-            raise ArgumentError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}.")
-        self.mode = mode
-        self._steps = [(exchange, Steps()) for exchange in exchanges]
-        self._before: list[Callable[[], PendingExchange] | None] = []
+        if mode not in _MODES:
+            raise ArgumentError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}.")
+        self._exchanges = exchanges
+        self._kind = _MODES[mode]
+        self._before: list[list[type[PendingExchange]]] = []
 
     def __enter__(self) -> "Halos":
-        """Begins a step."""
-        if self._before:
-            raise ArgumentError(
-                "halos: a block of these halos is inside another one; give each step one block."
-            )
-        for exchange, steps in self._steps:
-            self._before.append(exchange.kind)
-            steps.place = 0
-            exchange.kind = self._kind(exchange, steps)
+        """Sets the mode."""
+        self._before.append([exchange.kind for exchange in self._exchanges])
+        for exchange in self._exchanges:
+            exchange.kind = self._kind
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends it; a backward pass may follow."""
-        for (exchange, _steps), kind in zip(self._steps, self._before, strict=True):
+        """Sets the mode of before; a backward pass may follow."""
+        for exchange, kind in zip(self._exchanges, self._before.pop(), strict=True):
             exchange.kind = kind
-        self._before = []
-
-    def _kind(self, exchange: Exchange, steps: Steps) -> Callable[[], PendingExchange] | None:
-        if self.mode == "exact":
-            return None
-        if self.mode == "bfloat16":
-            return functools.partial(Rounded, exchange)
-        return functools.partial(Previous, exchange, steps)

@@ -73,6 +73,11 @@ class DistributedHeteroGraph:
         """Return the ``edge_index`` of each relation, for layers of PyG under ``onehop.patch()``."""
         return dict(self._edges)
 
+    @property
+    def group(self) -> dist.ProcessGroup | None:
+        """The processes over which the graph is divided; None means all."""
+        return next((graph.group for graph in self.relations.values()), None)
+
     def halos(self, mode: str) -> Halos:
         """See :meth:`DistributedGraph.halos`, for all relations."""
         return Halos([graph.exchange for graph in self.relations.values()], mode)

@@ -1,4 +1,4 @@
-"""Random numbers: the same on all processes while a model is created, and separate ones afterwards."""
+"""Random numbers: the same on all processes while a model is created, and separate ones while it runs."""
 
 import contextlib
 import hashlib
@@ -36,3 +36,24 @@ def same_random(seed: int, group: dist.ProcessGroup | None = None) -> Iterator[N
     yield
     if rank:
         torch.manual_seed(seed_of(seed, rank))
+
+
+@contextlib.contextmanager
+def own_stream(group: dist.ProcessGroup | None) -> Iterator[None]:
+    """Makes each process draw its own numbers inside the block, even if all were seeded alike.
+
+    They follow from one number of torch's stream, so that a seed makes them reproducible. Afterwards torch's
+    stream continues behind that number.
+    """
+    drawn = int(torch.randint(2**62, (), device="cpu"))
+    generators = [torch.default_generator]
+    if torch.cuda.is_initialized():
+        generators.append(torch.cuda.default_generators[torch.cuda.current_device()])
+    states = [generator.get_state() for generator in generators]
+    for generator in generators:
+        generator.manual_seed(seed_of(drawn, dist.get_rank(group)))
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)

@@ -7,7 +7,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from onehop.distributed.failures import failed
-from onehop.distributed.graph import DistributedGraph
 from onehop.distributed.training import total
 from onehop.errors import ArgumentError
 
@@ -42,24 +41,28 @@ class _SumOverProcesses(torch.autograd.Function):
 
 
 class AllRows:
-    """The owned rows of all processes: the rows over which normalisation sums.
+    """The rows of all processes, over which normalisations sum.
 
     Args:
-        graph: The divided graph.
+        group: The processes; None means all.
         x: [n, ...], this process's rows.
         batch: [n], int64, the example that each row belongs to; None means one example.
         batch_size: Number of examples, B; None means one more than the largest number in any process's
             ``batch``.
 
     Raises:
-        ArgumentError: The ranks name different numbers of examples, or do not have a row for every node.
+        ArgumentError: The ranks name different numbers of examples.
         CommunicationError: Another process ended or did not answer.
     """
 
     def __init__(
-        self, graph: DistributedGraph, x: Tensor, batch: Tensor | None = None, batch_size: int | None = None
+        self,
+        group: dist.ProcessGroup | None,
+        x: Tensor,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
     ) -> None:
-        self._group = graph.exchange.group
+        self._group = group
         self._batch = batch
         self._dtype = x.dtype
         self.batched = batch is not None
@@ -67,14 +70,6 @@ class AllRows:
         self.examples = 1 if batch is None else self._agreed(batch, batch_size)
         self.counts = self.sum(x.new_ones(len(x), 1))
         """[B, 1], float64: the rows of each example, on all processes."""
-        sources = graph.part.sources
-        nodes = {graph.part.num_nodes, graph.part.num_nodes if sources is None else sources.num_nodes}
-        if int(self.counts.sum()) not in nodes:
-            raise ArgumentError(
-                f"x: expected the rows of all processes to be the {graph.part.num_nodes} nodes of the "
-                f"divided graph, got {int(self.counts.sum())}. Give every rank the rows of its owned nodes; "
-                "tensors that are not part of that graph go inside 'with onehop.distributed.alone():'."
-            )
 
     def sum(self, values: Tensor) -> Tensor:
         """Return [B, F], float64: the sum of [n, F] over the rows of each example, on all processes."""

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from onehop.distributed.checks import edges_reason
+from onehop.distributed.converted import among_edges
 from onehop.distributed.graph import DistributedGraph
-from onehop.distributed.live import among_edges
 from onehop.integrations.pyg.part_weights import PartWeights
 from onehop.ops.contexts import WRAPPED, wraps
 

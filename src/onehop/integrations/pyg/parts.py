@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch_geometric.utils.loop import compute_loop_attr
 
 from onehop.distributed import aggregate, attention, gat, gatv2
 from onehop.distributed.checks import edges_reason
-from onehop.distributed.dropout import dropout
 from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.distributed.loops import looped_rowptr, merged
 from onehop.errors import ArgumentError
@@ -226,10 +226,10 @@ def _check_edges(layer: Any, graph: DistributedGraph, features: Any) -> None:
 
 
 def _drawn(layer: Any, graph: DistributedGraph, like: Tensor) -> Tensor | None:
-    """[e, H]: the factors of the layer's dropout, drawn on this process for itself; None for none."""
+    """[e, H]: the factors of the layer's dropout; None for none."""
     if not layer.training or layer.dropout == 0:
         return None
-    return dropout(like.new_ones(graph.num_edges, like.size(1)), layer.dropout, graph.rank)
+    return functional.dropout(like.new_ones(graph.num_edges, like.size(1)), layer.dropout)
 
 
 def rewritten_loops(

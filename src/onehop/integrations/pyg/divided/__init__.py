@@ -1,19 +1,18 @@
-"""Layers that mix the nodes of a graph that is divided over processes: exact over all of them, or an error.
+"""Functions that mix the rows of a converted model: exact over all processes, or an error.
 
-Without such a graph, everything here is its framework's own.
+Without a divided graph, everything here is its framework's own.
 """
 
-from onehop.integrations.pyg.divided import batch_norm, dropout, norms, readouts, refusals, relational
+from onehop.integrations.pyg.divided import functional, norms, readouts, refusals, relational
 from onehop.integrations.rows import Row
 
 
 def rows() -> list[Row]:
     """The table's rows."""
     return [
-        *batch_norm.rows(),
+        *functional.rows(),
         *norms.rows(),
         *readouts.rows(),
         *refusals.rows(),
-        *dropout.rows(),
         *relational.rows(),
     ]

@@ -1,4 +1,4 @@
-"""PyG's normalisations over all nodes of a graph, for rows of a graph that is divided over processes.
+"""PyG's normalisations over all nodes of a graph, for divided rows.
 
 Each follows ``forward`` of the class in ``torch_geometric.nn.norm``, with sums over all processes.
 """
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import norm
 
-from onehop.distributed.live import divided, in_use
+from onehop.distributed.converted import may_be_divided, processes_of
 from onehop.distributed.sums import AllRows
 from onehop.errors import ArgumentError
 from onehop.integrations.rows import Row, stand_in
@@ -20,64 +20,40 @@ Norm = Callable[[Any, Tensor, AllRows], Tensor]
 
 def rows() -> list[Row]:
     """The table's rows."""
-    subtracting = norm.MeanSubtractionNorm
-    ours = _mean_subtraction_over_processes(subtracting.forward)
     return [
-        Row(subtracting, "forward", ours, subtracting.forward),
-        *(
-            Row(kind, "forward", _over_processes(kind.forward, formula), kind.forward)
-            for kind, formula in (
-                (norm.LayerNorm, _layer_norm),
-                (norm.GraphNorm, _graph_norm),
-                (norm.GraphSizeNorm, _graph_size_norm),
-                (norm.PairNorm, _pair_norm),
-                (norm.InstanceNorm, _instance_norm),
-            )
-        ),
+        Row(kind, "forward", _over_processes(kind.forward, formula), kind.forward)
+        for kind, formula in (
+            (norm.LayerNorm, _layer_norm),
+            (norm.GraphNorm, _graph_norm),
+            (norm.GraphSizeNorm, _graph_size_norm),
+            (norm.PairNorm, _pair_norm),
+            (norm.MeanSubtractionNorm, _mean_subtraction_norm),
+            (norm.InstanceNorm, _instance_norm),
+        )
     ]
 
 
 def _over_processes(theirs: Callable[..., Any], formula: Norm) -> Callable[..., Any]:
-    used, ours = in_use, _run
+    divided, by_row, ours = may_be_divided, _by_row, _run
 
-    def forward(self, x, batch=None, batch_size=None):  # type: ignore[no-untyped-def]
-        if used():
-            return ours(theirs, formula, self, x, batch, batch_size)
-        return theirs(self, x, batch, batch_size)
-
-    return stand_in(theirs, forward)
-
-
-def _mean_subtraction_over_processes(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """As the others, with another name for the number of examples."""
-    used, ours, formula = in_use, _run, _mean_subtraction_norm
-
-    def forward(self, x, batch=None, dim_size=None):  # type: ignore[no-untyped-def]
-        if used():
-            return ours(theirs, formula, self, x, batch, dim_size)
-        return theirs(self, x, batch, dim_size)
+    # MeanSubtractionNorm has another name for the number of examples.
+    def forward(self, x, batch=None, *size, **named_size):  # type: ignore[no-untyped-def]
+        if divided() and not by_row(self):
+            return ours(formula, self, x, batch, *size, *named_size.values())
+        return theirs(self, x, batch, *size, **named_size)
 
     return stand_in(theirs, forward)
 
 
-def _run(
-    theirs: Callable[..., Any],
-    formula: Norm,
-    layer: Any,
-    x: Tensor,
-    batch: Tensor | None,
-    batch_size: int | None,
-) -> Tensor:
-    graph = None if _by_row(layer) else divided(type(layer).__name__, x.size(0))
-    if graph is None:
-        out: Tensor = theirs(layer, x, batch, batch_size)
-        return out
+def _run(formula: Norm, layer: Any, x: Tensor, batch: Tensor | None, batch_size: int | None = None) -> Tensor:
+    name = type(layer).__name__
+    group = processes_of(name).group
     if x.dim() != 2:
         raise ArgumentError(
-            f"x: {type(layer).__name__} over several processes takes [n, F], a row for each owned node, got "
+            f"x: {name} over several processes takes [n, F], one row for each node or edge, got "
             f"{list(x.shape)}. Reshape it."
         )
-    return formula(layer, x, AllRows(graph, x, batch, batch_size))
+    return formula(layer, x, AllRows(group, x, batch, batch_size))
 
 
 def _by_row(layer: Any) -> bool:

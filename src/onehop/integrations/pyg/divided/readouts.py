@@ -1,4 +1,4 @@
-"""Read-outs, which make one row of all nodes' rows: an error on the rows of a divided graph.
+"""Read-outs, which make one row of all nodes' rows: an error in a converted model.
 
 After one, every process would compute its loss from the same row, and what such losses add up to is the
 program's to say: a sum over the processes that is written out says it.
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.pool import glob
 
-from onehop.distributed.live import divided, in_use, part_with, reduces_edges
+from onehop.distributed.converted import may_be_divided, reduces_edges
 from onehop.errors import ArgumentError
 from onehop.integrations.rows import Row, stand_in
 
@@ -85,41 +85,28 @@ def pooled(name: str, x: Any, batch: Any, size: Any) -> Tensor:
     """Return what PyG's function of this name does.
 
     Raises:
-        ArgumentError: The rows are a part of a divided graph.
+        ArgumentError: The rows may be a part of a divided graph.
     """
-    if in_use():
-        rows = x.size(-1 if x.dim() == 1 else -2)
-        if divided(name, rows) is not None:
-            raise _refused(name)
+    if may_be_divided():
+        raise _refused(name)
     return _theirs[name](x, batch, size)
 
 
 def _aggregating(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    used, ours = in_use, _refuse_parts
+    divided, among_edges, refused = may_be_divided, reduces_edges, _refused
 
-    def __call__(self, x, index=None, ptr=None, dim_size=None, dim=-2, **kwargs):  # type: ignore[no-untyped-def]
-        if used():
-            ours(self, x, dim, dim_size is not None)
-        return theirs(self, x, index, ptr, dim_size, dim, **kwargs)
+    def __call__(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if divided() and not among_edges():
+            raise refused(type(self).__name__)
+        return theirs(self, *args, **kwargs)
 
     return stand_in(theirs, __call__)
 
 
-def _refuse_parts(module: Any, x: Tensor, dim: int, sized: bool) -> None:
-    name = type(module).__name__
-    if not -x.dim() <= dim < x.dim():
-        return  # theirs says what is wrong
-    if sized and reduces_edges():
-        return
-    # Layers on a whole graph call it with their edges, and with the number of rows that they want.
-    graph = part_with(x.size(dim)) if sized else divided(name, x.size(dim))
-    if graph is not None:
-        raise _refused(name)
-
-
 def _refused(name: str) -> ArgumentError:
     return ArgumentError(
-        f"x: {name} makes one row of the rows of all nodes, and expected them all; these are the owned nodes "
-        "of one process of a divided graph. Add them up with onehop.distributed.sum_over_processes(x.sum(0)) "
-        "and divide the loss that every rank computes from it by the number of processes."
+        f"x: {name} makes one row of the rows of all nodes, of which each process of a divided graph has a "
+        "part. Add them up with onehop.distributed.sum_over_processes(x.sum(0)) and divide the loss that "
+        "every rank computes from it by the number of processes; if these rows or edges do not belong to "
+        "the divided graph, run it inside 'with onehop.distributed.alone():'."
     )

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch_geometric.nn import FastRGCNConv, RGCNConv
 
 from onehop.distributed.checks import check_rows, check_sources, edges_reason
+from onehop.distributed.converted import among_edges
 from onehop.distributed.graph import LocalEdges
-from onehop.distributed.live import among_edges
 from onehop.errors import ArgumentError
 from onehop.integrations.rows import Row, stand_in
 

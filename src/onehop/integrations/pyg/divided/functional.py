@@ -1,4 +1,8 @@
-"""Batch normalisation of a divided graph's rows: ``torch.nn.functional.batch_norm`` over all processes."""
+"""torch's functions on divided rows: batch normalisation over all processes, and dropout.
+
+A converted model draws on each process for itself, so that dropout stays torch's own; without it, processes
+that were seeded alike would drop the same positions.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import BatchNorm
 
-from onehop.distributed.graph import DistributedGraph
-from onehop.distributed.live import divided, in_use
+from onehop.distributed.converted import may_be_divided, processes_of
 from onehop.distributed.sums import AllRows
 from onehop.errors import ArgumentError
 from onehop.integrations.rows import Row, stand_in
@@ -20,11 +23,12 @@ def rows() -> list[Row]:
     return [
         Row(functional, "batch_norm", _over_processes(functional.batch_norm), functional.batch_norm),
         Row(BatchNorm, "forward", _single(BatchNorm.forward), BatchNorm.forward),
+        Row(functional, "dropout", _converted(functional.dropout), functional.dropout),
     ]
 
 
 def _over_processes(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    used, ours = in_use, _batch_norm
+    divided, ours = may_be_divided, _batch_norm
 
     def batch_norm(  # type: ignore[no-untyped-def]
         input,
@@ -36,8 +40,8 @@ def _over_processes(theirs: Callable[..., Any]) -> Callable[..., Any]:
         momentum=0.1,
         eps=1e-5,
     ):
-        if training and used():
-            return ours(theirs, input, running_mean, running_var, weight, bias, momentum, eps)
+        if training and divided():
+            return ours(input, running_mean, running_var, weight, bias, momentum, eps)
         return theirs(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
     return stand_in(theirs, batch_norm)
@@ -45,23 +49,29 @@ def _over_processes(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 def _single(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """PyG's module, which takes a single row for a whole batch."""
-    used, ours = in_use, divided
+    divided = may_be_divided
 
     def forward(self, x):  # type: ignore[no-untyped-def]
-        if (
-            self.allow_single_element
-            and self.training
-            and used()
-            and ours("BatchNorm", x.size(0)) is not None
-        ):
+        if self.allow_single_element and self.training and divided():
             return self.module(x)
         return theirs(self, x)
 
     return stand_in(theirs, forward)
 
 
+def _converted(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Dropout, after a check that a converted model runs."""
+    divided, check = may_be_divided, processes_of
+
+    def dropout(input, p=0.5, training=True, inplace=False):  # type: ignore[no-untyped-def]
+        if training and p and divided():
+            check("dropout")
+        return theirs(input, p, training, inplace)
+
+    return stand_in(theirs, dropout)
+
+
 def _batch_norm(
-    theirs: Callable[..., Any],
     x: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -70,32 +80,16 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> Tensor:
-    graph = divided("batch normalisation", x.size(0))
-    if graph is None:
-        out: Tensor = theirs(x, running_mean, running_var, weight, bias, True, momentum, eps)
-        return out
-    return _normalised(graph, x, running_mean, running_var, weight, bias, momentum, eps)
-
-
-def _normalised(
-    graph: DistributedGraph,
-    x: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    momentum: float,
-    eps: float,
-) -> Tensor:
+    group = processes_of("batch normalisation").group
     if x.dim() != 2:
         raise ArgumentError(
-            f"input: batch normalisation over several processes takes [n, F], a row for each owned node, got "
-            f"{list(x.shape)}. Reshape it."
+            f"input: batch normalisation over several processes takes [n, F], one row for each node or edge, "
+            f"got {list(x.shape)}. Reshape it."
         )
     given = x.dtype
     if given in (torch.bfloat16, torch.float16):
         x = x.float()  # as torch does inside
-    everyone = AllRows(graph, x)
+    everyone = AllRows(group, x)
     count = int(everyone.counts)
     if count < 2:
         raise ArgumentError(

@@ -1,6 +1,4 @@
-"""Batch normalisation over the rows of all processes, where one process has them all."""
-
-from types import SimpleNamespace
+"""Batch normalisation over the rows of all processes, where one process has them all, and dropout."""
 
 import pytest
 import torch
@@ -8,32 +6,25 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from onehop.distributed import live
+from onehop.distributed import alone, converted
 from onehop.errors import ArgumentError
 
 pytest.importorskip("torch_geometric")
 
 from torch_geometric.nn import BatchNorm
 
-from onehop.integrations.pyg.divided import batch_norm
+from onehop.integrations.pyg.divided import functional
 
-OURS, SINGLE = (row.ours for row in batch_norm.rows())
+OURS, SINGLE, DROPOUT = (row.ours for row in functional.rows())
 
 
 @pytest.fixture
-def divide(tmp_path, monkeypatch):
-    """Declares a graph of so many nodes, all of them this process's."""
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
-    graphs = []
-    monkeypatch.setattr(live, "held_graphs", graphs)
-
-    def declared(nodes):
-        part = SimpleNamespace(num_nodes=nodes, parts=1, sources=None)
-        graphs.append(
-            SimpleNamespace(num_nodes=nodes, rank=0, part=part, exchange=SimpleNamespace(group=None))
-        )
-
-    yield declared
+def divided():
+    """Says that a model runs whose rows are divided, of which this process has all."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    token = converted._now.set(converted.Processes(None, 2))
+    yield
+    converted._now.reset(token)
     dist.destroy_process_group()
 
 
@@ -45,8 +36,7 @@ def _operands(rows, dtype=torch.float64):
 
 @pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("rows", [2, 3, 7])
-def test_training_is_torchs(divide, rows, affine):
-    divide(rows)
+def test_training_is_torchs(divided, rows, affine):
     x, mean, variance, weight, bias = _operands(rows)
     of_both = []
     for function in (F.batch_norm, OURS):
@@ -59,14 +49,12 @@ def test_training_is_torchs(divide, rows, affine):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_without_running_statistics(divide):
-    divide(5)
+def test_without_running_statistics(divided):
     x, *_ = _operands(5)
     torch.testing.assert_close(OURS(x, None, None, training=True), F.batch_norm(x, None, None, training=True))
 
 
-def test_16_bits_are_normalised_in_32(divide):
-    divide(7)
+def test_16_bits_are_normalised_in_32(divided):
     x, mean, variance, weight, bias = _operands(7, torch.float32)
     found = OURS(x.bfloat16(), mean.clone(), variance.clone(), weight, bias, True)
     expected = F.batch_norm(x.bfloat16().float(), mean.clone(), variance.clone(), weight, bias, True)
@@ -74,57 +62,69 @@ def test_16_bits_are_normalised_in_32(divide):
     torch.testing.assert_close(found, expected.bfloat16(), atol=1e-2, rtol=1e-2)
 
 
-def test_evaluation_is_torchs_own(divide):
-    divide(7)
-    # Other rows than the graph's would be an error in training.
+def test_evaluation_is_torchs_own(divided):
     x, mean, variance, weight, bias = _operands(4)
     before = mean.clone()
     found = OURS(x, mean, variance, weight, bias, False)
     assert torch.equal(found, F.batch_norm(x, mean, variance, weight, bias, False))
     assert torch.equal(mean, before)
-    with pytest.raises(ArgumentError, match="mixes the rows of all nodes"):
-        OURS(x, mean, variance, weight, bias, True)
 
 
-def test_one_row_of_all_is_refused(divide):
-    divide(1)
+def test_one_row_of_all_is_refused(divided):
     x, mean, variance, *_ = _operands(1)
     with pytest.raises(ArgumentError, match="expected two rows or more, got 1 on all processes"):
         OURS(x, mean, variance, training=True)
 
 
-def test_features_of_three_dimensions_are_refused(divide):
-    divide(2)
+def test_features_of_three_dimensions_are_refused(divided):
     with pytest.raises(ArgumentError, match=r"takes \[n, F\].*got \[2, 3, 4\]"):
         OURS(torch.ones(2, 3, 4), None, None, training=True)
 
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("single", [True, False])
-def test_a_single_row_is_whole_without_a_graph(divide, single, training):
+def test_a_single_row_is_whole_where_nothing_is_divided(divided, single, training):
     module = BatchNorm(3, allow_single_element=single).train(training)
     x = torch.ones(1, 3)
-    if training and not single:
-        with pytest.raises(ValueError, match="more than 1 value"):
-            SINGLE(module, x)
-    else:
-        assert torch.equal(SINGLE(module, x), BatchNorm.forward(module, x))
+    with alone():
+        if training and not single:
+            with pytest.raises(ValueError, match="more than 1 value"):
+                SINGLE(module, x)
+        else:
+            assert torch.equal(SINGLE(module, x), BatchNorm.forward(module, x))
 
 
-def test_a_single_row_of_a_graph_is_a_part_of_the_batch(divide, monkeypatch):
-    divide(1)
+def test_a_single_row_of_a_graph_is_a_part_of_the_batch(divided, monkeypatch):
     monkeypatch.setattr(F, "batch_norm", OURS)
     with pytest.raises(ArgumentError, match="expected two rows"):
         SINGLE(BatchNorm(3, allow_single_element=True), torch.ones(1, 3))
-    # In evaluation, and where the module does not ask for it, PyG's own code goes on.
+    # In evaluation PyG's own code runs.
     module = BatchNorm(3, allow_single_element=True).eval()
     assert torch.equal(SINGLE(module, torch.ones(1, 3)), module.module(torch.ones(1, 3)))
 
 
-def test_modules_of_torch_come_here(divide, monkeypatch):
-    divide(6)
+def test_modules_of_torch_come_here(divided, monkeypatch):
     x, *_ = _operands(6, torch.float32)
     module = nn.BatchNorm1d(3)
     expected = module(x)
     monkeypatch.setattr(F, "batch_norm", OURS)
     torch.testing.assert_close(nn.BatchNorm1d(3)(x), expected)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_dropout_is_torchs_own_in_a_converted_model(told, request, monkeypatch):
+    if told:
+        monkeypatch.setattr(converted, "held_graphs", ["a graph"])
+        monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    else:
+        request.getfixturevalue("divided")
+    x = torch.ones(20)
+    for p, training in ((0.0, True), (0.5, False), (0.5, True)):
+        if told and p and training:
+            with pytest.raises(ArgumentError, match="x: dropout needs to know"):
+                DROPOUT(x, p, training)
+            continue
+        torch.manual_seed(0)
+        expected = F.dropout(x, p, training)
+        torch.manual_seed(0)
+        assert torch.equal(DROPOUT(x, p, training), expected)

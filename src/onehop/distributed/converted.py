@@ -1,0 +1,196 @@
+"""Models that are ready for one part of a divided graph.
+
+Features are plain tensors, so that a function cannot see whether its rows are a part of all rows. A converted
+model says so while it runs.
+"""
+
+import contextlib
+import copy
+import types
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from onehop.distributed.graph import DistributedGraph, held_graphs
+from onehop.distributed.hetero import DistributedHeteroGraph
+from onehop.distributed.streams import own_stream
+from onehop.errors import ArgumentError
+
+Model = TypeVar("Model", bound=torch.nn.Module)
+
+
+class Processes(NamedTuple):
+    """The processes over which the rows of the running model are divided.
+
+    Attributes:
+        group: Their group; None means all.
+        ranks: Their number.
+    """
+
+    group: dist.ProcessGroup | None
+    ranks: int
+
+
+# The rows of a single process, which are whole.
+_ALONE = Processes(None, 1)
+_now: ContextVar[Processes | None] = ContextVar("onehop.distributed.processes", default=None)
+_among_edges: ContextVar[bool] = ContextVar("onehop.distributed.among_edges", default=False)
+
+
+def convert(model: Model, graph: DistributedGraph | DistributedHeteroGraph) -> Model:
+    """Makes a model ready for one part of a divided graph, in place, and returns it.
+
+    While the model runs under ``onehop.patch()``, its rows are taken as divided over the graph's processes.
+    Normalisations take their statistics from the rows of all processes. Each process draws its own random
+    numbers in training, even if all were seeded alike. Modules that need all rows in one place, such as
+    read-outs, are errors. This holds for functions that the model calls too, such as
+    ``torch.nn.functional.batch_norm``. Inside a model, use :func:`alone` for rows that are not divided.
+
+    Only the ``forward`` of the modules changes. Parameters, buffers, hooks and the keys of the ``state_dict``
+    stay, and copies of the model are converted too. While a process holds a part of a graph, a model that was
+    not converted is an error when it first normalises, drops or pools rows. A model that only aggregates, and
+    treats each row on its own otherwise, needs no conversion.
+
+    Args:
+        model: The model, or a module of it. It can be converted again, for another graph.
+        graph: The graph, or any other graph that is divided over the same processes.
+
+    Returns:
+        ``model``.
+
+    Raises:
+        ArgumentError: ``model`` is no module, or ``graph`` no divided graph.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise ArgumentError(f"model: expected a torch.nn.Module, got {type(model).__name__}.")
+    if not isinstance(graph, DistributedGraph | DistributedHeteroGraph):
+        raise ArgumentError(
+            f"graph: expected a DistributedGraph or a DistributedHeteroGraph, got {type(graph).__name__}; "
+            "make one with DistributedGraph.from_edge_index."
+        )
+    for module in _entries(model):
+        theirs = vars(module).get("forward")
+        if isinstance(theirs, _Forward):
+            theirs = theirs.theirs
+        module.forward = _Forward(module, theirs, graph.group)
+    return model
+
+
+def _entries(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """All modules but those inside of a layer over edges, which run only with their layer."""
+    yield module
+    if not hasattr(module, "propagate"):
+        for child in module.children():
+            yield from _entries(child)
+
+
+class _Forward:
+    """The ``forward`` of a converted module.
+
+    Attributes:
+        module: The module.
+        theirs: The ``forward`` that was set on it before; None means that of its class.
+        group: The processes.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, theirs: Callable[..., Any] | None, group: dist.ProcessGroup | None
+    ) -> None:
+        self.module, self.theirs, self.group = module, theirs, group
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """The module's own, which also gives the signature."""
+        return self.theirs or types.MethodType(type(self.module).forward, self.module)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs it."""
+        if torch.compiler.is_compiling() or not dist.is_initialized():
+            return self.__wrapped__(*args, **kwargs)
+        with _running(self.group, self.module.training):
+            return self.__wrapped__(*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Forward":
+        """That of the copied module, for the same processes."""
+        return _Forward(copy.deepcopy(self.module, memo), copy.deepcopy(self.theirs, memo), self.group)
+
+
+@contextlib.contextmanager
+def _running(group: dist.ProcessGroup | None, training: bool) -> Iterator[None]:
+    now = _now.get()
+    if now is _ALONE:
+        yield
+        return
+    if now is None or now.group is not group:
+        now = Processes(group, dist.get_world_size(group))
+    token = _now.set(now)
+    try:
+        # In each module, so that a checkpoint that runs one again finds the same numbers.
+        with own_stream(group) if training and now.ranks > 1 else contextlib.nullcontext():
+            yield
+    finally:
+        _now.reset(token)
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Treats tensors inside the block as this process's own: nothing is summed over the processes.
+
+    For work beside a divided graph, such as a second model on mini-batches, and for rows inside a converted
+    model that every process has as a whole.
+    """
+    token = _now.set(_ALONE)
+    try:
+        yield
+    finally:
+        _now.reset(token)
+
+
+@contextlib.contextmanager
+def among_edges() -> Iterator[None]:
+    """Says that a layer reduces messages of edges inside the block, with a module that can make read-outs."""
+    token = _among_edges.set(True)
+    try:
+        yield
+    finally:
+        _among_edges.reset(token)
+
+
+def reduces_edges() -> bool:
+    """Return whether the code runs inside of :func:`among_edges`."""
+    return _among_edges.get()
+
+
+def may_be_divided() -> bool:
+    """Return whether rows here may be a part, which they are not in :func:`alone` or without other processes.
+
+    True in a converted model, and outside of one while a graph over several processes is in use.
+    """
+    # Compiled code never gets a part: its edges refuse that.
+    if torch.compiler.is_compiling():
+        return False
+    now = _now.get()
+    return now.ranks > 1 if now is not None else bool(held_graphs) and dist.is_initialized()
+
+
+def processes_of(name: str) -> Processes:
+    """The processes that divide the rows of a function, where rows :func:`may_be_divided`.
+
+    Args:
+        name: The function, for the error.
+
+    Raises:
+        ArgumentError: No converted model runs.
+    """
+    now = _now.get()
+    if now is None:
+        raise ArgumentError(
+            f"x: {name} needs to know whether its rows are a part of the divided graph that this process "
+            "holds, and was called outside of the forward of a converted model. Call model = "
+            "onehop.distributed.convert(model, graph), and then the model; if these rows do not belong to "
+            "the divided graph, run it inside 'with onehop.distributed.alone():'."
+        )
+    return now
