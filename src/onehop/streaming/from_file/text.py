@@ -71,7 +71,7 @@ class TextFile:
 
 
 class Content(NamedTuple):
-    """What the bytes of a file allow.
+    """The readings that the bytes of a file allow.
 
     Attributes:
         exact: Whether only :meth:`TextFile.edges` parses the file right. DuckDB refuses mixed ends of lines
