@@ -176,7 +176,7 @@ class _Matcher:
         return scores if total is not None and total.inputs == (raised,) and highest == (scores,) else None
 
     def _activated(self, value: int) -> tuple[int, float]:
-        """What a leaky relu takes, and its negative slope: 1 for another value."""
+        """The input of a leaky relu, and its negative slope: 1 for another value."""
         step = self._step(value, "leaky_relu", "relu")
         if step is None:
             return value, 1.0
@@ -211,7 +211,7 @@ class _Matcher:
         return None if step.operation in ("spread", "collect") and step.numbers[0] else step
 
     def _inputs(self, value: int, *operations: str) -> tuple[int, ...] | None:
-        """What a chain of such steps, the last one first, begins with."""
+        """The inputs of a chain of such steps, the last one first."""
         inputs: tuple[int, ...] = (value,)
         for operation in operations:
             step = self._step(inputs[0], operation)
