@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from onehop import FileFormatError, Graph
 from onehop.graph.stored import StoredGraph
 from onehop.streaming import ingest
+from onehop.streaming.from_file.request import Request
+from onehop.streaming.from_file.text import looked_through, opened
 from tests.streaming.naive_ingest import (
     Edge,
     expected,
@@ -223,6 +225,35 @@ def test_ways_of_writing_text(ending: str, text: str, how: dict[str, Any], tmp_p
     path = tmp_path / f"e{ending}"
     path.write_bytes(text.encode())
     check(ingest(path, tmp_path / "g", memory=MEMORY, **how), [(1, 2), (3, 1)])
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "exact"),
+    [
+        (".csv", "1,2\n3,1\n", False),
+        (".csv", "1,2\r\n3,1\r\n", False),
+        (".txt", "# a  comment\n1 2\n3 1\n", False),
+        (".txt", "1\t2\n3\t1", False),
+        (".csv", '"a","b ""c"", d"\n"e\nf",g', False),
+        (".csv", "1,2\r\n3,1\n", True),
+        (".csv", "1,2\r3,1\r", True),
+        (".txt", "1  2\n3 1\n", True),
+        (".txt", "1 2\n3\t1\n", True),
+        (".txt", " 1 2\n3 1\n", True),
+        (".csv", 'a"b",c\n', True),
+        (".csv", 'a, "c"\n', True),
+        (".csv", 'x,y\na,"c\n', True),
+    ],
+)
+def test_duckdb_parses_a_file_where_its_bytes_leave_one_way(
+    ending: str, text: str, exact: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / f"e{ending}"
+    path.write_bytes(text.encode())
+    request = Request(path, None, None, None, None, None, False, False, None, False, "int64", "float32")
+    told: list[float] = []
+    assert looked_through(opened(request, tmp_path), told.append).exact == exact
+    assert told[-1] == 1
 
 
 @pytest.mark.parametrize(

@@ -233,15 +233,22 @@ def _wider(kind: str, which: str, value: str) -> str | None:
 
 
 def _converted(which: str, column: str, kind: str, content: text.Content) -> str:
-    """The query of a column's values, NULL where a value is not of the kind."""
+    """The query of a column's values, NULL where a value is not of the kind.
+
+    DuckDB casts 1_0 to numbers, and 1.6, 1e3, 0x10 and 1_0 to integers; where the file has nothing of that
+    kind, its casts are strict.
+    """
+    if kind == "VARCHAR":
+        return column
+    cast, strict = f"TRY_CAST({column} AS {kind})", ""
     if which == "weight":
         cast = f"TRY_CAST(TRY_CAST({column} AS DOUBLE) AS {kind})"
-        return f"CASE WHEN {_matches(column, WEIGHT)} THEN {cast} END" if content.loose_numbers else cast
-    if kind != "VARCHAR":
-        cast = f"TRY_CAST({column} AS {kind})"
+        strict = _matches(column, WEIGHT) if content.underscores else ""
+    elif content.letters:
         strict = f"CAST({cast} AS VARCHAR) = {column} OR {_matches(column, INTEGER)}"
-        return f"CASE WHEN {strict} THEN {cast} END" if content.loose_integers else cast
-    return column
+    elif content.points:
+        strict = f"NOT contains({column}, '.')"
+    return f"CASE WHEN {strict} THEN {cast} END" if strict else cast
 
 
 def _matches(column: str, pattern: str) -> str:

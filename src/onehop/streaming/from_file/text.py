@@ -78,15 +78,17 @@ class Content(NamedTuple):
             and runs of blanks, and drops a last record whose quotes do not end.
         delimiter: The delimiter for DuckDB.
         quotes: Whether there is a quotation mark.
-        loose_integers: Whether there may be a value that is no integer and that DuckDB casts to one, as 1.6.
-        loose_numbers: The same of numbers, such as 1_000.
+        points: Whether there is a decimal point.
+        letters: Whether there is anything beyond the digits in ASCII: letters, or an underscore.
+        underscores: Whether there is an underscore or a bracket.
     """
 
     exact: bool
     delimiter: str
     quotes: bool
-    loose_integers: bool
-    loose_numbers: bool
+    points: bool
+    letters: bool
+    underscores: bool
 
 
 def opened(request: Request, folder: Path) -> TextFile:
@@ -130,7 +132,7 @@ def looked_through(file: TextFile, progress: Callable[[float], None]) -> Content
     """
     marks, ends = set[bytes](), set[bytes]()
     blanks, quotes = file.delimiter == BLANKS, _Quotes(file.delimiter)
-    exact, letters = len(file.delimiter) > 1, False
+    exact, letters = len(file.delimiter) > 1 and not blanks, False
     size = max(file.path.stat().st_size, 1)
     with file.path.open("rb") as stream:
         head = b"".join(islice(stream, file.skipped))
@@ -163,8 +165,9 @@ def looked_through(file: TextFile, progress: Callable[[float], None]) -> Content
         exact=exact,
         delimiter=file.delimiter if not blanks else " " if b" " in marks else "\t",
         quotes=b'"' in marks,
-        loose_integers=exact or letters or b"." in marks,
-        loose_numbers=exact or bool({b"_", b"("} & marks),
+        points=exact or b"." in marks,
+        letters=exact or letters,
+        underscores=exact or bool({b"_", b"("} & marks),
     )
 
 
