@@ -11,7 +11,6 @@ def force(monkeypatch: pytest.MonkeyPatch, edges: int = 8, compiled: bool = Fals
     """Blocks of ``edges`` edges, however small the graph; ``compiled`` lets messages be compiled first."""
     bounds = dataclasses.replace(
         thresholds.now,
-        cached_bytes=0,
         block_bytes=0,
         block_edges=edges,
         compiled_edges=0 if compiled else 1 << 60,

@@ -14,6 +14,7 @@ from torch_geometric.utils import softmax
 
 import onehop
 from onehop.compiler.lines import without_line
+from onehop.integrations.pyg.conditions import TOO_SMALL
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
 
@@ -260,8 +261,8 @@ def test_other_reasons(reason_of, monkeypatch, bounds):
     assert reason_of(explained) == "message passing hooks are registered on it"
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert reason_of(fine) is None
-    bounds(cached_bytes=1 << 20)
-    assert "fit in the cache, where PyG's own code is as fast" in reason_of(fine)
+    bounds(few_edges=2 * 4 * EDGES, few_work=1 << 20)
+    assert reason_of(fine) == TOO_SMALL
 
 
 def test_no_edges_and_wrong_edges_are_left_to_pyg(monkeypatch):

@@ -33,8 +33,9 @@ from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
 from onehop.backends import refusal
 from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
+from onehop.compiler.traces import Traces
 from onehop.integrations import session
-from onehop.integrations.pyg.recognise import AttentionForm, Form, block_messages, message_forms
+from onehop.integrations.pyg.recognise import AttentionForm, Form, message_forms
 from onehop.integrations.pyg.steps import Arguments, arguments_of
 from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
@@ -42,7 +43,6 @@ LEFT_TO_PYG = "PyG is left to report what does not fit"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
 OTHER_OPERANDS = "propagate gets other operands than the message needs"
 TOO_SMALL = "its graph has so few edges that PyG's own code is as fast"
-FITS_CACHE = "its edges times their width fit in the cache, where PyG's own code is as fast"
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -69,6 +69,8 @@ _MESSAGE_HOOKS = (
     "_message_and_aggregate_forward_hooks",
 )
 _module_hooks = itemgetter(*MODULE_HOOKS)
+# Attributes of a layer and its aggregation on which it depends how a message is reduced.
+_READ_BY_TASKS = ("node_dim", "aggr_module", "t", "learn", "semi_grad")
 
 
 # The class
@@ -87,7 +89,9 @@ class ClassRecord:
         first: The operand of ``propagate`` with the sources' features; empty without a form.
         names: The operands that ``propagate`` gets, but for ``size``.
         arguments: The arguments of its message function, where PyG's steps may run without PyG's questions.
-        noted: The refusals of layers of the class that were noted: they are not noted again.
+        message: The parameters of its message function.
+        update: Those of its ``update`` after the first; None where that is PyG's, which takes no others.
+        traces: What traces of messages of the class found out.
         selection: The layers that the patch takes, as it was when the class was looked at.
     """
 
@@ -101,10 +105,12 @@ class ClassRecord:
         "first",
         "form",
         "fuses",
+        "message",
         "names",
-        "noted",
         "reason",
         "selection",
+        "traces",
+        "update",
     )
 
     def __init__(self, kind: Any) -> None:
@@ -121,12 +127,14 @@ class ClassRecord:
         self.compiles = isinstance(self.form, AttentionForm) and self.form.compiles
         self.block_reason = block_class_reason(kind)
         self.arguments: Arguments | None = None
-        steps = self.form is not None or (self.block_reason is None and _is_of_pyg(kind))
         # PyG's steps end with its own functions.
         ends = (kind.aggregate, kind.update) == (MessagePassing.aggregate, MessagePassing.update)
-        if steps and ends:
+        if self.form is not None and ends:
             self.arguments = arguments_of(kind.message, self.names)
-        self.noted: set[str] = set()
+        self.message = _parameters(kind.message, 1)
+        own = kind.update is not MessagePassing.update
+        self.update = _parameters(kind.update, 2) if own else None
+        self.traces = Traces((MessagePassing,), _READ_BY_TASKS)
 
     def holds(self, kind: Any) -> bool:
         """Return whether the functions of the class and the selection of the patch are those looked at."""
@@ -167,9 +175,8 @@ def block_class_reason(kind: Any) -> str | None:
     return None
 
 
-def _is_of_pyg(kind: Any) -> bool:
-    """Return whether the message of a class is one of PyG's that treat each edge on its own."""
-    return kind.message in block_messages()
+def _parameters(function: Any, after: int) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(function).parameters.values())[after:]
 
 
 def _operands(kind: Any) -> frozenset[str]:
