@@ -301,6 +301,8 @@ class Reader:
 
     def broadcast(self, operand: Any, shape: tuple[int, ...]) -> Row:
         """An operand's rows, of the shape of the result's."""
+        if not isinstance(operand, Tensor):
+            raise NotCompiled("computes with what is no number")
         if not self._is_known(operand):
             if operand.dim() > len(shape) and operand.size(0) == 1:
                 operand_shape = operand.shape[1:]
