@@ -92,39 +92,50 @@ def recipe_of(wanted: Sequence[Tensor], sources: Sequence[Tensor], calls: Sequen
         sources: What they may be made of.
         calls: The operations that made them, among others.
     """
-    places = {id(tensor): at for at, tensor in reversed(list(enumerate(sources)))}
-    makers = {id(out): call for call in calls for out in tree_leaves(call[3])}
-    written = {
-        _memory(leaf)
-        for operation, args, kwargs, _ in calls
-        if operation._schema.is_mutable
-        for leaf in tree_leaves((args, kwargs))
-        if isinstance(leaf, Tensor)
-    }
-    steps: list[_Step] = []
-    outs: list[Tensor] = []
-
-    def place(tensor: Tensor) -> _Place:
-        if id(tensor) not in places:
-            if id(tensor) not in makers or _memory(tensor) in written:
-                raise _Unknown
-            operation, args, kwargs, result = makers[id(tensor)]
-            if any(isinstance(leaf, Tensor) for leaf in tree_leaves(kwargs)):
-                raise _Unknown
-            steps.append((operation, tree_map_only(Tensor, place, args), kwargs))
-            for out in _several(result):
-                places[id(out)] = len(sources) + len(outs)
-                outs.append(out)
-        return _Place(places[id(tensor)])
-
+    writer = _Writer(sources, calls)
     try:
-        results = tuple(place(tensor).at for tensor in wanted)
+        results = tuple(writer.place(tensor).at for tensor in wanted)
     except _Unknown:
         return None
     # Where no gradient was recorded on the way, one would be now.
-    again = _values(steps, sources)[len(sources) :]
-    same = all(one.requires_grad == other.requires_grad for one, other in zip(again, outs, strict=True))
-    return Recipe(tuple(steps), results) if same else None
+    again = _values(writer.steps, sources)[len(sources) :]
+    same = all(
+        one.requires_grad == other.requires_grad for one, other in zip(again, writer.outs, strict=True)
+    )
+    return Recipe(tuple(writer.steps), results) if same else None
+
+
+class _Writer:
+    """Writes the steps of a recipe. Not a function inside another, which would keep tensors by a circle."""
+
+    def __init__(self, sources: Sequence[Tensor], calls: Sequence[Call]) -> None:
+        self.steps: list[_Step] = []
+        self.outs: list[Tensor] = []
+        self._count = len(sources)
+        self._places = {id(tensor): at for at, tensor in reversed(list(enumerate(sources)))}
+        self._makers = {id(out): call for call in calls for out in tree_leaves(call[3])}
+        self._written = {
+            _memory(leaf)
+            for operation, args, kwargs, _ in calls
+            if operation._schema.is_mutable
+            for leaf in tree_leaves((args, kwargs))
+            if isinstance(leaf, Tensor)
+        }
+
+    def place(self, tensor: Tensor) -> _Place:
+        """The place of a tensor, with the steps that make it."""
+        number = id(tensor)
+        if number not in self._places:
+            if number not in self._makers or _memory(tensor) in self._written:
+                raise _Unknown
+            operation, args, kwargs, result = self._makers[number]
+            if any(isinstance(leaf, Tensor) for leaf in tree_leaves(kwargs)):
+                raise _Unknown
+            self.steps.append((operation, tree_map_only(Tensor, self.place, args), kwargs))
+            for out in _several(result):
+                self._places[id(out)] = self._count + len(self.outs)
+                self.outs.append(out)
+        return _Place(self._places[number])
 
 
 def _memory(tensor: Tensor) -> int:

@@ -11,8 +11,8 @@ from onehop.integrations.reports import IN_BLOCKS
 class Odd(gnn.SAGEConv):
     """A layer that is left to PyG."""
 
-    def aggregate(self, *args, **kwargs) -> Tensor:
-        return super().aggregate(*args, **kwargs)
+    def aggregate(self, inputs: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        return super().aggregate(inputs, index, dim_size=dim_size)
 
 
 class Net(torch.nn.Module):
