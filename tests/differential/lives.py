@@ -168,14 +168,14 @@ def _other_attributes(model: torch.nn.Module) -> None:
 
 
 def _other_activations(model: torch.nn.Module) -> None:
-    for module in model.modules():
+    for module in list(model.modules()):
         for name, child in list(module._modules.items()):
             if isinstance(child, torch.nn.ReLU | torch.nn.Sigmoid):
                 setattr(module, name, torch.nn.Tanh())
 
 
 def _other_linear_steps(model: torch.nn.Module) -> None:
-    for module in model.modules():
+    for module in list(model.modules()):
         for name, child in list(module._modules.items()):
             if type(child) is torch.nn.Linear:
                 setattr(module, name, torch.nn.Sequential(copy.deepcopy(child), torch.nn.Tanh()))

@@ -249,7 +249,13 @@ def _all_plain(values: Iterable[Any]) -> bool:
 
 def is_trusted(value: Any) -> bool:
     """Return whether a class or function is one of torch's or PyG's."""
-    return (getattr(value, "__module__", None) or "").partition(".")[0] in PACKAGES
+    return _module_of(value).partition(".")[0] in PACKAGES
+
+
+def _module_of(value: Any) -> str:
+    """The name of the module of a class or function; of a wrapper its own, not that of what it wraps."""
+    found = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
+    return found or getattr(value, "__module__", None) or ""
 
 
 def is_of_tensors(name: str) -> bool:
@@ -284,7 +290,7 @@ def _is_computing(value: Any) -> bool:
         # The patch has functions of its own in the place of some.
         value = getattr(value, "__wrapped__", value)
     functions, _ = _of_torch()
-    return value in functions or value in _BUILTINS or getattr(value, "__module__", "") in _COMPUTING_MODULES
+    return value in functions or value in _BUILTINS or _module_of(value) in _COMPUTING_MODULES
 
 
 def _is_module(value: Any) -> bool:

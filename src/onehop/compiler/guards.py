@@ -10,6 +10,7 @@ import types
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -38,6 +39,9 @@ _PYTHONS = frozenset({
     "__init_subclass__", "__reduce__", "__repr__", "__setstate__", "__str__",
 })  # fmt: skip
 _CALLED = frozenset({"_compiled_call_impl", "__call__", "__getattr__", "__getattribute__"})
+
+# How modules are called, and their attributes found.
+_calls = attrgetter("__call__", "_call_impl", "__getattr__")
 
 Facts = tuple[Any, ...]
 
@@ -138,13 +142,19 @@ class Guard:
         Unfit: A tensor has a hook, a history, or a type or layout of its own.
     """
 
-    __slots__ = ("_kinds", "_parts", "_same")
+    __slots__ = ("_called", "_kinds", "_methods", "_parts", "_same", "_values")
 
     def __init__(self, layer: Module, bases: Sequence[type], names: Iterable[str]) -> None:
         reach, others = _Reach(layer, (*bases, Module, object)), frozenset(names)
         used = len(reach.modules)
         kinds = {type(module): module is not layer for module in reversed(reach.modules)}
         self._kinds = [reach.kind(kind, called) for kind, called in kinds.items()]
+        self._called = _calls(Module)
+        self._methods = attrgetter("shape", "dtype", *(name for name in reach.names if hasattr(Tensor, name)))
+        self._values = self._methods(Tensor)
+        for each in (*self._called, *self._values):
+            if isinstance(each, types.FunctionType) and not is_trusted(each):
+                raise Opaque
         reach.add_others(others)
         self._parts = [
             reach.part(module, reach.names | others if at < used else others)
@@ -160,6 +170,8 @@ class Guard:
 
     def tensors(self, layer: Module) -> list[Tensor] | None:
         """The tensors of a layer that count; None if the layer is not as it was."""
+        if _calls(Module) != self._called or self._methods(Tensor) != self._values:
+            return None
         for kind in self._kinds:
             if not kind.holds():
                 return None

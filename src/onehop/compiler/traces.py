@@ -42,7 +42,8 @@ def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> K
     for argument in each:
         if not is_plain(argument.value):
             return None
-        arguments.append((argument.name, argument.kind, argument.at, type(argument.value), argument.value))
+        # Of 2, 2.0 and True, and of 0.0 and -0.0, each is equal to the others.
+        arguments.append((argument.name, argument.kind, argument.at, repr(argument.value)))
     facts = []
     for at, tensor in enumerate(operands):
         shape: Any = tensor.shape
@@ -90,7 +91,7 @@ class _Kept:
 
 
 def _kept(layer: Module, guard: Guard, found: Found) -> _Kept | None:
-    """What is kept of what a trace found, if the layer is still as the guard saw it before; None: nothing."""
+    """What is kept of what a trace found; None where the layer has changed meanwhile, or more may change."""
     tensors = guard.tensors(layer)
     if tensors is None or not found.lasts:
         return None
@@ -151,8 +152,9 @@ class Traces:
             except Unfit:
                 pass  # it may fit next time
         found = trace()
-        if guard is not None:
-            self._keep(layer, {**known, key: _kept(layer, guard, found)})
+        kept = None if guard is None else _kept(layer, guard, found)
+        if kept is not None:
+            self._keep(layer, {**known, key: kept})
         return found.way
 
     def _keep(self, layer: Module, known: dict[Key, _Kept | None]) -> None:

@@ -1,6 +1,7 @@
 """What a trace of a message found out, kept: whatever changes between calls, results are PyG's."""
 
 import copy
+import functools
 import gc
 import pickle
 import random
@@ -147,6 +148,10 @@ CHANGES: dict[str, Callable[[Any, pytest.MonkeyPatch], object]] = {
     "a function of torch": lambda layer, patches: patches.setattr(
         functional, "leaky_relu", lambda x, slope: x.sigmoid()
     ),
+    "a method of tensors": lambda layer, patches: patches.setattr(Tensor, "exp", lambda self: self.sigmoid()),
+    "a call of any module": lambda layer, patches: patches.setattr(
+        torch.nn.Module, "__call__", lambda self, *args, **kwargs: _called(self, *args, **kwargs)
+    ),
     "a built-in name": changed_global("Linear", Linear),
     "a parameter": changed(lambda layer: setattr(layer.lin, "weight", Parameter(torch.rand(WIDTH, WIDTH)))),
     "numbers of a parameter": changed(
@@ -191,6 +196,10 @@ CHANGES: dict[str, Callable[[Any, pytest.MonkeyPatch], object]] = {
 }
 # What changes no number.
 SAME = ("a built-in name",)
+
+
+def _called(module: Any, *args: Any, **kwargs: Any) -> Tensor:
+    return module.forward(*args, **kwargs) * (2 if isinstance(module, Linear) else 1)
 
 
 def _doubling(module: Any, given: Any, taken: Any) -> Any:
@@ -271,6 +280,8 @@ CALLS: dict[str, Callable[[Tensor], tuple[Any, ...]]] = {
     "a number": lambda e: (None, 2.0),
     "another number": lambda e: (None, 3.0),
     "a whole number": lambda e: (None, 2),
+    "zero": lambda e: (None, 0.0),
+    "zero with a sign": lambda e: (None, -0.0),
     "a truth value": lambda e: (None, True),
 }
 
@@ -377,7 +388,18 @@ def without_recording(self, x_j: Tensor) -> Tensor:
     return x_j * (scale + self.bias)
 
 
+@functools.wraps(functional.relu)
+def wrapped(x: Tensor) -> Tensor:
+    SEEN.append(1)
+    return x * OTHER.factor
+
+
+def calls_a_wrapper(self, x_j: Tensor) -> Tensor:
+    return wrapped(x_j)
+
+
 UNKNOWN = [
+    calls_a_wrapper,
     appends, counts, prints, reads_an_object, looks, takes_a_number, makes_a_tensor, by_its_name,
     by_its_dictionary, generates, tries, without_recording,
 ]  # fmt: skip
