@@ -1,5 +1,6 @@
 """What a trace of a message found out, kept: whatever changes between calls, results are PyG's."""
 
+import contextlib
 import copy
 import functools
 import gc
@@ -8,7 +9,7 @@ import random
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import softmax
 
 import onehop
+from onehop import thresholds
 from onehop.integrations import reports
 from onehop.integrations.pyg.rowwise import task
 
@@ -315,6 +317,59 @@ def test_contexts_in_turns(edge_index):
         assert found.requires_grad == expected.requires_grad
         close = {"rtol": 0.1, "atol": 0.1} if name == "autocast" else {"rtol": 1e-4, "atol": 1e-4}
         torch.testing.assert_close(found, expected, **close)
+
+
+@contextlib.contextmanager
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@contextlib.contextmanager
+def float32_by_default() -> Iterator[None]:
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float64)
+
+
+# What a trace may depend on, so that there is another one.
+STATES: dict[str, Callable[[], Any]] = {
+    **CONTEXTS,
+    "float32 by default": float32_by_default,
+    "deterministic": deterministic,
+    "in blocks": lambda: thresholds.changed(compiled_edges=1 << 20),
+    "wide features of edges": lambda: thresholds.changed(message_columns=1),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in STATES if name != "plain"])
+def test_another_state_of_torch_leads_to_another_trace(name, edge_index, traces):
+    layer, x = Own(), torch.randn(NODES, WIDTH)
+    with onehop.patch():
+        for at, state in enumerate([STATES["plain"], STATES[name], STATES["plain"]]):
+            with state():
+                layer(x, edge_index)
+            assert len(traces) == (1, 2, 2)[at]
+
+
+def test_other_graphs_lead_to_other_traces(edges, traces):
+    layer, x = Own(), torch.randn(NODES, WIDTH)
+    many, few = edges(NODES, NODES, EDGES), edges(NODES, NODES, 10)
+    expected = [layer(x, index) for index in (many, many[:, :0], few)]
+    counts = []
+    with onehop.patch():
+        for at in (0, 1, 2, 0, 1, 2):
+            torch.testing.assert_close(layer(x, (many, many[:, :0], few)[at]), expected[at])
+            counts.append(len(traces))
+        # Products for nodes are made where there are no more nodes than edges.
+        assert counts == [1, 2, 3, 3, 3, 3]
+        layer(torch.randn(2, NODES, WIDTH)[0], few)
+        assert len(traces) == 3
 
 
 def test_graphs_and_widths_in_turns(edges):
